@@ -1,0 +1,116 @@
+// Allowed imports, one row per folder of src/. A folder may always import itself.
+// A path ending in .ts names one file of that folder: its port.
+const LAYERS = {
+  core: [],
+  policy: ['core'],
+  trust: ['core'],
+  log: ['core'],
+  items: ['core', 'trust'],
+  hooks: ['core', 'policy'],
+  providers: ['core'],
+  tools: ['core', 'items'],
+  storage: ['core', 'log', 'policy'],
+  loop: ['core', 'policy', 'hooks', 'log', 'providers/provider.ts', 'tools/tool.ts'],
+  threads: [
+    'core',
+    'policy',
+    'hooks',
+    'log',
+    'trust',
+    'items',
+    'loop',
+    'providers/provider.ts',
+    'tools/tool.ts',
+    'storage/store.ts',
+  ],
+  export: ['core', 'log', 'items', 'trust'],
+  app: [
+    'core',
+    'policy',
+    'trust',
+    'log',
+    'items',
+    'hooks',
+    'providers',
+    'tools',
+    'storage',
+    'loop',
+    'threads',
+    'export',
+  ],
+  'mcp-server': ['core', 'app'],
+  monitor: ['core', 'app'],
+  cli: ['core', 'app', 'mcp-server', 'monitor'],
+};
+// Folders with no I/O at all, and the only builtins they may use.
+const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export'];
+// Third-party packages with one home each, so that replacing one touches one folder.
+const VENDORS = {
+  '@anthropic-ai/sandbox-runtime': ['tools'],
+  '@anthropic-ai/sdk': ['providers/anthropic'],
+  openai: ['providers/openai'],
+  'better-sqlite3': ['storage/sqlite'],
+  pg: ['storage/postgres'],
+  '@modelcontextprotocol/sdk': ['tools/mcp', 'mcp-server'],
+  commander: ['cli'],
+};
+const esc = (s) => s.replaceAll('.', '\\.');
+const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);
+
+module.exports = {
+  forbidden: [
+    { name: 'no-cycles', severity: 'error', from: { path: '^src/' }, to: { circular: true } },
+    ...Object.entries(LAYERS).map(([from, allowed]) => ({
+      name: `layer-${from}`,
+      severity: 'error',
+      from: { path: `^src/${from}/` },
+      to: { path: '^src/', pathNot: [`^src/${from}/`, ...allowed.map(target)] },
+    })),
+    {
+      name: 'unknown-folder',
+      severity: 'error',
+      comment: 'a new folder under src/ needs a row in LAYERS',
+      from: { path: '^src/[^/]+/', pathNot: Object.keys(LAYERS).map((f) => `^src/${f}/`) },
+      to: { path: '.' },
+    },
+    {
+      name: 'adapters-do-not-know-each-other',
+      severity: 'error',
+      from: { path: '^src/(storage|providers|tools)/([^/]+)/' },
+      to: { path: '^src/$1/[^/]+/', pathNot: ['^src/$1/$2/', '^src/$1/testing/'] },
+    },
+    {
+      name: 'pure-folders-do-no-io',
+      severity: 'error',
+      from: { path: `^src/(${PURE.join('|')})/` },
+      to: { dependencyTypes: ['core'], pathNot: '^(node:)?(crypto|path)$' },
+    },
+    {
+      name: 'fs-only-in-fs-files',
+      severity: 'error',
+      comment: 'in items/ and trust/ the disk is touched only by *-fs.ts',
+      from: { path: '^src/(items|trust|threads)/', pathNot: '-fs\\.ts$' },
+      to: {
+        dependencyTypes: ['core'],
+        path: '^(node:)?(fs|fs/promises|child_process|net|http|https|os)$',
+      },
+    },
+    ...Object.entries(VENDORS).map(([pkg, homes]) => ({
+      name: `vendor-${pkg}`,
+      severity: 'error',
+      from: { path: '^src/', pathNot: homes.map((h) => `^src/${h}/`) },
+      to: { path: `node_modules/${esc(pkg)}/` },
+    })),
+    {
+      name: 'src-does-not-import-tests',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^test/|\\.test\\.ts$' },
+    },
+  ],
+  options: {
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    doNotFollow: { path: 'node_modules' },
+  },
+};

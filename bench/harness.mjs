@@ -1,0 +1,73 @@
+// What the benchmarks share: interleaved samples, medians, ratios to a floor of the same run, a place to work in.
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+
+export const RYE = fileURLToPath(new URL('../bin/rye.js', import.meta.url));
+
+export function median(values) {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+}
+
+/** A project and a home in a temporary folder, with a signing key. */
+export function openWorkspace() {
+  const root = mkdtempSync(path.join(tmpdir(), 'rye-bench-'));
+  const env = { PATH: process.env.PATH, HOME: path.join(root, 'home') };
+  const project = path.join(root, 'project');
+  spawnSync('mkdir', ['-p', env.HOME, project]);
+  const rye = (...args) => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [RYE, ...args], {
+      cwd: project,
+      env,
+      encoding: 'utf8',
+    });
+    if (status !== 0) throw new Error(`rye ${args.join(' ')}: ${stderr}`);
+    return stdout;
+  };
+  rye('init');
+  return { root, env, project, rye, close: () => rmSync(root, { recursive: true, force: true }) };
+}
+
+/** Milliseconds of one whole process. */
+export function timeProcess(args, options) {
+  const started = performance.now();
+  const { status, stderr } = spawnSync(process.execPath, args, options);
+  if (status !== 0) throw new Error(`${args.join(' ')}: ${stderr}`);
+  return performance.now() - started;
+}
+
+/** Samples of each named action, taken in turn so that a busy machine slows all alike. */
+export async function interleave(actions, rounds) {
+  const samples = Object.fromEntries(Object.keys(actions).map((name) => [name, []]));
+  for (let round = 0; round < rounds; round += 1) {
+    for (const [name, action] of Object.entries(actions)) samples[name].push(await action());
+  }
+  return samples;
+}
+
+/** Starts a script of this folder in a process of its own; resolves with the first line that it prints. */
+export function startServer(script) {
+  const file = fileURLToPath(new URL(script, import.meta.url));
+  const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.stdout.setEncoding('utf8').once('data', (line) => {
+      resolve({ url: line.trim(), close: () => child.kill() });
+    });
+  });
+}
+
+export function row(name, ...cells) {
+  process.stdout.write(`${name.padEnd(44)}${cells.map((cell) => cell.padStart(14)).join('')}\n`);
+}
+
+export function ms(value) {
+  return `${value.toFixed(2)} ms`;
+}
+
+export function ratio(value, floor) {
+  return `${(value / floor).toFixed(2)}×`;
+}

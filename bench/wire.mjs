@@ -1,0 +1,52 @@
+// A provider on loopback that answers every request with one tool call in 50 pieces. Prints its address.
+import { createServer } from 'node:http';
+import process from 'node:process';
+
+const PIECES = 50;
+
+function event(type, data) {
+  return `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
+}
+
+function answer(id) {
+  const input = JSON.stringify({ path: '.', note: 'x'.repeat(PIECES * 4) });
+  const size = Math.ceil(input.length / PIECES);
+  const pieces = Array.from({ length: PIECES }, (_, at) => input.slice(at * size, (at + 1) * size));
+  return [
+    event('message_start', {
+      message: {
+        id: `msg_${id}`,
+        type: 'message',
+        role: 'assistant',
+        model: 'bench',
+        content: [],
+        stop_reason: null,
+        stop_sequence: null,
+        usage: { input_tokens: 10, output_tokens: 1 },
+      },
+    }),
+    event('content_block_start', {
+      index: 0,
+      content_block: { type: 'tool_use', id: `toolu_${id}`, name: 'rye_file_system_ls', input: {} },
+    }),
+    ...pieces.map((partial_json) =>
+      event('content_block_delta', { index: 0, delta: { type: 'input_json_delta', partial_json } }),
+    ),
+    event('content_block_stop', { index: 0 }),
+    event('message_delta', { delta: { stop_reason: 'tool_use' }, usage: { output_tokens: 60 } }),
+    event('message_stop', {}),
+  ];
+}
+
+let count = 0;
+const server = createServer((request, response) => {
+  request.resume().on('end', () => {
+    count += 1;
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (const piece of answer(count)) response.write(piece);
+    response.end();
+  });
+});
+server.listen(0, '127.0.0.1', () => {
+  process.stdout.write(`http://127.0.0.1:${server.address().port}\n`);
+});

@@ -1,0 +1,69 @@
+// Builds dist/: one bundle per command, split so that a command loads only what it runs, and type declarations.
+import { spawnSync } from 'node:child_process';
+import { renameSync, rmSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { build } from 'esbuild';
+import { commonjsNames } from './commonjs-names.mjs';
+import { definitions } from './define.mjs';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+/** Bundles the program and the library into `outdir`. */
+async function bundle(outdir) {
+  await build({
+    absWorkingDir: root,
+    entryPoints: { 'cli/main': 'src/cli/main.ts', index: 'src/index.ts' },
+    outdir,
+    chunkNames: 'chunks/[name]-[hash]',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20',
+    // what is found relative to their own folders: a native binding, helper programs
+    external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
+    // what bundled CommonJS dependencies take for granted
+    banner: {
+      js: [
+        "import { createRequire as ryeCreateRequire } from 'node:module';",
+        "import { fileURLToPath as ryeFileURLToPath } from 'node:url';",
+        'const require = ryeCreateRequire(import.meta.url);',
+        'const __filename = ryeFileURLToPath(import.meta.url);',
+        "const __dirname = ryeFileURLToPath(new URL('.', import.meta.url));",
+      ].join('\n'),
+    },
+    plugins: [commonjsNames],
+    define: definitions(),
+    legalComments: 'none',
+    logLevel: 'warning',
+  });
+}
+
+/** Writes the .d.ts files of the library; fails on a type error. */
+function declareTypes(outdir) {
+  const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+  const args = ['-p', 'tsconfig.build.json', '--emitDeclarationOnly', '--outDir', outdir];
+  const { status } = spawnSync(process.execPath, [tsc, ...args], { cwd: root, stdio: 'inherit' });
+  if (status !== 0) throw new Error('the types do not check');
+}
+
+const { values } = parseArgs({
+  options: {
+    outdir: { type: 'string', default: path.join(root, 'dist') },
+    types: { type: 'boolean', default: true },
+  },
+  allowNegative: true,
+});
+// built aside, so that a build that fails leaves the last one as it was
+const staging = `${values.outdir}.building`;
+rmSync(staging, { recursive: true, force: true });
+try {
+  await bundle(staging);
+  if (values.types) declareTypes(staging);
+  rmSync(values.outdir, { recursive: true, force: true });
+  renameSync(staging, values.outdir);
+} finally {
+  rmSync(staging, { recursive: true, force: true });
+}

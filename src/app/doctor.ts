@@ -1,0 +1,119 @@
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { messageOf, RyeError } from '../core/errors.ts';
+import { isActive } from '../core/thread.ts';
+import { checkSandbox, checkTaint } from './doctor-security.ts';
+import type { Foundation } from './foundation.ts';
+import { Models } from './models.ts';
+import type { DoctorLine } from './rye.ts';
+import { readThreadConfig } from './settings.ts';
+
+type Finding = Omit<DoctorLine, 'check'>;
+
+/** Looks at keys, configuration, providers, tools, the sandbox and the state of threads. Changes nothing. */
+export async function examine(base: Foundation): Promise<readonly DoctorLine[]> {
+  const checks: readonly (readonly [string, () => Finding | Promise<Finding>])[] = [
+    ['project', () => checkProject(base)],
+    ['signing key', () => checkKey(base)],
+    ['system space', () => checkSystem(base)],
+    ['configuration', () => checkConfig(base)],
+    ['models', () => checkModels(base)],
+    ['state folder', () => checkState(base)],
+    ['threads', () => checkThreads(base)],
+    ['sandbox', () => checkSandbox(base)],
+    ['taint', () => checkTaint(base)],
+    ['python', () => checkProgram('python3', 'tools written in Python cannot be described or run')],
+    ['ripgrep', () => checkProgram('rg', 'grep uses its built-in engine, which is slower')],
+  ];
+  const lines: DoctorLine[] = [];
+  for (const [check, look] of checks) {
+    try {
+      lines.push({ check, ...(await look()) });
+    } catch (error) {
+      const hint = error instanceof RyeError ? error.hint : undefined;
+      lines.push({
+        check,
+        status: 'fail',
+        detail: messageOf(error),
+        ...(hint === undefined ? {} : { hint }),
+      });
+    }
+  }
+  return lines;
+}
+
+function checkProject(base: Foundation): Finding {
+  const { projectPath } = base.options;
+  if (existsSync(join(projectPath, '.ai'))) return { status: 'ok', detail: projectPath };
+  return { status: 'warn', detail: `${projectPath} has no .ai folder`, hint: 'Run: rye init' };
+}
+
+function checkKey(base: Foundation): Finding {
+  return { status: 'ok', detail: base.keyring.signer().keyId };
+}
+
+function checkSystem(base: Foundation): Finding {
+  const found = base.spaces.find('directive', 'hello', { space: 'system' });
+  if (!found)
+    return { status: 'fail', detail: 'shipped items are missing', hint: 'Install rye again.' };
+  return {
+    status: 'ok',
+    detail: `${Object.keys(base.verification.manifest).length} files in the manifest of this release`,
+  };
+}
+
+async function checkConfig(base: Foundation): Promise<Finding> {
+  await readThreadConfig(await base.config());
+  return { status: 'ok', detail: `${(await base.config()).names().length} files read` };
+}
+
+async function checkModels(base: Foundation): Promise<Finding> {
+  const models = new Models({
+    config: async () => await base.config(),
+    env: base.options.env,
+    clock: base.clock,
+  });
+  const { usable, defaultProvider } = await models.choices();
+  if (usable.length === 0) {
+    return {
+      status: 'warn',
+      detail: 'no provider has a key: only directives with explicit steps run (provider literal)',
+      hint: 'Set ANTHROPIC_API_KEY in the environment or in ~/.ai/.env.',
+    };
+  }
+  return {
+    status: 'ok',
+    detail: `${usable.join(', ')}${defaultProvider === undefined ? '' : ` (default ${defaultProvider})`}`,
+  };
+}
+
+function checkState(base: Foundation): Finding {
+  const state = join(base.options.projectPath, '.ai', 'state');
+  if (!existsSync(state)) return { status: 'ok', detail: 'nothing has run here yet' };
+  accessSync(state, constants.W_OK);
+  return { status: 'ok', detail: state };
+}
+
+async function checkThreads(base: Foundation): Promise<Finding> {
+  if (!existsSync(join(base.options.projectPath, '.ai', 'state', 'threads', 'registry.db'))) {
+    return { status: 'ok', detail: 'none' };
+  }
+  const active = await base.store.registry.list({ active: true });
+  const dead = active.filter(({ status, pid, host, process_start: processStart }) => {
+    if (!isActive(status) || pid === null || host === null || processStart === null) return false;
+    return !base.store.processes.isAlive({ pid, host, processStart });
+  });
+  if (dead.length === 0) return { status: 'ok', detail: `${active.length} active` };
+  return {
+    status: 'warn',
+    detail: `${dead.map(({ thread_id }) => thread_id).join(', ')}: the process is gone`,
+    hint: 'Run: rye threads recover',
+  };
+}
+
+function checkProgram(program: string, consequence: string): Finding {
+  const { error, stdout } = spawnSync(program, ['--version'], { encoding: 'utf8', timeout: 5000 });
+  if (error) return { status: 'warn', detail: `${program} is not there: ${consequence}` };
+  return { status: 'ok', detail: stdout.split('\n', 1)[0] ?? program };
+}

@@ -1,0 +1,96 @@
+import type { HookDeclaration, HookEvent } from '../core/hook.ts';
+import { HOOK_EVENTS } from '../core/hook.ts';
+import type { JsonObject } from '../core/json.ts';
+import { type HookExplanation as ExplainedHook, explainHooks } from '../hooks/explain.ts';
+import { mergeLayers } from '../hooks/layers.ts';
+import { prepareThread } from '../threads/prepare.ts';
+import { resolveDirective } from '../threads/prepare-directive.ts';
+import type { Foundation } from './foundation.ts';
+import type { ConfigValue, HookExplanation } from './rye.ts';
+import { readConfiguredHooks } from './settings.ts';
+import { threadEnv } from './thread-env.ts';
+
+/** The merged table of hooks: of every configured source, and of a directive's chain when one is named. */
+export async function listHooks(
+  base: Foundation,
+  directiveId?: string,
+): Promise<readonly HookDeclaration[]> {
+  if (directiveId === undefined)
+    return mergeLayers(await readConfiguredHooks(await base.config())).hooks;
+  const env = threadEnv(base, { allowUnsigned: true });
+  const { hooks } = await resolveDirective(env.items, await env.config(), {
+    directiveId,
+    inputs: {},
+  });
+  return hooks;
+}
+
+export interface ExplainRequest {
+  readonly directiveId: string;
+  readonly event?: HookEvent | undefined;
+  readonly inputs: JsonObject;
+}
+
+/**
+ * Which hooks would fire for a directive and, for those that would not, why. The context is what is known before a
+ * run; members that only a run has (cost, errors) are absent, so conditions on them are false.
+ */
+export async function explainDirectiveHooks(
+  base: Foundation,
+  { directiveId, event, inputs }: ExplainRequest,
+): Promise<readonly HookExplanation[]> {
+  const env = threadEnv(base, { allowUnsigned: true });
+  const { plan } = await prepareThread(env, { directiveId, inputs });
+  const context: JsonObject = {
+    directive: directiveId,
+    directive_body: [directiveId, plan.directive.description, plan.body].join('\n'),
+    category: plan.directive.category,
+    has_extends: plan.chain.length > 1,
+    model: plan.model.id,
+    limits: { ...plan.limits },
+    inputs: plan.inputs,
+    depth: plan.limits.depth,
+    project_path: base.options.projectPath,
+  };
+  const events = event === undefined ? HOOK_EVENTS : [event];
+  return events.flatMap((one) =>
+    explainHooks(plan.hooks, { event: one, context }, plan.suppress).map((explained) => ({
+      hook: explained.hook,
+      would_fire: explained.fires && explained.behind === undefined,
+      because: becauseOf(explained),
+    })),
+  );
+}
+
+function becauseOf({ fires, reason, because, behind }: ExplainedHook): string {
+  if (behind !== undefined) return `hook ${behind} decides before it`;
+  if (fires || reason !== 'not_matched') return reason === 'fires' ? 'its condition holds' : reason;
+  return because.map(({ text }) => text).join('; ');
+}
+
+/** Every configuration value below `path` with the place that set it. */
+export async function listConfig(base: Foundation, path?: string): Promise<readonly ConfigValue[]> {
+  const config = await base.config();
+  const values: ConfigValue[] = [];
+  for (const name of config.names()) {
+    if (name.startsWith('keys/')) continue;
+    const file = name.replaceAll('/', '.');
+    const short = file.startsWith('agent.') ? file.slice('agent.'.length) : file;
+    const { value, origins } = await config.load(name);
+    for (const [leaf, origin] of origins) {
+      const full = `${short}.${leaf}`;
+      if (path !== undefined && full !== path && !full.startsWith(`${path}.`)) continue;
+      values.push({ path: full, value: at(value, leaf), origin });
+    }
+  }
+  return values;
+}
+
+function at(value: JsonObject, path: string): ConfigValue['value'] {
+  let node: unknown = value;
+  for (const key of path.split('.')) {
+    if (typeof node !== 'object' || node === null) return null;
+    node = (node as Record<string, unknown>)[key];
+  }
+  return (node ?? null) as ConfigValue['value'];
+}

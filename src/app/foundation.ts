@@ -1,0 +1,113 @@
+import { existsSync, statSync } from 'node:fs';
+import { resolve, sep } from 'node:path';
+import type { Clock } from '../core/clock.ts';
+import { RyeError } from '../core/errors.ts';
+import type { IdSource } from '../core/ids.ts';
+import type { ConfigOverride } from '../items/config.ts';
+import { type Config, loadTrustPolicy, openConfig } from '../items/config-fs.ts';
+import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
+import { openItems, type VerifiedItems, type VerifyContext } from '../items/verified-fs.ts';
+import { openStore } from '../storage/open-store.ts';
+import type { Store } from '../storage/store.ts';
+import { type Keyring, openKeyring } from '../trust/keyring-fs.ts';
+import { bakedManifest } from '../trust/manifest.ts';
+import type { TrustPolicy } from '../trust/policy.ts';
+import { RegexWorker } from './regex-worker.ts';
+import type { OpenRyeOptions } from './rye.ts';
+import { systemClock, systemIds, systemSpacePath } from './system.ts';
+
+/** What every service of an open rye stands on. Nothing is read or opened before it is needed. */
+export class Foundation {
+  readonly options: OpenRyeOptions;
+  readonly clock: Clock = systemClock;
+  readonly ids: IdSource = systemIds;
+  readonly spaces: Spaces;
+  readonly keyring: Keyring;
+  readonly verification: VerifyContext;
+  readonly store: Store;
+  /** For rules with `engine: js`; starts with the first check. */
+  readonly regexWorker = new RegexWorker();
+  readonly systemPath: string;
+  #policy: Promise<TrustPolicy> | undefined;
+  #config: Promise<Config> | undefined;
+  readonly #noticed = new Set<string>();
+  readonly #ends = new Set<() => void>();
+
+  constructor(options: OpenRyeOptions) {
+    const { projectPath, userSpacePath } = options;
+    this.options = options;
+    this.systemPath = systemSpacePath();
+    this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath });
+    this.keyring = openKeyring({ projectPath, userSpacePath, now: () => this.clock.now() });
+    this.verification = { spaces: this.spaces, keyring: this.keyring, manifest: bakedManifest() };
+    this.store = openStore({ projectPath, clock: this.clock, ids: this.ids });
+  }
+
+  /** One line for people; the same line is said once. */
+  readonly notice = (text: string): void => {
+    if (this.#noticed.has(text)) return;
+    this.#noticed.add(text);
+    this.options.onNotice?.(text);
+  };
+
+  async policy(): Promise<TrustPolicy> {
+    this.#policy ??= loadTrustPolicy({ ...this.verification, onNotice: this.notice });
+    return await this.#policy;
+  }
+
+  async config(): Promise<Config> {
+    this.#config ??= this.#openConfig();
+    return await this.#config;
+  }
+
+  /** Items behind their signatures; `allowUnsigned` lets unsigned items of the project pass. */
+  async items(allowUnsigned: boolean): Promise<VerifiedItems> {
+    return openItems({
+      ...this.verification,
+      policy: await this.policy(),
+      allowUnsigned,
+      onNotice: this.notice,
+    });
+  }
+
+  /** Whether an origin such as `file:line` lies in the space that rye ships. */
+  readonly isShipped = (origin: string): boolean => origin.startsWith(this.systemPath + sep);
+
+  /** Whether a path, relative to the project, names a regular file. */
+  readonly fileExists = (path: string): boolean => {
+    const full = resolve(this.options.projectPath, path);
+    return existsSync(full) && statSync(full).isFile();
+  };
+
+  /** Has something ended that this rye started, when it is closed. */
+  onClose(end: () => void): void {
+    this.#ends.add(end);
+  }
+
+  close(): void {
+    this.regexWorker.close();
+    for (const end of this.#ends) end();
+    this.#ends.clear();
+    this.store.close();
+  }
+
+  async #openConfig(): Promise<Config> {
+    return openConfig({
+      ...this.verification,
+      policy: await this.policy(),
+      onNotice: this.notice,
+      overrides: (this.options.configOverrides ?? []).map(parseOverride),
+    });
+  }
+}
+
+/** `key=value` of `-c`: the value is read as YAML scalars are. */
+function parseOverride(text: string): ConfigOverride {
+  const at = text.indexOf('=');
+  if (at <= 0) {
+    throw new RyeError('usage', `-c ${text} is not key=value`, {
+      hint: 'Such as -c resilience.limits.turns=40.',
+    });
+  }
+  return { key: text.slice(0, at), value: text.slice(at + 1) };
+}

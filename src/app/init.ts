@@ -1,0 +1,111 @@
+import { existsSync } from 'node:fs';
+import { mkdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import writeFileAtomic from 'write-file-atomic';
+import { messageOf, RyeError } from '../core/errors.ts';
+import { signText } from '../trust/signature.ts';
+import type { Foundation } from './foundation.ts';
+import type { InitOutcome } from './rye.ts';
+
+const IGNORED = '.ai/state/';
+
+const EXAMPLE = `# Example
+
+A directive of your own. Change it, sign it again with \`rye sign directive example\`, and run it with
+\`rye run example --input path=src\`.
+
+\`\`\`xml
+<directive name="example" version="1.0.0">
+  <metadata>
+    <description>List a folder and say how many entries it has.</description>
+    <category></category>
+    <author>you</author>
+    <limits turns="8" spend="0.10" />
+    <permissions>
+      <execute><tool>rye/file-system/ls</tool></execute>
+    </permissions>
+  </metadata>
+  <inputs>
+    <input name="path" type="string" default=".">Folder, relative to the project.</input>
+  </inputs>
+  <outputs>
+    <output name="entries" type="integer" required="true" from="\${steps.list.data.count}">How many there are.</output>
+  </outputs>
+  <process>
+    <step name="list">
+      <description>List the folder.</description>
+      <execute item_type="tool" item_id="rye/file-system/ls"><param name="path">{input:path}</param></execute>
+    </step>
+  </process>
+</directive>
+\`\`\`
+
+List the folder "{input:path}" and return the number of its entries as the output \`entries\`.
+`;
+
+const RESILIENCE = `# Limits of threads in this project. It counts only while it is signed: rye sign config agent/resilience
+limits:
+  spend: 1.00 # USD
+`;
+
+/** Makes `.ai/` in the project: an example directive, limits, `.gitignore` lines; and the signing key if there is none. */
+export async function initProject(
+  base: Foundation,
+  { force = false }: { force?: boolean },
+): Promise<InitOutcome> {
+  const { projectPath } = base.options;
+  const created: string[] = [];
+  const kept: string[] = [];
+  const key = await ensureKey(base);
+  const files = [
+    { name: '.ai/directives/example.md', text: EXAMPLE, style: 'html' },
+    { name: '.ai/config/agent/resilience.yaml', text: RESILIENCE, style: 'yaml' },
+  ] as const;
+  for (const { name, text, style } of files) {
+    if (existsSync(join(projectPath, name)) && !force) {
+      kept.push(name);
+      continue;
+    }
+    const signed = signText({ text, style, key: base.keyring.signer(), now: base.clock.now() });
+    await write(join(projectPath, name), signed);
+    created.push(name);
+  }
+  if (await ignoreState(projectPath)) created.push('.gitignore');
+  else kept.push('.gitignore');
+  return { project: projectPath, created, kept, ...key };
+}
+
+async function ensureKey(
+  base: Foundation,
+): Promise<{ readonly key_id: string; readonly key_created: boolean }> {
+  try {
+    return { key_id: base.keyring.signer().keyId, key_created: false };
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'key_missing') throw error;
+    const { key_id } = await base.keyring.init();
+    return { key_id, key_created: true };
+  }
+}
+
+/** Adds the state folder to .gitignore; false when it stands there already. */
+async function ignoreState(projectPath: string): Promise<boolean> {
+  const path = join(projectPath, '.gitignore');
+  const text = existsSync(path) ? await readFile(path, 'utf8') : '';
+  if (text.split(/\r?\n/).some((line) => line.trim().replace(/^\//, '') === IGNORED)) return false;
+  const separator = text === '' || text.endsWith('\n') ? '' : '\n';
+  await write(path, `${text}${separator}${IGNORED}\n`);
+  return true;
+}
+
+async function write(path: string, text: string): Promise<void> {
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFileAtomic(path, text);
+  } catch (error) {
+    throw new RyeError('state_unwritable', `cannot write: ${messageOf(error)}`, {
+      location: { path },
+      hint: 'Check who owns the folder and its permissions.',
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,193 @@
+import { readFileSync } from 'node:fs';
+import type { Clock } from '../core/clock.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
+import type { JsonObject } from '../core/json.ts';
+import { isRecord } from '../core/json.ts';
+import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
+import type { Config } from '../items/config-fs.ts';
+import { anthropicProvider } from '../providers/anthropic/provider.ts';
+import {
+  type Catalog,
+  type LayeredConfig,
+  type ProviderConfig,
+  parseCatalog,
+  TIERS,
+} from '../providers/catalog.ts';
+import { literalProvider } from '../providers/literal/provider.ts';
+import { openAiProvider } from '../providers/openai/provider.ts';
+import type { ModelEvent, ModelProvider, ModelRequest } from '../providers/provider.ts';
+import { replayProvider } from '../providers/replay/provider.ts';
+import { parseRecording } from '../providers/replay/recording.ts';
+import {
+  type ModelChoices,
+  resolveFallbacks,
+  resolveModel,
+  usableProviders,
+} from '../providers/resolve-model.ts';
+import type { ModelSource } from '../threads/ports.ts';
+
+export interface ModelsOptions {
+  readonly config: () => Promise<Config>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  /** Recording that the replay provider plays. */
+  readonly replayFrom?: string | undefined;
+}
+
+const PROVIDERS = 'agent/providers/';
+
+/** Models from the configured providers; clients are made per thread and read their keys from `env` only. */
+export class Models implements ModelSource {
+  readonly #options: ModelsOptions;
+  #choices: Promise<ModelChoices> | undefined;
+  #catalog: Catalog = {};
+  #player: ModelProvider | undefined;
+  readonly #clients = new Map<string, ModelProvider>();
+
+  constructor(options: ModelsOptions) {
+    this.#options = options;
+  }
+
+  async resolve({ wanted, provider, fallback }: Parameters<ModelSource['resolve']>[0]) {
+    const choices = await this.choices();
+    const model = resolveModel({ wanted, provider }, choices);
+    const embedded = model.kind === 'literal' || model.kind === 'replay';
+    const named = fallback === undefined ? undefined : [fallback];
+    const fallbacks = embedded ? [] : resolveFallbacks(model, named, choices);
+    return { model, fallbacks, origin: originOf(model, { wanted, provider }) };
+  }
+
+  open(model: PlannedModel, plan: ThreadPlan): ModelProvider {
+    if (model.kind === 'literal') {
+      return literalProvider({
+        steps: plan.process,
+        outputs: plan.outputs,
+        inputs: plan.inputs,
+        alternatives: Object.values(this.#catalog).map(describeProvider),
+      });
+    }
+    if (model.kind === 'replay') return this.#replay();
+    return {
+      name: model.provider,
+      stream: (request, signal) => this.#ask(model.provider, plan, { request, signal }),
+    };
+  }
+
+  /** A thread that was planned elsewhere has not read the catalogue yet. One client serves all calls of a thread. */
+  async *#ask(
+    name: string,
+    plan: ThreadPlan,
+    { request, signal }: { readonly request: ModelRequest; readonly signal: AbortSignal },
+  ): AsyncGenerator<ModelEvent> {
+    let client: ModelProvider;
+    try {
+      await this.choices();
+      client = this.#clients.get(name) ?? this.#connect(name, plan);
+    } catch (error) {
+      const type = error instanceof RyeError ? error.code : 'internal';
+      yield { type: 'error', failure: { phase: 'connect', type, message: messageOf(error) } };
+      return;
+    }
+    yield* client.stream(request, signal);
+  }
+
+  #connect(name: string, plan: ThreadPlan): ModelProvider {
+    const config = Object.hasOwn(this.#catalog, name) ? this.#catalog[name] : undefined;
+    if (config === undefined) {
+      throw new RyeError('model_not_found', `the provider ${name} is not configured any more`);
+    }
+    const { env, clock } = this.#options;
+    const options = { config, env, clock, stallSeconds: plan.settings.stall_seconds };
+    const client =
+      config.kind === 'anthropic' ? anthropicProvider(options) : openAiProvider(options);
+    this.#clients.set(name, client);
+    return client;
+  }
+
+  /** The catalogue and which of its providers have a key. */
+  async choices(): Promise<ModelChoices> {
+    this.#choices ??= this.#readChoices();
+    return await this.#choices;
+  }
+
+  /** One player for the whole thread: a recording is played once, in order. */
+  #replay(): ModelProvider {
+    const { replayFrom } = this.#options;
+    if (replayFrom === undefined) {
+      throw new RyeError('usage', 'the replay provider needs a recording', {
+        hint: 'Give one with --replay FILE; `--record FILE` writes one.',
+      });
+    }
+    this.#player ??= replayProvider(parseRecording(readFileSync(replayFrom, 'utf8'), replayFrom));
+    return this.#player;
+  }
+
+  async #readChoices(): Promise<ModelChoices> {
+    const { env } = this.#options;
+    const config = await this.#options.config();
+    const names = config.names(PROVIDERS);
+    const files = await Promise.all(
+      names.map(
+        async (name): Promise<[string, LayeredConfig]> => [
+          name.slice(PROVIDERS.length),
+          await config.load(name),
+        ],
+      ),
+    );
+    const catalog = parseCatalog(Object.fromEntries(files));
+    const agent = (await config.load('agent/agent')).value['provider'];
+    const chosen = isRecord(agent) ? agent['default'] : undefined;
+    this.#catalog = catalog;
+    return {
+      catalog,
+      usable: usableProviders(catalog, env),
+      defaultProvider: typeof chosen === 'string' ? chosen : undefined,
+    };
+  }
+}
+
+function describeProvider({ name, apiKeyEnv }: Catalog[string]): string {
+  return apiKeyEnv === null ? name : `${name} (set ${apiKeyEnv})`;
+}
+
+function originOf(
+  model: PlannedModel,
+  { wanted, provider }: { wanted?: string | undefined; provider?: string | undefined },
+): string {
+  if (wanted !== undefined) return `asked for: ${wanted}`;
+  if (provider !== undefined) return `asked for: provider ${provider}`;
+  return model.kind === 'literal'
+    ? 'default: no provider is configured'
+    : `default of ${model.provider}`;
+}
+
+/** One row for each model of each provider, as `rye models list` shows it. */
+export function modelRows({
+  catalog,
+  usable,
+  defaultProvider,
+}: ModelChoices): readonly JsonObject[] {
+  return Object.values(catalog).flatMap((provider) =>
+    Object.entries(provider.models).map(([id, model]) => ({
+      provider: provider.name,
+      model: id,
+      usable: usable.includes(provider.name),
+      tiers: tiersOf(provider, id),
+      context_window: model.contextWindow,
+      max_output_tokens: model.maxOutputTokens,
+      pricing: model.pricing === null ? null : { ...model.pricing },
+      prices_as_of: provider.pricesAsOf,
+      capabilities: [...model.capabilities],
+      fallback: [...provider.fallback],
+      key_variable: provider.apiKeyEnv ?? provider.authTokenEnv,
+      default_provider: provider.name === defaultProvider,
+    })),
+  );
+}
+
+/** The tiers that a model answers to: the four first, then their aliases. */
+function tiersOf({ tiers }: ProviderConfig, id: string): readonly string[] {
+  const names = Object.keys(tiers).filter((tier) => tiers[tier] === id);
+  const main = TIERS.filter((tier) => names.includes(tier));
+  return [...main, ...names.filter((name) => !main.includes(name)).toSorted()];
+}

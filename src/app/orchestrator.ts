@@ -1,0 +1,301 @@
+import { RyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import { compact } from '../core/json.ts';
+import type { ThreadRecord } from '../core/thread.ts';
+import { regexFinds, regexProblem } from '../policy/regex.ts';
+import { assertDescendant, chainEnd, openDescendants } from '../threads/descendants.ts';
+import { killThread } from '../threads/kill.ts';
+import type { SessionChildren, ThreadEnv } from '../threads/ports.ts';
+import { runResumed } from '../threads/run-resumed.ts';
+import { cancelThread } from '../threads/supervise.ts';
+import { waitThreads } from '../threads/wait-threads.ts';
+import type { OrchestratorActions, OrchestratorCall } from '../tools/orchestrator/orchestrator.ts';
+import type { ToolContext } from '../tools/tool.ts';
+import { messageSender } from './send-message.ts';
+
+export interface OrchestratorScope {
+  readonly env: ThreadEnv;
+  readonly children: SessionChildren;
+}
+
+const SNIPPET_CHARS = 500;
+const SEARCHED: ReadonlySet<string> = new Set([
+  'message',
+  'tool_call_start',
+  'tool_settled',
+  'thread_finished',
+]);
+
+/** What the orchestrator tool does for one thread: only ever on the threads below it. */
+export function orchestratorActions(scope: OrchestratorScope): OrchestratorActions {
+  return { ...lookingActions(scope), ...stoppingActions(scope), ...continuingActions(scope) };
+}
+
+type Looking =
+  | 'wait_threads'
+  | 'list_active'
+  | 'list_children'
+  | 'get_status'
+  | 'aggregate_results'
+  | 'read_transcript'
+  | 'get_chain'
+  | 'chain_search';
+
+function lookingActions({ env, children }: OrchestratorScope): Pick<OrchestratorActions, Looking> {
+  const { registry } = env.store;
+  return {
+    wait_threads: async (call, context) =>
+      asJson(
+        await waitThreads(env, {
+          threadIds: await several(env, call, context),
+          mode: call.mode,
+          timeoutMs: call.timeoutSeconds === undefined ? undefined : call.timeoutSeconds * 1000,
+          signal: context.signal,
+          onEnd: async (record) => await children.learned(record),
+        }),
+      ),
+    list_active: async (_call, { threadId }) => listing(await openDescendants(registry, threadId)),
+    list_children: async (_call, { threadId }) => listing(await registry.listChildren(threadId)),
+    get_status: async (call, context) =>
+      statusOf(await required(env, await one(env, call, context))),
+    aggregate_results: async (call, context) => {
+      const ids = await several(env, call, context);
+      const records = await Promise.all(ids.map(async (id) => await chainEnd(registry, id)));
+      return aggregate(ids, records);
+    },
+    read_transcript: async (call, context) => {
+      const id = await one(env, call, context);
+      const events = await eventsOf(env, id);
+      const lines = events
+        .filter(({ event_type }) => SEARCHED.has(event_type))
+        .map(({ seq, event_type, payload }) => `${seq} ${event_type} ${JSON.stringify(payload)}`);
+      const shown = call.tailLines === undefined ? lines : lines.slice(-call.tailLines);
+      return { thread_id: id, content: shown.join('\n'), lines: shown.length, total: lines.length };
+    },
+    get_chain: async (call, context) => {
+      const chain = await registry.chain(await one(env, call, context));
+      return {
+        chain: chain.map(({ thread_id, status, directive }) => ({ thread_id, status, directive })),
+        chain_length: chain.length,
+      };
+    },
+    chain_search: async (call, context) =>
+      await searchChain(env, await one(env, call, context), call),
+  };
+}
+
+function stoppingActions({
+  env,
+}: OrchestratorScope): Pick<OrchestratorActions, 'cancel_thread' | 'kill_thread'> {
+  return {
+    cancel_thread: async (call, context) => {
+      const requested = await cancelThread(env, {
+        threadId: await one(env, call, context),
+        reason: call.reason ?? `asked by ${context.threadId}`,
+        tree: call.tree,
+      });
+      return { requested, total: requested.length };
+    },
+    kill_thread: async (call, context) => {
+      const killed = await killThread(env, {
+        threadId: await one(env, call, context),
+        reason: call.reason ?? `killed by ${context.threadId}`,
+        tree: call.tree,
+      });
+      return asJson({ killed, total: killed.length });
+    },
+  };
+}
+
+function continuingActions({
+  env,
+}: OrchestratorScope): Pick<
+  OrchestratorActions,
+  'resume_thread' | 'handoff_thread' | 'send_message'
+> {
+  return {
+    resume_thread: async (call, context) => await goOn(env, call, context),
+    // the continuation directive says what the successor is told
+    handoff_thread: async (call, context) =>
+      await goOn(env, { ...call, message: undefined }, context),
+    send_message: async (call, context) =>
+      await messageSender(env)(
+        { to: await one(env, call, context), message: call.message ?? '', mode: 'auto' },
+        context,
+      ),
+  };
+}
+
+/** The threads that a call names, each below the caller; none named means the caller's children. */
+async function several(
+  env: ThreadEnv,
+  { threadIds }: OrchestratorCall,
+  { threadId: callerId }: ToolContext,
+): Promise<readonly string[]> {
+  const { registry } = env.store;
+  if (threadIds.length === 0) {
+    return (await registry.listChildren(callerId)).map(({ thread_id }) => thread_id);
+  }
+  for (const id of threadIds) await assertDescendant(registry, callerId, id);
+  return threadIds;
+}
+
+/** The one thread that a call names, below the caller. */
+async function one(
+  env: ThreadEnv,
+  { threadIds }: OrchestratorCall,
+  { threadId: callerId }: ToolContext,
+): Promise<string> {
+  const [id, ...more] = threadIds;
+  if (id === undefined || more.length > 0) {
+    throw new RyeError('invalid_input', 'this operation takes exactly one thread_id', {
+      hint: 'list_children names the threads that this one started.',
+    });
+  }
+  await assertDescendant(env.store.registry, callerId, id);
+  return id;
+}
+
+/** Goes on with a thread that is over, nested in the caller, and resolves to how it ended. */
+async function goOn(
+  env: ThreadEnv,
+  call: OrchestratorCall,
+  context: ToolContext,
+): Promise<JsonObject> {
+  const threadId = await one(env, call, context);
+  const result = await runResumed(env, {
+    threadId,
+    message: call.message,
+    secrets: {},
+    allowUnsigned: false,
+    signal: context.signal,
+  });
+  const { thread_id, directive, status, outputs, error, cost, continuation_thread_id } = result;
+  return asJson(
+    compact({
+      resumed_thread_id: threadId,
+      thread_id,
+      directive,
+      status,
+      result: result.result,
+      outputs,
+      error: error && { code: error.code, message: error.message },
+      cost,
+      continuation_thread_id,
+    }),
+  );
+}
+
+async function required(env: ThreadEnv, threadId: string): Promise<ThreadRecord> {
+  const record = await env.store.registry.get(threadId);
+  if (record) return record;
+  throw new RyeError('thread_not_found', `there is no thread ${threadId}`);
+}
+
+function statusOf(record: ThreadRecord): JsonObject {
+  const { thread_id, directive, status, created_at, completed_at, result, outputs, error, cost } =
+    record;
+  return asJson(
+    compact({
+      thread_id,
+      directive,
+      status: status === 'created' && record.pid === null ? 'queued' : status,
+      created_at,
+      completed_at,
+      result: result ?? undefined,
+      outputs: outputs ?? undefined,
+      error: error ?? undefined,
+      cost,
+      continuation_thread_id: record.continuation_thread_id ?? undefined,
+    }),
+  );
+}
+
+function listing(records: readonly ThreadRecord[]): JsonObject {
+  return {
+    threads: records.map(({ thread_id, directive, status, parent_id, cost }) => ({
+      thread_id,
+      directive,
+      status,
+      parent_id,
+      spend: cost.spend,
+    })),
+    total: records.length,
+  };
+}
+
+function aggregate(
+  ids: readonly string[],
+  records: readonly (ThreadRecord | undefined)[],
+): JsonObject {
+  const results = ids.map((id, index): JsonObject => {
+    const record = records[index];
+    if (!record) return { thread_id: id, status: 'not_found' };
+    return { ...statusOf(record), thread_id: id, final_thread_id: record.thread_id };
+  });
+  const spend = records.reduce((sum, record) => sum + (record?.cost.spend ?? 0), 0);
+  const completed = records.filter((record) => record?.status === 'completed').length;
+  return {
+    results,
+    total: results.length,
+    completed,
+    failed: results.length - completed,
+    spend: Math.round(spend * 1e6) / 1e6,
+  };
+}
+
+/** A thread's events; none for one that ended before it ran. */
+async function eventsOf(
+  env: ThreadEnv,
+  threadId: string,
+): Promise<readonly (LogEvent | UnknownEvent)[]> {
+  try {
+    return (await env.store.logs.read(threadId)).events;
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'thread_not_found') return [];
+    throw error;
+  }
+}
+
+async function searchChain(
+  env: ThreadEnv,
+  threadId: string,
+  { query, searchType, maxResults }: OrchestratorCall,
+): Promise<JsonObject> {
+  if (query === undefined) throw new RyeError('invalid_input', 'chain_search needs a query');
+  const problem = searchType === 'regex' ? regexProblem(query) : undefined;
+  if (problem !== undefined) {
+    throw new RyeError('pattern_invalid', `the query is not a usable pattern: ${problem}`);
+  }
+  const needle = query.toLowerCase();
+  const finds = (text: string): boolean =>
+    searchType === 'regex' ? regexFinds(query, text) : text.toLowerCase().includes(needle);
+  const chain = await env.store.registry.chain(threadId);
+  const results: JsonObject[] = [];
+  let truncated = false;
+  for (const { thread_id } of chain) {
+    const events = await eventsOf(env, thread_id);
+    for (const { seq, event_type, payload } of events) {
+      if (!SEARCHED.has(event_type)) continue;
+      const text = JSON.stringify(payload);
+      if (!finds(text)) continue;
+      truncated = results.length >= maxResults;
+      if (truncated) break;
+      results.push({ thread_id, event_type, seq, snippet: text.slice(0, SNIPPET_CHARS) });
+    }
+    if (truncated) break;
+  }
+  return {
+    chain_threads: chain.map(({ thread_id }) => thread_id),
+    chain_length: chain.length,
+    results,
+    total: results.length,
+    truncated,
+  };
+}
+
+/** A value of records and reports, which are JSON already. */
+function asJson(value: object): JsonObject {
+  return value as JsonObject;
+}

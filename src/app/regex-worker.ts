@@ -1,0 +1,87 @@
+import { Worker } from 'node:worker_threads';
+import type { SlowMatcher } from '../loop/stream-rules/slow.ts';
+
+const LIMIT_MS = 50;
+
+/** Runs inside of the worker, so that an expression that never ends holds up nobody. */
+const SCRIPT = `
+const { parentPort } = require('node:worker_threads');
+parentPort.on('message', ({ expression, text }) => {
+  parentPort.postMessage(new RegExp(expression, 'u').test(text));
+});
+parentPort.postMessage('ready');
+`;
+
+interface Job {
+  readonly expression: string;
+  readonly text: string;
+  readonly settle: (found: boolean | 'timeout') => void;
+}
+
+/**
+ * JavaScript expressions in one worker, one after the other. A check that takes longer than 50 ms is given up and its
+ * worker ended; the time a worker takes to start is not counted. The worker does not keep the program alive.
+ */
+export class RegexWorker implements SlowMatcher {
+  readonly #queue: Job[] = [];
+  #worker: Worker | undefined;
+  #running: { readonly job: Job; readonly timer: NodeJS.Timeout } | undefined;
+  #isReady = false;
+
+  find(expression: string, text: string): Promise<boolean | 'timeout'> {
+    return new Promise((settle) => {
+      this.#queue.push({ expression, text, settle });
+      this.#next();
+    });
+  }
+
+  close(): void {
+    void this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  #next(): void {
+    this.#worker ??= this.#start();
+    const worker = this.#worker;
+    if (this.#running || !this.#isReady) return;
+    const job = this.#queue.shift();
+    if (!job) {
+      worker.unref();
+      return;
+    }
+    const timer = setTimeout(() => this.#giveUp('timeout'), LIMIT_MS);
+    this.#running = { job, timer };
+    worker.postMessage({ expression: job.expression, text: job.text }, []);
+  }
+
+  #start(): Worker {
+    this.#isReady = false;
+    const worker = new Worker(SCRIPT, { eval: true, env: {}, stdin: false });
+    worker.on('message', (found: boolean | 'ready') => {
+      if (worker !== this.#worker) return;
+      if (found === 'ready') this.#isReady = true;
+      else this.#settle(found);
+      this.#next();
+    });
+    worker.on('error', () => {
+      if (worker === this.#worker) this.#giveUp(false);
+    });
+    return worker;
+  }
+
+  #settle(found: boolean | 'timeout'): void {
+    const running = this.#running;
+    this.#running = undefined;
+    clearTimeout(running?.timer);
+    running?.job.settle(found);
+  }
+
+  /** Ends a worker that hangs or died; the next check starts another. */
+  #giveUp(verdict: false | 'timeout'): void {
+    const worker = this.#worker;
+    this.#worker = undefined;
+    void worker?.terminate();
+    this.#settle(verdict);
+    if (this.#queue.length > 0) this.#next();
+  }
+}

@@ -1,0 +1,120 @@
+import { basename } from 'node:path';
+import { toRyeError } from '../core/errors.ts';
+import { SPACES } from '../core/ids.ts';
+import { compact } from '../core/json.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import type { RuleSettings } from '../core/rules.ts';
+import { parseRule } from '../items/rule.ts';
+import type { ListedItem } from '../items/spaces-fs.ts';
+import type { VerifiedItems } from '../items/verified-fs.ts';
+import { type DeclaredRule, rulesOf, sortRules } from '../loop/stream-rules/buckets.ts';
+import { compileRules } from '../loop/stream-rules/compile.ts';
+import type { InjectionHistory } from '../loop/stream-rules/history.ts';
+import { RuleSession } from '../loop/stream-rules/session.ts';
+import type { RulePlan, RuleSource } from '../threads/ports.ts';
+import { compileGlob } from '../tools/glob-pattern.ts';
+import { sha256Hex } from '../trust/keys.ts';
+import type { Foundation } from './foundation.ts';
+import { readRuleSettings } from './rule-settings.ts';
+
+export interface RuleCatalog {
+  readonly settings: RuleSettings;
+  /** Verified and well-formed, in the order of the spaces. */
+  readonly rules: readonly DeclaredRule[];
+  /** Files that are no rule that may be used. They hide no rule of the same name in a later space. */
+  readonly refused: readonly { readonly path: string; readonly message: string }[];
+}
+
+/** Reads the rules of all spaces, each behind its signature. */
+export async function loadRules(base: Foundation, allowUnsigned: boolean): Promise<RuleCatalog> {
+  const settings = await readRuleSettings(await base.config());
+  const items = await base.items(allowUnsigned);
+  const rules: DeclaredRule[] = [];
+  const refused: { path: string; message: string }[] = [];
+  const listed = SPACES.flatMap((space) => base.spaces.list('rule', { space }));
+  for (const item of listed) {
+    try {
+      rules.push(declaredRule(base, items, item));
+    } catch (error) {
+      const { message, hint } = toRyeError(error);
+      refused.push({
+        path: item.path,
+        message: `${message}${hint === undefined ? '' : ` ${hint}`}`,
+      });
+    }
+  }
+  return { settings, rules, refused };
+}
+
+function declaredRule(
+  base: Foundation,
+  items: VerifiedItems,
+  { id, space, path }: ListedItem,
+): DeclaredRule {
+  const found = base.spaces.find('rule', id, { space });
+  if (!found) throw new Error(`${path} is gone`);
+  const { text } = items.admit(found, 'context');
+  const parsed = parseRule(text, path);
+  const { name, conditions, scope, globs, body, engine, interrupt, repeat, gap } = parsed;
+  return {
+    id,
+    description: parsed.description,
+    alwaysApply: parsed.alwaysApply,
+    enabled: parsed.enabled,
+    directives: parsed.directives,
+    rule: compact({
+      name,
+      space,
+      path,
+      sha256: sha256Hex(JSON.stringify([conditions, scope, globs, body])),
+      conditions,
+      scope,
+      globs,
+      interrupt,
+      repeat,
+      gap,
+      engine,
+      body,
+    }),
+  };
+}
+
+/** Rules for threads. */
+export class Rules implements RuleSource {
+  readonly #base: Foundation;
+  readonly #allowUnsigned: boolean;
+
+  constructor(base: Foundation, options: { readonly allowUnsigned: boolean }) {
+    this.#base = base;
+    this.#allowUnsigned = options.allowUnsigned;
+  }
+
+  async plan(directive: string): Promise<RulePlan> {
+    const { settings, rules, refused } = await loadRules(this.#base, this.#allowUnsigned);
+    const sorted = sortRules(rules, settings, { directive, compileGlob });
+    return {
+      rules: rulesOf(sorted, settings),
+      warnings: [
+        ...refused.map(({ path, message }) => `the rule ${basename(path)} is not used: ${message}`),
+        ...sorted.flatMap(({ declared, problems }) =>
+          problems.map((problem) => `rule ${declared.rule.name}: ${problem}`),
+        ),
+      ],
+    };
+  }
+
+  watch(plan: ThreadPlan, history: InjectionHistory | undefined): RuleSession | undefined {
+    const { rules } = plan;
+    if (!rules || rules.stream.length === 0) return undefined;
+    const set = compileRules(rules.stream, rules.settings, compileGlob);
+    const isSlow = set.rules.some(({ slow }) => slow.length > 0);
+    return new RuleSession({
+      rules: set,
+      settings: rules.settings,
+      projectPath: this.#base.options.projectPath,
+      toolIds: new Map(plan.tools.map(({ name, id }) => [name, id])),
+      history,
+      slow: isSlow ? this.#base.regexWorker : undefined,
+    });
+  }
+}

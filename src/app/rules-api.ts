@@ -1,0 +1,70 @@
+import type { Space } from '../core/ids.ts';
+import type { InterruptMode, RepeatMode, RuleEngine } from '../core/rules.ts';
+
+/** One rule as `rye rules list` shows it. */
+export interface RuleRow {
+  readonly name: string;
+  readonly id: string;
+  /** `stream`, `always` or `rulebook`; `unused` without a condition and a description, `disabled` where left out. */
+  readonly bucket: 'stream' | 'always' | 'rulebook' | 'unused' | 'disabled';
+  readonly space: Space;
+  readonly path: string;
+  readonly description: string;
+  readonly scope: readonly string[];
+  readonly globs: readonly string[];
+  readonly interrupt: InterruptMode;
+  readonly repeat: RepeatMode;
+  readonly gap: number;
+  readonly engine: RuleEngine;
+  /** Why parts of it, or all of it, are not used. */
+  readonly problems: readonly string[];
+}
+
+export interface RuleListing {
+  readonly rules: readonly RuleRow[];
+  /** Files that may not be used, with the reason. */
+  readonly refused: readonly { readonly path: string; readonly message: string }[];
+}
+
+/** What is to be checked, and as what a model would say it. */
+export interface RuleSample {
+  readonly text: string;
+  readonly source: 'text' | 'thinking' | 'tool';
+  /** Name of the tool, such as `write`; for `tool` only. */
+  readonly tool?: string;
+  /** Path that the call names. */
+  readonly path?: string;
+  /** Check this rule alone. */
+  readonly rule?: string;
+}
+
+/** A rule that a text breaks. */
+export interface RuleHit {
+  readonly rule: string;
+  /** Whether the answer would be cut. */
+  readonly interrupts: boolean;
+  /** Line of the first match's end, from 1; absent for rules with `engine: js`. */
+  readonly line?: number;
+}
+
+export interface RuleScan {
+  readonly files: number;
+  /** Files that were not looked at: binary ones and those above the size limit. */
+  readonly skipped: number;
+  readonly hits: readonly (RuleHit & { readonly path: string })[];
+}
+
+export interface RulesService {
+  list(options?: { readonly directive?: string }): Promise<RuleListing>;
+  /** Rules that a text would break; `item_not_found` where the one asked for is no stream rule. */
+  test(
+    sample: RuleSample,
+  ): Promise<{ readonly checked: number; readonly hits: readonly RuleHit[] }>;
+  /** Checks files as if each were written. Ignored files are left out where the folder is in a git repository. */
+  scan(options: {
+    readonly folder: string;
+    readonly rule?: string;
+    readonly gitignore?: boolean;
+    readonly maxBytes?: number;
+  }): Promise<RuleScan>;
+}

@@ -1,0 +1,101 @@
+import { capabilityOf } from '../core/capability.ts';
+import { RyeError } from '../core/errors.ts';
+import { assertItemId } from '../core/ids.ts';
+import { textOf } from '../core/message.ts';
+import { covers } from '../policy/capability.ts';
+import { assessRisks } from '../policy/risk.ts';
+import { optionAcknowledgement } from '../threads/prepare-policy.ts';
+import { validateInput } from '../tools/schema.ts';
+import type { ToolOutput } from '../tools/tool.ts';
+import type { Foundation } from './foundation.ts';
+import type { ExecuteToolRequest, ToolRunResult } from './rye.ts';
+import { threadSandbox } from './sandboxing.ts';
+import { readThreadConfig } from './settings.ts';
+import { threadEnv } from './thread-env.ts';
+import { Tools } from './tools.ts';
+
+/**
+ * Runs one tool outside any thread, for a person at the command line, under the checks that a thread's call would
+ * pass: signature, risk, parameters, confinement, timeout.
+ */
+export async function runTool(
+  base: Foundation,
+  request: ExecuteToolRequest,
+): Promise<ToolRunResult> {
+  const { toolId, params = {}, allowUnsigned = false, acknowledge = [], signal } = request;
+  assertItemId(toolId, 'tool');
+  await assertParentHolds(base, toolId);
+  const config = await readThreadConfig(await base.config());
+  const { tool, builtin } = await new Tools(base, { allowUnsigned }).load(toolId, {
+    capabilities: ['rye.*'],
+    allowPaths: config.settings.allow_paths,
+    secrets: {},
+    sandbox: threadSandbox(base, config.settings),
+    // a tool outside any thread starts no children
+    children: {
+      run: refuse,
+      launch: refuse,
+      launchTool: refuse,
+      learned: () => Promise.resolve(),
+    },
+  });
+  const { refusals } = assessRisks({
+    capabilities: [`rye.execute.tool.${toolId.replaceAll('/', '.')}`],
+    table: config.risks,
+    acknowledged: acknowledge.map(optionAcknowledgement),
+    toolRisks: builtin ? new Map() : new Map([[toolId, tool.traits.risk]]),
+  });
+  const [refusal] = refusals;
+  if (refusal) throw refusal;
+  const validation = await validateInput(tool.inputSchema, params);
+  if (!validation.ok) {
+    throw new RyeError(
+      'invalid_input',
+      `the parameters of ${toolId} are wrong: ${validation.problems}`,
+      {
+        hint: `See them with: rye fetch tool ${toolId}`,
+      },
+    );
+  }
+  const start = base.clock.monotonic();
+  const timeout = AbortSignal.timeout(tool.traits.timeout_seconds * 1000);
+  const output = await tool.execute(validation.input, {
+    callId: base.ids.uuid(),
+    threadId: '',
+    projectPath: base.options.projectPath,
+    signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    progress: () => undefined,
+  });
+  if (signal?.aborted) throw new RyeError('cancelled', `the tool ${toolId} was cancelled`);
+  return resultOf(toolId, output, base.clock.monotonic() - start);
+}
+
+/** A command that a thread started may do no more than the thread: what its signed thread.json says counts. */
+async function assertParentHolds(base: Foundation, toolId: string): Promise<void> {
+  const { env } = base.options;
+  const parentId = env['RYE_PARENT_THREAD_ID'] ?? '';
+  if (parentId === '') return;
+  const { files } = threadEnv(base, { allowUnsigned: false });
+  const { capabilities } = await files.readDocument(parentId);
+  const need = { verb: 'execute', item_type: 'tool', item_id: toolId } as const;
+  if (covers(capabilities, need)) return;
+  throw new RyeError(
+    'capability_denied',
+    `the thread ${parentId}, which started this command, does not hold ${capabilityOf(need)}`,
+    { hint: 'Grant it in the <permissions> of its directive.' },
+  );
+}
+
+function refuse(): Promise<never> {
+  return Promise.reject(new RyeError('usage', 'run directives with `rye execute directive`'));
+}
+
+function resultOf(tool: string, output: ToolOutput, durationMs: number): ToolRunResult {
+  return {
+    success: !output.is_error,
+    tool,
+    result: textOf(output.content),
+    ...(output.data ? { data: output.data } : {}),
+    duration_ms: Math.round(durationMs),
+  };
+}

@@ -1,0 +1,50 @@
+import { join } from 'node:path';
+import type { RunnerCommand } from '../threads/ports.ts';
+import { childEnvironment } from '../tools/process.ts';
+import type { Foundation } from './foundation.ts';
+import type { Models } from './models.ts';
+
+/** The CLI's hidden command that runs a prepared thread. */
+const RUN_THREAD = '__run-thread';
+
+const PASSED = /^(?:RYE_.*|(?:HTTPS?|NO|ALL)_PROXY|(?:https?|no|all)_proxy|NODE_EXTRA_CA_CERTS)$/;
+
+/**
+ * How a detached thread is started: this Node and the program of this installation. Its environment is what tools get,
+ * rye's own settings, proxies, the variables that `{env:…}` may read, and the keys of the configured providers: a child
+ * may start children on other providers than its own.
+ */
+export async function runnerCommand(base: Foundation, models: Models): Promise<RunnerCommand> {
+  const { projectPath, userSpacePath, env, configOverrides = [], program } = base.options;
+  const config = await base.config();
+  const { catalog } = await models.choices();
+  const allowed = (await config.load('interpolation')).value['env_allow'];
+  const names = new Set<unknown>([
+    ...Object.values(catalog).flatMap(({ apiKeyEnv, authTokenEnv, baseUrlEnv }) => [
+      apiKeyEnv,
+      authTokenEnv,
+      baseUrlEnv,
+    ]),
+    ...(Array.isArray(allowed) ? (allowed as readonly unknown[]) : []),
+  ]);
+  const environment: Record<string, string> = childEnvironment(env, { projectPath, threadId: '' });
+  for (const [name, value] of Object.entries(env)) {
+    if (value !== undefined && (names.has(name) || PASSED.test(name))) environment[name] = value;
+  }
+  // who the parent is stands in the plan; what this process was started for says nothing about the child
+  for (const name of ['RYE_THREAD_ID', 'RYE_PARENT_THREAD_ID', 'RYE_PROJECT'])
+    delete environment[name];
+  return {
+    command: process.execPath,
+    args: [
+      ...(program ?? [join(base.systemPath, '..', 'bin', 'rye.js')]),
+      '--project',
+      projectPath,
+      '--user-space',
+      userSpacePath,
+      ...configOverrides.flatMap((override) => ['--config', override]),
+      RUN_THREAD,
+    ],
+    environment,
+  };
+}

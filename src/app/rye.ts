@@ -1,0 +1,361 @@
+import type { Delivery } from '../core/delivery.ts';
+import type { ErrorInfo } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { HookDeclaration, HookEvent } from '../core/hook.ts';
+import type { ItemType, SignableType, Space } from '../core/ids.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import type { PartialLimits } from '../core/limits.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import type { SearchHit } from '../core/search.ts';
+import type { ThreadRecord, ThreadResult, ThreadStatus } from '../core/thread.ts';
+import type { KilledThread } from '../threads/kill.ts';
+import type { LaunchedThread } from '../threads/ports.ts';
+import type { WaitReport } from '../threads/wait.ts';
+import type { DeliveriesService } from './deliveries-types.ts';
+import type { RecoveryService } from './recovery-types.ts';
+import type { RulesService } from './rules-api.ts';
+import type { SessionTrees } from './session-trees.ts';
+
+/** State of an item's signature as lists show it. */
+export type SignatureState =
+  | 'signed'
+  | 'unsigned'
+  | 'modified'
+  | 'untrusted'
+  | 'revoked'
+  | 'invalid'
+  | 'partial'
+  | 'system';
+
+export interface ItemSummary {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
+  readonly version: string | null;
+  readonly description: string;
+  readonly signature: SignatureState;
+  /** The space whose item of the same id is used instead of this one. */
+  readonly shadowed_by: Space | null;
+}
+
+export interface FetchedItem {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
+  readonly signature: SignatureState;
+  readonly metadata: JsonObject;
+  readonly content: string;
+  readonly copied_to?: string;
+}
+
+export interface Problem {
+  readonly severity: 'error' | 'warning';
+  readonly code: string;
+  readonly message: string;
+  readonly path: string;
+  readonly line: number | null;
+  readonly column: number | null;
+}
+
+export interface SignOutcome {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly path: string;
+  readonly status: 'signed' | 'unchanged' | 'would_sign' | 'failed';
+  readonly problems: readonly Problem[];
+}
+
+export interface VerifyOutcome {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
+  readonly ok: boolean;
+  readonly error?: ErrorInfo;
+  readonly key_id?: string;
+}
+
+export interface ThreadVerification {
+  readonly thread_id: string;
+  readonly ok: boolean;
+  readonly checks: readonly {
+    readonly name: 'thread.json' | 'transcript' | 'capabilities' | 'knowledge';
+    readonly ok: boolean;
+    readonly error?: ErrorInfo;
+    /** Byte offset in the transcript where verification failed. */
+    readonly offset?: number;
+    readonly detail?: string;
+  }[];
+}
+
+export interface ItemsService {
+  list(type: ItemType, options?: { space?: Space }): Promise<readonly ItemSummary[]>;
+  fetch(
+    type: ItemType,
+    id: string,
+    options?: { copyTo?: 'project' | 'user' },
+  ): Promise<FetchedItem>;
+  search(
+    type: ItemType | 'all',
+    query: string,
+    options?: { limit?: number; space?: Space; since?: string },
+  ): Promise<{ readonly results: readonly SearchHit[]; readonly total: number }>;
+  /** Without a selector: everything in the project space. */
+  validate(selector?: {
+    type: ItemType;
+    pattern: string;
+  }): Promise<{ readonly problems: readonly Problem[]; readonly checked: number }>;
+  sign(
+    type: SignableType,
+    pattern: string,
+    options?: { dryRun?: boolean },
+  ): Promise<readonly SignOutcome[]>;
+  verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]>;
+}
+
+export interface KeySummary {
+  readonly key_id: string;
+  readonly owner: string;
+  readonly source: 'own' | 'user' | 'project';
+  readonly trusted: boolean;
+  readonly revoked: boolean;
+  readonly revoked_at?: string;
+  readonly path: string;
+}
+
+export interface KeysService {
+  /** Creates the signing key; refuses with `already_exists` when there is one. */
+  init(): Promise<KeySummary>;
+  list(): Promise<readonly KeySummary[]>;
+  /** The public key as PEM text. */
+  export(): Promise<{ readonly key_id: string; readonly pem: string }>;
+  /** Trusts a PEM or a trusted-key TOML. */
+  trust(text: string, options?: { owner?: string }): Promise<KeySummary>;
+  revoke(keyId: string, options?: { reason?: string }): Promise<KeySummary>;
+  rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
+}
+
+export interface ExecuteDirectiveRequest {
+  readonly directiveId: string;
+  /** Raw values: text from the command line or JSON values; coerced to the declared types. */
+  readonly inputs?: JsonObject;
+  readonly model?: string;
+  readonly provider?: string;
+  readonly limits?: PartialLimits;
+  readonly threadId?: string;
+  readonly parentThreadId?: string;
+  readonly acknowledge?: readonly string[];
+  readonly allowUnsigned?: boolean;
+  readonly allowUnpriced?: boolean;
+  /** Write the model's stream to this file, for `replay`. */
+  readonly recordTo?: string;
+  /** Play this recording instead of asking a model. */
+  readonly replayFrom?: string;
+  /** JSON Schema of an object that the outputs must match; the same as `behavior.schema`. */
+  readonly outputSchema?: JsonObject;
+  /** Members stand above those of the directive's `<behavior>`; null unsets one. */
+  readonly behavior?: JsonObject;
+  readonly signal?: AbortSignal;
+  /** Called with each event after it is durable. Must not throw. */
+  readonly onEvent?: (event: LogEvent | UnknownEvent) => void;
+}
+
+export interface ExecuteToolRequest {
+  readonly toolId: string;
+  readonly params?: JsonObject;
+  readonly allowUnsigned?: boolean;
+  readonly acknowledge?: readonly string[];
+  readonly signal?: AbortSignal;
+}
+
+export interface ToolRunResult {
+  readonly success: boolean;
+  readonly tool: string;
+  readonly result: string;
+  readonly data?: JsonObject;
+  readonly duration_ms: number;
+}
+
+export interface ThreadListFilter {
+  readonly active?: boolean;
+  readonly status?: ThreadStatus;
+  readonly directive?: string;
+  readonly parent?: string;
+  readonly limit?: number;
+}
+
+export interface ThreadDetails {
+  readonly thread: ThreadRecord;
+  readonly document: JsonObject | null;
+  readonly children: readonly ThreadRecord[];
+  /** Messages that wait for it, or that a person has to judge. */
+  readonly deliveries: readonly Delivery[];
+  readonly chain: readonly ThreadRecord[];
+  readonly paths: {
+    readonly thread: string;
+    readonly transcript: string;
+    readonly knowledge: string;
+  };
+  /** One sentence that explains a state a person may wonder about, such as a dead owner. */
+  readonly explanation: string | null;
+}
+
+export interface ThreadsService {
+  /** Resolves everything and changes nothing. */
+  plan(request: ExecuteDirectiveRequest): Promise<ThreadPlan>;
+  /** Runs to the end. A thread that failed is a result; only a thread that could not be started throws. */
+  execute(request: ExecuteDirectiveRequest): Promise<ThreadResult>;
+  executeTool(request: ExecuteToolRequest): Promise<ToolRunResult>;
+  list(filter?: ThreadListFilter): Promise<readonly ThreadRecord[]>;
+  /** Resolves a unique prefix or suffix to a full id; refuses with `ambiguous` or `thread_not_found`. */
+  resolveId(part: string): Promise<string>;
+  show(threadId: string): Promise<ThreadDetails>;
+  /** Events in order; with `follow` it goes on until the thread is finished or `signal` aborts. */
+  logs(
+    threadId: string,
+    options?: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },
+  ): AsyncIterable<LogEvent | UnknownEvent>;
+  verify(threadId: string): Promise<ThreadVerification>;
+}
+
+export type { KilledThread } from '../threads/kill.ts';
+export type { LaunchedThread } from '../threads/ports.ts';
+export type { WaitReport } from '../threads/wait.ts';
+
+export interface WaitOptions {
+  /** The first end is enough. */
+  readonly any?: boolean;
+  /** Undefined: for ever. 0: only looks. */
+  readonly timeoutSeconds?: number | undefined;
+  readonly signal?: AbortSignal;
+  /** Called with each thread once, when it has ended. */
+  readonly onEnd?: (thread: ThreadRecord) => void;
+  /** Called whenever the registry may have changed. */
+  readonly onLook?: () => Promise<void> | void;
+}
+
+export interface ThreadTreeNode {
+  readonly thread: ThreadRecord;
+  /** USD, its own and that of all threads below it. */
+  readonly subtree_spend: number;
+  readonly children: readonly ThreadTreeNode[];
+}
+
+export type StatsKey = 'directive' | 'model' | 'day';
+
+/** Sums over threads; each counts its own spend and tokens only, so that nothing is counted twice. */
+export interface ThreadStats {
+  /** The directive, the model, or the day (UTC). */
+  readonly key: string;
+  readonly threads: number;
+  /** Not at their end: queued, running or suspended. */
+  readonly open: number;
+  readonly completed: number;
+  readonly error: number;
+  readonly cancelled: number;
+  readonly continued: number;
+  readonly spend: number;
+  readonly tokens: number;
+  readonly turns: number;
+  readonly elapsed_seconds: number;
+}
+
+/** Threads in processes of their own, and what can be done to a thread from any process. */
+export interface ChildrenService {
+  /** Starts a directive in a process of its own, or queues it. Refuses what can't be started. */
+  launch(request: ExecuteDirectiveRequest): Promise<LaunchedThread>;
+  /** Starts one tool in a process of its own, under the same checks as a thread's call. */
+  launchTool(request: ExecuteToolRequest): Promise<LaunchedThread>;
+  /** Runs a launched thread in this process, which was started for it. */
+  runLaunched(threadId: string, options: { signal: AbortSignal }): Promise<ThreadResult>;
+  /** Waits for threads and the chains that continue them, whatever process runs them. */
+  wait(threadIds: readonly string[], options?: WaitOptions): Promise<WaitReport>;
+  /** Asks a thread to stop; resolves to the threads that were asked. */
+  cancel(
+    threadId: string,
+    options?: { tree?: boolean; reason?: string },
+  ): Promise<readonly string[]>;
+  /** Ends a thread's process, then the thread. */
+  kill(
+    threadId: string,
+    options?: { tree?: boolean; reason?: string },
+  ): Promise<readonly KilledThread[]>;
+  /** The threads below one, or below every root. */
+  tree(threadId?: string): Promise<readonly ThreadTreeNode[]>;
+  stats(by?: StatsKey): Promise<readonly ThreadStats[]>;
+}
+
+export type { DeliveriesService } from './deliveries-types.ts';
+
+export interface HookExplanation {
+  readonly hook: HookDeclaration;
+  readonly would_fire: boolean;
+  /** The condition node that was false, with the values compared. */
+  readonly because: string;
+}
+
+export interface ConfigValue {
+  readonly path: string;
+  readonly value: JsonValue;
+  /** `file:line` or the layer that set it. */
+  readonly origin: string;
+}
+
+export interface DoctorLine {
+  readonly check: string;
+  readonly status: 'ok' | 'warn' | 'fail';
+  readonly detail: string;
+  readonly hint?: string;
+}
+
+/** What `rye init` did: paths that were written, and what was there before. */
+export interface InitOutcome {
+  readonly project: string;
+  readonly created: readonly string[];
+  readonly kept: readonly string[];
+  readonly key_id: string;
+  readonly key_created: boolean;
+}
+
+/** The library and the composition root: everything that the faces do goes through it. */
+export interface Rye {
+  /** Folder that contains the project's `.ai`. */
+  readonly projectPath: string;
+  /** Folder that contains the user's `.ai`. */
+  readonly userSpacePath: string;
+  readonly items: ItemsService;
+  readonly keys: KeysService;
+  readonly threads: ThreadsService;
+  /** Stream rules, outside of threads. */
+  readonly rules: RulesService;
+  readonly children: ChildrenService;
+  readonly recovery: RecoveryService;
+  readonly deliveries: DeliveriesService;
+  readonly trees: SessionTrees;
+  init(options?: { force?: boolean }): Promise<InitOutcome>;
+  hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
+  explainHooks(
+    directiveId: string,
+    event?: HookEvent,
+    inputs?: JsonObject,
+  ): Promise<readonly HookExplanation[]>;
+  config(path?: string): Promise<readonly ConfigValue[]>;
+  models(): Promise<readonly JsonObject[]>;
+  doctor(): Promise<readonly DoctorLine[]>;
+  close(): void;
+}
+
+export interface OpenRyeOptions {
+  readonly projectPath: string;
+  readonly userSpacePath: string;
+  /** Environment to read keys and settings from; never passed on to tools as it is. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** One-line notices for people, such as an ignored configuration file. */
+  readonly onNotice?: (notice: string) => void;
+  /** `key=value` configuration overrides of this call. */
+  readonly configOverrides?: readonly string[];
+  /** Arguments for Node that run the command line, for threads in processes of their own. Default: bin/rye.js. */
+  readonly program?: readonly string[];
+}

@@ -1,0 +1,30 @@
+import { isAbsolute, join } from 'node:path';
+import type { ThreadSettings } from '../core/plan.ts';
+import { closeSandbox, sandboxFor } from '../tools/sandbox.ts';
+import type { Foundation } from './foundation.ts';
+
+/** How the commands of a thread with these settings are confined; undefined when they are not. */
+export function threadSandbox(
+  base: Foundation,
+  { sandbox, allow_paths: allowPaths }: Pick<ThreadSettings, 'sandbox' | 'allow_paths'>,
+): ReturnType<typeof sandboxFor> {
+  const { projectPath, userSpacePath } = base.options;
+  if (sandbox !== undefined && sandbox.mode !== 'off') base.onClose(endSandbox);
+  return sandboxFor({
+    mode: sandbox?.mode ?? 'off',
+    allowDomains: sandbox?.allow_domains ?? [],
+    allowPaths: absolutePaths(allowPaths, projectPath),
+    projectPath,
+    userSpacePath,
+    onNotice: base.notice,
+  });
+}
+
+function endSandbox(): void {
+  void closeSandbox();
+}
+
+/** Configured paths are relative to the project. */
+export function absolutePaths(paths: readonly string[], projectPath: string): readonly string[] {
+  return paths.map((path) => (isAbsolute(path) ? path : join(projectPath, path)));
+}

@@ -1,0 +1,151 @@
+import type { LogEvent } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { ThreadRecord } from '../core/thread.ts';
+import { foldContext, startedCallIds } from '../log/context.ts';
+import {
+  buildTree,
+  childrenOf,
+  entryByPrefix,
+  pathTo,
+  type SessionTree,
+  type TreeEntry,
+} from '../log/tree.ts';
+import { viewTree } from '../log/tree-view.ts';
+import type { ThreadEnv } from '../threads/ports.ts';
+import type { Foundation } from './foundation.ts';
+import type {
+  BranchOptions,
+  FoldedContext,
+  ManualCompaction,
+  ReplayOptions,
+  ReplayReport,
+  SessionTrees,
+  TreeView,
+} from './session-trees.ts';
+
+/** Reading and editing session trees. What edits, summarises or replays is loaded when it is first used. */
+export class Trees implements SessionTrees {
+  readonly #base: Foundation;
+
+  constructor(base: Foundation) {
+    this.#base = base;
+  }
+
+  async view(
+    threadId: string,
+    options: Parameters<SessionTrees['view']>[1] = {},
+  ): Promise<TreeView> {
+    const { events, offsets, problems } = await this.#base.store.logs.read(threadId);
+    const tree = buildTree(events, (index) => offsets[index] ?? 0);
+    return {
+      thread_id: threadId,
+      title: foldContext(tree).settings.title ?? null,
+      leaf_id: tree.leafId,
+      rows: viewTree(tree, options),
+      total: tree.entries.length,
+      problems: [...problems, ...tree.problems],
+    };
+  }
+
+  async entry(threadId: string, entry: string): Promise<TreeEntry> {
+    return entryByPrefix(await this.#tree(threadId), entry);
+  }
+
+  async path(threadId: string, entry?: string): Promise<readonly TreeEntry[]> {
+    const tree = await this.#tree(threadId);
+    return pathTo(tree, entry === undefined ? tree.leafId : entryByPrefix(tree, entry).id);
+  }
+
+  async children(threadId: string, entry: string): Promise<readonly TreeEntry[]> {
+    const tree = await this.#tree(threadId);
+    return childrenOf(tree, entry === 'root' ? null : entryByPrefix(tree, entry).id);
+  }
+
+  async context(threadId: string, entry?: string): Promise<FoldedContext> {
+    const { events } = await this.#base.store.logs.read(threadId);
+    const tree = buildTree(events);
+    const leafId = entry === undefined ? tree.leafId : entryByPrefix(tree, entry).id;
+    return foldContext(tree, { leafId, startedCalls: startedCallIds(events) });
+  }
+
+  async branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]> {
+    const { at, summary, instructions, message } = options;
+    const { branchThread } = await import('../threads/edit-tree.ts');
+    const env = await this.#env();
+    if (summary !== 'model') {
+      return await branchThread(env, threadId, { at, summary: summary?.text, message });
+    }
+    const { branchWithModelSummary } = await import('../threads/offline-summary.ts');
+    const signal = options.signal ?? new AbortController().signal;
+    const events = await branchWithModelSummary(env, threadId, { at, instructions, signal });
+    if (message === undefined) return events;
+    const leaf = events.findLast(({ id }) => id !== undefined)?.id ?? at;
+    return [...events, ...(await branchThread(env, threadId, { at: leaf, message }))];
+  }
+
+  async extract(
+    threadId: string,
+    options: { readonly at: string; readonly threadId?: string },
+  ): Promise<ThreadRecord> {
+    const { extractThread } = await import('../threads/extract.ts');
+    return await extractThread(await this.#env(), threadId, options);
+  }
+
+  async label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]> {
+    const { labelEntry } = await import('../threads/edit-tree.ts');
+    return await labelEntry(await this.#env(), threadId, { entry, label });
+  }
+
+  async title(threadId: string, title: string): Promise<readonly LogEvent[]> {
+    const { titleThread } = await import('../threads/edit-tree.ts');
+    return await titleThread(await this.#env(), threadId, title);
+  }
+
+  async appendCustom(
+    threadId: string,
+    customType: string,
+    data: JsonObject,
+  ): Promise<readonly LogEvent[]> {
+    const { appendCustom } = await import('../threads/edit-tree.ts');
+    return await appendCustom(await this.#env(), threadId, { customType, data });
+  }
+
+  async appendCustomMessage(
+    threadId: string,
+    message: Parameters<SessionTrees['appendCustomMessage']>[1],
+  ): Promise<readonly LogEvent[]> {
+    const { appendCustomMessage } = await import('../threads/edit-tree.ts');
+    return await appendCustomMessage(await this.#env(), threadId, message);
+  }
+
+  async editContext(
+    threadId: string,
+    edit: Parameters<SessionTrees['editContext']>[1],
+  ): Promise<readonly LogEvent[]> {
+    const { editContext } = await import('../threads/edit-tree.ts');
+    return await editContext(await this.#env(), threadId, edit);
+  }
+
+  async compact(
+    threadId: string,
+    options: Parameters<SessionTrees['compact']>[1] = {},
+  ): Promise<ManualCompaction> {
+    const { compactThread } = await import('../threads/offline-summary.ts');
+    const { instructions, signal = new AbortController().signal } = options;
+    return await compactThread(await this.#env(), threadId, { instructions, signal });
+  }
+
+  async replay(threadId: string, options: ReplayOptions = {}): Promise<ReplayReport> {
+    const { replayThread } = await import('../threads/replay.ts');
+    return await replayThread(await this.#env(), threadId, options);
+  }
+
+  async #tree(threadId: string): Promise<SessionTree> {
+    return buildTree((await this.#base.store.logs.read(threadId)).events);
+  }
+
+  async #env(): Promise<ThreadEnv> {
+    const { threadEnv } = await import('./thread-env.ts');
+    return threadEnv(this.#base, { allowUnsigned: false });
+  }
+}

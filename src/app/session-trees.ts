@@ -1,0 +1,105 @@
+import type { LogEvent } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { Message } from '../core/message.ts';
+import type { ThreadRecord } from '../core/thread.ts';
+import type { LogProblem } from '../log/problem.ts';
+import type { TreeEntry } from '../log/tree.ts';
+import type { TreeFilter, TreeRow } from '../log/tree-view.ts';
+import type { ManualCompaction } from '../threads/offline-summary.ts';
+import type { ReplayOptions, ReplayReport } from '../threads/replay.ts';
+
+export { TREE_FILTERS } from '../log/tree-view.ts';
+export type {
+  LogProblem,
+  ManualCompaction,
+  ReplayOptions,
+  ReplayReport,
+  TreeEntry,
+  TreeFilter,
+  TreeRow,
+};
+
+/** A thread's session tree, drawn. */
+export interface TreeView {
+  readonly thread_id: string;
+  readonly title: string | null;
+  readonly leaf_id: string | null;
+  readonly rows: readonly TreeRow[];
+  /** Entries in all, shown or not. */
+  readonly total: number;
+  readonly problems: readonly LogProblem[];
+}
+
+export interface BranchOptions {
+  /** Entry id, a unique start of one, or `root` for the place before the first. */
+  readonly at: string;
+  /** A text stands for the branch that is left; `model` has the thread's model write it. */
+  readonly summary?: { readonly text: string } | 'model';
+  /** What a model-written summary is to attend to. */
+  readonly instructions?: string;
+  /** A message that the new branch begins with. */
+  readonly message?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** What the model would be sent next. */
+export interface FoldedContext {
+  readonly system: string;
+  readonly messages: readonly Message[];
+  /** Entry behind each message; null for a made-up tool result. */
+  readonly sources: readonly (string | null)[];
+}
+
+/**
+ * The session trees of threads. Reading works at any time; the other operations append to the log of a thread that no
+ * process runs, refuse a log that does not verify, and never change what is there. Entry ids may be given by a
+ * unique start.
+ */
+export interface SessionTrees {
+  view(
+    threadId: string,
+    options?: { readonly filter?: TreeFilter; readonly search?: string },
+  ): Promise<TreeView>;
+  entry(threadId: string, entry: string): Promise<TreeEntry>;
+  /** From the root to an entry, by default to the leaf. */
+  path(threadId: string, entry?: string): Promise<readonly TreeEntry[]>;
+  children(threadId: string, entry: string): Promise<readonly TreeEntry[]>;
+  context(threadId: string, entry?: string): Promise<FoldedContext>;
+  /** Moves the leaf. The events written; none where the leaf is there already. */
+  branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]>;
+  /** Copies the path to an entry into a new, suspended thread. */
+  extract(
+    threadId: string,
+    options: { readonly at: string; readonly threadId?: string },
+  ): Promise<ThreadRecord>;
+  /** Null or an empty text clears. */
+  label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]>;
+  title(threadId: string, title: string): Promise<readonly LogEvent[]>;
+  /** State that is never sent to the model. */
+  appendCustom(
+    threadId: string,
+    customType: string,
+    data: JsonObject,
+  ): Promise<readonly LogEvent[]>;
+  /** Text for the model; `display: false` hides it from people, `details` are never sent. */
+  appendCustomMessage(
+    threadId: string,
+    message: {
+      readonly customType: string;
+      readonly content: string;
+      readonly display: boolean;
+      readonly details?: JsonObject;
+    },
+  ): Promise<readonly LogEvent[]>;
+  /** Replaces what a message of the active branch gives to the context, or leaves it out where there is no content. */
+  editContext(
+    threadId: string,
+    edit: { readonly entry: string; readonly content?: string; readonly reason?: string },
+  ): Promise<readonly LogEvent[]>;
+  compact(
+    threadId: string,
+    options?: { readonly instructions?: string; readonly signal?: AbortSignal },
+  ): Promise<ManualCompaction>;
+  /** Runs the recorded answers through today's rules, hooks and gates, with the recorded tool results. */
+  replay(threadId: string, options?: ReplayOptions): Promise<ReplayReport>;
+}

@@ -1,0 +1,59 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Clock } from '../core/clock.ts';
+import type { IdSource } from '../core/ids.ts';
+
+/** The real clock. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  sleep: (ms, signal) =>
+    new Promise((resolve) => {
+      if (signal?.aborted) {
+        resolve();
+        return;
+      }
+      const finish = (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', finish);
+        resolve();
+      };
+      const timer = setTimeout(finish, ms);
+      signal?.addEventListener('abort', finish, { once: true });
+    }),
+};
+
+/** Random ids from the operating system. */
+export const systemIds: IdSource = {
+  entryId: () => randomBytes(8).toString('hex'),
+  uuid: () => randomUUID(),
+};
+
+/** The folder of the package that contains the shipped `.ai`: found upwards from this file, bundled or not. */
+export function systemSpacePath(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  for (;;) {
+    const candidate = join(folder, 'system');
+    if (existsSync(join(candidate, '.ai'))) return candidate;
+    const parent = dirname(folder);
+    if (parent === folder)
+      throw new Error('the installation is incomplete: its system space is missing');
+    folder = parent;
+  }
+}
+
+/**
+ * The project: the nearest ancestor of `cwd` that holds `.ai/`, else `cwd` itself. The user space is never taken
+ * for a project, although it holds `.ai/` too.
+ */
+export function findProject(cwd: string, userSpacePath: string): string {
+  let folder = cwd;
+  for (;;) {
+    if (folder !== userSpacePath && existsSync(join(folder, '.ai'))) return folder;
+    const parent = dirname(folder);
+    if (parent === folder) return cwd;
+    folder = parent;
+  }
+}

@@ -1,0 +1,61 @@
+import { renderCapabilities } from '../export/capabilities.ts';
+import { renderThreadKnowledge } from '../export/knowledge.ts';
+import { type ThreadEnv } from '../threads/ports.ts';
+import { compileSchema } from '../tools/schema.ts';
+import type { Foundation } from './foundation.ts';
+import { Models } from './models.ts';
+import { assertOwnState } from './own-state.ts';
+import { Rules } from './rule-source.ts';
+import { runnerCommand } from './runner-command.ts';
+import { refreshIndex } from './search.ts';
+import { readThreadConfig } from './settings.ts';
+import { threadFiles } from './thread-files.ts';
+import { Tools } from './tools.ts';
+
+/** Builds what threads need from an open rye: the one place that names every adapter. */
+export function threadEnv(
+  base: Foundation,
+  options: { readonly allowUnsigned: boolean; readonly replayFrom?: string | undefined },
+): ThreadEnv {
+  const { projectPath, env } = base.options;
+  assertOwnState(projectPath);
+  const { clock, keyring, store } = base;
+  const tools = new Tools(base, { ...options, threads: () => threads });
+  const models = new Models({
+    config: async () => await base.config(),
+    env,
+    clock,
+    replayFrom: options.replayFrom,
+  });
+  const threads: ThreadEnv = {
+    projectPath,
+    clock,
+    ids: base.ids,
+    random: Math.random,
+    owner: store.processes.self(),
+    store,
+    signer: () => keyring.payloadSigner(),
+    verifier: keyring.payloadVerifier,
+    items: {
+      load: async (type, id, operation) => {
+        const items = await base.items(options.allowUnsigned);
+        return { ...items.load(type, id, operation), type };
+      },
+    },
+    rules: new Rules(base, options),
+    config: async () => await readThreadConfig(await base.config()),
+    models,
+    tools,
+    files: threadFiles(base),
+    renderer: { capabilities: renderCapabilities, knowledge: renderThreadKnowledge },
+    parentFromEnvironment: env['RYE_PARENT_THREAD_ID'],
+    environment: env,
+    fileExists: base.fileExists,
+    isShipped: base.isShipped,
+    onNotice: base.notice,
+    runner: async () => await runnerCommand(base, models),
+    checkSchema: async (schema) => void (await compileSchema(schema)),
+    indexExport: async () => await refreshIndex(base),
+  };
+  return threads;
+}

@@ -1,0 +1,179 @@
+import { messageOf, RyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import { isActive, isFinal, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
+import type { Foundation } from './foundation.ts';
+import type {
+  ExecuteDirectiveRequest,
+  ExecuteToolRequest,
+  ThreadDetails,
+  ThreadListFilter,
+  ThreadsService,
+  ThreadVerification,
+  ToolRunResult,
+} from './rye.ts';
+import { threadFiles } from './thread-files.ts';
+import { verifyThread } from './verify-thread.ts';
+
+const MAX_CANDIDATES = 10;
+
+/** Planning, running and looking at threads. */
+export class Threads implements ThreadsService {
+  readonly #base: Foundation;
+
+  constructor(base: Foundation) {
+    this.#base = base;
+  }
+
+  async plan(request: ExecuteDirectiveRequest): Promise<ThreadPlan> {
+    const { planDirective } = await import('./thread-runs.ts');
+    return await planDirective(this.#base, request);
+  }
+
+  async execute(request: ExecuteDirectiveRequest): Promise<ThreadResult> {
+    const { executeDirective } = await import('./thread-runs.ts');
+    return await executeDirective(this.#base, request);
+  }
+
+  async executeTool(request: ExecuteToolRequest): Promise<ToolRunResult> {
+    const { runTool } = await import('./run-tool.ts');
+    return await runTool(this.#base, request);
+  }
+
+  async list(filter: ThreadListFilter = {}): Promise<readonly ThreadRecord[]> {
+    const { parent, ...rest } = filter;
+    return await this.#base.store.registry.list({
+      ...rest,
+      ...(parent === undefined ? {} : { parentId: parent }),
+    });
+  }
+
+  async resolveId(part: string): Promise<string> {
+    const { registry } = this.#base.store;
+    if ((await registry.get(part)) !== undefined) return part;
+    const candidates = await registry.findIds(part, MAX_CANDIDATES);
+    const [only] = candidates;
+    if (only === undefined) {
+      throw new RyeError('thread_not_found', `there is no thread ${part}`, {
+        hint: 'Run: rye threads list',
+      });
+    }
+    if (candidates.length > 1) {
+      throw new RyeError('ambiguous', `${part} could be ${candidates.join(', ')}`, {
+        hint: 'Give more of the id.',
+        details: { candidates },
+      });
+    }
+    return only;
+  }
+
+  async show(threadId: string): Promise<ThreadDetails> {
+    const { registry, logs, deliveries } = this.#base.store;
+    const thread = await registry.get(threadId);
+    if (!thread)
+      throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+        hint: 'Run: rye threads list',
+      });
+    const files = threadFiles(this.#base);
+    const read = await readDocument(async () => await files.readDocument(threadId));
+    return {
+      thread,
+      document: read.document,
+      children: await registry.listChildren(threadId),
+      deliveries: (await deliveries.list(threadId))
+        .filter(({ state }) => state !== 'closed')
+        .map(({ tries: _tries, decisions: _decisions, ...delivery }) => delivery),
+      chain: await registry.chain(threadId),
+      paths: {
+        thread: files.folder(threadId),
+        transcript: logs.path(threadId),
+        knowledge: files.knowledgePath(thread.directive, threadId),
+      },
+      explanation: read.problem ?? this.#explain(thread),
+    };
+  }
+
+  async *logs(
+    threadId: string,
+    options: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal } = {},
+  ): AsyncIterable<LogEvent | UnknownEvent> {
+    yield* this.#ownLog(threadId, options);
+    // a number of events and a place in the log are those of one thread, unless it is followed anyway
+    const isPart = options.tail !== undefined || options.since !== undefined;
+    if (isPart && options.follow !== true) return;
+    const successor = await this.#successorOf(threadId);
+    if (successor === null || options.signal?.aborted) return;
+    const { follow = false, signal } = options;
+    let isNew = false;
+    for await (const event of this.logs(successor, { follow, ...(signal ? { signal } : {}) })) {
+      // what it was given of this thread's log has been shown
+      isNew ||= event.event_type === 'thread_continued' || event.thread_id !== successor;
+      if (isNew) yield event;
+    }
+  }
+
+  async #successorOf(threadId: string): Promise<string | null> {
+    const record = await this.#base.store.registry.get(threadId);
+    return record?.continuation_thread_id ?? null;
+  }
+
+  async *#ownLog(
+    threadId: string,
+    options: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },
+  ): AsyncIterable<LogEvent | UnknownEvent> {
+    const { logs } = this.#base.store;
+    const { tail, since = 0, follow = false, signal } = options;
+    let last = since;
+    const past =
+      tail === undefined ? (await logs.read(threadId)).events : await logs.tail(threadId, tail);
+    for (const event of past) {
+      if (event.seq <= since) continue;
+      last = event.seq;
+      yield event;
+    }
+    if (!follow) return;
+    const stop = new AbortController();
+    signal?.addEventListener('abort', () => stop.abort(), { once: true, signal: stop.signal });
+    void this.#untilFinished(threadId, stop);
+    yield* logs.follow(threadId, { since: last, signal: stop.signal });
+  }
+
+  async verify(threadId: string): Promise<ThreadVerification> {
+    return await verifyThread(this.#base, threadFiles(this.#base), threadId);
+  }
+
+  /** Says what a person may wonder about: a thread that looks alive but has no living owner. */
+  #explain({
+    thread_id: id,
+    status,
+    pid,
+    host,
+    process_start: processStart,
+  }: ThreadRecord): string | null {
+    if (!isActive(status) || pid === null || host === null || processStart === null) return null;
+    if (this.#base.store.processes.isAlive({ pid, host, processStart })) return null;
+    return `its process ${pid} is gone, so it will not go on: \`rye threads recover ${id}\` ends it in order; verification accepts its log up to the last checkpoint`;
+  }
+
+  /** Stops following a little after the thread has ended, so that its last events are still shown. */
+  async #untilFinished(threadId: string, stop: AbortController): Promise<void> {
+    const { clock, store } = this.#base;
+    while (!stop.signal.aborted) {
+      const record = await store.registry.get(threadId);
+      const isOver = !record || isFinal(record.status) || this.#explain(record) !== null;
+      await clock.sleep(250, stop.signal);
+      if (isOver) stop.abort();
+    }
+  }
+}
+
+async function readDocument(
+  read: () => Promise<object>,
+): Promise<{ readonly document: JsonObject | null; readonly problem: string | undefined }> {
+  try {
+    return { document: (await read()) as JsonObject, problem: undefined };
+  } catch (error) {
+    return { document: null, problem: `its thread.json is not used: ${messageOf(error)}` };
+  }
+}

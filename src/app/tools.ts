@@ -1,0 +1,412 @@
+import { capabilityOf } from '../core/capability.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
+import { wireName } from '../core/ids.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { PlannedTool } from '../core/plan.ts';
+import { assertStandsFor } from '../items/binding.ts';
+import { readToolMetadata } from '../items/tool-metadata-fs.ts';
+import type { VerifiedItems } from '../items/verified-fs.ts';
+import { covers, expandsTo, isExact, meet, specificity } from '../policy/capability.ts';
+import { taintNote } from '../policy/taint.ts';
+import type {
+  GrantedTool,
+  OpenTools,
+  ThreadEnv,
+  ToolGrants,
+  ToolPlanFacts,
+  ToolSession,
+  ToolSource,
+} from '../threads/ports.ts';
+import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
+import { checkOutputs, directiveReturnDefinition } from '../tools/directive-return.ts';
+import {
+  chooseDisclosure,
+  type DisclosureCandidate,
+  deferredCatalogue,
+} from '../tools/disclosure.ts';
+import { FileMemory } from '../tools/file-memory.ts';
+import { createItemTool } from '../tools/item/item-tool.ts';
+import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
+import type { McpServers, OfferedTools } from '../tools/mcp/servers.ts';
+import {
+  createOrchestratorTool,
+  type OrchestratorActions,
+} from '../tools/orchestrator/orchestrator.ts';
+import { createSendMessageTool, type SendMessage } from '../tools/orchestrator/send-message.ts';
+import {
+  createExecuteTool,
+  createFetchTool,
+  createSignTool,
+  PRIMARY_IDS,
+} from '../tools/primary/actions.ts';
+import { validateInput } from '../tools/schema.ts';
+import { environmentSecrets, withoutSecrets } from '../tools/scrub.ts';
+import { createSearchTool } from '../tools/search/search-tool.ts';
+import { createSkillTools, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
+import type { Tool } from '../tools/tool.ts';
+import { createToolSearch } from '../tools/tool-search.ts';
+import { createToolSet } from '../tools/tool-set.ts';
+import type { Foundation } from './foundation.ts';
+import { lateRiskCheck } from './late-risk.ts';
+import { mcpServers } from './mcp.ts';
+import { orchestratorActions } from './orchestrator.ts';
+import { primaryActions } from './primary-actions.ts';
+import { absolutePaths, threadSandbox } from './sandboxing.ts';
+import { messageSender } from './send-message.ts';
+import { readThreadConfig } from './settings.ts';
+import { type GrantedSkills, grantedSkills } from './skills.ts';
+import type { ToolScope } from './tool-scope.ts';
+
+export interface ToolsOptions {
+  readonly allowUnsigned: boolean;
+  /** What the tools run in; absent for tools that run outside any thread. */
+  readonly threads?: () => ThreadEnv;
+}
+
+/** The tools of threads: built-in ones, item tools of the spaces, and the primary actions. */
+export class Tools implements ToolSource {
+  readonly #base: Foundation;
+  readonly #options: ToolsOptions;
+  readonly #mcp: McpServers;
+
+  constructor(base: Foundation, options: ToolsOptions) {
+    this.#base = base;
+    this.#options = options;
+    this.#mcp = mcpServers(base);
+  }
+
+  async granted(
+    capabilities: readonly string[],
+    { preloadTokens }: ToolPlanFacts,
+  ): Promise<ToolGrants> {
+    const fixed = this.#fixedTools(undefined).filter(({ id }) => this.#isOffered(id, capabilities));
+    const { tools: items, warnings } = await this.#grantedItems(
+      capabilities,
+      new Set(fixed.map(({ id }) => id)),
+    );
+    const remote = await this.#grantedRemote(capabilities);
+    const { skills, warnings: skillWarnings } = await this.#skills(capabilities);
+    const skillTools = skills.length === 0 ? [] : createSkillTools(skills);
+    const candidates = [
+      ...fixed.map((tool) => candidate(tool, capabilities, factsOf(tool))),
+      ...[...items, ...remote.tools].map((tool) =>
+        candidate(tool, capabilities, { declaredRisk: tool.traits.risk, builtin: false }),
+      ),
+      ...skillTools.map((tool) => ({
+        ...candidate(tool, capabilities, { declaredRisk: 'safe', builtin: false }),
+        pinned: true,
+      })),
+    ];
+    assertDistinct(candidates.map(({ tool }) => tool));
+    const { preloaded } = chooseDisclosure(
+      Number.isFinite(preloadTokens)
+        ? candidates.filter(({ tool }) => !remote.lazy.has(tool.id))
+        : candidates,
+      preloadTokens,
+    );
+    const upFront = new Set(preloaded.map(({ id }) => id));
+    const taint = taintNote(
+      [...fixed.filter(({ id }) => !isPrimary(id)), ...items, ...remote.tools].map(
+        ({ id, traits }) => ({
+          id,
+          network: traits.network,
+        }),
+      ),
+      capabilities,
+    );
+    return {
+      tools: candidates.map(({ tool }) => ({ ...tool, preloaded: upFront.has(tool.id) })),
+      warnings: [
+        ...warnings,
+        ...remote.warnings,
+        ...skillWarnings,
+        ...(taint === undefined ? [] : [taint]),
+      ],
+    };
+  }
+
+  async open(session: ToolSession): Promise<OpenTools> {
+    const { plan, secrets, children } = session;
+    const { capabilities, settings } = plan;
+    const scope: ToolScope = {
+      secrets,
+      children,
+      capabilities,
+      allowPaths: settings.allow_paths,
+      sandbox: threadSandbox(this.#base, settings),
+      admit: lateRiskCheck(plan, (await readThreadConfig(await this.#base.config())).risks),
+      // explicit steps use the text of each read, so a second one must not answer with a stub
+      ...(plan.model.kind === 'literal' ? {} : { memory: new FileMemory() }),
+    };
+    const fixed = this.#fixedTools(scope);
+    const fixedIds = new Set(fixed.map(({ id }) => id));
+    const { skills } = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
+      ? await this.#skills(capabilities)
+      : { skills: [] };
+    const skillTools = createSkillTools(skills);
+    const skillIds = new Set(skillTools.map(({ id }) => id));
+    const others = plan.tools.filter(({ id }) => !fixedIds.has(id) && !skillIds.has(id));
+    const items = await Promise.all(
+      others.map(async (tool) =>
+        serverOfTool(tool.id) === undefined
+          ? await this.#itemTool(tool.id, scope)
+          : withoutSecrets(this.#mcp.planned(tool), this.#secrets(scope)),
+      ),
+    );
+    const deferred = plan.tools.filter(({ preloaded }) => !preloaded);
+    const unlocked = new Set<string>();
+    const search = searchFor(deferred, unlocked);
+    const tools = [...fixed, ...skillTools, ...items, ...search];
+    const byId = new Map(tools.map((tool) => [tool.id, tool]));
+    const set = createToolSet({
+      tools,
+      loadTool: async (id) => await this.#findItemTool(id, scope),
+    });
+    const isHidden = (id: string): boolean =>
+      deferred.some((tool) => tool.id === id) && !unlocked.has(id);
+    return {
+      set,
+      definitions: () => [
+        ...plan.tools.filter(({ id }) => !isHidden(id)).map(definitionOf),
+        ...search.map((tool) => ({
+          name: tool.id,
+          description: tool.description,
+          input_schema: tool.inputSchema,
+        })),
+        ...(plan.outputs.length === 0 ? [] : [directiveReturnDefinition(plan.outputs)]),
+      ],
+      catalogue: () =>
+        [skillCatalogue(skills), deferredCatalogue(deferred)]
+          .filter((part) => part !== '')
+          .join('\n\n'),
+      tool: async (id) => byId.get(id) ?? (await this.#itemTool(id, scope)),
+      validate: validateInput,
+      checkReturn: (input) => checkOutputs(plan.outputs, input),
+      forgetReads: () => scope.memory?.clear(),
+      gates: [
+        ({ tool }) =>
+          isHidden(tool.id)
+            ? `${wireName(tool.id)} is not loaded yet: load its schema with tool_search first.`
+            : undefined,
+      ],
+      close: this.#mcp.hold(),
+    };
+  }
+
+  /** One item tool by id, for `rye execute tool`. */
+  async load(
+    id: string,
+    scope: ToolScope,
+  ): Promise<{ readonly tool: Tool; readonly builtin: boolean }> {
+    if (serverOfTool(id) !== undefined) {
+      const tool = withoutSecrets(await this.#mcp.find(id), this.#secrets(scope));
+      return { tool, builtin: false };
+    }
+    const fixed = this.#fixedTools(scope).find((tool) => tool.id === id);
+    return fixed
+      ? { tool: fixed, builtin: true }
+      : { tool: await this.#itemTool(id, scope), builtin: false };
+  }
+
+  /** Tools that every thread's set knows. */
+  #fixedTools(scope: ToolScope | undefined): readonly Tool[] {
+    const { env, projectPath } = this.#base.options;
+    const actions = primaryActions(this.#base, scope);
+    return [
+      createExecuteTool(actions),
+      createFetchTool(actions),
+      createSignTool(actions),
+      ...createBuiltinTools({
+        env,
+        allowedPaths: absolutePaths(scope?.allowPaths ?? [], projectPath),
+        sandbox: scope?.sandbox,
+        ...(scope?.memory ? { memory: scope.memory } : {}),
+      }),
+      createSearchTool(actions.searchKnowledge),
+      createOrchestratorTool(() => this.#orchestrator(scope)),
+      createSendMessageTool(async (call, context) => await this.#sender(scope)(call, context)),
+    ].map((tool) => withoutSecrets(tool, this.#secrets(scope)));
+  }
+
+  #orchestrator(scope: ToolScope | undefined): OrchestratorActions {
+    const env = this.#options.threads?.();
+    if (env && scope) return orchestratorActions({ env, children: scope.children });
+    throw new RyeError('usage', 'no thread is running whose children could be meant', {
+      hint: 'At the command line: rye threads --help',
+    });
+  }
+
+  #sender(scope: ToolScope | undefined): SendMessage {
+    const env = this.#options.threads?.();
+    if (env && scope) return messageSender(env);
+    throw new RyeError('usage', 'no thread is running that could send a message', {
+      hint: 'At the command line: rye threads steer --help',
+    });
+  }
+
+  #isOffered(id: string, capabilities: readonly string[]): boolean {
+    const verb = Object.entries(PRIMARY_IDS).find(([, primary]) => primary === id)?.[0];
+    if (verb !== undefined)
+      return capabilities.some((one) => one === 'rye.*' || one.startsWith(`rye.${verb}.`));
+    return covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id });
+  }
+
+  /** Item tools that the capabilities name or match; a wildcard skips broken ones, an exact grant refuses. */
+  async #grantedItems(
+    capabilities: readonly string[],
+    taken: ReadonlySet<string>,
+  ): Promise<{ readonly tools: readonly Tool[]; readonly warnings: readonly string[] }> {
+    const exact = capabilities.filter(isExact);
+    const known = this.#base.spaces.list('tool').filter(({ shadowedBy }) => shadowedBy === null);
+    const ids = expandsTo(
+      capabilities,
+      'execute',
+      'tool',
+      known.map(({ id }) => id),
+    ).filter((id) => !taken.has(id) && serverOfTool(id) === undefined);
+    const tools: Tool[] = [];
+    const warnings: string[] = [];
+    for (const id of ids) {
+      try {
+        tools.push(await this.#itemTool(id, undefined));
+      } catch (error) {
+        if (covers(exact, { verb: 'execute', item_type: 'tool', item_id: id })) throw error;
+        warnings.push(`the tool ${id} is left out: ${messageOf(error)}`);
+      }
+    }
+    return { tools, warnings };
+  }
+
+  async #skills(capabilities: readonly string[]): Promise<GrantedSkills> {
+    return await grantedSkills(this.#base, capabilities, this.#options.allowUnsigned);
+  }
+
+  /** Tools of the MCP servers that a capability reaches; the others are not even started. */
+  async #grantedRemote(capabilities: readonly string[]): Promise<OfferedTools> {
+    const { tools, lazy, warnings } = await this.#mcp.offered((server) =>
+      capabilities.some((one) => meet(one, `rye.execute.tool.mcp.${server}.*`).length > 0),
+    );
+    const granted = tools.filter(({ id }) =>
+      covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id }),
+    );
+    return { tools: granted, lazy, warnings };
+  }
+
+  async #findItemTool(id: string, scope: ToolScope): Promise<Tool | undefined> {
+    try {
+      return await this.#itemTool(id, scope);
+    } catch (error) {
+      if (
+        error instanceof RyeError &&
+        (error.code === 'item_not_found' || error.code === 'invalid_item_id')
+      )
+        return undefined;
+      throw error;
+    }
+  }
+
+  async #itemTool(id: string, scope: ToolScope | undefined): Promise<Tool> {
+    const items: VerifiedItems = await this.#base.items(this.#options.allowUnsigned);
+    const item = items.load('tool', id, 'execute');
+    const metadata = await readToolMetadata(item.text, item.path);
+    assertStandsFor({ type: 'tool', id, path: item.path }, { category: metadata.category });
+    if (metadata.kind === 'typescript') {
+      throw new RyeError(
+        'tool_malformed',
+        `the tool ${id} is TypeScript, which Node 20 does not run`,
+        {
+          location: { path: item.path },
+          hint: 'Compile it to .js, or give it a YAML manifest with a command.',
+        },
+      );
+    }
+    const tool = createItemTool(
+      {
+        id,
+        path: item.path,
+        kind: metadata.kind,
+        description: metadata.description,
+        inputSchema: metadata.inputSchema,
+        traits: metadata.traits,
+        content: item.bytes,
+        ...(metadata.command ? { command: metadata.command } : {}),
+      },
+      {
+        env: this.#base.options.env,
+        sandbox: scope?.sandbox,
+        resolveSecret: (name) => scope?.secrets[name],
+      },
+    );
+    scope?.admit?.(tool);
+    return withoutSecrets(tool, this.#secrets(scope));
+  }
+
+  /** What must not leave a call: the thread's secret inputs and the keys in rye's own environment. */
+  #secrets(scope: ToolScope | undefined): readonly string[] {
+    const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
+    return [...inputs, ...environmentSecrets(this.#base.options.env)];
+  }
+}
+
+/** A primary action by itself is harmless: each call is judged by the item that it is about. */
+function factsOf({ id }: Tool): Pick<GrantedTool, 'declaredRisk' | 'builtin'> {
+  return isPrimary(id)
+    ? { declaredRisk: 'safe', builtin: false }
+    : { declaredRisk: undefined, builtin: true };
+}
+
+function isPrimary(id: string): boolean {
+  return (Object.values(PRIMARY_IDS) as readonly string[]).includes(id);
+}
+
+function candidate(
+  { id, description, inputSchema }: Tool,
+  capabilities: readonly string[],
+  facts: Pick<GrantedTool, 'declaredRisk' | 'builtin'>,
+): DisclosureCandidate & { readonly tool: Omit<GrantedTool, 'preloaded'> } {
+  return {
+    tool: { id, name: wireName(id), description, input_schema: inputSchema, ...facts },
+    grant: grantOf(id, capabilities),
+    pinned: isPrimary(id),
+  };
+}
+
+/** How exactly a tool was granted: by its own id, or by a wildcard of some specificity. */
+function grantOf(id: string, capabilities: readonly string[]): 'exact' | number {
+  const need = { verb: 'execute', item_type: 'tool', item_id: id } as const;
+  if (capabilities.includes(capabilityOf(need))) return 'exact';
+  return Math.max(0, ...capabilities.filter((one) => covers([one], need)).map(specificity));
+}
+
+function assertDistinct(tools: readonly { readonly id: string; readonly name: string }[]): void {
+  const byName = new Map<string, string>();
+  for (const { id, name } of tools) {
+    const other = byName.get(name);
+    if (other !== undefined) {
+      throw new RyeError(
+        'wire_name_collision',
+        `the tools ${other} and ${id} would both be offered as ${name}`,
+        {
+          hint: 'Grant only one of them, or rename one.',
+        },
+      );
+    }
+    byName.set(name, id);
+  }
+}
+
+/** `tool_search` where there is something to find; finding a granted tool needs no more than that grant. */
+function searchFor(deferred: readonly PlannedTool[], unlocked: Set<string>): readonly Tool[] {
+  const [first] = deferred;
+  if (first === undefined) return [];
+  const need = { verb: 'execute', item_type: 'tool', item_id: first.id } as const;
+  return [{ ...createToolSearch(deferred, unlocked), need: () => need }];
+}
+
+function definitionOf({ name, description, input_schema }: PlannedTool): {
+  name: string;
+  description: string;
+  input_schema: JsonObject;
+} {
+  return { name, description, input_schema };
+}

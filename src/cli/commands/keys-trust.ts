@@ -1,0 +1,18 @@
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { compact } from '../../core/json.ts';
+import { readTextSource } from '../files.ts';
+import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
+import type { Io } from '../io.ts';
+import { printDocument, printLine } from '../output.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+
+/** `rye keys trust FILE|-`. */
+export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
+  const text = await readTextSource(requiredArgument(invocation, 0, 'file'), 'rye keys trust', io);
+  const owner = textOption(invocation, 'owner');
+  const key = await withRye(invocation, io, (rye) => rye.keys.trust(text, compact({ owner })));
+  if (invocation.global.json) printDocument(io, { success: true, ...key });
+  else printLine(io, oneLine(`trusted ${key.key_id} (${key.owner})`));
+  return EXIT.ok;
+}

@@ -1,0 +1,50 @@
+import { TREE_FILTERS, type TreeView } from '../../app/session-trees.ts';
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { compact } from '../../core/json.ts';
+import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
+import type { Io } from '../io.ts';
+import { printDocument, printLine } from '../output.ts';
+import { drawSessionTree } from '../render/session-tree.ts';
+import { withRye } from '../session.ts';
+
+/** `rye threads entries <id>`. */
+export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
+  const part = requiredArgument(invocation, 0, 'id');
+  const options = compact({
+    filter: TREE_FILTERS.find((filter) => filter === textOption(invocation, 'filter')),
+    search: textOption(invocation, 'search'),
+  });
+  const view = await withRye(invocation, io, async ({ threads, trees }) =>
+    trees.view(await threads.resolveId(part), options),
+  );
+  if (invocation.global.json) printDocument(io, asDocument(view));
+  else {
+    for (const line of drawSessionTree(view, io.stdout)) printLine(io, line);
+    for (const { offset, message } of view.problems) {
+      io.stderr.write(`rye: warning: byte ${offset}: ${message}\n`);
+    }
+    if (!invocation.global.quiet) {
+      io.stderr.write(`${view.rows.length} of ${view.total} entries\n`);
+    }
+  }
+  return EXIT.ok;
+}
+
+function asDocument({ thread_id, title, leaf_id, rows, total, problems }: TreeView): object {
+  const entries = rows.map(({ entry, label, ...row }) => ({
+    id: entry.id,
+    parent_id: entry.parent_id,
+    shown_parent_id: row.parentId,
+    seq: entry.seq,
+    timestamp: entry.timestamp,
+    event_type: entry.event_type,
+    kind: row.kind,
+    depth: row.depth,
+    active: row.active,
+    leaf: row.leaf,
+    label: label ?? null,
+    text: row.text,
+    payload: entry.payload,
+  }));
+  return { success: true, thread_id, title, leaf_id, entries, total, problems };
+}

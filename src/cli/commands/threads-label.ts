@@ -1,0 +1,25 @@
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { type Invocation, requiredArgument } from '../invocation.ts';
+import type { Io } from '../io.ts';
+import { printDocument, printLine } from '../output.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+
+/** `rye threads label <id> ENTRY [LABEL]`. */
+export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
+  const part = requiredArgument(invocation, 0, 'id');
+  const entry = requiredArgument(invocation, 1, 'entry');
+  const label = invocation.args[2] ?? null;
+  const done = await withRye(invocation, io, async ({ threads, trees }) => {
+    const thread_id = await threads.resolveId(part);
+    const { id } = await trees.entry(thread_id, entry);
+    await trees.label(thread_id, id, label);
+    return { thread_id, entry_id: id, label };
+  });
+  if (invocation.global.json) printDocument(io, { success: true, ...done });
+  else {
+    const what = label === null ? 'has no name now' : `is now called ${oneLine(label)}`;
+    printLine(io, `${done.entry_id} ${what}`);
+  }
+  return EXIT.ok;
+}

@@ -1,0 +1,44 @@
+import type { ThreadListFilter } from '../../app/rye.ts';
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { compact } from '../../core/json.ts';
+import { THREAD_STATUSES } from '../../core/thread.ts';
+import { flagOption, type Invocation, numberOption, textOption } from '../invocation.ts';
+import type { Io } from '../io.ts';
+import { formatTable, printDocument } from '../output.ts';
+import { formatUsd } from '../render/amounts.ts';
+import { withRye } from '../session.ts';
+
+/** `rye threads list`. */
+export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
+  const part = textOption(invocation, 'parent');
+  const threads = await withRye(invocation, io, async (rye) =>
+    rye.threads.list({
+      ...filterOf(invocation),
+      ...(part === undefined ? {} : { parent: await rye.threads.resolveId(part) }),
+    }),
+  );
+  if (invocation.global.json) {
+    printDocument(io, { success: true, threads, total: threads.length });
+    return EXIT.ok;
+  }
+  const rows = threads.map((thread) => [
+    thread.thread_id,
+    thread.status,
+    thread.created_at,
+    String(thread.cost.turns),
+    formatUsd(thread.cost.spend),
+    thread.error?.message ?? thread.result ?? '',
+  ]);
+  const headings = ['THREAD', 'STATUS', 'CREATED', 'TURNS', 'SPEND', 'RESULT'];
+  io.stdout.write(formatTable(headings, rows, io.stdout));
+  return EXIT.ok;
+}
+
+function filterOf(invocation: Invocation): ThreadListFilter {
+  return compact({
+    active: flagOption(invocation, 'active') ? true : undefined,
+    status: THREAD_STATUSES.find((status) => status === textOption(invocation, 'status')),
+    directive: textOption(invocation, 'directive'),
+    limit: numberOption(invocation, 'limit'),
+  });
+}

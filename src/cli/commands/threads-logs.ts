@@ -1,0 +1,37 @@
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { compact } from '../../core/json.ts';
+import { flagOption, type Invocation, numberOption, requiredArgument } from '../invocation.ts';
+import type { Io } from '../io.ts';
+import { printDocument, printLine } from '../output.ts';
+import { formatLogEvent } from '../render/log-line.ts';
+import { withRye } from '../session.ts';
+
+/** `rye threads logs <id>`. */
+export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
+  const part = requiredArgument(invocation, 0, 'id');
+  const follow = flagOption(invocation, 'follow');
+  const { json } = invocation.global;
+  const signal = follow ? io.cancellation() : undefined;
+  const query = compact({
+    tail: numberOption(invocation, 'tail'),
+    since: numberOption(invocation, 'since'),
+    follow,
+    signal,
+  });
+  const collected: (LogEvent | UnknownEvent)[] = [];
+  const threadId = await withRye(invocation, io, async ({ threads }) => {
+    const id = await threads.resolveId(part);
+    for await (const event of threads.logs(id, query)) {
+      if (!json) for (const line of formatLogEvent(event)) printLine(io, line);
+      else if (follow) printLine(io, JSON.stringify(event));
+      else collected.push(event);
+    }
+    return id;
+  });
+  if (json && !follow) {
+    const document = { thread_id: threadId, events: collected, total: collected.length };
+    printDocument(io, { success: true, ...document });
+  }
+  return signal?.aborted === true ? EXIT.cancelled : EXIT.ok;
+}

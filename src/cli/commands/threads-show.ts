@@ -1,0 +1,57 @@
+import type { ThreadDetails } from '../../app/rye.ts';
+import type { Delivery } from '../../core/delivery.ts';
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
+import { type Invocation, requiredArgument } from '../invocation.ts';
+import type { Io } from '../io.ts';
+import { displayPath, printDocument, printLine } from '../output.ts';
+import { formatCost, formatUsd } from '../render/amounts.ts';
+import { withRye } from '../session.ts';
+import { neutralise, oneLine } from '../terminal-text.ts';
+
+/** `rye threads show <id>`. */
+export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
+  const part = requiredArgument(invocation, 0, 'id');
+  const details = await withRye(invocation, io, async ({ threads }) =>
+    threads.show(await threads.resolveId(part)),
+  );
+  if (invocation.global.json) printDocument(io, { success: true, ...details });
+  else for (const line of describeThread(details, io)) printLine(io, line);
+  return EXIT.ok;
+}
+
+function describeThread(details: ThreadDetails, io: Io): readonly string[] {
+  const { thread, chain, children, paths, explanation } = details;
+  const lines: (readonly [string, string | null])[] = [
+    ['thread', thread.thread_id],
+    ['directive', thread.directive],
+    ['status', explanation === null ? thread.status : `${thread.status} (${explanation})`],
+    ['model', thread.model],
+    ['created', thread.created_at],
+    ['completed', thread.completed_at],
+    ['cost', formatCost(thread.cost)],
+    ['parent', thread.parent_id],
+    ['error', thread.error === null ? null : `${thread.error.message} [${thread.error.code}]`],
+    ['hint', thread.error?.hint ?? null],
+    ['chain', chain.length > 1 ? chain.map(({ thread_id }) => thread_id).join(' → ') : null],
+    ['files', displayPath(paths.thread, io)],
+    ['transcript', displayPath(paths.transcript, io)],
+    ['knowledge', displayPath(paths.knowledge, io)],
+  ];
+  return [
+    ...lines.flatMap(([name, value]) =>
+      value === null ? [] : [`${name.padEnd(11)} ${oneLine(value)}`],
+    ),
+    ...children.map(describeChild),
+    ...details.deliveries.map(describeDelivery),
+    ...(thread.result === null ? [] : ['', neutralise(thread.result).trimEnd()]),
+  ];
+}
+
+function describeDelivery({ seq, kind, source, state }: Delivery): string {
+  return `${'delivery'.padEnd(11)} ${seq} ${kind} from ${oneLine(source)} ${state}`;
+}
+
+function describeChild(child: ThreadRecord): string {
+  return `${'child'.padEnd(11)} ${child.thread_id} ${child.status} ${formatUsd(child.cost.spend)}`;
+}

@@ -1,0 +1,45 @@
+import type { StatsKey } from '../../app/rye.ts';
+import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { type Invocation, textOption } from '../invocation.ts';
+import type { Io } from '../io.ts';
+import { formatTable, printDocument } from '../output.ts';
+import { formatSeconds, formatTokens, formatUsd } from '../render/amounts.ts';
+import { withRye } from '../session.ts';
+
+const KEYS = ['directive', 'model', 'day'] as const satisfies readonly StatsKey[];
+
+/** `rye threads stats`. */
+export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
+  const by = KEYS.find((key) => key === textOption(invocation, 'by')) ?? 'directive';
+  const stats = await withRye(invocation, io, (rye) => rye.children.stats(by));
+  if (invocation.global.json) {
+    printDocument(io, { success: true, by, stats, total: stats.length });
+    return EXIT.ok;
+  }
+  const headings = [
+    by.toUpperCase(),
+    'THREADS',
+    'OPEN',
+    'COMPLETED',
+    'ERROR',
+    'CANCELLED',
+    'TURNS',
+    'TOKENS',
+    'TIME',
+    'SPEND',
+  ];
+  const rows = stats.map((row) => [
+    row.key,
+    String(row.threads),
+    String(row.open),
+    String(row.completed + row.continued),
+    String(row.error),
+    String(row.cancelled),
+    String(row.turns),
+    formatTokens(row.tokens),
+    formatSeconds(row.elapsed_seconds),
+    formatUsd(row.spend),
+  ]);
+  io.stdout.write(formatTable(headings, rows, io.stdout));
+  return EXIT.ok;
+}

@@ -1,0 +1,87 @@
+import {
+  type ErrorCode,
+  type ErrorInfo,
+  type ExitCode,
+  exitCodeOf,
+  RyeError,
+  toRyeError,
+} from '../core/errors.ts';
+import { compact } from '../core/json.ts';
+import type { Io } from './io.ts';
+
+/** Where a result goes: text for people, one JSON document, or JSON lines that end with a result line. */
+export type OutputMode = 'text' | 'json' | 'stream-json';
+
+/**
+ * The output mode that a command line asks for, read before the command line is parsed, so that a usage error
+ * comes in the form that the caller reads.
+ */
+export function outputModeOf(argv: readonly string[]): OutputMode {
+  const end = argv.indexOf('--');
+  const options = end === -1 ? argv : argv.slice(0, end);
+  const at = options.findLastIndex((word) => word.startsWith('--output-format'));
+  const format = at === -1 ? undefined : (options[at]?.split('=')[1] ?? options[at + 1]);
+  if (format === 'stream-json') return 'stream-json';
+  return format === 'json' || options.includes('--json') ? 'json' : 'text';
+}
+
+/** The document that a failure prints under `--json`. */
+function failureDocument(error: ErrorInfo): {
+  readonly success: false;
+  readonly error: ErrorInfo;
+} {
+  const { code, message, hint, details } = error;
+  return { success: false, error: compact({ code, message, hint, details }) as ErrorInfo };
+}
+
+export interface FailureFacts {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly hint?: string | undefined;
+}
+
+/** The lines that a failure prints for people. */
+export function failureText({ code, message, hint }: FailureFacts): string {
+  const first = `rye: ${message} [${code}]\n`;
+  return hint === undefined ? first : `${first}hint: ${hint}\n`;
+}
+
+export interface FailureOptions {
+  readonly mode: OutputMode;
+  /** Print the stack trace too. */
+  readonly verbose: boolean;
+}
+
+/** Prints anything thrown and says which exit status it leads to. The one place where failures become output. */
+export function reportFailure(
+  thrown: unknown,
+  io: Io,
+  { mode, verbose }: FailureOptions,
+): ExitCode {
+  const error = withBugHint(toRyeError(thrown));
+  if (mode === 'text') {
+    io.stderr.write(failureText(error));
+  } else {
+    const document = failureDocument(error.toJSON());
+    io.stdout.write(
+      `${JSON.stringify(mode === 'json' ? document : { event_type: 'result', ...document })}\n`,
+    );
+  }
+  if (verbose) io.stderr.write(`${stackOf(thrown)}\n`);
+  return exitCodeOf(error.code);
+}
+
+function withBugHint(error: RyeError): RyeError {
+  if (error.code !== 'internal' || error.hint !== undefined) return error;
+  return new RyeError('internal', error.message, {
+    hint: 'This is a bug in rye. Run it again with --verbose for the stack trace.',
+    details: error.details,
+    cause: error.cause ?? error,
+  });
+}
+
+function stackOf(thrown: unknown): string {
+  if (!(thrown instanceof Error)) return String(thrown);
+  const own = thrown.stack ?? thrown.message;
+  return thrown.cause === undefined ? own : `${own}\ncaused by: ${stackOf(thrown.cause)}`;
+}

@@ -1,0 +1,36 @@
+import type { OpenRyeOptions, Rye } from '../app/rye.ts';
+
+/** One output stream. */
+export interface Sink {
+  readonly isTty: boolean;
+  /** Columns of the terminal; 80 where there is none. */
+  readonly columns: number;
+  write(content: string | Uint8Array): void;
+}
+
+/** `reader_gone`: the other end of the pipe closed, as `head` does; that is no failure worth a word. */
+export type Delivery = 'whole' | 'reader_gone' | 'failed';
+
+/** Everything that a command touches outside itself, so that a test can stand in for the process. */
+export interface Io {
+  readonly stdout: Sink;
+  readonly stderr: Sink;
+  readonly stdinIsTty: boolean;
+  /** All of standard input as UTF-8. */
+  readStdin(): Promise<string>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly homeDirectory: string;
+  /** Milliseconds that never go back. */
+  monotonic(): number;
+  /** Calls `action` every `ms` until the returned function is called. Does not keep the process alive. */
+  repeat(ms: number, action: () => void): () => void;
+  /**
+   * From the first call on, SIGINT, SIGTERM and a closed stdout abort this signal instead of ending the process; a
+   * second SIGINT or SIGTERM ends it.
+   */
+  cancellation(): AbortSignal;
+  /** Waits until what was written has left the process, and says whether stdout took all of it. */
+  flush(): Promise<Delivery>;
+  openRye(options: OpenRyeOptions): Promise<Rye>;
+}

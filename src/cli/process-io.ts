@@ -1,0 +1,96 @@
+import { homedir } from 'node:os';
+import process from 'node:process';
+import type { WriteStream } from 'node:tty';
+import { EXIT, messageOf, systemCodeOf } from '../core/errors.ts';
+import type { Delivery, Io, Sink } from './io.ts';
+
+const DEFAULT_COLUMNS = 80;
+
+function sinkOf(stream: WriteStream, onError: (error: unknown) => void): Sink {
+  stream.on('error', onError);
+  return {
+    isTty: stream.isTTY,
+    get columns() {
+      return stream.columns > 0 ? stream.columns : DEFAULT_COLUMNS;
+    },
+    write(content) {
+      stream.write(content);
+    },
+  };
+}
+
+/** Aborts a signal on SIGINT, SIGTERM or on demand; a second signal of the system ends the process at once. */
+function createCancellation(): { readonly signal: () => AbortSignal; readonly abort: () => void } {
+  const controller = new AbortController();
+  let listening = false;
+  const interrupt = (): void => {
+    if (controller.signal.aborted) process.exit(EXIT.cancelled);
+    controller.abort();
+  };
+  return {
+    signal: () => {
+      if (!listening) {
+        listening = true;
+        process.on('SIGINT', interrupt);
+        process.on('SIGTERM', interrupt);
+      }
+      return controller.signal;
+    },
+    abort: () => {
+      controller.abort();
+    },
+  };
+}
+
+async function readAll(stream: AsyncIterable<unknown>): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(Buffer.from(chunk as Uint8Array));
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** The Io of the running process. */
+export function createProcessIo(): Io {
+  const cancellation = createCancellation();
+  let delivery: Delivery = 'whole';
+  const stderr = sinkOf(process.stderr, () => {});
+  const stdout = sinkOf(process.stdout, (error) => {
+    delivery = systemCodeOf(error) === 'EPIPE' ? 'reader_gone' : 'failed';
+    cancellation.abort();
+    if (delivery === 'reader_gone') return;
+    stderr.write(`rye: cannot write to standard output: ${messageOf(error)} [storage_failed]\n`);
+  });
+  return {
+    stdout,
+    stderr,
+    stdinIsTty: process.stdin.isTTY,
+    readStdin: () => readAll(process.stdin),
+    env: process.env,
+    cwd: process.cwd(),
+    homeDirectory: process.env['HOME'] ?? homedir(),
+    monotonic: () => performance.now(),
+    repeat: (ms, action) => {
+      const timer = setInterval(action, ms).unref();
+      return () => {
+        clearInterval(timer);
+      };
+    },
+    cancellation: cancellation.signal,
+    flush: async () => {
+      await Promise.all([drained(process.stdout), drained(process.stderr)]);
+      return delivery;
+    },
+    openRye: async (options) => (await import('../app/open-rye.ts')).openRye(options),
+  };
+}
+
+function drained(stream: WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.destroyed) {
+      resolve();
+      return;
+    }
+    stream.write('', () => {
+      resolve();
+    });
+  });
+}

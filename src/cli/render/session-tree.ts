@@ -1,0 +1,33 @@
+import type { TreeRow, TreeView } from '../../app/session-trees.ts';
+import type { Sink } from '../io.ts';
+import { oneLine, truncate } from '../terminal-text.ts';
+
+const ID_CHARS = 8;
+
+/** A session tree as lines: indented where branches part, cut to the width of a terminal. */
+export function drawSessionTree({ rows }: TreeView, sink: Sink): readonly string[] {
+  const width = idWidth(rows);
+  return rows.map((row) => {
+    const line = lineOf(row, width);
+    return sink.isTty ? truncate(line, sink.columns) : line;
+  });
+}
+
+/** Enough of the ids to tell the shown ones apart, so that what is shown can be typed. */
+function idWidth(rows: readonly TreeRow[]): number {
+  const sorted = rows.map(({ entry }) => entry.id).toSorted();
+  let width = ID_CHARS;
+  for (let index = 1; index < sorted.length; index += 1) {
+    const left = sorted[index - 1] ?? '';
+    const right = sorted[index] ?? '';
+    while (width < right.length && left.slice(0, width) === right.slice(0, width)) width += 1;
+  }
+  return width;
+}
+
+function lineOf({ entry, depth, active, leaf, kind, label, text }: TreeRow, width: number): string {
+  const mark = leaf ? '◆' : active ? '●' : '○';
+  const name = label === undefined ? '' : `[${oneLine(label)}] `;
+  const id = entry.id.slice(0, width).padEnd(Math.min(width, ID_CHARS));
+  return `${id} ${'  '.repeat(depth)}${mark} ${kind}: ${name}${oneLine(text)}`.trimEnd();
+}

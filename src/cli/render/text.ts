@@ -1,0 +1,67 @@
+import { type JsonObject, toText } from '../../core/json.ts';
+import type { ThreadResult } from '../../core/thread.ts';
+import { failureText } from '../failure.ts';
+import type { Io } from '../io.ts';
+import type { Colors } from '../output.ts';
+import { neutralise, oneLine } from '../terminal-text.ts';
+import { formatCost } from './amounts.ts';
+import { progressLine, type Tone } from './progress-line.ts';
+import type { Renderer } from './renderer.ts';
+
+/** Text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
+export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
+  return {
+    event: (event) => {
+      const line = isQuiet ? undefined : progressLine(event);
+      if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
+    },
+    finish: (result) => {
+      printResult(result, io);
+      if (!isQuiet) io.stderr.write(`${paintOutcome(result, colors)}\n`);
+      printFailure(result, io);
+    },
+    close: () => {},
+  };
+}
+
+export function paint(tone: Tone, text: string, colors: Colors): string {
+  const painters = {
+    plain: colors.dim,
+    good: colors.green,
+    warning: colors.yellow,
+    bad: colors.red,
+  };
+  return painters[tone](text);
+}
+
+/**
+ * The final result on stdout, as it is for a program, harmless for a terminal: the declared outputs where the
+ * directive returned some, one line each, else the last text.
+ */
+export function printResult({ result, outputs }: ThreadResult, io: Io): void {
+  const text = outputs === undefined ? result : outputLines(outputs);
+  if (text === '') return;
+  const shown = io.stdout.isTty ? neutralise(text) : text;
+  io.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`);
+}
+
+/** `completed hello-1771322456 (2 turns, …)`. */
+export function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): string {
+  return `${paint(status === 'completed' ? 'good' : 'bad', status, colors)} ${thread_id} (${formatCost(cost)})`;
+}
+
+function outputLines(outputs: JsonObject): string {
+  return Object.entries(outputs)
+    .map(([name, value]) => `${oneLine(`${name}: ${value === undefined ? '' : toText(value)}`)}\n`)
+    .join('');
+}
+
+/** Says why a thread did not succeed, in the form of every failure. */
+export function printFailure({ success, status, error, thread_id }: ThreadResult, io: Io): void {
+  if (success) return;
+  io.stderr.write(
+    failureText(
+      error ?? { code: 'thread_error', message: `thread ${thread_id} ended as ${status}` },
+    ),
+  );
+}

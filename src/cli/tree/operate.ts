@@ -1,0 +1,101 @@
+import { HOOK_EVENTS } from '../../core/hook.ts';
+import type { CommandSpec } from '../spec.ts';
+
+export const OPERATING_COMMANDS: readonly CommandSpec[] = [
+  {
+    name: 'hooks',
+    summary: 'explain which hooks apply',
+    examples: ['rye hooks explain hello --event thread_started'],
+    commands: [
+      {
+        name: 'list',
+        summary: 'list the merged hooks of all layers',
+        arguments: [
+          { name: 'directive', optional: true, description: 'with the hooks of this directive' },
+        ],
+        examples: ['rye hooks list', 'rye hooks list hello --json'],
+        load: () => import('../commands/hooks-list.ts'),
+      },
+      {
+        name: 'explain',
+        summary: 'say which hooks would fire, and why the others would not',
+        arguments: [{ name: 'directive', description: 'id of the directive' }],
+        options: [
+          {
+            name: 'event',
+            value: 'EVENT',
+            choices: HOOK_EVENTS,
+            description: 'only hooks on this event',
+          },
+          {
+            name: 'input',
+            value: 'NAME=VALUE',
+            repeat: true,
+            description: 'an input that conditions may read',
+          },
+        ],
+        examples: ['rye hooks explain hello --event error'],
+        load: () => import('../commands/hooks-explain.ts'),
+      },
+    ],
+  },
+  {
+    name: 'config',
+    summary: 'show configuration and where each value comes from',
+    examples: ['rye config show'],
+    commands: [
+      {
+        name: 'show',
+        summary: 'list every value with the file that set it',
+        examples: ['rye config show --json'],
+        load: () => import('../commands/config-show.ts'),
+      },
+      {
+        name: 'get',
+        summary: 'print one value',
+        arguments: [{ name: 'path', description: 'dotted path, such as agent.limits.turns' }],
+        examples: ['rye config get agent.limits.turns'],
+        load: () => import('../commands/config-get.ts'),
+      },
+      {
+        name: 'path',
+        summary: 'print the folders that configuration is read from',
+        examples: ['rye config path'],
+        load: () => import('../commands/config-path.ts'),
+      },
+    ],
+  },
+  {
+    name: 'models',
+    summary: 'list configured models',
+    examples: ['rye models list'],
+    defaultCommand: 'list',
+    commands: [
+      {
+        name: 'list',
+        summary: 'list models with provider, tier, window and price',
+        examples: ['rye models list --json'],
+        load: () => import('../commands/models-list.ts'),
+      },
+    ],
+  },
+  {
+    name: 'doctor',
+    summary: 'check keys, configuration, providers, sandbox and state',
+    details: 'Each check is ok, warn or fail, with a hint. The exit status is 1 when one fails.',
+    examples: ['rye doctor'],
+    load: () => import('../commands/doctor.ts'),
+  },
+  {
+    name: 'completion',
+    summary: 'print a completion script for a shell',
+    arguments: [
+      { name: 'shell', choices: ['bash', 'zsh', 'fish'], description: 'bash, zsh or fish' },
+    ],
+    examples: [
+      'rye completion bash > ~/.local/share/bash-completion/completions/rye',
+      'rye completion fish > ~/.config/fish/completions/rye.fish',
+    ],
+    load: () => import('../commands/completion.ts'),
+  },
+];

@@ -1,0 +1,44 @@
+import type { ItemType } from './ids.ts';
+
+/** What a thread can be allowed to do with an item. */
+export const VERBS = ['execute', 'fetch', 'sign'] as const;
+export type Verb = (typeof VERBS)[number];
+
+/**
+ * What a call needs: the verb, and the item that will really be used. Without `item_id` it is a query over a type.
+ */
+export interface CapabilityNeed {
+  readonly verb: Verb;
+  readonly item_type: ItemType;
+  readonly item_id?: string;
+}
+
+/** How dangerous holding a capability is. */
+export const RISKS = ['safe', 'write', 'elevated', 'unrestricted'] as const;
+export type Risk = (typeof RISKS)[number];
+
+/** A risk that somebody accepted, why, and where it says so. */
+export interface Acknowledgement {
+  readonly risk: Risk;
+  readonly reason: string;
+  readonly origin: string;
+}
+
+/** `rye.*`, `rye.<verb>.*`, `rye.<verb>.<type>` or `rye.<verb>.<type>.<id with / as .>`, `*` crossing segments. */
+const CAPABILITY =
+  /^rye\.(?:\*|(?:execute|fetch|sign)\.(?:\*|(?:directive|tool|knowledge|rule|skill)(?:\.[A-Za-z0-9_*.-]+)?))$/;
+
+/** Why `text` is not a capability pattern, or undefined when it is. */
+export function capabilityProblem(text: string): string | undefined {
+  if (text.includes('..')) return 'it has an empty segment';
+  if (text.endsWith('.')) return 'it ends with a dot';
+  return CAPABILITY.test(text)
+    ? undefined
+    : 'it is not rye.<execute|fetch|sign>.<directive|tool|knowledge|rule|skill>.<id or pattern>';
+}
+
+/** The capability string of a need: the id's slashes as dots. */
+export function capabilityOf({ verb, item_type, item_id }: CapabilityNeed): string {
+  const base = `rye.${verb}.${item_type}`;
+  return item_id === undefined ? base : `${base}.${item_id.replaceAll('/', '.')}`;
+}

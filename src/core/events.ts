@@ -1,0 +1,214 @@
+import type { ErrorInfo } from './errors.ts';
+import type { JsonObject } from './json.ts';
+import type { Message, ToolOutcome } from './message.ts';
+import type { FinalStatus } from './thread.ts';
+import type { Cost, Usage } from './usage.ts';
+
+/**
+ * Payload of each event type of `transcript.jsonl`. The keys and members are the file format. Types in
+ * {@link ENTRY_TYPES} are entries of the session tree, the others are log only.
+ */
+export interface EventPayloads {
+  // --- entries
+  message: { readonly message: Message; readonly turn?: number; readonly label?: string };
+  system_prompt: { readonly text: string; readonly tools: readonly JsonObject[] };
+  context_injected: {
+    readonly position: 'system' | 'before' | 'after';
+    readonly blocks: readonly {
+      readonly id: string;
+      readonly source: string;
+      readonly content: string;
+    }[];
+  };
+  model_change: { readonly provider: string; readonly model: string };
+  thinking_change: { readonly level: string };
+  compaction: {
+    readonly summary: string;
+    readonly first_kept_entry_id: string | null;
+    readonly tokens_before: number;
+    /** Earlier entries that stay in full before the summary: the opening, bodies of skills. */
+    readonly protected_entry_ids?: readonly string[];
+    readonly details?: JsonObject;
+  };
+  branch_summary: {
+    readonly from_id: string;
+    readonly summary: string;
+    readonly details?: JsonObject;
+  };
+  custom: { readonly custom_type: string; readonly data: JsonObject };
+  custom_message: {
+    readonly custom_type: string;
+    readonly content: string;
+    readonly display: boolean;
+    readonly details?: JsonObject;
+  };
+  label: { readonly target_id: string; readonly label: string | null };
+  title: { readonly title: string };
+  context_edit: {
+    readonly target_id: string;
+    readonly action: 'omit' | 'replace';
+    readonly content?: string;
+    readonly reason?: string;
+  };
+  rule_injection: {
+    readonly rules: readonly { readonly name: string; readonly sha256: string }[];
+    readonly turn: number;
+  };
+  leaf: { readonly target_id: string | null };
+  // --- log only
+  thread_started: {
+    readonly directive: string;
+    readonly model: string;
+    readonly provider: string;
+    readonly limits: JsonObject;
+    readonly integrity: string;
+    readonly inputs: JsonObject;
+  };
+  thread_continued: { readonly previous_thread_id: string };
+  turn_started: { readonly turn: number };
+  token_delta: { readonly text: string };
+  thinking_delta: { readonly text: string };
+  toolcall_delta: { readonly call_id: string; readonly json: string };
+  tool_call_start: {
+    readonly call_id: string;
+    readonly tool: string;
+    readonly name: string;
+    readonly input: JsonObject;
+    readonly turn: number;
+  };
+  tool_call_progress: { readonly call_id: string; readonly text: string };
+  tool_settled: {
+    readonly call_id: string;
+    readonly tool: string;
+    readonly outcome: ToolOutcome;
+    readonly duration_ms: number;
+    readonly output_bytes: number;
+    readonly code?: string;
+    readonly reason?: string;
+    readonly artifact?: string;
+    readonly coerced?: readonly string[];
+  };
+  hook_fired: {
+    readonly id: string;
+    readonly layer: number;
+    readonly event: string;
+    readonly matched: boolean;
+    readonly duration_ms: number;
+    readonly outcome: string;
+    readonly error?: string;
+  };
+  rule_matched: JsonObject;
+  limit_reached: { readonly code: string; readonly current: number; readonly max: number };
+  error_classified: {
+    readonly category: string;
+    readonly retryable: boolean;
+    readonly message: string;
+    readonly status?: number;
+  };
+  retry_scheduled: { readonly attempt: number; readonly delay_ms: number; readonly policy: string };
+  cost: { readonly turn: number; readonly usage: Usage; readonly total: Cost };
+  child_thread_started: { readonly child_thread_id: string; readonly directive: string };
+  child_thread_finished: {
+    readonly child_thread_id: string;
+    readonly status: string;
+    readonly spend: number;
+  };
+  delivery: JsonObject;
+  budget: { readonly max_usd: number; readonly parent_thread_id?: string };
+  thread_finished: {
+    readonly status: FinalStatus | 'suspended';
+    readonly result: string;
+    readonly outputs?: JsonObject;
+    readonly error?: ErrorInfo;
+    readonly cost: Cost;
+  };
+  checkpoint: CheckpointPayload;
+  note: { readonly text: string; readonly details?: JsonObject };
+}
+
+/** A signed statement over the bytes `[from, to)` of the log, chained to the previous one. */
+export interface CheckpointPayload {
+  readonly from: number;
+  readonly to: number;
+  /** SHA-256 hex of the bytes `[from, to)`. */
+  readonly sha256: string;
+  /** SHA-256 hex of the previous checkpoint's line with its line feed, or of the thread id for the first one. */
+  readonly prev: string;
+  /** `seq` and `timestamp` of the checkpoint's own line: repeated here so that the signature covers them. */
+  readonly seq: number;
+  readonly timestamp: string;
+  readonly key_id: string;
+  /** Ed25519, base64url, over the canonical JSON of this payload without `signature`. */
+  readonly signature: string;
+}
+
+export type EventType = keyof EventPayloads;
+
+export const ENTRY_TYPES = [
+  'message',
+  'system_prompt',
+  'context_injected',
+  'model_change',
+  'thinking_change',
+  'compaction',
+  'branch_summary',
+  'custom',
+  'custom_message',
+  'label',
+  'title',
+  'context_edit',
+  'rule_injection',
+  'leaf',
+] as const satisfies readonly EventType[];
+
+export type EntryType = (typeof ENTRY_TYPES)[number];
+
+const ENTRY_TYPE_SET: ReadonlySet<string> = new Set(ENTRY_TYPES);
+
+export function isEntryType(type: string): type is EntryType {
+  return ENTRY_TYPE_SET.has(type);
+}
+
+/** What a producer hands to the log: the writer adds seq, time, thread id and the entry's place in the tree. */
+export type EventDraft = {
+  [T in EventType]: {
+    readonly event_type: T;
+    readonly payload: EventPayloads[T];
+    /** Ask for `fdatasync` before the producer goes on: set before an effect that must not be forgotten. */
+    readonly durable?: boolean;
+    /** Keeps the id of an entry that is copied into another thread; without it the writer makes one. */
+    readonly id?: string;
+  };
+}[EventType];
+
+interface EventEnvelope {
+  /** Rises by exactly 1 from event to event; the header has none. */
+  readonly seq: number;
+  readonly timestamp: string;
+  readonly thread_id: string;
+  /** Present on entries of the session tree. */
+  readonly id?: string;
+  readonly parent_id?: string | null;
+}
+
+/** One event as it stands in the log. */
+export type LogEvent = {
+  [T in EventType]: EventEnvelope & { readonly event_type: T; readonly payload: EventPayloads[T] };
+}[EventType];
+
+/** An event of a type that this version does not know: carried through untouched. */
+export interface UnknownEvent extends EventEnvelope {
+  readonly event_type: string;
+  readonly payload: JsonObject;
+}
+
+/** Line 1 of a log. */
+export interface LogHeader {
+  readonly event_type: 'thread';
+  readonly version: 1;
+  readonly thread_id: string;
+  readonly directive: string;
+  readonly created_at: string;
+  readonly continuation_of?: string;
+  readonly branched_from?: { readonly thread_id: string; readonly entry_id: string };
+}

@@ -1,0 +1,66 @@
+import { RyeError } from './errors.ts';
+
+/** The kinds of items that live in spaces, singular as in ids and capabilities. */
+export const ITEM_TYPES = ['directive', 'tool', 'knowledge', 'rule', 'skill'] as const;
+export type ItemType = (typeof ITEM_TYPES)[number];
+
+export function isItemType(value: string): value is ItemType {
+  return (ITEM_TYPES as readonly string[]).includes(value);
+}
+
+/** Where items live; resolution goes through them in this order and the first match is final. */
+export const SPACES = ['project', 'user', 'system'] as const;
+export type Space = (typeof SPACES)[number];
+
+/** What may be signed: every item type and configuration files. */
+export type SignableType = ItemType | 'config';
+
+const SEGMENT = /^[A-Za-z0-9._-]+$/;
+const MAX_ID_LENGTH = 200;
+
+/** Why `id` cannot be an item id, or undefined when it can. */
+export function itemIdProblem(id: string): string | undefined {
+  if (id === '') return 'it is empty';
+  if (id.length > MAX_ID_LENGTH) return `it is longer than ${MAX_ID_LENGTH} characters`;
+  if (id.startsWith('/')) return 'it starts with a slash';
+  for (const segment of id.split('/')) {
+    if (segment === '.' || segment === '..') return `the segment "${segment}" is not allowed`;
+    if (!SEGMENT.test(segment))
+      return `the segment "${segment}" has characters other than A-Z a-z 0-9 . _ -`;
+  }
+  return undefined;
+}
+
+/** Refuses ids that could leave a space or that no file could have. */
+export function assertItemId(id: string, type: SignableType): void {
+  const problem = itemIdProblem(id);
+  if (problem === undefined) return;
+  throw new RyeError('invalid_item_id', `${JSON.stringify(id)} is not a ${type} id: ${problem}`, {
+    hint: 'An id is the path below the type folder without extension, such as rye/core/hello.',
+  });
+}
+
+/** A thread id is a path below the threads folder, so it obeys the rules of item ids. */
+export function assertThreadId(id: string): void {
+  const problem = itemIdProblem(id);
+  if (problem === undefined) return;
+  throw new RyeError('invalid_thread_id', `${JSON.stringify(id)} is not a thread id: ${problem}`);
+}
+
+/** `<directive>-<epoch seconds>`; the `attempt`th candidate (from 1) appends `-2`, `-3`… when ids are taken. */
+export function threadIdCandidate(directiveId: string, epochMs: number, attempt: number): string {
+  const base = `${directiveId}-${Math.floor(epochMs / 1000)}`;
+  return attempt === 1 ? base : `${base}-${attempt}`;
+}
+
+/** The API name of an item: `/`, `-` and `.` become `_`, so `rye/file-system/read` is `rye_file_system_read`. */
+export function wireName(itemId: string): string {
+  return itemId.replaceAll(/[/.-]/g, '_');
+}
+
+/** Source of short random ids for entries and calls; an argument so that tests are repeatable. */
+export interface IdSource {
+  /** 16 lower-case hexadecimal characters. */
+  entryId(): string;
+  uuid(): string;
+}

@@ -1,0 +1,95 @@
+import type { JsonObject } from './json.ts';
+import type { Usage } from './usage.ts';
+
+export interface TextBlock {
+  readonly type: 'text';
+  readonly text: string;
+}
+
+export interface ImageBlock {
+  readonly type: 'image';
+  readonly media_type: string;
+  /** Base64. */
+  readonly data: string;
+}
+
+/** Reasoning that a provider wants back verbatim: `signature` and `redacted` are opaque to rye. */
+export interface ThinkingBlock {
+  readonly type: 'thinking';
+  readonly text: string;
+  readonly signature?: string;
+  readonly redacted?: string;
+}
+
+export interface ToolCallBlock {
+  readonly type: 'tool_call';
+  readonly call_id: string;
+  /** The name that the model used: a wire name such as `rye_bash`. */
+  readonly name: string;
+  readonly input: JsonObject;
+  /** The argument text, present only where it was not a JSON object. Such a call is never run. */
+  readonly malformed?: string;
+}
+
+export type ContentBlock = TextBlock | ImageBlock;
+export type AssistantBlock = TextBlock | ThinkingBlock | ToolCallBlock;
+
+export interface UserMessage {
+  readonly role: 'user';
+  readonly content: readonly ContentBlock[];
+}
+
+/** Why a model stopped speaking. `aborted` is a partial answer that a rule, a person or a limit cut. */
+export type StopReason = 'end' | 'tool_calls' | 'max_tokens' | 'content_filtered' | 'aborted';
+
+export interface AssistantMessage {
+  readonly role: 'assistant';
+  readonly content: readonly AssistantBlock[];
+  readonly provider: string;
+  readonly model: string;
+  readonly stop_reason: StopReason;
+  readonly usage: Usage;
+}
+
+/** How a tool call ended. Every call gets exactly one. */
+export type ToolOutcome =
+  | 'ok'
+  | 'error'
+  | 'blocked'
+  | 'substituted'
+  | 'unknown'
+  | 'invalid'
+  | 'aborted'
+  | 'skipped'
+  | 'timeout';
+
+export interface ToolResultMessage {
+  readonly role: 'tool_result';
+  readonly call_id: string;
+  /** The wire name of the call that this answers. */
+  readonly name: string;
+  readonly content: readonly ContentBlock[];
+  readonly outcome: ToolOutcome;
+  /** The tool's structured result: for steps, hooks and programs. Models are sent the content only. */
+  readonly data?: JsonObject;
+}
+
+export type Message = UserMessage | AssistantMessage | ToolResultMessage;
+
+export function userText(text: string): UserMessage {
+  return { role: 'user', content: [{ type: 'text', text }] };
+}
+
+/** The text blocks of a message, joined; thinking, calls and images are left out. */
+export function textOf(content: readonly (ContentBlock | AssistantBlock)[]): string {
+  return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('');
+}
+
+export function toolCallsOf(message: AssistantMessage): readonly ToolCallBlock[] {
+  return message.content.filter((block) => block.type === 'tool_call');
+}
+
+/** Only a plain success or a substitute is a success to the model; everything else is flagged as an error. */
+export function isErrorOutcome(outcome: ToolOutcome): boolean {
+  return outcome !== 'ok' && outcome !== 'substituted';
+}

@@ -1,0 +1,168 @@
+import type { Acknowledgement, Risk } from './capability.ts';
+import type { HookDeclaration } from './hook.ts';
+import type { ItemType, Space } from './ids.ts';
+import type { JsonObject } from './json.ts';
+import type { Limits } from './limits.ts';
+import type { PlannedRules } from './rules.ts';
+import type { Integrity } from './thread.ts';
+import type { Pricing } from './usage.ts';
+
+/** One file that the plan was made from. */
+export interface PlanSource {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
+  readonly sha256: string;
+  readonly integrity: Integrity;
+}
+
+export const VALUE_TYPES = [
+  'string',
+  'integer',
+  'number',
+  'boolean',
+  'array',
+  'object',
+  'file',
+  'enum',
+] as const;
+/** Types of declared inputs and outputs. */
+export type ValueType = (typeof VALUE_TYPES)[number];
+
+export interface OutputDeclaration {
+  readonly name: string;
+  readonly type: ValueType;
+  readonly required: boolean;
+  readonly description: string;
+  /** For `literal`: the expression that the value comes from, such as `${steps.write.path}`. */
+  readonly from?: string;
+}
+
+/** One explicit step of a `<process>`, which the literal provider executes itself. */
+export interface ProcessStep {
+  readonly name: string;
+  readonly description: string;
+  readonly calls: readonly ProcessCall[];
+  /** `file:line` where it stands. */
+  readonly origin: string;
+}
+
+export interface ProcessCall {
+  readonly primary: 'execute' | 'fetch' | 'sign';
+  readonly item_type: ItemType;
+  /** Empty for a fetch that is a query. */
+  readonly item_id: string;
+  readonly params: JsonObject;
+  /** Other arguments of `rye_execute`, such as `async` or `limit_overrides`. */
+  readonly options?: JsonObject;
+}
+
+/** A piece of text for the first message or the system prompt, with where it came from. */
+export interface ContextBlock {
+  readonly position: 'system' | 'before' | 'after';
+  readonly id: string;
+  readonly source: string;
+  readonly content: string;
+}
+
+/** A tool that the thread may use. */
+export interface PlannedTool {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly input_schema: JsonObject;
+  /** `false`: listed by name only, its schema comes through `tool_search`. */
+  readonly preloaded: boolean;
+  readonly risk: Risk;
+}
+
+/** A model that a thread may talk to, with what is needed to call and price it. */
+export interface PlannedModel {
+  readonly provider: string;
+  readonly kind: 'anthropic' | 'openai' | 'literal' | 'replay';
+  readonly id: string;
+  readonly tier: string | null;
+  readonly context_window: number;
+  readonly max_output_tokens: number;
+  /** null: no price is known. */
+  readonly pricing: Pricing | null;
+}
+
+/**
+ * Everything that decides how a thread runs: immutable and serialisable, made by prepare without any effect.
+ * Secret inputs are not in it: their values travel beside the plan, in memory or in a private file.
+ */
+export interface ThreadPlan {
+  readonly format: 1;
+  readonly directive: PlanSource & {
+    readonly name: string;
+    readonly version: string;
+    readonly description: string;
+    readonly category: string;
+  };
+  /** Ancestors, root first, the directive itself last. */
+  readonly chain: readonly PlanSource[];
+  /** Knowledge that the context is made of. */
+  readonly context_sources: readonly PlanSource[];
+  readonly parent_thread_id: string | null;
+  readonly inputs: JsonObject;
+  readonly secret_inputs: readonly string[];
+  readonly outputs: readonly OutputDeclaration[];
+  /** The `<directive …>` text: the core of the first user message. */
+  readonly prompt: string;
+  /** Interpolated body, for hooks. */
+  readonly body: string;
+  readonly context: readonly ContextBlock[];
+  readonly suppress: readonly string[];
+  readonly process: readonly ProcessStep[];
+  readonly limits: Limits;
+  readonly capabilities: readonly string[];
+  readonly acknowledged: readonly Acknowledgement[];
+  readonly risks: readonly { readonly capability: string; readonly risk: Risk }[];
+  readonly hooks: readonly HookDeclaration[];
+  readonly tools: readonly PlannedTool[];
+  readonly model: PlannedModel;
+  readonly fallbacks: readonly PlannedModel[];
+  readonly thinking: 'off' | 'minimal' | 'low' | 'medium' | 'high';
+  readonly integrity: Integrity;
+  readonly allow_unpriced: boolean;
+  readonly continuation_directive: string | null;
+  readonly behavior: JsonObject;
+  /** Which file set each value: dotted path in this plan → `file:line`, a layer name, or an option. */
+  readonly origins: Readonly<Record<string, string>>;
+  /** What a person should know before running it; never fatal. */
+  readonly warnings: readonly string[];
+  readonly settings: ThreadSettings;
+  /** Absent where no model speaks. */
+  readonly rules?: PlannedRules;
+}
+
+/** Resolved configuration that the loop needs; shipped defaults in the system space. */
+export interface ThreadSettings {
+  readonly tools_parallel: number;
+  readonly durability: 'turn' | 'always' | 'off';
+  readonly token_deltas: 'every' | 'coalesced' | 'off';
+  readonly max_retries: number;
+  readonly stall_seconds: number;
+  /** Tool results above this many bytes go to `artifacts/`. */
+  readonly result_max_bytes: number;
+  readonly error_classification: readonly JsonObject[];
+  readonly cache: boolean;
+  /** The part of the context window that makes a context full, and what then happens. */
+  readonly context_limit: {
+    readonly threshold: number;
+    readonly mode: 'compact' | 'handoff';
+    /** Tokens of the window that stay free for an answer. */
+    readonly reserve_tokens?: number;
+    /** Tokens of the newest conversation that a compaction keeps in full. */
+    readonly keep_recent_tokens?: number;
+  };
+  /** Folders outside the project that file tools may touch. */
+  readonly allow_paths: readonly string[];
+  /** How commands are confined, and the hosts that they may reach; absent: not at all. */
+  readonly sandbox?: {
+    readonly mode: 'off' | 'auto' | 'required';
+    readonly allow_domains: readonly string[];
+  };
+}

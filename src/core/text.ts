@@ -1,0 +1,64 @@
+/** Levenshtein distance, given up (as Infinity) past `max`. */
+function editDistance(left: string, right: string, max = Number.POSITIVE_INFINITY): number {
+  if (Math.abs(left.length - right.length) > max) return Number.POSITIVE_INFINITY;
+  let previous = Array.from({ length: right.length + 1 }, (_, index) => index);
+  for (let row = 1; row <= left.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= right.length; column += 1) {
+      const substitution =
+        (previous[column - 1] ?? 0) + (left[row - 1] === right[column - 1] ? 0 : 1);
+      current.push(
+        Math.min(substitution, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1),
+      );
+    }
+    if (Math.min(...current) > max) return Number.POSITIVE_INFINITY;
+    previous = current;
+  }
+  return previous[right.length] ?? 0;
+}
+
+/** Up to `limit` candidates that a person may have meant by `wanted`, nearest first. */
+export function nearNames(wanted: string, candidates: Iterable<string>, limit = 3): string[] {
+  const needle = wanted.toLowerCase();
+  const tolerance = Math.max(2, Math.floor(wanted.length / 3));
+  const scored: { name: string; score: number }[] = [];
+  for (const name of new Set(candidates)) {
+    const other = name.toLowerCase();
+    const lastSegment = other.slice(other.lastIndexOf('/') + 1);
+    const distance = Math.min(
+      editDistance(needle, other, tolerance),
+      editDistance(needle.slice(needle.lastIndexOf('/') + 1), lastSegment, tolerance) + 0.5,
+    );
+    if (distance <= tolerance) scored.push({ name, score: distance });
+  }
+  scored.sort((a, b) => a.score - b.score || (a.name < b.name ? -1 : 1));
+  return scored.slice(0, limit).map(({ name }) => name);
+}
+
+/** `Did you mean a or b?`, or undefined when nothing is near. */
+export function didYouMean(wanted: string, candidates: Iterable<string>): string | undefined {
+  const names = nearNames(wanted, candidates);
+  return names.length === 0 ? undefined : `Did you mean ${names.join(' or ')}?`;
+}
+
+/** Escapes text for an XML or HTML text node or a double-quoted attribute. */
+export function escapeXml(text: string): string {
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;');
+}
+
+/** Cuts `text` to at most `maxBytes` UTF-8 bytes without splitting a code point; keeps the head. */
+export function headBytes(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text, 'utf8');
+  if (bytes.length <= maxBytes) return text;
+  let end = maxBytes;
+  while (end > 0 && isContinuation(bytes[end])) end -= 1;
+  return bytes.toString('utf8', 0, end);
+}
+
+function isContinuation(byte: number | undefined): boolean {
+  return byte !== undefined && (byte & 0xc0) === 0x80;
+}

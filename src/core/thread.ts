@@ -1,0 +1,103 @@
+import { type ErrorInfo, RyeError } from './errors.ts';
+import type { JsonObject } from './json.ts';
+import type { Cost } from './usage.ts';
+
+export const THREAD_STATUSES = [
+  'created',
+  'running',
+  'suspended',
+  'completed',
+  'error',
+  'cancelled',
+  'continued',
+] as const;
+export type ThreadStatus = (typeof THREAD_STATUSES)[number];
+
+/** Statuses that a thread does not leave by itself. */
+export type FinalStatus = Extract<ThreadStatus, 'completed' | 'error' | 'cancelled' | 'continued'>;
+
+const NEXT: Record<ThreadStatus, readonly ThreadStatus[]> = {
+  // created → cancelled and error: a start that fails or is cancelled before the loop runs
+  created: ['running', 'error', 'cancelled'],
+  running: ['completed', 'error', 'cancelled', 'continued', 'suspended'],
+  suspended: ['running', 'error', 'cancelled', 'continued'],
+  // a finished thread gains a successor when somebody resumes it
+  completed: ['continued'],
+  error: ['continued'],
+  cancelled: ['continued'],
+  continued: [],
+};
+
+function canTransition(from: ThreadStatus, to: ThreadStatus): boolean {
+  return NEXT[from].includes(to);
+}
+
+/** Refuses a status change that the state machine does not have. */
+export function assertTransition(threadId: string, from: ThreadStatus, to: ThreadStatus): void {
+  if (canTransition(from, to)) return;
+  throw new RyeError('illegal_transition', `thread ${threadId} cannot go from ${from} to ${to}`, {
+    details: { thread_id: threadId, from, to },
+  });
+}
+
+/** True while a process is expected to own the thread. */
+export function isActive(status: ThreadStatus): boolean {
+  return status === 'created' || status === 'running';
+}
+
+export function isFinal(status: ThreadStatus): status is FinalStatus {
+  return status !== 'created' && status !== 'running' && status !== 'suspended';
+}
+
+/** How a thread's items were verified: `unverified` when a developer allowed unsigned project items. */
+export type Integrity = 'verified' | 'unverified';
+
+/** One row of the registry. Times are ISO 8601 UTC, money USD. */
+export interface ThreadRecord {
+  readonly thread_id: string;
+  readonly directive: string;
+  readonly parent_id: string | null;
+  readonly status: ThreadStatus;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly completed_at: string | null;
+  readonly pid: number | null;
+  /** Kernel start time of `pid`, so that a reused pid is not taken for the owner. */
+  readonly process_start: string | null;
+  readonly host: string | null;
+  /** Fencing token: raised whenever another process takes the thread over. */
+  readonly epoch: number;
+  readonly heartbeat_at: string | null;
+  readonly model: string | null;
+  readonly cost: Cost;
+  readonly spawn_count: number;
+  readonly result: string | null;
+  readonly outputs: JsonObject | null;
+  readonly error: ErrorInfo | null;
+  readonly continuation_of: string | null;
+  readonly continuation_thread_id: string | null;
+  readonly chain_root_id: string | null;
+  /** Set by a canceller in any process; the owner watches it. */
+  readonly cancel_requested: string | null;
+}
+
+/** What `rye execute directive` returns; field names are public interface. */
+export interface ThreadResult {
+  readonly success: boolean;
+  readonly thread_id: string;
+  readonly directive: string;
+  readonly status: ThreadStatus;
+  readonly result: string;
+  readonly outputs?: JsonObject;
+  readonly error?: ErrorInfo;
+  readonly cost: Cost;
+  readonly model: string;
+  readonly parent_thread_id?: string;
+  readonly continuation_thread_id?: string;
+  readonly children: readonly string[];
+  readonly paths: {
+    readonly thread: string;
+    readonly transcript: string;
+    readonly knowledge: string;
+  };
+}

@@ -1,0 +1,75 @@
+/** Tokens of one or more model calls, as the provider counted them. */
+export interface Usage {
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cache_read_tokens: number;
+  readonly cache_write_tokens: number;
+}
+
+/** Price of a model in USD per million tokens. */
+export interface Pricing {
+  readonly input: number;
+  readonly output: number;
+  readonly cache_read?: number;
+  readonly cache_write?: number;
+}
+
+/** What a thread has used so far; the `cost` of thread.json, the registry and the ThreadResult. */
+export interface Cost extends Usage {
+  readonly turns: number;
+  /** USD, rounded to micro-dollars. */
+  readonly spend: number;
+  readonly elapsed_seconds: number;
+}
+
+export const NO_USAGE: Usage = {
+  input_tokens: 0,
+  output_tokens: 0,
+  cache_read_tokens: 0,
+  cache_write_tokens: 0,
+};
+
+export const NO_COST: Cost = { ...NO_USAGE, turns: 0, spend: 0, elapsed_seconds: 0 };
+
+export function addUsage(left: Usage, right: Usage): Usage {
+  return {
+    input_tokens: left.input_tokens + right.input_tokens,
+    output_tokens: left.output_tokens + right.output_tokens,
+    cache_read_tokens: left.cache_read_tokens + right.cache_read_tokens,
+    cache_write_tokens: left.cache_write_tokens + right.cache_write_tokens,
+  };
+}
+
+/** All tokens that count against a `tokens` limit. */
+export function totalTokens(usage: Usage): number {
+  return (
+    usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+  );
+}
+
+/** Money inside rye is an integer number of micro-dollars, so that sums are exact. */
+export type MicroUsd = number;
+
+const MICRO = 1_000_000;
+
+export function toMicroUsd(usd: number): MicroUsd {
+  return Math.round(usd * MICRO);
+}
+
+export function toUsd(micro: MicroUsd): number {
+  return micro / MICRO;
+}
+
+/**
+ * Price of a usage in micro-dollars, rounded up so that a cap is never undershot by rounding. USD per million
+ * tokens is micro-dollars per token. Cache reads and writes fall back to the input price.
+ */
+export function priceMicroUsd(usage: Usage, pricing: Pricing): MicroUsd {
+  return Math.ceil(
+    usage.input_tokens * pricing.input +
+      usage.output_tokens * pricing.output +
+      usage.cache_read_tokens * (pricing.cache_read ?? pricing.input) +
+      usage.cache_write_tokens * (pricing.cache_write ?? pricing.input) -
+      1e-9, // a float sum that should be whole must not be lifted to the next micro-dollar
+  );
+}

@@ -1,0 +1,154 @@
+import { EXIT, type RyeError } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
+import type { ControlAction, HookDeclaration } from '../core/hook.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { ContextBlock } from '../core/plan.ts';
+import {
+  type DispatchOptions,
+  type Fired,
+  firedRecord,
+  type HookCall,
+  hooksOf,
+  isInfra,
+  notRun,
+  runHook,
+} from './run-hook.ts';
+
+/** Records of the hooks considered, and the entries that `emit` and `inject` ask for. */
+export interface DispatchReport {
+  readonly fired: readonly Fired[];
+  readonly drafts: readonly EventDraft[];
+}
+
+/** The decision of a control event, and the id of the hook that took it. */
+export interface ControlReport extends DispatchReport {
+  readonly decision?: ControlAction;
+  readonly decidedBy?: string;
+}
+
+/** Text for the model, in order; `failure` is set where the thread may not start. */
+export interface ContextReport extends DispatchReport {
+  readonly contents: readonly ContextBlock[];
+  readonly failure?: RyeError;
+}
+
+/** Where a directive's extends is routed to, and by which hook; no target leaves the directive's own. */
+export interface RoutingReport {
+  readonly target?: string;
+  readonly decidedBy?: string;
+  readonly fired: readonly Fired[];
+}
+
+/** `resolve_extends`: the first hook that matches decides the target. Runs nothing, so it has no effect. */
+export function dispatchRouting(
+  hooks: readonly HookDeclaration[],
+  context: JsonObject,
+): RoutingReport {
+  const call: HookCall = { event: 'resolve_extends', context };
+  const fired: Fired[] = [];
+  for (const hook of hooksOf(hooks, call.event)) {
+    const aside = notRun(hook, call, []);
+    const routed = hook.actions.find((action) => action.kind === 'set_extends');
+    if (aside !== undefined || routed === undefined) {
+      fired.push(aside ?? firedRecord(hook, { matched: true, outcome: 'ok' }));
+      continue;
+    }
+    fired.push(firedRecord(hook, { matched: true, outcome: 'set_extends' }));
+    return { target: routed.target, decidedBy: hook.id, fired };
+  }
+  return { fired };
+}
+
+/**
+ * Context events: every matching hook runs and adds its texts in order. A failing hook is recorded and skipped,
+ * unless it says `on_error: fail` or the failure is one of integrity: then `failure` is set and no later hook runs.
+ */
+export async function dispatchContext(
+  hooks: readonly HookDeclaration[],
+  call: HookCall,
+  options: DispatchOptions,
+): Promise<ContextReport> {
+  const fired: Fired[] = [];
+  const drafts: EventDraft[] = [];
+  const contents: ContextBlock[] = [];
+  for (const hook of hooksOf(hooks, call.event)) {
+    const ran = await runHook(hook, call, options);
+    fired.push(ran.fired);
+    drafts.push(...ran.drafts);
+    if (ran.failure === undefined) contents.push(...ran.contents);
+    else if (endsTheStart(hook, ran.failure))
+      return { fired, drafts, contents, failure: ran.failure };
+    if (options.signal.aborted) break;
+  }
+  return { fired, drafts, contents };
+}
+
+function endsTheStart(hook: HookDeclaration, failure: RyeError): boolean {
+  return hook.on_error === 'fail' || failure.exitCode === EXIT.integrity;
+}
+
+/**
+ * Control events: the first hook of layers 0 to 3 with a control action decides and no later one of them runs; infra
+ * hooks always run and never decide. A failing gate hook refuses, as does any hook that says `on_error: fail`; other
+ * failures are recorded and skipped. Injected texts become hidden `custom_message` drafts.
+ */
+export async function dispatchControl(
+  hooks: readonly HookDeclaration[],
+  call: HookCall,
+  options: DispatchOptions,
+): Promise<ControlReport> {
+  const fired: Fired[] = [];
+  const drafts: EventDraft[] = [];
+  let decided: { readonly decision: ControlAction; readonly decidedBy: string } | undefined;
+  for (const hook of hooksOf(hooks, call.event)) {
+    if (decided !== undefined && !isInfra(hook)) continue;
+    const ran = await runHook(hook, call, options);
+    fired.push(ran.fired);
+    drafts.push(...ran.drafts, ...ran.contents.map(injectedMessage));
+    const decision = ran.failure === undefined ? ran.control : failureDecision(hook, ran.failure);
+    if (!isInfra(hook) && decision !== undefined) decided = { decision, decidedBy: hook.id };
+    if (options.signal.aborted) break;
+  }
+  return { ...decided, fired, drafts };
+}
+
+function failureDecision(hook: HookDeclaration, failure: RyeError): ControlAction | undefined {
+  const onError = hook.on_error ?? (hook.event === 'tool_gate' ? 'fail' : 'ignore');
+  if (onError === 'ignore') return undefined;
+  return { control: 'fail', error: `hook ${hook.id} failed: ${failure.message}` };
+}
+
+function injectedMessage({ content, source }: ContextBlock): EventDraft {
+  return {
+    event_type: 'custom_message',
+    payload: { custom_type: 'hook', content, display: false, details: { source } },
+  };
+}
+
+/** Observing events: every matching hook runs; failures are recorded and change nothing. */
+export async function dispatchObserving(
+  hooks: readonly HookDeclaration[],
+  call: HookCall,
+  options: DispatchOptions,
+): Promise<DispatchReport> {
+  const fired: Fired[] = [];
+  const drafts: EventDraft[] = [];
+  for (const hook of hooksOf(hooks, call.event)) {
+    const ran = await runHook(hook, call, options);
+    fired.push(ran.fired);
+    drafts.push(...ran.drafts);
+    if (options.signal.aborted) break;
+  }
+  return { fired, drafts };
+}
+
+/** The texts of one position as they go into a message, a blank line between them. */
+export function joinContents(
+  contents: readonly ContextBlock[],
+  position: ContextBlock['position'],
+): string {
+  return contents
+    .filter((block) => block.position === position)
+    .map(({ content }) => content)
+    .join('\n\n');
+}

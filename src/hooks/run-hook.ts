@@ -1,0 +1,281 @@
+import type { Clock } from '../core/clock.ts';
+import { RyeError, toRyeError } from '../core/errors.ts';
+import type { EventDraft, EventPayloads } from '../core/events.ts';
+import type { ControlAction, HookAction, HookDeclaration, HookEvent } from '../core/hook.ts';
+import { assertItemId } from '../core/ids.ts';
+import { isJsonObject, isRecord, type JsonObject, type JsonValue, toText } from '../core/json.ts';
+import type { ContextBlock } from '../core/plan.ts';
+import { escapeXml } from '../core/text.ts';
+import { evaluate } from '../policy/condition.ts';
+import { interpolate } from '../policy/interpolate.ts';
+import { parseControl } from './action.ts';
+import { dispatchKind } from './contexts.ts';
+
+type ItemAction = Extract<HookAction, { readonly kind: 'item' }>;
+
+/** The record of one hook that was considered: the payload of a `hook_fired` event. */
+export type Fired = EventPayloads['hook_fired'];
+
+/** What running an item for a hook gave. */
+export interface ActionOutcome {
+  /** Body of the item or text output of the tool, without any metadata fence. */
+  readonly content?: string;
+  /** The item's own name, for the wrapping element. */
+  readonly name?: string;
+  /** Structured output; one of the form `{control: …}` is a control action. */
+  readonly data?: JsonValue;
+}
+
+/** Runs an item action whose strings are already interpolated. Rejects on every failure, soon after `signal` aborts. */
+export type RunAction = (
+  hook: HookDeclaration,
+  action: ItemAction,
+  context: JsonObject,
+  signal: AbortSignal,
+) => Promise<ActionOutcome>;
+
+/** What every dispatch needs besides hooks and context. */
+export interface DispatchOptions {
+  readonly runAction: RunAction;
+  readonly clock: Clock;
+  /** Aborts when the thread is cancelled: the running hook is stopped and no later one starts. */
+  readonly signal: AbortSignal;
+  /** Ids of hooks, and full ids of items that hooks load, which the directive keeps out of its context. */
+  readonly suppress?: readonly string[];
+}
+
+/** An event and its context. */
+export interface HookCall {
+  readonly event: HookEvent;
+  readonly context: JsonObject;
+}
+
+/**
+ * One hook's run: its record, and what its actions gave up to a failure. Contents are injected texts, and for context
+ * events also what items gave; elsewhere the output of a hook's tools is not told to the model.
+ */
+export interface HookRun {
+  readonly fired: Fired;
+  readonly drafts: readonly EventDraft[];
+  readonly contents: readonly ContextBlock[];
+  readonly control?: ControlAction;
+  readonly failure?: RyeError;
+}
+
+interface Progress {
+  readonly drafts: EventDraft[];
+  readonly contents: ContextBlock[];
+  control?: ControlAction;
+}
+
+/** Whether a hook is one of rye's own that always run and never decide. */
+export function isInfra({ layer }: HookDeclaration): boolean {
+  return layer === 4;
+}
+
+/** The hooks of an event that are on, in the order in which they run. */
+export function hooksOf(
+  hooks: readonly HookDeclaration[],
+  event: HookEvent,
+): readonly HookDeclaration[] {
+  return hooks
+    .filter((hook) => hook.event === event && hook.enabled)
+    .toSorted((a, b) => a.layer - b.layer);
+}
+
+/**
+ * Whether a directive's `suppress` keeps a hook out: by its id or the full id of an item that it loads. Only hooks
+ * that add context can be kept out, so that a directive can't switch off a gate.
+ */
+export function isSuppressed(hook: HookDeclaration, suppress: readonly string[]): boolean {
+  if (dispatchKind(hook.event) !== 'context') return false;
+  return (
+    suppress.includes(hook.id) ||
+    hook.actions.some((action) => action.kind === 'item' && suppress.includes(action.item_id))
+  );
+}
+
+/** The record of a hook that does not run, or undefined when it is to run. */
+export function notRun(
+  hook: HookDeclaration,
+  call: HookCall,
+  suppress: readonly string[],
+): Fired | undefined {
+  const matched = hook.condition === undefined || evaluate(hook.condition, call.context);
+  if (!matched) return firedRecord(hook, { matched, outcome: 'not_matched' });
+  return isSuppressed(hook, suppress)
+    ? firedRecord(hook, { matched, outcome: 'suppressed' })
+    : undefined;
+}
+
+/** A `hook_fired` payload. */
+export function firedRecord(
+  { id, layer, event }: HookDeclaration,
+  rest: Pick<Fired, 'matched' | 'outcome'> & Partial<Fired>,
+): Fired {
+  return { id, layer, event, duration_ms: 0, ...rest };
+}
+
+/**
+ * Considers one hook: evaluates its condition and runs its actions in order, within its timeout. Never rejects; a
+ * control action ends the hook.
+ */
+export async function runHook(
+  hook: HookDeclaration,
+  call: HookCall,
+  options: DispatchOptions,
+): Promise<HookRun> {
+  const aside = notRun(hook, call, options.suppress ?? []);
+  if (aside !== undefined) return { fired: aside, drafts: [], contents: [] };
+
+  const progress: Progress = { drafts: [], contents: [] };
+  const start = options.clock.monotonic();
+  const failure = await withinTimeout(hook, options, (signal) =>
+    runActions(hook, call.context, { ...options, signal, progress }),
+  );
+  const duration_ms = Math.round(options.clock.monotonic() - start);
+  if (failure === undefined) {
+    const outcome = progress.control?.control ?? (progress.contents.length > 0 ? 'content' : 'ok');
+    return { ...progress, fired: firedRecord(hook, { matched: true, duration_ms, outcome }) };
+  }
+  const { error, outcome } = failure;
+  const fired = firedRecord(hook, { matched: true, duration_ms, outcome, error: error.message });
+  const { drafts, contents } = progress;
+  return { drafts, contents, fired, failure: error };
+}
+
+interface Failure {
+  readonly outcome: 'failed' | 'timeout' | 'cancelled';
+  readonly error: RyeError;
+}
+
+/** Runs `work` until it settles, the hook's time is up or the thread is cancelled; then `work`'s signal is aborted. */
+async function withinTimeout(
+  hook: HookDeclaration,
+  { clock, signal }: DispatchOptions,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<Failure | undefined> {
+  const stop = new AbortController();
+  const abort = (): void => stop.abort();
+  if (signal.aborted) return cancelled(hook);
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    const settled = work(stop.signal).then(
+      () => undefined,
+      (error: unknown): Failure => ({ outcome: 'failed', error: toRyeError(error, 'hook_failed') }),
+    );
+    const stopped = clock
+      .sleep(hook.timeout_seconds * 1000, stop.signal)
+      .then(() => (signal.aborted ? cancelled(hook) : timedOut(hook)));
+    return await Promise.race([settled, stopped]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+    stop.abort();
+  }
+}
+
+function cancelled({ id }: HookDeclaration): Failure {
+  const error = new RyeError('cancelled', `hook ${id} was stopped because its thread was`);
+  return { outcome: 'cancelled', error };
+}
+
+function timedOut({ id, timeout_seconds, origin }: HookDeclaration): Failure {
+  const error = new RyeError('hook_failed', `hook ${id} took longer than ${timeout_seconds} s`, {
+    hint: `Raise timeout_seconds of the hook in ${origin}.`,
+  });
+  return { outcome: 'timeout', error };
+}
+
+interface RunningHook extends DispatchOptions {
+  readonly progress: Progress;
+}
+
+async function runActions(
+  hook: HookDeclaration,
+  context: JsonObject,
+  running: RunningHook,
+): Promise<void> {
+  const { progress, signal } = running;
+  for (const action of hook.actions) {
+    if (action.kind === 'item') {
+      const resolved = resolveItem(action, context);
+      const outcome = await running.runAction(hook, resolved, context, signal);
+      // A result that comes after the timeout belongs to nobody.
+      if (signal.aborted) return;
+      takeOutcome(hook, { action: resolved, outcome }, progress);
+    } else if (action.kind === 'emit') {
+      progress.drafts.push(emitted(action, context));
+    } else if (action.kind === 'inject') {
+      progress.contents.push(block(hook, hook.id, action.text));
+    } else if (action.kind === 'control') {
+      progress.control = resolveControl(action.action, context);
+    }
+    if (progress.control !== undefined) return;
+  }
+}
+
+function resolveItem(action: ItemAction, context: JsonObject): ItemAction {
+  const { value: id } = interpolate(action.item_id, context);
+  const { value: params } = interpolate(action.params, context);
+  const item_id = id === null ? '' : toText(id);
+  assertItemId(item_id, action.item_type);
+  return { ...action, item_id, params: isJsonObject(params) ? params : {} };
+}
+
+/** Expressions without a value leave their member out, so that the receiver's default stands. */
+function resolveControl(action: ControlAction, context: JsonObject): ControlAction {
+  const { value } = interpolate({ ...action }, context);
+  const members = Object.entries(isRecord(value) ? value : {}).filter(
+    ([, member]) => member !== null,
+  );
+  return controlOf(Object.fromEntries(members));
+}
+
+function controlOf(raw: Record<string, unknown>): ControlAction {
+  return parseControl(raw, (message, hint) => {
+    throw new RyeError('hook_failed', `the control action of the hook can't be used: ${message}`, {
+      hint,
+    });
+  });
+}
+
+function emitted(
+  { custom_type, data }: Extract<HookAction, { readonly kind: 'emit' }>,
+  context: JsonObject,
+): EventDraft {
+  const { value } = interpolate(data, context);
+  return { event_type: 'custom', payload: { custom_type, data: isJsonObject(value) ? value : {} } };
+}
+
+function takeOutcome(
+  hook: HookDeclaration,
+  { action, outcome }: { readonly action: ItemAction; readonly outcome: ActionOutcome },
+  progress: Progress,
+): void {
+  const { content = '', data } = outcome;
+  if (dispatchKind(hook.event) === 'context' && content.trim() !== '') {
+    const text = hook.wrap ? wrapped(action, { ...outcome, content }) : content;
+    progress.contents.push(block(hook, action.item_id, text));
+  }
+  if (isRecord(data) && Object.hasOwn(data, 'control')) progress.control = controlOf(data);
+}
+
+function block(hook: HookDeclaration, id: string, content: string): ContextBlock {
+  return { position: hook.position, id, source: `hook ${hook.id}`, content };
+}
+
+/** `<Name id="…" type="…">` around a content; Name is the item's name where XML can have it as one. */
+function wrapped(
+  { item_id, item_type }: ItemAction,
+  { content, name }: { readonly content: string; readonly name?: string },
+): string {
+  const leaf = item_id.slice(item_id.lastIndexOf('/') + 1);
+  const tag =
+    [name, leaf].find((candidate) => candidate !== undefined && XML_NAME.test(candidate)) ??
+    'context';
+  // quoted text must not be able to end its own quotation
+  const quoted = content.replaceAll(`</${tag}`, `&lt;/${tag}`);
+  return `<${tag} id="${escapeXml(item_id)}" type="${item_type}">\n${quoted}\n</${tag}>`;
+}
+
+const XML_NAME = /^[A-Za-z_][\w.-]*$/;

@@ -1,0 +1,58 @@
+// The library: the same thing as the program, without a process around it.
+export { openRye } from './app/open-rye.ts';
+export type {
+  RuleHit,
+  RuleListing,
+  RuleRow,
+  RuleSample,
+  RuleScan,
+  RulesService,
+} from './app/rules-api.ts';
+export type {
+  ConfigValue,
+  DoctorLine,
+  ExecuteDirectiveRequest,
+  ExecuteToolRequest,
+  FetchedItem,
+  HookExplanation,
+  InitOutcome,
+  ItemSummary,
+  ItemsService,
+  KeySummary,
+  KeysService,
+  OpenRyeOptions,
+  Problem,
+  Rye,
+  SignatureState,
+  SignOutcome,
+  ThreadDetails,
+  ThreadListFilter,
+  ThreadsService,
+  ThreadVerification,
+  ToolRunResult,
+  VerifyOutcome,
+} from './app/rye.ts';
+export type {
+  BranchOptions,
+  FoldedContext,
+  ManualCompaction,
+  ReplayOptions,
+  ReplayReport,
+  SessionTrees,
+  TreeEntry,
+  TreeFilter,
+  TreeRow,
+  TreeView,
+} from './app/session-trees.ts';
+export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
+export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
+export type { EventPayloads, EventType, LogEvent, UnknownEvent } from './core/events.ts';
+export type { HookDeclaration, HookEvent } from './core/hook.ts';
+export type { ItemType, SignableType, Space } from './core/ids.ts';
+export type { JsonObject, JsonValue } from './core/json.ts';
+export type { LimitName, Limits, PartialLimits } from './core/limits.ts';
+export type { AssistantMessage, Message, ToolResultMessage, UserMessage } from './core/message.ts';
+export type { ThreadPlan } from './core/plan.ts';
+export type { SearchHit } from './core/search.ts';
+export type { ThreadRecord, ThreadResult, ThreadStatus } from './core/thread.ts';
+export type { Cost, Usage } from './core/usage.ts';

@@ -1,0 +1,72 @@
+import { basename, dirname } from 'node:path';
+import { RyeError } from '../core/errors.ts';
+import type { ItemType, SignableType } from '../core/ids.ts';
+import { normalizeNewlines } from './source-text.ts';
+
+/** Where rye puts the exports of threads, which it signs by itself. */
+const EXPORTS = 'agent/threads/';
+const SIGNATURE = /^(?:#!.*\n)?(?:(?:<!--|#|\/\/)[^\n]*rye:signed:[^\n]*\n)?/;
+const FRONTMATTER = /^---\n([\s\S]*?)\n---(?:\n|$)/;
+const CAPABILITIES = '# Capabilities\n\nDirective `';
+
+/** An item's claim about what it is: the name and the category that its own text states, where it states them. */
+export interface StatedIdentity {
+  readonly name?: string | undefined;
+  readonly category?: string | undefined;
+}
+
+/**
+ * Why a text that verifies must still not stand for this id, or undefined. A signature says who wrote a text, not
+ * where it stands. rye itself signs the exports of threads and their capability snapshots; a model wrote much of
+ * them, so they count as nothing but knowledge at the place where rye puts them.
+ */
+export function displacedRecord(type: SignableType, id: string, text: string): string | undefined {
+  const content = normalizeNewlines(text).replace(SIGNATURE, '');
+  if (content.startsWith(CAPABILITIES)) return 'it is the capability snapshot of a thread';
+  const thread = /^thread_id: *(.*)$/m.exec(FRONTMATTER.exec(content)?.[1] ?? '')?.[1];
+  if (thread === undefined) return undefined;
+  const exported = type === 'knowledge' && id.startsWith(EXPORTS);
+  if (exported && id.endsWith(`/${unquoted(thread)}`)) return undefined;
+  return `it is the record of the thread ${unquoted(thread)}`;
+}
+
+/** Refuses an item whose own text says that it is another one: a signed file that was copied or renamed. */
+export function assertStandsFor(
+  { type, id, path }: { readonly type: ItemType; readonly id: string; readonly path: string },
+  { name, category }: StatedIdentity,
+): void {
+  if ((type === 'tool' || type === 'directive') && id.includes('.')) {
+    const other = id.replaceAll('.', '/');
+    throw new RyeError(
+      'invalid_item_id',
+      `the ${type} ${id} cannot be run: a grant of ${other} would cover it too`,
+      {
+        location: { path },
+        hint: 'Rename it: ids of what runs have no dots.',
+      },
+    );
+  }
+  const folder = dirname(id) === '.' ? '' : dirname(id);
+  if (name !== undefined && name !== '' && name !== basename(id))
+    throw moved({ type, id, path }, `its text names it ${JSON.stringify(name)}`);
+  if (category !== undefined && category !== folder)
+    throw moved(
+      { type, id, path },
+      `its text puts it into the category ${JSON.stringify(category)}`,
+    );
+}
+
+function moved(
+  { type, id, path }: { readonly type: ItemType; readonly id: string; readonly path: string },
+  why: string,
+): RyeError {
+  return new RyeError('item_moved', `the file does not stand for ${type} ${id}: ${why}`, {
+    location: { path },
+    hint: `It was copied or renamed after it was signed. Review it, correct its name and category, then run: rye sign ${type} ${id}`,
+    details: { type, id, path },
+  });
+}
+
+function unquoted(text: string): string {
+  return text.trim().replace(/^(["'])(.*)\1$/, '$2');
+}

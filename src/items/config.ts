@@ -1,0 +1,154 @@
+import { type JsonObject, type JsonValue } from '../core/json.ts';
+
+/** A configuration value in which every node knows where it was written (`file:line`). */
+export type ConfigNode =
+  | {
+      readonly kind: 'map';
+      readonly members: ReadonlyMap<string, ConfigNode>;
+      readonly origin: string;
+    }
+  | { readonly kind: 'list'; readonly items: readonly ConfigNode[]; readonly origin: string }
+  | {
+      readonly kind: 'scalar';
+      readonly value: string | number | boolean | null;
+      readonly origin: string;
+    };
+
+/** A merged configuration. `origins` maps the dotted path of every leaf to the place that set it. */
+export interface LoadedConfig {
+  readonly value: JsonObject;
+  readonly origins: ReadonlyMap<string, string>;
+}
+
+export const EMPTY_MAP: ConfigNode = { kind: 'map', members: new Map(), origin: 'default' };
+
+/**
+ * Lays `upper` over `lower`: maps merge by member; a list whose first element has an `id` merges by it, replacing
+ * whole elements in place and appending new ones; everything else is replaced.
+ */
+export function mergeConfig(lower: ConfigNode, upper: ConfigNode): ConfigNode {
+  if (lower.kind === 'map' && upper.kind === 'map') {
+    const members = new Map(lower.members);
+    for (const [name, node] of upper.members) {
+      const below = members.get(name);
+      members.set(name, below === undefined ? node : mergeConfig(below, node));
+    }
+    return { kind: 'map', members, origin: upper.origin };
+  }
+  if (lower.kind === 'list' && upper.kind === 'list' && idOf(upper.items[0]) !== undefined) {
+    return { kind: 'list', items: mergeById(lower.items, upper.items), origin: upper.origin };
+  }
+  return upper;
+}
+
+function mergeById(
+  lower: readonly ConfigNode[],
+  upper: readonly ConfigNode[],
+): readonly ConfigNode[] {
+  const merged = [...lower];
+  for (const item of upper) {
+    const id = idOf(item);
+    const index = id === undefined ? -1 : merged.findIndex((below) => idOf(below) === id);
+    if (index === -1) merged.push(item);
+    else merged[index] = item;
+  }
+  return merged;
+}
+
+function idOf(node: ConfigNode | undefined): string | undefined {
+  const id = node?.kind === 'map' ? node.members.get('id') : undefined;
+  return id?.kind === 'scalar' && typeof id.value === 'string' ? id.value : undefined;
+}
+
+/** The plain value of a merged map, and the origin of each of its leaves; empty lists and maps are leaves too. */
+export function flattenConfig(root: ConfigNode): LoadedConfig {
+  const origins = new Map<string, string>();
+  const plain = (node: ConfigNode, path: string): JsonValue => {
+    const below = (name: string | number): string =>
+      path === '' ? String(name) : `${path}.${name}`;
+    if (node.kind === 'map' && (node.members.size > 0 || path === '')) {
+      return Object.fromEntries(
+        [...node.members].map(([name, member]) => [name, plain(member, below(name))]),
+      );
+    }
+    if (node.kind === 'list' && node.items.length > 0) {
+      return node.items.map((item, index) => plain(item, below(index)));
+    }
+    origins.set(path, node.origin);
+    if (node.kind === 'scalar') return node.value;
+    return node.kind === 'list' ? [] : {};
+  };
+  const value = root.kind === 'map' ? (plain(root, '') as JsonObject) : {};
+  return { value, origins };
+}
+
+/** A node for a value that does not come from a file; every leaf has the same origin. */
+export function configNodeOf(value: JsonValue | undefined, origin: string): ConfigNode {
+  if (Array.isArray(value)) {
+    return {
+      kind: 'list',
+      items: value.map((item: JsonValue) => configNodeOf(item, origin)),
+      origin,
+    };
+  }
+  if (typeof value === 'object' && value !== null) {
+    const members = Object.entries(value).map(
+      ([name, member]) => [name, configNodeOf(member, origin)] as const,
+    );
+    return { kind: 'map', members: new Map(members), origin };
+  }
+  return { kind: 'scalar', value: value ?? null, origin };
+}
+
+/** A map that holds one node under a dotted path. */
+export function nestConfig(path: readonly string[], node: ConfigNode): ConfigNode {
+  return path.reduceRight<ConfigNode>(
+    (inner, name) => ({ kind: 'map', members: new Map([[name, inner]]), origin: inner.origin }),
+    node,
+  );
+}
+
+/** One `key=value` of the command line. */
+export interface ConfigOverride {
+  readonly key: string;
+  readonly value: string;
+}
+
+/**
+ * The members of a file that an override sets, or undefined when it is meant for another file. A key is the file's
+ * path and the member's path, dots between all: `agent.resilience.limits.turns`; the folder `agent` may be left out.
+ */
+export function overridePath(name: string, key: string): readonly string[] | undefined {
+  const file = name.replaceAll('/', '.');
+  const short = file.startsWith('agent.') ? file.slice('agent.'.length) : file;
+  for (const prefix of [file, short]) {
+    if (key.startsWith(`${prefix}.`) && key.length > prefix.length + 1) {
+      return key.slice(prefix.length + 1).split('.');
+    }
+  }
+  return undefined;
+}
+
+const POWER_FILES = new Set([
+  'agent/hooks',
+  'agent/hook_conditions',
+  'agent/mcp',
+  'agent/capability_risk',
+  'agent/resilience',
+  'agent/coordination',
+  'agent/rules',
+  'agent/tools',
+  'interpolation',
+  'mcp',
+  'tools',
+  'trust',
+]);
+
+/**
+ * True for files that can move secrets, start programs or loosen a bound: providers (base URL, headers, key name),
+ * hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, trust itself.
+ * A project's count only when signed by a key that the user trusts.
+ */
+export function bearsPower(name: string): boolean {
+  return POWER_FILES.has(name) || name.startsWith('agent/providers/') || name.startsWith('mcp/');
+}

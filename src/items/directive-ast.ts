@@ -1,0 +1,101 @@
+import type { Acknowledgement } from '../core/capability.ts';
+import type { SourceLocation } from '../core/errors.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import type { LimitName } from '../core/limits.ts';
+import type { OutputDeclaration, ProcessStep, ThreadPlan, ValueType } from '../core/plan.ts';
+import type { ItemProblem } from './problem.ts';
+
+/** What a `<model>` element asks for. */
+export interface ModelChoice {
+  readonly tier?: string;
+  readonly id?: string;
+  readonly provider?: string;
+  /** Model id or tier to use when the first choice fails. */
+  readonly fallback?: string;
+  readonly thinking?: ThreadPlan['thinking'];
+}
+
+/** One limit as a directive declares it, `max_` spelling already resolved; `spend` is USD. */
+export interface RawLimit {
+  readonly name: LimitName;
+  readonly value: number;
+  readonly location: SourceLocation;
+}
+
+/** A hook before validation, in the shape of the YAML form. `origin` is `file:line`. */
+export interface RawHook {
+  readonly value: JsonObject;
+  readonly origin: string;
+}
+
+export interface Permissions {
+  /** Capability patterns in the order in which they stand. */
+  readonly capabilities: readonly string[];
+  readonly acknowledgements: readonly Acknowledgement[];
+  /** Whether descendants must stay within these capabilities. */
+  readonly ceiling: boolean;
+  /** The element as written, for the prompt; empty when there is none. */
+  readonly xml: string;
+  readonly origin: string;
+}
+
+export interface InputDeclaration {
+  readonly name: string;
+  readonly type: ValueType;
+  readonly required: boolean;
+  /** Already of the declared type. */
+  readonly default?: JsonValue;
+  /** Allowed values of an `enum`. */
+  readonly values: readonly string[];
+  /** Its value never reaches plans, logs, prompts or exports. */
+  readonly secret: boolean;
+  readonly description: string;
+  readonly origin: string;
+}
+
+/** An item that a `<context>` element names. */
+export interface ContextRef {
+  readonly id: string;
+  readonly origin: string;
+}
+
+export interface DirectiveContext {
+  readonly system: readonly ContextRef[];
+  readonly before: readonly ContextRef[];
+  readonly after: readonly ContextRef[];
+  /** Ids of context items or hooks that must not contribute. */
+  readonly suppress: readonly string[];
+}
+
+/** A parsed directive file. Nothing is inherited or interpolated yet. */
+export interface Directive {
+  readonly path: string;
+  readonly name: string;
+  /** `0.0.0` where the file declares none. */
+  readonly version: string;
+  readonly extends?: string;
+  readonly description: string;
+  /** Undefined where the element is absent. */
+  readonly category?: string;
+  readonly author: string;
+  readonly model?: ModelChoice;
+  readonly rawLimits: readonly RawLimit[];
+  readonly permissions: Permissions;
+  readonly rawHooks: readonly RawHook[];
+  readonly context: DirectiveContext;
+  readonly continuationDirective?: string;
+  readonly behavior: JsonObject;
+  readonly inputs: readonly InputDeclaration[];
+  readonly outputs: readonly OutputDeclaration[];
+  readonly steps: readonly ProcessStep[];
+  /** The instructions: everything after the fence, trimmed. */
+  readonly body: string;
+  /** Free text before the fence, without the signature comment. */
+  readonly preamble: string;
+  /** Dotted path of a value → `file:line`. */
+  readonly origins: Readonly<Record<string, string>>;
+  readonly warnings: readonly ItemProblem[];
+}
+
+/** Elements whose text is taken as it stands. */
+export const OPAQUE_ELEMENTS: ReadonlySet<string> = new Set(['template', 'example', 'raw']);

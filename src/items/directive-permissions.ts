@@ -1,0 +1,119 @@
+import type { Risk, Verb } from '../core/capability.ts';
+import { capabilityProblem, RISKS, VERBS } from '../core/capability.ts';
+import { ITEM_TYPES } from '../core/ids.ts';
+import { didYouMean } from '../core/text.ts';
+import type { DirectiveDraft } from './directive-draft.ts';
+import { noteOrigin } from './directive-draft.ts';
+import { originOf } from './source-text.ts';
+import type { XmlElement } from './xml.ts';
+import { childElements, textOf } from './xml.ts';
+import { isTrue } from './xml-values.ts';
+
+const TAGS = [...VERBS, 'acknowledge'] as const;
+
+/**
+ * Reads `<permissions>` into capability patterns. Forms: the text `*`; `<verb>*</verb>`; `<verb>type.pattern</verb>`;
+ * `<verb><type>pattern</type></verb>`, all repeatable and mixable, `*` beside `<acknowledge>` included. Slashes in patterns become dots.
+ * Anything else is a `permission_malformed` error: an unclear permission grants nothing.
+ */
+export function readPermissions(element: XmlElement, draft: DirectiveDraft): void {
+  const { permissions } = draft;
+  if (permissions.xml.length === 0) permissions.origin = originOf(element.location);
+  permissions.xml.push(element.raw);
+  if (isTrue(element.attributes.get('ceiling'))) permissions.ceiling = true;
+  for (const name of element.attributes.keys()) {
+    if (name !== 'ceiling')
+      refuse(draft, element, `<permissions> has the unknown attribute "${name}"`);
+  }
+  const text = textOf(element);
+  if (text === '*') grant(draft, element, 'rye.*');
+  else if (text !== '') {
+    refuse(
+      draft,
+      element,
+      `the text "${text}" in <permissions> grants nothing`,
+      'Only * may stand there.',
+    );
+  }
+  for (const child of childElements(element)) readGrant(child, draft);
+  noteOrigin(draft, 'capabilities', element.location);
+}
+
+function readGrant(element: XmlElement, draft: DirectiveDraft): void {
+  if (element.name === 'acknowledge') {
+    readAcknowledgement(element, draft);
+    return;
+  }
+  const verb = VERBS.find((name) => name === element.name);
+  if (verb === undefined) {
+    const near = didYouMean(element.name, TAGS);
+    refuse(
+      draft,
+      element,
+      `<${element.name}> is not known inside <permissions>`,
+      near ?? `Valid elements are ${TAGS.join(', ')}; searching and loading are both fetch.`,
+    );
+    return;
+  }
+  const text = textOf(element);
+  const children = childElements(element);
+  if (text === '' && children.length === 0) {
+    refuse(draft, element, `<${verb}> is empty`, 'Write * or name an item type inside it.');
+  }
+  if (text !== '') grant(draft, element, `rye.${verb}.${pattern(text)}`);
+  for (const child of children) readTypedGrant(child, verb, draft);
+}
+
+function readTypedGrant(element: XmlElement, verb: Verb, draft: DirectiveDraft): void {
+  if (!ITEM_TYPES.some((type) => type === element.name)) {
+    refuse(
+      draft,
+      element,
+      `<${element.name}> inside <${verb}> is not an item type`,
+      didYouMean(element.name, ITEM_TYPES) ?? `Item types are ${ITEM_TYPES.join(', ')}.`,
+    );
+    return;
+  }
+  const text = textOf(element);
+  if (text === '') {
+    refuse(
+      draft,
+      element,
+      `<${element.name}> inside <${verb}> is empty`,
+      'Write an id or a pattern such as rye/file-system/*.',
+    );
+    return;
+  }
+  grant(draft, element, `rye.${verb}.${element.name}.${pattern(text)}`);
+}
+
+function pattern(text: string): string {
+  return text.replaceAll('/', '.');
+}
+
+function grant(draft: DirectiveDraft, element: XmlElement, capability: string): void {
+  const problem = capabilityProblem(capability);
+  if (problem !== undefined) {
+    refuse(draft, element, `"${capability}" is not a capability: ${problem}`);
+    return;
+  }
+  const { capabilities } = draft.permissions;
+  if (!capabilities.includes(capability)) capabilities.push(capability);
+  noteOrigin(draft, `capabilities.${capability}`, element.location);
+}
+
+function readAcknowledgement(element: XmlElement, draft: DirectiveDraft): void {
+  const wanted = element.attributes.get('risk') ?? '';
+  const risk: Risk | undefined = RISKS.find((name) => name === wanted);
+  if (risk === undefined) {
+    const message = wanted === '' ? '<acknowledge> has no risk' : `risk="${wanted}" is not a risk`;
+    refuse(draft, element, message, didYouMean(wanted, RISKS) ?? `Risks are ${RISKS.join(', ')}.`);
+    return;
+  }
+  const reason = textOf(element);
+  draft.permissions.acknowledgements.push({ risk, reason, origin: originOf(element.location) });
+}
+
+function refuse(draft: DirectiveDraft, element: XmlElement, message: string, hint?: string): void {
+  draft.problems.error({ code: 'permission_malformed', message, location: element.location, hint });
+}

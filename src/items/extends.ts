@@ -1,0 +1,234 @@
+import type { Acknowledgement } from '../core/capability.ts';
+import { RyeError } from '../core/errors.ts';
+import type { JsonObject } from '../core/json.ts';
+import { compact } from '../core/json.ts';
+import type { OutputDeclaration, ProcessStep } from '../core/plan.ts';
+import type {
+  ContextRef,
+  Directive,
+  InputDeclaration,
+  ModelChoice,
+  RawHook,
+  RawLimit,
+} from './directive-ast.ts';
+import { formatProblem } from './problem.ts';
+
+/** Most directives in one chain, the leaf included. */
+const MAX_CHAIN = 16;
+
+/** A directive together with the id that it was found under. Loaders may add members, which are kept. */
+export interface LoadedDirective {
+  readonly id: string;
+  readonly directive: Directive;
+}
+
+/** A bound that an ancestor sets on every descendant. */
+export interface Ceiling {
+  readonly id: string;
+  readonly origin: string;
+  readonly capabilities: readonly string[];
+}
+
+/** What a chain of directives says together. Nothing is interpolated or checked against policy yet. */
+export interface Composed {
+  readonly name: string;
+  readonly version: string;
+  readonly description: string;
+  readonly category: string;
+  readonly author: string;
+  readonly model?: ModelChoice;
+  readonly rawLimits: readonly RawLimit[];
+  readonly capabilities: readonly string[];
+  readonly acknowledgements: readonly Acknowledgement[];
+  /** From the root down to the leaf; the leaf's own binds nobody yet and is left out. */
+  readonly ceilings: readonly Ceiling[];
+  /** The leaf's `<permissions>` as written, else that of the ancestor that gave the capabilities. */
+  readonly permissionsXml: string;
+  readonly rawHooks: readonly RawHook[];
+  readonly context: {
+    readonly system: readonly ContextRef[];
+    readonly before: readonly ContextRef[];
+    readonly after: readonly ContextRef[];
+  };
+  readonly suppress: readonly string[];
+  readonly continuationDirective?: string;
+  readonly behavior: JsonObject;
+  readonly inputs: readonly InputDeclaration[];
+  readonly outputs: readonly OutputDeclaration[];
+  readonly steps: readonly ProcessStep[];
+  readonly body: string;
+  /** Dotted path of each value in the plan → `file:line` of the file that gave it. */
+  readonly origins: Readonly<Record<string, string>>;
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Loads a directive and its ancestors, root first. `extends_cycle` and `extends_too_deep` (more than 16) name the chain.
+ * `leafExtends` replaces what the leaf's own file says, for routing by hooks.
+ */
+export async function walkChain<T extends LoadedDirective>(
+  leafId: string,
+  load: (id: string) => Promise<T>,
+  leafExtends?: string,
+): Promise<readonly T[]> {
+  const chain: T[] = [];
+  const seen: string[] = [];
+  let next: string | undefined = leafId;
+  while (next !== undefined) {
+    if (seen.includes(next)) {
+      throw new RyeError(
+        'extends_cycle',
+        `directives extend each other in a circle: ${arrow([...seen, next])}`,
+        {
+          hint: `Remove one extends attribute on the way from ${next} back to itself.`,
+          details: { chain: [...seen, next] },
+        },
+      );
+    }
+    seen.push(next);
+    if (seen.length > MAX_CHAIN) {
+      throw new RyeError(
+        'extends_too_deep',
+        `more than ${MAX_CHAIN} directives extend each other: ${arrow(seen)}`,
+        {
+          hint: 'Merge some of the ancestors.',
+          details: { chain: seen },
+        },
+      );
+    }
+    const loaded: T = await load(next);
+    next = (seen.length === 1 ? leafExtends : undefined) ?? loaded.directive.extends;
+    chain.unshift(loaded);
+  }
+  return chain;
+}
+
+function arrow(ids: readonly string[]): string {
+  return ids.join(' → ');
+}
+
+/**
+ * Composes a chain, root first, leaf last. Context is concatenated and de-duplicated per position, suppress is a union, hooks are all kept with
+ * the descendant's replacing an ancestor's of the same id in place. Capabilities come from the nearest directive that declares any, each limit and each
+ * behaviour setting from the nearest that declares it, the model and the set of inputs from the nearest that has one; everything else is the leaf's.
+ */
+export function composeChain(chainRootFirst: readonly LoadedDirective[]): Composed {
+  const chain = chainRootFirst.map(({ directive }) => directive);
+  const leaf = chain.at(-1);
+  if (leaf === undefined) throw new RyeError('internal', 'a chain of directives is empty');
+  const nearestFirst = chain.toReversed();
+  const granting =
+    nearestFirst.find(({ permissions }) => permissions.capabilities.length > 0) ?? leaf;
+  const modelled = nearestFirst.find(({ model }) => model !== undefined) ?? leaf;
+  const withInputs = nearestFirst.find(({ inputs }) => inputs.length > 0) ?? leaf;
+  const continuing = nearestFirst.find((one) => one.continuationDirective !== undefined) ?? leaf;
+  return compact({
+    name: leaf.name,
+    version: leaf.version,
+    description: leaf.description,
+    category: leaf.category ?? '',
+    author: leaf.author,
+    model: modelled.model,
+    rawLimits: nearestLimits(nearestFirst),
+    capabilities: granting.permissions.capabilities,
+    acknowledgements: acknowledgements(leaf, granting),
+    ceilings: ceilings(chainRootFirst.slice(0, -1)),
+    permissionsXml: leaf.permissions.xml === '' ? granting.permissions.xml : leaf.permissions.xml,
+    rawHooks: mergeHooks(chain),
+    context: {
+      system: concatRefs(chain, 'system'),
+      before: concatRefs(chain, 'before'),
+      after: concatRefs(chain, 'after'),
+    },
+    suppress: [...new Set(chain.flatMap(({ context }) => context.suppress))],
+    continuationDirective: continuing.continuationDirective,
+    behavior: Object.assign({}, ...chain.map(({ behavior }) => behavior)) as JsonObject,
+    inputs: withInputs.inputs,
+    outputs: leaf.outputs,
+    steps: leaf.steps,
+    body: leaf.body,
+    origins: composeOrigins(chain, { leaf, granting, modelled, withInputs }),
+    warnings: chain.flatMap(({ warnings }) => warnings.map(formatProblem)),
+  });
+}
+
+function nearestLimits(nearestFirst: readonly Directive[]): readonly RawLimit[] {
+  const limits = new Map<string, RawLimit>();
+  for (const limit of nearestFirst.flatMap(({ rawLimits }) => rawLimits)) {
+    if (!limits.has(limit.name)) limits.set(limit.name, limit);
+  }
+  return [...limits.values()];
+}
+
+/** An acknowledgement belongs to the capabilities beside it, so inherited ones come along and foreign ones do not. */
+function acknowledgements(leaf: Directive, granting: Directive): readonly Acknowledgement[] {
+  const inherited = granting === leaf ? [] : granting.permissions.acknowledgements;
+  return [...inherited, ...leaf.permissions.acknowledgements];
+}
+
+function ceilings(ancestors: readonly LoadedDirective[]): readonly Ceiling[] {
+  return ancestors
+    .filter(({ directive }) => directive.permissions.ceiling)
+    .map(({ id, directive: { permissions } }) => ({
+      id,
+      origin: permissions.origin,
+      capabilities: permissions.capabilities,
+    }));
+}
+
+function mergeHooks(chain: readonly Directive[]): readonly RawHook[] {
+  const hooks: RawHook[] = [];
+  for (const hook of chain.flatMap(({ rawHooks }) => rawHooks)) {
+    const id = hook.value['id'];
+    const earlier = id === undefined ? -1 : hooks.findIndex(({ value }) => value['id'] === id);
+    if (earlier === -1) hooks.push(hook);
+    else hooks[earlier] = hook;
+  }
+  return hooks;
+}
+
+function concatRefs(
+  chain: readonly Directive[],
+  position: 'system' | 'before' | 'after',
+): readonly ContextRef[] {
+  const refs = new Map<string, ContextRef>();
+  for (const ref of chain.flatMap(({ context }) => context[position])) {
+    if (!refs.has(ref.id)) refs.set(ref.id, ref);
+  }
+  return [...refs.values()];
+}
+
+interface Givers {
+  readonly leaf: Directive;
+  readonly granting: Directive;
+  readonly modelled: Directive;
+  readonly withInputs: Directive;
+}
+
+/** Values that only one directive of the chain gives; all others fall to the nearest that declares them. */
+function giverOf(path: string, givers: Givers): Directive | undefined {
+  const [head] = path.split('.');
+  if (head === 'capabilities') return givers.granting;
+  if (head === 'model') return givers.modelled;
+  if (head === 'inputs') return givers.withInputs;
+  const inheritable = ['limits', 'behavior', 'hooks', 'context', 'continuation_directive'];
+  return head !== undefined && inheritable.includes(head) ? undefined : givers.leaf;
+}
+
+function composeOrigins(chain: readonly Directive[], givers: Givers): Record<string, string> {
+  const origins: Record<string, string> = {};
+  for (const directive of chain) {
+    for (const [path, origin] of Object.entries(directive.origins)) {
+      const giver = giverOf(path, givers);
+      if (giver === undefined || giver === directive) origins[path] = origin;
+    }
+    for (const position of ['system', 'before', 'after'] as const) {
+      for (const { id, origin } of directive.context[position])
+        origins[`context.${position}.${id}`] ??= origin;
+    }
+    for (const hook of directive.rawHooks) {
+      if (typeof hook.value['id'] === 'string') origins[`hooks.${hook.value['id']}`] = hook.origin;
+    }
+  }
+  return origins;
+}

@@ -1,0 +1,92 @@
+import { extname } from 'node:path';
+import { RyeError } from '../core/errors.ts';
+import type { JsonObject } from '../core/json.ts';
+import { compact } from '../core/json.ts';
+import { splitFrontmatter } from './frontmatter.ts';
+import { findFence, linesBetween } from './markdown.ts';
+import { MetadataReader } from './metadata-values.ts';
+import { isSignatureLine, normalizeNewlines } from './source-text.ts';
+import type { YamlMapping } from './yaml-source.ts';
+import { parseYamlMapping } from './yaml-source.ts';
+
+/** A parsed knowledge entry. */
+export interface Knowledge {
+  readonly path: string;
+  /** `title`, else `name`. */
+  readonly title: string;
+  readonly name?: string;
+  readonly version?: string;
+  readonly entryType?: string;
+  readonly category?: string;
+  readonly description?: string;
+  readonly tags: readonly string[];
+  /** Everything that the file declares. */
+  readonly metadata: JsonObject;
+  /** The text without metadata, trimmed; empty for `.yaml` knowledge. */
+  readonly body: string;
+  /** Place of the metadata mapping in the file, for problems about what is missing. */
+  readonly mapping: YamlMapping;
+}
+
+/**
+ * Parses a knowledge file: metadata in `---` frontmatter or in the first `yaml` fence, or a `.yaml` file that is one mapping. Only `title`
+ * or `name` is required. Errors: `knowledge_malformed` with the place in the file.
+ */
+export function parseKnowledge(text: string, path: string): Knowledge {
+  const { mapping, body } = splitKnowledge(normalizeNewlines(text), path);
+  const reader = new MetadataReader(mapping, 'knowledge_malformed');
+  const name = reader.text('name');
+  const title = reader.text('title') ?? name;
+  if (title === undefined) {
+    throw new RyeError('knowledge_malformed', 'the metadata has neither title nor name', {
+      location: mapping.locate(''),
+      hint: 'Add a line title: … to the metadata.',
+    });
+  }
+  return compact({
+    path,
+    title,
+    name,
+    version: reader.text('version'),
+    entryType: reader.text('entry_type'),
+    category: reader.text('category'),
+    description: reader.text('description'),
+    tags: reader.list('tags'),
+    metadata: mapping.value,
+    body,
+    mapping,
+  });
+}
+
+function splitKnowledge(text: string, path: string): { mapping: YamlMapping; body: string } {
+  if (['.yaml', '.yml'].includes(extname(path))) {
+    const source = { path, text: withoutHtmlSignature(text), line: 1, column: 1 };
+    return { mapping: parseYamlMapping(source, 'knowledge_malformed'), body: '' };
+  }
+  const frontmatter = splitFrontmatter(text, path, 'knowledge_malformed');
+  if (frontmatter !== undefined) return frontmatter;
+  const fence = findFence(text, ['yaml', 'yml']);
+  if (fence === undefined || !fence.closed) {
+    const message = fence === undefined ? 'there is no metadata' : 'the yaml fence is not closed';
+    throw new RyeError('knowledge_malformed', message, {
+      location: { path, line: fence?.line ?? 1 },
+      hint: 'Start the file with --- lines around title: …, or put it into a ```yaml fence.',
+    });
+  }
+  const source = { path, text: fence.content, line: fence.line + 1, column: 1 };
+  const lines = text.split('\n');
+  const parts = [
+    linesBetween(lines, 1, fence.line),
+    linesBetween(lines, fence.endLine, lines.length + 1),
+  ];
+  return {
+    mapping: parseYamlMapping(source, 'knowledge_malformed'),
+    body: parts.filter((part) => part !== '').join('\n\n'),
+  };
+}
+
+/** The older convention put an HTML comment on top of YAML knowledge, which is no YAML. */
+function withoutHtmlSignature(text: string): string {
+  const [first = ''] = text.split('\n', 1);
+  return first.startsWith('<!--') && isSignatureLine(first) ? text.slice(first.length) : text;
+}

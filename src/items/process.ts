@@ -1,0 +1,285 @@
+import type { Verb } from '../core/capability.ts';
+import type { SourceLocation } from '../core/errors.ts';
+import { ITEM_TYPES, itemIdProblem } from '../core/ids.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import { compact, isJsonObject } from '../core/json.ts';
+import type { ProcessCall, ProcessStep } from '../core/plan.ts';
+import { didYouMean } from '../core/text.ts';
+import type { WrittenCall } from './call-syntax.ts';
+import { findCalls } from './call-syntax.ts';
+import { coerce } from './coerce.ts';
+import { OPAQUE_ELEMENTS } from './directive-ast.ts';
+import type { DirectiveDraft } from './directive-draft.ts';
+import { noteOrigin } from './directive-draft.ts';
+import type { Heading } from './markdown.ts';
+import { findHeadings } from './markdown.ts';
+import { Problems, problemOf } from './problem.ts';
+import type { SourceText } from './source-text.ts';
+import { Locator, originOf } from './source-text.ts';
+import type { XmlElement, XmlNode } from './xml.ts';
+import { childElements, parseXml, textOf } from './xml.ts';
+
+const VERB_OF: Readonly<Record<string, Verb>> = {
+  execute: 'execute',
+  fetch: 'fetch',
+  sign: 'sign',
+};
+
+/** Reads `<process>`: its `<step>`s in order; actions beside steps are steps of their own. */
+export function readProcess(element: XmlElement, draft: DirectiveDraft): void {
+  if (element.name === 'process') noteOrigin(draft, 'process', element.location);
+  for (const child of childElements(element)) {
+    const isStep = child.name === 'step';
+    const calls = isStep
+      ? collectCalls(child.children, draft.problems)
+      : collectCalls([child], draft.problems);
+    if (!isStep && calls.length === 0) continue;
+    const name = (isStep ? child.attributes.get('name')?.trim() : undefined) ?? '';
+    addStep(draft, child.location, {
+      name: name === '' ? `step_${draft.steps.length + 1}` : name,
+      description: isStep ? stepDescription(child) : '',
+      calls,
+    });
+  }
+}
+
+function stepDescription(step: XmlElement): string {
+  const [described] = childElements(step, 'description');
+  return step.attributes.get('description') ?? textOf(described ?? step);
+}
+
+function addStep(
+  draft: DirectiveDraft,
+  location: SourceLocation,
+  step: Omit<ProcessStep, 'origin'>,
+): void {
+  if (draft.steps.some(({ name }) => name === step.name)) {
+    draft.problems.error({
+      code: 'directive_malformed',
+      message: `the step "${step.name}" stands twice`,
+      location,
+      hint: 'Give each step a name of its own; results are referred to as ${steps.<name>.…}.',
+    });
+    return;
+  }
+  draft.steps.push({ ...step, origin: originOf(location) });
+}
+
+/** Action elements and written calls below `nodes`, in document order. */
+function collectCalls(nodes: readonly XmlNode[], problems: Problems): ProcessCall[] {
+  return nodes.flatMap((node) => {
+    if (node.kind === 'text') return node.verbatim ? [] : callsInText(node, problems);
+    const primary = Object.hasOwn(VERB_OF, node.name) ? VERB_OF[node.name] : undefined;
+    if (primary !== undefined) return readAction(node, primary, problems) ?? [];
+    return OPAQUE_ELEMENTS.has(node.name) ? [] : collectCalls(node.children, problems);
+  });
+}
+
+function callsInText(
+  { text, location }: { readonly text: string; readonly location: SourceLocation },
+  problems: Problems,
+): ProcessCall[] {
+  const { calls, unreadable } = findCalls(text);
+  for (const { message } of unreadable) warnUnreadable(problems, message, location);
+  return calls.flatMap(({ primary, args }) => toCall(primary, args, { location, problems }) ?? []);
+}
+
+function warnUnreadable(problems: Problems, message: string, location: SourceLocation): void {
+  problems.warn({
+    code: 'directive_malformed',
+    message: `a written call cannot be read: ${message}`,
+    location,
+    hint: 'Write `rye_execute(item_type="tool", item_id="…", parameters={…})` with JSON values.',
+  });
+}
+
+interface CallPlace {
+  readonly location: SourceLocation;
+  readonly problems: Problems;
+}
+
+function readAction(
+  element: XmlElement,
+  primary: Verb,
+  problems: Problems,
+): ProcessCall | undefined {
+  const { item_type, item_id, async, ...others } = Object.fromEntries(element.attributes);
+  const params = new Map<string, JsonValue>(Object.entries(others));
+  for (const child of childElements(element)) {
+    if (child.name === 'params' || child.name === 'parameters') {
+      for (const inner of childElements(child)) readParam(inner, params, problems);
+    } else {
+      readParam(child, params, problems);
+    }
+  }
+  const args = compact({
+    item_type,
+    item_id,
+    // how the call is made, not an input of what is called
+    async: async === undefined ? undefined : async === 'true',
+    parameters: Object.fromEntries(params),
+  });
+  return toCall(primary, args, { location: element.location, problems });
+}
+
+function readParam(element: XmlElement, params: Map<string, JsonValue>, problems: Problems): void {
+  const name = element.attributes.get('name') ?? (element.name === 'param' ? '' : element.name);
+  const written = element.attributes.get('type') ?? 'string';
+  const type = (['string', 'integer', 'number', 'boolean', 'array', 'object'] as const).find(
+    (known) => known === written,
+  );
+  const text = element.attributes.get('value') ?? textOf(element);
+  // A reference gets its type from what it refers to.
+  const value = /^(?:\{input:[^}]*\}|\$\{[^}]*\})$/.test(text)
+    ? { value: text }
+    : coerce(text, type ?? 'string');
+  if (name === '' || type === undefined || 'problem' in value) {
+    const why =
+      name === ''
+        ? 'has no name'
+        : 'problem' in value
+          ? value.problem
+          : `has the unknown type "${written}"`;
+    problems.error({
+      code: 'directive_malformed',
+      message: `the param ${JSON.stringify(name === '' ? text : name)} ${why}`,
+      location: element.location,
+    });
+    return;
+  }
+  params.set(name, value.value);
+}
+
+function toCall(
+  primary: Verb,
+  args: JsonObject,
+  { location, problems }: CallPlace,
+): ProcessCall | undefined {
+  const { item_type: writtenType, item_id: writtenId, parameters, params, ...options } = args;
+  const fail = (message: string, hint?: string): undefined => {
+    problems.error({ code: 'directive_malformed', message, location, hint });
+    return undefined;
+  };
+  const itemType = ITEM_TYPES.find((type) => type === writtenType);
+  if (itemType === undefined) {
+    return typeof writtenType === 'string'
+      ? fail(
+          `${primary} names the unknown item type "${writtenType}"`,
+          didYouMean(writtenType, ITEM_TYPES),
+        )
+      : fail(`${primary} has no item_type`, `Item types are ${ITEM_TYPES.join(', ')}.`);
+  }
+  const id = typeof writtenId === 'string' ? writtenId.trim() : '';
+  // A fetch without an id is a query.
+  if (id === '' && primary !== 'fetch') return fail(`${primary} has no item_id`);
+  const problem = id === '' || id.includes('{') ? undefined : itemIdProblem(id);
+  if (problem !== undefined)
+    return fail(`${primary} names "${id}", which is not an item id: ${problem}`);
+  const given = parameters ?? params ?? {};
+  if (!isJsonObject(given)) return fail(`the parameters of ${primary} ${id} are not an object`);
+  const merged = primary === 'execute' ? given : { ...options, ...given };
+  const rest = primary === 'execute' && Object.keys(options).length > 0 ? { options } : {};
+  return { primary, item_type: itemType, item_id: id, params: merged, ...rest };
+}
+
+/**
+ * Finds the steps in a directive's body: a `<process>` element, else headings with written calls below them, else
+ * written calls alone. The body is prose for the model, so what cannot be read there is only a warning.
+ */
+export function readBodyProcess(body: SourceText, draft: DirectiveDraft): void {
+  const problems = new Problems();
+  const lenient: DirectiveDraft = { ...draft, problems };
+  const element = findProcess(body);
+  if (element === undefined || !readProcessElement(element, lenient))
+    readWrittenSteps(body, lenient);
+  draft.problems.addAll(problems.all.map((problem) => ({ ...problem, severity: 'warning' })));
+}
+
+/** The text from the first line that starts with `<process` to the next `</process>`. */
+function findProcess(body: SourceText): SourceText | undefined {
+  const found = /^[ \t]*<process[\s>]/m.exec(body.text);
+  const end = found === null ? -1 : body.text.indexOf('</process>', found.index);
+  if (found === null || end === -1) return undefined;
+  const { line, column } = new Locator(body).at(found.index);
+  const text = body.text.slice(found.index, end + '</process>'.length);
+  return { path: body.path, text, line, column };
+}
+
+function readProcessElement(source: SourceText, draft: DirectiveDraft): boolean {
+  const { path, line, column } = source;
+  try {
+    readProcess(parseXml(source, OPAQUE_ELEMENTS), draft);
+    return true;
+  } catch (error) {
+    const fallback = { code: 'xml_malformed', location: { path, line, column } } as const;
+    const { message, location } = problemOf(error, fallback);
+    const explained = `the <process> in the body is read as prose: ${message}`;
+    draft.problems.warn({ code: 'xml_malformed', message: explained, location });
+    return false;
+  }
+}
+
+function readWrittenSteps(body: SourceText, draft: DirectiveDraft): void {
+  const { calls, unreadable } = findCalls(body.text);
+  if (calls.length + unreadable.length === 0) return;
+  const locator = new Locator(body);
+  for (const { offset, message } of unreadable) {
+    warnUnreadable(draft.problems, message, locator.at(offset));
+  }
+  const headings = findHeadings(body.text);
+  for (const { index, calls: written } of groupByHeading(calls, headings, locator)) {
+    const stepCalls = written.flatMap(({ primary, args, offset }) => {
+      const place = { location: locator.at(offset), problems: draft.problems };
+      return toCall(primary, args, place) ?? [];
+    });
+    const [first] = written;
+    if (stepCalls.length === 0 || first === undefined) continue;
+    const heading = headings[index];
+    const line =
+      heading === undefined ? locator.at(first.offset).line : body.line + heading.line - 1;
+    addStep(
+      draft,
+      { path: body.path, line },
+      {
+        name: freeName(slug(heading?.text ?? ''), draft),
+        description: heading?.text ?? '',
+        calls: stepCalls,
+      },
+    );
+  }
+}
+
+/** Calls below the same heading are one step; a call above all headings is a step of its own, with index -1. */
+function groupByHeading(
+  calls: readonly WrittenCall[],
+  headings: readonly Heading[],
+  locator: Locator,
+): { readonly index: number; readonly calls: WrittenCall[] }[] {
+  const groups: { index: number; calls: WrittenCall[] }[] = [];
+  const first = locator.at(0).line;
+  for (const call of calls) {
+    const line = locator.at(call.offset).line - first + 1;
+    const index = headings.findLastIndex((heading) => heading.line < line);
+    const last = groups.at(-1);
+    if (last !== undefined && index !== -1 && last.index === index) last.calls.push(call);
+    else groups.push({ index, calls: [call] });
+  }
+  return groups;
+}
+
+/** `Step 2: Write the file` is called `write_the_file`. */
+function slug(title: string): string {
+  return title
+    .replace(/^\s*(?:step\s*)?\d+\s*[:.)\-–—]*\s*/i, '')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '_')
+    .replaceAll(/^_+|_+$/g, '');
+}
+
+function freeName(wanted: string, draft: DirectiveDraft): string {
+  const base = wanted === '' ? `step_${draft.steps.length + 1}` : wanted;
+  const taken = new Set(draft.steps.map(({ name }) => name));
+  let name = base;
+  for (let count = 2; taken.has(name); count += 1) name = `${base}_${count}`;
+  return name;
+}

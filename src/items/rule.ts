@@ -1,0 +1,138 @@
+import { basename } from 'node:path';
+import { RyeError } from '../core/errors.ts';
+import type { JsonObject } from '../core/json.ts';
+import { compact } from '../core/json.ts';
+import {
+  INTERRUPT_MODES,
+  type InterruptMode,
+  REPEAT_MODES,
+  type RepeatMode,
+  RULE_ENGINES,
+  type RuleEngine,
+} from '../core/rules.ts';
+import { didYouMean } from '../core/text.ts';
+import { splitFrontmatter } from './frontmatter.ts';
+import { MetadataReader } from './metadata-values.ts';
+import type { ItemProblem } from './problem.ts';
+import { Problems } from './problem.ts';
+import type { YamlMapping } from './yaml-source.ts';
+
+/** A stream rule as its file declares it. Conditions, scopes and globs are compiled by the loop. */
+export interface Rule {
+  readonly path: string;
+  /** File name without extension: the first rule of a name wins. */
+  readonly name: string;
+  readonly description: string;
+  /** Regular expressions; any match triggers. Empty: the rule watches nothing. */
+  readonly conditions: readonly string[];
+  /** Tokens, or lists of them with commas; the loop takes them apart, as globs may hold commas too. */
+  readonly scope: readonly string[];
+  readonly globs: readonly string[];
+  readonly interrupt?: InterruptMode;
+  readonly repeat?: RepeatMode;
+  /** Turns between repetitions. */
+  readonly gap?: number;
+  /** Globs of directive ids; empty is every directive. */
+  readonly directives: readonly string[];
+  readonly alwaysApply: boolean;
+  readonly enabled: boolean;
+  /** `js` runs a condition that the linear-time engine cannot express in a worker. */
+  readonly engine: RuleEngine;
+  /** What the model is told. */
+  readonly body: string;
+  readonly metadata: JsonObject;
+  readonly warnings: readonly ItemProblem[];
+  /** Place of the first condition, for problems found when it is compiled. */
+  readonly mapping: YamlMapping;
+}
+
+/** Familiar spellings of the members; the first one present in a file is taken. */
+const SPELLINGS = {
+  condition: ['condition', 'conditions', 'ttsr_trigger', 'ttsrTrigger'],
+  interrupt: ['interrupt', 'interrupt_mode', 'interruptMode'],
+  repeat: ['repeat', 'repeat_mode', 'repeatMode'],
+  gap: ['gap', 'repeat_gap', 'repeatGap'],
+  always_apply: ['always_apply', 'alwaysApply'],
+  scope: ['scope'],
+  globs: ['globs'],
+  directives: ['directives', 'agents'],
+  description: ['description'],
+  enabled: ['enabled'],
+  engine: ['engine'],
+} as const;
+
+const OTHER_MEMBERS = [
+  'name',
+  'title',
+  'version',
+  'author',
+  'category',
+  'tags',
+  'question',
+  'astCondition',
+  'ast_condition',
+];
+
+/** Parses a rule file: YAML frontmatter and the text for the model. Errors: `rule_malformed` with the place in the file. */
+export function parseRule(text: string, path: string): Rule {
+  const split = splitFrontmatter(text, path, 'rule_malformed');
+  if (split === undefined) {
+    throw new RyeError('rule_malformed', 'the file has no frontmatter', {
+      location: { path, line: 1 },
+      hint: 'Start it with --- lines around condition: ….',
+    });
+  }
+  const { mapping, body } = split;
+  const reader = new MetadataReader(mapping, 'rule_malformed');
+  const key = (member: keyof typeof SPELLINGS): string =>
+    SPELLINGS[member].find((spelling) => Object.hasOwn(mapping.value, spelling)) ?? member;
+  if (body === '') {
+    throw new RyeError('rule_malformed', 'the rule says nothing to the model', {
+      location: { path, line: 1 },
+      hint: 'Write what the model should do below the frontmatter.',
+    });
+  }
+  return compact({
+    path,
+    name: basename(path).replace(/\.mdc?$/, ''),
+    description: reader.text(key('description')) ?? '',
+    conditions: reader.entries(key('condition')),
+    scope: reader.entries(key('scope')),
+    globs: reader.entries(key('globs')),
+    interrupt: reader.oneOf(key('interrupt'), INTERRUPT_MODES),
+    repeat: reader.oneOf(key('repeat'), REPEAT_MODES),
+    gap: readGap(mapping, reader, key('gap')),
+    directives: reader.list(key('directives')),
+    alwaysApply: reader.flag(key('always_apply'), false),
+    enabled: reader.flag(key('enabled'), true),
+    engine: reader.oneOf(key('engine'), RULE_ENGINES) ?? 're2',
+    body,
+    metadata: mapping.value,
+    warnings: unknownMembers(mapping),
+    mapping,
+  });
+}
+
+function readGap(mapping: YamlMapping, reader: MetadataReader, key: string): number | undefined {
+  const value = mapping.value[key];
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) {
+    throw reader.wrong(key, 'a whole number of turns');
+  }
+  return value;
+}
+
+function unknownMembers(mapping: YamlMapping): readonly ItemProblem[] {
+  const known: string[] = [...Object.values(SPELLINGS).flat(), ...OTHER_MEMBERS];
+  const problems = new Problems();
+  for (const member of Object.keys(mapping.value)) {
+    if (known.includes(member)) continue;
+    problems.warn({
+      code: 'rule_malformed',
+      message: `"${member}" is not known in a rule and is ignored`,
+      location: mapping.locate(member),
+      hint: didYouMean(member, known),
+    });
+  }
+  return problems.all;
+}

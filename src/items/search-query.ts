@@ -1,0 +1,330 @@
+import { isoTime } from '../core/clock.ts';
+import { RyeError } from '../core/errors.ts';
+import type { ItemType } from '../core/ids.ts';
+import { ITEM_TYPES } from '../core/ids.ts';
+import { compact } from '../core/json.ts';
+import type { SearchFilters, SearchNode, TextField } from '../core/search.ts';
+import { TEXT_FIELDS } from '../core/search.ts';
+import { didYouMean } from '../core/text.ts';
+
+/** The parts of a search that its text decides; limit and space come from elsewhere. */
+export interface ParsedQuery {
+  /** Absent: everything that passes the filters. */
+  readonly text?: SearchNode;
+  readonly filters: SearchFilters;
+}
+
+const MAX_LENGTH = 4096;
+const MAX_DEPTH = 32;
+const FILTER_FIELDS = ['directive', 'status', 'model', 'after', 'before', 'type'] as const;
+type FilterField = (typeof FILTER_FIELDS)[number];
+
+/**
+ * Parses what a person types: words (all must occur), `"a phrase"`, `prefix*`, `AND`, `OR`, `NOT` in capitals, parentheses, and `field:value`
+ * with the text fields `title tag body id` and the filters `directive status model after before type`. Dates are ISO, `today`, `yesterday` or an age such as `7d`,
+ * counted from `now` (epoch milliseconds). Filters hold for the whole query. Errors: `query_malformed` with the column.
+ */
+export function parseQuery(text: string, now: number): ParsedQuery {
+  if (text.length > MAX_LENGTH) throw malformed(`it is longer than ${MAX_LENGTH} characters`, 1);
+  return new QueryParser(tokenize(text), text.length + 1, now).parse();
+}
+
+interface Token {
+  readonly kind: 'word' | 'phrase' | 'open' | 'close';
+  readonly text: string;
+  readonly column: number;
+  /** Lower case, without its colon. */
+  readonly field?: string;
+}
+
+const KNOWN_FIELDS: ReadonlySet<string> = new Set([...TEXT_FIELDS, ...FILTER_FIELDS]);
+const TOKEN = /\s+|\(|\)|(?:([A-Za-z]+):)?(?:"([^"]*)("?)|([^\s()"]+))/y;
+
+function tokenize(text: string): Token[] {
+  const tokens: Token[] = [];
+  TOKEN.lastIndex = 0;
+  while (TOKEN.lastIndex < text.length) {
+    const column = TOKEN.lastIndex + 1;
+    const match = TOKEN.exec(text);
+    if (match === null)
+      throw malformed(`${JSON.stringify(text[column - 1])} is not expected`, column);
+    const token = toToken(match, column);
+    if (token !== undefined) tokens.push(token);
+  }
+  return tokens;
+}
+
+function toToken(match: RegExpExecArray, column: number): Token | undefined {
+  const [whole, rawField, phrase, closing, word = ''] = match;
+  if (whole.trim() === '') return undefined;
+  if (whole === '(') return { kind: 'open', text: whole, column };
+  if (whole === ')') return { kind: 'close', text: whole, column };
+  const field = rawField?.toLowerCase();
+  if (phrase === undefined) return wordToken(whole, word, { field, column });
+  if (closing === '') throw malformed('the quotation mark is not closed', column);
+  if (field !== undefined && !KNOWN_FIELDS.has(field)) throw unknownField(field, column);
+  return compact({ kind: 'phrase', text: phrase, column, field });
+}
+
+function wordToken(
+  whole: string,
+  value: string,
+  { field, column }: { readonly field: string | undefined; readonly column: number },
+): Token {
+  const [, empty] = /^([A-Za-z]+):$/.exec(value) ?? [];
+  if (empty !== undefined && KNOWN_FIELDS.has(empty.toLowerCase())) {
+    throw malformed(`${empty}: has no value`, column);
+  }
+  // What merely looks like a field, such as https://…, is a word.
+  if (field === undefined || !KNOWN_FIELDS.has(field)) return { kind: 'word', text: whole, column };
+  return { kind: 'word', text: value, column, field };
+}
+
+function unknownField(field: string, column: number): RyeError {
+  const known = [...KNOWN_FIELDS];
+  return malformed(
+    `"${field}" is not a field`,
+    column,
+    didYouMean(field, known) ?? `Fields are ${known.join(', ')}.`,
+  );
+}
+
+/** `or := and (OR and)*`, `and := unary ((AND)? unary)*`, `unary := NOT unary | ( or ) | term`. */
+class QueryParser {
+  private readonly tokens: readonly Token[];
+  private readonly endColumn: number;
+  private readonly now: number;
+  private readonly filters = new Map<FilterField, Token>();
+  private readonly types: ItemType[] = [];
+  private at = 0;
+  private depth = 0;
+  /** Above 0 inside OR or NOT, where a filter could not hold for the whole query. */
+  private choice = 0;
+
+  constructor(tokens: readonly Token[], endColumn: number, now: number) {
+    this.tokens = tokens;
+    this.endColumn = endColumn;
+    this.now = now;
+  }
+
+  parse(): ParsedQuery {
+    const node = this.tokens.length === 0 ? undefined : this.or();
+    const rest = this.tokens[this.at];
+    if (rest !== undefined) throw malformed(`"${rest.text}" closes nothing`, rest.column);
+    if (node !== undefined) this.assertPositive(node);
+    return compact({ text: node, filters: this.collectFilters() });
+  }
+
+  private or(): SearchNode | undefined {
+    const isChoice = this.aheadIsChoice();
+    if (isChoice) this.choice += 1;
+    const nodes = [this.and()];
+    while (this.takeOperator('OR')) nodes.push(this.and());
+    if (isChoice) this.choice -= 1;
+    return join('or', nodes);
+  }
+
+  /** Whether an OR follows at this level, before a closing parenthesis. */
+  private aheadIsChoice(): boolean {
+    let depth = 0;
+    for (const token of this.tokens.slice(this.at)) {
+      if (token.kind === 'open') depth += 1;
+      if (token.kind === 'close') depth -= 1;
+      if (depth < 0) return false;
+      if (depth === 0 && isOperator(token, 'OR')) return true;
+    }
+    return false;
+  }
+
+  private and(): SearchNode | undefined {
+    const nodes = [this.unary()];
+    for (;;) {
+      const explicit = this.takeOperator('AND');
+      const next = this.tokens[this.at];
+      if (!explicit && (next === undefined || next.kind === 'close' || isOperator(next, 'OR')))
+        break;
+      nodes.push(this.unary());
+    }
+    return join('and', nodes);
+  }
+
+  private unary(): SearchNode | undefined {
+    const token = this.tokens[this.at];
+    if (token === undefined) throw malformed('a search term is missing at the end', this.endColumn);
+    if (token.kind === 'close' || isOperator(token, 'AND') || isOperator(token, 'OR')) {
+      throw malformed(`a search term is missing before "${token.text}"`, token.column);
+    }
+    this.at += 1;
+    if (isOperator(token, 'NOT')) return this.negation(token);
+    return token.kind === 'open' ? this.group(token) : this.term(token);
+  }
+
+  private negation(token: Token): SearchNode {
+    this.choice += 1;
+    this.enter(token);
+    const node = this.unary();
+    this.depth -= 1;
+    this.choice -= 1;
+    if (node === undefined) throw malformed('NOT needs a search term', token.column);
+    return { kind: 'not', node };
+  }
+
+  private group(token: Token): SearchNode | undefined {
+    this.enter(token);
+    if (this.tokens[this.at]?.kind === 'close')
+      throw malformed('the parentheses are empty', token.column);
+    const node = this.or();
+    if (this.tokens[this.at]?.kind !== 'close')
+      throw malformed('the parenthesis is not closed', token.column);
+    this.at += 1;
+    this.depth -= 1;
+    return node;
+  }
+
+  private enter(token: Token): void {
+    this.depth += 1;
+    if (this.depth > MAX_DEPTH)
+      throw malformed(`it is nested deeper than ${MAX_DEPTH}`, token.column);
+  }
+
+  private term(token: Token): SearchNode | undefined {
+    const filter = FILTER_FIELDS.find((name) => name === token.field);
+    if (filter !== undefined) {
+      this.addFilter(filter, token);
+      return undefined;
+    }
+    const field = TEXT_FIELDS.find((name): name is TextField => name === token.field);
+    if (token.kind === 'phrase') {
+      if (token.text.trim() === '') throw malformed('the phrase is empty', token.column);
+      return compact({ kind: 'phrase', text: token.text, field });
+    }
+    const prefix = token.text.endsWith('*');
+    const text = prefix ? token.text.replace(/\*+$/, '') : token.text;
+    if (text === '')
+      throw malformed('a prefix needs at least one character before *', token.column);
+    return compact({ kind: 'term', text, prefix, field });
+  }
+
+  private addFilter(field: FilterField, token: Token): void {
+    if (this.choice > 0) {
+      throw malformed(
+        `${field}: cannot stand inside OR or NOT`,
+        token.column,
+        'A filter holds for the whole query; put it beside the parentheses.',
+      );
+    }
+    if (field === 'type') {
+      this.types.push(itemType(token));
+    } else if (this.filters.has(field)) {
+      throw malformed(`${field}: stands twice`, token.column);
+    } else {
+      this.filters.set(field, token);
+    }
+  }
+
+  private collectFilters(): SearchFilters {
+    const date = (field: FilterField): string | undefined => {
+      const token = this.filters.get(field);
+      return token === undefined ? undefined : parseDate(token, this.now);
+    };
+    return compact({
+      types: this.types.length === 0 ? undefined : [...new Set(this.types)],
+      directive: this.filters.get('directive')?.text,
+      status: this.filters.get('status')?.text,
+      model: this.filters.get('model')?.text,
+      after: date('after'),
+      before: date('before'),
+    });
+  }
+
+  /** A query must say what to look for: an index cannot list everything that lacks a word. */
+  private assertPositive(node: SearchNode): void {
+    if (node.kind === 'not') {
+      throw malformed(
+        'NOT needs a term that must occur beside it',
+        1,
+        'Write: wanted NOT unwanted.',
+      );
+    }
+    if (node.kind === 'or') for (const part of node.nodes) this.assertPositive(part);
+    if (node.kind !== 'and') return;
+    const positive = node.nodes.filter(({ kind }) => kind !== 'not');
+    for (const part of positive.length === 0 ? node.nodes : positive) this.assertPositive(part);
+    for (const part of node.nodes) if (part.kind === 'not') this.assertPositive(part.node);
+  }
+
+  private takeOperator(word: string): boolean {
+    const token = this.tokens[this.at];
+    if (token === undefined || !isOperator(token, word)) return false;
+    this.at += 1;
+    return true;
+  }
+}
+
+function isOperator(token: Token, word: string): boolean {
+  return token.kind === 'word' && token.field === undefined && token.text === word;
+}
+
+function join(
+  kind: 'and' | 'or',
+  nodes: readonly (SearchNode | undefined)[],
+): SearchNode | undefined {
+  const present = nodes
+    .filter((node) => node !== undefined)
+    .flatMap((node) => (node.kind === kind ? node.nodes : [node]));
+  const [only, another] = present;
+  return another === undefined ? only : { kind, nodes: present };
+}
+
+function itemType({ text, column }: Token): ItemType {
+  const wanted = text.toLowerCase().replace(/(?<!knowledg)s$/, '');
+  const type = ITEM_TYPES.find((name) => name === wanted);
+  if (type !== undefined) return type;
+  throw malformed(
+    `type:${text} is not an item type`,
+    column,
+    `Types are ${ITEM_TYPES.join(', ')}.`,
+  );
+}
+
+const DAY_MS = 86_400_000;
+const UNIT_MS: Readonly<Record<string, number>> = {
+  m: 60_000,
+  h: 3_600_000,
+  d: DAY_MS,
+  w: 7 * DAY_MS,
+};
+
+/** Turns `2026-01-31`, an ISO time, `today`, `yesterday`, `30m`, `12h`, `7d` or `2w` (ago) into an ISO time. */
+export function parseTime(text: string, now: number): string | undefined {
+  const age = /^(\d{1,4})([mhdw])$/.exec(text);
+  if (age !== null) return isoTime(now - Number(age[1]) * (UNIT_MS[age[2] ?? ''] ?? 0));
+  const midnight = now - (now % DAY_MS);
+  if (text === 'today') return isoTime(midnight);
+  if (text === 'yesterday') return isoTime(midnight - DAY_MS);
+  if (!/^\d{4}-\d\d(?:-\d\d(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?)?$/.test(text)) return undefined;
+  const zoned = text.includes('T') && !/(?:Z|[+-]\d\d:?\d\d)$/.test(text) ? `${text}Z` : text;
+  const time = Date.parse(zoned);
+  return Number.isNaN(time) ? undefined : isoTime(time);
+}
+
+function parseDate({ text, column, field }: Token, now: number): string {
+  const time = parseTime(text, now);
+  if (time !== undefined) return time;
+  throw malformed(
+    `${field}:${text} is not a date`,
+    column,
+    'Write 2026-01-31, yesterday or an age such as 7d.',
+  );
+}
+
+function malformed(reason: string, column: number, hint?: string): RyeError {
+  return new RyeError(
+    'query_malformed',
+    `the query is not understood at column ${column}: ${reason}`,
+    {
+      hint: hint ?? 'Use words, "phrases", prefix*, AND, OR, NOT, parentheses and field:value.',
+      details: { column },
+    },
+  );
+}

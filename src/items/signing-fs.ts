@@ -1,0 +1,196 @@
+import { type ErrorInfo, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
+import type { SignableType, Space } from '../core/ids.ts';
+import type { SigningKey } from '../trust/keys.ts';
+import { faultError } from '../trust/policy.ts';
+import { signText } from '../trust/signature.ts';
+import { signatureStyle } from '../trust/signature-line.ts';
+import { type FoundFile, type ItemPath, itemNotFound, type Spaces } from './spaces-fs.ts';
+import { type VerifyContext, verifyFile } from './verified-fs.ts';
+
+/** A problem that validation found before signing; lines and columns count from 1. */
+export interface SigningProblem {
+  readonly severity: 'error' | 'warning';
+  readonly code: string;
+  readonly message: string;
+  readonly path: string;
+  readonly line: number | null;
+  readonly column: number | null;
+}
+
+/** What became of one file that was to be signed. */
+export interface SignOutcome {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly path: string;
+  readonly status: 'signed' | 'unchanged' | 'would_sign' | 'failed';
+  readonly problems: readonly SigningProblem[];
+}
+
+/** What checking one file said; `error` has the code and the hint. */
+export interface VerifyOutcome {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
+  readonly ok: boolean;
+  readonly error?: ErrorInfo;
+  readonly key_id?: string;
+}
+
+export interface SignRequest {
+  readonly type: SignableType;
+  /** An id, or a glob over ids. */
+  readonly pattern: string;
+  readonly dryRun?: boolean;
+}
+
+export interface SignOptions {
+  readonly spaces: Spaces;
+  readonly signer: () => SigningKey;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+  /** Problems of a file; one of severity `error` keeps it from being signed. */
+  readonly validate: (
+    file: FoundFile,
+  ) => readonly SigningProblem[] | Promise<readonly SigningProblem[]>;
+}
+
+/**
+ * Signs in place the items that a pattern names in the project and user spaces: atomically, keeping each file's
+ * mode, leaving alone what is signed already. Throws `item_not_found`, and `read_only_space` for system items.
+ */
+export async function signItems(
+  { type, pattern, dryRun = false }: SignRequest,
+  options: SignOptions,
+): Promise<readonly SignOutcome[]> {
+  const matches = await matchItems(type, pattern, options.spaces);
+  const writable = matches.filter(({ space }) => space !== 'system');
+  const [first] = matches;
+  if (first !== undefined && writable.length === 0) {
+    throw new RyeError(
+      'read_only_space',
+      `the ${type} ${first.id} belongs to the system space, which is read-only`,
+      {
+        hint: `Copy it first: rye fetch ${type} ${first.id} --copy-to project`,
+        details: { type, id: first.id, path: first.path },
+      },
+    );
+  }
+  const outcomes: SignOutcome[] = [];
+  for (const { id, space, path } of writable) {
+    try {
+      const file = options.spaces.find(type, id, { space });
+      if (file !== undefined) outcomes.push(await signOne(file, dryRun, options));
+    } catch (error) {
+      // one file of many that cannot be signed does not keep the others from it; without a key none can be
+      if (writable.length === 1 || !isAboutOneFile(error)) throw error;
+      outcomes.push({ type, id, path, status: 'failed', problems: [problemOf(error, path)] });
+    }
+  }
+  return outcomes;
+}
+
+/** Checks the signatures of the items that a pattern names, in every space; throws `item_not_found`. */
+export async function verifyItems(
+  { type, pattern }: Pick<SignRequest, 'type' | 'pattern'>,
+  context: VerifyContext,
+): Promise<readonly VerifyOutcome[]> {
+  const matches = await matchItems(type, pattern, context.spaces);
+  return matches.map((item) => verifyOne(item, context));
+}
+
+function isAboutOneFile(error: unknown): error is RyeError {
+  return error instanceof RyeError && !error.code.startsWith('key_');
+}
+
+function problemOf({ code, message }: RyeError, path: string): SigningProblem {
+  return { severity: 'error', code, message, path, line: null, column: null };
+}
+
+async function signOne(
+  file: FoundFile,
+  dryRun: boolean,
+  options: SignOptions,
+): Promise<SignOutcome> {
+  const { type, id, path, extension, text } = file;
+  const outcome = { type, id, path, problems: await options.validate(file) };
+  if (outcome.problems.some(({ severity }) => severity === 'error'))
+    return { ...outcome, status: 'failed' };
+  const style = signatureStyle(extension);
+  if (style === undefined) {
+    throw new RyeError('usage', `files that end in ${extension} carry no signature`, {
+      location: { path },
+    });
+  }
+  const signed = signText({ text, style, key: options.signer(), now: options.now() });
+  if (signed === text) return { ...outcome, status: 'unchanged' };
+  if (dryRun) return { ...outcome, status: 'would_sign' };
+  await replaceFile(path, signed);
+  return { ...outcome, status: 'signed' };
+}
+
+function verifyOne({ type, id, space, path }: ItemPath, context: VerifyContext): VerifyOutcome {
+  const outcome = { type, id, space, path };
+  let found: FoundFile | undefined;
+  try {
+    found = context.spaces.find(type, id, { space });
+  } catch (error) {
+    return { ...outcome, ok: false, error: toRyeError(error).toJSON() };
+  }
+  if (found === undefined)
+    return { ...outcome, ok: false, error: itemNotFound(type, id, []).toJSON() };
+  const verdict = verifyFile(found, context);
+  if (!verdict.ok) {
+    const key = verdict.keyId === undefined ? {} : { key_id: verdict.keyId };
+    return { ...outcome, ok: false, error: faultError(found, verdict).toJSON(), ...key };
+  }
+  return { ...outcome, ok: true, ...(verdict.by === 'key' ? { key_id: verdict.keyId } : {}) };
+}
+
+/**
+ * The item that an id resolves to, or every item whose id a glob matches; a duplicate id counts once. A glob without
+ * a slash is matched against any depth, so that `*` means all.
+ */
+export async function matchItems(
+  type: SignableType,
+  pattern: string,
+  spaces: Spaces,
+): Promise<readonly ItemPath[]> {
+  if (!/[*?[\]{}!]/.test(pattern)) {
+    const found = spaces.find(type, pattern);
+    if (found !== undefined) return [found];
+    throw itemNotFound(
+      type,
+      pattern,
+      spaces.list(type).map(({ id }) => id),
+    );
+  }
+  const { default: picomatch } = await import('picomatch');
+  const matches = picomatch(pattern, { dot: true, bash: !pattern.includes('/') });
+  const unique = new Map<string, ItemPath>();
+  for (const item of spaces.list(type)) {
+    const key = `${item.space}:${item.id}`;
+    if (matches(item.id) && !unique.has(key)) unique.set(key, item);
+  }
+  if (unique.size > 0) return [...unique.values()];
+  throw new RyeError('item_not_found', `no ${type} matches ${pattern}`, {
+    hint: 'Beside a slash, * stays within one folder and ** crosses folders.',
+    details: { type, pattern },
+  });
+}
+
+async function replaceFile(path: string, text: string): Promise<void> {
+  const { default: writeFileAtomic } = await import('write-file-atomic');
+  try {
+    await writeFileAtomic(path, text);
+  } catch (error) {
+    throw new RyeError(
+      'state_unwritable',
+      `cannot write ${path} (${systemCodeOf(error) ?? 'unknown error'})`,
+      {
+        hint: 'Check that the file is yours, is writable and that there is space left. It was not changed.',
+        cause: error,
+      },
+    );
+  }
+}

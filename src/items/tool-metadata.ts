@@ -1,0 +1,222 @@
+import { extname } from 'node:path';
+import type { Risk } from '../core/capability.ts';
+import { RISKS } from '../core/capability.ts';
+import type { SourceLocation } from '../core/errors.ts';
+import { RyeError } from '../core/errors.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import { compact, isJsonObject } from '../core/json.ts';
+import { didYouMean } from '../core/text.ts';
+import type { YamlMapping } from './yaml-source.ts';
+
+/** How a tool's file is run. A `manifest` names its command, an `executable` runs by its first line. */
+export const TOOL_KINDS = [
+  'javascript',
+  'typescript',
+  'python',
+  'shell',
+  'executable',
+  'manifest',
+] as const;
+export type ToolKind = (typeof TOOL_KINDS)[number];
+
+/** What a tool declares about its effects; absent means the cautious value. */
+export interface DeclaredTraits {
+  readonly reads_only?: boolean;
+  readonly idempotent?: boolean;
+  readonly network?: boolean;
+  readonly sequential?: boolean;
+  readonly timeout_seconds?: number;
+  readonly risk?: Risk;
+}
+
+/** What a tool's file says about it, read without running it. */
+export interface ToolMetadata {
+  readonly path: string;
+  readonly kind: ToolKind;
+  readonly description: string;
+  /** Undefined where none is declared. */
+  readonly version?: string;
+  readonly category?: string;
+  /** JSON Schema of type object; an empty object schema where none is declared. */
+  readonly inputSchema: JsonObject;
+  readonly traits: DeclaredTraits;
+  /** Program and arguments of a manifest. */
+  readonly command?: readonly string[];
+  /** Environment variables that the tool wants passed on. */
+  readonly env: readonly string[];
+}
+
+/** Metadata before it is checked: members of the header, the manifest or the constants, and where they stand. */
+export type RawToolMetadata = YamlMapping;
+
+const KIND_BY_EXTENSION: Readonly<Record<string, ToolKind>> = {
+  '.js': 'javascript',
+  '.mjs': 'javascript',
+  '.cjs': 'javascript',
+  '.ts': 'typescript',
+  '.mts': 'typescript',
+  '.py': 'python',
+  '.sh': 'shell',
+  '.bash': 'shell',
+  '.yaml': 'manifest',
+  '.yml': 'manifest',
+  '.json': 'manifest',
+};
+
+export function toolKind(path: string): ToolKind {
+  return KIND_BY_EXTENSION[extname(path).toLowerCase()] ?? 'executable';
+}
+
+/** Names of the constants that a script may declare, with the member that each stands for. */
+export const TOOL_CONSTANTS: Readonly<Record<string, string>> = {
+  __version__: 'version',
+  __tool_description__: 'description',
+  __category__: 'category',
+  __traits__: 'traits',
+  CONFIG_SCHEMA: 'config_schema',
+  ENV_CONFIG: 'env_config',
+};
+
+/** Checks what a tool declares. Errors: `tool_malformed` with the place in the file. */
+export function checkToolMetadata(raw: RawToolMetadata, path: string): ToolMetadata {
+  const { value } = raw;
+  const kind = toolKind(path);
+  const text = (key: string): string | undefined => readText(raw, key);
+  return compact({
+    path,
+    kind,
+    description: text('description') ?? '',
+    version: text('version'),
+    category: text('category'),
+    inputSchema: readSchema(raw),
+    traits: readTraits(raw),
+    command: kind === 'manifest' ? readCommand(raw) : undefined,
+    env: readEnv(value['env'] ?? value['env_config']),
+  });
+}
+
+export function toolMalformed(message: string, location: SourceLocation, hint?: string): RyeError {
+  return new RyeError('tool_malformed', message, { location, hint });
+}
+
+function readText(raw: RawToolMetadata, key: string): string | undefined {
+  const value = raw.value[key];
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'object') throw toolMalformed(`${key} must be text`, raw.locate(key));
+  return String(value).trim();
+}
+
+const SCHEMA_KEYS = ['input_schema', 'config_schema', 'parameters'] as const;
+
+function readSchema(raw: RawToolMetadata): JsonObject {
+  const key = SCHEMA_KEYS.find((name) => raw.value[name] !== undefined && raw.value[name] !== null);
+  if (key === undefined) return { type: 'object' };
+  const value = raw.value[key];
+  if (Array.isArray(value)) return schemaOfList(raw, key, value);
+  if (!isJsonObject(value)) throw toolMalformed(`${key} must be a JSON Schema`, raw.locate(key));
+  const { type } = value;
+  if (type !== undefined && type !== 'object') {
+    throw toolMalformed(
+      `${key} has the type ${JSON.stringify(type)}`,
+      raw.locate(key),
+      'A tool takes one JSON object: use "type": "object" with properties.',
+    );
+  }
+  return { ...value, type: 'object' };
+}
+
+/** The short form: a list of `{name, type, required, description, default, enum}`. */
+function schemaOfList(raw: RawToolMetadata, key: string, list: readonly JsonValue[]): JsonObject {
+  const properties = new Map<string, JsonObject>();
+  const required: string[] = [];
+  for (const entry of list) {
+    const name = isJsonObject(entry) ? entry['name'] : undefined;
+    if (!isJsonObject(entry) || typeof name !== 'string') {
+      throw toolMalformed(`an entry of ${key} has no name`, raw.locate(key));
+    }
+    const { name: _, required: needed, ...schema } = entry;
+    properties.set(name, schema);
+    if (needed === true) required.push(name);
+  }
+  return compact({
+    type: 'object',
+    properties: Object.fromEntries(properties),
+    required: required.length > 0 ? required : undefined,
+  });
+}
+
+const TRAIT_CHECKS: Readonly<
+  Record<keyof DeclaredTraits, { wanted: string; fits(value: unknown): boolean }>
+> = {
+  reads_only: { wanted: 'true or false', fits: isBoolean },
+  idempotent: { wanted: 'true or false', fits: isBoolean },
+  network: { wanted: 'true or false', fits: isBoolean },
+  sequential: { wanted: 'true or false', fits: isBoolean },
+  timeout_seconds: {
+    wanted: 'a positive number of seconds',
+    fits: (value) => typeof value === 'number' && Number.isFinite(value) && value > 0,
+  },
+  risk: {
+    wanted: `one of ${RISKS.join(', ')}`,
+    fits: (value) => RISKS.some((risk) => risk === value),
+  },
+};
+
+function isBoolean(value: unknown): boolean {
+  return typeof value === 'boolean';
+}
+
+function readTraits(raw: RawToolMetadata): DeclaredTraits {
+  const { traits } = raw.value;
+  if (traits === undefined || traits === null) return {};
+  const location = raw.locate('traits');
+  if (!isJsonObject(traits)) throw toolMalformed('traits must be a mapping', location);
+  const names = Object.keys(TRAIT_CHECKS) as (keyof DeclaredTraits)[];
+  for (const [name, value] of Object.entries(traits)) {
+    const known = names.find((trait) => trait === name);
+    if (known === undefined) {
+      const hint = didYouMean(name, names) ?? `Traits are ${names.join(', ')}.`;
+      throw toolMalformed(`"${name}" is not a trait`, location, hint);
+    }
+    if (!TRAIT_CHECKS[known].fits(value)) {
+      throw toolMalformed(`the trait ${name} must be ${TRAIT_CHECKS[known].wanted}`, location);
+    }
+  }
+  return traits;
+}
+
+/** `command` is a program or a list of program and arguments; `config: {command, args}` is the older form. */
+function readCommand(raw: RawToolMetadata): readonly string[] {
+  const { config, command: own, args: ownArgs } = raw.value;
+  const nested = isJsonObject(config) ? config : {};
+  const key = own === undefined && config !== undefined ? 'config' : 'command';
+  const location = raw.locate(key);
+  const command = own ?? nested['command'];
+  const args = ownArgs ?? nested['args'] ?? [];
+  const list = Array.isArray(command)
+    ? command
+    : [command, ...(Array.isArray(args) ? args : [args])];
+  const words = list.filter((word) => typeof word === 'string');
+  const [program = ''] = words;
+  if (program.trim() === '' || words.length !== list.length) {
+    throw toolMalformed(
+      'the manifest names no command',
+      location,
+      'Write command: [program, argument, …].',
+    );
+  }
+  if (!Array.isArray(command) && /\s/.test(program)) {
+    throw toolMalformed(
+      `command: ${JSON.stringify(program)} is one program name with a space in it`,
+      location,
+      'Write it as a list: command: [program, argument, …].',
+    );
+  }
+  return words;
+}
+
+/** `env` lists names; `ENV_CONFIG` of the older form is a mapping whose keys are the names. */
+function readEnv(value: JsonValue | undefined): readonly string[] {
+  const names = Array.isArray(value) ? value : isJsonObject(value) ? Object.keys(value) : [];
+  return names.filter((name) => typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name));
+}

@@ -1,0 +1,189 @@
+import { basename, dirname, extname } from 'node:path';
+import type { ErrorCode, SourceLocation } from '../core/errors.ts';
+import type { ItemType } from '../core/ids.ts';
+import { readDirective } from './directive.ts';
+import type { Directive } from './directive-ast.ts';
+import { referredInputs } from './interpolate.ts';
+import { parseKnowledge } from './knowledge.ts';
+import type { ItemProblem } from './problem.ts';
+import { Problems } from './problem.ts';
+import { parseRule } from './rule.ts';
+import { readSkill } from './skill.ts';
+import { Locator, normalizeNewlines } from './source-text.ts';
+import { readToolMetadata } from './tool-metadata-fs.ts';
+
+/** One item's file as it is checked before it is signed. */
+export interface ItemSource {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly path: string;
+  readonly text: string;
+}
+
+const SEMVER = /^\d+\.\d+\.\d+$/;
+const DIRECTIVE_NAME = /^[a-z][a-z0-9_-]*$/;
+
+const MALFORMED: Readonly<Record<ItemType, ErrorCode>> = {
+  directive: 'directive_malformed',
+  tool: 'tool_malformed',
+  knowledge: 'knowledge_malformed',
+  rule: 'rule_malformed',
+  skill: 'skill_malformed',
+};
+
+/**
+ * Everything that is wrong with an item, in file order: what cannot be parsed, what signing requires, and as warnings what is
+ * only doubtful. Never throws for a problem of the item.
+ */
+export async function validateItem(source: ItemSource): Promise<readonly ItemProblem[]> {
+  const problems = new Problems();
+  const { type, path } = source;
+  try {
+    await CHECKS[type](source, problems);
+  } catch (error) {
+    problems.caught(error, { code: MALFORMED[type], location: { path, line: 1 } });
+  }
+  return problems.all.toSorted(
+    (a, b) =>
+      (a.location.line ?? 0) - (b.location.line ?? 0) ||
+      (a.location.column ?? 0) - (b.location.column ?? 0),
+  );
+}
+
+type Check = (source: ItemSource, problems: Problems) => void | Promise<void>;
+
+const CHECKS: Readonly<Record<ItemType, Check>> = {
+  directive: checkDirective,
+  knowledge: checkKnowledge,
+  tool: checkTool,
+  rule: (source, problems) => {
+    const rule = parseRule(source.text, source.path);
+    problems.addAll(rule.warnings);
+    if (rule.conditions.length === 0 && !rule.alwaysApply) {
+      problems.warn({
+        code: 'rule_malformed',
+        message: 'the rule has no condition, so it never matches',
+        location: { path: source.path, line: 1 },
+        hint: 'Add condition: <regular expression>.',
+      });
+    }
+  },
+  skill: (source, problems) => {
+    problems.addAll(readSkill(source.text, source.path).problems.all);
+  },
+};
+
+/** The category that an id implies: its folder, empty at the top. */
+function categoryOf(id: string): string {
+  const folder = dirname(id);
+  return folder === '.' ? '' : folder;
+}
+
+function checkDirective({ id, path, text }: ItemSource, problems: Problems): void {
+  const { directive, problems: found } = readDirective(text, path);
+  problems.addAll(found.all);
+  const place = (key: string): SourceLocation => placeOfOrigin(directive, key);
+  const error = (key: string, message: string, hint?: string): void =>
+    problems.error({ code: 'directive_malformed', message, location: place(key), hint });
+  const name = basename(id);
+  if (directive.name !== '' && directive.name !== name) {
+    error('name', `the name "${directive.name}" is not the file's, "${name}"`);
+  } else if (!DIRECTIVE_NAME.test(directive.name)) {
+    error('name', `the name "${directive.name}" is not lower-case letters, digits, _ and -`);
+  }
+  if (directive.origins['version'] === undefined)
+    error('version', 'version is missing', 'Add version="1.0.0".');
+  else if (!SEMVER.test(directive.version))
+    error('version', `the version "${directive.version}" is not X.Y.Z`);
+  if (directive.description === '') error('description', 'description is missing or empty');
+  if (directive.author === '') error('author', 'author is missing or empty');
+  const category = categoryOf(id);
+  if (directive.category === undefined)
+    error('category', 'category is missing', `Add <category>${category}</category>.`);
+  else if (directive.category !== category) {
+    error('category', `the category "${directive.category}" is not the folder's, "${category}"`);
+  }
+  checkReferences(directive, text, problems);
+  if (directive.body === '' && directive.steps.length === 0) {
+    problems.warn({
+      code: 'directive_malformed',
+      message: 'there are no instructions below the fence and no process in it',
+      location: { path, line: 1 },
+    });
+  }
+}
+
+/** `{input:k}` without a default and without a declaration stays in the text: doubtful, so a warning. */
+function checkReferences(directive: Directive, text: string, problems: Problems): void {
+  // An ancestor may declare the inputs of a directive that declares none.
+  if (directive.inputs.length === 0 && directive.extends !== undefined) return;
+  const normalized = normalizeNewlines(text);
+  const locator = new Locator({ path: directive.path, text: normalized, line: 1, column: 1 });
+  const declared = new Set(directive.inputs.map(({ name }) => name));
+  for (const { name, offset } of referredInputs(normalized)) {
+    if (declared.has(name)) continue;
+    problems.warn({
+      code: 'directive_malformed',
+      message: `the text refers to the input "${name}", which is not declared`,
+      location: locator.at(offset),
+      hint: `Add <input name="${name}"/>, or write {input:${name}?} where it may be absent.`,
+    });
+  }
+}
+
+function placeOfOrigin(directive: Directive, key: string): SourceLocation {
+  const origin = directive.origins[key] ?? directive.origins['name'] ?? '';
+  const line = Number(/:(\d+)$/.exec(origin)?.[1] ?? 1);
+  return { path: directive.path, line };
+}
+
+function checkKnowledge({ id, path, text }: ItemSource, problems: Problems): void {
+  const knowledge = parseKnowledge(text, path);
+  const { mapping, metadata } = knowledge;
+  const error = (key: string, message: string, hint?: string): void =>
+    problems.error({ code: 'knowledge_malformed', message, location: mapping.locate(key), hint });
+  const name = basename(id);
+  if (knowledge.name === undefined) error('name', 'name is missing', `Add name: ${name}.`);
+  else if (knowledge.name !== name)
+    error('name', `the name "${knowledge.name}" is not the file's, "${name}"`);
+  if (metadata['title'] === undefined || metadata['title'] === null)
+    error('title', 'title is missing');
+  if (knowledge.entryType === undefined) error('entry_type', 'entry_type is missing');
+  const { version } = metadata;
+  if (version === undefined || version === null)
+    error('version', 'version is missing', 'Add version: "1.0.0".');
+  else if (typeof version !== 'string' || !SEMVER.test(version)) {
+    error(
+      'version',
+      `the version ${JSON.stringify(version)} is not the text X.Y.Z`,
+      'Quote it: version: "1.0.0".',
+    );
+  }
+  const category = categoryOf(id);
+  if (knowledge.category !== undefined && knowledge.category !== category) {
+    error('category', `the category "${knowledge.category}" is not the folder's, "${category}"`);
+  }
+}
+
+async function checkTool({ id, path, text }: ItemSource, problems: Problems): Promise<void> {
+  const tool = await readToolMetadata(text, path);
+  const location = { path, line: 1 };
+  const missing = (what: string, hint: string): void =>
+    problems.error({ code: 'tool_malformed', message: `${what} is missing`, location, hint });
+  const where = extname(path) === '.sh' ? 'in the rye:tool header' : 'in the metadata';
+  if (tool.description === '')
+    missing('description', `Say ${where} what the tool does; the model chooses by it.`);
+  if (tool.version === undefined) missing('version', `Add version 1.0.0 ${where}.`);
+  else if (!SEMVER.test(tool.version)) {
+    problems.error({
+      code: 'tool_malformed',
+      message: `the version "${tool.version}" is not X.Y.Z`,
+      location,
+    });
+  }
+  const category = categoryOf(id);
+  if (tool.category !== undefined && tool.category !== category) {
+    const message = `the category "${tool.category}" is not the folder's, "${category}"`;
+    problems.error({ code: 'tool_malformed', message, location });
+  }
+}

@@ -1,0 +1,139 @@
+import { RyeError } from '../core/errors.ts';
+import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import { isRecord, type JsonValue, parseJson } from '../core/json.ts';
+import { payloadProblem } from './payload.ts';
+
+/** The longest line of a log in bytes, line feed included. Bigger content goes to `artifacts/`. */
+export const MAX_LINE_BYTES = 16 * 1024 * 1024;
+
+/** One event as the log holds it: compact JSON with the members in the order of the format, and a line feed. */
+export function encodeEvent(event: LogEvent | UnknownEvent): string {
+  const { seq, timestamp, thread_id, event_type, payload, id, parent_id } = event;
+  const place = id === undefined ? {} : { id, parent_id: parent_id ?? null };
+  return `${JSON.stringify({ seq, timestamp, thread_id, event_type, payload, ...place })}\n`;
+}
+
+/** Line 1 of a log, line feed included. */
+export function encodeHeader(header: LogHeader): string {
+  const { event_type, version, thread_id, directive, created_at, continuation_of, branched_from } =
+    header;
+  return `${JSON.stringify({
+    event_type,
+    version,
+    thread_id,
+    directive,
+    created_at,
+    continuation_of,
+    branched_from,
+  })}\n`;
+}
+
+/** Refuses lines over {@link MAX_LINE_BYTES} before anything is written. */
+export function assertLineLength(line: string, eventType: string): void {
+  // a UTF-16 unit is at most three UTF-8 bytes, so most lines need no count
+  if (line.length * 3 <= MAX_LINE_BYTES) return;
+  const bytes = Buffer.byteLength(line);
+  if (bytes <= MAX_LINE_BYTES) return;
+  throw new RyeError(
+    'log_write_failed',
+    `a ${eventType} event of ${bytes} bytes is over the ${MAX_LINE_BYTES} bytes that one log line may have`,
+    { hint: 'Store big content as an artifact of the thread and log its path.' },
+  );
+}
+
+/** The header in `line`, or why the file is not a log that this version can read. */
+export function decodeHeader(
+  line: string,
+): { readonly header: LogHeader } | { readonly problem: string } {
+  const value = parseJson(line);
+  if (!isRecord(value)) return { problem: 'its first line is not a JSON object' };
+  if (value['event_type'] !== 'thread') return { problem: 'its first line is no thread header' };
+  if (value['version'] !== 1) {
+    return { problem: `its format version ${JSON.stringify(value['version'])} is not known` };
+  }
+  for (const member of ['thread_id', 'directive', 'created_at']) {
+    if (typeof value[member] !== 'string') return { problem: `its header has no ${member}` };
+  }
+  return { header: value as unknown as LogHeader };
+}
+
+/** A piece of a line: an event, or bytes that are none. `start` counts UTF-16 units from the line's start. */
+export type LinePiece =
+  | { readonly start: number; readonly event: LogEvent | UnknownEvent }
+  | { readonly start: number; readonly problem: string };
+
+/** The parsed JSON of a line as an event; undefined where {@link decodeLine} has to say what is wrong. */
+export function asEvent(value: JsonValue): LogEvent | UnknownEvent | undefined {
+  return envelopeProblem(value) === undefined ? (value as unknown as LogEvent) : undefined;
+}
+
+const RECORD_START = '{"seq":';
+// more joints than this on one broken line is damage, not two records run together
+const MAX_JOINTS = 8;
+
+/**
+ * Reads one line without its line feed. Usually one piece; a line on which records ran together, as a torn write
+ * followed by an append leaves it, yields each record and the rest as problems.
+ */
+export function decodeLine(line: string): readonly LinePiece[] {
+  const whole = decodeEvent(line);
+  if (whole.event) return [{ start: 0, event: whole.event }];
+  const joints = jointsOf(line);
+  return joints.length === 0 ? [{ start: 0, problem: whole.problem }] : splitAt(line, joints);
+}
+
+function jointsOf(line: string): readonly number[] {
+  const joints: number[] = [];
+  let at = line.indexOf(RECORD_START, 1);
+  while (at !== -1 && joints.length < MAX_JOINTS) {
+    joints.push(at);
+    at = line.indexOf(RECORD_START, at + 1);
+  }
+  return joints;
+}
+
+function splitAt(line: string, joints: readonly number[]): readonly LinePiece[] {
+  const pieces: LinePiece[] = [];
+  let start = 0;
+  for (const end of [...joints, line.length]) {
+    const { event } = decodeEvent(line.slice(start, end));
+    if (event) {
+      pieces.push({ start, event });
+      start = end;
+    }
+  }
+  if (start === line.length) return pieces;
+  // the head may be a torn record with a whole one behind it
+  const rest = joints.find((joint) => joint > start && decodeEvent(line.slice(joint)).event);
+  pieces.push({ start, problem: 'it is not a JSON object' });
+  const tail = rest === undefined ? undefined : decodeEvent(line.slice(rest)).event;
+  if (rest !== undefined && tail) pieces.push({ start: rest, event: tail });
+  return pieces;
+}
+
+type Decoded =
+  | { readonly event: LogEvent | UnknownEvent; readonly problem?: never }
+  | { readonly event?: never; readonly problem: string };
+
+function decodeEvent(text: string): Decoded {
+  const value = parseJson(text);
+  if (value === undefined) return { problem: 'it is not a JSON object' };
+  const problem = envelopeProblem(value);
+  if (problem !== undefined) return { problem };
+  return { event: value as unknown as LogEvent | UnknownEvent };
+}
+
+function envelopeProblem(value: JsonValue): string | undefined {
+  if (!isRecord(value)) return 'it is not a JSON object';
+  const { seq, timestamp, thread_id, event_type, payload, id, parent_id } = value;
+  if (!Number.isSafeInteger(seq) || (seq as number) < 1) return 'its seq is not a positive integer';
+  if (typeof timestamp !== 'string') return 'it has no timestamp';
+  if (typeof thread_id !== 'string') return 'it has no thread_id';
+  if (typeof event_type !== 'string') return 'it has no event_type';
+  if (!isRecord(payload)) return 'its payload is not an object';
+  if (id !== undefined && typeof id !== 'string') return 'its id is not a string';
+  if (parent_id !== undefined && parent_id !== null && typeof parent_id !== 'string') {
+    return 'its parent_id is neither a string nor null';
+  }
+  return payloadProblem(event_type, payload);
+}

@@ -1,0 +1,70 @@
+import type { DeliveryFacts } from '../core/delivery.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import { type Message, type StopReason, textOf } from '../core/message.ts';
+import { isKnown } from './tree.ts';
+
+/** The `custom_type` of entries that carry a delivery. */
+export const DELIVERY_ENTRY = 'delivery';
+
+/** A cut or filtered answer is no answer: it covers nothing. */
+export function isCommitted(reason: StopReason): boolean {
+  return reason !== 'aborted' && reason !== 'content_filtered';
+}
+
+/** What a log proves about the deliveries of its thread: see {@link DeliveryFacts}. One pass. */
+export function deliveryFacts(events: Iterable<LogEvent | UnknownEvent>): DeliveryFacts {
+  const fold = new FactsFold();
+  for (const event of events) fold.take(event);
+  return fold;
+}
+
+class FactsFold implements DeliveryFacts {
+  readonly entries = new Set<string>();
+  readonly answers = new Map<string, string>();
+  readonly waitedFor = new Set<string>();
+  finished: DeliveryFacts['finished'];
+  #uncovered: string[] = [];
+  #hasFailedRun = false;
+  /** Children whose end is in the log, while no result names them. */
+  readonly #ended = new Set<string>();
+
+  take(event: LogEvent | UnknownEvent): void {
+    if (isKnown(event, 'message')) this.#message(event.payload.message, event.id ?? '');
+    else if (isKnown(event, 'custom_message')) this.#injected(event);
+    else if (isKnown(event, 'child_thread_finished')) {
+      this.#ended.add(event.payload.child_thread_id);
+    } else if (isKnown(event, 'delivery')) {
+      this.#hasFailedRun ||= event.payload['decision'] === 'run_failed';
+    } else if (isKnown(event, 'thread_finished')) {
+      const isDone = event.payload.status === 'completed' && !this.#hasFailedRun;
+      this.finished = isDone ? 'completed' : 'other';
+    } else if (isKnown(event, 'thread_continued')) this.finished = undefined;
+  }
+
+  #injected({ id, payload }: LogEvent & { readonly event_type: 'custom_message' }): void {
+    if (payload.custom_type !== DELIVERY_ENTRY || id === undefined) return;
+    this.entries.add(id);
+    this.#uncovered.push(id);
+  }
+
+  #message(message: Message, id: string): void {
+    if (message.role === 'assistant' && isCommitted(message.stop_reason)) {
+      for (const entry of this.#uncovered) this.answers.set(entry, id);
+      this.#uncovered = [];
+    }
+    for (const child of this.#ended) {
+      if (!names(message, child)) continue;
+      this.#ended.delete(child);
+      this.waitedFor.add(child);
+    }
+  }
+}
+
+/** A result that names the child, and is none that a recovery made up. */
+function names(message: Message, childId: string): boolean {
+  return (
+    message.role === 'tool_result' &&
+    message.data?.['recovered'] === undefined &&
+    textOf(message.content).includes(childId)
+  );
+}

@@ -1,0 +1,129 @@
+import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import {
+  type AssistantMessage,
+  type Message,
+  type ToolCallBlock,
+  type ToolOutcome,
+  type ToolResultMessage,
+  toolCallsOf,
+} from '../core/message.ts';
+import { isKnown, pathTo, type SessionTree } from './tree.ts';
+
+/**
+ * What is known of a call whose result is not in the log: it was never started; it was, and nobody knows how far it got;
+ * or it ended, but its result went with the process that held it.
+ */
+export type CallFate = 'not_started' | 'interrupted' | 'result_lost';
+
+/** A call of the last answer that a dead process left without a result. */
+export interface OpenCall {
+  readonly call: ToolCallBlock;
+  /** Canonical id where the call was started, else the wire name. */
+  readonly tool: string;
+  readonly fate: CallFate;
+  /** How it ended, where that is known. */
+  readonly outcome?: ToolOutcome;
+}
+
+/** The calls on the path to the leaf that have no result, in the order of the calls. */
+export function openCalls(
+  tree: SessionTree,
+  events: readonly (LogEvent | UnknownEvent)[],
+): readonly OpenCall[] {
+  const messages = pathTo(tree, tree.leafId).flatMap((entry) =>
+    isKnown(entry, 'message') ? [entry.payload.message] : [],
+  );
+  const last = messages.findLastIndex(({ role }) => role === 'assistant');
+  const answer = messages[last];
+  if (answer?.role !== 'assistant') return [];
+  const answered = new Set(messages.slice(last + 1).flatMap(callIdOf));
+  const open = toolCallsOf(answer).filter(({ call_id }) => !answered.has(call_id));
+  return open.length === 0 ? [] : open.map((call) => fateOf(call, events));
+}
+
+function callIdOf(message: Message): readonly string[] {
+  return message.role === 'tool_result' ? [message.call_id] : [];
+}
+
+function fateOf(call: ToolCallBlock, events: readonly (LogEvent | UnknownEvent)[]): OpenCall {
+  let found: OpenCall = { call, tool: call.name, fate: 'not_started' };
+  for (const event of events) {
+    if (isKnown(event, 'tool_call_start') && event.payload.call_id === call.call_id) {
+      found = { call, tool: event.payload.tool, fate: 'interrupted' };
+    }
+    if (isKnown(event, 'tool_settled') && event.payload.call_id === call.call_id) {
+      const { tool, outcome } = event.payload;
+      found = { call, tool, fate: 'result_lost', outcome };
+    }
+  }
+  return found;
+}
+
+const TEXTS: Readonly<Record<CallFate, string>> = {
+  not_started: 'This call was not started: the process of the thread had died before.',
+  interrupted:
+    'This call was interrupted: the process of the thread died while it ran. Its effects are unknown: check before repeating it.',
+  result_lost:
+    'This call ended, but its result was lost with the process of the thread. Do not repeat it without a check.',
+};
+
+/** Drafts that answer open calls, so that every call has exactly one result, which says what is known. */
+export function settlementDrafts(calls: readonly OpenCall[]): readonly EventDraft[] {
+  return calls.flatMap(({ call, tool, fate, outcome: known }): readonly EventDraft[] => {
+    const outcome = fate === 'not_started' ? 'skipped' : 'aborted';
+    const suffix = known === undefined ? '' : ` It had ended as: ${known}.`;
+    const message: ToolResultMessage = {
+      role: 'tool_result',
+      call_id: call.call_id,
+      name: call.name,
+      content: [{ type: 'text', text: `${TEXTS[fate]}${suffix}` }],
+      outcome,
+      data: { recovered: fate },
+    };
+    const settled: EventDraft = {
+      event_type: 'tool_settled',
+      payload: {
+        call_id: call.call_id,
+        tool,
+        outcome,
+        duration_ms: 0,
+        output_bytes: 0,
+        code: 'thread_crashed',
+        reason: TEXTS[fate],
+      },
+    };
+    const answer: EventDraft = { event_type: 'message', payload: { message } };
+    // a call that is recorded as ended is not settled twice
+    return fate === 'result_lost' ? [answer] : [settled, answer];
+  });
+}
+
+/** The fate that {@link settlementDrafts} wrote into a result; undefined for a real one. */
+export function recoveredFate(data: JsonObject | undefined): CallFate | undefined {
+  const fate = data?.['recovered'];
+  return fate === 'not_started' || fate === 'interrupted' || fate === 'result_lost'
+    ? fate
+    : undefined;
+}
+
+/** The last answer of a context, with those of its calls to which a recovery gave one of these fates. */
+export function unfinishedCalls(
+  messages: readonly Message[],
+  fates: readonly CallFate[],
+):
+  | {
+      readonly answer: AssistantMessage;
+      readonly calls: readonly { readonly call: ToolCallBlock; readonly fate: CallFate }[];
+    }
+  | undefined {
+  const last = messages.findLastIndex(({ role }) => role === 'assistant');
+  const answer = messages[last];
+  if (answer?.role !== 'assistant') return undefined;
+  const results = messages.slice(last + 1).filter((message) => message.role === 'tool_result');
+  const calls = toolCallsOf(answer).flatMap((call) => {
+    const fate = recoveredFate(results.find(({ call_id }) => call_id === call.call_id)?.data);
+    return fate !== undefined && fates.includes(fate) ? [{ call, fate }] : [];
+  });
+  return calls.length === 0 ? undefined : { answer, calls };
+}

@@ -1,0 +1,94 @@
+import { isRecord } from '../core/json.ts';
+
+type Check = (payload: Record<string, unknown>) => string | undefined;
+
+function needsStrings(...members: readonly string[]): Check {
+  return (payload) => {
+    const missing = members.find((member) => typeof payload[member] !== 'string');
+    return missing === undefined ? undefined : `its payload has no text in ${missing}`;
+  };
+}
+
+function nullableString(member: string): Check {
+  return (payload) =>
+    payload[member] === null || typeof payload[member] === 'string'
+      ? undefined
+      : `its payload's ${member} is neither a string nor null`;
+}
+
+function isBlock(block: unknown): boolean {
+  if (!isRecord(block)) return false;
+  switch (block['type']) {
+    case 'text':
+    case 'thinking':
+      return typeof block['text'] === 'string';
+    case 'image':
+      return typeof block['data'] === 'string' && typeof block['media_type'] === 'string';
+    case 'tool_call':
+      return (
+        typeof block['call_id'] === 'string' &&
+        typeof block['name'] === 'string' &&
+        isRecord(block['input'])
+      );
+    default:
+      return false;
+  }
+}
+
+const ROLES: ReadonlySet<unknown> = new Set(['user', 'assistant', 'tool_result']);
+
+const message: Check = ({ message: value }) => {
+  if (!isRecord(value)) return 'its payload has no message';
+  if (!ROLES.has(value['role']))
+    return `its message has the unknown role ${JSON.stringify(value['role'])}`;
+  if (!Array.isArray(value['content']) || !value['content'].every(isBlock)) {
+    return "its message's content is not a list of known blocks";
+  }
+  if (value['role'] === 'tool_result' && typeof value['call_id'] !== 'string') {
+    return 'its tool result names no call_id';
+  }
+  return undefined;
+};
+
+const contextEdit: Check = (payload) => {
+  const { target_id, action, content } = payload;
+  if (typeof target_id !== 'string') return 'its payload has no text in target_id';
+  if (action === 'omit') return undefined;
+  return action === 'replace' && typeof content === 'string'
+    ? undefined
+    : 'its context edit neither omits nor replaces with a text';
+};
+
+const protectedIds: Check = ({ protected_entry_ids: ids }) =>
+  ids === undefined || (Array.isArray(ids) && ids.every((id) => typeof id === 'string'))
+    ? undefined
+    : "its payload's protected_entry_ids is not a list of ids";
+
+// only what the tree and the folds read: a payload beyond that is carried, not judged
+const CHECKS: Readonly<Record<string, Check>> = {
+  message,
+  system_prompt: (payload) =>
+    typeof payload['text'] === 'string' && Array.isArray(payload['tools'])
+      ? undefined
+      : 'its system prompt needs text and tools',
+  model_change: needsStrings('provider', 'model'),
+  thinking_change: needsStrings('level'),
+  compaction: (payload) =>
+    needsStrings('summary')(payload) ??
+    nullableString('first_kept_entry_id')(payload) ??
+    protectedIds(payload),
+  branch_summary: needsStrings('from_id', 'summary'),
+  custom_message: needsStrings('custom_type', 'content'),
+  label: (payload) => needsStrings('target_id')(payload) ?? nullableString('label')(payload),
+  title: needsStrings('title'),
+  context_edit: contextEdit,
+  leaf: nullableString('target_id'),
+};
+
+/** Why the payload of a known type can't be folded, or undefined. Unknown types have nothing to check. */
+export function payloadProblem(
+  eventType: string,
+  payload: Record<string, unknown>,
+): string | undefined {
+  return Object.hasOwn(CHECKS, eventType) ? CHECKS[eventType]?.(payload) : undefined;
+}

@@ -1,0 +1,200 @@
+import type { EventDraft, LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import { compact, type JsonObject } from '../core/json.ts';
+import {
+  type AssistantMessage,
+  type Message,
+  type ToolResultMessage,
+  textOf,
+  toolCallsOf,
+} from '../core/message.ts';
+import { type Cost, NO_COST } from '../core/usage.ts';
+import { entryByPrefix, isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
+
+/** Something that a run did and that doing it again should do too. Ids, times and durations are left out. */
+export interface RunStep {
+  readonly kind:
+    | 'system'
+    | 'user'
+    | 'answer'
+    | 'result'
+    | 'injected'
+    | 'rules'
+    | 'compaction'
+    | 'end';
+  readonly value: JsonObject;
+}
+
+/** A step as it stands in a log. */
+export interface RecordedStep extends RunStep {
+  readonly entryId: string | null;
+  readonly seq: number;
+  /** Records the same again. */
+  readonly draft: EventDraft | null;
+}
+
+/** One answer of the model: whole, or as far as it came before a stream rule cut it. */
+export interface RecordedAnswer {
+  readonly message: AssistantMessage;
+  readonly isCut: boolean;
+}
+
+/** What a log says about one run along one path. */
+export interface RecordedRun {
+  /** Steps in the order in which they were taken, from behind `historyLeaf` on. */
+  readonly steps: readonly RecordedStep[];
+  readonly answers: readonly RecordedAnswer[];
+  /** Results by call id, as the tools gave them: without reminders that rules put in front. */
+  readonly results: ReadonlyMap<string, ToolResultMessage>;
+  /** The entry up to which the path is given, not run again; null: it is run from the start. */
+  readonly historyLeaf: string | null;
+  /** Used before the first step. */
+  readonly spent: Cost;
+}
+
+export interface RecordedRunOptions {
+  readonly header: LogHeader;
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+  /** Entry id or a unique start of one; what stands up to it is not run again. */
+  readonly from?: string | undefined;
+}
+
+/** Reads the run along the path to the leaf. A thread that began with another one's path is run from its own first turn. */
+export function recordedRun(
+  tree: SessionTree,
+  { header, events, from }: RecordedRunOptions,
+): RecordedRun {
+  const path = pathTo(tree, tree.leafId);
+  const historyLeaf =
+    from === undefined ? carriedLeaf(header, events, path) : entryByPrefix(tree, from).id;
+  const start = historyLeaf === null ? 0 : path.findIndex(({ id }) => id === historyLeaf) + 1;
+  const own = path.slice(start);
+  const end = endOf(events, own);
+  const ran = own.filter(({ seq }) => end === undefined || seq < end.seq);
+  const before = path[start - 1]?.seq ?? 0;
+  return {
+    steps: [...ran.flatMap(recordedStep), ...(end ? endStep(end) : [])],
+    answers: ran.flatMap((entry, index) => answerOf(entry, ran.slice(index + 1))),
+    results: new Map(ran.flatMap(resultOf)),
+    historyLeaf,
+    spent: costBefore(events, before),
+  };
+}
+
+type Finished = Extract<LogEvent, { event_type: 'thread_finished' }>;
+
+/** The end of the run, where it belongs to this path; absent for a crash. */
+function endOf(
+  events: readonly (LogEvent | UnknownEvent)[],
+  path: readonly TreeEntry[],
+): Finished | undefined {
+  const last = path.findLast(
+    (entry) => isKnown(entry, 'message') && entry.payload.message.role === 'assistant',
+  );
+  const next = events.find(
+    (event) =>
+      event.seq > (last?.seq ?? 0) &&
+      (isKnown(event, 'thread_finished') || event.event_type === 'turn_started'),
+  );
+  return next && isKnown(next, 'thread_finished') ? next : undefined;
+}
+
+/** Ends that come from outside, at any time, are no property of the run. */
+function endStep({ payload, seq }: Finished): readonly RecordedStep[] {
+  const { status, outputs, error } = payload;
+  const isOutside =
+    status === 'cancelled' || status === 'continued' || error?.code === 'limit_duration_seconds';
+  if (isOutside) return [];
+  const value = compact({ status, outputs, code: error?.code });
+  return [{ kind: 'end', value, entryId: null, seq, draft: null }];
+}
+
+function carriedLeaf(
+  header: LogHeader,
+  events: readonly (LogEvent | UnknownEvent)[],
+  path: readonly TreeEntry[],
+): string | null {
+  if (header.continuation_of === undefined && header.branched_from === undefined) return null;
+  const turn = events.find(({ event_type }) => event_type === 'turn_started');
+  const carried = path.filter(({ seq }) => turn === undefined || seq < turn.seq);
+  return carried.at(-1)?.id ?? null;
+}
+
+function costBefore(events: readonly (LogEvent | UnknownEvent)[], seq: number): Cost {
+  let cost: Cost = NO_COST;
+  for (const event of events) {
+    if (event.seq > seq) break;
+    if (isKnown(event, 'cost')) cost = event.payload.total;
+  }
+  return cost;
+}
+
+/** A cut answer is part of the run only where a rule cut it: other cuts come from outside. */
+function answerOf(entry: TreeEntry, behind: readonly TreeEntry[]): readonly RecordedAnswer[] {
+  if (!isKnown(entry, 'message') || entry.payload.message.role !== 'assistant') return [];
+  const { message } = entry.payload;
+  if (message.stop_reason !== 'aborted') return [{ message, isCut: false }];
+  const next = behind.findIndex(
+    (one) => isKnown(one, 'message') && one.payload.message.role === 'assistant',
+  );
+  const until = behind.slice(0, next === -1 ? behind.length : next);
+  return until.some((one) => isKnown(one, 'rule_injection')) ? [{ message, isCut: true }] : [];
+}
+
+function resultOf(entry: TreeEntry): readonly (readonly [string, ToolResultMessage])[] {
+  if (!isKnown(entry, 'message') || entry.payload.message.role !== 'tool_result') return [];
+  const { message } = entry.payload;
+  const content = message.content.filter(
+    (block, index) => !(index === 0 && block.type === 'text' && isReminder(block.text)),
+  );
+  return [[message.call_id, { ...message, content }]];
+}
+
+function isReminder(text: string): boolean {
+  return text.startsWith('<system-reminder');
+}
+
+function recordedStep(entry: TreeEntry): readonly RecordedStep[] {
+  const { event_type, payload, id, seq } = entry;
+  // a known type and its payload stand together in the entry
+  const draft = { event_type, payload } as EventDraft;
+  const step = stepOf(draft);
+  return step ? [{ ...step, entryId: id, seq, draft }] : [];
+}
+
+/** What an entry means for a comparison; undefined for entries that say nothing about how the run went. */
+export function stepOf({ event_type: type, payload }: EventDraft): RunStep | undefined {
+  if (type === 'message') return messageStep(payload.message);
+  if (type === 'system_prompt') {
+    return { kind: 'system', value: { text: payload.text, tools: payload.tools } };
+  }
+  if (type === 'custom_message') {
+    const { custom_type, content } = payload;
+    return { kind: 'injected', value: { custom_type, content } };
+  }
+  if (type === 'rule_injection') {
+    return { kind: 'rules', value: { rules: payload.rules.map(({ name }) => name) } };
+  }
+  return type === 'compaction' ? { kind: 'compaction', value: {} } : undefined;
+}
+
+function messageStep(message: Message): RunStep | undefined {
+  const text = textOf(message.content);
+  switch (message.role) {
+    case 'user':
+      return { kind: 'user', value: { text } };
+    case 'assistant': {
+      if (message.stop_reason === 'aborted') return undefined;
+      const calls = toolCallsOf(message).map(({ name, input }) => ({ name, input }));
+      return { kind: 'answer', value: { text, calls } };
+    }
+    case 'tool_result': {
+      const { name, call_id, outcome } = message;
+      return { kind: 'result', value: { name, call_id, outcome: stable(outcome), text } };
+    }
+  }
+}
+
+/** A tool that timed out or was stopped has run; that it takes as long again can't be told. */
+function stable(outcome: ToolResultMessage['outcome']): string {
+  return outcome === 'timeout' || outcome === 'aborted' ? 'error' : outcome;
+}

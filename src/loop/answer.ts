@@ -1,0 +1,311 @@
+import { messageOf } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
+import { isJsonObject, parseJson } from '../core/json.ts';
+import type { AssistantBlock, AssistantMessage, StopReason } from '../core/message.ts';
+import { NO_USAGE, type Usage } from '../core/usage.ts';
+import type {
+  ModelEvent,
+  ModelProvider,
+  ModelRequest,
+  ProviderFailure,
+} from '../providers/provider.ts';
+import { likelyTokensOf } from './context.ts';
+import type { Interrupt } from './ports.ts';
+import type { Run } from './run.ts';
+import { isStopped, orStopped } from './stop.ts';
+
+/** One model call as it came out. What was said before a failure is `partial`. */
+export type Attempt =
+  | { readonly kind: 'answered'; readonly message: AssistantMessage }
+  | {
+      readonly kind: 'failed';
+      readonly failure: ProviderFailure;
+      readonly partial: AssistantMessage;
+    }
+  | { readonly kind: 'stopped'; readonly partial: AssistantMessage }
+  | { readonly kind: 'interrupted'; readonly by: Interrupt; readonly partial: AssistantMessage };
+
+type Finish = Extract<ModelEvent, { type: 'finish' }>;
+type Close =
+  | { readonly kind: 'finish'; readonly event: Finish }
+  | { readonly kind: 'failed'; readonly failure: ProviderFailure }
+  | { readonly kind: 'stopped' }
+  /** `whole` is there when the answer had ended: nothing of it is estimated. */
+  | { readonly kind: 'interrupted'; readonly by: Interrupt; readonly whole?: Finish };
+
+/**
+ * Streams one answer into the log as deltas and charges for it, however it ends. Costs O(1) per delta: the stream
+ * is read no faster than the log takes it.
+ */
+export async function attemptAnswer(
+  run: Run,
+  provider: ModelProvider,
+  request: ModelRequest,
+): Promise<Attempt> {
+  const call = new AbortController();
+  const onStop = (): void => call.abort();
+  const { signal } = run.stop;
+  if (signal.aborted) call.abort();
+  else signal.addEventListener('abort', onStop, { once: true });
+  const said = new Partial();
+  try {
+    const close = await follow(run, provider.stream(request, call.signal), said);
+    return closed(run, { said, close, request });
+  } catch (error) {
+    // the port promises not to throw; one that does has failed in the middle of its answer
+    const failure: ProviderFailure = { message: messageOf(error), phase: 'stream' };
+    return closed(run, { said, close: { kind: 'failed', failure }, request });
+  } finally {
+    signal.removeEventListener('abort', onStop);
+    call.abort();
+  }
+}
+
+async function follow(run: Run, stream: AsyncIterable<ModelEvent>, said: Partial): Promise<Close> {
+  run.watcher = run.ports.watchStream?.(run.turn);
+  const reader = new StreamReader(stream, run.stop.signal);
+  try {
+    for (;;) {
+      const event = await reader.next();
+      if (event === 'stopped') return { kind: 'stopped' };
+      if (event === 'ended') return { kind: 'failed', failure: CUT_OFF };
+      let by = run.watcher?.observe(event);
+      if (!by && event.type === 'finish') by = await lateInterrupt(run);
+      const close = by ? interrupted(by, event) : closeOf(event);
+      said.take(event);
+      const delta = deltaOf(event);
+      if (delta) run.outbox.post(delta);
+      for (const record of run.watcher?.takeRecords() ?? []) run.outbox.post(record);
+      if (close) return close;
+      if (run.outbox.isFull) await run.outbox.room();
+    }
+  } finally {
+    reader.close();
+  }
+}
+
+const CUT_OFF: ProviderFailure = {
+  message: 'the stream ended without a finish',
+  phase: 'stream',
+};
+
+function closeOf(event: ModelEvent): Close | undefined {
+  if (event.type === 'finish') return { kind: 'finish', event };
+  if (event.type === 'error') return { kind: 'failed', failure: event.failure };
+  return undefined;
+}
+
+function interrupted(by: Interrupt, event: ModelEvent): Close {
+  return { kind: 'interrupted', by, ...(event.type === 'finish' ? { whole: event } : {}) };
+}
+
+/** What checks that take time found in the whole answer; a stop does not wait for them. */
+async function lateInterrupt(run: Run): Promise<Interrupt | undefined> {
+  if (!run.watcher) return undefined;
+  const by = await orStopped(run.watcher.settle(), run.stop.signal);
+  return isStopped(by) ? undefined : by;
+}
+
+function deltaOf(event: ModelEvent): EventDraft | undefined {
+  switch (event.type) {
+    case 'text_delta':
+      return { event_type: 'token_delta', payload: { text: event.text } };
+    case 'thinking_delta':
+      return { event_type: 'thinking_delta', payload: { text: event.text } };
+    case 'toolcall_delta':
+      return {
+        event_type: 'toolcall_delta',
+        payload: { call_id: event.call_id, json: event.json },
+      };
+    case 'start':
+    case 'toolcall_start':
+    case 'toolcall_end':
+    case 'usage':
+    case 'finish':
+    case 'error':
+      break;
+  }
+  return undefined;
+}
+
+function deltaLength(event: ModelEvent): number {
+  if (event.type === 'toolcall_delta') return event.json.length;
+  return event.type === 'text_delta' || event.type === 'thinking_delta' ? event.text.length : 0;
+}
+
+function wholeOf(close: Close): Finish | undefined {
+  if (close.kind === 'finish') return close.event;
+  return close.kind === 'interrupted' ? close.whole : undefined;
+}
+
+/** Charges for what came and turns the end of the stream into a value. */
+function closed(
+  run: Run,
+  end: { readonly said: Partial; readonly close: Close; readonly request: ModelRequest },
+): Attempt {
+  const { said, close, request } = end;
+  const whole = wholeOf(close);
+  const content = whole?.content ?? said.blocks();
+  const usage = said.usageFor({
+    content,
+    inputTokens: run.meter.likelyTokens(run.preamble()),
+    isWhole: whole !== undefined,
+  });
+  run.charge(usage);
+  const message = (stop_reason: StopReason): AssistantMessage => ({
+    role: 'assistant',
+    content,
+    provider: run.model.provider,
+    model: request.model,
+    stop_reason,
+    usage,
+  });
+  if (close.kind === 'finish') {
+    const { input_tokens, cache_read_tokens, cache_write_tokens } = usage;
+    run.meter.calibrate(input_tokens + cache_read_tokens + cache_write_tokens, run.preamble());
+    return { kind: 'answered', message: message(close.event.reason) };
+  }
+  const partial = message('aborted');
+  if (close.kind === 'interrupted') return { kind: 'interrupted', by: close.by, partial };
+  if (close.kind === 'stopped' || run.stop.signal.aborted) return { kind: 'stopped', partial };
+  return { kind: 'failed', failure: close.failure, partial };
+}
+
+/** Pulls a stream one event at a time and lets go at once when the signal aborts, whatever the stream does. */
+class StreamReader {
+  readonly #iterator: AsyncIterator<ModelEvent>;
+  readonly #signal: AbortSignal;
+  // one listener for the whole stream: racing each event against the signal would pile up a million of them
+  readonly #onAbort = (): void => this.#leave?.('stopped');
+  #leave: ((event: 'stopped') => void) | undefined;
+
+  constructor(stream: AsyncIterable<ModelEvent>, signal: AbortSignal) {
+    this.#iterator = stream[Symbol.asyncIterator]();
+    this.#signal = signal;
+    signal.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  next(): Promise<ModelEvent | 'stopped' | 'ended'> {
+    if (this.#signal.aborted) return Promise.resolve('stopped');
+    return new Promise((resolve, reject) => {
+      this.#leave = resolve;
+      this.#iterator
+        .next()
+        .then(({ value, done }) => resolve(done === true ? 'ended' : value), reject);
+    });
+  }
+
+  close(): void {
+    this.#signal.removeEventListener('abort', this.#onAbort);
+    // a stream that hangs in its own clean-up must not hold the run
+    this.#iterator.return?.().catch(() => undefined);
+  }
+}
+
+/** How many small pieces are kept before they are made one flat string. */
+const MAX_PIECES = 1024;
+
+class Text {
+  #pieces: string[] = [];
+  readonly #chunks: string[] = [];
+
+  add(piece: string): void {
+    this.#pieces.push(piece);
+    if (this.#pieces.length < MAX_PIECES) return;
+    this.#chunks.push(this.#pieces.join(''));
+    this.#pieces = [];
+  }
+
+  toString(): string {
+    return this.#chunks.join('') + this.#pieces.join('');
+  }
+}
+
+interface OpenBlock {
+  readonly type: 'text' | 'thinking' | 'tool_call';
+  readonly callId: string;
+  readonly name: string;
+  readonly text: Text;
+}
+
+/** What was said so far, for the record of an answer that does not finish. */
+class Partial {
+  readonly #blocks: OpenBlock[] = [];
+  #usage: Usage | undefined;
+  #started = false;
+  #heardBytes = 0;
+
+  take(event: ModelEvent): void {
+    this.#heardBytes += deltaLength(event);
+    switch (event.type) {
+      case 'start':
+        this.#started = true;
+        return;
+      case 'text_delta':
+        this.#spoken('text').text.add(event.text);
+        return;
+      case 'thinking_delta':
+        this.#spoken('thinking').text.add(event.text);
+        return;
+      case 'toolcall_start':
+        this.#open('tool_call', event.call_id, event.name);
+        return;
+      case 'toolcall_delta':
+        this.#call(event.call_id)?.text.add(event.json);
+        return;
+      case 'usage':
+        this.#usage = event.usage;
+        return;
+      case 'toolcall_end':
+      case 'finish':
+      case 'error':
+        return;
+    }
+  }
+
+  /** Text and calls. Reasoning is left out: without its signature no provider takes it back. */
+  blocks(): readonly AssistantBlock[] {
+    return this.#blocks.flatMap((block): readonly AssistantBlock[] => {
+      const text = block.text.toString();
+      if (block.type === 'text') return text === '' ? [] : [{ type: 'text', text }];
+      if (block.type === 'thinking') return [];
+      const input = parseJson(text);
+      const { callId: call_id, name } = block;
+      return isJsonObject(input)
+        ? [{ type: 'tool_call', call_id, name, input }]
+        : [{ type: 'tool_call', call_id, name, input: {}, malformed: text }];
+    });
+  }
+
+  /**
+   * What to pay for: the provider's count, but of an answer that was cut never less output than was heard. A call
+   * that died before it was answered costs nothing; one that died without a count is estimated.
+   */
+  usageFor(answer: {
+    readonly content: readonly AssistantBlock[];
+    readonly inputTokens: number;
+    readonly isWhole: boolean;
+  }): Usage {
+    const { content, inputTokens, isWhole } = answer;
+    if (this.#usage && isWhole) return this.#usage;
+    if (!this.#usage && !this.#started && content.length === 0) return NO_USAGE;
+    const heard = likelyTokensOf(this.#heardBytes);
+    const counted = this.#usage ?? { ...NO_USAGE, input_tokens: inputTokens };
+    return { ...counted, output_tokens: Math.max(counted.output_tokens, heard) };
+  }
+
+  #spoken(type: 'text' | 'thinking'): OpenBlock {
+    const last = this.#blocks.at(-1);
+    return last?.type === type ? last : this.#open(type, '', '');
+  }
+
+  #open(type: OpenBlock['type'], callId: string, name: string): OpenBlock {
+    const block = { type, callId, name, text: new Text() };
+    this.#blocks.push(block);
+    return block;
+  }
+
+  #call(callId: string): OpenBlock | undefined {
+    return this.#blocks.findLast((block) => block.callId === callId && block.type === 'tool_call');
+  }
+}

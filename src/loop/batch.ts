@@ -1,0 +1,266 @@
+import { posix } from 'node:path';
+import type { EventDraft } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import {
+  type AssistantMessage,
+  isErrorOutcome,
+  type ToolCallBlock,
+  textOf,
+  toolCallsOf,
+} from '../core/message.ts';
+import { admit, notStarted } from './gates.ts';
+import {
+  boundResult,
+  hasRun,
+  type Result,
+  remindedResult,
+  resultDraft,
+  settledDraft,
+} from './results.ts';
+import { isReturn, judgeReturn, returnInput } from './return.ts';
+import type { Run } from './run.ts';
+import {
+  execute,
+  type Requested,
+  type Settled,
+  settleUnrun,
+  start,
+  type Validated,
+} from './tool-call.ts';
+
+/** More calls than this in one answer are a model gone astray; the rest is skipped. */
+const MAX_CALLS = 256;
+
+/** What a batch came to: the outputs, when the directive returned. */
+export interface BatchResult {
+  readonly outputs?: JsonObject;
+}
+
+/**
+ * Runs the calls of one recorded answer. Each gets exactly one result, recorded in the order of the calls, whatever
+ * happens. A valid `rye_directive_return` is judged after the calls before it; those after it are skipped.
+ */
+export async function runToolBatch(run: Run, message: AssistantMessage): Promise<BatchResult> {
+  const requested = toolCallsOf(message).map(
+    (call, position): Requested => ({ stage: 'requested', position, call }),
+  );
+  const results = new ResultQueue(run);
+  const returning = await findReturn(run, requested);
+  const ready: Validated[] = [];
+  let failed = false;
+  const settle = async (settled: Settled): Promise<void> => {
+    failed ||= isErrorOutcome(settled.outcome);
+    await results.settle(settled);
+  };
+  for (const request of requested) {
+    if (request === returning?.request) continue;
+    const skipped = skip(request, returning?.request);
+    const stage = skipped ?? (isReturn(request.call) ? await badReturn(run, request) : undefined);
+    const admitted = stage ?? (await admit(run, request));
+    if (admitted.stage === 'validated') ready.push(admitted);
+    else if (skipped) await results.settle(admitted);
+    else await settle(admitted);
+  }
+  await runInLanes(ready, run.plan.settings.tools_parallel, async (validated) => {
+    await settle(await perform(run, validated));
+  });
+  if (!returning) return {};
+  const verdict = judgeReturn(run, { ...returning, failed });
+  await results.settle(verdict.settled);
+  return verdict.outputs ? { outputs: verdict.outputs } : {};
+}
+
+/** The first return whose outputs are as declared. */
+async function findReturn(
+  run: Run,
+  requested: readonly Requested[],
+): Promise<{ readonly request: Requested; readonly outputs: JsonObject } | undefined> {
+  for (const request of requested.slice(0, MAX_CALLS)) {
+    const input = returnInput(request.call);
+    const checked = input && (await run.ports.checkReturn(input));
+    if (checked?.ok) return { request, outputs: checked.outputs };
+  }
+  return undefined;
+}
+
+function skip(request: Requested, returning: Requested | undefined): Settled | undefined {
+  if (request.position >= MAX_CALLS) {
+    const reason = `an answer may hold at most ${MAX_CALLS} calls`;
+    return settleUnrun(request, request.call.name, { outcome: 'skipped', reason });
+  }
+  if (returning && request.position > returning.position) {
+    const reason = 'the directive returned before this call';
+    return settleUnrun(request, request.call.name, { outcome: 'skipped', reason });
+  }
+  return undefined;
+}
+
+/** A return that {@link findReturn} passed over. */
+async function badReturn(run: Run, request: Requested): Promise<Settled> {
+  const input = returnInput(request.call);
+  const checked = input && (await run.ports.checkReturn(input));
+  const reason =
+    checked && !checked.ok
+      ? checked.problems.join('; ')
+      : 'the arguments of the return are not a JSON object';
+  return settleUnrun(request, request.call.name, { outcome: 'invalid', reason });
+}
+
+async function perform(run: Run, validated: Validated): Promise<Settled> {
+  const { requested, tool } = validated;
+  if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
+  if (run.verdict) {
+    const reason = 'a hook ended the thread before this call';
+    return settleUnrun(requested, tool.id, { outcome: 'skipped', reason });
+  }
+  return execute(run, await start(run, validated));
+}
+
+/** Records results in the order of the calls, each as soon as those before it are there. */
+class ResultQueue {
+  readonly #run: Run;
+  readonly #waiting = new Map<number, Result>();
+  #next = 0;
+
+  constructor(run: Run) {
+    this.#run = run;
+  }
+
+  async settle(settled: Settled): Promise<void> {
+    const run = this.#run;
+    const result = await boundResult(run, settled);
+    this.#waiting.set(settled.requested.position, result);
+    const drafts: EventDraft[] = [settledDraft(result)];
+    for (let ready = this.#take(); ready; ready = this.#take()) {
+      const { position } = ready.settled.requested;
+      const reminder = hasRun(ready) ? run.watcher?.reminderFor(position) : undefined;
+      drafts.push(resultDraft(remindedResult(ready, reminder), run.turn));
+      if (reminder) drafts.push(reminder.injection);
+    }
+    await run.record(drafts);
+    await afterCall(run, result);
+  }
+
+  #take(): Result | undefined {
+    const result = this.#waiting.get(this.#next);
+    if (!result) return undefined;
+    this.#waiting.delete(this.#next);
+    this.#next += 1;
+    return result;
+  }
+}
+
+async function afterCall(run: Run, result: Result): Promise<void> {
+  const { settled, outputBytes, artifact } = result;
+  const { requested, tool, outcome, durationMs, reason, code } = settled;
+  const { call_id, name, input } = requested.call;
+  const output = textOf(result.content);
+  await run.observe('tool_after', {
+    call_id,
+    tool,
+    name,
+    input,
+    outcome,
+    is_error: isErrorOutcome(outcome),
+    output,
+    duration_ms: durationMs,
+    output_bytes: outputBytes,
+    ...(artifact === undefined ? {} : { artifact }),
+  });
+  if (outcome !== 'error' && outcome !== 'timeout') return;
+  const decision = await run.control('error', {
+    source: 'tool',
+    call_id,
+    tool,
+    error: { message: reason ?? output.slice(0, 1000), code: code ?? 'tool_failed' },
+    // a category of its own: hooks on permanent failures mean the model's, and a tool's is for the model to handle
+    classification: { category: 'tool', retryable: false },
+  });
+  const stops =
+    decision?.control === 'fail' ||
+    decision?.control === 'abort' ||
+    decision?.control === 'suspend' ||
+    decision?.control === 'handoff';
+  if (stops) run.verdict ??= decision;
+}
+
+/**
+ * Runs up to `limit` calls side by side, started in order. A sequential call runs alone; calls that write the same
+ * path run one after the other. Rejects after all have ended, when one rejected.
+ */
+async function runInLanes(
+  calls: readonly Validated[],
+  limit: number,
+  work: (call: Validated) => Promise<void>,
+): Promise<void> {
+  const slots = new Slots(Math.max(1, limit));
+  const lanes: (Lane & { readonly end: Promise<void> })[] = [];
+  for (const call of calls) {
+    const paths = writtenPaths(call);
+    const before = lanes.filter((earlier) => conflicts({ paths }, earlier)).map(({ end }) => end);
+    const end = Promise.allSettled(before).then(() => slots.use(() => work(call)));
+    lanes.push({ paths, end });
+  }
+  const ends = await Promise.allSettled(lanes.map(({ end }) => end));
+  const broken = ends.find((end) => end.status === 'rejected');
+  if (broken) throw broken.reason;
+}
+
+/** Lets a number of tasks in at a time, in the order in which they ask. */
+class Slots {
+  #free: number;
+  readonly #queue: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  async use(work: () => Promise<void>): Promise<void> {
+    if (this.#free > 0) this.#free -= 1;
+    else await new Promise<void>((resolve) => this.#queue.push(resolve));
+    try {
+      await work();
+    } finally {
+      const next = this.#queue.shift();
+      if (next) next();
+      else this.#free += 1;
+    }
+  }
+}
+
+interface Lane {
+  /** undefined: it cannot say, so it runs alone. */
+  readonly paths: ReadonlySet<string> | undefined;
+}
+
+function conflicts(left: Lane, right: Lane): boolean {
+  if (!left.paths || !right.paths) return true;
+  for (const path of left.paths) if (right.paths.has(path)) return true;
+  return false;
+}
+
+function writtenPaths({ tool, input }: Validated): ReadonlySet<string> | undefined {
+  if (tool.traits.sequential) return undefined;
+  try {
+    return new Set((tool.writes?.(input) ?? []).map((path) => posix.normalize(path)));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The answer with call ids that are unique in the thread: some models count from one in every answer. */
+export function withUniqueCallIds(run: Run, message: AssistantMessage): AssistantMessage {
+  const content = message.content.map((block) =>
+    block.type === 'tool_call' ? unique(run, block) : block,
+  );
+  return { ...message, content };
+}
+
+function unique(run: Run, call: ToolCallBlock): ToolCallBlock {
+  let id = call.call_id;
+  for (let copy = 2; run.callIds.has(id) || id === ''; copy += 1) {
+    id = `${call.call_id === '' ? 'call' : call.call_id}-${copy}`;
+  }
+  run.callIds.add(id);
+  return id === call.call_id ? call : { ...call, call_id: id };
+}

@@ -1,0 +1,150 @@
+import {
+  isErrorOutcome,
+  type Message,
+  type ToolResultMessage,
+  toolCallsOf,
+} from '../core/message.ts';
+import { fileCallOf, READERS, WRITERS } from '../log/files-touched.ts';
+import { isProtectedTool } from '../log/protected-tools.ts';
+import type { TailOptions } from './behavior.ts';
+
+export interface ContextViewOptions {
+  readonly tail: TailOptions | undefined;
+  readonly elideStaleReads: boolean;
+  /** Called when something leaves the view: what refers to an earlier result would now refer to nothing. */
+  readonly onShrink: () => void;
+}
+
+/** A step frees at least this part of the threshold, or it is not taken: each one costs the cached prefix. */
+const MIN_STEP = 1 / 4;
+const STALE_STEP_BYTES = 16 * 1024;
+
+interface SeenResult {
+  readonly callId: string;
+  readonly bytes: number;
+  /** Number of the answer that asked for it. */
+  readonly turn: number;
+  readonly isProtected: boolean;
+  readonly readPath: string | undefined;
+}
+
+type Reason = 'old' | 'stale';
+
+const STUBS: Readonly<Record<Reason, string>> = {
+  old: 'left out to save space. Call the tool again if it is needed.',
+  stale: 'left out, because the file was changed after this read. Read it again if it is needed.',
+};
+
+/**
+ * What of a conversation is sent: old tool results become stubs, in the outgoing messages only. What is left out
+ * changes in steps and stands still between them, so that the cached prefix of requests survives all other turns.
+ * Costs O(new messages) beside the copy.
+ */
+export class ContextView {
+  readonly #options: ContextViewOptions;
+  readonly #left = new Map<string, Reason>();
+  #seen: SeenResult[] = [];
+  #calls = new Map<string, { readonly name: string; readonly path: string | undefined }>();
+  #stale: SeenResult[] = [];
+  #counted = 0;
+  #turns = 0;
+  #shownBytes = 0;
+
+  constructor(options: ContextViewOptions) {
+    this.#options = options;
+  }
+
+  /** The context was replaced: everything is counted again. What was left out stays so. */
+  reset(): void {
+    this.#seen = [];
+    this.#calls = new Map();
+    this.#stale = [];
+    this.#counted = 0;
+    this.#turns = 0;
+    this.#shownBytes = 0;
+  }
+
+  project(messages: readonly Message[]): readonly Message[] {
+    const { tail, elideStaleReads } = this.#options;
+    if (!tail && !elideStaleReads) return messages;
+    for (const message of messages.slice(this.#counted)) this.#count(message);
+    this.#counted = messages.length;
+    const freed = this.#leaveStale() + (tail ? this.#leaveOld(tail) : 0);
+    if (freed > 0) this.#options.onShrink();
+    if (this.#left.size === 0) return messages;
+    return messages.map((message) => this.#shown(message));
+  }
+
+  #count(message: Message): void {
+    if (message.role === 'user') return;
+    if (message.role === 'assistant') {
+      this.#turns += 1;
+      for (const call of toolCallsOf(message)) this.#calls.set(call.call_id, fileCallOf(call));
+      return;
+    }
+    const call = this.#calls.get(message.call_id);
+    const hasPath = call?.path !== undefined && !isErrorOutcome(message.outcome);
+    if (hasPath && WRITERS.has(call.name)) this.#becomesStale(call.path);
+    if (this.#left.has(message.call_id)) return;
+    const result: SeenResult = {
+      callId: message.call_id,
+      bytes: textBytes(message),
+      turn: this.#turns,
+      isProtected: isProtectedTool(message.name),
+      readPath: hasPath && READERS.has(call.name) ? call.path : undefined,
+    };
+    this.#seen.push(result);
+    this.#shownBytes += result.bytes;
+  }
+
+  #becomesStale(path: string): void {
+    if (!this.#options.elideStaleReads) return;
+    for (const result of this.#seen) {
+      if (result.readPath === path && !this.#stale.includes(result)) this.#stale.push(result);
+    }
+  }
+
+  #leaveStale(): number {
+    const bytes = this.#stale.reduce((sum, result) => sum + result.bytes, 0);
+    if (bytes < STALE_STEP_BYTES) return 0;
+    const stale = this.#stale;
+    this.#stale = [];
+    return this.#leave(stale, 'stale');
+  }
+
+  #leaveOld({ thresholdBytes, keepTurns }: TailOptions): number {
+    if (this.#shownBytes <= thresholdBytes) return 0;
+    const old = this.#seen.filter(
+      ({ turn, isProtected }) => turn <= this.#turns - keepTurns && !isProtected,
+    );
+    const bytes = old.reduce((sum, result) => sum + result.bytes, 0);
+    return bytes < thresholdBytes * MIN_STEP ? 0 : this.#leave(old, 'old');
+  }
+
+  #leave(results: readonly SeenResult[], reason: Reason): number {
+    let bytes = 0;
+    for (const result of results) {
+      this.#left.set(result.callId, reason);
+      bytes += result.bytes;
+    }
+    this.#shownBytes -= bytes;
+    const gone = new Set(results);
+    this.#seen = this.#seen.filter((result) => !gone.has(result));
+    this.#stale = this.#stale.filter((result) => !gone.has(result));
+    return bytes;
+  }
+
+  #shown(message: Message): Message {
+    const reason = message.role === 'tool_result' ? this.#left.get(message.call_id) : undefined;
+    if (message.role !== 'tool_result' || reason === undefined) return message;
+    const text = `[${textBytes(message)} bytes of this result were ${STUBS[reason]}]`;
+    const images = message.content.filter(({ type }) => type === 'image');
+    return { ...message, content: [{ type: 'text', text }, ...images] };
+  }
+}
+
+function textBytes({ content }: ToolResultMessage): number {
+  let bytes = 0;
+  for (const block of content) if (block.type === 'text') bytes += Buffer.byteLength(block.text);
+  return bytes;
+}

@@ -1,0 +1,172 @@
+import { RyeError } from '../core/errors.ts';
+import type { ControlAction } from '../core/hook.ts';
+import { LIMIT_NAMES } from '../core/limits.ts';
+import { didYouMean } from '../core/text.ts';
+import { toUsd } from '../core/usage.ts';
+import {
+  affordableMaxTokens,
+  checkLimits,
+  escalateLimit,
+  type LimitReached,
+} from '../policy/limits.ts';
+import type { ModelRequest } from '../providers/provider.ts';
+import { projectContext } from './context.ts';
+import type { Ending } from './ports.ts';
+import { hookError, note, type Run } from './run.ts';
+import { owesOutput } from './structured.ts';
+
+/** An answer shorter than this is not worth its input. */
+const MIN_OUTPUT_TOKENS = 256;
+/** A run whose hooks raise limits forever must still end. */
+const MAX_ESCALATIONS = 10;
+
+/** Checks all limits before a turn; a reached one is decided by the `limit` hooks, again until none is reached. */
+export async function enforceLimits(run: Run): Promise<Ending | undefined> {
+  for (;;) {
+    const reached = reachedLimit(run);
+    if (!reached) return undefined;
+    const ending = await handleLimit(run, reached);
+    if (ending) return ending;
+  }
+}
+
+/** The limit that leaves no room for another turn. */
+export function reachedLimit(run: Run): LimitReached | undefined {
+  const elapsedSeconds = run.elapsedSeconds();
+  const reached = checkLimits(run.limits, { cost: run.cost(), elapsedSeconds });
+  if (reached || run.stop.cause !== 'duration') return reached;
+  // the deadline's timer fired a moment before the clock says so
+  const max = run.limits.duration_seconds;
+  return { name: 'duration_seconds', current: Math.max(elapsedSeconds, max), max };
+}
+
+/** Records a reached limit and asks the hooks; undefined when one of them raised it. */
+export async function handleLimit(run: Run, reached: LimitReached): Promise<Ending | undefined> {
+  const { name, current, max } = reached;
+  await run.write({
+    event_type: 'limit_reached',
+    payload: { code: `limit_${name}`, current, max },
+  });
+  const decision = await run.control('limit', {
+    limit_code: `limit_${name}`,
+    limit_name: name,
+    current_value: current,
+    current_max: max,
+  });
+  switch (decision?.control) {
+    case 'escalate':
+      return (await escalate(run, decision)) ? undefined : limitEnding(reached);
+    case 'handoff':
+      return { kind: 'handoff' };
+    case 'suspend':
+      return { kind: 'suspended', reason: decision.reason ?? `the limit ${name} was reached` };
+    case 'abort':
+      return { kind: 'error', error: hookError(decision, 'limit').toJSON() };
+    case 'fail':
+      return limitEnding(reached, decision.error);
+    case 'continue':
+    case 'retry':
+    case 'compact':
+    case undefined:
+      break;
+  }
+  // only an escalation makes room for another turn
+  return limitEnding(reached);
+}
+
+async function escalate(
+  run: Run,
+  { limit, to }: Extract<ControlAction, { control: 'escalate' }>,
+): Promise<boolean> {
+  const name = LIMIT_NAMES.find((known) => known === limit);
+  if (name === undefined) {
+    const hint = didYouMean(limit, LIMIT_NAMES) ?? `Limits are ${LIMIT_NAMES.join(', ')}.`;
+    await run.write(note(`a hook asked to raise "${limit}", which is no limit. ${hint}`));
+    return false;
+  }
+  const raised = escalateLimit(run.limits, { name, to }, run.ports.parentLimits);
+  if (!raised || run.counters.escalations >= MAX_ESCALATIONS) {
+    await run.write(note(`the limit ${name} was not raised to ${to}`));
+    return false;
+  }
+  run.counters.escalations += 1;
+  run.raiseLimits(raised);
+  await run.write(note(`the limit ${name} was raised to ${raised[name]}`));
+  return true;
+}
+
+function limitEnding(reached: LimitReached, text?: string): Ending {
+  const { name, current, max } = reached;
+  const shown = Math.round(current * 1e6) / 1e6;
+  const message = text ?? `the limit ${name} was reached: ${shown} of ${max}`;
+  const error = new RyeError(`limit_${name}`, message, {
+    hint: `Raise ${name} in the directive's <limits> or with --limit ${name}=…, then resume the thread.`,
+    details: { limit: name, current, max },
+  });
+  return { kind: 'limit', ...reached, error: error.toJSON() };
+}
+
+export type CallPlan =
+  | { readonly kind: 'ready'; readonly request: ModelRequest }
+  | { readonly kind: 'unaffordable'; readonly reached: LimitReached }
+  | { readonly kind: 'refused'; readonly ending: Ending };
+
+/**
+ * The next request, with `max_tokens` low enough that its worst case fits what is left of the thread's spend limit
+ * and of its budget: a limit is a promise, so a call that might break it is not made.
+ */
+export async function planCall(run: Run): Promise<CallPlan> {
+  const { model, ports, plan } = run;
+  const tools = ports.definitions();
+  const preamble = run.preamble();
+  const room = model.context_window - run.meter.likelyTokens(preamble);
+  const wanted = Math.min(model.max_output_tokens, Math.max(MIN_OUTPUT_TOKENS, room));
+  let maxTokens: number | undefined = wanted;
+  if (model.pricing) {
+    maxTokens = affordableMaxTokens({
+      remainingMicroUsd: await run.remainingMicroUsd(),
+      inputTokens: run.meter.worstTokens(preamble),
+      pricing: model.pricing,
+      wanted,
+      minimum: MIN_OUTPUT_TOKENS,
+    });
+  } else if (!plan.allow_unpriced) {
+    return { kind: 'refused', ending: unpriced(run) };
+  }
+  if (maxTokens === undefined) {
+    const reached = {
+      name: 'spend' as const,
+      current: toUsd(run.spentMicroUsd),
+      max: run.limits.spend,
+    };
+    return { kind: 'unaffordable', reached };
+  }
+  return {
+    kind: 'ready',
+    request: {
+      model: model.id,
+      system: ports.system,
+      messages: projectContext(run.view.project(run.messages), {
+        provider: model.provider,
+        model: model.id,
+      }),
+      tools,
+      max_tokens: maxTokens,
+      thinking: run.thinking,
+      cache: plan.settings.cache,
+      ...(run.behavior.schema && run.outputAsks > 0 && owesOutput(run)
+        ? { output_schema: run.behavior.schema }
+        : {}),
+    },
+  };
+}
+
+function unpriced(run: Run): Ending {
+  const { provider, id } = run.model;
+  const error = new RyeError(
+    'model_unpriced',
+    `no price is known for ${provider}/${id}, so the spend limit of ${run.limits.spend} USD cannot be kept`,
+    { hint: 'Give the model a pricing in its provider file, or pass --allow-unpriced.' },
+  );
+  return { kind: 'error', error: error.toJSON() };
+}

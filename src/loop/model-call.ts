@@ -1,0 +1,293 @@
+import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
+import type { ControlAction } from '../core/hook.ts';
+import { compact } from '../core/json.ts';
+import type { AssistantMessage } from '../core/message.ts';
+import { type Classification, classify, failureCode, retryDelayMs } from '../policy/error-class.ts';
+import type { ProviderFailure } from '../providers/provider.ts';
+import { type Attempt, attemptAnswer } from './answer.ts';
+import { compactContext } from './compaction.ts';
+import { handleLimit, planCall } from './limits.ts';
+import type { Ending, Interrupt } from './ports.ts';
+import { hookError, type Run } from './run.ts';
+
+/** What the model-call phase of a turn came to. `again`: nothing usable, but the run goes on. */
+export type Answer =
+  | { readonly kind: 'answer'; readonly message: AssistantMessage }
+  | { readonly kind: 'again' }
+  | { readonly kind: 'ended'; readonly ending: Ending };
+
+/** What is left to try for this turn. */
+interface Tries {
+  /** Failed attempts with the current model. */
+  failures: number;
+  hasCompacted: boolean;
+}
+
+type Remedy = { readonly kind: 'retry' } | { readonly kind: 'ended'; readonly ending: Ending };
+const RETRY: Remedy = { kind: 'retry' };
+const AGAIN: Answer = { kind: 'again' };
+
+/**
+ * Asks the model until there is a whole answer. A failed attempt is recorded, taken out of the context and made
+ * again from scratch: so often, so late and with that model as `error` hooks, the classification and the limits allow.
+ */
+export async function streamAnswer(run: Run): Promise<Answer> {
+  const tries: Tries = { failures: 0, hasCompacted: false };
+  let isBegun = false;
+  for (;;) {
+    const plan = await planCall(run);
+    if (plan.kind === 'refused') return { kind: 'ended', ending: plan.ending };
+    if (plan.kind === 'unaffordable') {
+      const ending = await handleLimit(run, plan.reached);
+      return ending ? { kind: 'ended', ending } : AGAIN;
+    }
+    if (!isBegun) {
+      isBegun = true;
+      run.beginTurn();
+      await run.write({ event_type: 'turn_started', payload: { turn: run.turn } });
+    }
+    const attempt = await attemptWith(run, plan.request);
+    if (attempt.kind !== 'interrupted') await announceMatches(run);
+    switch (attempt.kind) {
+      case 'answered':
+        if (attempt.message.stop_reason !== 'content_filtered') {
+          run.watcher?.accept();
+          return { kind: 'answer', message: attempt.message };
+        }
+        break;
+      case 'stopped':
+        await recordPartial(run, attempt.partial, 'stopped');
+        return AGAIN;
+      case 'interrupted':
+        await interrupt(run, attempt.partial, attempt.by);
+        return AGAIN;
+      case 'failed':
+        break;
+    }
+    const failed = failureOf(attempt);
+    await recordPartial(run, failed.partial, failed.failure.message);
+    const remedy = await remedyFor(run, failed.failure, tries);
+    if (remedy.kind === 'ended') return remedy;
+    if (run.stop.signal.aborted) return AGAIN;
+  }
+}
+
+async function attemptWith(
+  run: Run,
+  request: Parameters<typeof attemptAnswer>[2],
+): Promise<Attempt> {
+  let provider: ReturnType<Run['ports']['provider']>;
+  try {
+    provider = run.ports.provider(run.model);
+  } catch (error) {
+    return { kind: 'failed', failure: setupFailure(error), partial: emptyAnswer(run) };
+  }
+  return attemptAnswer(run, provider, request);
+}
+
+/** A provider that can't even be made, for want of a key, fails for good: another model may do. */
+function setupFailure(error: unknown): ProviderFailure {
+  const type = error instanceof RyeError ? { type: error.code } : {};
+  return { message: messageOf(error), phase: 'connect', ...type };
+}
+
+function emptyAnswer(run: Run): AssistantMessage {
+  const { provider, id: model } = run.model;
+  const usage = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 };
+  return { role: 'assistant', content: [], provider, model, stop_reason: 'aborted', usage };
+}
+
+function failureOf(attempt: Extract<Attempt, { kind: 'answered' | 'failed' }>): {
+  readonly failure: ProviderFailure;
+  readonly partial: AssistantMessage;
+} {
+  if (attempt.kind === 'failed') return attempt;
+  const failure: ProviderFailure = {
+    message: 'the provider filtered the answer',
+    type: 'content_filtered',
+    phase: 'response',
+  };
+  return { failure, partial: attempt.message };
+}
+
+/** Keeps what was said of a failed answer, for people and for the books, and out of the model's view. */
+async function recordPartial(run: Run, partial: AssistantMessage, reason: string): Promise<void> {
+  if (partial.content.length === 0) return;
+  const [written] = await run.write({
+    event_type: 'message',
+    payload: { message: partial, turn: run.turn },
+  });
+  if (written?.id === undefined) return;
+  await run.write({
+    event_type: 'context_edit',
+    payload: { target_id: written.id, action: 'omit', reason },
+  });
+}
+
+/** A stream rule cut the answer: the partial is durable before anything that refers to it. */
+async function interrupt(run: Run, partial: AssistantMessage, by: Interrupt): Promise<void> {
+  if (by.keepPartial) {
+    // calls of a cut answer are never run, so the model must not see them as made
+    const content = partial.content.filter((block) => block.type !== 'tool_call');
+    const message: AssistantMessage = { ...partial, content };
+    if (content.length > 0) {
+      await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
+    }
+  } else {
+    await recordPartial(run, partial, by.reason);
+  }
+  // a cancellation in between wins
+  if (run.stop.cause !== 'cancelled') await run.record(by.drafts);
+  await announceMatches(run);
+}
+
+/** Tells hooks which rules were broken: after the cut and its record, so that no hook delays them. */
+async function announceMatches(run: Run): Promise<void> {
+  for (const context of run.watcher?.takeTriggers() ?? []) {
+    await run.observe('rule_triggered', context);
+  }
+}
+
+async function remedyFor(run: Run, failure: ProviderFailure, tries: Tries): Promise<Remedy> {
+  const classified = classify(failure, run.ports.errorRules);
+  const { category, retryable } = classified;
+  await run.write({
+    event_type: 'error_classified',
+    payload: compact({ category, retryable, message: failure.message, status: failure.status }),
+  });
+  tries.failures += 1;
+  const decision = await run.control('error', {
+    source: 'model',
+    error: compact({
+      message: failure.message,
+      code: failureCode(category, failure.type),
+      type: failure.type,
+      status: failure.status,
+    }),
+    classification: { category, retryable, policy: classified.policy.kind },
+    attempt: tries.failures,
+  });
+  const stopped = decidedEnding(decision, failure, classified);
+  if (stopped) return { kind: 'ended', ending: stopped };
+  if (category === 'context_exceeded' || decision?.control === 'compact') {
+    if (await compactOnce(run, decision, tries)) return RETRY;
+  }
+  if (wantsRetry(decision, classified) && tries.failures <= run.plan.settings.max_retries) {
+    await waitToRetry(run, { failure, classified, decision, attempt: tries.failures });
+    return RETRY;
+  }
+  return fallBack(run, { failure, classified, tries });
+}
+
+function wantsRetry(decision: ControlAction | undefined, { retryable }: Classification): boolean {
+  if (decision?.control === 'retry') return true;
+  return retryable && decision?.control !== 'fail';
+}
+
+/**
+ * The decisions that end the run. A `fail` without a text of its own only gives up on this model, so that a fallback
+ * still has its chance.
+ */
+function decidedEnding(
+  decision: ControlAction | undefined,
+  failure: ProviderFailure,
+  { category }: Classification,
+): Ending | undefined {
+  switch (decision?.control) {
+    case 'abort':
+      return category === 'cancelled'
+        ? { kind: 'cancelled', reason: failure.message }
+        : { kind: 'error', error: hookError(decision, 'error').toJSON() };
+    case 'fail':
+      return decision.error === undefined
+        ? undefined
+        : { kind: 'error', error: hookError(decision, 'error').toJSON() };
+    case 'suspend':
+      return { kind: 'suspended', reason: decision.reason ?? failure.message };
+    case 'handoff':
+      return { kind: 'handoff' };
+    case 'continue':
+    case 'retry':
+    case 'escalate':
+    case 'compact':
+    case undefined:
+      break;
+  }
+  return undefined;
+}
+
+async function compactOnce(
+  run: Run,
+  decision: ControlAction | undefined,
+  tries: Tries,
+): Promise<boolean> {
+  if (tries.hasCompacted) return false;
+  tries.hasCompacted = true;
+  if (decision?.control === 'compact') return compactContext(run, 'hook', decision.instructions);
+  return compactContext(run, 'context_exceeded');
+}
+
+interface Failed {
+  readonly failure: ProviderFailure;
+  readonly classified: Classification;
+}
+
+async function waitToRetry(
+  run: Run,
+  failed: Failed & { readonly decision: ControlAction | undefined; readonly attempt: number },
+): Promise<void> {
+  const { failure, classified, decision, attempt } = failed;
+  const asked = decision?.control === 'retry' ? decision.delay_seconds : undefined;
+  const delayMs =
+    asked === undefined
+      ? retryDelayMs({
+          policy: classified.policy,
+          attempt,
+          retryAfterMs: failure.retry_after_ms,
+          random: () => run.ports.random(),
+        })
+      : asked * 1000;
+  const policy = asked === undefined ? classified.policy.kind : 'hook';
+  await run.write({
+    event_type: 'retry_scheduled',
+    payload: { attempt, delay_ms: delayMs, policy },
+  });
+  await run.ports.clock.sleep(delayMs, run.stop.signal);
+}
+
+async function fallBack(run: Run, failed: Failed & { readonly tries: Tries }): Promise<Remedy> {
+  const { failure, classified, tries } = failed;
+  const error = failureError(run, failure, classified);
+  const next = run.nextModel();
+  if (!next) return { kind: 'ended', ending: { kind: 'error', error } };
+  tries.failures = 0;
+  const change: EventDraft = {
+    event_type: 'model_change',
+    payload: { provider: next.provider, model: next.id },
+  };
+  await run.record([change]);
+  return RETRY;
+}
+
+function failureError(run: Run, failure: ProviderFailure, { category }: Classification): ErrorInfo {
+  const { provider, id } = run.model;
+  const code = failureCode(category, failure.type);
+  return new RyeError(code, `${provider}/${id}: ${failure.message}`, {
+    hint: HINTS[category],
+    details: compact({
+      category,
+      status: failure.status,
+      type: failure.type,
+      request_id: failure.request_id,
+    }),
+  }).toJSON();
+}
+
+const HINTS: Partial<Record<Classification['category'], string>> = {
+  rate_limited: 'Wait and resume the thread, or configure a fallback model.',
+  transient: 'Resume the thread when the provider can be reached again.',
+  quota: 'Check the plan and billing of the provider account.',
+  auth: 'Check the API key of the provider.',
+  context_exceeded: 'Compact the thread, or choose a model with a larger context window.',
+};

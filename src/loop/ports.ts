@@ -1,0 +1,214 @@
+import type { Clock } from '../core/clock.ts';
+import type { ErrorInfo } from '../core/errors.ts';
+import type { EventDraft, EventPayloads, LogEvent } from '../core/events.ts';
+import type { ControlAction } from '../core/hook.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { LimitName, Limits } from '../core/limits.ts';
+import type { AssistantMessage, ContentBlock, Message } from '../core/message.ts';
+import type { PlannedModel } from '../core/plan.ts';
+import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
+import type { ErrorRule } from '../policy/error-class.ts';
+import type { ModelEvent, ModelProvider, ToolDefinition } from '../providers/provider.ts';
+import type { ResolvedCall, ToolOutput, ToolSet } from '../tools/tool.ts';
+
+/**
+ * The stream of a run. Each yielded batch must be in the log before the generator is asked for more: pass the
+ * written events to `next`. Delta events may be merged or left out, all others come back in order. A writer that
+ * fails calls `throw(error)`: the run then ends with that error. A `cost` event closes each turn; the consumer
+ * checkpoints after it.
+ */
+export type LoopEvents = AsyncGenerator<
+  readonly EventDraft[],
+  LoopOutcome,
+  readonly LogEvent[] | undefined
+>;
+
+/** Why a run ended. */
+export type Ending =
+  | { readonly kind: 'completed'; readonly result: string; readonly outputs?: JsonObject }
+  | {
+      readonly kind: 'limit';
+      readonly name: LimitName;
+      readonly current: number;
+      readonly max: number;
+      readonly error: ErrorInfo;
+    }
+  | { readonly kind: 'cancelled'; readonly reason: string }
+  | { readonly kind: 'error'; readonly error: ErrorInfo }
+  | { readonly kind: 'suspended'; readonly reason: string }
+  | { readonly kind: 'handoff' };
+
+/** How a run ended, what it cost in all, and the last text that the model said. */
+export type LoopOutcome = Ending & { readonly cost: Cost; readonly last_text: string };
+
+/** What hooks left behind: records of each run and the entries that they asked for. */
+export interface HookReport {
+  readonly fired: readonly EventPayloads['hook_fired'][];
+  /** Entries of `emit` and `inject` actions. */
+  readonly drafts?: readonly EventDraft[];
+}
+
+export interface HookDecision extends HookReport {
+  readonly decision?: ControlAction | undefined;
+}
+
+/** `substitute` stands in for running the tool, where no hook refuses. */
+export interface GateDecision extends HookDecision {
+  readonly substitute?: ToolOutput | undefined;
+}
+
+export type ControlEvent = 'error' | 'limit' | 'after_step' | 'context_limit_reached';
+export type ObservedEvent = 'tool_after' | 'directive_return' | 'rule_triggered';
+
+/** Dispatches the thread's merged hooks. A rejected promise is recorded and counts as no decision; of a gate, as no. */
+export interface HookPort {
+  control(event: ControlEvent, context: JsonObject, signal: AbortSignal): Promise<HookDecision>;
+  observe(event: ObservedEvent, context: JsonObject, signal: AbortSignal): Promise<HookReport>;
+  gate(context: JsonObject, signal: AbortSignal): Promise<GateDecision>;
+}
+
+/** The thread's claim in the ledger. */
+export interface BudgetPort {
+  remainingMicroUsd(): Promise<MicroUsd>;
+  /** Sets the thread's own spend so far. */
+  report(spentMicroUsd: MicroUsd): Promise<void>;
+}
+
+/** `before_turn`: after a whole tool batch, before the next request. `at_end`: the model has finished. */
+export type SafePoint = 'before_turn' | 'at_end';
+
+/** Steers, follow-ups and deliveries that wait for a safe point. What is taken is recorded and sent. */
+export interface InboxPort {
+  take(point: SafePoint): Promise<readonly EventDraft[]>;
+  /** Ends the run as completed and begins another with what waits for that. Empty: nothing waits, the run is still open. */
+  next?(): Promise<readonly EventDraft[]>;
+  /** The run that {@link next} began has failed. What it returns is recorded. */
+  fail?(): Promise<readonly EventDraft[]>;
+}
+
+/** What a stream rule demands: cut the answer, record `drafts`, ask again. */
+export interface Interrupt {
+  readonly reason: string;
+  /** Leave the partial answer in the model's view. */
+  readonly keepPartial: boolean;
+  readonly drafts: readonly EventDraft[];
+}
+
+/** Text that stands before the result of a call, and the entry that says so in the log. */
+export interface Reminder {
+  readonly text: string;
+  readonly injection: EventDraft;
+}
+
+/** Watches one answer while it is spoken. Cost per event must not grow with the answer. */
+export interface StreamWatcher {
+  observe(event: ModelEvent): Interrupt | undefined;
+  /** Called after `finish`: waits for checks that take time. Afterwards the watcher interrupts no more. */
+  settle(): Promise<Interrupt | undefined>;
+  /** Records of the matches since the last call, for the log. */
+  takeRecords(): readonly EventDraft[];
+  /** Contexts of `rule_triggered` for the matches since the last call. */
+  takeTriggers(): readonly JsonObject[];
+  /** The answer came whole and is used: what did not cut it is now due. */
+  accept(): void;
+  /** What is due with the result of the answer's call at that position; noted as told. */
+  reminderFor(position: number): Reminder | undefined;
+  /** What is due after the answer and its results; noted as told. */
+  takeFollowUps(): readonly EventDraft[];
+}
+
+/** Large tool results, kept beside the log. */
+export interface ArtifactPort {
+  /** Resolves to the path that the model is told, relative to the project. */
+  save(callId: string, content: readonly ContentBlock[]): Promise<string>;
+}
+
+export type Validation =
+  | { readonly ok: true; readonly input: JsonObject; readonly coerced: readonly string[] }
+  | { readonly ok: false; readonly problems: string };
+
+export type ReturnCheck =
+  | { readonly ok: true; readonly outputs: JsonObject }
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+/**
+ * A refusal beyond capabilities: skill restriction, risk latch, tool budget, disclosure. A text refuses, and no later
+ * gate can take that back. Must not throw.
+ */
+export type PolicyGate = (call: ResolvedCall) => string | undefined;
+
+export interface Compaction {
+  readonly drafts: readonly EventDraft[];
+  /** The whole context after it; absent where there was no compaction after all, as a hook may decide. */
+  readonly messages?: readonly Message[];
+  /** What making the summary used, priced as the current model. */
+  readonly usage: Usage;
+}
+
+/** What made somebody ask for a compaction. */
+export type CompactionReason = 'threshold' | 'context_exceeded' | 'hook' | 'manual';
+
+export interface CompactionRequest {
+  readonly messages: readonly Message[];
+  readonly reason: CompactionReason;
+  /** The model that the run talks to now; it writes the summary too. */
+  readonly model: PlannedModel;
+  /** The next request's likely size in tokens. */
+  readonly tokens: number;
+  readonly turn: number;
+  readonly cost: Cost;
+  /** What may still be spent. */
+  readonly remainingMicroUsd: MicroUsd;
+  readonly instructions?: string;
+}
+
+/** Calls of the last answer in the history that a dead process left open and that may be run again. */
+export interface PendingCalls {
+  /** The answer, with these calls alone. */
+  readonly answer: AssistantMessage;
+  /** What goes on the record behind their results. */
+  readonly behind: readonly EventDraft[];
+}
+
+/** Everything that the loop needs from outside. Nothing in it may assume a disk, a clock or a network. */
+export interface LoopPorts {
+  readonly threadId: string;
+  readonly projectPath: string;
+  /** The recorded system text, sent byte-identical on every turn. */
+  readonly system: string;
+  /** The context so far: already in the log, every tool call answered. */
+  readonly history: readonly Message[];
+  /** Run before the first turn, under every gate. */
+  readonly pending?: PendingCalls;
+  /** What the thread used before this run, when it is resumed. */
+  readonly spent?: Cost;
+  /** The parent's limits: they bound an escalation. */
+  readonly parentLimits?: Limits;
+  /** May throw, e.g. for a missing key: that counts as a failure of this model. */
+  provider(model: PlannedModel): ModelProvider;
+  /** The tools offered now; grows when `tool_search` unlocks some. */
+  definitions(): readonly ToolDefinition[];
+  readonly tools: ToolSet;
+  readonly hooks: HookPort;
+  readonly clock: Clock;
+  readonly budget: BudgetPort;
+  /** Why the thread is to stop, if somebody asked. */
+  cancelled(): string | undefined;
+  readonly artifacts: ArtifactPort;
+  /** Parsed `error_classification.yaml`. */
+  readonly errorRules: readonly ErrorRule[];
+  /** Uniform in [0, 1); spreads retries. */
+  random(): number;
+  /** Coerces and validates the input of a call. */
+  validate(schema: JsonObject, input: JsonObject): Promise<Validation>;
+  /** Checks the input of `rye_directive_return` against the declared outputs. */
+  checkReturn(input: JsonObject): ReturnCheck | Promise<ReturnCheck>;
+  /** Earlier results have left the model's view: tools must not refer to them any more. */
+  forgetReads?(): void;
+  readonly gates?: readonly PolicyGate[];
+  readonly inbox?: InboxPort;
+  /** Called once for each answer; a later call ends the earlier answer's. */
+  watchStream?(turn: number): StreamWatcher;
+  /** undefined: there is nothing to compact. */
+  compact?(request: CompactionRequest, signal: AbortSignal): Promise<Compaction | undefined>;
+}

@@ -1,0 +1,126 @@
+import { messageOf } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
+import { compact } from '../core/json.ts';
+import type { ContentBlock, ToolResultMessage } from '../core/message.ts';
+import { escapeXml, headBytes } from '../core/text.ts';
+import type { Reminder } from './ports.ts';
+import type { Run } from './run.ts';
+import type { Settled } from './tool-call.ts';
+
+/** How much of a large result the model still sees. */
+const PREVIEW_BYTES = 2048;
+/** Images above this many base64 characters are refused by the model APIs. */
+const MAX_IMAGE_CHARS = 5 * 1024 * 1024;
+
+/** Structured results above this size are left out of the log: their text, or its artifact, has them. */
+const MAX_DATA_CHARS = 64 * 1024;
+
+/** A settled call with its result as the model gets it. */
+export interface Result {
+  readonly settled: Settled;
+  readonly content: readonly ContentBlock[];
+  /** UTF-8 bytes of text plus base64 characters of images, before anything was moved out. */
+  readonly outputBytes: number;
+  readonly artifact?: string;
+}
+
+/** Moves what is too large for the context into an artifact, leaving a head and the path. Never rejects. */
+export async function boundResult(run: Run, settled: Settled): Promise<Result> {
+  const { content } = settled;
+  const textBytes = content.reduce(
+    (sum, block) => sum + (block.type === 'text' ? Buffer.byteLength(block.text) : 0),
+    0,
+  );
+  const imageChars = content.reduce(
+    (sum, block) => sum + (block.type === 'image' ? block.data.length : 0),
+    0,
+  );
+  const outputBytes = textBytes + imageChars;
+  const tooMuchText = textBytes > run.plan.settings.result_max_bytes;
+  const tooMuchImage = imageChars > MAX_IMAGE_CHARS;
+  if (!tooMuchText && !tooMuchImage) return { settled, content: orEmpty(content), outputBytes };
+  const saved = await save(run, settled);
+  // the model sees only the beginning, so that a second read must not answer that it has seen all
+  run.ports.forgetReads?.();
+  const images = tooMuchImage ? [] : content.filter((block) => block.type === 'image');
+  const head = headBytes(textOfBlocks(content), PREVIEW_BYTES);
+  const where = 'path' in saved ? ` path="${escapeXml(saved.path)}"` : '';
+  const lost = 'path' in saved ? '' : `\nThe rest is lost: ${saved.problem}`;
+  const text =
+    `<persisted-output tool="${escapeXml(settled.tool)}" bytes="${outputBytes}"${where}>\n` +
+    `${head}\n</persisted-output>\nThis is the beginning of a large result.${lost}`;
+  return {
+    settled,
+    content: [{ type: 'text', text }, ...images],
+    outputBytes,
+    ...('path' in saved ? { artifact: saved.path } : {}),
+  };
+}
+
+type Saved = { readonly path: string } | { readonly problem: string };
+
+async function save(run: Run, { requested, content }: Settled): Promise<Saved> {
+  try {
+    return { path: await run.ports.artifacts.save(requested.call.call_id, content) };
+  } catch (error) {
+    return { problem: `it could not be saved: ${messageOf(error)}` };
+  }
+}
+
+/** Model APIs refuse empty results. */
+function orEmpty(content: readonly ContentBlock[]): readonly ContentBlock[] {
+  const kept = content.filter((block) => block.type !== 'text' || block.text !== '');
+  return kept.length === 0 ? [{ type: 'text', text: '(no output)' }] : kept;
+}
+
+function textOfBlocks(content: readonly ContentBlock[]): string {
+  return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
+}
+
+/** Whether a tool gave the result: only then is it of use to be told about the call. */
+export function hasRun({ settled: { outcome } }: Result): boolean {
+  return (
+    outcome === 'ok' || outcome === 'error' || outcome === 'timeout' || outcome === 'substituted'
+  );
+}
+
+/** The result with a reminder in front; its own content stays as it is. */
+export function remindedResult(result: Result, reminder: Reminder | undefined): Result {
+  if (!reminder) return result;
+  return { ...result, content: [{ type: 'text', text: reminder.text }, ...result.content] };
+}
+
+/** The log's record of how a call ended. */
+export function settledDraft({ settled, outputBytes, artifact }: Result): EventDraft {
+  const { requested, tool, outcome, durationMs, code, reason, coerced } = settled;
+  return {
+    event_type: 'tool_settled',
+    payload: compact({
+      call_id: requested.call.call_id,
+      tool,
+      outcome,
+      duration_ms: durationMs,
+      output_bytes: outputBytes,
+      code,
+      reason,
+      artifact,
+      coerced,
+    }),
+  };
+}
+
+/** The entry that answers the call. */
+export function resultDraft({ settled, content }: Result, turn: number): EventDraft {
+  const { call } = settled.requested;
+  const { data } = settled;
+  const isSmall = data !== undefined && JSON.stringify(data).length <= MAX_DATA_CHARS;
+  const message: ToolResultMessage = {
+    role: 'tool_result',
+    call_id: call.call_id,
+    name: call.name,
+    content,
+    outcome: settled.outcome,
+    ...(isSmall ? { data } : {}),
+  };
+  return { event_type: 'message', payload: { message, turn } };
+}

@@ -1,0 +1,327 @@
+import type { EventDraft } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import { compact } from '../../core/json.ts';
+import { type AssistantBlock, textOf } from '../../core/message.ts';
+import type { RuleSettings } from '../../core/rules.ts';
+import type { StreamMatcher } from '../../policy/regex-stream.ts';
+import type { ModelEvent } from '../../providers/provider.ts';
+import type { Interrupt, Reminder, StreamWatcher } from '../ports.ts';
+import { type CallHit, CallWatch } from './call-watch.ts';
+import type { RuleSet, StreamRule } from './compile.ts';
+import type { InjectionHistory } from './history.ts';
+import { type BrokenRule, renderInterrupts, renderReminders } from './render.ts';
+import type { SlowChecks } from './slow.ts';
+
+/** What an answer's watch needs to know of the run, and tells it. */
+export interface RunRules {
+  readonly rules: RuleSet;
+  readonly settings: RuleSettings;
+  readonly projectPath: string;
+  readonly history: InjectionHistory;
+  readonly slow: SlowChecks | undefined;
+  /** Whether one more answer may be cut for the rule. */
+  mayInterrupt(rule: StreamRule): boolean;
+  countInterrupt(rules: Iterable<StreamRule>): void;
+  /** Names by which rules may call a tool, lower case, its id first. */
+  namesOf(tool: string): readonly string[];
+  /** What to say in the log about the rules themselves, once. */
+  takeNotes(): readonly EventDraft[];
+}
+
+type Source = 'text' | 'thinking' | 'tool';
+type ProseSource = Exclude<Source, 'tool'>;
+
+/** One rule that this answer broke. */
+interface Match {
+  readonly rule: StreamRule;
+  readonly source: Source;
+  /** Which of the answer's calls, counted from 0. */
+  readonly call?: number;
+  readonly tool?: string;
+  readonly path?: string;
+  readonly interrupts: boolean;
+}
+
+/** Prose of one kind: all its pieces are one text. */
+interface Prose {
+  readonly matcher: StreamMatcher;
+  text: string;
+  length: number;
+}
+
+/** At block ends of prose, rules with `engine: js` get text that overlaps so far with what they got before. */
+const SLOW_OVERLAP = 4096;
+
+/**
+ * Watches one answer while it is spoken: prose, reasoning and the arguments of each call apart. A match of a rule that
+ * interrupts cuts the answer; the others wait for the answer to be accepted and are then told beside the result of
+ * their call, or after the answer.
+ */
+export class AnswerWatch implements StreamWatcher {
+  readonly #run: RunRules;
+  readonly #turn: number;
+  /** How many answers the model had completed before this one. */
+  readonly #age: number;
+  readonly #rules: readonly StreamRule[];
+  readonly #prose = new Map<ProseSource, Prose>();
+  readonly #calls: { readonly id: string; readonly watch: CallWatch }[] = [];
+  readonly #matches = new Map<StreamRule, Match>();
+  readonly #told = new Set<StreamRule>();
+  readonly #slowRules: Readonly<Record<Source, readonly StreamRule[]>>;
+  readonly #checks: Promise<void>[] = [];
+  /** Matches of calls that wait for the tool or the path to be known. */
+  readonly #lateHits: (() => boolean)[] = [];
+  #records: EventDraft[] = [];
+  #triggers: JsonObject[] = [];
+  #isOver = false;
+  #mustInterrupt = false;
+
+  constructor(run: RunRules, turn: number) {
+    this.#run = run;
+    this.#turn = turn;
+    this.#age = run.history.completedTurns;
+    this.#rules = run.rules.rules.filter((rule) => run.history.isDue(rule));
+    const slow = run.slow ? this.#rules.filter((rule) => rule.slow.length > 0) : [];
+    this.#slowRules = {
+      text: slow.filter(({ scope }) => scope.text),
+      thinking: slow.filter(({ scope }) => scope.thinking),
+      tool: slow.filter(({ scope }) => scope.tools.length > 0),
+    };
+  }
+
+  observe(event: ModelEvent): Interrupt | undefined {
+    if (this.#isOver || this.#rules.length === 0) return undefined;
+    switch (event.type) {
+      case 'text_delta':
+        this.#say('text', event.text);
+        break;
+      case 'thinking_delta':
+        this.#say('thinking', event.text);
+        break;
+      case 'toolcall_start':
+        this.#openCall(event.call_id, event.name);
+        break;
+      case 'toolcall_delta':
+        this.#call(event.call_id)?.write(event.json);
+        break;
+      case 'toolcall_end':
+        this.#call(event.call_id)?.end();
+        break;
+      case 'finish':
+        this.#finish(event.content);
+        break;
+      case 'error':
+        this.#isOver = true;
+        break;
+      case 'start':
+      case 'usage':
+        break;
+    }
+    return this.#interrupt();
+  }
+
+  async settle(): Promise<Interrupt | undefined> {
+    if (this.#isOver) return undefined;
+    await Promise.all(this.#checks);
+    for (const decide of this.#lateHits) decide();
+    const interrupt = this.#interrupt();
+    this.#isOver = true;
+    return interrupt;
+  }
+
+  accept(): void {
+    this.#isOver = true;
+    this.#run.history.completedTurns += 1;
+  }
+
+  takeRecords(): readonly EventDraft[] {
+    if (this.#records.length === 0) return this.#run.takeNotes();
+    const records = [...this.#records, ...this.#run.takeNotes()];
+    this.#records = [];
+    return records;
+  }
+
+  takeTriggers(): readonly JsonObject[] {
+    const triggers = this.#triggers;
+    this.#triggers = [];
+    return triggers;
+  }
+
+  reminderFor(call: number): Reminder | undefined {
+    const due = [...this.#matches.values()].filter((match) => match.call === call);
+    if (due.length === 0) return undefined;
+    return { text: renderReminders(due.map(broken)), injection: this.#tell(due) };
+  }
+
+  takeFollowUps(): readonly EventDraft[] {
+    const due = [...this.#matches.values()].filter(
+      ({ source, rule }) => source !== 'tool' && !this.#told.has(rule),
+    );
+    if (due.length === 0) return [];
+    return [this.#tell(due), hidden(renderReminders(due.map(broken)), due)];
+  }
+
+  #say(source: ProseSource, piece: string): void {
+    const prose = this.#prose.get(source) ?? this.#openProse(source);
+    prose.length += piece.length;
+    for (const { rule } of prose.matcher.feed(piece)) this.#hitProse(source, rule);
+    if (this.#slowRules[source].length === 0) return;
+    prose.text += piece;
+    const { buffer_limit: limit } = this.#run.settings;
+    if (prose.text.length < limit) return;
+    this.#askProse(source, prose.text);
+    prose.text = prose.text.slice(-Math.min(SLOW_OVERLAP, limit >> 1));
+  }
+
+  #openProse(source: ProseSource): Prose {
+    const rules = this.#rules.filter(({ scope }) => scope[source]).map(({ index }) => index);
+    const prose = { matcher: this.#run.rules.regex.open(rules), text: '', length: 0 };
+    this.#prose.set(source, prose);
+    return prose;
+  }
+
+  #hitProse(source: ProseSource, index: number): void {
+    const rule = this.#run.rules.rules[index];
+    if (rule) this.#matched({ rule, source });
+  }
+
+  #openCall(id: string, name: string): CallWatch {
+    const call = this.#calls.length;
+    const watch = new CallWatch(name, {
+      rules: this.#rules,
+      projectPath: this.#run.projectPath,
+      open: (rules) => this.#run.rules.regex.open(rules),
+      namesOf: (tool) => this.#run.namesOf(tool),
+      onHit: (hit) => this.#matched({ ...hit, source: 'tool', call }),
+      onValue:
+        this.#slowRules.tool.length === 0
+          ? undefined
+          : (text, decide) => this.#askCall(text, { call, decide }),
+      valueLimit: this.#run.settings.buffer_limit,
+    });
+    this.#calls.push({ id, watch });
+    return watch;
+  }
+
+  /** The newest call of that id: some models use one twice. */
+  #call(id: string): CallWatch | undefined {
+    return this.#calls.findLast((call) => call.id === id)?.watch;
+  }
+
+  /** Block ends: each text is checked as a whole, and what was not streamed is read from the answer. */
+  #finish(content: readonly AssistantBlock[]): void {
+    const spoken = {
+      text: textOf(content),
+      thinking: content.map((block) => (block.type === 'thinking' ? block.text : '')).join(''),
+    };
+    for (const source of ['text', 'thinking'] as const) {
+      if ((this.#prose.get(source)?.length ?? 0) === 0) this.#say(source, spoken[source]);
+      const prose = this.#prose.get(source);
+      for (const rule of prose?.matcher.end() ?? []) this.#hitProse(source, rule);
+      if (prose && prose.text !== '') this.#askProse(source, prose.text);
+    }
+    content
+      .filter((block) => block.type === 'tool_call')
+      .forEach((block, position) => {
+        const watch = this.#calls[position]?.watch ?? this.#openCall(block.call_id, block.name);
+        if (watch.length === 0) watch.write(JSON.stringify(block.input));
+        watch.end();
+      });
+  }
+
+  #askCall(
+    text: string,
+    about: { readonly call: number; readonly decide: (rule: StreamRule) => CallHit | undefined },
+  ): void {
+    for (const rule of this.#slowRules.tool) {
+      const decide = (): boolean => {
+        const hit = about.decide(rule);
+        if (hit) this.#matched({ ...hit, source: 'tool', call: about.call });
+        return hit !== undefined;
+      };
+      this.#ask(rule, text, () => {
+        if (!decide()) this.#lateHits.push(decide);
+      });
+    }
+  }
+
+  #askProse(source: ProseSource, text: string): void {
+    for (const rule of this.#slowRules[source]) {
+      this.#ask(rule, text, () => this.#matched({ rule, source }));
+    }
+  }
+
+  #ask(rule: StreamRule, text: string, onMatch: () => void): void {
+    this.#checks.push(this.#check(rule, text, onMatch));
+  }
+
+  async #check(rule: StreamRule, text: string, onMatch: () => void): Promise<void> {
+    const found = await this.#run.slow?.matches(rule, text);
+    // a result that comes after the answer's end changes nothing
+    if (found === true && !this.#isOver) onMatch();
+  }
+
+  #matched(found: Omit<Match, 'interrupts'>): void {
+    const { rule, source } = found;
+    if (this.#matches.has(rule)) return;
+    const interrupts = cutsAnswer(rule, source) && this.#run.mayInterrupt(rule);
+    const match: Match = { ...found, interrupts };
+    this.#matches.set(rule, match);
+    this.#mustInterrupt ||= interrupts;
+    const facts = compact({
+      rule: rule.name,
+      stream: source,
+      tool: match.tool,
+      path: match.path,
+      interrupted: interrupts,
+    });
+    this.#records.push({
+      event_type: 'rule_matched',
+      payload: { ...facts, sha256: rule.sha256, turn: this.#turn },
+    });
+    this.#triggers.push(facts);
+  }
+
+  /** Tells all rules that the cut answer broke, so that the next one need not break the others. */
+  #interrupt(): Interrupt | undefined {
+    if (!this.#mustInterrupt || this.#isOver) return undefined;
+    this.#isOver = true;
+    const matches = [...this.#matches.values()];
+    const cutting = matches.filter(({ interrupts }) => interrupts).map(({ rule }) => rule);
+    this.#run.countInterrupt(cutting);
+    const names = cutting.map(({ name }) => name).join(', ');
+    return {
+      reason: `stream ${cutting.length === 1 ? 'rule' : 'rules'} ${names}`,
+      keepPartial: this.#run.settings.context_mode === 'keep',
+      drafts: [this.#tell(matches), hidden(renderInterrupts(matches.map(broken)), matches)],
+    };
+  }
+
+  /** Notes the rules as told. The caller records the entry together with what tells them. */
+  #tell(matches: readonly Match[]): EventDraft {
+    for (const { rule } of matches) {
+      this.#told.add(rule);
+      this.#run.history.mark(rule.sha256, this.#age);
+    }
+    const rules = matches.map(({ rule: { name, sha256 } }) => ({ name, sha256 }));
+    return { event_type: 'rule_injection', payload: { rules, turn: this.#turn } };
+  }
+}
+
+/** Whether a rule that matches there cuts the answer. */
+export function cutsAnswer({ interrupt }: StreamRule, source: Source): boolean {
+  if (interrupt === 'always') return true;
+  return interrupt === (source === 'tool' ? 'tool-only' : 'prose-only');
+}
+
+function broken({ rule, path }: Match): BrokenRule {
+  return { name: rule.name, body: rule.body, path };
+}
+
+function hidden(content: string, matches: readonly Match[]): EventDraft {
+  const details = { rules: matches.map(({ rule }) => rule.name) };
+  return {
+    event_type: 'custom_message',
+    payload: { custom_type: 'rule_injection', content, display: false, details },
+  };
+}

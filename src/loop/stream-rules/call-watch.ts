@@ -1,0 +1,199 @@
+import type { StreamMatcher } from '../../policy/regex-stream.ts';
+import type { StreamRule } from './compile.ts';
+import { type JsonStringSink, JsonStrings } from './json-strings.ts';
+import { type CallPath, callPath, isPathKey, isReplacedText } from './paths.ts';
+
+/** A rule that a tool call breaks. */
+export interface CallHit {
+  readonly rule: StreamRule;
+  readonly tool: string;
+  readonly path?: string;
+}
+
+export interface CallWatchOptions {
+  /** The rules that may match in this answer. */
+  readonly rules: readonly StreamRule[];
+  readonly projectPath: string;
+  /** Opens a matcher for some rules. */
+  readonly open: (rules: readonly number[]) => StreamMatcher;
+  /** Names by which rules may call a tool, lower case, the one to show first. */
+  readonly namesOf: (tool: string) => readonly string[];
+  readonly onHit: (hit: CallHit) => void;
+  /** A finished string value, for rules that another engine checks. */
+  readonly onValue?:
+    | ((text: string, decide: (rule: StreamRule) => CallHit | undefined) => void)
+    | undefined;
+  /** Characters of a value that `onValue` gets at most. */
+  readonly valueLimit: number;
+}
+
+/** The wire name of the primary action: what it runs is named by an argument. */
+const EXECUTE = 'rye_execute';
+const ITEM_ID = 'item_id';
+const MAX_FACT_LENGTH = 4096;
+
+/** The members of one object of the arguments: as a rule, what is about one file. */
+class FileScope {
+  readonly parent: FileScope | undefined;
+  readonly paths: CallPath[] = [];
+  /** Rules that matched before the path was known that decides whether they count. */
+  readonly waiting = new Set<StreamRule>();
+
+  constructor(parent: FileScope | undefined) {
+    this.parent = parent;
+  }
+
+  get effectivePaths(): readonly CallPath[] {
+    return this.paths.length > 0 ? this.paths : (this.parent?.effectivePaths ?? []);
+  }
+}
+
+/**
+ * Watches the arguments of one tool call while they are written: each string value is a text of its own, decoded,
+ * and belongs to the file that its object names. A match counts once tool and path are known to be in the rule's
+ * scope, in whatever order they come. Text that an edit takes away is not looked at.
+ */
+export class CallWatch implements JsonStringSink {
+  readonly #options: CallWatchOptions;
+  readonly #json = new JsonStrings(this);
+  readonly #root = new FileScope(undefined);
+  #scope = this.#root;
+  #depth = 0;
+  #names: readonly string[];
+  readonly #isExecute: boolean;
+  #candidates: readonly number[];
+  readonly #hasHit = new Set<StreamRule>();
+  /** Objects that ended before the tool was known. */
+  readonly #ended: FileScope[] = [];
+  #matcher: StreamMatcher | undefined;
+  /** Where the characters of the current value go when they are a fact about the call. */
+  #fact: { readonly kind: 'path' | 'item'; text: string } | undefined;
+  #value: string | undefined;
+  #isOver = false;
+  /** Characters of arguments seen. */
+  length = 0;
+
+  constructor(tool: string, options: CallWatchOptions) {
+    this.#options = options;
+    this.#names = options.namesOf(tool);
+    this.#isExecute = tool === EXECUTE;
+    this.#candidates = this.#rulesForTool();
+  }
+
+  write(json: string): void {
+    if (this.#isOver) return;
+    this.length += json.length;
+    this.#json.write(json);
+  }
+
+  /** The arguments are complete: what waits for a path that never came does not count. */
+  end(): void {
+    if (this.#isOver) return;
+    this.#json.finish();
+    this.#recheck(this.#root);
+    this.#isOver = true;
+  }
+
+  openObject(): void {
+    this.#depth += 1;
+    if (this.#depth > 1) this.#scope = new FileScope(this.#scope);
+  }
+
+  closeObject(): void {
+    this.#depth -= 1;
+    const { parent, waiting, paths } = this.#scope;
+    if (!parent) return;
+    // without a path of its own it is about the file that the object around it names, maybe later
+    if (paths.length === 0) for (const rule of waiting) parent.waiting.add(rule);
+    else if (this.#isExecute && waiting.size > 0) this.#ended.push(this.#scope);
+    this.#scope = parent;
+    if (waiting.size > 0) this.#recheck(parent);
+  }
+
+  beginString(key: string): void {
+    if (isPathKey(key)) this.#fact = { kind: 'path', text: '' };
+    else if (this.#isExecute && this.#depth === 1 && key === ITEM_ID) {
+      this.#fact = { kind: 'item', text: '' };
+    } else if (!isReplacedText(key) && this.#candidates.length > 0) {
+      this.#matcher = this.#options.open(this.#candidates);
+      if (this.#options.onValue) this.#value = '';
+    }
+  }
+
+  text(piece: string): void {
+    if (this.#fact) {
+      if (this.#fact.text.length < MAX_FACT_LENGTH) this.#fact.text += piece;
+      return;
+    }
+    const hits = this.#matcher?.feed(piece) ?? [];
+    for (const { rule } of hits) this.#matched(rule);
+    if (this.#value !== undefined && this.#value.length < this.#options.valueLimit) {
+      this.#value += piece;
+    }
+  }
+
+  endString(): void {
+    if (this.#fact) this.#learn(this.#fact.kind, this.#fact.text);
+    for (const rule of this.#matcher?.end() ?? []) this.#matched(rule);
+    if (this.#value !== undefined) {
+      const scope = this.#scope;
+      this.#options.onValue?.(this.#value, (rule) => this.#hitIn(scope, rule));
+    }
+    this.#fact = undefined;
+    this.#matcher = undefined;
+    this.#value = undefined;
+  }
+
+  #learn(kind: 'path' | 'item', text: string): void {
+    if (kind === 'item') {
+      this.#names = this.#options.namesOf(text);
+      this.#candidates = this.#rulesForTool();
+      for (const scope of this.#ended) this.#recheck(scope);
+    } else {
+      this.#scope.paths.push(callPath(text, this.#options.projectPath));
+    }
+    this.#recheck(this.#scope);
+  }
+
+  #matched(index: number): void {
+    const rule = this.#options.rules.find((one) => one.index === index);
+    if (!rule || this.#hasHit.has(rule)) return;
+    this.#scope.waiting.add(rule);
+    this.#recheck(this.#scope);
+  }
+
+  #recheck(scope: FileScope): void {
+    for (const rule of scope.waiting) {
+      const hit = this.#hitIn(scope, rule);
+      if (!hit || this.#hasHit.has(rule)) continue;
+      scope.waiting.delete(rule);
+      this.#hasHit.add(rule);
+      this.#options.onHit(hit);
+    }
+  }
+
+  /** The hit, if the tool and a path are in the rule's scope as far as they are known. */
+  #hitIn(scope: FileScope, rule: StreamRule): CallHit | undefined {
+    const paths = scope.effectivePaths;
+    const covers = (test: (path: string) => boolean): boolean =>
+      paths.some(({ candidates }) => candidates.some(test));
+    if (rule.globs.length > 0 && !rule.globs.some(covers)) return undefined;
+    const isWatched = rule.scope.tools.some(
+      ({ name, matchesPath }) =>
+        (name === undefined || this.#names.includes(name)) && (!matchesPath || covers(matchesPath)),
+    );
+    if (!isWatched) return undefined;
+    const [path] = paths;
+    return { rule, tool: this.#names[0] ?? '', ...(path ? { path: path.shown } : {}) };
+  }
+
+  /** Rules that may be about this tool. What `rye_execute` runs may be named after its parameters. */
+  #rulesForTool(): readonly number[] {
+    const isOpen = this.#isExecute;
+    return this.#options.rules
+      .filter(({ scope }) =>
+        scope.tools.some(({ name }) => isOpen || name === undefined || this.#names.includes(name)),
+      )
+      .map(({ index }) => index);
+  }
+}

@@ -1,0 +1,242 @@
+import { type ErrorCode, messageOf, RyeError } from '../core/errors.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { ContentBlock, ToolCallBlock, ToolOutcome } from '../core/message.ts';
+import type { ResolvedCall, Tool, ToolOutput } from '../tools/tool.ts';
+import type { Run } from './run.ts';
+import { isStopped, later, orStopped } from './stop.ts';
+
+/** What a model asked for, in the order of its answer. */
+export interface Requested {
+  readonly stage: 'requested';
+  readonly position: number;
+  readonly call: ToolCallBlock;
+}
+
+/** Resolved to what will really run, and allowed by every gate. */
+export interface Admitted {
+  readonly stage: 'admitted';
+  readonly requested: Requested;
+  readonly resolved: ResolvedCall;
+}
+
+/** Input coerced and valid: ready to run. */
+export interface Validated {
+  readonly stage: 'validated';
+  readonly requested: Requested;
+  readonly tool: Tool;
+  readonly input: JsonObject;
+  readonly coerced: readonly string[];
+}
+
+/** The intent is in the log. From here on there may be effects. */
+export interface Started {
+  readonly stage: 'started';
+  readonly validated: Validated;
+  readonly startedMs: number;
+}
+
+/** How the call ended: exactly one for each, on every path. */
+export interface Settled {
+  readonly stage: 'settled';
+  readonly requested: Requested;
+  /** Canonical id, or the wire name where it is unknown. */
+  readonly tool: string;
+  readonly outcome: ToolOutcome;
+  readonly content: readonly ContentBlock[];
+  readonly data?: JsonObject;
+  readonly durationMs: number;
+  readonly code?: ErrorCode;
+  /** Why it did not simply succeed; for people. */
+  readonly reason?: string;
+  readonly coerced?: readonly string[];
+}
+
+/** A tool that ignores its signal is left behind after this long, its late result ignored. */
+const GRACE_MS = 5000;
+/** Live output of one call; more is dropped, the result has it anyway. */
+const MAX_PROGRESS_CHARS = 256 * 1024;
+
+const PREFIX = {
+  blocked: 'Blocked: ',
+  unknown: 'Unknown tool: ',
+  invalid: 'Validation error: ',
+  aborted: 'Aborted: ',
+  skipped: 'Skipped: ',
+} as const;
+
+/** Settles a call that is not run; the model reads why. */
+export function settleUnrun(
+  requested: Requested,
+  tool: string,
+  why: {
+    readonly outcome: keyof typeof PREFIX;
+    readonly reason: string;
+    readonly code?: ErrorCode;
+  },
+): Settled {
+  const { outcome, reason, code } = why;
+  return {
+    stage: 'settled',
+    requested,
+    tool,
+    outcome,
+    content: [{ type: 'text', text: `${PREFIX[outcome]}${reason}` }],
+    durationMs: 0,
+    reason,
+    ...(code ? { code } : {}),
+  };
+}
+
+/** Why open calls end early; also the reason that the model reads. */
+export function stopReason(run: Run): string {
+  return run.stop.cause === 'duration'
+    ? 'the duration limit of the thread was reached'
+    : 'the thread was cancelled';
+}
+
+/** Coerces and validates the input that the gates have seen. */
+export async function validate(
+  run: Run,
+  { requested, resolved }: Admitted,
+): Promise<Validated | Settled> {
+  const { tool } = resolved;
+  try {
+    const checked = await run.ports.validate(tool.inputSchema, resolved.input);
+    if (!checked.ok) {
+      return settleUnrun(requested, tool.id, { outcome: 'invalid', reason: checked.problems });
+    }
+    const { input, coerced } = checked;
+    return { stage: 'validated', requested, tool, input, coerced };
+  } catch (error) {
+    return thrown({ requested, tool, error, durationMs: 0 });
+  }
+}
+
+/** Writes the intent, durably where the call may have effects. */
+export async function start(run: Run, validated: Validated): Promise<Started> {
+  const { requested, tool, input } = validated;
+  await run.write({
+    event_type: 'tool_call_start',
+    payload: {
+      call_id: requested.call.call_id,
+      tool: tool.id,
+      name: requested.call.name,
+      input,
+      turn: run.turn,
+    },
+    durable: !tool.traits.reads_only,
+  });
+  return { stage: 'started', validated, startedMs: run.ports.clock.monotonic() };
+}
+
+/** Runs the tool until it ends, times out or the run stops, whichever is first. Never rejects. */
+export async function execute(run: Run, { validated, startedMs }: Started): Promise<Settled> {
+  const { requested, tool, coerced } = validated;
+  const ended = new AbortController();
+  const timeout = new AbortController();
+  const { clock } = run.ports;
+  const seconds = tool.traits.timeout_seconds;
+  if (seconds > 0 && Number.isFinite(seconds)) {
+    const expired = { ms: seconds * 1000, unless: ended.signal };
+    void later(clock, expired, () => timeout.abort());
+  }
+  const signal = AbortSignal.any([run.stop.signal, timeout.signal]);
+  const durationMs = (): number => Math.round(clock.monotonic() - startedMs);
+  const work = callTool(run, validated, { signal, ended: ended.signal });
+  try {
+    const output = await orStopped(work, signal);
+    if (!isStopped(output)) return withOutput(validated, output, durationMs());
+    const late = await Promise.race([
+      work.catch(() => undefined),
+      clock.sleep(GRACE_MS, ended.signal).then(() => undefined),
+    ]);
+    const timedOut = timeout.signal.aborted;
+    const reason = timedOut
+      ? `it ran longer than ${seconds} s and was stopped`
+      : `${stopReason(run)} while it ran; its effects are unknown`;
+    return {
+      stage: 'settled',
+      requested,
+      tool: tool.id,
+      outcome: timedOut ? 'timeout' : 'aborted',
+      content: [
+        { type: 'text', text: `${timedOut ? 'Timed out: ' : PREFIX.aborted}${reason}` },
+        ...(late?.content ?? []),
+      ],
+      durationMs: durationMs(),
+      reason,
+      ...coercions(coerced),
+    };
+  } catch (error) {
+    return {
+      ...thrown({ requested, tool, error, durationMs: durationMs() }),
+      ...coercions(coerced),
+    };
+  } finally {
+    ended.abort();
+  }
+}
+
+async function callTool(
+  run: Run,
+  validated: Validated,
+  { signal, ended }: { readonly signal: AbortSignal; readonly ended: AbortSignal },
+): Promise<ToolOutput> {
+  const { requested, tool, input } = validated;
+  const { call_id: callId } = requested.call;
+  let left = MAX_PROGRESS_CHARS;
+  return tool.execute(input, {
+    callId,
+    threadId: run.ports.threadId,
+    projectPath: run.ports.projectPath,
+    signal,
+    progress: (text) => {
+      left -= text.length;
+      if (left < 0 || ended.aborted || run.outbox.isFull) return;
+      run.outbox.post({ event_type: 'tool_call_progress', payload: { call_id: callId, text } });
+    },
+  });
+}
+
+function withOutput(
+  { requested, tool, coerced }: Validated,
+  output: ToolOutput,
+  durationMs: number,
+): Settled {
+  return {
+    stage: 'settled',
+    requested,
+    tool: tool.id,
+    outcome: output.is_error ? 'error' : 'ok',
+    content: output.content,
+    ...(output.data ? { data: output.data } : {}),
+    durationMs,
+    ...coercions(coerced),
+  };
+}
+
+/** A tool that throws is a bug or a refusal; either way the model gets a result that it can act on. */
+function thrown(facts: {
+  readonly requested: Requested;
+  readonly tool: Tool;
+  readonly error: unknown;
+  readonly durationMs: number;
+}): Settled {
+  const { requested, tool, error, durationMs } = facts;
+  const hint = error instanceof RyeError && error.hint !== undefined ? ` ${error.hint}` : '';
+  const reason = messageOf(error);
+  return {
+    stage: 'settled',
+    requested,
+    tool: tool.id,
+    outcome: 'error',
+    content: [{ type: 'text', text: `Error: ${reason}${hint}` }],
+    durationMs,
+    reason,
+    code: error instanceof RyeError ? error.code : 'tool_failed',
+  };
+}
+
+function coercions(coerced: readonly string[]): { readonly coerced?: readonly string[] } {
+  return coerced.length === 0 ? {} : { coerced };
+}

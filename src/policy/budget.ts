@@ -1,0 +1,256 @@
+import { RyeError } from '../core/errors.ts';
+import { type MicroUsd, toUsd } from '../core/usage.ts';
+
+/** One row of the budget ledger, money in micro-dollars; the same shape as the storage port's. */
+export interface BudgetRow {
+  readonly thread_id: string;
+  readonly parent_id: string | null;
+  readonly max: MicroUsd;
+  /** What the parent set aside for it; 0 for a root. */
+  readonly reserved: MicroUsd;
+  /** Its own spend, descendants not included. */
+  readonly actual: MicroUsd;
+  readonly status: 'active' | 'released';
+}
+
+interface Sums {
+  /** Own and descendants' spend. */
+  readonly spend: MicroUsd;
+  /** Own spend and what the children may still use or have used. */
+  readonly committed: MicroUsd;
+}
+
+const NOTHING: Sums = { spend: 0, committed: 0 };
+
+/**
+ * Sums of a thread's subtree, children before parents, without recursion. A corrupt ledger whose parents form a
+ * cycle is summed once around.
+ */
+function subtreeSums(rows: readonly BudgetRow[], rootId: string): Sums {
+  const byId = new Map(rows.map((row) => [row.thread_id, row]));
+  const children = childrenByParent(rows);
+  const order: string[] = [];
+  const seen = new Set([rootId]);
+  for (let open = [rootId]; open.length > 0; ) {
+    const next: string[] = [];
+    for (const id of open) {
+      order.push(id);
+      for (const { thread_id } of children.get(id) ?? []) {
+        if (seen.has(thread_id)) continue;
+        seen.add(thread_id);
+        next.push(thread_id);
+      }
+    }
+    open = next;
+  }
+  const sums = new Map<string, Sums>();
+  for (const id of order.toReversed()) {
+    let spend = byId.get(id)?.actual ?? 0;
+    let committed = spend;
+    for (const child of children.get(id) ?? []) {
+      const below = sums.get(child.thread_id) ?? NOTHING;
+      spend += below.spend;
+      committed += claim(child, below.committed);
+    }
+    sums.set(id, { spend, committed });
+  }
+  return sums.get(rootId) ?? NOTHING;
+}
+
+function childrenByParent(rows: readonly BudgetRow[]): ReadonlyMap<string, readonly BudgetRow[]> {
+  const children = new Map<string, BudgetRow[]>();
+  for (const row of rows) {
+    if (row.parent_id === null) continue;
+    const siblings = children.get(row.parent_id);
+    if (siblings === undefined) children.set(row.parent_id, [row]);
+    else siblings.push(row);
+  }
+  return children;
+}
+
+/**
+ * What a child takes from its parent. A finished child keeps the claims of its descendants that still run, so that
+ * their reservations are not given out twice.
+ */
+function claim(row: BudgetRow, committed: MicroUsd): MicroUsd {
+  return row.status === 'active' ? Math.max(row.reserved, committed) : committed;
+}
+
+/** Spend of a thread and all its descendants, running or finished. 0 for an unknown thread. */
+export function subtreeSpend(rows: readonly BudgetRow[], threadId: string): MicroUsd {
+  return subtreeSums(rows, threadId).spend;
+}
+
+/**
+ * What a thread may still spend or set aside: max − own spend − Σ claims of its children, where an active child
+ * claims the larger of its reservation and its subtree's use, a finished one its subtree's use. Never below 0.
+ * `budget_unregistered` for an unknown thread.
+ */
+export function remaining(rows: readonly BudgetRow[], threadId: string): MicroUsd {
+  const row = required(rows, threadId);
+  return Math.max(0, row.max - subtreeSums(rows, threadId).committed);
+}
+
+/** The row that registering a root makes; registering it again sets its maximum and reopens it. */
+export function planRegister(
+  rows: readonly BudgetRow[],
+  threadId: string,
+  max: MicroUsd,
+): BudgetRow {
+  assertAmount(max, threadId);
+  const existing = find(rows, threadId);
+  if (existing !== undefined && existing.parent_id !== null) throw takenBy(existing);
+  return {
+    thread_id: threadId,
+    parent_id: null,
+    max,
+    reserved: 0,
+    actual: existing?.actual ?? 0,
+    status: 'active',
+  };
+}
+
+/** A sum that a child wants to have set aside. */
+export interface Reservation {
+  readonly childId: string;
+  readonly parentId: string;
+  readonly amount: MicroUsd;
+}
+
+/**
+ * The child's row after setting `amount` aside from its parent. Asking again for the same child replaces its
+ * reservation: only the difference must fit. `budget_insufficient` when it does not fit or the parent has ended,
+ * `budget_unregistered` for an unknown parent, `thread_id_taken` for a child of somebody else.
+ */
+export function planReserve(rows: readonly BudgetRow[], reservation: Reservation): BudgetRow {
+  const { childId, parentId, amount } = reservation;
+  assertAmount(amount, childId);
+  const parent = required(rows, parentId);
+  const existing = find(rows, childId);
+  if (childId === parentId || (existing !== undefined && existing.parent_id !== parentId)) {
+    throw takenBy(existing ?? parent);
+  }
+  const used = existing === undefined ? 0 : subtreeSums(rows, childId).committed;
+  const row: BudgetRow = {
+    thread_id: childId,
+    parent_id: parentId,
+    max: amount,
+    reserved: amount,
+    actual: existing?.actual ?? 0,
+    status: 'active',
+  };
+  const after = [...rows.filter((other) => other.thread_id !== childId), row];
+  const committed = subtreeSums(after, parentId).committed;
+  if (parent.status !== 'active' || used > amount || committed > parent.max) {
+    throw insufficient(reservation, parent.status === 'active' ? remaining(rows, parentId) : 0);
+  }
+  return row;
+}
+
+/** The row after a thread reported its own spend so far. Never lowered: reports may arrive out of order. */
+export function planReport(
+  rows: readonly BudgetRow[],
+  threadId: string,
+  actual: MicroUsd,
+): BudgetRow {
+  assertAmount(actual, threadId);
+  const row = required(rows, threadId);
+  return { ...row, actual: Math.max(row.actual, actual) };
+}
+
+/** The row after a thread ended; undefined where nothing changes. */
+export function planRelease(rows: readonly BudgetRow[], threadId: string): BudgetRow | undefined {
+  const row = find(rows, threadId);
+  return row === undefined || row.status === 'released'
+    ? undefined
+    : { ...row, status: 'released' };
+}
+
+/** What is left of an ended thread's budget, for the thread that continues it. */
+export interface HandOver {
+  readonly threadId: string;
+  readonly successorId: string;
+  /** The most that the successor may get. */
+  readonly amount: MicroUsd;
+}
+
+/**
+ * Both rows after a thread passed its budget on: released, and the successor with what was left, under the same
+ * parent. The parent's remaining does not change. `budget_insufficient` when the thread is released already.
+ */
+export function planHandOver(
+  rows: readonly BudgetRow[],
+  { threadId, successorId, amount }: HandOver,
+): { readonly released: BudgetRow; readonly successor: BudgetRow } {
+  assertAmount(amount, successorId);
+  const row = required(rows, threadId);
+  const given = Math.min(amount, remaining(rows, threadId));
+  const taken = find(rows, successorId);
+  if (taken) throw takenBy(taken);
+  if (row.status !== 'active') {
+    throw insufficient({ childId: successorId, parentId: threadId, amount }, 0);
+  }
+  const { parent_id } = row;
+  return {
+    released: { ...row, status: 'released' },
+    successor: {
+      thread_id: successorId,
+      parent_id,
+      max: given,
+      reserved: parent_id === null ? 0 : given,
+      actual: 0,
+      status: 'active',
+    },
+  };
+}
+
+/** `rows` with `row` put in or replaced. */
+export function applyRow(rows: readonly BudgetRow[], row: BudgetRow): BudgetRow[] {
+  const index = rows.findIndex((other) => other.thread_id === row.thread_id);
+  return index < 0 ? [...rows, row] : rows.with(index, row);
+}
+
+function find(rows: readonly BudgetRow[], threadId: string): BudgetRow | undefined {
+  return rows.find((row) => row.thread_id === threadId);
+}
+
+function required(rows: readonly BudgetRow[], threadId: string): BudgetRow {
+  const row = find(rows, threadId);
+  if (row !== undefined) return row;
+  throw new RyeError('budget_unregistered', `thread ${threadId} has no budget`, {
+    hint: 'The ledger may have been removed while the thread ran; run "rye doctor".',
+    details: { thread_id: threadId },
+  });
+}
+
+function assertAmount(amount: MicroUsd, threadId: string): void {
+  if (Number.isSafeInteger(amount) && amount >= 0) return;
+  throw new RyeError(
+    'invalid_limit',
+    `${amount} is not an amount of micro-dollars for thread ${threadId}`,
+    { hint: 'Money in the ledger is a whole number from 0 up.' },
+  );
+}
+
+function takenBy(row: BudgetRow): RyeError {
+  return new RyeError(
+    'thread_id_taken',
+    `thread ${row.thread_id} already has a budget ${row.parent_id === null ? 'as a root' : `under ${row.parent_id}`}`,
+  );
+}
+
+function insufficient({ childId, parentId, amount }: Reservation, left: MicroUsd): RyeError {
+  return new RyeError(
+    'budget_insufficient',
+    `thread ${parentId} has $${toUsd(left)} left, too little for the $${toUsd(amount)} of ${childId}`,
+    {
+      hint: 'Lower the spend limit of the child, or raise the one of the parent.',
+      details: {
+        parent_thread_id: parentId,
+        thread_id: childId,
+        remaining_usd: toUsd(left),
+        requested_usd: toUsd(amount),
+      },
+    },
+  );
+}

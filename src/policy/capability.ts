@@ -1,0 +1,174 @@
+import {
+  type CapabilityNeed,
+  capabilityOf,
+  capabilityProblem,
+  VERBS,
+  type Verb,
+} from '../core/capability.ts';
+import { RyeError, type SourceLocation } from '../core/errors.ts';
+import { ITEM_TYPES, type ItemType } from '../core/ids.ts';
+import { didYouMean } from '../core/text.ts';
+import { globIntersection, globMatches } from './glob.ts';
+
+const MAX_PATTERN_LENGTH = 256;
+const MAX_STARS = 16;
+const OPEN_END = '.*';
+
+/** Stands where a pattern's `*` is, as a text that no literal of another pattern can match. */
+type PlainGlob = string;
+
+/**
+ * Checks one written capability and gives its canonical form: `/` as `.`, no repeated `*`, no second `.*` at the
+ * end. `permission_malformed` for an unknown verb or item type, `pattern_invalid` for the rest.
+ */
+export function parseCapability(text: string, location?: SourceLocation): string {
+  const pattern = canonical(text.trim());
+  const problem = capabilityProblem(pattern) ?? sizeProblem(pattern);
+  if (problem === undefined) return pattern;
+  const [root, verb = '', type = ''] = pattern.split('.');
+  const misnamed =
+    root !== 'rye' ||
+    !['*', ...VERBS].includes(verb) ||
+    (verb !== '*' && !['*', ...ITEM_TYPES].includes(type));
+  const shown = JSON.stringify(text.length > MAX_PATTERN_LENGTH ? `${text.slice(0, 80)}…` : text);
+  throw new RyeError(
+    misnamed ? 'permission_malformed' : 'pattern_invalid',
+    `${shown} is not a capability: ${problem}`,
+    {
+      hint:
+        didYouMean(verb, VERBS) ??
+        didYouMean(type, ITEM_TYPES) ??
+        'Write it like rye.execute.tool.rye.bash.',
+      location,
+    },
+  );
+}
+
+function sizeProblem(pattern: string): string | undefined {
+  if (pattern.length > MAX_PATTERN_LENGTH)
+    return `it is longer than ${MAX_PATTERN_LENGTH} characters`;
+  const stars = pattern.split('*').length - 1;
+  return stars > MAX_STARS ? `it has more than ${MAX_STARS} stars` : undefined;
+}
+
+function canonical(pattern: string): string {
+  const dotted = pattern.replaceAll('/', '.').replaceAll(/\*{2,}/g, '*');
+  return dotted.replace(/\*(?:\.\*)+$/, '*');
+}
+
+/** The plain globs whose union a capability means: a trailing `.*` also covers the prefix itself. */
+function plainGlobs(capability: string): readonly PlainGlob[] {
+  const pattern = canonical(capability);
+  return pattern.endsWith(OPEN_END) ? [pattern, pattern.slice(0, -OPEN_END.length)] : [pattern];
+}
+
+/** Whether everything that `narrow` grants is granted by `wide` too. */
+export function includes(wide: string, narrow: string): boolean {
+  const globs = plainGlobs(wide);
+  return plainGlobs(narrow).every((text) => globs.some((glob) => globMatches(glob, text)));
+}
+
+/**
+ * Whether the grants allow a need. Holding `fetch` on anything of a type allows querying that type (the results are
+ * filtered with {@link expandsTo}). A malformed grant allows nothing.
+ */
+export function covers(grants: readonly string[], need: CapabilityNeed): boolean {
+  const wanted = capabilityOf(need);
+  const isQuery = need.verb === 'fetch' && need.item_id === undefined;
+  return grants.some((grant) => {
+    if (!isCapability(grant)) return false;
+    return coversText(grant, wanted) || (isQuery && meet(grant, `${wanted}.*`).length > 0);
+  });
+}
+
+function isCapability(grant: string): boolean {
+  return capabilityProblem(canonical(grant)) === undefined;
+}
+
+function coversText(grant: string, wanted: string): boolean {
+  return plainGlobs(grant).some((glob) => globMatches(glob, wanted));
+}
+
+/** The ids of `type` that `grants` allow `verb` on, in the order given. */
+export function expandsTo(
+  grants: readonly string[],
+  verb: Verb,
+  type: ItemType,
+  ids: readonly string[],
+): string[] {
+  const usable = grants.filter(isCapability);
+  return ids.filter((id) => {
+    const wanted = capabilityOf({ verb, item_type: type, item_id: id });
+    return usable.some((grant) => coversText(grant, wanted));
+  });
+}
+
+/**
+ * All maximal overlaps of two capabilities: their union grants exactly what both grant. Sorted. `pattern_invalid`
+ * when two patterns with many `*` overlap in too many ways.
+ */
+export function meet(left: string, right: string): string[] {
+  if (includes(left, right)) return [canonical(right)];
+  if (includes(right, left)) return [canonical(left)];
+  const found = new Set<string>();
+  for (const a of plainGlobs(left)) {
+    for (const b of plainGlobs(right)) {
+      // An overlap that ends in `.*` may be read as a capability again: its prefix is then granted by both sides.
+      for (const overlap of globIntersection(a, b)) found.add(canonical(overlap));
+    }
+  }
+  return maximal([...found]).toSorted();
+}
+
+/** Drops the patterns that another one includes; of equal ones the first stays. */
+function maximal(patterns: readonly string[]): string[] {
+  const kept: string[] = [];
+  for (const pattern of patterns) {
+    if (kept.some((other) => includes(other, pattern))) continue;
+    const outer = kept.filter((other) => !includes(pattern, other));
+    kept.splice(0, kept.length, ...outer, pattern);
+  }
+  return kept;
+}
+
+/**
+ * What a child may do: the intersection of what it declares and what its parent holds. A parent with nothing gives
+ * nothing. Malformed patterns on either side grant nothing.
+ */
+export function attenuate(
+  childGrants: readonly string[],
+  parentGrants: readonly string[],
+): string[] {
+  const parents = parentGrants.filter(isCapability);
+  return maximal(
+    childGrants
+      .filter(isCapability)
+      .flatMap((child) => parents.flatMap((parent) => meet(child, parent))),
+  );
+}
+
+/** The grants that are not wholly inside what the ceilings allow together. */
+export function uncovered(grants: readonly string[], ceilings: readonly string[]): string[] {
+  const bounds = ceilings.filter(isCapability);
+  return grants.filter(
+    (grant) =>
+      !isCapability(grant) ||
+      !plainGlobs(grant).every((part) => bounds.some((bound) => coversText(bound, part))),
+  );
+}
+
+/**
+ * How specific a capability is, larger is more specific: its literal characters, and among equals fewer `*`. It
+ * agrees with inclusion: a pattern that another one includes is never less specific.
+ */
+export function specificity(capability: string): number {
+  const pattern = canonical(capability);
+  const stars = pattern.split('*').length - 1;
+  const openEnd = pattern.endsWith(OPEN_END) ? 1 : 0;
+  return (pattern.length - stars - openEnd) * (MAX_STARS + 1) - stars;
+}
+
+/** Whether a capability names exactly one item, without any `*`. */
+export function isExact(capability: string): boolean {
+  return !capability.includes('*');
+}

@@ -1,0 +1,99 @@
+import { RyeError } from '../core/errors.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import { toText } from '../core/json.ts';
+import { parsePath, valueAt } from './path.ts';
+
+const EXPRESSION = /\$\{([^{}]*)\}/g;
+const WHOLE = /^\$\{([^{}]*)\}$/;
+const MAX_DEPTH = 32;
+const MAX_CHARACTERS = 1_000_000;
+
+/** A value after interpolation. */
+export interface Interpolated {
+  readonly value: JsonValue;
+  /** Expressions of which no path had a value: null where they stood alone, empty text inside a string. */
+  readonly unresolved: readonly string[];
+}
+
+/**
+ * Replaces `${path}` and `${a || b}` (the first that is not missing and not null) in every string of a value. A
+ * string that is exactly one expression keeps the type of what it names. Applied once: what is put in is never
+ * expanded. Text between `${` and `}` that is not a list of paths stays as it is. Member names are not touched.
+ * `invalid_input` when the value is nested or grows past the bounds.
+ */
+export function interpolate(value: JsonValue, context: JsonObject): Interpolated {
+  const unresolved: string[] = [];
+  let characters = 0;
+
+  const grow = (text: string): string => {
+    characters += text.length;
+    if (characters > MAX_CHARACTERS) throw tooLarge(`more than ${MAX_CHARACTERS} characters`);
+    return text;
+  };
+
+  const lookUp = (paths: readonly (readonly string[])[], expression: string): JsonValue => {
+    for (const path of paths) {
+      const found = valueAt(context, path);
+      if (found !== undefined && found !== null) return found as JsonValue;
+    }
+    unresolved.push(expression.trim());
+    return null;
+  };
+
+  const expand = (text: string): JsonValue => {
+    const whole = WHOLE.exec(text)?.[1];
+    const paths = whole === undefined ? undefined : expressionPaths(whole);
+    if (whole !== undefined && paths !== undefined) {
+      const found = lookUp(paths, whole);
+      grow(toText(found));
+      return found;
+    }
+    grow(text);
+    return text.replaceAll(EXPRESSION, (written, expression: string) => {
+      const parsed = expressionPaths(expression);
+      if (parsed === undefined) return written;
+      const found = lookUp(parsed, expression);
+      return found === null ? '' : grow(toText(found));
+    });
+  };
+
+  const walk = (node: JsonValue, depth: number): JsonValue => {
+    if (depth > MAX_DEPTH) throw tooLarge(`more than ${MAX_DEPTH} levels`);
+    if (typeof node === 'string') return expand(node);
+    if (Array.isArray(node)) return node.map((item: JsonValue) => walk(item, depth + 1));
+    if (typeof node !== 'object' || node === null) return node;
+    const members = Object.entries(node).flatMap(([name, member]) =>
+      member === undefined ? [] : [[name, walk(member, depth + 1)] as const],
+    );
+    return Object.fromEntries(members);
+  };
+
+  return { value: walk(value, 1), unresolved };
+}
+
+function expressionPaths(expression: string): readonly (readonly string[])[] | undefined {
+  const paths = expression.split('||').map((part) => parsePath(part.trim()));
+  return paths.every((path) => path !== undefined) ? paths : undefined;
+}
+
+function tooLarge(what: string): RyeError {
+  return new RyeError('invalid_input', `an interpolated value has ${what}`, {
+    hint: 'Pass a path to the data, or less of it.',
+  });
+}
+
+/** Every path named by an expression in a value, as written, for checks against a context's type. */
+export function interpolationPaths(value: JsonValue): readonly string[] {
+  if (typeof value === 'string') {
+    return [...value.matchAll(EXPRESSION)].flatMap(([, expression = '']) =>
+      expressionPaths(expression) === undefined
+        ? []
+        : expression.split('||').map((part) => part.trim()),
+    );
+  }
+  if (typeof value !== 'object' || value === null) return [];
+  const parts: readonly (JsonValue | undefined)[] = Array.isArray(value)
+    ? value
+    : Object.values(value);
+  return parts.flatMap((part) => (part === undefined ? [] : interpolationPaths(part)));
+}

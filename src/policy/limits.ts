@@ -1,0 +1,226 @@
+import { formatLocation, RyeError, type SourceLocation } from '../core/errors.ts';
+import { LIMIT_NAMES, type LimitName, type Limits, type PartialLimits } from '../core/limits.ts';
+import { didYouMean } from '../core/text.ts';
+import {
+  type Cost,
+  type MicroUsd,
+  NO_USAGE,
+  type Pricing,
+  priceMicroUsd,
+  toMicroUsd,
+  totalTokens,
+} from '../core/usage.ts';
+
+/** One limit as somebody wrote it. `name` may carry `max_`; numerals in text are accepted. */
+export interface RawLimit {
+  readonly name: string;
+  readonly value: unknown;
+  readonly location?: SourceLocation;
+}
+
+/** Limits of one source, and who set each one (`file:line` or an option). */
+export interface LimitSource {
+  readonly limits: PartialLimits;
+  readonly origins: Readonly<Partial<Record<LimitName, string>>>;
+}
+
+/** The limits of a thread whose sources say nothing. */
+export const SHIPPED_LIMITS: Limits = {
+  turns: 25,
+  tokens: 1_000_000,
+  spend: 5,
+  duration_seconds: 1800,
+  spawns: 50,
+  depth: 10,
+};
+
+const NUMERAL = /^\d{1,15}(?:\.\d{1,9})?$/;
+const WHOLE: ReadonlySet<LimitName> = new Set(['turns', 'tokens', 'spawns', 'depth']);
+
+/**
+ * Validates limits as written. `unknown_limit` for another name; `invalid_limit` for a value that is not a
+ * non-negative finite number (whole but for spend and duration) and for a limit that is given twice.
+ */
+export function parseLimits(raw: readonly RawLimit[], source = 'limits'): LimitSource {
+  const limits: Partial<Record<LimitName, number>> = {};
+  const origins: Partial<Record<LimitName, string>> = {};
+  for (const entry of raw) {
+    const name = limitName(entry);
+    if (limits[name] !== undefined) {
+      throw new RyeError('invalid_limit', `the limit "${name}" is given twice`, {
+        location: entry.location,
+        hint: `Keep one of "${name}" and "max_${name}".`,
+      });
+    }
+    limits[name] = limitValue(name, entry);
+    origins[name] = entry.location === undefined ? source : formatLocation(entry.location);
+  }
+  return { limits, origins };
+}
+
+function limitName({ name, location }: RawLimit): LimitName {
+  const bare = name.startsWith('max_') ? name.slice('max_'.length) : name;
+  const known = LIMIT_NAMES.find((candidate) => candidate === bare);
+  if (known !== undefined) return known;
+  const valid = `Valid limits: ${LIMIT_NAMES.join(', ')}.`;
+  const near = didYouMean(bare, LIMIT_NAMES);
+  throw new RyeError('unknown_limit', `unknown limit "${name}"`, {
+    location,
+    hint: near === undefined ? valid : `${near} ${valid}`,
+    details: { name, valid: [...LIMIT_NAMES] },
+  });
+}
+
+function limitValue(name: LimitName, { value, location }: RawLimit): number {
+  const number = typeof value === 'string' && NUMERAL.test(value) ? Number(value) : value;
+  const problem = valueProblem(name, number);
+  if (typeof number === 'number' && problem === undefined) return number;
+  const shown = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? 'nothing');
+  throw new RyeError('invalid_limit', `the limit "${name}" is ${shown}: ${problem ?? ''}`, {
+    location,
+    hint: `Give ${name} as a ${WHOLE.has(name) ? 'whole number' : 'number'} from 0 up.`,
+  });
+}
+
+function valueProblem(name: LimitName, value: unknown): string | undefined {
+  if (typeof value !== 'number') return 'it is not a number';
+  if (!Number.isFinite(value)) return 'it is not finite';
+  if (value < 0) return 'it is negative';
+  if (WHOLE.has(name) && !Number.isInteger(value)) return 'it is not whole';
+  const counted = name === 'spend' ? toMicroUsd(value) : value;
+  return counted > Number.MAX_SAFE_INTEGER ? 'it is too large to be counted exactly' : undefined;
+}
+
+/** What {@link resolveLimits} merges, weakest first; the parent caps. */
+export interface LimitSources {
+  readonly defaults: LimitSource;
+  readonly directive: LimitSource;
+  readonly overrides: LimitSource;
+  /** Resolved limits from the parent's signed thread.json. */
+  readonly parent?: { readonly thread_id: string; readonly limits: Limits };
+}
+
+/** Resolved limits, and for each one who set it. */
+export interface ResolvedLimits {
+  readonly limits: Limits;
+  readonly origins: Readonly<Record<LimitName, string>>;
+}
+
+/**
+ * Merges defaults → directive → overrides, then caps every limit by the parent's; depth by the parent's minus one.
+ * `limit_depth` when the parent has no level left to give.
+ */
+export function resolveLimits(sources: LimitSources): ResolvedLimits {
+  const { defaults, directive, overrides, parent } = sources;
+  const limits: Record<LimitName, number> = { ...SHIPPED_LIMITS };
+  const origins = Object.fromEntries(LIMIT_NAMES.map((name) => [name, 'shipped'])) as Record<
+    LimitName,
+    string
+  >;
+  for (const [layer, source] of Object.entries({ defaults, directive, overrides })) {
+    for (const name of LIMIT_NAMES) {
+      const value = source.limits[name];
+      if (value === undefined) continue;
+      limits[name] = value;
+      origins[name] = source.origins[name] ?? layer;
+    }
+  }
+  if (parent === undefined) return { limits, origins };
+  for (const [name, cap] of parentCaps(parent.limits)) {
+    if (cap < 0) {
+      throw new RyeError(
+        'limit_depth',
+        `thread ${parent.thread_id} is at its depth limit and can't have children`,
+        {
+          hint: 'Raise the depth limit of the root thread, or let the parent do the work itself.',
+          details: { name, current: 0, max: parent.limits.depth },
+        },
+      );
+    }
+    if (limits[name] <= cap) continue;
+    limits[name] = cap;
+    origins[name] = `parent ${parent.thread_id}`;
+  }
+  return { limits, origins };
+}
+
+function parentCaps(parent: Limits): readonly (readonly [LimitName, number])[] {
+  return LIMIT_NAMES.map((name) => [name, name === 'depth' ? parent.depth - 1 : parent[name]]);
+}
+
+/** A limit that is used up. `spend` in USD. */
+export interface LimitReached {
+  readonly name: LimitName;
+  readonly current: number;
+  readonly max: number;
+}
+
+/** The first limit, in the order of {@link LIMIT_NAMES}, of which nothing is left before another turn. */
+export function checkLimits(
+  limits: Limits,
+  used: { readonly cost: Cost; readonly elapsedSeconds: number },
+): LimitReached | undefined {
+  const current: readonly (readonly [LimitName, number])[] = [
+    ['turns', used.cost.turns],
+    ['tokens', totalTokens(used.cost)],
+    ['spend', used.cost.spend],
+    ['duration_seconds', used.elapsedSeconds],
+  ];
+  const reached = current.find(([name, value]) => value >= limits[name]);
+  return reached && { name: reached[0], current: reached[1], max: limits[reached[0]] };
+}
+
+/** Whether another child may be started, counting the ones that ever were; undefined when it may. */
+export function checkSpawns(limits: Limits, spawned: number): LimitReached | undefined {
+  return spawned >= limits.spawns
+    ? { name: 'spawns', current: spawned, max: limits.spawns }
+    : undefined;
+}
+
+/**
+ * Limits after a hook's escalation to `to`, which the parent's caps still bound. Undefined when that would leave no
+ * more than there is now, so that an escalation can't loop without effect.
+ */
+export function escalateLimit(
+  limits: Limits,
+  request: { readonly name: LimitName; readonly to: number },
+  parent?: Limits,
+): Limits | undefined {
+  const { name, to } = request;
+  if (valueProblem(name, to) !== undefined) return undefined;
+  const cap = parent === undefined ? to : new Map(parentCaps(parent)).get(name);
+  const granted = Math.min(to, cap ?? to);
+  return granted > limits[name] ? { ...limits, [name]: granted } : undefined;
+}
+
+/** What the next model call could cost at worst. */
+export interface AffordableRequest {
+  readonly remainingMicroUsd: MicroUsd;
+  readonly inputTokens: number;
+  readonly pricing: Pricing;
+  /** Output tokens that the call would like to allow. */
+  readonly wanted: number;
+  /** Fewer output tokens than this are not worth a call. Default 256. */
+  readonly minimum?: number;
+}
+
+/**
+ * The `max_tokens` with which a call can't exceed the remaining budget, or undefined when not even the minimum
+ * fits. The worst case prices every input token at the dearest of the input and cache prices.
+ */
+export function affordableMaxTokens(request: AffordableRequest): number | undefined {
+  const { remainingMicroUsd, inputTokens, pricing, wanted, minimum = 256 } = request;
+  const least = Math.min(minimum, wanted);
+  const dearest = Math.max(pricing.input, pricing.cache_write ?? 0, pricing.cache_read ?? 0);
+  const worst = (output: number): MicroUsd =>
+    priceMicroUsd(
+      { ...NO_USAGE, input_tokens: inputTokens, output_tokens: output },
+      { input: dearest, output: pricing.output },
+    );
+  if (worst(wanted) <= remainingMicroUsd) return wanted;
+  if (pricing.output <= 0) return undefined;
+  const fitting = Math.floor((remainingMicroUsd - worst(0)) / pricing.output);
+  // Dividing may round one token up where the price is not exact in binary.
+  const affordable = worst(fitting) <= remainingMicroUsd ? fitting : fitting - 1;
+  return affordable >= least ? affordable : undefined;
+}

@@ -1,0 +1,437 @@
+import { RE2JS } from 're2js';
+import { messageOf } from '../core/errors.ts';
+
+const MAX_PATTERN_LENGTH = 1000;
+/** Instructions of one automaton: what a step costs at worst is in proportion to it. */
+const MAX_PROGRAM = 4000;
+/** States that an automaton keeps; one that needs more is split, and one of a single rule builds them anew. */
+const MAX_STATES = 1000;
+const LATIN1 = 256;
+const NEWLINE = 10;
+
+/** Opcodes and assertion bits of RE2's compiled programs, as Go's regexp/syntax numbers them. */
+const OP = {
+  alt: 1,
+  altMatch: 2,
+  capture: 3,
+  emptyWidth: 4,
+  match: 6,
+  nop: 7,
+  firstRune: 8,
+} as const;
+const LAST_RUNE_OP = 11;
+const AT = {
+  beginLine: 1,
+  endLine: 2,
+  beginText: 4,
+  endText: 8,
+  wordBoundary: 16,
+  noWordBoundary: 32,
+} as const;
+/** Facts of a position that only the text before it decides. */
+const LAST_WAS_WORD = 64;
+
+interface Instruction {
+  readonly op: number;
+  readonly out: number;
+  readonly arg: number;
+  readonly runes: ArrayLike<number>;
+  matchRune(rune: number): boolean;
+}
+
+interface Program {
+  readonly start: number;
+  numInst(): number;
+  getInst(pc: number): Instruction;
+}
+
+/** An instruction of one of several programs, numbered through all of them. */
+interface Step {
+  readonly op: number;
+  readonly out: number;
+  /** The other way out of an alternative, or the assertions of an empty width. */
+  readonly arg: number;
+  readonly rule: number;
+  /** Index in {@link Code.predicates} of the test of a character. */
+  readonly predicate: number;
+}
+
+interface State {
+  /** Steps that wait for a character or for an assertion that the next character decides; sorted. */
+  readonly pcs: readonly number[];
+  readonly flags: number;
+  readonly waits: boolean;
+  /** Rules that match here. */
+  readonly hits: readonly number[] | undefined;
+  /** Successor by character class, filled as they are needed. */
+  next: (State | undefined)[];
+}
+
+export interface StreamHit {
+  /** Index of the rule. */
+  readonly rule: number;
+  /** Index in the piece behind the character that completed the match. */
+  readonly at: number;
+}
+
+/** One text being matched. Each rule hits at most once. */
+export interface StreamMatcher {
+  /** Takes the next piece of text. */
+  feed(text: string): readonly StreamHit[];
+  /** The text is over, which `$` and `\b` may wait for: the rules that hit by that. */
+  end(): readonly number[];
+}
+
+/** The patterns of several rules, compiled. */
+export interface StreamRegex {
+  /** Starts a text that these rules watch. */
+  open(rules: readonly number[]): StreamMatcher;
+}
+
+/** Why a pattern can't watch a stream, or undefined when it can. Look-around and back-references are not RE2 syntax. */
+export function streamRegexProblem(pattern: string): string | undefined {
+  if (pattern.length > MAX_PATTERN_LENGTH) {
+    return `it is longer than ${MAX_PATTERN_LENGTH} characters`;
+  }
+  try {
+    const size = programOf(pattern).numInst();
+    return size > MAX_PROGRAM
+      ? `it compiles to ${size} steps, at most ${MAX_PROGRAM} may be`
+      : undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/**
+ * Compiles the patterns of rules; of each rule any pattern counts, and {@link streamRegexProblem} has no objection to
+ * one. A lazily built DFA over RE2's programs, all rules in one (Cox, "Regular Expression Matching in the Wild",
+ * 2010). It carries its state from piece to piece: each character is looked at once, no text is kept, and a match
+ * may be of any length. Time is linear in the text.
+ */
+export function compileStreamRegex(rules: readonly (readonly string[])[]): StreamRegex {
+  const code = new Code(rules.map((patterns) => patterns.map(programOf)));
+  return { open: (wanted) => new Scan(code.automaton(wanted), rules.length) };
+}
+
+const CACHE_SIZE = 256;
+const programs = new Map<string, Program>();
+
+/** Compiles once what is checked first and watched with later. */
+function programOf(pattern: string): Program {
+  const known = programs.get(pattern);
+  if (known) return known;
+  // the library types its compiled program loosely; a test compares this automaton with the library's own matcher
+  const fresh = RE2JS.compile(RE2JS.translateRegExp(pattern)).re2Input.prog as Program;
+  if (programs.size >= CACHE_SIZE) programs.clear();
+  programs.set(pattern, fresh);
+  return fresh;
+}
+
+const NO_HITS: readonly never[] = [];
+
+interface Lane {
+  automaton: Automaton;
+  state: State;
+}
+
+class Scan implements StreamMatcher {
+  #lanes: readonly Lane[];
+  readonly #hasHit: boolean[];
+  #highSurrogate = '';
+
+  constructor(automaton: Automaton, rules: number) {
+    this.#lanes = [{ automaton, state: automaton.start }];
+    this.#hasHit = Array.from({ length: rules }, () => false);
+  }
+
+  feed(piece: string): readonly StreamHit[] {
+    if (piece === '') return NO_HITS;
+    const held = this.#highSurrogate;
+    const text = held + piece;
+    const last = text.charCodeAt(text.length - 1);
+    // the other half of the character comes with the next piece
+    this.#highSurrogate = last >= 0xd800 && last <= 0xdbff ? text.slice(-1) : '';
+    const end = text.length - this.#highSurrogate.length;
+    let hits: StreamHit[] | undefined;
+    for (const lane of this.#lanes) {
+      const found = this.#run(lane, text, end);
+      if (found) hits = [...(hits ?? []), ...found];
+      if (lane.automaton.isOvergrown) this.#split();
+    }
+    return hits?.map(({ rule, at }) => ({ rule, at: Math.max(0, at - held.length) })) ?? NO_HITS;
+  }
+
+  end(): readonly number[] {
+    const held = this.#highSurrogate;
+    this.#highSurrogate = '';
+    const hits: number[] = [];
+    for (const lane of this.#lanes) {
+      if (held !== '') lane.state = lane.automaton.step(lane.state, held.charCodeAt(0));
+      hits.push(...(lane.state.hits ?? []), ...lane.automaton.hitsAtEnd(lane.state));
+    }
+    return [...new Set(hits)].filter((rule) => this.#isNew(rule));
+  }
+
+  #run(lane: Lane, text: string, end: number): StreamHit[] | undefined {
+    const { automaton } = lane;
+    const { latin1 } = automaton.code;
+    let { state } = lane;
+    let hits: StreamHit[] | undefined;
+    if (state.hits) hits = this.#note(state, 0, hits);
+    for (let at = 0; at < end; at += 1) {
+      const unit = text.charCodeAt(at);
+      if (unit < LATIN1) {
+        state = state.next[latin1[unit] ?? 0] ?? automaton.step(state, unit);
+      } else {
+        const rune = text.codePointAt(at) ?? unit;
+        if (rune > 0xffff) at += 1;
+        state = automaton.step(state, rune);
+      }
+      if (state.hits) hits = this.#note(state, at + 1, hits);
+    }
+    lane.state = state;
+    return hits;
+  }
+
+  #note(state: State, at: number, before: StreamHit[] | undefined): StreamHit[] | undefined {
+    let hits = before;
+    for (const rule of state.hits ?? NO_HITS) {
+      if (this.#isNew(rule)) (hits ??= []).push({ rule, at });
+    }
+    return hits;
+  }
+
+  #isNew(rule: number): boolean {
+    if (this.#hasHit[rule] === true) return false;
+    this.#hasHit[rule] = true;
+    return true;
+  }
+
+  #split(): void {
+    this.#lanes = this.#lanes.flatMap(({ automaton, state }) =>
+      automaton.isOvergrown
+        ? automaton.halves().map((half) => ({ automaton: half, state: half.adopt(state) }))
+        : [{ automaton, state }],
+    );
+  }
+}
+
+/** The programs of all rules as one list of steps. */
+class Code {
+  readonly steps: readonly Step[];
+  /** Of each rule, where its patterns start. */
+  readonly starts: readonly (readonly number[])[];
+  /** Class of each character below 256. */
+  readonly latin1: Uint16Array;
+  readonly #predicates: readonly Instruction[];
+  readonly #classes = new Map<string, number>();
+  readonly #wideClasses = new Map<number, number>();
+  readonly #automata = new Map<string, Automaton>();
+
+  constructor(rules: readonly (readonly Program[])[]) {
+    const steps: Step[] = [];
+    const predicates = new Map<string, number>();
+    const tests: Instruction[] = [];
+    const add = (program: Program, rule: number): number => {
+      const base = steps.length;
+      for (let pc = 0; pc < program.numInst(); pc += 1) {
+        const instruction = program.getInst(pc);
+        const { op, arg, out, runes } = instruction;
+        let predicate = -1;
+        if (isRuneOp(op)) {
+          const key = `${op}/${arg}/${Array.from(runes).join()}`;
+          predicate = predicates.get(key) ?? tests.push(instruction) - 1;
+          predicates.set(key, predicate);
+        }
+        const other = op === OP.alt || op === OP.altMatch ? base + arg : arg;
+        steps.push({ op, out: base + out, arg: other, rule, predicate });
+      }
+      return base + program.start;
+    };
+    this.starts = rules.map((patterns, rule) => patterns.map((program) => add(program, rule)));
+    this.steps = steps;
+    this.#predicates = tests;
+    this.latin1 = Uint16Array.from({ length: LATIN1 }, (_, rune) => this.#newClass(rune));
+  }
+
+  automaton(rules: readonly number[]): Automaton {
+    const key = rules.join();
+    const known = this.#automata.get(key);
+    if (known) return known;
+    const made = new Automaton(this, rules);
+    this.#automata.set(key, made);
+    return made;
+  }
+
+  classOf(rune: number): number {
+    if (rune < LATIN1) return this.latin1[rune] ?? 0;
+    const known = this.#wideClasses.get(rune);
+    if (known !== undefined) return known;
+    if (this.#wideClasses.size >= MAX_STATES) this.#wideClasses.clear();
+    const found = this.#newClass(rune);
+    this.#wideClasses.set(rune, found);
+    return found;
+  }
+
+  test(predicate: number, rune: number): boolean {
+    return this.#predicates[predicate]?.matchRune(rune) ?? false;
+  }
+
+  /** Characters that every step treats alike are one class. */
+  #newClass(rune: number): number {
+    let signature = `${rune === NEWLINE}${isWord(rune)}`;
+    for (const predicate of this.#predicates) signature += predicate.matchRune(rune) ? '1' : '0';
+    const known = this.#classes.get(signature);
+    if (known !== undefined) return known;
+    const fresh = this.#classes.size;
+    this.#classes.set(signature, fresh);
+    return fresh;
+  }
+}
+
+/** The DFA of some of the rules. */
+class Automaton {
+  readonly code: Code;
+  readonly start: State;
+  /** Its rules together need too many states. */
+  isOvergrown = false;
+  readonly #rules: readonly number[];
+  readonly #starts: readonly number[];
+  #states = new Map<string, State>();
+
+  constructor(code: Code, rules: readonly number[]) {
+    this.code = code;
+    this.#rules = rules;
+    this.#starts = rules.flatMap((rule) => code.starts[rule] ?? []);
+    this.start = this.#state(this.#starts, AT.beginText | AT.beginLine, NO_HITS);
+  }
+
+  /** The automata of one half of the rules each. */
+  halves(): readonly Automaton[] {
+    const middle = this.#rules.length >> 1;
+    return [this.#rules.slice(0, middle), this.#rules.slice(middle)].map((half) =>
+      this.code.automaton(half),
+    );
+  }
+
+  /** The state that stands where another automaton's does, as far as it concerns the rules of this one. */
+  adopt({ pcs, flags }: State): State {
+    const { steps } = this.code;
+    const own = pcs.filter((pc) => this.#rules.includes(steps[pc]?.rule ?? -1));
+    return this.#state(own, flags, NO_HITS);
+  }
+
+  /** The state behind one more character. */
+  step(state: State, rune: number): State {
+    const known = this.code.classOf(rune);
+    const next = state.next[known] ?? this.#build(state, rune);
+    state.next[known] = next;
+    return next;
+  }
+
+  hitsAtEnd({ waits, pcs, flags }: State): readonly number[] {
+    if (!waits) return NO_HITS;
+    const boundary = (flags & LAST_WAS_WORD) === 0 ? AT.noWordBoundary : AT.wordBoundary;
+    return this.#hits(this.#closure(pcs, flags | AT.endLine | AT.endText | boundary));
+  }
+
+  #build(state: State, rune: number): State {
+    let { pcs } = state;
+    let hits: readonly number[] = NO_HITS;
+    if (state.waits) {
+      const isBoundary = isWord(rune) !== ((state.flags & LAST_WAS_WORD) !== 0);
+      pcs = this.#closure(
+        pcs,
+        state.flags |
+          (rune === NEWLINE ? AT.endLine : 0) |
+          (isBoundary ? AT.wordBoundary : AT.noWordBoundary),
+      );
+      hits = this.#hits(pcs);
+    }
+    // a match may start anywhere
+    const next = [...this.#starts];
+    for (const pc of pcs) {
+      const step = this.code.steps[pc];
+      if (step && step.predicate >= 0 && this.code.test(step.predicate, rune)) next.push(step.out);
+    }
+    const flags = (rune === NEWLINE ? AT.beginLine : 0) | (isWord(rune) ? LAST_WAS_WORD : 0);
+    return this.#state(next, flags, hits);
+  }
+
+  /** The state of some steps; `before` are rules whose match the last character has decided. */
+  #state(from: readonly number[], facts: number, before: readonly number[]): State {
+    const pcs = this.#closure(from, facts);
+    const waits = pcs.some((pc) => this.code.steps[pc]?.op === OP.emptyWidth);
+    const flags = waits ? facts : 0;
+    const key = `${flags}:${before.join()}:${pcs.join()}`;
+    const known = this.#states.get(key);
+    if (known) return known;
+    if (this.#states.size >= MAX_STATES) {
+      this.#forget();
+      this.isOvergrown = this.#rules.length > 1;
+    }
+    const hits = [...new Set([...before, ...this.#hits(pcs)])];
+    const state: State = {
+      pcs,
+      flags,
+      waits,
+      hits: hits.length === 0 ? undefined : hits,
+      next: [],
+    };
+    this.#states.set(key, state);
+    return state;
+  }
+
+  #hits(pcs: readonly number[]): readonly number[] {
+    const { steps } = this.code;
+    const hits: number[] = [];
+    for (const pc of pcs) {
+      const step = steps[pc];
+      if (step?.op === OP.match) hits.push(step.rule);
+    }
+    return hits;
+  }
+
+  /** Frees all states but those that a scan holds: their successors are built again. */
+  #forget(): void {
+    for (const state of this.#states.values()) state.next = [];
+    this.#states = new Map();
+  }
+
+  /** What can be reached without a character, given the assertions in `facts`; sorted, in-between steps left out. */
+  #closure(from: readonly number[], facts: number): number[] {
+    const { steps } = this.code;
+    const seen = new Set<number>();
+    const reached: number[] = [];
+    const stack = [...from];
+    for (let pc = stack.pop(); pc !== undefined; pc = stack.pop()) {
+      const step = steps[pc];
+      if (!step || seen.has(pc)) continue;
+      seen.add(pc);
+      const { op, out, arg } = step;
+      if (op === OP.alt || op === OP.altMatch) stack.push(out, arg);
+      else if (op === OP.capture || op === OP.nop) stack.push(out);
+      else if (op === OP.emptyWidth && (arg & ~facts) === 0) stack.push(out);
+      else if (op === OP.emptyWidth) {
+        // what only the text before decides can't come true any more
+        if ((arg & (AT.beginLine | AT.beginText) & ~facts) === 0) reached.push(pc);
+      } else if (op === OP.match || isRuneOp(op)) reached.push(pc);
+    }
+    return reached.toSorted((left, right) => left - right);
+  }
+}
+
+function isRuneOp(op: number): boolean {
+  return op >= OP.firstRune && op <= LAST_RUNE_OP;
+}
+
+/** RE2's `\b` knows ASCII words only. */
+function isWord(rune: number): boolean {
+  return (
+    (rune >= 48 && rune <= 57) ||
+    (rune >= 65 && rune <= 90) ||
+    rune === 95 ||
+    (rune >= 97 && rune <= 122)
+  );
+}

@@ -1,0 +1,208 @@
+import { type Acknowledgement, RISKS, type Risk } from '../core/capability.ts';
+import { RyeError, type SourceLocation } from '../core/errors.ts';
+import { isRecord } from '../core/json.ts';
+import { didYouMean } from '../core/text.ts';
+import { includes, isExact, meet, parseCapability, specificity } from './capability.ts';
+
+const RISK_POLICIES = ['allow', 'acknowledge_required', 'block'] as const;
+/** What holding a capability of some risk takes. */
+export type RiskPolicy = (typeof RISK_POLICIES)[number];
+
+/** One row of `capability_risk.yaml`. */
+export interface RiskClassification {
+  readonly risk: Risk;
+  readonly patterns: readonly string[];
+  readonly description: string;
+}
+
+/** `capability_risk.yaml` as a value. */
+export interface RiskTable {
+  readonly levels: Readonly<Record<Risk, RiskPolicy>>;
+  readonly classifications: readonly RiskClassification[];
+}
+
+/** Risk of one granted capability, and why. */
+export interface AssessedRisk {
+  readonly capability: string;
+  readonly risk: Risk;
+}
+
+const DEFAULT_LEVELS: RiskTable['levels'] = {
+  safe: 'allow',
+  write: 'allow',
+  elevated: 'acknowledge_required',
+  unrestricted: 'block',
+};
+
+/**
+ * Reads the value of `capability_risk.yaml`: `risk_levels` (risk → allow, acknowledge_required or block) and
+ * `classifications`. `config_invalid` where it has another shape; the caller then uses the shipped table.
+ */
+export function parseRiskTable(value: unknown, origin: SourceLocation): RiskTable {
+  if (!isRecord(value)) throw invalid('the risk table is not a mapping', origin);
+  const rows = value['classifications'];
+  if (!Array.isArray(rows)) throw invalid('"classifications" is not a list', origin);
+  return {
+    levels: parseLevels(value['risk_levels'], origin),
+    classifications: rows.map((row, index) => parseRow(row, `classifications[${index}]`, origin)),
+  };
+}
+
+function parseLevels(value: unknown, origin: SourceLocation): RiskTable['levels'] {
+  if (value === undefined) return DEFAULT_LEVELS;
+  if (!isRecord(value)) throw invalid('"risk_levels" is not a mapping', origin);
+  const levels = { ...DEFAULT_LEVELS };
+  for (const [name, policy] of Object.entries(value)) {
+    const risk = parseRisk(name, 'risk_levels', origin);
+    const known = RISK_POLICIES.find((candidate) => candidate === policy);
+    if (known === undefined) {
+      const valid = RISK_POLICIES.join(', ');
+      throw invalid(
+        `risk_levels.${name} is ${JSON.stringify(policy)}, not one of ${valid}`,
+        origin,
+      );
+    }
+    levels[risk] = known;
+  }
+  return levels;
+}
+
+function parseRow(row: unknown, where: string, origin: SourceLocation): RiskClassification {
+  if (!isRecord(row)) throw invalid(`${where} is not a mapping`, origin);
+  const { risk, patterns, description = '' } = row;
+  if (!Array.isArray(patterns) || patterns.length === 0) {
+    throw invalid(`${where}.patterns is not a list of capabilities`, origin);
+  }
+  return {
+    risk: parseRisk(risk, `${where}.risk`, origin),
+    patterns: patterns.map((pattern) => parseCapability(String(pattern), origin)),
+    description: String(description),
+  };
+}
+
+function parseRisk(value: unknown, where: string, origin: SourceLocation): Risk {
+  const risk = RISKS.find((candidate) => candidate === value);
+  if (risk !== undefined) return risk;
+  const shown = JSON.stringify(value) ?? 'missing';
+  throw invalid(`${where}: ${shown} is not a risk`, origin, didYouMean(String(value), RISKS));
+}
+
+function invalid(message: string, location: SourceLocation, hint?: string): RyeError {
+  return new RyeError('config_invalid', message, {
+    location,
+    hint: hint ?? `Risks are ${RISKS.join(', ')}; see the shipped capability_risk.yaml.`,
+  });
+}
+
+interface Match {
+  readonly risk: Risk;
+  readonly pattern: string;
+}
+
+/**
+ * Risk of holding a capability. The most specific pattern that includes it decides, and of equally specific ones
+ * the highest risk; a capability with `*` also takes the risk of every more specific pattern that it could reach.
+ * What no pattern classifies is elevated. `declared` is the risk of the item itself: it stands where the table
+ * classifies its whole type only, and can raise but not lower what the table says about its id or about a pattern.
+ */
+export function riskOf(capability: string, table: RiskTable, declared?: Risk): Risk {
+  const matches: Match[] = table.classifications.flatMap(({ risk, patterns }) =>
+    patterns.map((pattern) => ({ risk, pattern })),
+  );
+  const deciding = mostSpecific(matches.filter(({ pattern }) => includes(pattern, capability)));
+  const classified = deciding?.risk ?? 'elevated';
+  if (isExact(capability)) {
+    const blanket = deciding === undefined || isBlanket(deciding.pattern);
+    return highest([blanket ? (declared ?? classified) : classified, declared ?? 'safe']);
+  }
+  const reached = matches.filter(
+    ({ pattern }) => !includes(pattern, capability) && meet(pattern, capability).length > 0,
+  );
+  return highest([classified, declared ?? 'safe', ...reached.map(({ risk }) => risk)]);
+}
+
+function mostSpecific(matches: readonly Match[]): Match | undefined {
+  const rank = ({ pattern, risk }: Match): number =>
+    specificity(pattern) * RISKS.length + RISKS.indexOf(risk);
+  return matches.reduce<Match | undefined>(
+    (best, match) => (best === undefined || rank(match) > rank(best) ? match : best),
+    undefined,
+  );
+}
+
+/** Whether a pattern speaks of whole verbs or types rather than of ids. */
+function isBlanket(pattern: string): boolean {
+  return pattern
+    .split('.')
+    .slice(3)
+    .every((segment) => segment === '*');
+}
+
+function highest(risks: readonly Risk[]): Risk {
+  return risks.reduce(
+    (top, risk) => (RISKS.indexOf(risk) > RISKS.indexOf(top) ? risk : top),
+    'safe',
+  );
+}
+
+/** What {@link assessRisks} judges. */
+export interface RiskRequest {
+  /** After attenuation and ceilings. */
+  readonly capabilities: readonly string[];
+  readonly table: RiskTable;
+  readonly acknowledged: readonly Acknowledgement[];
+  /** Item and MCP tools by id with the risk that they declare; undefined where they declare none. */
+  readonly toolRisks: ReadonlyMap<string, Risk | undefined>;
+}
+
+/** Verdict on a set of capabilities: all risks, and an error for each one that may not be held. */
+export interface RiskAssessment {
+  readonly risks: readonly AssessedRisk[];
+  /** `acknowledge_required` and `risk_blocked`, in the order of the capabilities. */
+  readonly refusals: readonly RyeError[];
+}
+
+/**
+ * Judges what a thread is about to hold. Acknowledging a risk also acknowledges the lower ones.
+ */
+export function assessRisks(request: RiskRequest): RiskAssessment {
+  const { capabilities, table, acknowledged, toolRisks } = request;
+  const accepted = Math.max(-1, ...acknowledged.map(({ risk }) => RISKS.indexOf(risk)));
+  const risks = capabilities.map((capability) => ({
+    capability,
+    risk: riskOf(capability, table, declaredRisk(capability, toolRisks)),
+  }));
+  const refusals = risks
+    .filter(({ risk }) => table.levels[risk] !== 'allow' && RISKS.indexOf(risk) > accepted)
+    .map((assessed) => refusal(assessed, table));
+  return { risks, refusals };
+}
+
+/** The highest risk among the tools that a capability reaches; a tool that declares nothing is elevated. */
+function declaredRisk(
+  capability: string,
+  toolRisks: ReadonlyMap<string, Risk | undefined>,
+): Risk | undefined {
+  const reached: Risk[] = [];
+  for (const [id, risk] of toolRisks) {
+    const tool = `rye.execute.tool.${id.replaceAll('/', '.')}`;
+    if (includes(capability, tool)) reached.push(risk ?? 'elevated');
+  }
+  return reached.length === 0 ? undefined : highest(reached);
+}
+
+function refusal({ capability, risk }: AssessedRisk, table: RiskTable): RyeError {
+  const blocked = table.levels[risk] === 'block';
+  const why = table.classifications.find(
+    (row) => row.risk === risk && row.patterns.some((pattern) => includes(pattern, capability)),
+  )?.description;
+  const reason = why === undefined || why === '' ? '' : ` (${why})`;
+  return new RyeError(
+    blocked ? 'risk_blocked' : 'acknowledge_required',
+    `the capability "${capability}" is ${risk}${reason} and ${blocked ? 'blocked' : 'refused'} unless acknowledged`,
+    {
+      hint: `Ask for less, or accept it: <acknowledge risk="${risk}">why</acknowledge> in <permissions>, or --acknowledge ${risk}.`,
+      details: { capability, risk },
+    },
+  );
+}

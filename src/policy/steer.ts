@@ -1,0 +1,215 @@
+import type {
+  AttemptState,
+  Delivery,
+  RunEnd,
+  RunProof,
+  RunRisk,
+  RunTraits,
+} from '../core/delivery.ts';
+import type { HookDeclaration } from '../core/hook.ts';
+
+/** What steering is bound by, from the configuration. */
+export interface SteerRules {
+  /** `steer.active_turn: enabled`. */
+  readonly enabled: boolean;
+  /** Time between two steers of one thread. */
+  readonly minIntervalMs: number;
+  /** How long a published state of a run counts as fresh. */
+  readonly proofMs: number;
+}
+
+/** What is known when a delivery stands before a run that is under way. */
+export interface SteerFacts {
+  readonly rules: SteerRules;
+  readonly delivery: Pick<
+    Delivery,
+    'state' | 'mode' | 'class' | 'attempts' | 'max_attempts' | 'requires_artifact' | 'entry_id'
+  >;
+  readonly isHead: boolean;
+  readonly hasUnresolvedAttempt: boolean;
+  /** When the thread last got a steer; milliseconds since 1970. */
+  readonly lastSentAt: number | undefined;
+  /** What the delivery itself asks for. */
+  readonly needs: RunTraits;
+  readonly threadId: string;
+  readonly epoch: number;
+  /** Every open run that claims the thread: more than one proves nothing. */
+  readonly proofs: readonly RunProof[];
+  readonly now: number;
+}
+
+/** `idle`: it waits for the end of the run. `hold`: not now. `manual`: a person decides. `row`: see {@link decideSteer}. */
+export interface SteerDecision {
+  readonly outcome: 'steer' | 'idle' | 'hold' | 'manual';
+  readonly row: number;
+  readonly reason: string;
+}
+
+type Row = readonly [row: number, outcome: SteerDecision['outcome'], reason: string];
+
+/**
+ * Whether a background delivery may go into a run that is under way. The rows are read from top to bottom, the first
+ * that applies decides: 1 switch, 2 capability, 3 head, 4 unresolved attempt, 5 attempts, 6 interval, 7 needs, 8 size,
+ * 9 proof, 10 no run, 11 several runs, 12 kind, 13 steerable, 14 traits, 15 risk, 16 go. Whatever is unknown is a no.
+ */
+export function decideSteer(facts: SteerFacts): SteerDecision {
+  const [row, outcome, reason] =
+    switchRows(facts) ??
+    queueRows(facts) ??
+    needRows(facts) ??
+    proofRows(facts) ??
+    riskRows(facts) ??
+    ([16, 'steer', 'the run reads only, and its state is proven'] as const);
+  return { row, outcome, reason };
+}
+
+function switchRows({ rules, delivery, epoch }: SteerFacts): Row | undefined {
+  if (!rules.enabled) return [1, 'idle', 'steer.active_turn is not enabled'];
+  // our own loop can be steered wherever it holds the thread: the capability is the claim
+  if (epoch < 1) return [2, 'idle', 'no process holds the thread'];
+  if (delivery.mode === 'idle' || delivery.mode === 'follow-up') {
+    return [1, 'idle', `its mode is ${delivery.mode}`];
+  }
+  return undefined;
+}
+
+function queueRows(facts: SteerFacts): Row | undefined {
+  const { delivery, isHead, hasUnresolvedAttempt, lastSentAt, now, rules } = facts;
+  if (!isHead || delivery.state !== 'queued') return [3, 'hold', 'another delivery comes first'];
+  if (delivery.entry_id !== null) return [3, 'hold', 'it is in the log already'];
+  if (hasUnresolvedAttempt) return [4, 'hold', 'an earlier delivery is not resolved yet'];
+  if (delivery.attempts >= delivery.max_attempts) {
+    return [5, 'manual', `all ${delivery.max_attempts} attempts are used`];
+  }
+  if (lastSentAt !== undefined && now - lastSentAt < rules.minIntervalMs) {
+    return [6, 'hold', 'the last steer was too recent'];
+  }
+  return undefined;
+}
+
+function needRows({ delivery, needs }: SteerFacts): Row | undefined {
+  const wanted = traitProblem(needs);
+  if (wanted !== undefined) return [7, 'idle', `the delivery ${wanted}`];
+  if (delivery.requires_artifact) return [8, 'idle', 'it is too large to be quoted whole'];
+  return undefined;
+}
+
+function proofRows({ proofs, threadId, epoch, now }: SteerFacts): Row | undefined {
+  const [proof, other] = proofs;
+  if (proof === undefined) return [10, 'idle', 'no run is under way'];
+  if (other !== undefined) return [11, 'idle', 'more than one run claims the thread'];
+  if (proof.active_run_id === '') return [11, 'idle', 'the run has no id'];
+  if (proof.thread_id !== threadId) return [9, 'idle', 'the proof is of another thread'];
+  if (proof.epoch !== epoch) return [9, 'idle', 'the proof is of another epoch'];
+  if (now < proof.observed_at || now > proof.valid_until) return [9, 'idle', 'the proof is stale'];
+  return undefined;
+}
+
+function riskRows({ proofs: [proof] }: SteerFacts): Row | undefined {
+  if (!proof) return [10, 'idle', 'no run is under way'];
+  if (proof.active_run_kind !== 'regular') {
+    return [12, 'idle', `a run of kind ${proof.active_run_kind} is not steered`];
+  }
+  if (proof.steerable !== true) return [13, 'idle', 'the run does not say that it can be steered'];
+  if (proof.answer_boundary_passed) return [13, 'idle', 'the model has given its final answer'];
+  if (!proof.after_tool_batch || proof.open_tool_calls !== 0 || proof.pending_approvals !== 0) {
+    return [13, 'idle', 'this is not the point behind a whole tool batch'];
+  }
+  const wanted = traitProblem(proof);
+  if (wanted !== undefined) return [14, 'idle', `the run ${wanted}`];
+  if (proof.risk_class !== 'read_only_low_risk') {
+    return [15, 'idle', `the run's risk is ${proof.risk_class}`];
+  }
+  return undefined;
+}
+
+function traitProblem(traits: RunTraits): string | undefined {
+  const named = [
+    ['asks for approval', traits.requires_approval],
+    ['reaches the network', traits.requires_network],
+    ['writes', traits.requires_write_access],
+  ] as const;
+  for (const [what, value] of named) {
+    if (value === null) return `is not known: whether it ${what}`;
+    if (value) return what;
+  }
+  return undefined;
+}
+
+/** What a tool says about itself; undefined: nothing that can be relied on. */
+export type DeclaredTool = { readonly readsOnly: boolean; readonly network: boolean } | undefined;
+
+/** What a run may do: nothing but reading only if every tool that it is offered says so of itself. */
+export function runTraits(
+  tools: readonly DeclaredTool[],
+  hooks: readonly HookDeclaration[],
+): RunTraits {
+  return {
+    requires_approval: hooks.some(canSuspend),
+    requires_network: anyOf(tools, ({ network }) => network),
+    requires_write_access: anyOf(tools, ({ readsOnly }) => !readsOnly),
+  };
+}
+
+/** Only hooks stop a thread for somebody's decision on what it is about to do. */
+function canSuspend({ event, enabled, actions }: HookDeclaration): boolean {
+  return (
+    enabled &&
+    (event === 'tool_gate' || event === 'after_step') &&
+    actions.some((action) => action.kind === 'control' && action.action.control === 'suspend')
+  );
+}
+
+function anyOf(
+  tools: readonly DeclaredTool[],
+  test: (tool: NonNullable<DeclaredTool>) => boolean,
+): boolean | null {
+  if (tools.some((tool) => tool !== undefined && test(tool))) return true;
+  return tools.includes(undefined) ? null : false;
+}
+
+export function riskOf(traits: RunTraits): RunRisk {
+  const { requires_approval: approval, requires_network: network, requires_write_access } = traits;
+  const values = new Set([approval, network, requires_write_access]);
+  if (values.has(true)) return 'elevated';
+  return values.has(null) ? 'unknown' : 'read_only_low_risk';
+}
+
+/** A message is text that is quoted: it asks for nothing itself. */
+export const TEXT_NEEDS: RunTraits = {
+  requires_approval: false,
+  requires_network: false,
+  requires_write_access: false,
+};
+
+/** What becomes of a delivery in the log when its run ends. */
+export interface Settlement {
+  readonly attempt: Extract<AttemptState, 'delivered' | 'abandoned'>;
+  readonly delivery: 'delivered' | 'queued' | 'manual';
+  readonly reason: string;
+}
+
+/**
+ * Delivered only if the run completed and a committed answer covered the entry. What no answer covered is proven
+ * unseen and stays; what was seen by a run that did not complete is for a person to judge.
+ */
+export function settleDelivery(end: RunEnd, isCovered: boolean): Settlement {
+  if (end === 'completed' && isCovered) {
+    return {
+      attempt: 'delivered',
+      delivery: 'delivered',
+      reason: 'the run completed and an answer covered it',
+    };
+  }
+  if (end === 'replaced') {
+    return { attempt: 'abandoned', delivery: 'manual', reason: 'its branch was left' };
+  }
+  if (isCovered) {
+    return {
+      attempt: 'abandoned',
+      delivery: 'manual',
+      reason: `the model saw it, and the run ${end === 'failed' ? 'failed' : 'was interrupted'}`,
+    };
+  }
+  return { attempt: 'abandoned', delivery: 'queued', reason: 'no answer covered it' };
+}

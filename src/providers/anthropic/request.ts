@@ -1,0 +1,278 @@
+import type {
+  ContentBlockParam,
+  ImageBlockParam,
+  MessageCreateParamsStreaming,
+  MessageParam,
+  TextBlockParam,
+  ToolResultBlockParam,
+} from '@anthropic-ai/sdk/resources/messages';
+import {
+  type AssistantBlock,
+  type AssistantMessage,
+  type ContentBlock,
+  isErrorOutcome,
+  type ToolResultMessage,
+} from '../../core/message.ts';
+import type { ThinkingStyle } from '../catalog.ts';
+import type { ModelRequest, ThinkingLevel } from '../provider.ts';
+import { isStrictSchema, withOutputTool } from '../structured-output.ts';
+
+/** What the request builder must know of a model. */
+export interface ModelTraits {
+  readonly thinking: ThinkingStyle;
+  /** Whether `tool_choice` may force a call. */
+  readonly forcedTools: boolean;
+  /** Whether `output_config.format` holds an answer to a schema. */
+  readonly structuredOutput: boolean;
+}
+
+const EFFORT = { off: 'low', minimal: 'low', low: 'low', medium: 'medium', high: 'high' } as const;
+const BUDGET_TOKENS = { off: 0, minimal: 1024, low: 4096, medium: 16_384, high: 32_768 } as const;
+const MIN_BUDGET_TOKENS = 1024;
+const EPHEMERAL = { type: 'ephemeral' } as const;
+
+/**
+ * Traits of a Claude model by its id, for models that no configuration describes: 4.6 and newer think adaptively,
+ * older ones by budget, and since the 5.x Fable and the 5.5 family thinking cannot be fully switched off.
+ * An id that is no Claude's gets no thinking parameters at all.
+ */
+export function traitsOfId(model: string): ModelTraits {
+  const match = /claude-(fable|mythos|opus|sonnet|haiku)-(\d+)(?:[-.](\d{1,2})(?!\d))?/.exec(model);
+  if (match === null) return { thinking: 'none', forcedTools: true, structuredOutput: false };
+  const [, family = '', major = '0', minor = '0'] = match;
+  const version = Number(major) + Number(minor) / 100;
+  const structuredOutput = version >= 4.05;
+  if (family === 'fable' || family === 'mythos')
+    return { thinking: 'always', forcedTools: version < 5.01, structuredOutput };
+  if (family === 'opus' && version >= 5.05)
+    return { thinking: 'always', forcedTools: false, structuredOutput };
+  if (family === 'sonnet' && version >= 5.05)
+    return { thinking: 'between_tools', forcedTools: false, structuredOutput };
+  const thinking = version >= 4.06 ? 'adaptive' : 'budget';
+  return { thinking, forcedTools: true, structuredOutput };
+}
+
+/**
+ * The request body of one streamed call. Never sets a sampling parameter: models from
+ * 4.7 on reject them. The result depends on nothing but the arguments, so equal prefixes stay byte-identical and
+ * the prompt cache holds.
+ */
+export function buildRequest(
+  given: ModelRequest,
+  traits: ModelTraits,
+  provider: string,
+): MessageCreateParamsStreaming {
+  const { output_schema: schema } = given;
+  const format =
+    schema !== undefined && traits.structuredOutput && isStrictSchema(schema)
+      ? { type: 'json_schema' as const, schema }
+      : undefined;
+  const request =
+    schema === undefined || format !== undefined ? given : withOutputTool(given, schema);
+  const forced = request.tool_choice === 'any' || typeof request.tool_choice === 'object';
+  const messages = toMessages(request, provider);
+  if (request.cache) markMessages(messages);
+  // a forced call leaves no room for thinking; where it cannot be forced, thinking goes on
+  const level = forced && traits.forcedTools ? 'off' : request.thinking;
+  const { thinking, output_config: effort } = thinkingOf(request, level, traits.thinking);
+  const output = { ...effort, ...(format === undefined ? {} : { format }) };
+  return {
+    model: request.model,
+    max_tokens: request.max_tokens,
+    stream: true,
+    messages,
+    ...systemOf(request),
+    ...toolsOf(request, traits),
+    ...(thinking === undefined ? {} : { thinking }),
+    ...(Object.keys(output).length === 0 ? {} : { output_config: output }),
+  };
+}
+
+function systemOf({ system, cache }: ModelRequest): Pick<MessageCreateParamsStreaming, 'system'> {
+  if (system.trim() === '') return {};
+  return {
+    system: [{ type: 'text', text: system, ...(cache ? { cache_control: EPHEMERAL } : {}) }],
+  };
+}
+
+function toolsOf(
+  { tools, tool_choice = 'auto', cache }: ModelRequest,
+  { forcedTools }: ModelTraits,
+): Pick<MessageCreateParamsStreaming, 'tools' | 'tool_choice'> {
+  if (tools.length === 0) return {};
+  const last = tools.length - 1;
+  return {
+    tools: tools.map(({ name, description, input_schema }, index) => ({
+      name,
+      description,
+      input_schema: { ...input_schema, type: 'object' as const },
+      ...(cache && index === last ? { cache_control: EPHEMERAL } : {}),
+    })),
+    ...choiceOf(tool_choice, forcedTools),
+  };
+}
+
+function choiceOf(
+  choice: NonNullable<ModelRequest['tool_choice']>,
+  forcedTools: boolean,
+): Pick<MessageCreateParamsStreaming, 'tool_choice'> {
+  if (choice === 'none') return { tool_choice: { type: 'none' } };
+  if (choice === 'auto' || !forcedTools) return {};
+  return { tool_choice: choice === 'any' ? { type: 'any' } : { type: 'tool', name: choice.name } };
+}
+
+type ThinkingParams = Pick<MessageCreateParamsStreaming, 'thinking' | 'output_config'>;
+
+function thinkingOf(
+  request: ModelRequest,
+  level: ThinkingLevel,
+  style: ThinkingStyle,
+): ThinkingParams {
+  // newer models keep thinking to themselves unless asked for a summary
+  const adaptive = { type: 'adaptive', display: 'summarized' } as const;
+  switch (style) {
+    case 'always':
+      return { thinking: adaptive, output_config: { effort: EFFORT[level] } };
+    case 'adaptive':
+      return level === 'off'
+        ? { thinking: { type: 'disabled' } }
+        : { thinking: adaptive, output_config: { effort: EFFORT[level] } };
+    case 'between_tools':
+      return level === 'off'
+        ? { thinking: { type: 'between_tools' } }
+        : { thinking: adaptive, output_config: { effort: EFFORT[level] } };
+    case 'budget': {
+      // the budget counts against max_tokens, and the answer needs its share
+      const budget = Math.min(BUDGET_TOKENS[level], Math.floor(request.max_tokens * 0.75));
+      return budget < MIN_BUDGET_TOKENS
+        ? {}
+        : { thinking: { type: 'enabled', budget_tokens: budget } };
+    }
+    case 'none':
+      break;
+  }
+  return {};
+}
+
+/** Our messages as alternating user and assistant turns; tool results come first in the user turn after their calls. */
+function toMessages({ messages, model }: ModelRequest, provider: string): MessageParam[] {
+  const turns: {
+    role: 'user' | 'assistant';
+    results: ToolResultBlockParam[];
+    content: ContentBlockParam[];
+  }[] = [];
+  const turnOf = (role: 'user' | 'assistant') => {
+    const current = turns.at(-1);
+    if (current?.role === role) return current;
+    const next = { role, results: [], content: [] };
+    turns.push(next);
+    return next;
+  };
+  for (const message of messages) {
+    if (message.role === 'tool_result') turnOf('user').results.push(toToolResult(message));
+    else if (message.role === 'user') add(turnOf, 'user', toContent(message.content));
+    else
+      add(
+        turnOf,
+        'assistant',
+        toAssistant(message, message.provider === provider && isSameModel(message, model)),
+      );
+  }
+  return turns.map(({ role, results, content }) => ({ role, content: [...results, ...content] }));
+}
+
+function add(
+  turnOf: (role: 'user' | 'assistant') => { content: ContentBlockParam[] },
+  role: 'user' | 'assistant',
+  blocks: readonly ContentBlockParam[],
+): void {
+  // an empty turn is refused by the API, and so it must not open one
+  if (blocks.length > 0) turnOf(role).content.push(...blocks);
+}
+
+/** An alias and its dated id are one model: `claude-haiku-4-5` answers as `claude-haiku-4-5-20251001`. */
+function isSameModel({ model }: AssistantMessage, requested: string): boolean {
+  return (
+    model === requested ||
+    model.startsWith(`${requested}-20`) ||
+    requested.startsWith(`${model}-20`)
+  );
+}
+
+function toAssistant({ content }: AssistantMessage, sameModel: boolean): ContentBlockParam[] {
+  return content.flatMap((block) => toAssistantBlock(block, sameModel));
+}
+
+function toAssistantBlock(block: AssistantBlock, sameModel: boolean): ContentBlockParam[] {
+  switch (block.type) {
+    case 'text':
+      return isBlank(block.text) ? [] : [{ type: 'text', text: block.text }];
+    case 'thinking':
+      // signed for one model: another one rejects it, and an unsigned one is rejected by all
+      if (!sameModel) return [];
+      if (block.redacted !== undefined)
+        return [{ type: 'redacted_thinking', data: block.redacted }];
+      if (block.signature === undefined) return [];
+      return [{ type: 'thinking', thinking: block.text, signature: block.signature }];
+    case 'tool_call':
+      break;
+  }
+  return [
+    { type: 'tool_use', id: wireCallId(block.call_id), name: block.name, input: block.input },
+  ];
+}
+
+function toToolResult({ call_id, content, outcome }: ToolResultMessage): ToolResultBlockParam {
+  return {
+    type: 'tool_result',
+    tool_use_id: wireCallId(call_id),
+    content: toContent(content),
+    ...(isErrorOutcome(outcome) ? { is_error: true } : {}),
+  };
+}
+
+function toContent(content: readonly ContentBlock[]): (TextBlockParam | ImageBlockParam)[] {
+  return content.flatMap((block): (TextBlockParam | ImageBlockParam)[] => {
+    if (block.type === 'text')
+      return isBlank(block.text) ? [] : [{ type: 'text', text: block.text }];
+    const media_type = IMAGE_TYPES.find((type) => type === block.media_type);
+    if (media_type === undefined)
+      return [{ type: 'text', text: `[an image of the type ${block.media_type}]` }];
+    return [{ type: 'image', source: { type: 'base64', media_type, data: block.data } }];
+  });
+}
+
+const IMAGE_TYPES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'] as const;
+
+/** The API refuses text blocks without a visible character. */
+function isBlank(text: string): boolean {
+  return text.trim() === '';
+}
+
+/** Ids from other providers may have characters that this API does not take. */
+function wireCallId(callId: string): string {
+  return callId.replaceAll(/[^A-Za-z0-9_-]/g, '_');
+}
+
+/**
+ * Marks the newest message, and the newest user turn before it: that is where the previous request wrote its cache
+ * entry, so that a large batch in between cannot push it out of the server's look-back of 20 blocks.
+ */
+function markMessages(messages: readonly MessageParam[]): void {
+  const newest = messages.length - 1;
+  const previous = messages.findLastIndex(({ role }, index) => role === 'user' && index < newest);
+  for (const index of [newest, previous]) {
+    const content = messages[index]?.content;
+    if (!Array.isArray(content)) continue;
+    const block = content.findLast(
+      ({ type }) => type !== 'thinking' && type !== 'redacted_thinking',
+    );
+    if (block !== undefined) markBlock(block);
+  }
+}
+
+function markBlock(block: ContentBlockParam): void {
+  if ('type' in block && block.type !== 'thinking' && block.type !== 'redacted_thinking') {
+    Object.assign(block, { cache_control: EPHEMERAL });
+  }
+}

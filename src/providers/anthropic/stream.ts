@@ -1,0 +1,242 @@
+import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
+import type { AssistantBlock, StopReason } from '../../core/message.ts';
+import { NO_USAGE, type Usage } from '../../core/usage.ts';
+import type { ModelEvent } from '../provider.ts';
+
+/** What one wire event means: events to pass on, or that the API reports an error, or that the answer is complete. */
+export interface Decoded {
+  readonly events: readonly ModelEvent[];
+  readonly error?: { readonly type: string; readonly message: string };
+  readonly done?: boolean;
+}
+
+type OpenBlock =
+  | { readonly kind: 'text'; text: string }
+  | { readonly kind: 'thinking'; text: string; signature: string }
+  | { readonly kind: 'redacted'; readonly data: string }
+  | {
+      readonly kind: 'tool';
+      readonly callId: string;
+      readonly name: string;
+      readonly given: JsonObject;
+      json: string;
+    }
+  | { readonly kind: 'other' };
+
+const OTHER: OpenBlock = { kind: 'other' };
+
+/** Turns the data of the server-sent events of one answer into model events, in order. */
+export interface StreamDecoder {
+  push(data: JsonObject): Decoded;
+}
+
+/**
+ * Decoder of the Messages API's stream. `takenIds` are call ids of the conversation so far; an id that comes twice is
+ * made distinct, because results could not be told apart. Unknown events and blocks are passed over.
+ */
+export function streamDecoder(takenIds: Set<string>): StreamDecoder {
+  const blocks = new Map<number, OpenBlock>();
+  let usage: Usage = NO_USAGE;
+  let stopReason: string | null = null;
+
+  const withUsage = (raw: unknown): ModelEvent[] => {
+    if (!isRecord(raw)) return [];
+    // counts are cumulative: the last one replaces, adding would count the first output token twice
+    usage = {
+      input_tokens: count(raw['input_tokens'], usage.input_tokens),
+      output_tokens: count(raw['output_tokens'], usage.output_tokens),
+      cache_read_tokens: count(raw['cache_read_input_tokens'], usage.cache_read_tokens),
+      cache_write_tokens: count(raw['cache_creation_input_tokens'], usage.cache_write_tokens),
+    };
+    return [{ type: 'usage', usage }];
+  };
+
+  const handlers: Readonly<Record<string, (data: JsonObject) => Decoded>> = {
+    message_start: (data) => {
+      const message = asObject(data['message']);
+      return {
+        events: [
+          { type: 'start', model: asText(message['model']) },
+          ...withUsage(message['usage']),
+        ],
+      };
+    },
+    content_block_start: (data) => {
+      const block = openBlock(asObject(data['content_block']), takenIds);
+      blocks.set(asIndex(data['index']), block);
+      return { events: opening(block) };
+    },
+    content_block_delta: (data) => ({
+      events: applyDelta(blocks.get(asIndex(data['index'])) ?? OTHER, asObject(data['delta'])),
+    }),
+    content_block_stop: (data) => ({
+      events: closing(blocks.get(asIndex(data['index'])) ?? OTHER),
+    }),
+    message_delta: (data) => {
+      const reason = asObject(data['delta'])['stop_reason'];
+      if (typeof reason === 'string') stopReason = reason;
+      return { events: withUsage(data['usage']) };
+    },
+    message_stop: () => {
+      const content = [...blocks.values()].flatMap(finished);
+      return {
+        events: [{ type: 'finish', reason: stopReasonOf(stopReason, content), content }],
+        done: true,
+      };
+    },
+    error: (data) => {
+      const error = asObject(data['error']);
+      return {
+        events: [],
+        error: { type: asText(error['type']) || 'api_error', message: asText(error['message']) },
+      };
+    },
+  };
+
+  return {
+    push: (data) => {
+      const type = asText(data['type']);
+      const handle = Object.hasOwn(handlers, type) ? handlers[type] : undefined;
+      return handle?.(data) ?? { events: [] };
+    },
+  };
+}
+
+function openBlock(block: JsonObject, takenIds: Set<string>): OpenBlock {
+  switch (asText(block['type'])) {
+    case 'text':
+      return { kind: 'text', text: asText(block['text']) };
+    case 'thinking':
+      return {
+        kind: 'thinking',
+        text: asText(block['thinking']),
+        signature: asText(block['signature']),
+      };
+    case 'redacted_thinking':
+      return { kind: 'redacted', data: asText(block['data']) };
+    case 'tool_use': {
+      const callId = distinctId(asText(block['id']), takenIds);
+      return {
+        kind: 'tool',
+        callId,
+        name: asText(block['name']),
+        given: asObject(block['input']),
+        json: '',
+      };
+    }
+    default:
+      return OTHER;
+  }
+}
+
+function distinctId(id: string, taken: Set<string>): string {
+  const base = id === '' ? 'call' : id;
+  let candidate = base;
+  for (let attempt = 2; taken.has(candidate); attempt += 1) candidate = `${base}-${attempt}`;
+  taken.add(candidate);
+  return candidate;
+}
+
+function opening(block: OpenBlock): ModelEvent[] {
+  if (block.kind === 'tool') {
+    return [{ type: 'toolcall_start', call_id: block.callId, name: block.name }];
+  }
+  if (block.kind === 'text' && block.text !== '') return [{ type: 'text_delta', text: block.text }];
+  if (block.kind === 'thinking' && block.text !== '')
+    return [{ type: 'thinking_delta', text: block.text }];
+  return [];
+}
+
+function applyDelta(block: OpenBlock, delta: JsonObject): ModelEvent[] {
+  const type = delta['type'];
+  if (block.kind === 'text' && type === 'text_delta') {
+    const text = asText(delta['text']);
+    block.text += text;
+    return text === '' ? [] : [{ type: 'text_delta', text }];
+  }
+  if (block.kind === 'thinking' && type === 'thinking_delta') {
+    const text = asText(delta['thinking']);
+    block.text += text;
+    return text === '' ? [] : [{ type: 'thinking_delta', text }];
+  }
+  if (block.kind === 'thinking' && type === 'signature_delta') {
+    block.signature += asText(delta['signature']);
+    return [];
+  }
+  if (block.kind === 'tool' && type === 'input_json_delta') {
+    const json = asText(delta['partial_json']);
+    block.json += json;
+    return json === '' ? [] : [{ type: 'toolcall_delta', call_id: block.callId, json }];
+  }
+  return [];
+}
+
+function closing(block: OpenBlock): ModelEvent[] {
+  if (block.kind !== 'tool') return [];
+  const end: ModelEvent = { type: 'toolcall_end', call_id: block.callId };
+  if (block.json !== '' || Object.keys(block.given).length === 0) return [end];
+  // some servers send the whole input with the start of the block
+  return [
+    { type: 'toolcall_delta', call_id: block.callId, json: JSON.stringify(block.given) },
+    end,
+  ];
+}
+
+function finished(block: OpenBlock): AssistantBlock[] {
+  switch (block.kind) {
+    case 'text':
+      return block.text === '' ? [] : [{ type: 'text', text: block.text }];
+    case 'thinking':
+      return [
+        {
+          type: 'thinking',
+          text: block.text,
+          ...(block.signature === '' ? {} : { signature: block.signature }),
+        },
+      ];
+    case 'redacted':
+      return [{ type: 'thinking', text: '', redacted: block.data }];
+    case 'tool': {
+      const input = block.json === '' ? block.given : parseJson(block.json);
+      const call = { type: 'tool_call', call_id: block.callId, name: block.name } as const;
+      return [
+        isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: block.json },
+      ];
+    }
+    case 'other':
+      break;
+  }
+  return [];
+}
+
+function stopReasonOf(
+  reason: string | null,
+  content: readonly AssistantBlock[],
+): Exclude<StopReason, 'aborted'> {
+  switch (reason ?? 'end_turn') {
+    case 'refusal':
+      return 'content_filtered';
+    case 'max_tokens':
+    case 'model_context_window_exceeded':
+      return 'max_tokens';
+    default:
+      // not every compatible server says tool_use
+      return content.some(({ type }) => type === 'tool_call') ? 'tool_calls' : 'end';
+  }
+}
+
+function count(value: unknown, fallback: number): number {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : fallback;
+}
+
+function asIndex(value: unknown): number {
+  return typeof value === 'number' ? value : -1;
+}
+
+function asText(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+function asObject(value: unknown): JsonObject {
+  return isJsonObject(value) ? value : {};
+}

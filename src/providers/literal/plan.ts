@@ -1,0 +1,259 @@
+import { wireName } from '../../core/ids.ts';
+import {
+  isJsonObject,
+  type JsonObject,
+  type JsonValue,
+  parseJson,
+  toText,
+} from '../../core/json.ts';
+import {
+  isErrorOutcome,
+  type Message,
+  type ToolResultMessage,
+  textOf,
+} from '../../core/message.ts';
+import type { OutputDeclaration, ProcessCall, ProcessStep } from '../../core/plan.ts';
+import { headBytes } from '../../core/text.ts';
+import type { ToolDefinition } from '../provider.ts';
+import {
+  referencedSteps,
+  resolve,
+  type Scope,
+  type StepResult,
+  type Unresolved,
+} from './expressions.ts';
+
+/** The directive that is walked, as it stands in the thread's plan. */
+export interface LiteralDirective {
+  readonly steps: readonly ProcessStep[];
+  readonly outputs: readonly OutputDeclaration[];
+  readonly inputs: JsonObject;
+  /** Providers that could follow what literal cannot, such as `anthropic (set ANTHROPIC_API_KEY)`. */
+  readonly alternatives: readonly string[];
+}
+
+/** A call as it goes out: wire name and arguments. */
+export interface LiteralCall {
+  readonly callId: string;
+  readonly name: string;
+  readonly input: JsonObject;
+}
+
+/** What the provider says next. */
+export type LiteralMove =
+  | { readonly kind: 'calls'; readonly text: string; readonly calls: readonly LiteralCall[] }
+  | { readonly kind: 'end'; readonly text: string }
+  | {
+      readonly kind: 'failed';
+      readonly type: 'literal_unsupported' | 'literal_step_failed';
+      readonly message: string;
+    };
+
+const RETURN_CALL_ID = 'literal-return';
+const RETURN_NAMES = ['rye_directive_return', 'directive_return'];
+const EXCERPT_BYTES = 500;
+
+/**
+ * Decides the next move from the conversation alone, so that a thread can be continued by another process: the call
+ * id of result `n` of step `s` is `literal-<s>-<n>`, both from 1. The calls of one step go out together and are
+ * independent of each other; what needs an earlier result stands in a later step.
+ */
+export function nextMove(
+  directive: LiteralDirective,
+  messages: readonly Message[],
+  tools: readonly ToolDefinition[],
+): LiteralMove {
+  const unsupported = findUnsupported(directive);
+  if (unsupported !== undefined) return unsupported;
+  const results = resultsOf(messages);
+  const scope: { steps: Record<string, StepResult>; inputs: JsonObject } = {
+    steps: {},
+    inputs: directive.inputs,
+  };
+  for (const [index, step] of directive.steps.entries()) {
+    const settled = step.calls.map((_, call) => results.get(callIdOf(index, call)));
+    const failed = settled.find((result) => result !== undefined && isErrorOutcome(result.outcome));
+    if (failed !== undefined) return stepFailed(step, failed);
+    if (settled.includes(undefined))
+      return callsOf({ step, index, tools, scope, total: directive.steps.length });
+    scope.steps[step.name] = stepResult(
+      settled.flatMap((result) => (result === undefined ? [] : [result])),
+    );
+  }
+  return conclude(directive, returnResult(messages), scope, tools);
+}
+
+/** What can be known before anything runs: nothing may be half done because a later step is prose. */
+function findUnsupported({ steps, alternatives }: LiteralDirective): LiteralMove | undefined {
+  const instead = alternatives.length === 0 ? 'a model provider' : alternatives.join(' or ');
+  if (steps.length === 0) {
+    return unsupportedMove(
+      `the directive has no <process> with steps to execute; run it with ${instead}`,
+    );
+  }
+  const known = new Set<string>();
+  for (const [index, step] of steps.entries()) {
+    const where = `step ${index + 1} "${step.name}" (${step.origin})`;
+    if (step.calls.length === 0) {
+      return unsupportedMove(
+        `${where} has no action that can be executed as written; run it with ${instead}`,
+      );
+    }
+    const missing = step.calls
+      .flatMap(({ params }) => referencedSteps(params))
+      .find((name) => !known.has(name));
+    if (missing !== undefined) {
+      return unsupportedMove(
+        `${where} refers to the step "${missing}", which does not come before it`,
+      );
+    }
+    known.add(step.name);
+  }
+  return undefined;
+}
+
+function unsupportedMove(message: string): LiteralMove {
+  return {
+    kind: 'failed',
+    type: 'literal_unsupported',
+    message: `literal cannot follow this directive: ${message}`,
+  };
+}
+
+function resultsOf(messages: readonly Message[]): ReadonlyMap<string, ToolResultMessage> {
+  const results = messages.filter((message) => message.role === 'tool_result');
+  return new Map(results.map((result) => [result.call_id, result]));
+}
+
+/** The answer to the return; none where a message behind an accepted one asks to go on, as in a resumed thread. */
+function returnResult(messages: readonly Message[]): ToolResultMessage | undefined {
+  const at = messages.findLastIndex(
+    (message) => message.role === 'tool_result' && message.call_id.startsWith(RETURN_CALL_ID),
+  );
+  const result = messages[at];
+  if (result?.role !== 'tool_result') return undefined;
+  const isAsked = messages.slice(at + 1).some(({ role }) => role === 'user');
+  return isAsked && !isErrorOutcome(result.outcome) ? undefined : result;
+}
+
+function callIdOf(step: number, call: number): string {
+  return `literal-${step + 1}-${call + 1}`;
+}
+
+function stepResult(results: readonly ToolResultMessage[]): StepResult {
+  const values = results.map((result) => {
+    const text = textOf(result.content);
+    const data = result.data ?? parseJson(text);
+    return data === undefined ? { text } : { text, data };
+  });
+  const [only, ...more] = values;
+  if (only !== undefined && more.length === 0) return only;
+  return {
+    text: values.map(({ text }) => text).join('\n'),
+    data: values.map(({ text, data }) => data ?? text),
+  };
+}
+
+function stepFailed(step: ProcessStep, { name, content, outcome }: ToolResultMessage): LiteralMove {
+  const said = headBytes(textOf(content).trim(), EXCERPT_BYTES);
+  return failedMove(`step "${step.name}" (${step.origin}): ${name} ended with ${outcome}: ${said}`);
+}
+
+function failedMove(message: string): LiteralMove {
+  return { kind: 'failed', type: 'literal_step_failed', message };
+}
+
+function unresolvedMove(where: string, [first]: readonly Unresolved[]): LiteralMove {
+  const available = first?.available ?? [];
+  const names =
+    available.length === 0 ? 'there is nothing to choose from' : `there is ${available.join(', ')}`;
+  return failedMove(`${where}: ${first?.expression ?? ''} has no value; ${names}`);
+}
+
+interface StepTurn {
+  readonly step: ProcessStep;
+  readonly index: number;
+  readonly total: number;
+  readonly tools: readonly ToolDefinition[];
+  readonly scope: Scope;
+}
+
+function callsOf({ step, index, total, tools, scope }: StepTurn): LiteralMove {
+  const unresolved: Unresolved[] = [];
+  const offered = new Set(tools.map(({ name }) => name));
+  const calls = step.calls.map((call, position) => {
+    const params = resolve(call.params, scope, unresolved) as JsonObject;
+    const options = resolve(call.options ?? {}, scope, unresolved) as JsonObject;
+    return {
+      callId: callIdOf(index, position),
+      ...wireCall({ ...call, params, options }, offered),
+    };
+  });
+  if (unresolved.length > 0)
+    return unresolvedMove(`step "${step.name}" (${step.origin})`, unresolved);
+  const title =
+    step.description.trim() === '' ? step.name : step.description.trim().replaceAll(/\s+/g, ' ');
+  return { kind: 'calls', text: `Step ${index + 1} of ${total}: ${title}\n`, calls };
+}
+
+/**
+ * The name under which the tool is offered, else the primary action. What is not offered at all is called by its
+ * name nevertheless: the pipeline refuses it and says why.
+ */
+function wireCall(
+  { primary, item_type, item_id, params, options }: ProcessCall,
+  offered: ReadonlySet<string>,
+): Pick<LiteralCall, 'name' | 'input'> {
+  if (primary !== 'execute')
+    return { name: `rye_${primary}`, input: { item_type, item_id, ...params } };
+  const direct = wireName(item_id);
+  // an asynchronous run is started by the primary action alone
+  const viaPrimary =
+    offered.has('rye_execute') || item_type !== 'tool' || options?.['async'] === true;
+  if (item_type === 'tool' && options?.['async'] !== true && (offered.has(direct) || !viaPrimary))
+    return { name: direct, input: params };
+  return { name: 'rye_execute', input: { ...options, item_type, item_id, parameters: params } };
+}
+
+function conclude(
+  directive: LiteralDirective,
+  returned: ToolResultMessage | undefined,
+  scope: Scope,
+  tools: readonly ToolDefinition[],
+): LiteralMove {
+  const last = scope.steps[directive.steps.at(-1)?.name ?? ''] ?? { text: '' };
+  if (directive.outputs.length === 0) return { kind: 'end', text: last.text };
+  if (returned !== undefined) {
+    if (!isErrorOutcome(returned.outcome)) return { kind: 'end', text: last.text };
+    return failedMove(
+      `the outputs were refused: ${headBytes(textOf(returned.content).trim(), EXCERPT_BYTES)}`,
+    );
+  }
+  const input: Record<string, JsonValue> = {};
+  for (const output of directive.outputs) {
+    const unresolved: Unresolved[] = [];
+    const value =
+      output.from === undefined ? byDefault(output, last) : resolve(output.from, scope, unresolved);
+    if (unresolved.length === 0) input[output.name] = typed(value, output);
+    else if (output.required) return unresolvedMove(`the output "${output.name}"`, unresolved);
+  }
+  const name = RETURN_NAMES.find((candidate) => tools.some((tool) => tool.name === candidate));
+  return {
+    kind: 'calls',
+    text: 'All steps are done.\n',
+    calls: [{ callId: RETURN_CALL_ID, name: name ?? 'rye_directive_return', input }],
+  };
+}
+
+/** Without `from`: the last step's member of the same name, else its text. */
+function byDefault({ name }: OutputDeclaration, { text, data }: StepResult): JsonValue {
+  const member = isJsonObject(data) && Object.hasOwn(data, name) ? data[name] : undefined;
+  return member ?? text;
+}
+
+/** Text that spells a value of the declared type becomes that value; anything else stays for the return to judge. */
+function typed(value: JsonValue, { type }: OutputDeclaration): JsonValue {
+  const isText = type === 'string' || type === 'file' || type === 'enum';
+  if (isText) return toText(value);
+  return typeof value === 'string' ? (parseJson(value) ?? value) : value;
+}

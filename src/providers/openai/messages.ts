@@ -1,0 +1,162 @@
+import type {
+  ChatCompletionContentPart,
+  ChatCompletionContentPartText,
+  ChatCompletionMessageParam,
+  ChatCompletionMessageToolCall,
+} from 'openai/resources/chat/completions';
+import { parseJson } from '../../core/json.ts';
+import {
+  type AssistantBlock,
+  type AssistantMessage,
+  type ContentBlock,
+  type Message,
+  type ToolResultMessage,
+  textOf,
+} from '../../core/message.ts';
+import type { DialectTraits } from './dialect.ts';
+import { shortName } from './names.ts';
+import { callAsText, resultAsText } from './text-calls.ts';
+
+/** What the wire form of messages depends on. */
+export interface MessageTraits {
+  readonly dialect: DialectTraits;
+  readonly images: boolean;
+  /** `false`: calls and their results are written as text. */
+  readonly nativeTools: boolean;
+  /** True for answers of the model that is asked now: only it takes its own reasoning back. */
+  readonly isOwn: (message: AssistantMessage) => boolean;
+}
+
+/**
+ * Our messages in the wire's form. The results of an answer directly follow it, as servers demand; images of
+ * results come in a user message behind them, since a result takes only text. A pure function of each message and
+ * its place, so that a longer conversation begins with the same bytes.
+ */
+export function wireMessages(
+  messages: readonly Message[],
+  traits: MessageTraits,
+): ChatCompletionMessageParam[] {
+  const wire: ChatCompletionMessageParam[] = [];
+  for (const { answer, results, users } of groups(messages)) {
+    if (answer) wire.push(...assistantMessage(answer, traits));
+    wire.push(...(traits.nativeTools ? results.map(toolMessage) : textResults(results)));
+    const shown = results.flatMap((result) => imageParts(result, traits));
+    if (shown.length > 0) wire.push({ role: 'user', content: shown });
+    for (const content of users) {
+      const parts = content.flatMap((block) => part(block, traits));
+      if (parts.length > 0) wire.push({ role: 'user', content: plainWherePossible(parts) });
+    }
+  }
+  return wire;
+}
+
+interface Group {
+  readonly answer: AssistantMessage | undefined;
+  readonly results: ToolResultMessage[];
+  readonly users: (readonly ContentBlock[])[];
+}
+
+/** An answer with everything up to the next one. */
+function groups(messages: readonly Message[]): readonly Group[] {
+  const all: Group[] = [{ answer: undefined, results: [], users: [] }];
+  for (const message of messages) {
+    const current = all.at(-1);
+    if (message.role === 'assistant') all.push({ answer: message, results: [], users: [] });
+    else if (message.role === 'user') current?.users.push(message.content);
+    else current?.results.push(message);
+  }
+  return all;
+}
+
+function assistantMessage(
+  message: AssistantMessage,
+  traits: MessageTraits,
+): ChatCompletionMessageParam[] {
+  const { content } = message;
+  const calls = content.filter((block) => block.type === 'tool_call');
+  const text = traits.nativeTools ? textOf(content) : content.map(asText).join('');
+  if (text.trim() === '' && calls.length === 0) return [];
+  const wireCalls = calls.map(
+    ({ call_id: id, name, input }): ChatCompletionMessageToolCall => ({
+      id,
+      type: 'function',
+      // what was malformed is not repeated: servers parse the arguments of earlier calls
+      function: { name: shortName(name), arguments: JSON.stringify(input) },
+    }),
+  );
+  const hasCalls = traits.nativeTools && calls.length > 0;
+  return [
+    {
+      role: 'assistant',
+      content: text === '' ? null : text,
+      ...(hasCalls ? { tool_calls: wireCalls } : {}),
+      ...(traits.isOwn(message) ? reasoningMembers(content, traits.dialect) : {}),
+    },
+  ];
+}
+
+function asText(block: AssistantBlock): string {
+  if (block.type === 'text') return block.text;
+  return block.type === 'tool_call' ? callAsText(block) : '';
+}
+
+/** The reasoning behind an answer, in the member where this server wants it. */
+function reasoningMembers(
+  content: readonly AssistantBlock[],
+  { reasoningBack }: DialectTraits,
+): Readonly<Record<string, unknown>> {
+  const thoughts = content.filter((block) => block.type === 'thinking');
+  if (reasoningBack === null || thoughts.length === 0) return {};
+  if (reasoningBack === 'reasoning_details') {
+    const details = thoughts.flatMap(({ signature }) => {
+      const list = signature === undefined ? undefined : parseJson(signature);
+      return Array.isArray(list) ? list : [];
+    });
+    return details.length === 0 ? {} : { reasoning_details: details };
+  }
+  const text = thoughts.map((thought) => thought.text).join('');
+  return text === '' ? {} : { [reasoningBack]: text };
+}
+
+function toolMessage({ call_id, content }: ToolResultMessage): ChatCompletionMessageParam {
+  return { role: 'tool', tool_call_id: call_id, content: resultText(content) };
+}
+
+function textResults(results: readonly ToolResultMessage[]): ChatCompletionMessageParam[] {
+  if (results.length === 0) return [];
+  const content = results.map((result) => resultAsText(result, resultText(result.content)));
+  return [{ role: 'user', content: content.join('\n') }];
+}
+
+function resultText(content: readonly ContentBlock[]): string {
+  const texts = content.map((block) =>
+    block.type === 'text' ? block.text : `[an image of the type ${block.media_type}]`,
+  );
+  const text = texts.filter((one) => one !== '').join('\n');
+  return text === '' ? '(no output)' : text;
+}
+
+function imageParts(
+  { name, call_id, content }: ToolResultMessage,
+  traits: MessageTraits,
+): ChatCompletionContentPart[] {
+  const images = content.filter(({ type }) => type === 'image');
+  if (!traits.images || images.length === 0) return [];
+  const label = `Images of the result of ${name} (${call_id}):`;
+  return [{ type: 'text', text: label }, ...images.flatMap((image) => part(image, traits))];
+}
+
+function part(block: ContentBlock, { images }: MessageTraits): ChatCompletionContentPart[] {
+  if (block.type === 'text') return block.text === '' ? [] : [{ type: 'text', text: block.text }];
+  if (!images) return [{ type: 'text', text: `[an image of the type ${block.media_type}]` }];
+  const url = `data:${block.media_type};base64,${block.data}`;
+  return [{ type: 'image_url', image_url: { url } }];
+}
+
+/** Some servers know content only as a string. */
+function plainWherePossible(
+  parts: readonly ChatCompletionContentPart[],
+): string | ChatCompletionContentPart[] {
+  const texts = parts.filter((one): one is ChatCompletionContentPartText => one.type === 'text');
+  return texts.length === parts.length ? texts.map(({ text }) => text).join('\n\n') : [...parts];
+}

@@ -1,0 +1,196 @@
+import type { Clock } from '../../core/clock.ts';
+import { isJsonObject, isRecord, parseJson } from '../../core/json.ts';
+import type { ModelConfig, ProviderConfig } from '../catalog.ts';
+import { CAPABILITIES } from '../catalog.ts';
+import { type FailureContext, failureOf, type StreamFault, streamFailure } from '../failure.ts';
+import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
+import { type StallWatch, stallWatch } from '../stall.ts';
+import { usedCallIds } from '../used-call-ids.ts';
+import { longNames } from './names.ts';
+import { buildRequest, type ModelTraits } from './request.ts';
+import type * as sdkModule from './sdk.ts';
+import { type ChunkDecoder, chunkDecoder } from './stream.ts';
+
+export interface OpenAiOptions {
+  readonly config: ProviderConfig;
+  /** The only environment that is read: address and key come from it. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  /** A connection that is waited on and sends no byte for this long is broken. */
+  readonly stallSeconds: number;
+}
+
+type Sdk = typeof sdkModule;
+type Client = InstanceType<Sdk['OpenAI']>;
+
+/**
+ * Any server of OpenAI's chat completions through the `openai` SDK, streaming, one attempt per call. The SDK is
+ * loaded by the first call.
+ */
+export function openAiProvider(options: OpenAiOptions): ModelProvider {
+  const { config, env, clock, stallSeconds } = options;
+  const read = (name: string | null): string | undefined =>
+    name === null ? undefined : env[name] || undefined;
+  const baseURL = read(config.baseUrlEnv) ?? config.baseUrl ?? 'https://api.openai.com/v1';
+  const key = read(config.apiKeyEnv) ?? read(config.authTokenEnv);
+  let client: Promise<{ sdk: Sdk; api: Client }> | undefined;
+  return {
+    name: config.name,
+    async *stream(request, signal) {
+      const host = hostOf(baseURL);
+      const needsKey = config.apiKeyEnv !== null || config.authTokenEnv !== null;
+      if (host === undefined || (needsKey && key === undefined)) {
+        yield {
+          type: 'error',
+          failure: host === undefined ? addressInvalid(config) : keyMissing(config),
+        };
+        return;
+      }
+      const watch = stallWatch({ clock, stallMs: stallSeconds * 1000, signal });
+      let phase: FailureContext['phase'] = 'connect';
+      const context = (): FailureContext => ({
+        phase,
+        stalled: watch.stalled(),
+        aborted: signal.aborted,
+        stallSeconds,
+        host,
+        nowMs: clock.now(),
+        secrets: [key ?? ''],
+      });
+      try {
+        client ??= open(config, baseURL, key);
+        const { sdk, api } = await client;
+        const traits = traitsOf(config, request.model);
+        const body = buildRequest(request, traits);
+        const response = await watch.wait(
+          api.post('/chat/completions', { body, signal: watch.signal, stream: true }).asResponse(),
+        );
+        phase = 'stream';
+        yield* answer({ sdk, response, watch, decoder: decoderFor(request, traits), context });
+      } catch (error) {
+        yield { type: 'error', failure: failureOf(error, context()) };
+      } finally {
+        watch.end();
+      }
+    },
+  };
+}
+
+async function open(config: ProviderConfig, baseURL: string, key: string | undefined) {
+  const sdk = await import('./sdk.ts');
+  const api = new sdk.OpenAI({
+    baseURL,
+    // the SDK wants a key even for servers that need none; then its header is left out below
+    apiKey: key ?? 'none',
+    // what the SDK would take from the process's environment by itself
+    adminAPIKey: null,
+    organization: null,
+    project: null,
+    webhookSecret: null,
+    defaultHeaders: { ...config.headers, ...(key === undefined ? { Authorization: null } : {}) },
+    maxRetries: 0,
+    logLevel: 'off',
+    fetch: fetchWithError,
+  });
+  return { sdk, api };
+}
+
+/** The SDK reads only errors inside `error`; some servers have them elsewhere in the body. */
+const fetchWithError: typeof fetch = async (input, init) => {
+  const response = await fetch(input, init);
+  if (response.ok) return response;
+  const { status, headers } = response;
+  const text = await response.text();
+  const body = parseJson(text);
+  if (!isRecord(body) || isRecord(body['error'])) return new Response(text, { status, headers });
+  const message = [body['error'], body['message'], body['detail']].find(
+    (one) => typeof one === 'string',
+  );
+  if (message === undefined) return new Response(text, { status, headers });
+  return Response.json({ error: { message, type: body['type'] } }, { status, headers });
+};
+
+interface Answer {
+  readonly sdk: Sdk;
+  readonly response: Response;
+  readonly watch: StallWatch;
+  readonly decoder: ChunkDecoder;
+  readonly context: () => FailureContext;
+}
+
+async function* answer(parts: Answer): AsyncGenerator<ModelEvent> {
+  const { sdk, response, watch, decoder, context } = parts;
+  const contentType = response.headers.get('content-type') ?? 'text/event-stream';
+  if (!contentType.includes('text/event-stream') || response.body === null) {
+    const message = `expected a stream of events and got ${contentType} from ${context().host}`;
+    const failure = streamFailure({ type: 'unexpected_content_type', message }, context());
+    yield { type: 'error', failure: { ...failure, phase: 'response', status: response.status } };
+    return;
+  }
+  // the iterator reads nothing but the body, and takes anything iterable for it
+  const watched = { body: watch.bytes(response.body) } as unknown as Response;
+  let isMarked = false;
+  for await (const { data } of sdk.serverSentEvents(watched, new AbortController())) {
+    if (data === '') continue;
+    isMarked = data.startsWith('[DONE]');
+    if (isMarked) break;
+    const chunk = parseJson(data);
+    const { events, error } = isJsonObject(chunk)
+      ? decoder.push(chunk)
+      : { events: [], error: MALFORMED };
+    yield* events;
+    if (error !== undefined) {
+      yield { type: 'error', failure: streamFailure(error, context()) };
+      return;
+    }
+  }
+  // an aborted body may end like a finished one
+  if (watch.signal.aborted) throw new Error('aborted');
+  const { events, error } = decoder.end(isMarked);
+  yield* events;
+  if (error !== undefined) yield { type: 'error', failure: streamFailure(error, context()) };
+}
+
+const MALFORMED: StreamFault = {
+  type: 'malformed_event',
+  message: 'an event of the answer is not JSON',
+};
+
+function decoderFor(request: ModelRequest, traits: ModelTraits): ChunkDecoder {
+  return chunkDecoder({
+    takenIds: usedCallIds(request.messages),
+    longNames: longNames(request),
+    textCalls: request.tools.length > 0 && !traits.capabilities.includes('tools'),
+  });
+}
+
+function traitsOf({ name, dialect, models, otherModels }: ProviderConfig, id: string): ModelTraits {
+  const configured: ModelConfig | null | undefined = Object.hasOwn(models, id)
+    ? models[id]
+    : otherModels;
+  const thinking = configured?.thinking;
+  return {
+    provider: name,
+    dialect,
+    capabilities: configured?.capabilities ?? CAPABILITIES,
+    ...(thinking === undefined ? {} : { thinking }),
+  };
+}
+
+function hostOf(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isUsable = url !== undefined && /^https?:$/.test(url.protocol) && url.username === '';
+  return isUsable ? url.host : undefined;
+}
+
+/** Does not repeat the address: it may hold a password. */
+function addressInvalid({ name, baseUrlEnv }: ProviderConfig) {
+  const where = baseUrlEnv === null ? 'base_url' : `base_url or ${baseUrlEnv}`;
+  const message = `the address of the provider ${name} (${where}) is not an http(s) URL without credentials`;
+  return { phase: 'connect', type: 'ERR_INVALID_URL', message } as const;
+}
+
+function keyMissing({ name, apiKeyEnv, authTokenEnv }: ProviderConfig) {
+  const message = `the provider ${name} has no key: set ${apiKeyEnv ?? authTokenEnv ?? ''}`;
+  return { phase: 'connect', type: 'provider_key_missing', message } as const;
+}

@@ -1,0 +1,124 @@
+import type {
+  ChatCompletionCreateParamsStreaming,
+  ChatCompletionMessageParam,
+  ChatCompletionTool,
+} from 'openai/resources/chat/completions';
+import type { JsonObject } from '../../core/json.ts';
+import type { Dialect, ModelCapability, ThinkingStyle } from '../catalog.ts';
+import type { ModelRequest } from '../provider.ts';
+import { isStrictSchema, withOutputTool } from '../structured-output.ts';
+import { DIALECT_TRAITS, styleOfId, thinkingMembers } from './dialect.ts';
+import { wireMessages } from './messages.ts';
+import { shortName } from './names.ts';
+import { textToolsPrompt } from './text-calls.ts';
+
+/** What the request builder must know of a model and its server. */
+export interface ModelTraits {
+  readonly provider: string;
+  readonly dialect: Dialect;
+  readonly capabilities: readonly ModelCapability[];
+  /** Absent: decided by the model's id. */
+  readonly thinking?: ThinkingStyle;
+}
+
+/** The body, with the members of servers that the SDK has no types for. */
+type WireRequest = ChatCompletionCreateParamsStreaming & Readonly<Record<string, unknown>>;
+
+/**
+ * The request body of one streamed call of chat completions. It sets no sampling parameter, since reasoning models
+ * refuse them, and depends on nothing but the arguments, so that equal prefixes stay byte-identical.
+ */
+export function buildRequest(request: ModelRequest, traits: ModelTraits): WireRequest {
+  const { model, output_schema: schema } = request;
+  const dialect = DIALECT_TRAITS[traits.dialect];
+  const can = (capability: ModelCapability): boolean => traits.capabilities.includes(capability);
+  const isNative = schema !== undefined && can('structured_output');
+  const asked = schema === undefined || isNative ? request : withOutputTool(request, schema);
+  const nativeTools = can('tools');
+  const messages = wireMessages(asked.messages, {
+    dialect,
+    images: can('images'),
+    nativeTools,
+    isOwn: (message) => message.provider === traits.provider && message.model === model,
+  });
+  const system = nativeTools ? asked.system : withTextTools(asked);
+  if (system.trim() !== '') messages.unshift({ role: 'system', content: system });
+  if (request.cache && dialect.cacheMarks) markMessages(messages);
+  const style = traits.thinking ?? styleOfId(model, traits.dialect);
+  return {
+    model,
+    messages,
+    stream: true,
+    // without it the usage of a stream is not told
+    stream_options: { include_usage: true },
+    [dialect.maxTokens]: request.max_tokens,
+    ...(nativeTools ? toolMembers(asked, can('forced_tools')) : {}),
+    ...(isNative ? { response_format: responseFormat(schema) } : {}),
+    ...thinkingMembers(request.thinking, style, dialect),
+  };
+}
+
+function withTextTools({ system, tools, tool_choice }: ModelRequest): string {
+  if (tools.length === 0 || tool_choice === 'none') return system;
+  return [system, textToolsPrompt(tools)].filter((part) => part.trim() !== '').join('\n\n');
+}
+
+function toolMembers(
+  { tools, tool_choice: choice = 'auto' }: ModelRequest,
+  canForce: boolean,
+): Pick<ChatCompletionCreateParamsStreaming, 'tools' | 'tool_choice'> {
+  if (tools.length === 0) return {};
+  const functions = tools.map(
+    ({ name, description, input_schema }): ChatCompletionTool => ({
+      type: 'function',
+      function: {
+        name: shortName(name),
+        description,
+        parameters: { ...input_schema, type: 'object' },
+      },
+    }),
+  );
+  if (choice === 'none') return { tools: functions, tool_choice: 'none' };
+  if (choice === 'auto' || !canForce) return { tools: functions };
+  return {
+    tools: functions,
+    tool_choice:
+      choice === 'any'
+        ? 'required'
+        : { type: 'function', function: { name: shortName(choice.name) } },
+  };
+}
+
+function responseFormat(
+  schema: JsonObject,
+): NonNullable<ChatCompletionCreateParamsStreaming['response_format']> {
+  return {
+    type: 'json_schema',
+    json_schema: { name: 'output', schema: { ...schema }, strict: isStrictSchema(schema) },
+  };
+}
+
+/**
+ * Marks the system text, the newest message and the user message before it. Every text becomes a list of parts, marked
+ * or not, so that a mark that moves on leaves the bytes before it as they were.
+ */
+function markMessages(messages: ChatCompletionMessageParam[]): void {
+  const newest = messages.length - 1;
+  const previous = messages.findLastIndex(({ role }, index) => role === 'user' && index < newest);
+  for (const [index, message] of messages.entries()) {
+    const isMarked = index === 0 || index === previous || index === newest;
+    messages[index] = inParts(message, isMarked);
+  }
+}
+
+function inParts(
+  message: ChatCompletionMessageParam,
+  isMarked: boolean,
+): ChatCompletionMessageParam {
+  const { content } = message;
+  const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
+  const last = parts.at(-1);
+  if (last === undefined) return message;
+  const end = isMarked ? { ...last, cache_control: { type: 'ephemeral' } } : last;
+  return { ...message, content: [...parts.slice(0, -1), end] } as ChatCompletionMessageParam;
+}

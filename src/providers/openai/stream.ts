@@ -1,0 +1,238 @@
+import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
+import type { AssistantBlock, StopReason, ToolCallBlock } from '../../core/message.ts';
+import type { StreamFault } from '../failure.ts';
+import type { ModelEvent } from '../provider.ts';
+import { ReasoningDetails, reasoningText } from './reasoning.ts';
+import { TextCallReader, type TextPiece } from './text-calls.ts';
+import { usageOf } from './usage.ts';
+
+/** What one chunk means: events to pass on, or an error that the server reports instead of going on. */
+export interface Decoded {
+  readonly events: readonly ModelEvent[];
+  readonly error?: StreamFault;
+}
+
+/** Turns the chunks of one streamed answer into model events, in order. */
+export interface ChunkDecoder {
+  push(chunk: JsonObject): Decoded;
+  /** The end mark came, or the body ended. Without the mark an answer that named no reason is cut. */
+  end(isMarked: boolean): Decoded;
+}
+
+interface TextBlock {
+  readonly kind: 'text' | 'thinking';
+  text: string;
+}
+
+interface CallBlock {
+  readonly kind: 'call';
+  /** As the server gave it, to tell its calls apart. */
+  readonly wireId: string;
+  readonly callId: string;
+  name: string;
+  json: string;
+}
+
+type Block = TextBlock | CallBlock;
+
+export interface DecoderOptions {
+  /** Call ids of the conversation so far; one that comes again is made distinct. */
+  readonly takenIds: Set<string>;
+  /** The names of tools behind those that had to be cut for the wire. */
+  readonly longNames: ReadonlyMap<string, string>;
+  /** Read calls from the text, for models that know no others. */
+  readonly textCalls: boolean;
+}
+
+export function chunkDecoder(options: DecoderOptions): ChunkDecoder {
+  return new Decoder(options);
+}
+
+class Decoder implements ChunkDecoder {
+  readonly #takenIds: Set<string>;
+  readonly #longNames: ReadonlyMap<string, string>;
+  readonly #reader: TextCallReader | undefined;
+  readonly #details = new ReasoningDetails();
+  readonly #blocks: Block[] = [];
+  /** The call that the server's index means now. */
+  readonly #byIndex = new Map<number, CallBlock>();
+  #hasStarted = false;
+  #reason: string | undefined;
+
+  constructor({ takenIds, textCalls, longNames }: DecoderOptions) {
+    this.#takenIds = takenIds;
+    this.#longNames = longNames;
+    this.#reader = textCalls ? new TextCallReader() : undefined;
+  }
+
+  push(chunk: JsonObject): Decoded {
+    const fault = faultOf(chunk['error']) ?? faultOfOldServers(chunk);
+    const events: ModelEvent[] = [];
+    if (!this.#hasStarted && fault === undefined) {
+      this.#hasStarted = true;
+      events.push({ type: 'start', model: asText(chunk['model']) });
+    }
+    const [choice] = Array.isArray(chunk['choices']) ? chunk['choices'] : [];
+    if (isRecord(choice)) {
+      if (isRecord(choice['delta'])) events.push(...this.#delta(choice['delta']));
+      if (typeof choice['finish_reason'] === 'string') this.#reason = choice['finish_reason'];
+    }
+    const usage = usageOf(chunk['usage']);
+    if (usage) events.push({ type: 'usage', usage });
+    return fault === undefined ? { events } : { events: [], error: fault };
+  }
+
+  end(isMarked: boolean): Decoded {
+    const events = this.#pieces(this.#reader?.end() ?? []);
+    if (this.#reason === undefined && !(isMarked && this.#hasStarted)) {
+      const message = 'the answer ended before its last chunk';
+      return { events, error: { type: 'incomplete_stream', message } };
+    }
+    for (const block of this.#blocks) {
+      if (block.kind === 'call' && this.#reader === undefined) {
+        events.push({ type: 'toolcall_end', call_id: block.callId });
+      }
+    }
+    const content = this.#content();
+    events.push({ type: 'finish', reason: stopReason(this.#reason, content), content });
+    return { events };
+  }
+
+  #delta(delta: Record<string, unknown>): ModelEvent[] {
+    this.#details.add(delta['reasoning_details']);
+    const events: ModelEvent[] = [];
+    const thought = reasoningText(delta);
+    if (thought !== '') {
+      this.#append('thinking', thought);
+      events.push({ type: 'thinking_delta', text: thought });
+    }
+    for (const member of ['content', 'refusal']) {
+      const text = asText(delta[member]);
+      if (text === '') continue;
+      events.push(...this.#pieces(this.#reader?.push(text) ?? [{ kind: 'text', text }]));
+    }
+    const calls = delta['tool_calls'];
+    if (Array.isArray(calls)) {
+      for (const call of calls.filter(isRecord)) events.push(...this.#call(call));
+    }
+    return events;
+  }
+
+  #pieces(pieces: readonly TextPiece[]): ModelEvent[] {
+    return pieces.flatMap((piece): ModelEvent[] => {
+      if (piece.kind === 'text') {
+        this.#append('text', piece.text);
+        return [{ type: 'text_delta', text: piece.text }];
+      }
+      const { name, input, malformed } = piece.call;
+      const block = this.#open('', name);
+      block.json = malformed ?? JSON.stringify(input);
+      const { callId: call_id, json } = block;
+      return [
+        { type: 'toolcall_start', call_id, name },
+        { type: 'toolcall_delta', call_id, json },
+        { type: 'toolcall_end', call_id },
+      ];
+    });
+  }
+
+  #append(kind: TextBlock['kind'], text: string): void {
+    const last = this.#blocks.at(-1);
+    if (last?.kind === kind) last.text += text;
+    else this.#blocks.push({ kind, text });
+  }
+
+  /** Some servers give every call the index 0 and tell them apart by id only, and some give no index at all. */
+  #call(raw: Record<string, unknown>): ModelEvent[] {
+    const id = asText(raw['id']);
+    const given = isRecord(raw['function']) ? raw['function'] : {};
+    const wireName = asText(given['name']);
+    const name = this.#longNames.get(wireName) ?? wireName;
+    const json = argumentText(given['arguments']);
+    const index = typeof raw['index'] === 'number' ? raw['index'] : undefined;
+    const known =
+      index === undefined
+        ? this.#blocks.findLast((block) => block.kind === 'call')
+        : this.#byIndex.get(index);
+    const isNext = id === '' ? index === undefined && name !== '' : id !== known?.wireId;
+    const events: ModelEvent[] = [];
+    let block = known;
+    if (block === undefined || isNext) {
+      block = this.#open(id, name);
+      this.#byIndex.set(index ?? this.#byIndex.size, block);
+      events.push({ type: 'toolcall_start', call_id: block.callId, name });
+    }
+    if (json === '') return events;
+    block.json += json;
+    return [...events, { type: 'toolcall_delta', call_id: block.callId, json }];
+  }
+
+  #open(wireId: string, name: string): CallBlock {
+    const base = wireId === '' ? 'call' : wireId;
+    let callId = base;
+    for (let attempt = 2; this.#takenIds.has(callId); attempt += 1) callId = `${base}-${attempt}`;
+    this.#takenIds.add(callId);
+    const block: CallBlock = { kind: 'call', wireId, callId, name, json: '' };
+    this.#blocks.push(block);
+    return block;
+  }
+
+  #content(): AssistantBlock[] {
+    const signature = this.#details.toSignature();
+    const content = this.#blocks.map((block): AssistantBlock => {
+      if (block.kind === 'call') return callBlock(block);
+      return { type: block.kind, text: block.text };
+    });
+    if (signature === undefined) return content;
+    // one signature for all of the reasoning: the first block carries it
+    const at = content.findIndex(({ type }) => type === 'thinking');
+    const first = content[at];
+    if (first?.type === 'thinking') return content.with(at, { ...first, signature });
+    return [{ type: 'thinking', text: '', signature }, ...content];
+  }
+}
+
+function callBlock({ callId, name, json }: CallBlock): ToolCallBlock {
+  const call = { type: 'tool_call', call_id: callId, name } as const;
+  const input = json.trim() === '' ? {} : parseJson(json);
+  return isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json };
+}
+
+/** Arguments are JSON text; a few servers send the object itself. */
+function argumentText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return isRecord(value) ? JSON.stringify(value) : '';
+}
+
+/** The error inside a stream. OpenRouter and llama.cpp name the status in `code`. */
+function faultOf(error: unknown): StreamFault | undefined {
+  if (typeof error === 'string') return { type: 'api_error', message: error };
+  if (!isRecord(error)) return undefined;
+  const { code, type, message } = error;
+  const status = typeof code === 'number' ? code : Number.NaN;
+  const isStatus = Number.isInteger(status) && status >= 400 && status <= 599;
+  return {
+    type: asText(code) || asText(type) || 'api_error',
+    message: asText(message) || 'the server reported an error without a message',
+    ...(isStatus ? { status } : {}),
+  };
+}
+
+/** Before its error object vLLM sent the error's members at the top. */
+function faultOfOldServers(chunk: JsonObject): StreamFault | undefined {
+  return chunk['object'] === 'error' ? faultOf({ ...chunk }) : undefined;
+}
+
+function stopReason(
+  reason: string | undefined,
+  content: readonly AssistantBlock[],
+): Exclude<StopReason, 'aborted'> {
+  if (reason === 'length') return 'max_tokens';
+  if (reason === 'content_filter') return 'content_filtered';
+  // not every server says tool_calls, and some say it without a call
+  return content.some(({ type }) => type === 'tool_call') ? 'tool_calls' : 'end';
+}
+
+function asText(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}

@@ -1,0 +1,258 @@
+import { RyeError } from '../core/errors.ts';
+import type { PlannedModel } from '../core/plan.ts';
+import { didYouMean } from '../core/text.ts';
+import { type Catalog, isTierName, type ModelConfig, type ProviderConfig } from './catalog.ts';
+
+/** The model of the embedded provider that walks a directive's explicit steps. It costs nothing. */
+export const LITERAL_MODEL: PlannedModel = embedded('literal');
+
+/** The model of the embedded provider that plays a recording. It costs nothing. */
+export const REPLAY_MODEL: PlannedModel = embedded('replay');
+
+const EMBEDDED: Readonly<Record<string, PlannedModel>> = {
+  literal: LITERAL_MODEL,
+  replay: REPLAY_MODEL,
+};
+
+function embedded(kind: 'literal' | 'replay'): PlannedModel {
+  return {
+    provider: kind,
+    kind,
+    id: kind,
+    tier: null,
+    context_window: 10_000_000,
+    max_output_tokens: 1_000_000,
+    pricing: { input: 0, output: 0, cache_read: 0, cache_write: 0 },
+  };
+}
+
+export interface ModelWish {
+  /** A tier, a model id or `provider/model`; undefined: the tier `general`. */
+  readonly wanted?: string | undefined;
+  readonly provider?: string | undefined;
+}
+
+export interface ModelChoices {
+  readonly catalog: Catalog;
+  /** Providers that could be called now, see {@link usableProviders}. */
+  readonly usable: readonly string[];
+  /** `provider.default` of the configuration. */
+  readonly defaultProvider?: string | undefined;
+}
+
+/**
+ * Names of the providers whose key or token is set in `env`. A server that needs no key counts when the variable
+ * with its address is set: it is always there in the shipped configuration, and nobody may be running it.
+ */
+export function usableProviders(
+  catalog: Catalog,
+  env: Readonly<Record<string, string | undefined>>,
+): readonly string[] {
+  const isSet = (name: string | null): boolean => name !== null && (env[name] ?? '') !== '';
+  return Object.values(catalog)
+    .filter((provider) =>
+      needsKey(provider)
+        ? isSet(provider.apiKeyEnv) || isSet(provider.authTokenEnv)
+        : isSet(provider.baseUrlEnv),
+    )
+    .map(({ name }) => name);
+}
+
+/**
+ * Picks the model of a thread. A named provider or an exact id decides; a tier goes to the configured default
+ * provider, else to the only usable one, else, when none is usable, to `literal`. Errors: `model_not_found` with
+ * near names, `model_ambiguous` with the candidates, `provider_key_missing` with the variable to set.
+ */
+export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedModel {
+  const { wanted = 'general', provider } = wish;
+  if (provider !== undefined) return fromNamedProvider(provider, wish.wanted, choices);
+  const own = embeddedModel(wanted);
+  if (own !== undefined) return own;
+  const listed = Object.values(choices.catalog).filter((candidate) =>
+    Object.hasOwn(candidate.models, wanted),
+  );
+  if (listed.length > 0) return fromListing(wanted, listed, choices);
+  const slash = wanted.indexOf('/');
+  const prefix = wanted.slice(0, Math.max(0, slash));
+  if (slash > 0 && Object.hasOwn(choices.catalog, prefix)) {
+    return fromNamedProvider(prefix, wanted.slice(slash + 1), choices);
+  }
+  return fromTier(wanted, choices);
+}
+
+/**
+ * The models to try after `first` failed for good: those that the directive names, else those of the provider's
+ * `fallback`. A name that cannot be resolved is an error, so that a plan never promises what is not there.
+ */
+export function resolveFallbacks(
+  first: PlannedModel,
+  names: readonly string[] | undefined,
+  choices: ModelChoices,
+): readonly PlannedModel[] {
+  const provider = providerOf(choices.catalog, first.provider);
+  const models =
+    names === undefined || names.length === 0
+      ? (provider?.fallback ?? []).map((id) => resolveModel(fallbackWish(id, provider), choices))
+      : names.map((wanted) => resolveModel({ wanted }, choices));
+  const seen = new Set([keyOf(first)]);
+  return models.filter((model) => !seen.has(keyOf(model)) && seen.add(keyOf(model)));
+}
+
+/** A model that the provider lists is its own, whatever its id looks like; `other/model` is that other provider's. */
+function fallbackWish(id: string, provider: ProviderConfig | undefined): ModelWish {
+  const isOwn = provider === undefined || Object.hasOwn(provider.models, id);
+  const slash = id.indexOf('/');
+  if (isOwn || slash <= 0) return { wanted: id, provider: provider?.name };
+  const prefix = id.slice(0, slash);
+  return { wanted: id.slice(slash + 1), provider: prefix };
+}
+
+function keyOf({ provider, id }: PlannedModel): string {
+  return `${provider}/${id}`;
+}
+
+function fromNamedProvider(
+  name: string,
+  wanted: string | undefined,
+  choices: ModelChoices,
+): PlannedModel {
+  const own = embeddedModel(name);
+  if (own !== undefined) return own;
+  const provider = providerOf(choices.catalog, name);
+  if (provider === undefined) {
+    const names = [...Object.keys(choices.catalog), ...Object.keys(EMBEDDED)];
+    throw new RyeError('model_not_found', `there is no provider ${JSON.stringify(name)}`, {
+      hint: didYouMean(name, names) ?? `Configured: ${names.join(', ')}.`,
+      details: { provider: name },
+    });
+  }
+  const model = pick(provider, wanted ?? 'general');
+  if (model === undefined) throw unknownModel(wanted ?? 'general', [provider]);
+  // a local server without a key is usable as soon as somebody names it
+  if (needsKey(provider)) assertKey(provider, choices);
+  return model;
+}
+
+/** Several providers may sell one id: the default one, else the only usable one. */
+function fromListing(
+  id: string,
+  listed: readonly ProviderConfig[],
+  choices: ModelChoices,
+): PlannedModel {
+  const preferred = listed.find(({ name }) => name === choices.defaultProvider);
+  const usable = listed.filter(({ name }) => choices.usable.includes(name));
+  const [only] = preferred ? [preferred] : usable.length > 0 ? usable : listed;
+  if (only === undefined) throw unknownModel(id, Object.values(choices.catalog));
+  if (preferred === undefined && usable.length > 1) throw ambiguous(id, usable);
+  return fromNamedProvider(only.name, id, choices);
+}
+
+function fromTier(wanted: string, choices: ModelChoices): PlannedModel {
+  const { catalog, usable, defaultProvider } = choices;
+  const providers = Object.values(catalog);
+  if (defaultProvider !== undefined) return fromNamedProvider(defaultProvider, wanted, choices);
+  const withTier = providers.filter(
+    (provider) => pick(provider, wanted) !== undefined && isTier(provider, wanted),
+  );
+  const candidates = withTier.filter(({ name }) => usable.includes(name));
+  const [only, another] = candidates;
+  if (only !== undefined && another !== undefined) throw ambiguous(wanted, candidates);
+  if (only !== undefined) return fromNamedProvider(only.name, wanted, choices);
+  // an id that no file lists, for the one server that takes any
+  const open = providers.filter(
+    ({ name, otherModels }) => otherModels !== null && usable.includes(name),
+  );
+  const [server] = open;
+  if (withTier.length === 0 && server !== undefined && open.length === 1) {
+    return fromNamedProvider(server.name, wanted, choices);
+  }
+  if (withTier.length === 0 && wanted !== 'general') throw unknownModel(wanted, providers);
+  if (usable.length > 0)
+    throw unknownModel(
+      wanted,
+      providers.filter(({ name }) => usable.includes(name)),
+    );
+  return LITERAL_MODEL;
+}
+
+function isTier(provider: ProviderConfig, name: string): boolean {
+  return Object.hasOwn(provider.tiers, name);
+}
+
+function pick(provider: ProviderConfig, wanted: string): PlannedModel | undefined {
+  const tier = isTier(provider, wanted) ? wanted : null;
+  const id = tier === null ? wanted : (provider.tiers[tier] ?? wanted);
+  // a server that takes any id must not be asked for a model named "general"
+  const others = isTierName(id) ? null : provider.otherModels;
+  const model = Object.hasOwn(provider.models, id) ? provider.models[id] : others;
+  return model ? planned(provider, id, tier, model) : undefined;
+}
+
+function planned(
+  provider: ProviderConfig,
+  id: string,
+  tier: string | null,
+  { contextWindow, maxOutputTokens, pricing }: ModelConfig,
+): PlannedModel {
+  return {
+    provider: provider.name,
+    kind: provider.kind,
+    id,
+    tier,
+    context_window: contextWindow,
+    max_output_tokens: maxOutputTokens,
+    pricing,
+  };
+}
+
+function providerOf(catalog: Catalog, name: string): ProviderConfig | undefined {
+  return Object.hasOwn(catalog, name) ? catalog[name] : undefined;
+}
+
+function embeddedModel(name: string): PlannedModel | undefined {
+  return Object.hasOwn(EMBEDDED, name) ? EMBEDDED[name] : undefined;
+}
+
+function needsKey({ apiKeyEnv, authTokenEnv }: ProviderConfig): boolean {
+  return apiKeyEnv !== null || authTokenEnv !== null;
+}
+
+function assertKey(provider: ProviderConfig, { usable }: ModelChoices): void {
+  if (usable.includes(provider.name)) return;
+  throw new RyeError('provider_key_missing', `the provider ${provider.name} has no key`, {
+    hint: `Set ${variableOf(provider)} in the environment or in ~/.ai/.env, or use --provider literal for directives with explicit steps.`,
+    details: { provider: provider.name, variable: variableOf(provider) },
+  });
+}
+
+function variableOf({ apiKeyEnv, authTokenEnv, baseUrlEnv }: ProviderConfig): string {
+  return apiKeyEnv ?? authTokenEnv ?? baseUrlEnv ?? '';
+}
+
+function ambiguous(wanted: string, candidates: readonly ProviderConfig[]): RyeError {
+  const names = candidates.map(({ name }) => name);
+  return new RyeError(
+    'model_ambiguous',
+    `${JSON.stringify(wanted)} is offered by ${names.join(' and ')}`,
+    {
+      hint: `Set provider.default in .ai/config/agent/agent.yaml, or pass --provider ${names[0] ?? 'NAME'}.`,
+      details: { wanted, providers: names },
+    },
+  );
+}
+
+function unknownModel(wanted: string, providers: readonly ProviderConfig[]): RyeError {
+  const names = providers.flatMap(({ models, tiers }) => [
+    ...Object.keys(models),
+    ...Object.keys(tiers),
+  ]);
+  const tiers = [...new Set(providers.flatMap((provider) => Object.keys(provider.tiers)))];
+  return new RyeError(
+    'model_not_found',
+    `no provider offers the model or tier ${JSON.stringify(wanted)}`,
+    {
+      hint: didYouMean(wanted, names) ?? `Tiers: ${tiers.join(', ')}. rye models list shows all.`,
+      details: { wanted, providers: providers.map(({ name }) => name) },
+    },
+  );
+}

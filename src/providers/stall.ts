@@ -1,0 +1,78 @@
+import type { Clock } from '../core/clock.ts';
+
+/** Watches one connection, and carries the one signal that ends it. */
+export interface StallWatch {
+  /** Aborts when the caller's signal does, when the connection stalls and when the watch ends. */
+  readonly signal: AbortSignal;
+  stalled(): boolean;
+  /** Waits for something that the server owes. */
+  wait<T>(promise: Promise<T>): Promise<T>;
+  /** The same bytes; each read is waited on. */
+  bytes(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array>;
+  /** Closes the connection if it is still open, and stops the timer. */
+  end(): void;
+}
+
+export interface StallOptions {
+  readonly clock: Clock;
+  readonly stallMs: number;
+  /** The caller's. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * A connection stalls when nothing came for `stallMs` while somebody waited for it. Time that the reader spends
+ * elsewhere does not count, so that a slow consumer is not taken for a dead server. One timer in all, not one per
+ * read.
+ */
+export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch {
+  const connection = new AbortController();
+  const finished = new AbortController();
+  let waitingSince: number | undefined;
+  let stalled = false;
+  const abort = (): void => connection.abort();
+  if (signal.aborted) abort();
+  signal.addEventListener('abort', abort, { once: true });
+
+  const watch = async (): Promise<void> => {
+    while (!finished.signal.aborted) {
+      const waited = waitingSince === undefined ? 0 : clock.monotonic() - waitingSince;
+      if (waited >= stallMs) {
+        stalled = true;
+        abort();
+        return;
+      }
+      await clock.sleep(stallMs - waited, finished.signal);
+    }
+  };
+  void watch();
+
+  const wait = async <T>(promise: Promise<T>): Promise<T> => {
+    waitingSince = clock.monotonic();
+    try {
+      return await promise;
+    } finally {
+      waitingSince = undefined;
+    }
+  };
+
+  return {
+    signal: connection.signal,
+    stalled: () => stalled,
+    wait,
+    async *bytes(body) {
+      const reader = body.getReader();
+      try {
+        for (let read = await wait(reader.read()); !read.done; read = await wait(reader.read()))
+          yield read.value;
+      } finally {
+        reader.releaseLock();
+      }
+    },
+    end: () => {
+      signal.removeEventListener('abort', abort);
+      finished.abort();
+      connection.abort();
+    },
+  };
+}

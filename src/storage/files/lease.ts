@@ -1,0 +1,146 @@
+import { randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  fstatSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { RyeError, systemCodeOf } from '../../core/errors.ts';
+import { compact, isRecord, parseJson } from '../../core/json.ts';
+import type { Owner, ProcessTable } from '../store.ts';
+
+/** The right to append to one thread's log, held as `lease.json` in the thread's folder. */
+export interface Lease {
+  /** Refuses with `thread_locked` when another process has taken the thread over. Costs one `fstat`. */
+  assertHeld(): void;
+  release(): void;
+  /** It was taken from a process that is stopped or hangs but may wake up, so its open descriptor must lead nowhere. */
+  readonly isFromLiving: boolean;
+}
+
+export interface LeaseRequest {
+  readonly folder: string;
+  readonly threadId: string;
+  readonly owner: Owner;
+  readonly epoch: number;
+  readonly processes: ProcessTable;
+}
+
+/** What `lease.json` says. */
+export interface LeaseRecord {
+  readonly owner: Owner;
+  readonly epoch: number;
+}
+
+const FILE = 'lease.json';
+
+/**
+ * Takes the lease. A living holder of the same epoch or a holder with a higher one is refused with `thread_locked`; the
+ * lease of a dead process is replaced, and so is one of a lower epoch, which the registry took from its holder. The file appears whole, through a link of a finished temporary file. Of two processes that
+ * replace the same dead lease at once the later rename wins and the other one finds out at its first append;
+ * the registry's `claim`, which gives each taker its own epoch, keeps it from getting that far.
+ */
+export function takeLease(request: LeaseRequest): Lease {
+  const { folder, owner, epoch } = request;
+  const path = join(folder, FILE);
+  const temporary = join(folder, `.lease-${owner.pid}-${randomBytes(6).toString('hex')}`);
+  const { pid, processStart, host } = owner;
+  const record = { pid, process_start: processStart, host, epoch };
+  const fd = openSync(temporary, 'wx', 0o600);
+  try {
+    writeSync(fd, `${JSON.stringify(record)}\n`);
+    const isFromLiving = placeLease(temporary, path, request);
+    return heldLease(path, fd, { ...request, isFromLiving });
+  } catch (error) {
+    closeSync(fd);
+    removeFile(temporary);
+    throw error;
+  }
+}
+
+/** True when the lease was taken from a process that may still be alive. */
+function placeLease(temporary: string, path: string, request: LeaseRequest): boolean {
+  try {
+    linkSync(temporary, path);
+    removeFile(temporary);
+    return false;
+  } catch (error) {
+    if (systemCodeOf(error) !== 'EEXIST') throw error;
+  }
+  const holder = readLease(request.folder);
+  const isFromLiving = holder !== undefined && assertTakeable(holder, request);
+  renameSync(temporary, path);
+  return isFromLiving;
+}
+
+function assertTakeable(
+  holder: LeaseRecord,
+  { threadId, epoch, processes }: LeaseRequest,
+): boolean {
+  const isAlive = processes.isAlive(holder.owner);
+  // a higher epoch says that the registry found the holder dead or stale
+  if (holder.epoch < epoch || (holder.epoch === epoch && !isAlive)) return isAlive;
+  throw lockedError(threadId, holder);
+}
+
+function lockedError(threadId: string, holder: LeaseRecord | undefined): RyeError {
+  const who = holder
+    ? `process ${holder.owner.pid} on ${holder.owner.host}, epoch ${holder.epoch},`
+    : 'another process';
+  return new RyeError('thread_locked', `${who} writes the log of thread ${threadId}`, {
+    hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
+    details: compact({ thread_id: threadId, pid: holder?.owner.pid, host: holder?.owner.host }),
+  });
+}
+
+/** The open descriptor tells whether the file is still in place: a taker's rename leaves it without a link. */
+function heldLease(
+  path: string,
+  fd: number,
+  request: LeaseRequest & { readonly isFromLiving: boolean },
+): Lease {
+  let released = false;
+  const isHeld = (): boolean => !released && fstatSync(fd).nlink > 0;
+  return {
+    isFromLiving: request.isFromLiving,
+    assertHeld() {
+      if (!isHeld()) throw lockedError(request.threadId, readLease(request.folder));
+    },
+    release() {
+      if (released) return;
+      if (isHeld()) removeFile(path);
+      released = true;
+      closeSync(fd);
+    },
+  };
+}
+
+/** The lease of a thread's folder; undefined when there is none or when a crash left no readable one. */
+export function readLease(folder: string): LeaseRecord | undefined {
+  let text: string;
+  try {
+    text = readFileSync(join(folder, FILE), 'utf8');
+  } catch (error) {
+    if (systemCodeOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+  const value = parseJson(text);
+  if (!isRecord(value)) return undefined;
+  const { pid, process_start, host, epoch } = value;
+  if (typeof pid !== 'number' || typeof epoch !== 'number') return undefined;
+  if (typeof process_start !== 'string' || typeof host !== 'string') return undefined;
+  return { owner: { pid, processStart: process_start, host }, epoch };
+}
+
+function removeFile(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if (systemCodeOf(error) !== 'ENOENT') throw error;
+  }
+}

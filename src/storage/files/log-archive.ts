@@ -1,0 +1,70 @@
+import { createReadStream, existsSync } from 'node:fs';
+import { open, rename, rm, stat } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createGzip } from 'node:zlib';
+import { readChunks } from './lines.ts';
+
+/** Where the log of an archived thread stands. */
+function archivePath(path: string): string {
+  return `${path}.gz`;
+}
+
+/** True when a log is there in its compressed form alone. */
+export function isArchived(path: string): boolean {
+  return !existsSync(path) && existsSync(archivePath(path));
+}
+
+/** The bytes of a log, compressed or not; each chunk is only valid until the next one is asked for. */
+export async function* logChunks(path: string): AsyncGenerator<Buffer, void, undefined> {
+  if (isArchived(path)) {
+    const unpacked = createGunzip();
+    const source = createReadStream(archivePath(path));
+    source.on('error', (error) => unpacked.destroy(error));
+    for await (const chunk of source.pipe(unpacked)) yield chunk as Buffer;
+    return;
+  }
+  const handle = await open(path, 'r');
+  try {
+    yield* readChunks(handle, 0);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Bytes that an archived log took before and takes now. */
+export interface Archived {
+  readonly before: number;
+  readonly after: number;
+}
+
+/** Compresses a log. The plain file goes only once the compressed one is on the disk. */
+export async function archiveLog(path: string): Promise<Archived> {
+  const { size: before } = await stat(path);
+  await replace(archivePath(path), path, async (partial) => {
+    const target = await open(partial, 'wx', 0o600);
+    await pipeline(
+      createReadStream(path),
+      createGzip({ level: 9 }),
+      target.createWriteStream({ flush: true }),
+    );
+  });
+  return { before, after: (await stat(archivePath(path))).size };
+}
+
+/** Makes `target` whole beside it, puts it in its place, then removes `source`. */
+async function replace(
+  target: string,
+  source: string,
+  make: (partial: string) => Promise<void>,
+): Promise<void> {
+  const partial = `${target}.partial`;
+  await rm(partial, { force: true });
+  try {
+    await make(partial);
+    await rename(partial, target);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+  await rm(source);
+}

@@ -1,0 +1,144 @@
+import { isUtf8 } from 'node:buffer';
+import type { EntryType, EventType, LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
+import { parseJson } from '../../core/json.ts';
+import { asEvent, MAX_LINE_BYTES } from '../../log/codec.ts';
+import { LineRegions } from '../../log/regions.ts';
+import type { OpenedLog } from '../store.ts';
+import { logChunks } from './log-archive.ts';
+import { parseHeader } from './log-reader.ts';
+
+export interface ScanOptions {
+  /** Leave out what has no place in the tree and starts no tool: such lines are counted, not parsed. */
+  readonly entriesOnly: boolean;
+}
+
+/**
+ * Reads a sound log fast: text is decoded a region at a time, and lines that nobody wants are not parsed. undefined:
+ * something is wrong with the log, and the careful reader has to say what.
+ */
+export async function scanLog(
+  path: string,
+  threadId: string,
+  options: ScanOptions,
+): Promise<OpenedLog | undefined> {
+  const scan = new Scan(path, threadId, options);
+  const regions = new LineRegions();
+  for await (const chunk of logChunks(path)) {
+    const isSound = scan.take(regions.push(chunk));
+    if (!isSound || regions.heldBytes > MAX_LINE_BYTES) return undefined;
+  }
+  return regions.heldBytes > 0 ? undefined : scan.result();
+}
+
+const TIMESTAMP_LENGTH = 24;
+
+class Scan {
+  readonly #path: string;
+  readonly #threadId: string;
+  readonly #entriesOnly: boolean;
+  /** What stands between the timestamp and the event type. */
+  readonly #middle: string;
+  readonly #events: (LogEvent | UnknownEvent)[] = [];
+  readonly #offsets: number[] = [];
+  #header: LogHeader | undefined;
+  #offset = 0;
+  #seq = 0;
+  #lastId: string | null = null;
+
+  constructor(path: string, threadId: string, { entriesOnly }: ScanOptions) {
+    this.#path = path;
+    this.#threadId = threadId;
+    this.#entriesOnly = entriesOnly;
+    this.#middle = `","thread_id":${JSON.stringify(threadId)},"event_type":"`;
+  }
+
+  /** Takes whole lines; false for lines that need care. */
+  take(region: Buffer): boolean {
+    if (region.length === 0) return true;
+    const text = region.toString('utf8');
+    const isAscii = text.length === region.length;
+    if (!isAscii && !isUtf8(region)) return false;
+    for (let at = this.#takeHeader(text); at < text.length; ) {
+      const end = text.indexOf('\n', at);
+      this.#seq += 1;
+      const isUnwanted = this.#entriesOnly && this.#isLogOnly(text, at);
+      if (!isUnwanted && !this.#keep(text.slice(at, end))) return false;
+      this.#offset += isAscii ? end + 1 - at : Buffer.byteLength(text.slice(at, end + 1));
+      at = end + 1;
+    }
+    return true;
+  }
+
+  result(): OpenedLog | undefined {
+    if (!this.#header) return undefined;
+    return { header: this.#header, events: this.#events, offsets: this.#offsets, problems: [] };
+  }
+
+  /** The position behind the header, which is read from the first region. */
+  #takeHeader(text: string): number {
+    if (this.#header) return 0;
+    const end = text.indexOf('\n');
+    const line = text.slice(0, end);
+    this.#header = parseHeader(line, this.#path, this.#threadId);
+    this.#offset = Buffer.byteLength(line) + 1;
+    return end + 1;
+  }
+
+  /** True for a line of the encoder's own form, with the seq that is due, whose type is never an entry's. */
+  #isLogOnly(text: string, at: number): boolean {
+    const prefix = `{"seq":${this.#seq},"timestamp":"`;
+    const middleAt = at + prefix.length + TIMESTAMP_LENGTH;
+    if (!text.startsWith(prefix, at) || !text.startsWith(this.#middle, middleAt)) return false;
+    const typeAt = middleAt + this.#middle.length;
+    return LOG_ONLY.has(text.slice(typeAt, text.indexOf('"', typeAt)));
+  }
+
+  #keep(line: string): boolean {
+    const event = asEvent(parseJson(line) ?? null);
+    if (event?.seq !== this.#seq || event.thread_id !== this.#threadId) return false;
+    this.#events.push(this.#shared(event as Shareable));
+    this.#offsets.push(this.#offset);
+    return true;
+  }
+
+  /** Texts that repeat from line to line are kept once: what a large log keeps alive decides how long it takes to open. */
+  #shared(event: Shareable): LogEvent | UnknownEvent {
+    event.thread_id = this.#threadId;
+    if (event.parent_id === this.#lastId) event.parent_id = this.#lastId;
+    if (event.id !== undefined) this.#lastId = event.id;
+    return event;
+  }
+}
+
+/** An event that nobody else has seen yet. */
+type Shareable = {
+  -readonly [K in keyof UnknownEvent]: UnknownEvent[K];
+};
+
+/**
+ * Types that never are entries. Others, unknown ones too, may be; `tool_call_start` is kept because a missing result must
+ * say whether its call was started.
+ */
+const LOG_ONLY: ReadonlySet<string> = new Set([
+  'thread_started',
+  'thread_continued',
+  'turn_started',
+  'token_delta',
+  'thinking_delta',
+  'toolcall_delta',
+  'tool_call_progress',
+  'tool_settled',
+  'hook_fired',
+  'rule_matched',
+  'limit_reached',
+  'error_classified',
+  'retry_scheduled',
+  'cost',
+  'child_thread_started',
+  'child_thread_finished',
+  'delivery',
+  'budget',
+  'thread_finished',
+  'checkpoint',
+  'note',
+] satisfies Exclude<EventType, EntryType>[]);

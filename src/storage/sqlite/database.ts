@@ -1,0 +1,157 @@
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import Database from 'better-sqlite3';
+import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
+
+/** Steps from one `user_version` to the next: the database is at version n after the first n of them. */
+export type Migrations = readonly string[];
+
+export interface DatabaseOptions {
+  readonly path: string;
+  readonly migrations: Migrations;
+  /**
+   * `full` forces every commit to the disk: for money. `normal` loses at most the last commits when power fails, and
+   * nothing when a process dies: for state that recovery rebuilds from the logs.
+   */
+  readonly synchronous: 'full' | 'normal';
+}
+
+// longer than any transaction of ours takes, also when dozens of processes queue up
+const BUSY_TIMEOUT_MS = 10_000;
+
+/** A SQLite file in WAL mode, opened and migrated at its first use. */
+export class LazyDatabase {
+  readonly #options: DatabaseOptions;
+  readonly #statements = new Map<string, Database.Statement>();
+  #database: Database.Database | undefined;
+
+  constructor(options: DatabaseOptions) {
+    this.#options = options;
+  }
+
+  /** All rows of a query, as objects by column. */
+  all(sql: string, ...parameters: readonly unknown[]): readonly unknown[] {
+    return this.#guarded(() => this.#statement(sql).all(...parameters));
+  }
+
+  /** The first row, if any. */
+  get(sql: string, ...parameters: readonly unknown[]): unknown {
+    return this.#guarded(() => this.#statement(sql).get(...parameters));
+  }
+
+  /** Runs a statement that returns nothing; the number of rows that it changed. */
+  run(sql: string, ...parameters: readonly unknown[]): number {
+    return this.#guarded(() => this.#statement(sql).run(...parameters).changes);
+  }
+
+  /** Runs `work` in one transaction that takes the write lock at its start; a throw rolls it back. */
+  immediate<T>(work: () => T): T {
+    return this.#guarded(() => this.#open().transaction(work).immediate());
+  }
+
+  /**
+   * Like {@link immediate} without waiting for the disk: a crash of the process loses nothing, one of the machine may
+   * lose the last of these. For facts that recovery reads from the log again.
+   */
+  immediateUnsynced<T>(work: () => T): T {
+    return this.#guarded(() => {
+      const database = this.#open();
+      database.pragma('synchronous = NORMAL');
+      try {
+        return database.transaction(work).immediate();
+      } finally {
+        database.pragma(`synchronous = ${this.#options.synchronous}`);
+      }
+    });
+  }
+
+  close(): void {
+    this.#statements.clear();
+    this.#database?.close();
+    this.#database = undefined;
+  }
+
+  #statement(sql: string): Database.Statement {
+    const database = this.#open();
+    const known = this.#statements.get(sql);
+    if (known) return known;
+    const statement = database.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+
+  #open(): Database.Database {
+    this.#database ??= openDatabase(this.#options);
+    return this.#database;
+  }
+
+  #guarded<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      throw storageError(error, this.#options.path);
+    }
+  }
+}
+
+function openDatabase({ path, migrations, synchronous }: DatabaseOptions): Database.Database {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const database = new Database(path, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    database.pragma('journal_mode = WAL');
+    database.pragma(`synchronous = ${synchronous}`);
+    database.pragma('foreign_keys = ON');
+    migrate(database, migrations, path);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function versionOf(database: Database.Database): number {
+  return database.pragma('user_version', { simple: true }) as number;
+}
+
+function migrate(database: Database.Database, migrations: Migrations, path: string): void {
+  if (versionOf(database) === migrations.length) return;
+  const step = database.transaction(() => {
+    // read again under the write lock: another process may have been faster
+    const version = versionOf(database);
+    if (version > migrations.length) throw newerDatabase(path, version, migrations.length);
+    for (const sql of migrations.slice(version)) database.exec(sql);
+    database.pragma(`user_version = ${migrations.length}`);
+  });
+  step.immediate();
+}
+
+function newerDatabase(path: string, found: number, known: number): RyeError {
+  return new RyeError(
+    'storage_failed',
+    `${path} has version ${found}; this rye knows versions up to ${known}`,
+    { hint: 'Use the rye that wrote it, or a newer one.' },
+  );
+}
+
+const UNWRITABLE =
+  /^(SQLITE_READONLY|SQLITE_CANTOPEN|SQLITE_PERM|EACCES|EROFS|EPERM|ENOTDIR|EEXIST)/;
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/^(SQLITE_FULL|ENOSPC|EDQUOT)/, 'The disk is full: free some space and try again.'],
+  [/^SQLITE_(CORRUPT|NOTADB)/, 'The file is damaged: move it away; what can be rebuilt will be.'],
+  [/^SQLITE_(BUSY|LOCKED)/, 'Another process holds the database: try again when it is done.'],
+];
+
+function storageError(error: unknown, path: string): unknown {
+  if (error instanceof RyeError) return error;
+  const system = systemCodeOf(error);
+  if (system === undefined) return error;
+  const options = { details: { path, system }, cause: error };
+  if (UNWRITABLE.test(system)) {
+    return new RyeError('state_unwritable', `cannot write ${path}: ${messageOf(error)}`, {
+      ...options,
+      hint: 'Check who owns the .ai/state folder of the project and its permissions.',
+    });
+  }
+  const hint = HINTS.find(([pattern]) => pattern.test(system))?.[1];
+  return new RyeError('storage_failed', `${path}: ${messageOf(error)}`, { ...options, hint });
+}

@@ -1,0 +1,243 @@
+import type { CloseReason, Delivery, DeliveryReport } from '../../core/delivery.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
+import type { EnqueueParams, ResolveParams } from '../store.ts';
+import type { LazyDatabase } from './database.ts';
+import {
+  attemptsOf,
+  type DeliveryRow,
+  decisionsOf,
+  deliveryOf,
+  findDelivery,
+  MAX_ATTEMPTS,
+  openDeliveries,
+  recordDecision,
+} from './delivery-rows.ts';
+
+/** Bytes of a child's result that are quoted; a longer one goes to an artifact. */
+const INLINE_BYTES = 8192;
+
+/** T1: leaves a delivery at the end of the addressee's chain. A known source key is a no-op. */
+export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery {
+  const { threadId, sourceKey, deliveryId, now } = params;
+  const known =
+    sourceKey === undefined
+      ? undefined
+      : (database.get('SELECT * FROM deliveries WHERE source_key = ?', sourceKey) as
+          | DeliveryRow
+          | undefined);
+  if (known) return deliveryOf(known);
+  const target = endOfChain(database, threadId);
+  database.run(
+    `INSERT INTO deliveries (delivery_id, thread_id, sent_to, class, kind, mode, source, source_key, text,
+       requires_artifact, max_attempts, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    deliveryId,
+    target,
+    threadId,
+    params.class,
+    params.kind,
+    params.mode,
+    params.source,
+    sourceKey ?? null,
+    params.text,
+    Number(params.requiresArtifact),
+    MAX_ATTEMPTS,
+    now,
+  );
+  recordDecision(database, {
+    at: now,
+    threadId: target,
+    deliveryId,
+    decision: 'enqueue',
+    reason: `${params.kind} from ${params.source}`,
+    details: { mode: params.mode },
+  });
+  return deliveryOf(required(database, deliveryId));
+}
+
+function endOfChain(database: LazyDatabase, threadId: string): string {
+  const seen = new Set<string>();
+  let at = threadId;
+  for (;;) {
+    const row = database.get(
+      'SELECT continuation_thread_id AS next FROM threads WHERE thread_id = ?',
+      at,
+    ) as { readonly next: string | null } | undefined;
+    if (!row) {
+      throw new RyeError('thread_not_found', `there is no thread ${at}`, {
+        hint: 'List the threads with `rye threads list`.',
+        details: { thread_id: at },
+      });
+    }
+    seen.add(at);
+    if (row.next === null || seen.has(row.next)) return at;
+    at = row.next;
+  }
+}
+
+/**
+ * T1 for a child in a process of its own, in the very transaction that ends it: so there is no end without a delivery.
+ * `continued` is no end: what continues it will deliver.
+ */
+export function enqueueChildEnd(database: LazyDatabase, child: ThreadRecord, now: string): void {
+  const { thread_id: id, parent_id: parentId, status, result, outputs } = child;
+  if (parentId === null || (status !== 'completed' && status !== 'error' && status !== 'cancelled'))
+    return;
+  const row = database.get('SELECT background FROM threads WHERE thread_id = ?', id) as {
+    readonly background: number;
+  };
+  if (row.background === 0) return;
+  const size = Buffer.byteLength(result ?? '') + (outputs ? JSON.stringify(outputs).length : 0);
+  enqueue(database, {
+    deliveryId: `child/${id}`,
+    threadId: parentId,
+    class: 'background',
+    kind: 'child_result',
+    mode: 'auto',
+    source: id,
+    sourceKey: `child:${id}`,
+    text: '',
+    requiresArtifact: size > INLINE_BYTES,
+    now,
+  });
+}
+
+/** Moves what waits for a thread to the one that continues it, in the transaction that links them. */
+export function moveDeliveries(
+  database: LazyDatabase,
+  { from, to, now }: { readonly from: string; readonly to: string; readonly now: string },
+): void {
+  for (const row of openDeliveries(database, from)) {
+    if (row.state !== 'queued' || isInFlight(database, row)) continue;
+    database.run('UPDATE deliveries SET thread_id = ? WHERE delivery_id = ?', to, row.delivery_id);
+    recordDecision(database, {
+      at: now,
+      threadId: to,
+      deliveryId: row.delivery_id,
+      decision: 'move',
+      reason: `${from} is continued by ${to}`,
+    });
+  }
+}
+
+/** In the log of a run that is not over: that run's end decides first. */
+function isInFlight(database: LazyDatabase, { run_id }: DeliveryRow): boolean {
+  if (run_id === null) return false;
+  const run = database.get('SELECT status FROM runs WHERE run_id = ?', run_id) as
+    | { readonly status: string }
+    | undefined;
+  return run?.status === 'running';
+}
+
+/** The waiting thread has the results of these children already: they are not delivered as well. */
+export function closeWaited(
+  database: LazyDatabase,
+  { threadId, children, now }: { threadId: string; children: readonly string[]; now: string },
+): void {
+  for (const child of children) {
+    // one that is in the log, or being put there, counts as delivered or not by its own run
+    const row = database.get(
+      `SELECT * FROM deliveries WHERE thread_id = ? AND kind = 'child_result' AND source = ?
+         AND state <> 'closed' AND entry_id IS NULL`,
+      threadId,
+      child,
+    ) as DeliveryRow | undefined;
+    const text = 'its parent waited for it';
+    if (row) close(database, { row, reason: 'consumed_by_wait', text, now });
+  }
+}
+
+/** T10: what a person says about a delivery. A retry is a new delivery with a marker of its own. */
+export function resolve(database: LazyDatabase, params: ResolveParams): Delivery {
+  const { threadId, seq, as, now, newId } = params;
+  const row = database.get('SELECT * FROM deliveries WHERE seq = ?', seq) as
+    | DeliveryRow
+    | undefined;
+  if (!row || (row.thread_id !== threadId && row.sent_to !== threadId)) {
+    throw new RyeError('entry_not_found', `thread ${threadId} has no delivery ${seq}`, {
+      hint: `List them with: rye threads deliveries ${threadId}`,
+    });
+  }
+  assertResolvable(row, as);
+  if (as === 'delivered') {
+    close(database, { row, reason: 'operator_confirmed', text: 'a person confirmed it', now });
+  } else if (as === 'dropped') {
+    close(database, { row, reason: 'operator_dropped', text: 'a person dropped it', now });
+  } else {
+    close(database, { row, reason: 'requeued', text: 'a person asked for another try', now });
+    return enqueue(database, {
+      deliveryId: newId,
+      threadId: row.thread_id,
+      class: row.class,
+      kind: row.kind,
+      mode: row.mode,
+      source: row.source,
+      text: row.text,
+      requiresArtifact: row.requires_artifact === 1,
+      now,
+    });
+  }
+  return deliveryOf(required(database, row.delivery_id));
+}
+
+function assertResolvable(row: DeliveryRow, as: ResolveParams['as']): void {
+  const isWaiting = row.state === 'queued' && row.entry_id === null;
+  if (row.state === 'manual' || (isWaiting && as === 'dropped')) return;
+  const state =
+    row.state === 'queued' && !isWaiting ? 'in the log, its run is not over' : row.state;
+  throw new RyeError(
+    'illegal_transition',
+    `delivery ${row.seq} cannot be resolved as ${as}: it is ${state}`,
+    {
+      hint: 'Only a delivery that is manual can be resolved; one that waits can be dropped.',
+      details: { seq: row.seq, state: row.state },
+    },
+  );
+}
+
+export function close(
+  database: LazyDatabase,
+  end: {
+    readonly row: DeliveryRow;
+    readonly reason: CloseReason;
+    readonly text: string;
+    readonly now: string;
+  },
+): void {
+  const { row, reason, text, now } = end;
+  database.run(
+    `UPDATE deliveries SET state = 'closed', close_reason = ?, manual_reason = NULL, closed_at = ? WHERE delivery_id = ?`,
+    reason,
+    now,
+    row.delivery_id,
+  );
+  const isDelivered = reason === 'delivered' || reason === 'delivered_absorbed';
+  recordDecision(database, {
+    at: now,
+    threadId: row.thread_id,
+    deliveryId: row.delivery_id,
+    runId: row.run_id ?? undefined,
+    decision: isDelivered ? 'deliver' : reason === 'consumed_by_wait' ? 'consume' : 'close',
+    reason: text,
+  });
+}
+
+/** Everything about the deliveries that a thread has or was sent, in order of arrival. */
+export function reports(database: LazyDatabase, threadId: string): readonly DeliveryReport[] {
+  const rows = database.all(
+    'SELECT * FROM deliveries WHERE thread_id = ? OR sent_to = ? ORDER BY seq',
+    threadId,
+    threadId,
+  ) as readonly DeliveryRow[];
+  return rows.map((row) => ({
+    ...deliveryOf(row),
+    tries: attemptsOf(database, row.delivery_id),
+    decisions: decisionsOf(database, row.delivery_id),
+  }));
+}
+
+function required(database: LazyDatabase, deliveryId: string): DeliveryRow {
+  const row = findDelivery(database, deliveryId);
+  if (!row) throw new RyeError('internal', `delivery ${deliveryId} is gone`);
+  return row;
+}

@@ -1,0 +1,283 @@
+import type { Delivery, RunEnd } from '../../core/delivery.ts';
+import { riskOf, settleDelivery } from '../../policy/steer.ts';
+import type { EndRunParams, OpenRunParams, RecoverParams, RunKey } from '../store.ts';
+import type { LazyDatabase } from './database.ts';
+import { acceptRow, headOf, insertAttempt, reject } from './delivery-attempts.ts';
+import { close, closeWaited, moveDeliveries } from './delivery-queue.ts';
+import {
+  assertEpoch,
+  byEntry,
+  columnOf,
+  type DeliveryRow,
+  deliveryOf,
+  openDeliveries,
+  type RunRow,
+  recordDecision,
+  reserve,
+  toManual,
+  unresolvedAttempt,
+} from './delivery-rows.ts';
+
+/**
+ * Opens a thread's run. What was moved here with an entry that this conversation carries goes on with it; an entry
+ * that stayed on another branch is for a person to judge.
+ */
+export function openRun(database: LazyDatabase, params: OpenRunParams): readonly Delivery[] {
+  const { threadId, epoch, runId, now, carried, from } = params;
+  assertEpoch(database, threadId, epoch);
+  for (const old of from) moveDeliveries(database, { from: old, to: threadId, now });
+  insertRun(database, { ...params, kind: 'regular' });
+  const kept: Delivery[] = [];
+  for (const row of openDeliveries(database, threadId)) {
+    if (row.state !== 'queued' || row.entry_id === null) continue;
+    if (carried.has(row.entry_id)) {
+      setRun(database, row, runId);
+      kept.push(deliveryOf(row));
+    } else {
+      toManual(database, { row, reason: 'its branch was left', now, epoch });
+    }
+  }
+  return kept;
+}
+
+function insertRun(
+  database: LazyDatabase,
+  run: Omit<OpenRunParams, 'carried' | 'from'> & { readonly kind: RunRow['kind'] },
+): void {
+  const { requires_approval, requires_network, requires_write_access } = run.traits;
+  database.run(
+    `INSERT INTO runs (run_id, thread_id, epoch, kind, status, requires_approval, requires_network,
+       requires_write_access, risk_class, started_at) VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)`,
+    run.runId,
+    run.threadId,
+    run.epoch,
+    run.kind,
+    columnOf(requires_approval),
+    columnOf(requires_network),
+    columnOf(requires_write_access),
+    riskOf(run.traits),
+    run.now,
+  );
+}
+
+/** Says anew what the run may do. A change makes every proof of before worthless. */
+export function updateRun(
+  database: LazyDatabase,
+  { key, traits, kind }: { key: RunKey; traits: OpenRunParams['traits']; kind: RunRow['kind'] },
+): void {
+  assertEpoch(database, key.threadId, key.epoch);
+  const { requires_approval, requires_network, requires_write_access } = traits;
+  database.run(
+    `UPDATE runs SET kind = ?, requires_approval = ?, requires_network = ?, requires_write_access = ?, risk_class = ?,
+       revision = revision + 1 WHERE run_id = ? AND status = 'running'`,
+    kind,
+    columnOf(requires_approval),
+    columnOf(requires_network),
+    columnOf(requires_write_access),
+    riskOf(traits),
+    key.runId,
+  );
+}
+
+/** T5: a committed answer covered these entries. */
+export function consume(
+  database: LazyDatabase,
+  params: { key: RunKey; entryIds: readonly string[]; answerId: string; now: string },
+): void {
+  const { key, entryIds, answerId, now } = params;
+  assertEpoch(database, key.threadId, key.epoch);
+  for (const entryId of entryIds) {
+    const row = byEntry(database, entryId);
+    if (row?.answer_id === null) cover(database, { row, answerId, key, now });
+  }
+}
+
+function cover(
+  database: LazyDatabase,
+  params: { row: DeliveryRow; answerId: string; key: RunKey; now: string },
+): void {
+  const { row, answerId, key, now } = params;
+  database.run(
+    'UPDATE deliveries SET answer_id = ? WHERE delivery_id = ?',
+    answerId,
+    row.delivery_id,
+  );
+  recordDecision(database, {
+    at: now,
+    threadId: row.thread_id,
+    deliveryId: row.delivery_id,
+    runId: key.runId,
+    epoch: key.epoch,
+    decision: 'consume',
+    reason: 'a committed answer covers its entry',
+    details: { answer_id: answerId },
+  });
+}
+
+/** The thread has these children's results already, by waiting for them. */
+export function consumeWaited(
+  database: LazyDatabase,
+  { key, children, now }: { key: RunKey; children: readonly string[]; now: string },
+): void {
+  assertEpoch(database, key.threadId, key.epoch);
+  closeWaited(database, { threadId: key.threadId, children, now });
+}
+
+/**
+ * T7, and with `next` also T2a: ends the run, settles what is in it, and opens a run for the head of the queue, all in
+ * one transaction, so that no other run can be open in between.
+ */
+export function endRun(database: LazyDatabase, params: EndRunParams): Delivery | undefined {
+  const { key, end, now, next } = params;
+  assertEpoch(database, key.threadId, key.epoch);
+  // a run that goes on is only ended if something takes its place
+  if (next?.onlyIfWaiting === true && !admissible(database, { key, now })) return undefined;
+  settleRun(database, { key, end, now });
+  if (!next) return undefined;
+  const head = admissible(database, { key, now });
+  if (!head) return undefined;
+  const run = { ...key, runId: next.runId };
+  insertRun(database, { ...run, traits: next.traits, now, kind: 'delivery' });
+  const attemptId = next.attemptId;
+  insertAttempt(database, {
+    attemptId,
+    row: head,
+    kind: 'turn_start',
+    marker: next.entryId,
+    key: run,
+    now,
+    proof: undefined,
+  });
+  reserve(database, { row: head, entryId: next.entryId, runId: next.runId });
+  recordDecision(database, {
+    at: now,
+    threadId: key.threadId,
+    deliveryId: head.delivery_id,
+    attemptId,
+    runId: next.runId,
+    epoch: key.epoch,
+    decision: 'allow',
+    reason: 'the thread is idle: no other run is open',
+  });
+  return { ...deliveryOf(head), entry_id: next.entryId };
+}
+
+/** The head, if it may begin a run now. One whose attempts are used up goes to a person, the next is looked at. */
+function admissible(
+  database: LazyDatabase,
+  { key, now }: { key: RunKey; now: string },
+): DeliveryRow | undefined {
+  for (;;) {
+    const head = headOf(database, key.threadId);
+    if (!head || head.attempts < head.max_attempts) return head;
+    const reason = `all ${head.max_attempts} attempts are used`;
+    toManual(database, { row: head, reason, now, epoch: key.epoch });
+  }
+}
+
+function settleRun(
+  database: LazyDatabase,
+  { key, end, now }: { key: RunKey; end: RunEnd; now: string },
+): void {
+  const ended = database.run(
+    `UPDATE runs SET status = ?, ended_at = ?, revision = revision + 1 WHERE run_id = ? AND status = 'running'`,
+    end,
+    now,
+    key.runId,
+  );
+  if (ended === 0) return;
+  rejectPending(database, { threadId: key.threadId, now, key, reason: 'the run has ended' });
+  for (const row of openDeliveries(database, key.threadId)) {
+    if (row.run_id === key.runId) settleRow(database, { row, end, key, now });
+  }
+}
+
+function rejectPending(
+  database: LazyDatabase,
+  params: { threadId: string; now: string; key: Pick<RunKey, 'epoch'>; reason: string },
+): void {
+  const attempt = unresolvedAttempt(database, params.threadId);
+  if (attempt?.state !== 'accept_pending') return;
+  reject(database, { attempt, reason: params.reason, now: params.now, key: params.key });
+  // reserved, but never in the log
+  database.run(
+    `UPDATE deliveries SET entry_id = NULL, run_id = NULL WHERE entry_id = ? AND accepted = 0`,
+    attempt.marker,
+  );
+}
+
+function settleRow(
+  database: LazyDatabase,
+  params: { row: DeliveryRow; end: RunEnd; key: RunKey; now: string },
+): void {
+  const { row, end, key, now } = params;
+  if (row.accepted === 0) {
+    database.run(
+      'UPDATE deliveries SET entry_id = NULL, run_id = NULL WHERE delivery_id = ?',
+      row.delivery_id,
+    );
+    return;
+  }
+  const settled = settleDelivery(end, row.answer_id !== null);
+  const attempt = unresolvedAttempt(database, row.thread_id);
+  const isTried = attempt?.delivery_id === row.delivery_id && attempt.state === 'tracking';
+  if (isTried) {
+    database.run(
+      'UPDATE delivery_attempts SET state = ?, reason = ? WHERE attempt_id = ?',
+      settled.attempt,
+      settled.reason,
+      attempt.attempt_id,
+    );
+  }
+  if (settled.delivery === 'manual') {
+    toManual(database, { row, reason: settled.reason, now, epoch: key.epoch });
+  } else if (settled.delivery === 'delivered') {
+    const isOrphan = row.class === 'background' && !isTried;
+    const reason = isOrphan ? 'delivered_absorbed' : 'delivered';
+    close(database, { row, reason, text: settled.reason, now });
+  } else {
+    recordDecision(database, {
+      at: now,
+      threadId: row.thread_id,
+      deliveryId: row.delivery_id,
+      runId: key.runId,
+      epoch: key.epoch,
+      decision: 'requeue',
+      reason: settled.reason,
+    });
+  }
+}
+
+/**
+ * T8: puts in order what a dead owner left, as its log proves it. An entry that is not in the log was never accepted; for
+ * one that is, the log says whether an answer covered it. Nothing stays unknown.
+ */
+export function recover(database: LazyDatabase, params: RecoverParams): void {
+  const { threadId, epoch, facts, now } = params;
+  assertEpoch(database, threadId, epoch);
+  closeWaited(database, { threadId, children: [...facts.waitedFor], now });
+  const run = database.get(
+    `SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`,
+    threadId,
+  ) as RunRow | undefined;
+  const key: RunKey = { threadId, epoch, runId: run?.run_id ?? '' };
+  for (const row of openDeliveries(database, threadId)) {
+    if (row.entry_id === null || !facts.entries.has(row.entry_id)) continue;
+    if (row.accepted === 0) acceptRow(database, { row, key, now });
+    const answerId = facts.answers.get(row.entry_id);
+    if (answerId !== undefined && row.answer_id === null)
+      cover(database, { row, answerId, key, now });
+  }
+  if (run) {
+    settleRun(database, {
+      key,
+      end: facts.finished === 'completed' ? 'completed' : 'interrupted',
+      now,
+    });
+  }
+  rejectPending(database, { threadId, now, key, reason: 'its owner was lost before it was sent' });
+}
+
+function setRun(database: LazyDatabase, row: DeliveryRow, runId: string): void {
+  database.run('UPDATE deliveries SET run_id = ? WHERE delivery_id = ?', runId, row.delivery_id);
+}

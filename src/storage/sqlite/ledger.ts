@@ -1,0 +1,142 @@
+import type { MicroUsd } from '../../core/usage.ts';
+import {
+  planHandOver,
+  planRegister,
+  planRelease,
+  planReport,
+  planReserve,
+  remaining,
+  subtreeSpend,
+} from '../../policy/budget.ts';
+import type { Ledger, LedgerRow } from '../store.ts';
+import { LazyDatabase, type Migrations } from './database.ts';
+
+const MIGRATIONS: Migrations = [
+  // the checks say in the file what the arithmetic keeps: money is whole, and never negative
+  `CREATE TABLE budget_ledger (
+     thread_id TEXT PRIMARY KEY,
+     parent_id TEXT REFERENCES budget_ledger (thread_id) ON DELETE RESTRICT,
+     max INTEGER NOT NULL CHECK (typeof(max) = 'integer' AND max >= 0),
+     reserved INTEGER NOT NULL CHECK (typeof(reserved) = 'integer' AND reserved >= 0),
+     actual INTEGER NOT NULL CHECK (typeof(actual) = 'integer' AND actual >= 0),
+     status TEXT NOT NULL CHECK (status IN ('active', 'released'))
+   );
+   CREATE INDEX budget_by_parent ON budget_ledger (parent_id);`,
+  `CREATE INDEX budget_active ON budget_ledger (thread_id) WHERE status = 'active';`,
+];
+
+const COLUMNS = 'thread_id, parent_id, max, reserved, actual, status';
+
+// UNION, not UNION ALL: a damaged ledger whose parents form a loop still ends
+const SUBTREE = `
+  WITH RECURSIVE subtree (id) AS (
+    SELECT ?
+    UNION
+    SELECT child.thread_id FROM budget_ledger AS child JOIN subtree ON child.parent_id = subtree.id
+  )
+  SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id IN (SELECT id FROM subtree)`;
+
+/**
+ * The budget ledger in one SQLite file. Each decision is made by `policy/budget` over the subtree's rows, read and
+ * changed under one write lock; nothing but a thread's own numbers is stored, all sums are derived.
+ */
+export class SqliteLedger implements Ledger {
+  readonly #database: LazyDatabase;
+
+  constructor({ path }: { readonly path: string }) {
+    this.#database = new LazyDatabase({ path, migrations: MIGRATIONS, synchronous: 'full' });
+  }
+
+  async register(threadId: string, max: MicroUsd): Promise<void> {
+    this.#change(() => planRegister(this.#row(threadId), threadId, max));
+  }
+
+  async reserve(childId: string, amount: MicroUsd, parentId: string): Promise<void> {
+    this.#change(() => {
+      const rows = new Map<string, LedgerRow>();
+      for (const row of [...this.#subtree(parentId), ...this.#subtree(childId)]) {
+        rows.set(row.thread_id, row);
+      }
+      return planReserve([...rows.values()], { childId, parentId, amount });
+    });
+  }
+
+  async report(threadId: string, actual: MicroUsd): Promise<void> {
+    // the log has each turn's cost, durably: recovery settles the ledger from it
+    this.#database.immediateUnsynced(() => {
+      const row = planReport(this.#row(threadId), threadId, actual);
+      if (row) this.#store(row);
+    });
+  }
+
+  async release(threadId: string): Promise<void> {
+    this.#change(() => planRelease(this.#row(threadId), threadId));
+  }
+
+  async handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd> {
+    return this.#database.immediate(() => {
+      const plan = planHandOver(this.#subtree(threadId), { threadId, successorId, amount });
+      this.#store(plan.released);
+      this.#store(plan.successor);
+      return plan.successor.max;
+    });
+  }
+
+  async remaining(threadId: string): Promise<MicroUsd> {
+    return remaining(this.#subtree(threadId), threadId);
+  }
+
+  async subtreeSpend(threadId: string): Promise<MicroUsd> {
+    return subtreeSpend(this.#subtree(threadId), threadId);
+  }
+
+  async rows(): Promise<readonly LedgerRow[]> {
+    return this.#database.all(
+      `SELECT ${COLUMNS} FROM budget_ledger ORDER BY rowid`,
+    ) as readonly LedgerRow[];
+  }
+
+  async active(): Promise<readonly string[]> {
+    const rows = this.#database.all(
+      `SELECT thread_id FROM budget_ledger WHERE status = 'active' ORDER BY rowid`,
+    ) as readonly { readonly thread_id: string }[];
+    return rows.map(({ thread_id }) => thread_id);
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+
+  /** Decides and stores under the write lock, so that no two decisions see the same money. */
+  #change(plan: () => LedgerRow | undefined): void {
+    this.#database.immediate(() => {
+      const row = plan();
+      if (row) this.#store(row);
+    });
+  }
+
+  #store(row: LedgerRow): void {
+    this.#database.run(
+      `INSERT INTO budget_ledger (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
+       ON CONFLICT (thread_id) DO UPDATE SET max = excluded.max, reserved = excluded.reserved,
+         actual = excluded.actual, status = excluded.status`,
+      row.thread_id,
+      row.parent_id,
+      row.max,
+      row.reserved,
+      row.actual,
+      row.status,
+    );
+  }
+
+  #row(threadId: string): readonly LedgerRow[] {
+    return this.#database.all(
+      `SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id = ?`,
+      threadId,
+    ) as readonly LedgerRow[];
+  }
+
+  #subtree(threadId: string): readonly LedgerRow[] {
+    return this.#database.all(SUBTREE, threadId) as readonly LedgerRow[];
+  }
+}

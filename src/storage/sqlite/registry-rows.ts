@@ -1,0 +1,81 @@
+import { type ErrorInfo, isErrorCode } from '../../core/errors.ts';
+import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
+import {
+  isActive,
+  THREAD_STATUSES,
+  type ThreadRecord,
+  type ThreadStatus,
+} from '../../core/thread.ts';
+import { type Cost, NO_COST } from '../../core/usage.ts';
+import type { Migrations } from './database.ts';
+import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
+
+export const REGISTRY_MIGRATIONS: Migrations = [
+  `CREATE TABLE threads (
+     thread_id TEXT PRIMARY KEY,
+     directive TEXT NOT NULL,
+     parent_id TEXT,
+     status TEXT NOT NULL,
+     created_at TEXT NOT NULL,
+     updated_at TEXT NOT NULL,
+     completed_at TEXT,
+     pid INTEGER,
+     process_start TEXT,
+     host TEXT,
+     epoch INTEGER NOT NULL DEFAULT 0,
+     heartbeat_at TEXT,
+     model TEXT,
+     cost TEXT NOT NULL,
+     spawn_count INTEGER NOT NULL DEFAULT 0,
+     result TEXT,
+     outputs TEXT,
+     error TEXT,
+     continuation_of TEXT,
+     continuation_thread_id TEXT,
+     chain_root_id TEXT,
+     cancel_requested TEXT
+   );
+   CREATE INDEX threads_by_parent ON threads (parent_id);
+   CREATE INDEX threads_by_status ON threads (status);
+   CREATE INDEX threads_by_time ON threads (created_at);`,
+  DELIVERIES_MIGRATION,
+];
+
+/** The columns of a {@link RegistryRow}, for SELECT. */
+export const COLUMNS = `thread_id, directive, parent_id, status, created_at, updated_at, completed_at, pid,
+  process_start, host, epoch, heartbeat_at, model, cost, spawn_count, result, outputs, error, continuation_of,
+  continuation_thread_id, chain_root_id, cancel_requested`;
+
+/** SQL list of the statuses in which a process is expected to own the thread. */
+export const ACTIVE_STATUSES = THREAD_STATUSES.filter(isActive)
+  .map((status) => `'${status}'`)
+  .join(', ');
+
+/** A row as SQLite returns it: structured columns are JSON text. */
+export type RegistryRow = Omit<ThreadRecord, 'status' | 'cost' | 'outputs' | 'error'> & {
+  readonly status: string;
+  readonly cost: string;
+  readonly outputs: string | null;
+  readonly error: string | null;
+};
+
+export function recordOf(row: RegistryRow): ThreadRecord {
+  return {
+    ...row,
+    status: row.status as ThreadStatus,
+    cost: (objectIn(row.cost) as Cost | null) ?? NO_COST,
+    outputs: objectIn(row.outputs),
+    error: errorIn(row.error),
+  };
+}
+
+function objectIn(text: string | null): JsonObject | null {
+  const value = text === null ? undefined : parseJson(text);
+  return isJsonObject(value) ? value : null;
+}
+
+function errorIn(text: string | null): ErrorInfo | null {
+  const value = objectIn(text);
+  const code = value?.['code'];
+  return typeof code === 'string' && isErrorCode(code) ? (value as unknown as ErrorInfo) : null;
+}

@@ -1,0 +1,391 @@
+import { RyeError } from '../../core/errors.ts';
+import { didYouMean } from '../../core/text.ts';
+import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { type Cost, NO_COST } from '../../core/usage.ts';
+import type {
+  FinishParams,
+  LaunchLimits,
+  Owner,
+  ProcessTable,
+  RegisterParams,
+  Registry,
+  ThreadFilter,
+} from '../store.ts';
+import { LazyDatabase } from './database.ts';
+import { SqliteDeliveries } from './deliveries.ts';
+import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
+import { assign, takeLaunch } from './launches.ts';
+import {
+  ACTIVE_STATUSES,
+  COLUMNS,
+  REGISTRY_MIGRATIONS,
+  type RegistryRow,
+  recordOf,
+} from './registry-rows.ts';
+
+export interface SqliteRegistryOptions {
+  readonly path: string;
+  readonly processes: ProcessTable;
+}
+
+/** The registry of a project in one SQLite file. */
+export class SqliteRegistry implements Registry {
+  readonly deliveries: SqliteDeliveries;
+  readonly #database: LazyDatabase;
+  readonly #processes: ProcessTable;
+
+  constructor({ path, processes }: SqliteRegistryOptions) {
+    this.#database = new LazyDatabase({
+      path,
+      migrations: REGISTRY_MIGRATIONS,
+      synchronous: 'normal',
+    });
+    this.#processes = processes;
+    this.deliveries = new SqliteDeliveries(this.#database);
+  }
+
+  async register(params: RegisterParams): Promise<ThreadRecord> {
+    return this.#database.immediate(() => {
+      this.#assertFree(params.threadId);
+      this.#countSpawn(params);
+      this.#insert(params);
+      return this.#require(params.threadId);
+    });
+  }
+
+  async get(threadId: string): Promise<ThreadRecord | undefined> {
+    return this.#find(threadId);
+  }
+
+  async findIds(part: string, limit: number): Promise<readonly string[]> {
+    // length and substr compare literally: the part may hold `%` and `_`
+    return (
+      this.#database.all(
+        `SELECT thread_id FROM threads
+          WHERE substr(thread_id, 1, length(?)) = ? OR substr(thread_id, -length(?)) = ?
+          ORDER BY created_at DESC, rowid DESC LIMIT ?`,
+        part,
+        part,
+        part,
+        part,
+        limit,
+      ) as readonly { thread_id: string }[]
+    ).map(({ thread_id }) => thread_id);
+  }
+
+  async list(filter: ThreadFilter): Promise<readonly ThreadRecord[]> {
+    const { where, parameters } = conditions(filter);
+    return this.#records(
+      `SELECT ${COLUMNS} FROM threads ${where} ORDER BY created_at DESC, rowid DESC LIMIT ?`,
+      ...parameters,
+      filter.limit ?? -1,
+    );
+  }
+
+  async listChildren(parentId: string): Promise<readonly ThreadRecord[]> {
+    return this.#records(
+      `SELECT ${COLUMNS} FROM threads WHERE parent_id = ? ORDER BY created_at, rowid`,
+      parentId,
+    );
+  }
+
+  async claim(
+    threadId: string,
+    owner: Owner,
+    now: string,
+    staleBefore = '',
+  ): Promise<ThreadRecord> {
+    return this.#database.immediate(() => {
+      const record = this.#require(threadId);
+      const isStale = record.heartbeat_at !== null && record.heartbeat_at < staleBefore;
+      if (record.status !== 'running') assertTransition(threadId, record.status, 'running');
+      else if (!isStale) this.#assertOwnerDead(record, owner);
+      this.#database.run(
+        `UPDATE threads SET status = 'running', pid = ?, process_start = ?, host = ?, epoch = epoch + 1,
+           heartbeat_at = ?, updated_at = ? WHERE thread_id = ?`,
+        owner.pid,
+        owner.processStart,
+        owner.host,
+        now,
+        now,
+        threadId,
+      );
+      return this.#require(threadId);
+    });
+  }
+
+  async heartbeat(threadId: string, epoch: number, now: string, cost?: Cost): Promise<void> {
+    this.#database.immediate(() => {
+      this.#assertEpoch(this.#require(threadId), epoch);
+      this.#database.run(
+        `UPDATE threads SET heartbeat_at = ?, updated_at = ?, cost = coalesce(?, cost) WHERE thread_id = ?`,
+        now,
+        now,
+        cost ? JSON.stringify(cost) : null,
+        threadId,
+      );
+    });
+  }
+
+  async assign(threadId: string, owner: Owner | null, now: string): Promise<boolean> {
+    return assign(this.#database, { threadId, owner, now });
+  }
+
+  async takeLaunch(
+    threadId: string,
+    owner: Owner,
+    limits: LaunchLimits,
+    now: string,
+  ): Promise<boolean> {
+    const tables = { database: this.#database, processes: this.#processes };
+    return this.#database.immediate(() => takeLaunch(tables, { threadId, owner, limits, now }));
+  }
+
+  async finish(threadId: string, params: FinishParams): Promise<ThreadRecord> {
+    return this.#database.immediate(() => {
+      const record = this.#require(threadId);
+      this.#assertEpoch(record, params.epoch);
+      assertTransition(threadId, record.status, params.status);
+      const { status, now, cost, result, outputs, error } = params;
+      this.#database.run(
+        `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, cost = ?, result = ?, outputs = ?,
+           error = ? WHERE thread_id = ?`,
+        status,
+        now,
+        isFinal(status) ? (record.completed_at ?? now) : null,
+        JSON.stringify(cost),
+        result,
+        outputs ? JSON.stringify(outputs) : null,
+        error ? JSON.stringify(error) : null,
+        threadId,
+      );
+      const ended = this.#require(threadId);
+      enqueueChildEnd(this.#database, ended, now);
+      return ended;
+    });
+  }
+
+  async requestCancel(threadId: string, reason: string, now: string): Promise<void> {
+    this.#database.immediate(() => {
+      this.#require(threadId);
+      // the first reason stays: it is the one that the owner may already have acted on
+      this.#database.run(
+        `UPDATE threads SET cancel_requested = coalesce(cancel_requested, ?), updated_at = ? WHERE thread_id = ?`,
+        reason,
+        now,
+        threadId,
+      );
+    });
+  }
+
+  async cancelRequested(threadId: string): Promise<string | undefined> {
+    const row = this.#database.get(
+      'SELECT cancel_requested FROM threads WHERE thread_id = ?',
+      threadId,
+    ) as { cancel_requested: string | null } | undefined;
+    return row?.cancel_requested ?? undefined;
+  }
+
+  async linkContinuation(threadId: string, successorId: string, now: string): Promise<void> {
+    this.#database.immediate(() => {
+      const record = this.#require(threadId);
+      const successor = this.#require(successorId);
+      assertTransition(threadId, record.status, 'continued');
+      this.#assertNoLoop(threadId, successor);
+      const root = record.chain_root_id ?? threadId;
+      this.#database.run(
+        `UPDATE threads SET status = 'continued', continuation_thread_id = ?, chain_root_id = ?, updated_at = ?,
+           completed_at = coalesce(completed_at, ?) WHERE thread_id = ?`,
+        successorId,
+        root,
+        now,
+        now,
+        threadId,
+      );
+      this.#database.run(
+        'UPDATE threads SET continuation_of = ?, chain_root_id = ?, updated_at = ? WHERE thread_id = ?',
+        threadId,
+        root,
+        now,
+        successorId,
+      );
+      moveDeliveries(this.#database, { from: threadId, to: successorId, now });
+    });
+  }
+
+  async listContinuations(threadId: string): Promise<readonly ThreadRecord[]> {
+    return this.#records(
+      `SELECT ${COLUMNS} FROM threads WHERE continuation_of = ? ORDER BY created_at, rowid`,
+      threadId,
+    );
+  }
+
+  async chain(threadId: string): Promise<readonly ThreadRecord[]> {
+    const seen = new Map<string, ThreadRecord>();
+    let first = this.#require(threadId);
+    seen.set(threadId, first);
+    for (let at: string | null = first.continuation_of; at !== null && !seen.has(at); ) {
+      first = this.#require(at);
+      seen.set(at, first);
+      at = first.continuation_of;
+    }
+    const chain: ThreadRecord[] = [];
+    const listed = new Set<string>();
+    let next: ThreadRecord | undefined = first;
+    while (next && !listed.has(next.thread_id)) {
+      chain.push(next);
+      listed.add(next.thread_id);
+      const id: string | null = next.continuation_thread_id;
+      next = id === null ? undefined : this.#find(id);
+    }
+    return chain;
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+
+  #insert(params: RegisterParams): void {
+    const { threadId, directive, parentId, model, now, owner, continuationOf } = params;
+    const root = continuationOf === undefined ? null : this.#require(continuationOf);
+    this.#database.run(
+      `INSERT INTO threads (thread_id, directive, parent_id, status, created_at, updated_at, pid, process_start,
+         host, epoch, model, cost, continuation_of, chain_root_id, background)
+       VALUES (?, ?, ?, 'created', ?, ?, ?, ?, ?, 0, ?, ?, ?, ?,
+         coalesce((SELECT background FROM threads WHERE thread_id = ?), 0))`,
+      threadId,
+      directive,
+      parentId,
+      now,
+      now,
+      owner?.pid ?? null,
+      owner?.processStart ?? null,
+      owner?.host ?? null,
+      model,
+      JSON.stringify(NO_COST),
+      continuationOf ?? null,
+      root ? (root.chain_root_id ?? root.thread_id) : null,
+      continuationOf ?? null,
+    );
+  }
+
+  #assertFree(threadId: string): void {
+    if (!this.#find(threadId)) return;
+    throw new RyeError('thread_id_taken', `there is already a thread ${threadId}`, {
+      hint: 'Take the next free id.',
+      details: { thread_id: threadId },
+    });
+  }
+
+  /** Counts a child against its parent's limit; the count is never lowered, so that finished children count too. */
+  #countSpawn({ parentId, maxSpawns, threadId, continuationOf }: RegisterParams): void {
+    // a continuation is the same work going on, not another child
+    if (parentId === null || continuationOf !== undefined) return;
+    const parent = this.#require(parentId);
+    if (maxSpawns !== undefined && parent.spawn_count >= maxSpawns) {
+      throw new RyeError(
+        'limit_spawns',
+        `thread ${parentId} has started ${parent.spawn_count} of at most ${maxSpawns} children`,
+        {
+          hint: 'Raise limits.spawns of the parent, or do the work in fewer children.',
+          details: {
+            thread_id: threadId,
+            parent_id: parentId,
+            current: parent.spawn_count,
+            max: maxSpawns,
+          },
+        },
+      );
+    }
+    this.#database.run(
+      'UPDATE threads SET spawn_count = spawn_count + 1 WHERE thread_id = ?',
+      parentId,
+    );
+  }
+
+  #find(threadId: string): ThreadRecord | undefined {
+    const row = this.#database.get(
+      `SELECT ${COLUMNS} FROM threads WHERE thread_id = ?`,
+      threadId,
+    ) as RegistryRow | undefined;
+    return row && recordOf(row);
+  }
+
+  #require(threadId: string): ThreadRecord {
+    const record = this.#find(threadId);
+    if (record) return record;
+    const near = (
+      this.#database.all(
+        'SELECT thread_id FROM threads ORDER BY rowid DESC LIMIT 200',
+      ) as readonly { thread_id: string }[]
+    ).map((row) => row.thread_id);
+    throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+      hint: didYouMean(threadId, near) ?? 'List the threads with `rye threads list`.',
+      details: { thread_id: threadId },
+    });
+  }
+
+  #records(sql: string, ...parameters: readonly unknown[]): readonly ThreadRecord[] {
+    return (this.#database.all(sql, ...parameters) as readonly RegistryRow[]).map(recordOf);
+  }
+
+  #assertOwnerDead({ thread_id, pid, process_start, host }: ThreadRecord, taker: Owner): void {
+    if (pid === null) return;
+    const owner = { pid, processStart: process_start ?? '', host: host ?? taker.host };
+    if (!this.#processes.isAlive(owner)) return;
+    throw new RyeError(
+      'thread_locked',
+      `thread ${thread_id} is run by process ${pid} on ${owner.host}`,
+      {
+        hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
+        details: { thread_id, pid, host: owner.host },
+      },
+    );
+  }
+
+  #assertEpoch(record: ThreadRecord, epoch: number): void {
+    if (record.epoch <= epoch) return;
+    throw new RyeError(
+      'thread_locked',
+      `thread ${record.thread_id} was taken over: its epoch is ${record.epoch}, this process has ${epoch}`,
+      {
+        hint: 'Another process runs this thread now; this one must stop.',
+        details: { thread_id: record.thread_id, epoch: record.epoch },
+      },
+    );
+  }
+
+  #assertNoLoop(threadId: string, successor: ThreadRecord): void {
+    let at: string | null = successor.thread_id;
+    while (at !== null && at !== threadId) at = this.#find(at)?.continuation_thread_id ?? null;
+    if (at === null) return;
+    throw new RyeError(
+      'illegal_transition',
+      `thread ${successor.thread_id} cannot continue ${threadId}: that comes after it in the chain`,
+    );
+  }
+}
+
+function conditions(filter: ThreadFilter): {
+  readonly where: string;
+  readonly parameters: readonly string[];
+} {
+  const { active, status, directive, parentId } = filter;
+  const parts: string[] = [];
+  const parameters: string[] = [];
+  const add = (sql: string, ...values: readonly string[]): void => {
+    parts.push(sql);
+    parameters.push(...values);
+  };
+  if (active !== undefined) add(`status ${active ? '' : 'NOT '}IN (${ACTIVE_STATUSES})`);
+  if (status !== undefined) add('status = ?', status);
+  if (parentId !== undefined) add('parent_id = ?', parentId);
+  if (directive?.includes('*')) add('directive GLOB ?', literalGlob(directive));
+  else if (directive !== undefined) add('directive = ?', directive);
+  return { where: parts.length === 0 ? '' : `WHERE ${parts.join(' AND ')}`, parameters };
+}
+
+/** Only `*` is a wildcard: the others of SQLite's GLOB stand for themselves. */
+function literalGlob(pattern: string): string {
+  return pattern.replaceAll(/[?[]/g, '[$&]');
+}

@@ -1,0 +1,402 @@
+import type {
+  Delivery,
+  DeliveryClass,
+  DeliveryFacts,
+  DeliveryKind,
+  DeliveryMode,
+  DeliveryReport,
+  RunEnd,
+  RunKind,
+  RunProof,
+  RunTraits,
+} from '../core/delivery.ts';
+import type { ErrorInfo } from '../core/errors.ts';
+import type { EventDraft, LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { FileFingerprint, SearchDocument, SearchHit, SearchQuery } from '../core/search.ts';
+import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
+import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
+import type { Cost, MicroUsd } from '../core/usage.ts';
+import type { LogProblem } from '../log/problem.ts';
+import type { LogExtent, LogVerification } from '../log/verifier.ts';
+import type { SteerDecision, SteerRules } from '../policy/steer.ts';
+
+export interface RegisterParams {
+  readonly threadId: string;
+  readonly directive: string;
+  readonly parentId: string | null;
+  readonly model: string;
+  readonly now: string;
+  readonly owner: Owner | null;
+  /** Refuse with `limit_spawns` when the parent already has this many children; counted in the same transaction. */
+  readonly maxSpawns?: number;
+  readonly continuationOf?: string;
+}
+
+/** The process that runs a thread. `processStart` tells a reused pid from the owner. */
+export interface Owner {
+  readonly pid: number;
+  readonly processStart: string;
+  readonly host: string;
+}
+
+/** How many threads may have a process at once: children of one parent, and threads of the project. */
+export interface LaunchLimits {
+  readonly maxChildren: number;
+  readonly maxTotal: number;
+}
+
+export interface ThreadFilter {
+  readonly active?: boolean;
+  readonly status?: ThreadStatus;
+  /** Exact id or a glob with `*`. */
+  readonly directive?: string;
+  readonly parentId?: string;
+  readonly limit?: number;
+}
+
+export interface FinishParams {
+  readonly status: ThreadStatus;
+  readonly now: string;
+  readonly cost: Cost;
+  readonly result: string;
+  readonly outputs?: JsonObject;
+  readonly error?: ErrorInfo;
+  /** Refused with `thread_locked` when the row's epoch is higher: somebody else took the thread over. */
+  readonly epoch: number;
+}
+
+/**
+ * The table of all threads of a project. Each method is one transaction; status changes go through the state
+ * machine of `core/thread.ts` and are refused with `illegal_transition` otherwise.
+ */
+export interface Registry {
+  /** Inserts a `created` row. Refuses a taken id with `thread_id_taken`. */
+  register(params: RegisterParams): Promise<ThreadRecord>;
+  get(threadId: string): Promise<ThreadRecord | undefined>;
+  /** Ids that start or end with `part`; at most `limit`. */
+  findIds(part: string, limit: number): Promise<readonly string[]>;
+  /** Newest first. */
+  list(filter: ThreadFilter): Promise<readonly ThreadRecord[]>;
+  /** Oldest first. */
+  listChildren(parentId: string): Promise<readonly ThreadRecord[]>;
+  /**
+   * Takes the thread over: `created|suspended → running`, or running with a dead owner; raises the epoch. An owner
+   * whose last sign of life is older than the time `staleBefore` counts as dead.
+   */
+  claim(threadId: string, owner: Owner, now: string, staleBefore?: string): Promise<ThreadRecord>;
+  /** A sign of life, and the cost so far where it is given. Refused with `thread_locked` to an owner that lost. */
+  heartbeat(threadId: string, epoch: number, now: string, cost?: Cost): Promise<void>;
+  /** Sets or clears the owner of a `created` thread: without one it is queued. False when it is not `created`. */
+  assign(threadId: string, owner: Owner | null, now: string): Promise<boolean>;
+  /** Takes a queued thread for a start, if it is still queued and the limits leave a slot. */
+  takeLaunch(threadId: string, owner: Owner, limits: LaunchLimits, now: string): Promise<boolean>;
+  /** Any status change with its result columns. */
+  finish(threadId: string, params: FinishParams): Promise<ThreadRecord>;
+  requestCancel(threadId: string, reason: string, now: string): Promise<void>;
+  cancelRequested(threadId: string): Promise<string | undefined>;
+  /** Links both directions and marks the old thread `continued`, in one transaction; the successor must exist. */
+  linkContinuation(threadId: string, successorId: string, now: string): Promise<void>;
+  /** Threads that were started to continue this one, linked or not; oldest first. */
+  listContinuations(threadId: string): Promise<readonly ThreadRecord[]>;
+  /** From the root of the chain to its end. */
+  chain(threadId: string): Promise<readonly ThreadRecord[]>;
+}
+
+export interface LedgerRow {
+  readonly thread_id: string;
+  readonly parent_id: string | null;
+  readonly max: MicroUsd;
+  /** What the parent set aside for it; 0 for a root. */
+  readonly reserved: MicroUsd;
+  /** Its own spend, descendants not included. */
+  readonly actual: MicroUsd;
+  readonly status: 'active' | 'released';
+}
+
+/**
+ * Hierarchical budgets in integer micro-dollars. Each method is one immediate transaction. Nothing is added twice:
+ * subtree spend is derived, never cascaded.
+ */
+export interface Ledger {
+  /** Registers a root. Registering the same root again with the same maximum is a no-op. */
+  register(threadId: string, max: MicroUsd): Promise<void>;
+  /** Sets `amount` aside from the parent; refused with `budget_insufficient` when it does not fit. */
+  reserve(childId: string, amount: MicroUsd, parentId: string): Promise<void>;
+  /** Sets the thread's own spend so far. Never lowers it. */
+  report(threadId: string, actual: MicroUsd): Promise<void>;
+  /** Ends the thread's claim: what it did not spend returns to the parent. Idempotent. */
+  release(threadId: string): Promise<void>;
+  /**
+   * Releases a thread and gives what is left of its budget, at most `amount`, to its successor, so that nobody else
+   * can take it in between. Returns what the successor got. Once only: refused for a released thread.
+   */
+  handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd>;
+  /** max − own − Σ active children max(reserved, subtree) − Σ released children's subtree. */
+  remaining(threadId: string): Promise<MicroUsd>;
+  subtreeSpend(threadId: string): Promise<MicroUsd>;
+  rows(): Promise<readonly LedgerRow[]>;
+  /** Ids of the threads whose claim has not ended. */
+  active(): Promise<readonly string[]>;
+}
+
+export interface EnqueueParams {
+  readonly deliveryId: string;
+  readonly threadId: string;
+  readonly class: DeliveryClass;
+  readonly kind: DeliveryKind;
+  readonly mode: DeliveryMode;
+  readonly source: string;
+  /** What makes a repeated enqueue a no-op. */
+  readonly sourceKey?: string;
+  readonly text: string;
+  readonly requiresArtifact: boolean;
+  readonly now: string;
+}
+
+/** A run, and the claim of the process that owns it. */
+export interface RunKey {
+  readonly threadId: string;
+  readonly epoch: number;
+  readonly runId: string;
+}
+
+export interface OpenRunParams extends RunKey {
+  readonly traits: RunTraits;
+  /** Entries that the conversation begins with. */
+  readonly carried: ReadonlySet<string>;
+  /** Threads that this one continues: what waits for them moves here. */
+  readonly from: readonly string[];
+  readonly now: string;
+}
+
+export interface AdmitParams {
+  readonly key: RunKey;
+  readonly modes: readonly DeliveryMode[];
+  readonly newEntryId: () => string;
+  readonly now: string;
+}
+
+/** What only the owner can say of its run, and only now. */
+export type SteerPoint = Pick<
+  RunProof,
+  | 'observed_at'
+  | 'valid_until'
+  | 'answer_boundary_passed'
+  | 'after_tool_batch'
+  | 'pending_approvals'
+  | 'open_tool_calls'
+>;
+
+export interface SteerParams {
+  readonly key: RunKey;
+  readonly point: SteerPoint;
+  readonly rules: SteerRules;
+  readonly now: string;
+  readonly nowMs: number;
+  readonly ids: { readonly attempt: () => string; readonly entry: () => string };
+}
+
+export interface EndRunParams {
+  readonly key: RunKey;
+  readonly end: RunEnd;
+  /** Opens a run for the head of the queue in the same transaction. */
+  readonly next?: {
+    readonly runId: string;
+    readonly attemptId: string;
+    readonly entryId: string;
+    readonly traits: RunTraits;
+    /** Leave the run open where nothing waits. */
+    readonly onlyIfWaiting: boolean;
+  };
+  readonly now: string;
+}
+
+export interface RecoverParams {
+  readonly threadId: string;
+  readonly epoch: number;
+  readonly facts: DeliveryFacts;
+  readonly now: string;
+}
+
+export interface ResolveParams {
+  readonly threadId: string;
+  readonly seq: number;
+  readonly as: 'delivered' | 'dropped' | 'retry';
+  /** For the new delivery of a retry. */
+  readonly newId: string;
+  readonly now: string;
+}
+
+/**
+ * Messages to threads, the runs that take them, and the record of every decision. Each method is one transaction; what
+ * changes a run is refused with `thread_locked` to an owner that lost the thread.
+ */
+export interface Deliveries {
+  /** T1. A known source key is a no-op; the addressee's chain is followed to its end. */
+  enqueue(params: EnqueueParams): Promise<Delivery>;
+  /** Everything that a thread has or was sent, in order of arrival. */
+  list(threadId: string): Promise<readonly DeliveryReport[]>;
+  /** Whether something waits for the thread that is not in its log. One indexed read. */
+  isAnyWaiting(threadId: string): Promise<boolean>;
+  /** Opens the thread's run; returns deliveries whose entries the conversation carries and no answer covered yet. */
+  openRun(params: OpenRunParams): Promise<readonly Delivery[]>;
+  /** Says anew what the run may do: earlier proofs are worth nothing then. */
+  updateRun(key: RunKey, kind: RunKind, traits: RunTraits): Promise<void>;
+  /** Reserves all that people want said now. Each comes with the id of the entry to write. */
+  admitPeople(params: AdmitParams): Promise<readonly Delivery[]>;
+  /** T3: judges the head and inserts an attempt where it may go into the run. Undefined: nothing waits. */
+  requestSteer(params: SteerParams): Promise<SteerDecision | undefined>;
+  /** T4, first half: judges again, and reserves the entry. Undefined: nothing to write. */
+  admitSteer(params: SteerParams): Promise<Delivery | undefined>;
+  /** T2 and T4, second half: these entries are in the log. */
+  accept(key: RunKey, entryIds: readonly string[], now: string): Promise<void>;
+  /** T5: a committed answer covers these entries. */
+  consume(
+    key: RunKey,
+    covered: { readonly entryIds: readonly string[]; readonly answerId: string },
+    now: string,
+  ): Promise<void>;
+  /** The thread has the results of these children by waiting for them: they are not delivered as well. */
+  consumeWaited(key: RunKey, children: readonly string[], now: string): Promise<void>;
+  /** T7, and T2 with `next`: the delivery that begins the next run, whose entry is to be written. */
+  endRun(params: EndRunParams): Promise<Delivery | undefined>;
+  /** T8. */
+  recover(params: RecoverParams): Promise<void>;
+  /** T10. */
+  resolve(params: ResolveParams): Promise<Delivery>;
+}
+
+/** A folder by its absolute path, and which side of it is meant. */
+export interface FolderScope {
+  readonly folder: string;
+  readonly side: 'inside' | 'outside';
+}
+
+/** Full-text index of items and exports. Rebuildable: it is never the only copy of anything. */
+export interface SearchIndex {
+  /** Of all files, or of those inside or outside a folder. */
+  fingerprints(scope?: FolderScope): Promise<ReadonlyMap<string, FileFingerprint>>;
+  /** Modification times of folders whose files are indexed as they were then. */
+  folders(): Promise<ReadonlyMap<string, number>>;
+  /** Remembers folders, and forgets those that are gone. */
+  updateFolders(changed: ReadonlyMap<string, number>, gone: readonly string[]): Promise<void>;
+  /** Upserts and removals in one transaction. */
+  update(changed: readonly SearchDocument[], removedKeys: readonly string[]): Promise<void>;
+  search(
+    query: SearchQuery,
+  ): Promise<{ readonly hits: readonly SearchHit[]; readonly total: number }>;
+}
+
+/** When appended bytes are forced to the disk: at effects and turn ends, at every append, or never. */
+export type Durability = 'turn' | 'always' | 'off';
+
+/**
+ * The one writer of a thread's log. It never re-reads and never rewrites the file. After a failed write every
+ * further call fails with `log_write_failed`.
+ */
+export interface LogWriter {
+  readonly threadId: string;
+  /** Appends in one `write`, in order, and returns the events as they stand in the log. */
+  append(drafts: readonly EventDraft[]): readonly LogEvent[];
+  /** `fdatasync` of everything appended so far, unless durability is `off`. */
+  sync(): void;
+  /** Appends a checkpoint over everything since the last one. */
+  checkpoint(): LogEvent;
+  /** Id of the last entry, from which the next one hangs. */
+  readonly leafId: string | null;
+  state(): LogState;
+  /** Closes the file and gives the lease back. What is not yet synced is synced first. Idempotent. */
+  close(): void;
+}
+
+/** Length, running hash and number of events of a log, as thread.json names them at the end. */
+export type LogState = LogExtent;
+
+/** A log read from disk: the header, its events with byte offsets, and what is wrong with it. */
+export interface OpenedLog {
+  readonly header: LogHeader;
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+  /** Byte at which each event stands, at the same index. */
+  readonly offsets: readonly number[];
+  readonly problems: readonly LogProblem[];
+}
+
+export interface LogStore {
+  /** Creates the thread's folder and log, takes the lease, writes the header durably. */
+  create(header: LogHeader, options: LogWriterOptions): LogWriter;
+  /** Opens an existing log for appending: takes the lease, repairs a torn tail. */
+  reopen(threadId: string, options: LogWriterOptions): LogWriter;
+  /** Reads a whole log. Never writes. Refused with `thread_not_found` or, when the file is no log, `log_malformed`. */
+  read(threadId: string): Promise<OpenedLog>;
+  /**
+   * Reads what the session tree and its context are made of: entries and starts of tool calls. Of a sound log all else is
+   * counted and not parsed; a log with a defect is read whole.
+   */
+  readEntries(threadId: string): Promise<OpenedLog>;
+  /** Checks header, sequence, hash chain and signatures in one sequential pass of constant memory. */
+  verify(threadId: string, options: VerifyOptions): Promise<LogVerification>;
+  /** The last `count` events, in order, read backwards from the end of the file. */
+  tail(threadId: string, count: number): Promise<readonly (LogEvent | UnknownEvent)[]>;
+  /**
+   * Events with a seq above `since` (default 0: all), then new ones as they are written, until `signal` aborts. Waits
+   * for a log that does not exist yet. Costs O(new bytes).
+   */
+  follow(threadId: string, options: FollowOptions): AsyncIterable<LogEvent | UnknownEvent>;
+  /** Compresses the log of a thread that is over; it can be read and verified as before, but not written. */
+  archive(threadId: string): Promise<{ readonly before: number; readonly after: number }>;
+  isArchived(threadId: string): boolean;
+  /** Keeps writers away from a log that is not open; refused with `thread_locked` where somebody has it. */
+  hold(threadId: string, owner: Owner, epoch: number): LogHold;
+  /** Path of the thread's `transcript.jsonl`. */
+  path(threadId: string): string;
+  /** Who holds the thread's log open for writing, if its process is alive. */
+  holder(threadId: string): Owner | undefined;
+}
+
+/** A log that nobody can open for writing until it is released. */
+export interface LogHold {
+  release(): void;
+}
+
+export interface VerifyOptions {
+  readonly verifier: PayloadVerifier;
+  /** From a finished thread's thread.json: then nothing may be missing or unsigned. */
+  readonly expected?: LogState | undefined;
+}
+
+export interface FollowOptions {
+  readonly since?: number;
+  readonly signal: AbortSignal;
+}
+
+export interface LogWriterOptions {
+  readonly signer: PayloadSigner;
+  readonly durability: Durability;
+  readonly owner: Owner;
+  readonly epoch: number;
+}
+
+/** Identity of processes, for leases and recovery. */
+export interface ProcessTable {
+  /** This process. */
+  self(): Owner;
+  /** An owner record for a child process, or undefined when it is gone. */
+  identify(pid: number): Owner | undefined;
+  /** False only when the process is known to be gone: a process on another host can't be checked. */
+  isAlive(owner: Owner): boolean;
+}
+
+/** Everything that a project keeps in `.ai/state`. */
+export interface Store {
+  readonly registry: Registry;
+  readonly ledger: Ledger;
+  readonly deliveries: Deliveries;
+  readonly logs: LogStore;
+  readonly index: SearchIndex;
+  readonly processes: ProcessTable;
+  close(): void;
+}
+
+export type { LogProblem } from '../log/problem.ts';
+export type { LogExtent, LogVerification } from '../log/verifier.ts';

@@ -1,0 +1,286 @@
+import { capabilityOf } from '../core/capability.ts';
+import { RyeError } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
+import type { HookDeclaration, HookEvent } from '../core/hook.ts';
+import type { JsonObject } from '../core/json.ts';
+import { compact } from '../core/json.ts';
+import { textOf } from '../core/message.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import { type CompactReport, dispatchBeforeCompact } from '../hooks/before-compact.ts';
+import {
+  type ContextReport,
+  dispatchContext,
+  dispatchControl,
+  dispatchObserving,
+} from '../hooks/dispatch.ts';
+import type { ActionOutcome, DispatchOptions, Fired, RunAction } from '../hooks/run-hook.ts';
+import { assertStandsFor } from '../items/binding.ts';
+import { parseKnowledge } from '../items/knowledge.ts';
+import type {
+  ControlEvent,
+  GateDecision,
+  HookDecision,
+  HookPort,
+  HookReport,
+  ObservedEvent,
+} from '../loop/ports.ts';
+import { covers } from '../policy/capability.ts';
+import type { OpenTools, RunChild, ThreadEnv } from './ports.ts';
+import type { Recorder } from './recorder.ts';
+
+export interface HookRunnerOptions {
+  readonly env: ThreadEnv;
+  readonly plan: ThreadPlan;
+  readonly threadId: string;
+  readonly tools: OpenTools;
+  readonly children: { readonly runForHook: RunChild };
+  readonly recorder: Recorder;
+}
+
+type ItemAction = Parameters<RunAction>[1];
+
+/**
+ * Runs a thread's merged hooks. Their item actions act under the thread's capabilities; a user's own hook may bring
+ * its own, and the hooks that rye ships are not bound.
+ */
+export class HookRunner implements HookPort {
+  readonly #options: HookRunnerOptions;
+  /** What every event's context carries. Secret inputs are not in it. */
+  readonly #base: JsonObject;
+  #calls = 0;
+
+  constructor(options: HookRunnerOptions) {
+    const { plan, threadId, env } = options;
+    this.#options = options;
+    this.#base = {
+      thread_id: threadId,
+      directive: plan.directive.id,
+      model: plan.model.id,
+      inputs: openInputs(plan),
+      parent_thread_id: plan.parent_thread_id,
+      project_path: env.projectPath,
+      depth: plan.limits.depth,
+    };
+  }
+
+  async control(
+    event: ControlEvent,
+    context: JsonObject,
+    signal: AbortSignal,
+  ): Promise<HookDecision> {
+    return await dispatchControl(this.#hooks, this.#call(event, context), this.#dispatch(signal));
+  }
+
+  async observe(
+    event: ObservedEvent,
+    context: JsonObject,
+    signal: AbortSignal,
+  ): Promise<HookReport> {
+    return await dispatchObserving(this.#hooks, this.#call(event, context), this.#dispatch(signal));
+  }
+
+  async gate(context: JsonObject, signal: AbortSignal): Promise<GateDecision> {
+    return await dispatchControl(
+      this.#hooks,
+      this.#call('tool_gate', context),
+      this.#dispatch(signal),
+    );
+  }
+
+  /** `thread_started` or `thread_continued`: text for the model around the directive. */
+  async opening(
+    event: 'thread_started' | 'thread_continued',
+    context: JsonObject,
+    signal: AbortSignal,
+  ): Promise<ContextReport> {
+    const { plan } = this.#options;
+    const { id, description, category } = plan.directive;
+    return await dispatchContext(
+      this.#hooks,
+      this.#call(event, {
+        directive_body: [id, description, plan.body].join('\n'),
+        limits: { ...plan.limits },
+        category,
+        spend_limit: plan.limits.spend,
+        max_turns: plan.limits.turns,
+        capabilities_summary: plan.capabilities.join(', '),
+        ...context,
+      }),
+      this.#dispatch(signal),
+    );
+  }
+
+  /** `before_compact`: whether there is to be a summary, whose, and what it is to attend to. */
+  async beforeCompact(context: JsonObject, signal: AbortSignal): Promise<CompactReport> {
+    const call = this.#call('before_compact', context);
+    return await dispatchBeforeCompact(this.#hooks, call, this.#dispatch(signal));
+  }
+
+  /** `after_complete`: what the hooks left for the log. Bounded by each hook's own timeout, never cancelled. */
+  async observeAfterComplete(context: JsonObject): Promise<readonly EventDraft[]> {
+    const { fired, drafts } = await dispatchObserving(
+      this.#hooks,
+      this.#call('after_complete', context),
+      this.#dispatch(new AbortController().signal),
+    );
+    return [...fired.map(firedDraft), ...drafts];
+  }
+
+  /** `child_finished`: what the hooks left for the log. */
+  async observeChild(context: JsonObject): Promise<readonly EventDraft[]> {
+    const { fired, drafts } = await dispatchObserving(
+      this.#hooks,
+      this.#call('child_finished', context),
+      this.#dispatch(new AbortController().signal),
+    );
+    return [...fired.map(firedDraft), ...drafts];
+  }
+
+  /** Whether a hook listens to the end of the thread, and so may add to its log. */
+  observesCompletion(): boolean {
+    return this.#hooks.some(({ event, enabled }) => enabled && event === 'after_complete');
+  }
+
+  /** `delivery`: what the hooks left for the conversation and the log. */
+  async observeDelivery(context: JsonObject): Promise<readonly EventDraft[]> {
+    const { fired, drafts } = await dispatchObserving(
+      this.#hooks,
+      this.#call('delivery', context),
+      this.#dispatch(new AbortController().signal),
+    );
+    return [...fired.map(firedDraft), ...drafts];
+  }
+
+  /** Whether an `after_complete` hook may start a child thread, which needs this thread's budget to be open still. */
+  spendsAfterCompletion(): boolean {
+    return this.#hooks.some(
+      ({ event, enabled, actions }) =>
+        enabled &&
+        event === 'after_complete' &&
+        actions.some((action) => action.kind === 'item' && action.primary === 'execute'),
+    );
+  }
+
+  get #hooks(): readonly HookDeclaration[] {
+    return this.#options.plan.hooks;
+  }
+
+  #call(event: HookEvent, context: JsonObject) {
+    return { event, context: compact({ ...this.#base, ...context }) as JsonObject };
+  }
+
+  #dispatch(signal: AbortSignal): DispatchOptions {
+    const { env, plan } = this.#options;
+    return {
+      clock: env.clock,
+      signal,
+      suppress: plan.suppress,
+      runAction: async (hook, action, _context, hookSignal) =>
+        await this.#run(hook, action, hookSignal),
+    };
+  }
+
+  async #run(
+    hook: HookDeclaration,
+    action: ItemAction,
+    signal: AbortSignal,
+  ): Promise<ActionOutcome> {
+    this.#authorize(hook, action);
+    const { primary, item_type: type, item_id: id, params } = action;
+    if (primary === 'sign')
+      return await this.#runTool('rye/sign', { item_type: type, item_id: id }, signal);
+    if (primary === 'fetch' || type === 'knowledge') return await this.#loadBody(action);
+    if (type === 'directive') return await this.#runDirective(id, params, signal);
+    return await this.#runTool(id, params, signal);
+  }
+
+  #authorize(hook: HookDeclaration, { primary, item_type, item_id }: ItemAction): void {
+    const { env, plan } = this.#options;
+    if (env.isShipped(hook.origin)) return;
+    const need = { verb: primary, item_type, item_id };
+    if (covers(hook.capabilities ?? plan.capabilities, need)) return;
+    throw new RyeError(
+      'capability_denied',
+      `hook ${hook.id} needs ${capabilityOf(need)}, which its thread does not hold`,
+      {
+        hint: `Grant it in the directive's <permissions>, or remove the hook at ${hook.origin}.`,
+      },
+    );
+  }
+
+  async #loadBody({ item_type: type, item_id: id }: ItemAction): Promise<ActionOutcome> {
+    const item = await this.#options.env.items.load(type, id, 'context');
+    if (type !== 'knowledge') return { content: item.text };
+    const { body, name, category } = parseKnowledge(item.text, item.path);
+    assertStandsFor(item, { name, category });
+    return { content: body.trim(), ...(name === undefined ? {} : { name }) };
+  }
+
+  async #runDirective(
+    directiveId: string,
+    inputs: JsonObject,
+    signal: AbortSignal,
+  ): Promise<ActionOutcome> {
+    const result = await this.#options.children.runForHook({ directiveId, inputs }, signal);
+    if (!result.success) {
+      throw new RyeError(
+        'hook_failed',
+        `thread ${result.thread_id} ended as ${result.status}: ${result.error?.message ?? ''}`,
+      );
+    }
+    return { content: result.result, ...(result.outputs ? { data: result.outputs } : {}) };
+  }
+
+  /** Runs a tool with the same order as the loop: validated, intent in the log, effect, outcome in the log. */
+  async #runTool(id: string, params: JsonObject, signal: AbortSignal): Promise<ActionOutcome> {
+    const { tools, recorder, threadId, env } = this.#options;
+    const tool = await tools.tool(id);
+    const validation = await tools.validate(tool.inputSchema, params);
+    if (!validation.ok)
+      throw new RyeError(
+        'invalid_input',
+        `the parameters of ${id} are wrong: ${validation.problems}`,
+      );
+    this.#calls += 1;
+    const callId = `hook-${this.#calls}`;
+    const start = env.clock.monotonic();
+    recorder.record([
+      {
+        event_type: 'tool_call_start',
+        payload: { call_id: callId, tool: id, name: id, input: validation.input, turn: 0 },
+        durable: !tool.traits.reads_only,
+      },
+    ]);
+    const output = await tool.execute(validation.input, {
+      callId,
+      threadId,
+      projectPath: env.projectPath,
+      signal,
+      progress: () => undefined,
+    });
+    const text = textOf(output.content);
+    recorder.record([
+      {
+        event_type: 'tool_settled',
+        payload: {
+          call_id: callId,
+          tool: id,
+          outcome: output.is_error ? 'error' : 'ok',
+          duration_ms: Math.round(env.clock.monotonic() - start),
+          output_bytes: Buffer.byteLength(text),
+        },
+      },
+    ]);
+    if (output.is_error) throw new RyeError('tool_failed', text);
+    return { content: text, ...(output.data ? { data: output.data } : {}) };
+  }
+}
+
+/** The log record of one hook. */
+export function firedDraft(fired: Fired): EventDraft {
+  return { event_type: 'hook_fired', payload: fired };
+}
+
+function openInputs({ inputs, secret_inputs: secrets }: ThreadPlan): JsonObject {
+  return Object.fromEntries(Object.entries(inputs).filter(([name]) => !secrets.includes(name)));
+}

@@ -1,0 +1,265 @@
+import type { Risk } from '../core/capability.ts';
+import type { Clock } from '../core/clock.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { HookDeclaration } from '../core/hook.ts';
+import type { IdSource, ItemType, Space } from '../core/ids.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { PartialLimits } from '../core/limits.ts';
+import type { PlannedModel, PlannedTool, ThreadPlan, ThreadSettings } from '../core/plan.ts';
+import type { PlannedRules } from '../core/rules.ts';
+import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
+import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
+import type { PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
+import type { InjectionHistory } from '../loop/stream-rules/history.ts';
+import type { RuleSession } from '../loop/stream-rules/session.ts';
+import type { LimitSource } from '../policy/limits.ts';
+import type { RiskTable } from '../policy/risk.ts';
+import type { SteerRules } from '../policy/steer.ts';
+import type { ModelProvider, ToolDefinition } from '../providers/provider.ts';
+import type { LaunchLimits, Owner, Store } from '../storage/store.ts';
+import type { Tool, ToolSet } from '../tools/tool.ts';
+import type { ThreadDocument } from './thread-document.ts';
+
+/** One item whose bytes were read once and verified; `text` is what runs. */
+export interface LoadedItem {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
+  readonly text: string;
+  readonly sha256: string;
+  readonly integrity: Integrity;
+}
+
+/** The rules of the three spaces: what applies to a thread, and how it is watched. */
+export interface RuleSource {
+  plan(directive: string): Promise<RulePlan>;
+  /** Compiles the rules of a plan for one run; `history` is what a resumed thread was told. */
+  watch(plan: ThreadPlan, history: InjectionHistory | undefined): RuleSession | undefined;
+}
+
+export interface RulePlan {
+  readonly rules: PlannedRules;
+  /** Rules that are left out, and why. */
+  readonly warnings: readonly string[];
+}
+
+/** Finds and verifies items. Failures are coded errors that name the file and the next command. */
+export interface ItemSource {
+  load(type: ItemType, id: string, operation: 'execute' | 'fetch' | 'context'): Promise<LoadedItem>;
+}
+
+/** Configuration that prepare needs, merged over the three spaces, each part with the file that set it. */
+export interface ThreadConfig {
+  readonly limitDefaults: LimitSource;
+  readonly risks: RiskTable;
+  /** Hooks of every source but the directive; already verified under the trust policy. */
+  readonly hooks: {
+    readonly user: readonly HookDeclaration[];
+    readonly builtin: readonly HookDeclaration[];
+    readonly project: readonly HookDeclaration[];
+    readonly infra: readonly HookDeclaration[];
+  };
+  readonly settings: ThreadSettings;
+  readonly coordination: Coordination;
+  readonly recovery: Recovery;
+  readonly steer: SteerRules;
+  /** Whether a delivery to a thread that has finished waits there, or makes it go on. */
+  readonly onFinished: 'hold' | 'resume';
+  readonly toolPreloadTokens: number;
+  /** What holds where neither directive nor run say otherwise. */
+  readonly behavior: JsonObject;
+  /** Names of environment variables that `{env:…}` may read. */
+  readonly envAllow: readonly string[];
+}
+
+/** How threads go on whose process died, and what their logs must prove for it. */
+export interface Recovery {
+  /** `fail` ends a dead thread as a resumable error, `resume` lets `rye threads recover` go on with it. */
+  readonly mode: 'fail' | 'resume';
+  /** Seconds without a sign of life after which an owner counts as dead. */
+  readonly staleSeconds: number;
+  /** `strict` refuses to go on from a log that does not verify, `lenient` warns. */
+  readonly transcriptIntegrity: 'strict' | 'lenient';
+}
+
+/** How many children may run at once, and what becomes of them when their parent ends. */
+export interface Coordination extends LaunchLimits {
+  readonly onParentCancel: ChildPolicy;
+  readonly onParentError: ChildPolicy;
+  readonly onParentComplete: ChildPolicy;
+}
+
+/** `keep`: children go on when their parent is gone. */
+export type ChildPolicy = 'cancel' | 'keep';
+
+export interface ModelRequestFacts {
+  /** Tier or model id, from the option or the directive. */
+  readonly wanted?: string | undefined;
+  readonly provider?: string | undefined;
+  readonly fallback?: string | undefined;
+}
+
+/** Which models there are, and clients for them. */
+export interface ModelSource {
+  resolve(facts: ModelRequestFacts): Promise<{
+    readonly model: PlannedModel;
+    readonly fallbacks: readonly PlannedModel[];
+    readonly origin: string;
+  }>;
+  /** A client for one thread; may throw, e.g. for a missing key. */
+  open(model: PlannedModel, plan: ThreadPlan): ModelProvider;
+}
+
+/** The tools that a set of capabilities grants, without running anything. */
+export interface ToolSource {
+  granted(capabilities: readonly string[], facts: ToolPlanFacts): Promise<ToolGrants>;
+  /** The live tools of a running thread. */
+  open(session: ToolSession): Promise<OpenTools>;
+}
+
+export interface ToolGrants {
+  readonly tools: readonly GrantedTool[];
+  /** What a wildcard would have granted but for a problem, one sentence each. */
+  readonly warnings: readonly string[];
+}
+
+/** A granted tool before its risk is judged. */
+export interface GrantedTool extends Omit<PlannedTool, 'risk'> {
+  /** What the tool's own traits say; undefined where they say nothing. */
+  readonly declaredRisk: Risk | undefined;
+  /** Built-in tools are judged by the risk table alone, item and MCP tools also by what they declare. */
+  readonly builtin: boolean;
+}
+
+export interface ToolPlanFacts {
+  /** Tokens of schemas to send up front; the other tools are found with `tool_search`. */
+  readonly preloadTokens: number;
+}
+
+export interface ToolSession {
+  readonly plan: ThreadPlan;
+  readonly threadId: string;
+  /** Values of secret inputs, by name. */
+  readonly secrets: Readonly<Record<string, string>>;
+  readonly children: SessionChildren;
+}
+
+export type RunChild = (request: SpawnRequest, signal: AbortSignal) => Promise<ThreadResult>;
+
+/** The children of a running thread. */
+export interface SessionChildren {
+  /** Runs a child to its end in this process. */
+  readonly run: RunChild;
+  /** Starts a child in a process of its own. */
+  readonly launch: (request: SpawnRequest) => Promise<LaunchedThread>;
+  /** Starts a tool in a process of its own, as a thread whose id is a UUID. */
+  readonly launchTool: (toolId: string, params: JsonObject) => Promise<LaunchedThread>;
+  /** Says that the end of a launched child is known now; only the first time counts. */
+  readonly learned: (child: ThreadRecord) => Promise<void>;
+}
+
+/** A thread that runs, or will run, in a process of its own. */
+export interface LaunchedThread {
+  readonly thread_id: string;
+  readonly directive: string;
+  /** `created`: it waits for a slot. */
+  readonly status: 'running' | 'created';
+  readonly pid: number | null;
+}
+
+export interface SpawnRequest {
+  readonly directiveId: string;
+  readonly inputs: JsonObject;
+  readonly limits?: PartialLimits;
+  readonly model?: string;
+}
+
+export interface OpenTools {
+  readonly set: ToolSet;
+  definitions(): readonly ToolDefinition[];
+  /** The list of deferred tools for the system text; empty when there are none. */
+  catalogue(): string;
+  /** Loads one tool by id, for hooks. */
+  tool(id: string): Promise<Tool>;
+  validate(schema: JsonObject, input: JsonObject): Promise<Validation>;
+  checkReturn(input: JsonObject): ReturnCheck;
+  /** Earlier results have left the model's view, so nothing may refer to them any more. */
+  readonly forgetReads?: () => void;
+  readonly gates: readonly PolicyGate[];
+  /** Lets go of what the tools hold for this thread, such as connections. */
+  close(): Promise<void>;
+}
+
+/** The signed files of a thread's folder. */
+export interface ThreadFiles {
+  readonly folder: (threadId: string) => string;
+  readonly knowledgePath: (directive: string, threadId: string) => string;
+  writeDocument(document: ThreadDocument): Promise<void>;
+  /** Reads and verifies thread.json: `thread_tampered` or a key's code where it is not what was signed. */
+  readDocument(threadId: string): Promise<ThreadDocument>;
+  /** Stores the plan, so that the thread can be resumed. */
+  writePlan(threadId: string, plan: ThreadPlan): Promise<void>;
+  /** Reads the stored plan; `thread_tampered` where it is not the one that this document names. */
+  readPlan(document: ThreadDocument): Promise<ThreadPlan>;
+  writeCapabilities(threadId: string, text: string): Promise<void>;
+  writeKnowledge(path: string, text: string): Promise<void>;
+  /** Writes a large tool result; resolves to its path relative to the project. */
+  writeArtifact(threadId: string, name: string, bytes: string): Promise<string>;
+}
+
+/** Renders what a thread leaves behind; pure, from the `export` room. */
+export interface ThreadRenderer {
+  capabilities(plan: ThreadPlan, definitions: readonly ToolDefinition[]): string;
+  knowledge(facts: KnowledgeFacts): string;
+}
+
+export interface KnowledgeFacts {
+  readonly document: ThreadDocument;
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+  readonly description: string;
+  readonly capabilitiesRef: string;
+  readonly finishedAt: string;
+}
+
+/** A command that runs `__run-thread <id>` when the id is appended, and its whole environment. */
+export interface RunnerCommand {
+  readonly command: string;
+  readonly args: readonly string[];
+  /** Holds the keys of the providers: they are never on the command line. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/** Everything that threads need from outside; the composition root builds it. */
+export interface ThreadEnv {
+  readonly projectPath: string;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  readonly random: () => number;
+  readonly owner: Owner;
+  readonly store: Store;
+  readonly signer: () => PayloadSigner;
+  readonly verifier: PayloadVerifier;
+  readonly items: ItemSource;
+  readonly rules: RuleSource;
+  readonly config: () => Promise<ThreadConfig>;
+  readonly models: ModelSource;
+  readonly tools: ToolSource;
+  readonly files: ThreadFiles;
+  readonly renderer: ThreadRenderer;
+  /** `RYE_PARENT_THREAD_ID`, when this process was started by a thread. */
+  readonly parentFromEnvironment: string | undefined;
+  /** The environment, for `{env:…}` only; nothing else reads it here. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Whether an input of type `file` names something that can be read. */
+  readonly fileExists: (path: string) => boolean;
+  /** Paths of files that rye ships, so that shipped hooks are told from others. */
+  readonly isShipped: (origin: string) => boolean;
+  readonly onNotice: (notice: string) => void;
+  /** How a process of its own is started for a thread. */
+  readonly runner: () => Promise<RunnerCommand>;
+  /** Refuses a JSON Schema that answers can't be checked against. */
+  readonly checkSchema: (schema: JsonObject) => Promise<void>;
+  /** Updates the search index with a new export; best effort. */
+  readonly indexExport: (path: string) => Promise<void>;
+}

@@ -1,0 +1,325 @@
+import { isoTime } from '../core/clock.ts';
+import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../core/errors.ts';
+import type { EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import { isActive, type ThreadRecord, type ThreadStatus } from '../core/thread.ts';
+import { type Cost, NO_COST, toUsd } from '../core/usage.ts';
+import { openCalls, settlementDrafts } from '../log/open-calls.ts';
+import { buildTree, isKnown } from '../log/tree.ts';
+import type { LoopOutcome } from '../loop/ports.ts';
+import type { LogWriter } from '../storage/store.ts';
+import { finalizeThread, type Verdict } from './finalize.ts';
+import { type Death, deathOf } from './owner.ts';
+import type { ThreadEnv } from './ports.ts';
+import { Recorder } from './recorder.ts';
+import { endUnstarted, type UnstartedEnd } from './start.ts';
+import { headerOf, openDocument, type ThreadDocument } from './thread-document.ts';
+
+/** What was done about a thread whose process died. */
+export interface RecoveredThread {
+  readonly thread_id: string;
+  readonly status: ThreadStatus;
+  /**
+   * `failed`: ended as a resumable error. `cancelled`: ended so, because somebody had asked it to stop. `finished`: its log said how it ended, the rest was made up for.
+   * `never_ran`: nothing had happened yet. `released`: it had ended, its budget had not been given back.
+   */
+  readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released';
+  readonly reason: string;
+}
+
+/**
+ * Ends in order a thread whose process died: takes it over, repairs the tail of its log, settles open calls, the budget
+ * and the files. Refused with `thread_locked` while its owner lives. Interrupted itself, it can be done again.
+ */
+export async function recoverThread(env: ThreadEnv, threadId: string): Promise<RecoveredThread> {
+  const { registry } = env.store;
+  const found = await registry.get(threadId);
+  if (!found || !isActive(found.status)) {
+    throw new RyeError('illegal_transition', `thread ${threadId} has no process to recover from`, {
+      hint: `See: rye threads show ${threadId}`,
+      details: { thread_id: threadId, status: found?.status ?? null },
+    });
+  }
+  const { recovery } = await env.config();
+  const death = deathOf(env, found, recovery.staleSeconds);
+  if (!death) throw alive(found);
+  const document = await documentOf(env, threadId);
+  const now = env.clock.now();
+  const staleBefore = isoTime(now - recovery.staleSeconds * 1000);
+  const record = await registry.claim(threadId, env.owner, isoTime(now), staleBefore);
+  const plan = document && (await planOf(env, document));
+  const error = crashed(found, death);
+  if (!document || !plan) {
+    const end = unstartedEnd(found, error);
+    await endUnstarted(env, threadId, end);
+    return { thread_id: threadId, status: end.status, action: 'never_ran', reason: error.message };
+  }
+  return await finishDead(env, { record, document, plan, error });
+}
+
+function unstartedEnd({ cancel_requested: reason }: ThreadRecord, error: ErrorInfo): UnstartedEnd {
+  if (reason === null) return { status: 'error', error };
+  const message = `the thread was cancelled: ${reason}`;
+  return { status: 'cancelled', error: { code: 'cancelled', message } };
+}
+
+function actionOf(
+  end: FinishedPayload | undefined,
+  status: ThreadStatus,
+): RecoveredThread['action'] {
+  if (end) return 'finished';
+  return status === 'cancelled' ? 'cancelled' : 'failed';
+}
+
+interface DeadThread {
+  readonly record: ThreadRecord;
+  readonly document: ThreadDocument;
+  readonly plan: ThreadPlan;
+  readonly error: ErrorInfo;
+}
+
+async function finishDead(env: ThreadEnv, dead: DeadThread): Promise<RecoveredThread> {
+  const { record, document, plan, error } = dead;
+  const threadId = record.thread_id;
+  const log = await openDeadLog(env, dead);
+  const recorder =
+    'writer' in log
+      ? new Recorder({ writer: log.writer, clock: env.clock, deltas: 'off' })
+      : undefined;
+  const events = 'writer' in log ? log.events : [];
+  const end = recordedEnd(events);
+  const cost = await costOf(env, threadId, events);
+  const failure = 'writer' in log ? error : log.failure;
+  if (recorder && !end) settleOpen(recorder, events, error.message);
+  const successors = await env.store.registry.listContinuations(threadId);
+  const successor = end?.status === 'continued' ? successors.at(-1) : undefined;
+  const result = await finalizeThread(env, {
+    started: { threadId, plan, record, document: openDocument(document), parent: undefined },
+    outcome: outcomeOf(end, { failure, cost, cancelled: record.cancel_requested }),
+    hooks: undefined,
+    log: recorder && 'writer' in log ? { writer: log.writer, recorder } : undefined,
+    children: [],
+    ...(end ? { recorded: verdictOf(end) } : {}),
+    ...(successor ? { successor: { threadId: successor.thread_id } } : {}),
+  });
+  return {
+    thread_id: threadId,
+    status: result.status,
+    action: actionOf(end, result.status),
+    reason: failure.message,
+  };
+}
+
+type DeadLog =
+  | { readonly writer: LogWriter; readonly events: readonly (LogEvent | UnknownEvent)[] }
+  /** Nothing is added to a log that is not what was signed. */
+  | { readonly failure: ErrorInfo };
+
+async function openDeadLog(env: ThreadEnv, dead: DeadThread): Promise<DeadLog> {
+  const { record, document, plan } = dead;
+  const { logs } = env.store;
+  const threadId = record.thread_id;
+  const options = {
+    signer: env.signer(),
+    durability: plan.settings.durability,
+    owner: env.owner,
+    epoch: record.epoch,
+  };
+  const { verifier } = env;
+  try {
+    const verdict = await logs.verify(threadId, { verifier, expected: document.transcript });
+    if (!verdict.ok && verdict.reason === 'the log has no header') {
+      return { writer: logs.create(headerOf(document), options), events: [] };
+    }
+    if (!verdict.ok) {
+      const message = `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`;
+      return { failure: { code: verdict.code, message } };
+    }
+    const writer = logs.reopen(threadId, options);
+    return { writer, events: (await logs.read(threadId)).events };
+  } catch (error) {
+    const failure = toRyeError(error, 'storage_failed');
+    // it died between its thread.json and its log
+    if (failure.code === 'thread_not_found')
+      return { writer: logs.create(headerOf(document), options), events: [] };
+    if (failure.code === 'thread_locked') throw failure;
+    return { failure: failure.toJSON() };
+  }
+}
+
+/** Answers the calls that were open, and says in the log what happened. */
+function settleOpen(
+  recorder: Recorder,
+  events: readonly (LogEvent | UnknownEvent)[],
+  reason: string,
+): void {
+  const calls = openCalls(buildTree(events), events);
+  recorder.record([
+    ...settlementDrafts(calls),
+    { event_type: 'note', payload: { text: `recovered: ${reason}` } },
+  ]);
+}
+
+type FinishedPayload = EventPayloads['thread_finished'];
+
+/** How the log says that the thread ended, unless it went on since. */
+function recordedEnd(events: readonly (LogEvent | UnknownEvent)[]): FinishedPayload | undefined {
+  const end = events.findLast((event) => isKnown(event, 'thread_finished'));
+  const isOver = !events.some(
+    (event) => isKnown(event, 'thread_continued') && event.seq > (end?.seq ?? 0),
+  );
+  return isOver ? end?.payload : undefined;
+}
+
+function verdictOf({ status, result, error }: FinishedPayload): Verdict {
+  return { status, result, ...(error ? { error } : {}) };
+}
+
+function outcomeOf(
+  end: FinishedPayload | undefined,
+  facts: {
+    readonly failure: ErrorInfo;
+    readonly cost: Cost;
+    /** Why somebody had asked it to stop. */
+    readonly cancelled: string | null;
+  },
+): LoopOutcome {
+  const { failure, cost, cancelled } = facts;
+  const last = { cost, last_text: end?.result ?? '' };
+  if (!end && cancelled !== null) return { kind: 'cancelled', reason: cancelled, ...last };
+  if (end?.status !== 'completed') return { kind: 'error', error: end?.error ?? failure, ...last };
+  const { result, outputs } = end;
+  return { kind: 'completed', result, ...(outputs ? { outputs } : {}), ...last };
+}
+
+/**
+ * What the thread used: the last `cost` event, or what it had reported to the ledger, which comes first and is never
+ * lowered.
+ */
+async function costOf(
+  env: ThreadEnv,
+  threadId: string,
+  events: readonly (LogEvent | UnknownEvent)[],
+): Promise<Cost> {
+  const logged = events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
+  const rows = await env.store.ledger.rows();
+  const reported = rows.find(({ thread_id }) => thread_id === threadId)?.actual ?? 0;
+  return { ...logged, spend: Math.max(logged.spend, toUsd(reported)) };
+}
+
+/** undefined where the thread died before it had one; a forged one is refused. */
+async function documentOf(env: ThreadEnv, threadId: string): Promise<ThreadDocument | undefined> {
+  try {
+    return await env.files.readDocument(threadId);
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'thread_not_found') return undefined;
+    throw error;
+  }
+}
+
+async function planOf(env: ThreadEnv, document: ThreadDocument): Promise<ThreadPlan | undefined> {
+  try {
+    return await env.files.readPlan(document);
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'file_not_found') return undefined;
+    throw error;
+  }
+}
+
+function crashed({ thread_id: threadId, pid }: ThreadRecord, death: Death): ErrorInfo {
+  const how = death === 'gone' ? 'ended without finishing it' : 'gave no sign of life';
+  return {
+    code: 'thread_crashed',
+    message: `the process ${pid ?? '?'} of the thread ${how}`,
+    hint: `Go on with it: rye threads resume ${threadId}`,
+  };
+}
+
+function alive({ thread_id: threadId, pid, host }: ThreadRecord): RyeError {
+  return new RyeError('thread_locked', `thread ${threadId} is run by process ${pid} on ${host}`, {
+    hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
+    details: { thread_id: threadId, pid, host },
+  });
+}
+
+/** What a sweep found and did, and what it could not do. */
+export interface RecoverySweep {
+  readonly recovered: readonly RecoveredThread[];
+  readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
+}
+
+/** Dead threads of the project, newest first, so that children come before their parents. */
+export async function findDead(
+  env: ThreadEnv,
+  options: { readonly onlyGone: boolean },
+): Promise<readonly ThreadRecord[]> {
+  const { recovery } = await env.config();
+  const active = await env.store.registry.list({ active: true });
+  return active.filter((record) => {
+    const death = deathOf(env, record, recovery.staleSeconds);
+    return death === 'gone' || (death === 'stale' && !options.onlyGone);
+  });
+}
+
+/** Recovers the given threads one by one; one that can't be recovered does not keep the others. */
+export async function recoverEach(
+  env: ThreadEnv,
+  dead: readonly ThreadRecord[],
+): Promise<RecoverySweep> {
+  const recovered: RecoveredThread[] = [];
+  const failures: { thread_id: string; error: ErrorInfo }[] = [];
+  for (const { thread_id } of dead) {
+    try {
+      recovered.push(await recoverThread(env, thread_id));
+    } catch (error) {
+      const failure = toRyeError(error);
+      // another process was faster: nothing is left to do
+      if (failure.code === 'thread_locked' || failure.code === 'illegal_transition') continue;
+      failures.push({ thread_id, error: failure.toJSON() });
+    }
+  }
+  return { recovered: [...recovered, ...(await releaseEnded(env))], failures };
+}
+
+/** Gives back the budgets of threads that ended while their process died before it had done so. */
+async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]> {
+  const { registry, ledger, processes } = env.store;
+  const released: RecoveredThread[] = [];
+  for (const threadId of await ledger.active()) {
+    const record = await registry.get(threadId);
+    if (!record || isActive(record.status)) continue;
+    const { pid, process_start: processStart, host } = record;
+    const isOwned =
+      pid !== null &&
+      processes.isAlive({ pid, processStart: processStart ?? '', host: host ?? env.owner.host });
+    if (isOwned) continue;
+    await ledger.release(threadId);
+    released.push({
+      thread_id: threadId,
+      status: record.status,
+      action: 'released',
+      reason: 'its process died before it gave the budget back',
+    });
+  }
+  return released;
+}
+
+/** What a start does for its project: ends threads whose process is gone. Never fails the start. */
+export async function recoverQuietly(env: ThreadEnv): Promise<void> {
+  try {
+    const dead = await findDead(env, { onlyGone: true });
+    if (dead.length === 0) return;
+    const { recovery } = await env.config();
+    const ids = dead.map(({ thread_id }) => thread_id).join(', ');
+    if (recovery.mode === 'resume') {
+      env.onNotice(`threads without a process: ${ids}; \`rye threads recover\` goes on with them`);
+      return;
+    }
+    const { failures } = await recoverEach(env, dead);
+    for (const { thread_id, error } of failures) {
+      env.onNotice(`thread ${thread_id} could not be recovered: ${error.message}`);
+    }
+  } catch (error) {
+    env.onNotice(`dead threads were not looked after: ${messageOf(error)}`);
+  }
+}

@@ -1,0 +1,65 @@
+import type { ThreadResult } from '../core/thread.ts';
+import type { ChildStarter } from './children.ts';
+import type { SpawnRequest, ThreadEnv } from './ports.ts';
+import { type PrepareRequest, prepareThread } from './prepare.ts';
+import { prepareToolRun } from './prepare-tool.ts';
+import { type RunOptions, runThread } from './run.ts';
+import { launchThread, type RunnerOptions } from './spawn.ts';
+import { startThread } from './start.ts';
+
+export interface DirectiveRun extends Omit<RunOptions, 'secrets' | 'children'> {
+  readonly prepare: PrepareRequest;
+  readonly threadId?: string | undefined;
+  /** Called when the thread exists, before it runs. */
+  readonly onStarted?: ((threadId: string, directive: string) => void) | undefined;
+  /** What children in processes of their own are started with. */
+  readonly runner: RunnerOptions;
+}
+
+/** prepare → start → run, for a root and for its synchronous children alike. */
+export async function runDirective(
+  env: ThreadEnv,
+  { prepare, threadId, onStarted, runner, ...options }: DirectiveRun,
+): Promise<ThreadResult> {
+  const { plan, secrets, parent } = await prepareThread(env, prepare);
+  const started = await startThread(env, plan, { threadId, parent });
+  onStarted?.(started.threadId, plan.directive.id);
+  return await runThread(env, started, {
+    ...options,
+    secrets,
+    children: childStarter(env, runner),
+  });
+}
+
+/** Starts children of any thread of this process, nested or in processes of their own. */
+export function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
+  const options = { allow_unsigned: runner.allow_unsigned };
+  return {
+    run: async (request, parent, { signal, onStarted, onEvent }) =>
+      await runDirective(env, {
+        prepare: prepareChild(request, parent.threadId),
+        signal,
+        onStarted,
+        onEvent,
+        runner: options,
+      }),
+    launch: async (request, parent) =>
+      await launchThread(env, {
+        prepared: await prepareThread(env, prepareChild(request, parent.threadId)),
+        options,
+      }),
+    launchTool: async (toolId, params, { threadId: parentThreadId }) =>
+      await launchThread(env, {
+        prepared: await prepareToolRun(env, { toolId, params, parentThreadId }),
+        threadId: env.ids.uuid(),
+        options,
+      }),
+  };
+}
+
+function prepareChild(
+  { directiveId, inputs, limits, model }: SpawnRequest,
+  parentThreadId: string,
+): PrepareRequest {
+  return { directiveId, inputs, limits, model, parentThreadId };
+}

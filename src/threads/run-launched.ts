@@ -1,0 +1,28 @@
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { ThreadResult } from '../core/thread.ts';
+import type { ModelProvider } from '../providers/provider.ts';
+import type { ThreadEnv } from './ports.ts';
+import { runThread } from './run.ts';
+import { childStarter } from './run-directive.ts';
+import { adoptThread, type Handover } from './spawn.ts';
+
+export interface LaunchedRun {
+  readonly handover: Handover;
+  readonly signal: AbortSignal;
+  readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  readonly wrapProvider?: ((provider: ModelProvider) => ModelProvider) | undefined;
+}
+
+/** Runs a launched thread to its end in this process, which was started for it. */
+export async function runLaunched(
+  env: ThreadEnv,
+  threadId: string,
+  { handover, ...options }: LaunchedRun,
+): Promise<ThreadResult> {
+  const started = await adoptThread(env, threadId);
+  return await runThread(env, started, {
+    ...options,
+    secrets: handover.secrets,
+    children: childStarter(env, handover.options),
+  });
+}

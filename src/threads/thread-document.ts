@@ -1,0 +1,111 @@
+import type { ErrorInfo } from '../core/errors.ts';
+import type { LogHeader } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import { compact } from '../core/json.ts';
+import type { Limits } from '../core/limits.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import type { Integrity, ThreadStatus } from '../core/thread.ts';
+import type { Cost } from '../core/usage.ts';
+import { planHash, planText } from './plan-hash.ts';
+
+/**
+ * What `thread.json` says, without its `_signature`: who may do what, decided at the start, and how it ended.
+ * Children, resume and verification rely on it and read it only through its signature.
+ */
+export interface ThreadDocument {
+  readonly thread_id: string;
+  readonly directive: string;
+  readonly status: ThreadStatus;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly model: string;
+  readonly provider: string;
+  readonly parent_thread_id: string | null;
+  readonly limits: Limits;
+  readonly capabilities: readonly string[];
+  readonly integrity: Integrity;
+  /** Declared inputs; secret ones stand as `***`. */
+  readonly inputs: JsonObject;
+  /** The files that decided how it runs, with their hashes. */
+  readonly sources: readonly {
+    readonly type: string;
+    readonly id: string;
+    readonly space: string;
+    readonly sha256: string;
+  }[];
+  readonly cost?: Cost;
+  readonly result?: string;
+  readonly outputs?: JsonObject;
+  readonly error?: ErrorInfo;
+  /** Final state of the log; absent while the thread runs. */
+  readonly transcript?: {
+    readonly bytes: number;
+    readonly sha256: string;
+    readonly events: number;
+  };
+  readonly continuation_of?: string;
+  readonly continuation_thread_id?: string;
+  /** SHA-256 hex of the plan, which stands beside this file and may be handed over to a process of its own. */
+  readonly plan_sha256?: string;
+}
+
+/** thread.json as it is written before the loop starts. */
+export function startDocument(
+  plan: ThreadPlan,
+  facts: { readonly threadId: string; readonly now: string; readonly continuationOf?: string },
+): ThreadDocument {
+  return compact({
+    thread_id: facts.threadId,
+    directive: plan.directive.id,
+    status: 'running' as const,
+    created_at: facts.now,
+    updated_at: facts.now,
+    model: plan.model.id,
+    provider: plan.model.provider,
+    parent_thread_id: plan.parent_thread_id,
+    limits: plan.limits,
+    capabilities: plan.capabilities,
+    integrity: plan.integrity,
+    inputs: plan.inputs,
+    sources: [...plan.chain, ...plan.context_sources].map(({ type, id, space, sha256 }) => ({
+      type,
+      id,
+      space,
+      sha256,
+    })),
+    plan_sha256: planHash(planText(plan)),
+    continuation_of: facts.continuationOf,
+  });
+}
+
+/** thread.json of a thread that runs again: without what it said about an end. */
+export function openDocument(document: ThreadDocument): ThreadDocument {
+  const open = Object.entries(document).filter(([member]) => !ENDING.has(member));
+  return { ...(Object.fromEntries(open) as unknown as ThreadDocument), status: 'running' };
+}
+
+const ENDING: ReadonlySet<string> = new Set<keyof ThreadDocument>([
+  'cost',
+  'result',
+  'outputs',
+  'error',
+  'transcript',
+]);
+
+/** Line 1 of the thread's log. */
+export function headerOf(document: ThreadDocument): LogHeader {
+  const { thread_id, directive, created_at, continuation_of } = document;
+  return {
+    event_type: 'thread',
+    version: 1,
+    thread_id,
+    directive,
+    created_at,
+    ...(continuation_of === undefined ? {} : { continuation_of }),
+  };
+}
+
+/** A thread document as the JSON value that is signed and written. */
+export function asJson(document: ThreadDocument): JsonObject {
+  return JSON.parse(JSON.stringify(document)) as JsonObject;
+}

@@ -1,0 +1,185 @@
+import { constants } from 'node:fs';
+import { mkdir, open, readFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import writeFileAtomic from 'write-file-atomic';
+import type { Clock } from '../core/clock.ts';
+import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { assertThreadId } from '../core/ids.ts';
+import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import type { KeyLookup, SigningKey } from '../trust/keys.ts';
+import { checkDocument, signDocument, signText } from '../trust/signature.ts';
+import { assertOwnPath } from './own-path-fs.ts';
+import { planHash, planText } from './plan-hash.ts';
+import type { ThreadFiles } from './ports.ts';
+import { asJson, type ThreadDocument } from './thread-document.ts';
+
+export interface ThreadFilesOptions {
+  readonly projectPath: string;
+  readonly clock: Clock;
+  /** The signing key; asked for at the first write. */
+  readonly key: () => SigningKey;
+  readonly keys: KeyLookup;
+}
+
+/** The folder below a project that holds all threads. */
+export function threadsFolder(projectPath: string): string {
+  return join(projectPath, '.ai', 'state', 'threads');
+}
+
+/** The signed files of threads on disk. Every write is atomic: a reader sees the old file or the new one. */
+export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
+  const { projectPath, clock } = options;
+  const folder = (threadId: string): string => {
+    assertThreadId(threadId);
+    return join(threadsFolder(projectPath), threadId);
+  };
+  const root = join(projectPath, '.ai');
+  const write = async (path: string, text: string): Promise<void> => {
+    await assertOwnPath(root, path);
+    await writeWhole(path, text);
+  };
+  const signedMarkdown = (text: string): string =>
+    signText({ text, style: 'html', key: options.key(), now: clock.now() });
+  return {
+    folder,
+    knowledgePath: (directive, threadId) =>
+      join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
+    writeDocument: async (document) => {
+      const signed = signDocument(asJson(document), options.key(), clock.now());
+      await write(
+        join(folder(document.thread_id), 'thread.json'),
+        `${JSON.stringify(signed, null, 2)}\n`,
+      );
+    },
+    readDocument: async (threadId) =>
+      verifyDocument(await readThreadJson(folder(threadId), threadId), threadId, options.keys),
+    writePlan: async (threadId, plan) =>
+      await write(join(folder(threadId), 'plan.json'), planText(plan)),
+    readPlan: async (document) => await readPlan(folder(document.thread_id), document),
+    writeCapabilities: async (threadId, text) =>
+      await write(join(folder(threadId), 'capabilities.md'), signedMarkdown(text)),
+    writeKnowledge: async (path, text) => await write(path, signedMarkdown(text)),
+    writeArtifact: async (threadId, name, bytes) => {
+      const artifacts = join(folder(threadId), 'artifacts');
+      await assertOwnPath(root, artifacts);
+      return relative(projectPath, await writeNewFile(artifacts, safeName(name), bytes));
+    },
+  };
+}
+
+async function writeWhole(path: string, text: string): Promise<void> {
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFileAtomic(path, text);
+  } catch (error) {
+    throw writeError(path, error);
+  }
+}
+
+/** The parsed thread.json as it stands, signature not yet checked. */
+async function readThreadJson(folder: string, threadId: string): Promise<JsonObject> {
+  const path = join(folder, 'thread.json');
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    throw new RyeError(
+      'thread_not_found',
+      `thread ${threadId} has no readable thread.json: ${messageOf(error)}`,
+      {
+        hint: 'See `rye threads list` for the threads of this project.',
+        cause: error,
+      },
+    );
+  }
+  const value = parseJson(text);
+  if (isJsonObject(value)) return value;
+  throw new RyeError('thread_tampered', 'it is not a JSON object', { location: { path } });
+}
+
+function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup): ThreadDocument {
+  const verdict = checkDocument(document, keys);
+  if (!verdict.ok) {
+    const foreign = verdict.code === 'key_untrusted' || verdict.code === 'key_revoked';
+    throw new RyeError(
+      foreign ? verdict.code : 'thread_tampered',
+      `thread.json of ${threadId} does not verify (${verdict.code})`,
+      {
+        hint: 'It was changed after rye wrote it, or signed by a key that you do not trust. Nothing was taken from it.',
+      },
+    );
+  }
+  if (document['thread_id'] !== threadId) {
+    throw new RyeError('thread_tampered', `thread.json of ${threadId} belongs to another thread`, {
+      details: { found: document['thread_id'] },
+    });
+  }
+  // the signature covers every member, and only rye signs documents of this shape
+  return document as unknown as ThreadDocument;
+}
+
+async function readPlan(
+  folder: string,
+  { thread_id: threadId, plan_sha256: sha256 }: ThreadDocument,
+): Promise<ThreadPlan> {
+  const path = join(folder, 'plan.json');
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    throw new RyeError('file_not_found', `the plan of ${threadId} is gone: ${messageOf(error)}`, {
+      hint: 'Without it the thread cannot go on: start its directive again.',
+      cause: error,
+    });
+  }
+  if (planHash(text) === sha256) return JSON.parse(text) as ThreadPlan;
+  throw new RyeError('thread_tampered', `the plan of ${threadId} is not the one it began with`, {
+    location: { path },
+    hint: 'It was changed after rye wrote it. Nothing was taken from it.',
+  });
+}
+
+/** Creates `name`, or `name-2`, `name-3`… : call ids are the model's and may repeat. */
+async function writeNewFile(folder: string, name: string, text: string): Promise<string> {
+  await mkdir(folder, { recursive: true });
+  for (let attempt = 1; ; attempt += 1) {
+    const path = join(folder, attempt === 1 ? `${name}.txt` : `${name}-${attempt}.txt`);
+    try {
+      const file = await open(
+        path,
+        constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY,
+        0o644,
+      );
+      try {
+        await file.writeFile(text);
+      } finally {
+        await file.close();
+      }
+      return path;
+    } catch (error) {
+      if (systemCodeOf(error) !== 'EEXIST') throw writeError(path, error);
+    }
+  }
+}
+
+function safeName(name: string): string {
+  const safe = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 100);
+  return safe === '' ? 'result' : safe;
+}
+
+function writeError(path: string, error: unknown): RyeError {
+  const code = systemCodeOf(error);
+  const full = code === 'ENOSPC' || code === 'EDQUOT';
+  return new RyeError(
+    full ? 'storage_failed' : 'state_unwritable',
+    `cannot write: ${messageOf(error)}`,
+    {
+      location: { path },
+      hint: full
+        ? 'The disk is full: free some space and run `rye threads recover`.'
+        : 'Check who owns the folder and its permissions.',
+      cause: error,
+    },
+  );
+}

@@ -1,0 +1,40 @@
+import type { JsonObject } from '../../core/json.ts';
+import type { FileMemory } from '../file-memory.ts';
+import type { PathRules } from '../paths.ts';
+import type { Confine } from '../process.ts';
+import type { ToolContext } from '../tool.ts';
+
+/** Settings of the built-in tools of one thread. */
+export interface BuiltinOptions {
+  /** Environment that child processes are given an allow list of; also where `rg` is looked up. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Absolute folders outside the project that configuration opens. */
+  readonly allowedPaths?: readonly string[];
+  /** Names of further environment variables for commands. */
+  readonly passEnv?: readonly string[];
+  /** Read deduplication and read-before-edit; without it both are off. */
+  readonly memory?: FileMemory;
+  /** Prefix each line that `read` shows with its number and a tab. Default true. */
+  readonly readLineNumbers?: boolean;
+  /** Tail of a command's output that is kept, in bytes; 0 keeps everything up to 16 MiB. Default 32768. */
+  readonly maxOutputBytes?: number;
+  /** End a command's output with `(exit N, Nms)`. Default true. */
+  readonly metadata?: boolean;
+  /** `false` searches with the built-in engine even where ripgrep is present. Default true. */
+  readonly ripgrep?: boolean;
+  /** Confines commands, with the network or without it; absent: they run as they are. */
+  readonly sandbox?: ((network: boolean) => Confine) | undefined;
+}
+
+export function rulesOf(options: BuiltinOptions, context: ToolContext): PathRules {
+  return {
+    projectPath: context.projectPath,
+    allow: options.allowedPaths ?? [],
+    threadId: context.threadId,
+  };
+}
+
+export const PATH_PROPERTY: JsonObject = {
+  type: 'string',
+  description: 'Path relative to the project, or absolute inside it.',
+};

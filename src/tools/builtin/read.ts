@@ -1,0 +1,228 @@
+import { createHash } from 'node:crypto';
+import type { FileHandle } from 'node:fs/promises';
+import type { JsonObject } from '../../core/json.ts';
+import { integer, objectSchema, text } from '../arguments.ts';
+import { MAX_EDIT_BYTES, openForRead } from '../files.ts';
+import { guarded } from '../guard.ts';
+import { decodeCut, readLines, startsBinary } from '../lines.ts';
+import { type ConfinedPath, confine } from '../paths.ts';
+import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
+import { errorOutput, textOutput } from '../tool.ts';
+import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
+
+const DEFAULT_LINES = 2000;
+const DEFAULT_BYTES = 262_144;
+/** What one read can return even when its caps are switched off. */
+const CEILING_BYTES = 16 * 1024 * 1024;
+
+/**
+ * `rye/file-system/read`: a slice of a text file. `data`: `path`, `content` (without line numbers), `offset`,
+ * `lines` (number shown), `truncated`, `next_offset` when truncated, `bytes` (size of the file), `unchanged` when
+ * the text was replaced by a stub.
+ */
+export function createReadTool(options: BuiltinOptions): Tool {
+  return {
+    id: 'rye/file-system/read',
+    description:
+      'Reads a text file. Lines are numbered as `N<tab>text`; the numbers are not part of the file. Long files are cut: the last line then names the offset to go on with.',
+    inputSchema: objectSchema(
+      {
+        path: PATH_PROPERTY,
+        offset: { type: 'integer', minimum: 1, description: 'First line to show. Default 1.' },
+        limit: {
+          type: 'integer',
+          minimum: 0,
+          description: `Lines to show, 0 for no cap. Default ${DEFAULT_LINES}.`,
+        },
+        maxBytes: {
+          type: 'integer',
+          minimum: 0,
+          description: `Bytes to show, 0 for no cap. Default ${DEFAULT_BYTES}.`,
+        },
+      },
+      ['path'],
+    ),
+    traits: {
+      reads_only: true,
+      idempotent: true,
+      network: false,
+      sequential: false,
+      timeout_seconds: 60,
+    },
+    execute: (input, context) => guarded(() => read(input, context, options)),
+  };
+}
+
+interface Slice {
+  readonly offset: number;
+  readonly limit: number;
+  readonly maxBytes: number;
+}
+
+async function read(
+  input: JsonObject,
+  context: ToolContext,
+  options: BuiltinOptions,
+): Promise<ToolOutput> {
+  const path = await confine(text(input, 'path'), 'read', rulesOf(options, context));
+  const slice: Slice = {
+    offset: integer(input, 'offset', 1),
+    limit: integer(input, 'limit', DEFAULT_LINES),
+    maxBytes: integer(input, 'maxBytes', DEFAULT_BYTES),
+  };
+  const handle = await openForRead(path);
+  try {
+    const { size } = await handle.stat();
+    const shown = (await startsBinary(handle))
+      ? BINARY
+      : await readSlice(handle, slice, context.signal);
+    if (context.signal.aborted)
+      return errorOutput('The read was cancelled.', { code: 'cancelled' });
+    const facts = { path: path.shown, offset: slice.offset, bytes: size };
+    if (shown.binary) {
+      return textOutput(`[binary file: ${path.shown}, ${size} bytes; not shown]`, {
+        ...facts,
+        binary: true,
+        lines: 0,
+        truncated: false,
+      });
+    }
+    if (shown.lines.length === 0 && slice.offset > 1) {
+      return errorOutput(
+        `offset ${slice.offset} is past the end: ${path.shown} has ${shown.counted} lines.`,
+        { code: 'invalid_input' },
+      );
+    }
+    const unchanged = await remember({ handle, path, slice, shown, size }, options);
+    return present(shown, { facts, unchanged, numbered: options.readLineNumbers ?? true });
+  } finally {
+    await handle.close();
+  }
+}
+
+interface Shown {
+  readonly lines: readonly string[];
+  /** Lines seen, shown or skipped. */
+  readonly counted: number;
+  readonly truncated: boolean;
+  /** The only shown line was cut in the middle. */
+  readonly cutLine: boolean;
+  readonly binary: boolean;
+}
+
+const BINARY: Shown = { lines: [], counted: 0, truncated: false, cutLine: false, binary: true };
+
+async function readSlice(handle: FileHandle, slice: Slice, signal: AbortSignal): Promise<Shown> {
+  const maxBytes = Math.min(slice.maxBytes || CEILING_BYTES, CEILING_BYTES);
+  const maxLines = slice.limit || Number.POSITIVE_INFINITY;
+  const lines: string[] = [];
+  let used = 0;
+  let counted = 0;
+  let truncated = false;
+  let cutLine = false;
+  for await (const line of readLines(handle, { from: slice.offset, maxLineBytes: maxBytes })) {
+    if (signal.aborted) break;
+    if (line.number >= slice.offset) {
+      truncated = lines.length >= maxLines || (lines.length > 0 && used + line.length > maxBytes);
+      if (truncated) break;
+      if (line.bytes.includes(0)) return BINARY;
+      lines.push(lineText(line.bytes, line.number));
+      used += line.length;
+      cutLine = line.cut;
+    }
+    counted = line.number;
+    if (cutLine) break;
+  }
+  if (looksBinary(lines)) return BINARY;
+  return { lines, counted, truncated: truncated || cutLine, cutLine, binary: false };
+}
+
+function lineText(bytes: Buffer, number: number): string {
+  const line = decodeCut(bytes);
+  const plain = number === 1 && line.startsWith('\u{FEFF}') ? line.slice(1) : line;
+  return plain.endsWith('\r') ? plain.slice(0, -1) : plain;
+}
+
+/** Dense replacement characters: the bytes were not UTF-8. */
+function looksBinary(lines: readonly string[]): boolean {
+  let replaced = 0;
+  let total = 0;
+  for (const line of lines) {
+    total += line.length;
+    for (let at = line.indexOf('\u{FFFD}'); at !== -1; at = line.indexOf('\u{FFFD}', at + 1)) {
+      replaced += 1;
+    }
+  }
+  return replaced >= 4 && replaced * 10 > total;
+}
+
+interface ReadFacts {
+  readonly handle: FileHandle;
+  readonly path: ConfinedPath;
+  readonly slice: Slice;
+  readonly shown: Shown;
+  readonly size: number;
+}
+
+/** Records the read; true when a stub may stand for the content. */
+async function remember(
+  { handle, path, slice, shown, size }: ReadFacts,
+  { memory }: BuiltinOptions,
+): Promise<boolean> {
+  if (memory === undefined) return false;
+  return memory.recordRead(path.real, {
+    slice: `${slice.offset}:${slice.limit}:${slice.maxBytes}`,
+    sliceHash: createHash('sha256').update(shown.lines.join('\n')).digest('hex'),
+    contentHash: size <= MAX_EDIT_BYTES ? await hashOf(handle) : undefined,
+  });
+}
+
+async function hashOf(handle: FileHandle): Promise<string> {
+  const hash = createHash('sha256');
+  const chunk = Buffer.alloc(64 * 1024);
+  for (let position = 0; ; ) {
+    const { bytesRead } = await handle.read(chunk, 0, chunk.length, position);
+    if (bytesRead === 0) return hash.digest('hex');
+    hash.update(chunk.subarray(0, bytesRead));
+    position += bytesRead;
+  }
+}
+
+function present(
+  shown: Shown,
+  how: {
+    readonly facts: JsonObject & { path: string; offset: number };
+    unchanged: boolean;
+    numbered: boolean;
+  },
+): ToolOutput {
+  const { facts } = how;
+  const last = facts.offset + shown.lines.length - 1;
+  const data = {
+    ...facts,
+    content: shown.lines.join('\n'),
+    lines: shown.lines.length,
+    truncated: shown.truncated,
+    ...(shown.truncated ? { next_offset: last + 1 } : {}),
+  };
+  if (how.unchanged) {
+    return textOutput(
+      `Unchanged since the last read of ${facts.path} (lines ${facts.offset}-${last}): the earlier result still holds.`,
+      { ...data, unchanged: true },
+    );
+  }
+  if (shown.lines.length === 0) return textOutput(`(${facts.path} is empty)`, data);
+  const body = shown.lines.map((line, index) =>
+    how.numbered ? `${facts.offset + index}\t${line}` : line,
+  );
+  if (shown.cutLine) {
+    body.push(
+      `(line ${last} is longer than maxBytes and was cut; re-read with a larger maxBytes, or with offset=${last + 1} for the next line)`,
+    );
+  } else if (shown.truncated) {
+    body.push(
+      `(lines ${facts.offset}-${last} shown, the file goes on; re-read with offset=${last + 1})`,
+    );
+  }
+  return textOutput(body.join('\n'), data);
+}

@@ -1,0 +1,225 @@
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
+import { access, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { didYouMean } from '../core/text.ts';
+import { assertStillReal, type ConfinedPath, denied, notFound, specialKind } from './paths.ts';
+
+/** Largest file that a tool changes in memory. */
+export const MAX_EDIT_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Opens a confined file for reading. The last component is never followed as a link, a FIFO put there in the
+ * meantime does not block, and a folder on the way that was exchanged is noticed. The caller closes the handle.
+ */
+export async function openForRead(path: ConfinedPath): Promise<FileHandle> {
+  if (path.stats === undefined) throw await missing(path);
+  if (path.stats.isDirectory()) {
+    throw new RyeError('invalid_input', `${JSON.stringify(path.shown)} is a folder`, {
+      hint: 'List it with rye_file_system_ls.',
+    });
+  }
+  for (let attempt = 1; attempt <= 3; attempt += 1) {
+    const handle = await open(
+      path.real,
+      constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK,
+    ).catch((error: unknown) => {
+      throw openProblem(path, error);
+    });
+    if (await isNamedFile(handle, path)) return handle;
+    // An editor may have replaced the file between the two looks; a swapped folder stays refused.
+    await handle.close();
+  }
+  throw denied(path.shown, 'it keeps changing while it is being opened');
+}
+
+/** True when the open file is the one that the confined path names, so that no exchanged folder led elsewhere. */
+async function isNamedFile(handle: FileHandle, path: ConfinedPath): Promise<boolean> {
+  try {
+    const opened = await handle.stat();
+    const kind = specialKind(opened);
+    if (kind !== undefined) throw denied(path.shown, `it is ${kind}, not a file`);
+    await assertStillReal(path.real, path.shown);
+    const named = await stat(path.real).catch(() => undefined);
+    return named !== undefined && named.ino === opened.ino && named.dev === opened.dev;
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+/** A text file read whole for a change, with what is needed to notice that somebody else changed it. */
+export interface LoadedText {
+  readonly text: string;
+  readonly bytes: Buffer;
+  readonly mode: number;
+  readonly version: string;
+}
+
+/** Reads a file of at most {@link MAX_EDIT_BYTES} as UTF-8; binary and malformed text is refused, never repaired. */
+export async function loadText(path: ConfinedPath): Promise<LoadedText> {
+  const handle = await openForRead(path);
+  try {
+    const stats = await handle.stat();
+    if (stats.size > MAX_EDIT_BYTES) {
+      throw new RyeError(
+        'invalid_input',
+        `${JSON.stringify(path.shown)} is too large to edit (${stats.size} bytes)`,
+        {
+          hint: 'Change it with a command of rye_bash, such as sed.',
+        },
+      );
+    }
+    const bytes = await handle.readFile();
+    if (bytes.includes(0)) throw notText(path.shown, 'it is binary');
+    try {
+      const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+      return { text, bytes, mode: stats.mode & 0o7777, version: versionOf(stats) };
+    } catch {
+      throw notText(path.shown, 'it is not UTF-8 text');
+    }
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Replaces or creates a file with `content`. `expected` is the version that was read; undefined means a new file. */
+export interface WriteRequest {
+  readonly path: ConfinedPath;
+  readonly content: string;
+  readonly expected: string | undefined;
+  readonly mode: number | undefined;
+}
+
+/**
+ * Writes through a private file in the same folder and a rename, so that readers see the old or the new content and
+ * a full disk leaves the old one. Keeps the permissions of an existing file. Missing folders are made. Refuses
+ * when the file is no longer the expected version. Returns the new version.
+ */
+export async function writeText({ path, content, expected, mode }: WriteRequest): Promise<string> {
+  const folder = dirname(path.real);
+  const temporary = join(
+    folder,
+    `.${basename(path.real).slice(0, 60)}.${randomBytes(6).toString('hex')}.tmp`,
+  );
+  try {
+    await mkdir(folder, { recursive: true });
+    await assertStillReal(folder, path.shown);
+    if (mode !== undefined) await access(path.real, constants.W_OK);
+    await writeNew(temporary, content, mode);
+    await assertStillReal(folder, path.shown);
+    await assertVersion(path, expected);
+    await rename(temporary, path.real);
+    return versionOf(await stat(path.real));
+  } catch (error) {
+    await rm(temporary, { force: true }).catch(() => undefined);
+    if (error instanceof RyeError) throw error;
+    throw new RyeError(
+      'tool_failed',
+      `${JSON.stringify(path.shown)} could not be written: ${writeReason(error)}`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+async function writeNew(
+  temporary: string,
+  content: string,
+  mode: number | undefined,
+): Promise<void> {
+  const handle = await open(
+    temporary,
+    constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
+    0o666,
+  );
+  try {
+    await handle.writeFile(content, 'utf8');
+    if (mode !== undefined) await handle.chmod(mode);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function assertVersion(path: ConfinedPath, expected: string | undefined): Promise<void> {
+  const found = await stat(path.real).then(versionOf, () => undefined);
+  if (found === expected) return;
+  throw new RyeError(
+    'tool_failed',
+    `${JSON.stringify(path.shown)} was changed by somebody else in the meantime`,
+    {
+      hint: 'Read it again and repeat the change.',
+    },
+  );
+}
+
+/** Identity of a file's content as far as the file system tells. */
+export function versionOf(stats: { ino: number; size: number; mtimeMs: number }): string {
+  return `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+}
+
+const queues = new Map<string, Promise<unknown>>();
+
+/** Runs changes of one file one after the other, within this process. */
+export async function exclusively<T>(real: string, change: () => Promise<T>): Promise<T> {
+  const before = queues.get(real) ?? Promise.resolve();
+  const mine = before.then(change, change);
+  queues.set(real, mine);
+  try {
+    return await mine;
+  } finally {
+    if (queues.get(real) === mine) queues.delete(real);
+  }
+}
+
+/** The error for a path where nothing is, with near names from the same folder. */
+export async function missing(path: ConfinedPath): Promise<RyeError> {
+  const siblings = await readdir(dirname(path.real)).catch(() => []);
+  const hint = didYouMean(basename(path.real), siblings.slice(0, 2000));
+  return notFound(
+    path.shown,
+    'there is no such file',
+    hint ?? 'Look for it with rye_file_system_glob.',
+  );
+}
+
+function openProblem(path: ConfinedPath, error: unknown): RyeError {
+  const code = systemCodeOf(error);
+  if (code === 'ELOOP') return denied(path.shown, 'it became a symbolic link');
+  if (code === 'ENOENT') return notFound(path.shown, 'it disappeared while it was being opened');
+  if (code === 'EACCES' || code === 'EPERM') {
+    return denied(path.shown, 'the operating system does not permit it');
+  }
+  return new RyeError(
+    'tool_failed',
+    `${JSON.stringify(path.shown)} could not be opened: ${messageOf(error)}`,
+  );
+}
+
+function writeReason(error: unknown): string {
+  switch (systemCodeOf(error) ?? '') {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return 'the disk is full';
+    case 'EROFS':
+      return 'the file system is read-only';
+    case 'EACCES':
+    case 'EPERM':
+      return 'the operating system does not permit it';
+    case 'ENOTDIR':
+    case 'EEXIST':
+      return 'a part of its path is a file, not a folder';
+    default:
+      return systemCodeOf(error) ?? 'unknown error';
+  }
+}
+
+function notText(shown: string, reason: string): RyeError {
+  return new RyeError('invalid_input', `${JSON.stringify(shown)} cannot be edited: ${reason}`, {
+    hint: 'Only UTF-8 text files can be edited; use rye_bash for others.',
+  });
+}

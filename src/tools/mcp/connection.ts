@@ -1,0 +1,246 @@
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import {
+  type CallToolResult,
+  McpError,
+  type Tool as McpTool,
+} from '@modelcontextprotocol/sdk/types.js';
+import { messageOf, RyeError } from '../../core/errors.ts';
+import type { JsonObject } from '../../core/json.ts';
+import type { Confine } from '../process.ts';
+import type { ToolContext, ToolOutput } from '../tool.ts';
+import type { McpServerConfig } from './config.ts';
+import { blockOf, outputOf, resourceOutput } from './content.ts';
+import { StdioTransport } from './stdio.ts';
+
+/** Pages of a list; a server that goes on beyond it is not listened to. */
+const MAX_PAGES = 50;
+const MAX_TOOLS = 1000;
+
+export interface ConnectOptions {
+  readonly server: McpServerConfig;
+  readonly projectPath: string;
+  /** The reduced environment of a server that is started; its own variables are added. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly confine: Confine | undefined;
+  readonly version: string;
+}
+
+/** A greeted server and what it offers. */
+export interface Connection {
+  readonly tools: readonly McpTool[];
+  readonly hasResources: boolean;
+  readonly hasPrompts: boolean;
+  readonly isClosed: () => boolean;
+  call(name: string, input: JsonObject, context: ToolContext): Promise<ToolOutput>;
+  listResources(context: ToolContext): Promise<ToolOutput>;
+  readResource(uri: string, context: ToolContext): Promise<ToolOutput>;
+  listPrompts(context: ToolContext): Promise<ToolOutput>;
+  getPrompt(
+    name: string,
+    values: Readonly<Record<string, string>>,
+    context: ToolContext,
+  ): Promise<ToolOutput>;
+  /** Says goodbye and ends what was started. */
+  close(): Promise<void>;
+  /** Ends what was started without waiting. */
+  kill(): void;
+}
+
+/**
+ * Connects to a server by the Model Context Protocol and asks for its tools. `tool_failed` that names the server where
+ * that does not work in time; nothing is left running then.
+ */
+export async function connect(options: ConnectOptions): Promise<Connection> {
+  const { server } = options;
+  const stdio = server.transport === 'stdio' ? startOf(server, options) : undefined;
+  const transport = stdio ?? remoteOf(server);
+  // no capabilities: a server may neither ask for the model, nor for the person, nor for the project's folders
+  const client = new Client({ name: 'rye', version: options.version });
+  try {
+    const deadline = Date.now() + server.connectSeconds * 1000;
+    const left = () => Math.max(1, deadline - Date.now());
+    await client.connect(transport, { timeout: left() });
+    const tools = await listTools(client, left);
+    return new LiveConnection({ client, server, stdio, tools });
+  } catch (error) {
+    await client.close().catch(() => undefined);
+    await stdio?.close();
+    const said =
+      stdio === undefined || stdio.lastWords === '' ? '' : `; it said: ${stdio.lastWords}`;
+    throw new RyeError(
+      'tool_failed',
+      `the MCP server ${server.name} can't be used: ${messageOf(error)}${said}`,
+      { hint: 'Check its entry in mcp.yaml by running its command or opening its url by hand.' },
+    );
+  }
+}
+
+function startOf(
+  server: Extract<McpServerConfig, { transport: 'stdio' }>,
+  { projectPath, env, confine }: ConnectOptions,
+): StdioTransport {
+  const { command, args, env: own } = server;
+  return new StdioTransport({ command, args, cwd: projectPath, env: { ...env, ...own }, confine });
+}
+
+function remoteOf(server: McpServerConfig): Transport {
+  if (server.transport === 'stdio') throw new TypeError('a stdio server has no address');
+  const { url, headers } = server;
+  // the SDK follows redirects within the origin only, so that headers reach nobody else
+  return new StreamableHTTPClientTransport(new URL(url), {
+    requestInit: { headers: { ...headers } },
+  });
+}
+
+async function listTools(client: Client, left: () => number): Promise<readonly McpTool[]> {
+  if (client.getServerCapabilities()?.tools === undefined) return [];
+  return await allPages(async (cursor) => {
+    const page = await client.listTools(cursor, { timeout: left() });
+    return { items: page.tools, next: page.nextCursor };
+  });
+}
+
+type Page<T> = (cursor: { cursor: string } | undefined) => Promise<{
+  readonly items: readonly T[];
+  readonly next: string | undefined;
+}>;
+
+async function allPages<T>(load: Page<T>): Promise<readonly T[]> {
+  const all: T[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < MAX_PAGES && all.length < MAX_TOOLS; page += 1) {
+    const { items, next } = await load(cursor === undefined ? undefined : { cursor });
+    all.push(...items);
+    if (next === undefined) break;
+    cursor = next;
+  }
+  return all.slice(0, MAX_TOOLS);
+}
+
+interface ConnectionParts {
+  readonly client: Client;
+  readonly server: McpServerConfig;
+  readonly stdio: StdioTransport | undefined;
+  readonly tools: readonly McpTool[];
+}
+
+class LiveConnection implements Connection {
+  readonly tools: readonly McpTool[];
+  readonly hasResources: boolean;
+  readonly hasPrompts: boolean;
+  readonly #parts: ConnectionParts;
+  #closed = false;
+
+  constructor(parts: ConnectionParts) {
+    const { client, tools } = parts;
+    this.#parts = parts;
+    this.tools = tools;
+    const offers = client.getServerCapabilities();
+    this.hasResources = offers?.resources !== undefined;
+    this.hasPrompts = offers?.prompts !== undefined;
+  }
+
+  isClosed = (): boolean => this.#closed || this.#parts.stdio?.isClosed === true;
+
+  async call(name: string, input: JsonObject, context: ToolContext): Promise<ToolOutput> {
+    const { client } = this.#parts;
+    const onprogress = ({ message }: { message?: string | undefined }): void => {
+      if (message !== undefined) context.progress(message);
+    };
+    const options = { ...this.#options(context), onprogress };
+    const result = await this.#noticing(
+      client.callTool({ name, arguments: { ...input } }, undefined, options),
+    );
+    return outputOf(result as CallToolResult);
+  }
+
+  async listResources(context: ToolContext): Promise<ToolOutput> {
+    const { client } = this.#parts;
+    const options = this.#options(context);
+    const resources = await allPages(async (cursor) => {
+      const page = await this.#noticing(client.listResources(cursor, options));
+      return { items: page.resources, next: page.nextCursor };
+    });
+    const { resourceTemplates } = await client
+      .listResourceTemplates(undefined, options)
+      .catch(() => ({ resourceTemplates: [] }));
+    return lines([
+      ...resources.map(({ uri, name, description }) => line(uri, description ?? name)),
+      ...resourceTemplates.map(({ uriTemplate, name, description }) =>
+        line(uriTemplate, description ?? name),
+      ),
+    ]);
+  }
+
+  async readResource(uri: string, context: ToolContext): Promise<ToolOutput> {
+    const { client } = this.#parts;
+    return resourceOutput(
+      await this.#noticing(client.readResource({ uri }, this.#options(context))),
+    );
+  }
+
+  async listPrompts(context: ToolContext): Promise<ToolOutput> {
+    const { client } = this.#parts;
+    const prompts = await allPages(async (cursor) => {
+      const page = await this.#noticing(client.listPrompts(cursor, this.#options(context)));
+      return { items: page.prompts, next: page.nextCursor };
+    });
+    return lines(
+      prompts.map(({ name, description, arguments: given = [] }) => {
+        const names = given.map((one) => (one.required === true ? one.name : `${one.name}?`));
+        return line(`${name}(${names.join(', ')})`, description ?? '');
+      }),
+    );
+  }
+
+  async getPrompt(
+    name: string,
+    values: Readonly<Record<string, string>>,
+    context: ToolContext,
+  ): Promise<ToolOutput> {
+    const { client } = this.#parts;
+    const { messages } = await this.#noticing(
+      client.getPrompt({ name, arguments: { ...values } }, this.#options(context)),
+    );
+    return { content: messages.map(({ content }) => blockOf(content)), is_error: false };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#parts.client.close().catch(() => undefined);
+    await this.#parts.stdio?.close();
+  }
+
+  kill(): void {
+    this.#closed = true;
+    this.#parts.stdio?.kill();
+  }
+
+  /**
+   * Takes a failure that the server did not answer itself, such as a refused connection or a session that it has forgotten,
+   * for the end of the connection: the next call makes another.
+   */
+  async #noticing<T>(request: Promise<T>): Promise<T> {
+    try {
+      return await request;
+    } catch (error) {
+      if (!(error instanceof McpError)) this.#closed = true;
+      throw error;
+    }
+  }
+
+  #options({ signal }: ToolContext): { signal: AbortSignal; timeout: number } {
+    return { signal, timeout: this.#parts.server.timeoutSeconds * 1000 };
+  }
+}
+
+function line(name: string, description: string): string {
+  return `${name}: ${description.split('\n', 1)[0] ?? ''}`;
+}
+
+function lines(all: readonly string[]): ToolOutput {
+  const text = all.length === 0 ? 'There are none.' : all.join('\n');
+  return { content: [{ type: 'text', text }], is_error: false };
+}

@@ -1,0 +1,156 @@
+import type { Tool as McpTool } from '@modelcontextprotocol/sdk/types.js';
+import { messageOf } from '../../core/errors.ts';
+import type { JsonObject, JsonValue } from '../../core/json.ts';
+import { isRecord, toText } from '../../core/json.ts';
+import {
+  CAUTIOUS_TRAITS,
+  errorOutput,
+  type Tool,
+  type ToolOutput,
+  type ToolTraits,
+} from '../tool.ts';
+import type { McpServerConfig } from './config.ts';
+import type { Connection } from './connection.ts';
+
+/** Connects to the server where there is no connection any more. */
+export type Connected = () => Promise<Connection>;
+
+/** Canonical id of a server's tool: what an id may not hold becomes `_`. */
+function mcpToolId(server: string, tool: string): string {
+  return `mcp/${server}/${tool.replaceAll(/[^A-Za-z0-9_-]/g, '_')}`;
+}
+
+/** The server of a tool id such as `mcp/memory/read_graph`; undefined for other tools. */
+export function serverOfTool(id: string): string | undefined {
+  return /^mcp\/([^/]+)\/[^/]+$/.exec(id)?.[1];
+}
+
+/**
+ * Everything that a server offers, as tools: its own, and readers of its resources and prompts where it has some. Of
+ * two tools that would have one id the first stays.
+ */
+export function toolsOf(
+  server: McpServerConfig,
+  connection: Connection,
+  connected: Connected,
+): readonly Tool[] {
+  const byId = new Map<string, Tool>();
+  const all = [
+    ...connection.tools.map((tool) => serverTool(server, tool, connected)),
+    ...(connection.hasResources ? resourceTools(server, connected) : []),
+    ...(connection.hasPrompts ? promptTools(server, connected) : []),
+  ];
+  for (const tool of all) if (!byId.has(tool.id)) byId.set(tool.id, tool);
+  return [...byId.values()];
+}
+
+function serverTool(server: McpServerConfig, tool: McpTool, connected: Connected): Tool {
+  const { name, description, title, annotations, inputSchema } = tool;
+  const traits: ToolTraits = { ...CAUTIOUS_TRAITS, timeout_seconds: server.timeoutSeconds };
+  const believed = server.trustAnnotations ? annotations : undefined;
+  return {
+    id: mcpToolId(server.name, name),
+    description: description ?? title ?? name,
+    inputSchema: inputSchema as JsonObject,
+    traits: {
+      ...traits,
+      reads_only: believed?.readOnlyHint ?? traits.reads_only,
+      idempotent: believed?.readOnlyHint ?? believed?.idempotentHint ?? traits.idempotent,
+      network: believed?.openWorldHint ?? traits.network,
+    },
+    execute: async (input, context) =>
+      await attempt(server, async () => await (await connected()).call(name, input, context)),
+  };
+}
+
+function resourceTools(server: McpServerConfig, connected: Connected): readonly Tool[] {
+  return [
+    reader(server, {
+      name: 'list_resources',
+      description: `Lists the resources of the MCP server ${server.name}.`,
+      properties: {},
+      run: async (_, context) => await (await connected()).listResources(context),
+    }),
+    reader(server, {
+      name: 'read_resource',
+      description: `Reads one resource of the MCP server ${server.name}.`,
+      properties: { uri: { type: 'string', description: 'As listed by list_resources.' } },
+      required: ['uri'],
+      run: async ({ uri }, context) => await (await connected()).readResource(textOf(uri), context),
+    }),
+  ];
+}
+
+function promptTools(server: McpServerConfig, connected: Connected): readonly Tool[] {
+  return [
+    reader(server, {
+      name: 'list_prompts',
+      description: `Lists the prompts of the MCP server ${server.name} with their arguments.`,
+      properties: {},
+      run: async (_, context) => await (await connected()).listPrompts(context),
+    }),
+    reader(server, {
+      name: 'get_prompt',
+      description: `Renders one prompt of the MCP server ${server.name}.`,
+      properties: {
+        name: { type: 'string', description: 'As listed by list_prompts.' },
+        arguments: { type: 'object', additionalProperties: { type: 'string' } },
+      },
+      required: ['name'],
+      run: async ({ name, arguments: values }, context) =>
+        await (await connected()).getPrompt(textOf(name), textsOf(values), context),
+    }),
+  ];
+}
+
+interface ReaderParts {
+  readonly name: string;
+  readonly description: string;
+  readonly properties: JsonObject;
+  readonly required?: readonly string[];
+  readonly run: Tool['execute'];
+}
+
+/** Reading resources and prompts changes nothing by the protocol; a server may still go to the network for it. */
+function reader(
+  server: McpServerConfig,
+  { name, description, properties, required = [], run }: ReaderParts,
+): Tool {
+  return {
+    id: mcpToolId(server.name, name),
+    description,
+    inputSchema: { type: 'object', properties, required, additionalProperties: false },
+    traits: {
+      reads_only: true,
+      idempotent: true,
+      network: true,
+      sequential: false,
+      timeout_seconds: server.timeoutSeconds,
+    },
+    execute: async (input, context) => await attempt(server, async () => await run(input, context)),
+  };
+}
+
+/** What the schema has required to be text. */
+function textOf(value: JsonValue | undefined): string {
+  return toText(value ?? '');
+}
+
+function textsOf(value: unknown): Readonly<Record<string, string>> {
+  if (!isRecord(value)) return {};
+  return Object.fromEntries(Object.entries(value).map(([key, text]) => [key, String(text)]));
+}
+
+/** What goes wrong between rye and a server is the call's result: the model can try something else. */
+async function attempt(
+  { name }: McpServerConfig,
+  run: () => Promise<ToolOutput>,
+): Promise<ToolOutput> {
+  try {
+    return await run();
+  } catch (error) {
+    return errorOutput(`The MCP server ${name} failed: ${messageOf(error)}`, {
+      code: 'tool_failed',
+    });
+  }
+}

@@ -1,0 +1,168 @@
+import { messageOf, RyeError } from '../../core/errors.ts';
+import { didYouMean } from '../../core/text.ts';
+import type { DisclosableTool } from '../disclosure.ts';
+import { CAUTIOUS_TRAITS, errorOutput, type Tool } from '../tool.ts';
+import type { McpServerConfig } from './config.ts';
+import type { Connection } from './connection.ts';
+import { serverOfTool, toolsOf } from './mcp-tools.ts';
+
+export interface McpServersOptions {
+  /** The configured servers, and one sentence for each that can't be read. */
+  readonly configured: () => Promise<{
+    readonly servers: readonly McpServerConfig[];
+    readonly problems: readonly string[];
+  }>;
+  readonly connect: (server: McpServerConfig) => Promise<Connection>;
+}
+
+export interface OfferedTools {
+  readonly tools: readonly Tool[];
+  /** Ids of tools of servers whose disclosure is `lazy`. */
+  readonly lazy: ReadonlySet<string>;
+  /** One sentence for each server that is left out. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * The MCP servers of an open rye. Each is connected at most once, when it is first needed, and again after its
+ * connection broke; all end when the last of the threads that hold them has ended.
+ */
+export class McpServers {
+  readonly #options: McpServersOptions;
+  readonly #live = new Map<string, Connection>();
+  readonly #connecting = new Map<string, Promise<Connection>>();
+  readonly #traits = new Map<string, Tool['traits']>();
+  #holders = 0;
+
+  constructor(options: McpServersOptions) {
+    this.#options = options;
+  }
+
+  /** Connects the servers that `isReached` names, at the same time; one that fails is a warning. */
+  async offered(isReached: (server: string) => boolean): Promise<OfferedTools> {
+    const { servers, problems } = await this.#options.configured();
+    const reached = servers.filter(({ name }) => isReached(name));
+    const results = await Promise.all(reached.map(async (server) => await this.#offer(server)));
+    return {
+      tools: results.flatMap(({ tools }) => tools),
+      lazy: new Set(
+        results.flatMap(({ server, tools }) =>
+          server.disclosure === 'lazy' ? tools.map(({ id }) => id) : [],
+        ),
+      ),
+      warnings: [...problems, ...results.flatMap(({ warnings }) => warnings)],
+    };
+  }
+
+  /** One tool of a server, which is connected for it. `item_not_found` where there is no such server or tool. */
+  async find(id: string): Promise<Tool> {
+    const server = await this.#server(id);
+    const tools = toolsOf(server, await this.#connected(server), this.#again(server));
+    const found = tools.find((tool) => tool.id === id);
+    if (found) return found;
+    throw notFound(
+      `the MCP server ${server.name} offers no tool ${id}`,
+      didYouMean(
+        id,
+        tools.map((tool) => tool.id),
+      ),
+    );
+  }
+
+  /** A tool that was planned, without connecting yet: as its server describes it where that is connected. */
+  planned({ id, description, input_schema: inputSchema }: DisclosableTool): Tool {
+    return {
+      id,
+      description,
+      inputSchema,
+      traits: this.#traits.get(id) ?? CAUTIOUS_TRAITS,
+      execute: async (input, context) => {
+        let tool: Tool;
+        try {
+          tool = await this.find(id);
+        } catch (error) {
+          return errorOutput(`${id} can't be called: ${messageOf(error)}`, {
+            code: error instanceof RyeError ? error.code : 'tool_failed',
+          });
+        }
+        return await tool.execute(input, context);
+      },
+    };
+  }
+
+  /** Keeps the servers until the returned function is called; with the last holder they end. */
+  hold(): () => Promise<void> {
+    this.#holders += 1;
+    let isHeld = true;
+    return async () => {
+      if (!isHeld) return;
+      isHeld = false;
+      this.#holders -= 1;
+      if (this.#holders === 0) await this.#end();
+    };
+  }
+
+  /** Ends every server at once, without a goodbye. */
+  kill(): void {
+    for (const connection of this.#live.values()) connection.kill();
+    this.#live.clear();
+  }
+
+  async #end(): Promise<void> {
+    const connections = [...this.#live.values()];
+    this.#live.clear();
+    await Promise.all(connections.map(async (connection) => await connection.close()));
+  }
+
+  async #offer(server: McpServerConfig): Promise<{
+    readonly server: McpServerConfig;
+    readonly tools: readonly Tool[];
+    readonly warnings: readonly string[];
+  }> {
+    try {
+      const tools = toolsOf(server, await this.#connected(server), this.#again(server));
+      for (const { id, traits } of tools) this.#traits.set(id, traits);
+      return { server, tools, warnings: [] };
+    } catch (error) {
+      return { server, tools: [], warnings: [messageOf(error)] };
+    }
+  }
+
+  async #server(id: string): Promise<McpServerConfig> {
+    const name = serverOfTool(id) ?? '';
+    const { servers } = await this.#options.configured();
+    const found = servers.find((server) => server.name === name);
+    if (found) return found;
+    throw notFound(
+      `there is no MCP server ${name} for the tool ${id}`,
+      didYouMean(
+        name,
+        servers.map((server) => server.name),
+      ),
+    );
+  }
+
+  #again(server: McpServerConfig): () => Promise<Connection> {
+    return async () => await this.#connected(server);
+  }
+
+  async #connected(server: McpServerConfig): Promise<Connection> {
+    const { name } = server;
+    const live = this.#live.get(name);
+    if (live && !live.isClosed()) return live;
+    this.#live.delete(name);
+    const connecting = this.#connecting.get(name) ?? this.#options.connect(server);
+    this.#connecting.set(name, connecting);
+    try {
+      const connection = await connecting;
+      this.#live.set(name, connection);
+      return connection;
+    } finally {
+      this.#connecting.delete(name);
+    }
+  }
+}
+
+function notFound(message: string, hint = 'See .ai/config/mcp.yaml.'): RyeError {
+  return new RyeError('item_not_found', message, { hint });
+}

@@ -1,0 +1,172 @@
+import type { Stats } from 'node:fs';
+import { lstat, realpath } from 'node:fs/promises';
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { RyeError, systemCodeOf } from '../core/errors.ts';
+
+/** What file tools may touch. All roots are absolute. */
+export interface PathRules {
+  readonly projectPath: string;
+  /** Further folders, or files, that configuration opens. */
+  readonly allow: readonly string[];
+  /** The thread that asks: it may read its own artifacts. */
+  readonly threadId: string;
+}
+
+export type Access = 'read' | 'write';
+
+/** A path whose links are resolved and which lies inside an allowed root. */
+export interface ConfinedPath {
+  /** Absolute, without symbolic links. */
+  readonly real: string;
+  /** For people and models: relative to the project with forward slashes, absolute outside of it. */
+  readonly shown: string;
+  /** undefined: nothing is there yet. */
+  readonly stats: Stats | undefined;
+}
+
+/**
+ * Resolves a path as a model wrote it. Symbolic links of the deepest existing part are followed and the result
+ * must lie in an allowed root; rye's state, its keys and everything that is neither a file nor a folder are
+ * refused with `path_denied`.
+ */
+export async function confine(
+  path: string,
+  access: Access,
+  rules: PathRules,
+): Promise<ConfinedPath> {
+  if (path === '') throw denied(path, 'it is empty');
+  if (path.includes('\0')) throw denied(path, 'it contains a NUL character');
+  const project = await realpath(rules.projectPath);
+  const real = await realPathOf(path, resolve(project, path));
+  const root = await rootOf(real, project, rules.allow);
+  if (root === undefined) {
+    throw denied(path, 'it leads outside the project', {
+      hint: 'Use a path inside the project; other folders have to be allowed in the configuration.',
+    });
+  }
+  const reason = protectedReason(real, project, access === 'read' ? rules.threadId : undefined);
+  if (reason !== undefined) throw denied(path, reason);
+  const stats = await statsOf(real);
+  const kind = stats === undefined ? undefined : specialKind(stats);
+  if (kind !== undefined) throw denied(path, `it is ${kind}, not a file`);
+  return { real, shown: shownPath(real, project), stats };
+}
+
+/**
+ * Why nobody may use this path, or undefined. `real` and `project` are real paths. Compared without letter case,
+ * because some file systems do.
+ */
+export function protectedReason(
+  real: string,
+  project: string,
+  readingThread: string | undefined,
+): string | undefined {
+  const inProject = isInside(real, project);
+  const parts = (inProject ? relative(project, real) : real).toLowerCase().split(sep);
+  for (let index = 0; index < parts.length; index += 1) {
+    if (parts[index] !== '.ai') continue;
+    if (parts[index + 1] === 'config' && parts[index + 2] === 'keys') {
+      return "it belongs to rye's keys";
+    }
+    if (parts[index + 1] === 'state' && !isOwnArtifact(real, project, readingThread)) {
+      return "it belongs to rye's state";
+    }
+  }
+  return undefined;
+}
+
+function isOwnArtifact(real: string, project: string, threadId: string | undefined): boolean {
+  if (threadId === undefined) return false;
+  return isInside(real, join(project, '.ai', 'state', 'threads', threadId, 'artifacts'));
+}
+
+/** True when `path` is `root` or below it; both absolute and normalised. */
+export function isInside(path: string, root: string): boolean {
+  const rest = relative(root, path);
+  return rest === '' || (rest !== '..' && !rest.startsWith(`..${sep}`) && !isAbsolute(rest));
+}
+
+/** A real path as tools print it. */
+export function shownPath(real: string, project: string): string {
+  if (!isInside(real, project)) return real;
+  return relative(project, real).split(sep).join('/') || '.';
+}
+
+/** Refuses when a folder on the way was exchanged for a link since `real` was resolved. */
+export async function assertStillReal(real: string, shown: string): Promise<void> {
+  const now = await realpath(real).catch(() => undefined);
+  if (now !== real) throw denied(shown, 'it changed while it was being opened');
+}
+
+export function denied(
+  path: string,
+  reason: string,
+  options: { readonly hint?: string } = {},
+): RyeError {
+  return new RyeError('path_denied', `${JSON.stringify(path)} is refused: ${reason}`, options);
+}
+
+async function rootOf(
+  real: string,
+  project: string,
+  allow: readonly string[],
+): Promise<string | undefined> {
+  if (isInside(real, project)) return project;
+  for (const folder of allow) {
+    const root = await realpath(folder).catch(() => undefined);
+    if (root !== undefined && isInside(real, root)) return root;
+  }
+  return undefined;
+}
+
+/** Real path of the deepest existing ancestor, with the parts that do not exist yet appended. */
+async function realPathOf(path: string, absolute: string): Promise<string> {
+  const missing: string[] = [];
+  for (let current = absolute; ; current = dirname(current)) {
+    try {
+      return join(await realpath(current), ...missing);
+    } catch (error) {
+      const code = systemCodeOf(error);
+      if (code === 'ENOTDIR') throw notFound(path, 'a part of it is a file, not a folder');
+      if (code !== 'ENOENT') throw denied(path, unresolvable(code));
+      if (await isLink(current)) throw denied(path, 'it is a symbolic link to nothing');
+      missing.unshift(basename(current));
+    }
+  }
+}
+
+function unresolvable(code: string | undefined): string {
+  if (code === 'ELOOP') return 'its symbolic links form a loop';
+  if (code === 'ENAMETOOLONG') return 'it is too long';
+  if (code === 'EACCES') return 'the operating system does not permit it';
+  return `it cannot be resolved (${code ?? 'unknown error'})`;
+}
+
+async function isLink(path: string): Promise<boolean> {
+  return lstat(path).then(
+    (stats) => stats.isSymbolicLink(),
+    () => false,
+  );
+}
+
+async function statsOf(real: string): Promise<Stats | undefined> {
+  try {
+    return await lstat(real);
+  } catch (error) {
+    if (systemCodeOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** What an unusual file is, or undefined for a file or folder. */
+export function specialKind(stats: Stats): string | undefined {
+  if (stats.isFile() || stats.isDirectory()) return undefined;
+  if (stats.isFIFO()) return 'a named pipe';
+  if (stats.isSocket()) return 'a socket';
+  if (stats.isSymbolicLink()) return 'a symbolic link';
+  return 'a device';
+}
+
+export function notFound(path: string, reason: string, hint?: string): RyeError {
+  return new RyeError('file_not_found', `${JSON.stringify(path)}: ${reason}`, { hint });
+}

@@ -1,0 +1,255 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { delimiter, isAbsolute } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+
+/** Time between SIGTERM and SIGKILL for a process group. */
+const KILL_GRACE_MS = 2000;
+/** How long output of processes that a finished child left behind is waited for. */
+const LINGER_MS = 200;
+
+export interface ProcessRequest {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+  /** The whole environment of the child; see {@link childEnvironment}. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Written to stdin, which is then closed; absent: stdin is empty. */
+  readonly stdin?: string;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  /** Receives output as it comes; must bound what it keeps. Returning false stops the process. */
+  readonly onStdout: (chunk: Buffer) => boolean | undefined;
+  readonly onStderr: (chunk: Buffer) => boolean | undefined;
+  /** Puts the command into a sandbox; absent: it runs as it is. */
+  readonly confine?: Confine | undefined;
+}
+
+/** What is started instead of a command, so that it is confined. */
+export interface ConfinedCommand {
+  readonly command: string;
+  readonly args: readonly string[];
+  /** Called when the command has ended. */
+  readonly release: () => Promise<void>;
+}
+
+/** Finds how to start a command confined; undefined: it runs as it is. May refuse with `sandbox_unavailable`. */
+export type Confine = (
+  request: Pick<ProcessRequest, 'command' | 'args' | 'signal'>,
+) => Promise<ConfinedCommand | undefined>;
+
+export interface ProcessResult {
+  /** null when a signal ended it. */
+  readonly exitCode: number | null;
+  readonly exitSignal: string | null;
+  /** Why it was stopped from outside, if it was. */
+  readonly stopped: 'timeout' | 'aborted' | 'output' | undefined;
+  readonly durationMs: number;
+}
+
+/**
+ * Runs a child in its own process group. On timeout or abort the whole group gets SIGTERM and after two seconds
+ * SIGKILL; what a finished child leaves behind in its group is ended the same way, so nothing outlives the call.
+ * A child that closes stdin early is no error. Throws `spawn_failed` when it cannot be started.
+ */
+export async function runProcess(request: ProcessRequest): Promise<ProcessResult> {
+  const confined = await request.confine?.(request);
+  if (confined === undefined) return await runGroup(request);
+  try {
+    return await runGroup({ ...request, command: confined.command, args: confined.args });
+  } finally {
+    await confined.release();
+  }
+}
+
+async function runGroup(request: ProcessRequest): Promise<ProcessResult> {
+  const started = performance.now();
+  if (request.signal.aborted) {
+    return { exitCode: null, exitSignal: null, stopped: 'aborted', durationMs: 0 };
+  }
+  const child = await start(request);
+  let stopped: ProcessResult['stopped'];
+  const stop = (reason: NonNullable<ProcessResult['stopped']>) => {
+    if (stopped !== undefined) return;
+    stopped = reason;
+    void endGroup(child);
+  };
+  const timer = setTimeout(() => stop('timeout'), request.timeoutMs);
+  const onAbort = () => stop('aborted');
+  request.signal.addEventListener('abort', onAbort, { once: true });
+  // An abort between the check above and the listener would otherwise be missed.
+  if (request.signal.aborted) onAbort();
+  child.stdout?.on('data', (chunk: Buffer) => {
+    if (request.onStdout(chunk) === false) stop('output');
+  });
+  child.stderr?.on('data', (chunk: Buffer) => {
+    if (request.onStderr(chunk) === false) stop('output');
+  });
+  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  try {
+    const { code, signal } = await new Promise<{ code: number | null; signal: string | null }>(
+      (resolve) => {
+        child.once('exit', (exitCode, exitSignal) =>
+          resolve({ code: exitCode, signal: exitSignal }),
+        );
+      },
+    );
+    await settleGroup(child, closed);
+    const durationMs = Math.round(performance.now() - started);
+    return { exitCode: code, exitSignal: signal, stopped, durationMs };
+  } finally {
+    clearTimeout(timer);
+    request.signal.removeEventListener('abort', onAbort);
+    child.stdout?.destroy();
+    child.stderr?.destroy();
+  }
+}
+
+async function start(request: ProcessRequest): Promise<ChildProcess> {
+  let child: ChildProcess;
+  try {
+    child = spawn(request.command, [...request.args], {
+      cwd: request.cwd,
+      env: request.env,
+      stdio: [request.stdin === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+      detached: true,
+      windowsHide: true,
+    });
+  } catch (error) {
+    throw spawnFailed(request.command, error);
+  }
+  await new Promise<void>((resolve, reject) => {
+    child.once('spawn', resolve);
+    child.once('error', (error) => reject(spawnFailed(request.command, error)));
+  });
+  // After the start an error is a failed signal; the exit tells the rest.
+  child.on('error', () => undefined);
+  if (child.stdin !== null) {
+    // EPIPE: the child did not want to read.
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(request.stdin ?? '');
+  }
+  return child;
+}
+
+function spawnFailed(command: string, error: unknown): RyeError {
+  const code = systemCodeOf(error);
+  const reason =
+    code === 'ENOENT'
+      ? 'the program, or the folder to run it in, was not found'
+      : code === 'EACCES'
+        ? 'it is not executable'
+        : messageOf(error);
+  return new RyeError(
+    'spawn_failed',
+    `${JSON.stringify(command)} could not be started: ${reason}`,
+    {
+      hint: 'Check that the program is installed and on PATH.',
+    },
+  );
+}
+
+/** Ends the group that a child left behind when it exited, and waits for its output. */
+async function settleGroup(child: ChildProcess, closed: Promise<void>): Promise<void> {
+  await Promise.race([closed, pause(LINGER_MS)]);
+  await endGroup(child);
+  await Promise.race([closed, pause(LINGER_MS)]);
+}
+
+const ending = new WeakMap<ChildProcess, Promise<void>>();
+
+/** SIGTERM to the group, SIGKILL after the grace; resolves when no member is left. Safe to call twice. */
+export function endGroup(child: ChildProcess): Promise<void> {
+  const running = ending.get(child) ?? endGroupOnce(child);
+  ending.set(child, running);
+  return running;
+}
+
+async function endGroupOnce(child: ChildProcess): Promise<void> {
+  if (!signalGroup(child, 'SIGTERM')) return;
+  const deadline = performance.now() + KILL_GRACE_MS;
+  for (let wait = 5; performance.now() < deadline; wait = Math.min(wait * 2, 100)) {
+    await pause(wait);
+    if (!groupAlive(child)) return;
+  }
+  signalGroup(child, 'SIGKILL');
+  for (let attempt = 0; attempt < 100 && groupAlive(child); attempt += 1) await pause(10);
+}
+
+/**
+ * Whether the group has a member that still runs. A killed orphan stays a zombie until init collects it, which can
+ * take seconds and holds nothing; where there is a /proc, zombies are therefore not counted.
+ */
+function groupAlive(child: ChildProcess): boolean {
+  if (!signalGroup(child, 0)) return false;
+  if (process.platform !== 'linux') return true;
+  return readdirSync('/proc').some((name) => /^\d+$/.test(name) && runsInGroup(name, child.pid));
+}
+
+/** Fields of /proc/PID/stat after the parenthesised name: state, parent, process group. See proc(5). */
+function runsInGroup(pid: string, group: number | undefined): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    const [state, , processGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return Number(processGroup) === group && state !== 'Z' && state !== 'X';
+  } catch {
+    return false;
+  }
+}
+
+/** Signals the group of a child that leads one; false when it has no member left. */
+export function signalGroup(child: ChildProcess, signal: NodeJS.Signals | 0): boolean {
+  if (child.pid === undefined) return false;
+  try {
+    return process.kill(-child.pid, signal);
+  } catch (error) {
+    // EPERM: a member runs as somebody else; it is there, and cannot be ended by us.
+    return systemCodeOf(error) === 'EPERM' && signal === 0;
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+}
+
+/** Variables that every child gets when they are set. */
+const PASSED = new Set(['HOME', 'LANG', 'TERM', 'TMPDIR', 'SHELL', 'USER']);
+const SECRET_NAME = /KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH/i;
+
+/**
+ * The reduced environment of a child: an allow list, the named extras unless their name speaks of a secret, and
+ * the project and thread. A rye that the child starts becomes a child thread of `threadId`.
+ */
+export function childEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+  {
+    projectPath,
+    threadId,
+    pass = [],
+  }: { readonly projectPath: string; readonly threadId: string; readonly pass?: readonly string[] },
+): Record<string, string> {
+  const extras = new Set(pass.filter((name) => !SECRET_NAME.test(name)));
+  const reduced: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env)) {
+    if (value === undefined) continue;
+    if (name === 'PATH') reduced[name] = absoluteFolders(value);
+    else if (PASSED.has(name) || name.startsWith('LC_') || extras.has(name)) reduced[name] = value;
+  }
+  return {
+    ...reduced,
+    RYE_PROJECT: projectPath,
+    RYE_THREAD_ID: threadId,
+    RYE_PARENT_THREAD_ID: threadId,
+  };
+}
+
+/** A search path without relative entries: children run in the project, which must not bring its own `sh`. */
+function absoluteFolders(path: string): string {
+  return path
+    .split(delimiter)
+    .filter((folder) => isAbsolute(folder))
+    .join(delimiter);
+}

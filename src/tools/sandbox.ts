@@ -1,0 +1,210 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { SandboxManager } from '@anthropic-ai/sandbox-runtime';
+import { messageOf, RyeError } from '../core/errors.ts';
+import type { Confine, ConfinedCommand } from './process.ts';
+import { runProcess } from './process.ts';
+
+/** `auto` confines where the machine can, `required` refuses to run where it cannot. */
+export const SANDBOX_MODES = ['off', 'auto', 'required'] as const;
+export type SandboxMode = (typeof SANDBOX_MODES)[number];
+
+export interface SandboxSettings {
+  readonly mode: SandboxMode;
+  /** Hosts that tools with the trait `network` may reach; none: no network at all. */
+  readonly allowDomains: readonly string[];
+}
+
+export interface SandboxOptions extends SandboxSettings {
+  readonly projectPath: string;
+  /** Folder that contains the user's `.ai`; its keys and the usual credentials beside it cannot be read. */
+  readonly userSpacePath: string;
+  /** Further folders that may be written. */
+  readonly allowPaths: readonly string[];
+  /** Called with one line when `auto` runs something without a sandbox. */
+  readonly onNotice: (notice: string) => void;
+}
+
+/** What is true about this machine. */
+export interface SandboxState {
+  readonly available: boolean;
+  /** Why not, or what confines. */
+  readonly detail: string;
+}
+
+const HINT =
+  'On Linux install bubblewrap, socat and ripgrep and allow unprivileged user namespaces; or set tools.sandbox: off in resilience.yaml.';
+
+/** Files and folders of a home that hold what opens other doors. */
+const CREDENTIALS = [
+  '.ai/config/keys',
+  '.ai/.env',
+  '.ssh',
+  '.gnupg',
+  '.aws',
+  '.azure',
+  '.kube',
+  '.netrc',
+  '.npmrc',
+  '.pypirc',
+  '.git-credentials',
+  '.docker/config.json',
+  '.config/gh',
+  '.config/gcloud',
+];
+
+type Manager = typeof SandboxManager;
+
+interface Runtime {
+  readonly manager: Manager;
+  /** The hosts that its one proxy lets through; it cannot tell commands apart. */
+  readonly domains: string;
+}
+
+type Opened =
+  | { readonly runtime: Runtime; readonly state: SandboxState }
+  | { readonly runtime: undefined; readonly state: SandboxState };
+
+/** The vendor keeps one sandbox per process, so there is one here. */
+let shared: Promise<Opened> | undefined;
+
+function opened(allowDomains: readonly string[]): Promise<Opened> {
+  shared ??= open(allowDomains).catch(
+    (error: unknown): Opened => ({
+      runtime: undefined,
+      state: { available: false, detail: messageOf(error) },
+    }),
+  );
+  return shared;
+}
+
+async function open(allowDomains: readonly string[]): Promise<Opened> {
+  const { SandboxManager: manager } = await import('@anthropic-ai/sandbox-runtime');
+  if (!manager.isSupportedPlatform()) throw new Error(`it does not support ${process.platform}`);
+  const { errors } = await manager.checkDependenciesAsync();
+  if (errors.length > 0) throw new Error(errors.join('; '));
+  await manager.initialize({
+    network: { allowedDomains: [...allowDomains], deniedDomains: [] },
+    filesystem: { denyRead: [], allowWrite: [], denyWrite: [] },
+  });
+  if (await confines(manager)) {
+    const runtime = { manager, domains: allowDomains.join() };
+    return { runtime, state: { available: true, detail: mechanism() } };
+  }
+  await manager.reset();
+  throw new Error(`${mechanism()} is installed but does not work here`);
+}
+
+/** Whether a command really starts in the sandbox: user namespaces may be forbidden. */
+async function confines(manager: Manager): Promise<boolean> {
+  const { argv } = await manager.wrapWithSandboxArgv('exit 41');
+  const [command = '', ...args] = argv;
+  const { exitCode } = await runProcess({
+    command,
+    args,
+    cwd: '/',
+    env: { PATH: process.env['PATH'] ?? '' },
+    timeoutMs: 10_000,
+    signal: new AbortController().signal,
+    onStdout: () => undefined,
+    onStderr: () => undefined,
+  });
+  manager.cleanupAfterCommand();
+  return exitCode === 41;
+}
+
+/** Whether commands can be confined on this machine: not only installed, but tried. Starts the sandbox. */
+export async function sandboxState(): Promise<SandboxState> {
+  const { state } = await opened([]);
+  return state;
+}
+
+function mechanism(): string {
+  return process.platform === 'darwin' ? 'Seatbelt' : 'bubblewrap';
+}
+
+/** Ends the sandbox's helper processes. A later command starts it anew. */
+export async function closeSandbox(): Promise<void> {
+  const running = shared;
+  shared = undefined;
+  const { runtime } = (await running) ?? {};
+  await runtime?.manager.reset();
+}
+
+/**
+ * A way to confine commands by the settings: reads everything but credentials, writes the project without its `.ai`
+ * and a private temporary folder, no network unless the tool declares it and the project allows hosts. Undefined
+ * when it is off. Confining throws `sandbox_unavailable` where it is required and cannot be had.
+ */
+export function sandboxFor(options: SandboxOptions): ((network: boolean) => Confine) | undefined {
+  if (options.mode === 'off') return undefined;
+  return (network) => async (request) => {
+    const { runtime, state } = await opened(options.allowDomains);
+    if (runtime !== undefined) {
+      const { command, args, signal } = request;
+      return await confine(runtime, { options, network, command: [command, ...args], signal });
+    }
+    if (options.mode === 'required') {
+      throw new RyeError(
+        'sandbox_unavailable',
+        `commands cannot be confined here: ${state.detail}`,
+        {
+          hint: HINT,
+        },
+      );
+    }
+    options.onNotice(`tools run without a sandbox: ${state.detail}. ${HINT}`);
+    return undefined;
+  };
+}
+
+interface Confinement {
+  readonly options: SandboxOptions;
+  readonly network: boolean;
+  readonly command: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+async function confine(
+  { manager, domains }: Runtime,
+  { options, network, command, signal }: Confinement,
+): Promise<ConfinedCommand> {
+  const { projectPath, userSpacePath, allowPaths, allowDomains } = options;
+  const temporary = await mkdtemp(join(tmpdir(), 'rye-sandbox-'));
+  const reachesNetwork = network && allowDomains.length > 0 && domains === allowDomains.join();
+  const socket = manager.getLinuxHttpSocketPath();
+  const denyRead = [
+    ...CREDENTIALS.map((path) => join(userSpacePath, path)),
+    // the proxy serves whoever reaches its socket
+    ...(reachesNetwork || socket === undefined ? [] : [socket]),
+  ].filter((path) => existsSync(path));
+  const denyWrite = [join(projectPath, '.ai')].filter((path) => existsSync(path));
+  const script = `export TMPDIR=${quoted(temporary)}; exec ${command.map(quoted).join(' ')}`;
+  const { argv } = await manager.wrapWithSandboxArgv(
+    script,
+    undefined,
+    {
+      filesystem: { denyRead, allowWrite: [projectPath, ...allowPaths, temporary], denyWrite },
+    },
+    signal,
+    projectPath,
+    // the default id is the command itself, which would stand in the child's environment
+    { commandId: 'rye', commandText: 'rye' },
+  );
+  const [program = '', ...args] = argv;
+  return {
+    command: program,
+    args,
+    release: async () => {
+      manager.cleanupAfterCommand();
+      await rm(temporary, { recursive: true, force: true });
+    },
+  };
+}
+
+/** One word for a POSIX shell. */
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,82 @@
+import type { JsonObject } from '../../core/json.ts';
+import { type SearchHit, SNIPPET_CLOSE, SNIPPET_OPEN } from '../../core/search.ts';
+import { integer, text } from '../arguments.ts';
+import { guarded } from '../guard.ts';
+import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
+import { textOutput } from '../tool.ts';
+
+const DEFAULT_LIMIT = 10;
+
+/** Full-text search over knowledge, thread exports included; throws `query_malformed` for a bad query. */
+export type SearchKnowledge = (
+  query: string,
+  limit: number,
+  context: ToolContext,
+) => Promise<{ readonly results: readonly SearchHit[]; readonly total: number }>;
+
+/** `rye/search`. `data`: `results` (`id`, `title`, `path`, `score`, `snippet`, `time`), `total`. */
+export function createSearchTool(search: SearchKnowledge): Tool {
+  return {
+    id: 'rye/search',
+    description:
+      'Full-text search over knowledge and the exports of earlier threads: words, "phrases", prefix*, AND OR NOT, fields such as title: tag: directive: status: after: before:.',
+    inputSchema: {
+      type: 'object',
+      properties: {
+        query: { type: 'string', minLength: 1 },
+        limit: {
+          type: 'integer',
+          minimum: 1,
+          maximum: 100,
+          description: `Results. Default ${DEFAULT_LIMIT}.`,
+        },
+      },
+      required: ['query'],
+      additionalProperties: false,
+    },
+    traits: {
+      reads_only: true,
+      idempotent: true,
+      network: false,
+      sequential: false,
+      timeout_seconds: 60,
+    },
+    execute: (input, context) =>
+      guarded(async () => {
+        const limit = integer(input, 'limit', DEFAULT_LIMIT);
+        return present(await search(text(input, 'query'), limit, context));
+      }),
+  };
+}
+
+function present({
+  results,
+  total,
+}: {
+  readonly results: readonly SearchHit[];
+  readonly total: number;
+}): ToolOutput {
+  const rows = results.map(rowOf);
+  const blocks = rows.map(({ id, title, snippet }) => `${id}: ${title}\n  ${snippet}`);
+  if (total > rows.length) blocks.push(`(${rows.length} of ${total} results shown; raise limit)`);
+  return textOutput(rows.length === 0 ? 'No results.' : blocks.join('\n'), {
+    results: rows,
+    total,
+  });
+}
+
+function rowOf(hit: SearchHit) {
+  const snippet = hit.snippet
+    .replaceAll(SNIPPET_OPEN, '**')
+    .replaceAll(SNIPPET_CLOSE, '**')
+    .replaceAll(/\s+/g, ' ');
+  const row = {
+    id: hit.id,
+    title: hit.title,
+    path: hit.path,
+    score: hit.score,
+    snippet,
+    time: hit.time,
+  };
+  return row satisfies JsonObject;
+}

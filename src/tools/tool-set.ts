@@ -1,0 +1,96 @@
+import { RyeError } from '../core/errors.ts';
+import { wireName } from '../core/ids.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import { isJsonObject, parseJson } from '../core/json.ts';
+import { nearNames } from '../core/text.ts';
+import type { Resolution, ResolvedCall, Tool, ToolSet } from './tool.ts';
+
+/** Names that the loop itself answers. */
+const RESERVED_NAMES: ReadonlySet<string> = new Set(['rye_directive_return', 'directive_return']);
+const EXECUTE_ID = 'rye/execute';
+/** `rye_execute` of `rye_execute` of …: nobody needs more. */
+const MAX_LOOK_THROUGH = 4;
+
+export interface ToolSetOptions {
+  /** Every tool that the thread may call by name, offered or deferred. */
+  readonly tools: readonly Tool[];
+  /** Wire names that differ from the flattened id, by canonical id. */
+  readonly names?: Readonly<Record<string, string>>;
+  /** Loads and verifies a tool that is not among them, for `rye_execute`; undefined when there is none. */
+  readonly loadTool: (id: string) => Promise<Tool | undefined>;
+}
+
+/** Builds the tool set of a thread; throws `wire_name_collision` when two tools would share a name. */
+export function createToolSet({ tools, names = {}, loadTool }: ToolSetOptions): ToolSet {
+  const byName = indexByName(tools, names);
+  const byId = new Map(tools.map((tool) => [tool.id, tool]));
+  const find = (name: string) => byName.get(name) ?? byId.get(name) ?? byName.get(wireName(name));
+  const unknown = (name: string): Resolution => ({
+    kind: 'unknown',
+    near: nearNames(wireName(name), byName.keys()),
+  });
+
+  const resolve = async (name: string, input: JsonObject, depth: number): Promise<Resolution> => {
+    const tool = find(name);
+    if (tool === undefined) return unknown(name);
+    const target = tool.id === EXECUTE_ID ? toolTarget(input) : undefined;
+    if (target === undefined) return { kind: 'resolved', call: callOf(tool, input) };
+    const known = find(target.id);
+    const inner = known ?? (await loadTool(target.id));
+    if (inner === undefined || depth >= MAX_LOOK_THROUGH) return unknown(target.id);
+    if (target.parameters === undefined || input['async'] === true) {
+      // The gates judge the tool that is meant, and validation of the outer call refuses unusable parameters; an
+      // asynchronous run is started by the outer tool.
+      const { need } = callOf(inner, target.parameters ?? {});
+      return { kind: 'resolved', call: { tool, input, need } };
+    }
+    return inner.id === EXECUTE_ID
+      ? resolve(inner.id, target.parameters, depth + 1)
+      : { kind: 'resolved', call: callOf(inner, target.parameters) };
+  };
+  return { resolve: (name, input) => resolve(name, input, 0) };
+}
+
+function indexByName(
+  tools: readonly Tool[],
+  names: Readonly<Record<string, string>>,
+): ReadonlyMap<string, Tool> {
+  const byName = new Map<string, Tool>();
+  for (const tool of tools) {
+    const name = names[tool.id] ?? wireName(tool.id);
+    const other = byName.get(name);
+    if (other !== undefined || RESERVED_NAMES.has(name)) {
+      const rival = other === undefined ? 'a name that is reserved' : `the name of ${other.id}`;
+      throw new RyeError(
+        'wire_name_collision',
+        `the tool ${tool.id} would be offered as ${name}, ${rival}`,
+        {
+          hint: 'Grant only one of them, or rename one.',
+          details: { name, tools: [other?.id ?? name, tool.id] },
+        },
+      );
+    }
+    byName.set(name, tool);
+  }
+  return byName;
+}
+
+function callOf(tool: Tool, input: JsonObject): ResolvedCall {
+  const need = tool.need?.(input) ?? { verb: 'execute', item_type: 'tool', item_id: tool.id };
+  return { tool, input, need };
+}
+
+/** The tool that an execute call names; `parameters` is undefined where they are no object and no JSON of one. */
+function toolTarget(
+  input: JsonObject,
+): { readonly id: string; readonly parameters: JsonObject | undefined } | undefined {
+  const { item_type: type, item_id: id, parameters } = input;
+  if (type !== 'tool' || typeof id !== 'string' || id === '') return undefined;
+  return { id, parameters: parametersOf(parameters) };
+}
+
+function parametersOf(value: JsonValue | undefined): JsonObject | undefined {
+  if (value === undefined || value === null) return {};
+  const parsed = typeof value === 'string' ? parseJson(value) : value;
+  return isJsonObject(parsed) ? parsed : undefined;
+}

@@ -1,0 +1,91 @@
+import type { CapabilityNeed, Risk } from '../core/capability.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { ContentBlock } from '../core/message.ts';
+
+/** What a tool declares about its effects. Undeclared means the cautious value. */
+export interface ToolTraits {
+  readonly reads_only: boolean;
+  /** Running it twice has the effect of running it once, so recovery may re-run it. */
+  readonly idempotent: boolean;
+  readonly network: boolean;
+  /** Never run beside another call of the same batch. */
+  readonly sequential: boolean;
+  readonly timeout_seconds: number;
+  /** Declared risk; undefined means that the risk table decides and undeclared tools are elevated. */
+  readonly risk?: Risk;
+}
+
+/** The cautious traits of a tool that declares nothing. */
+export const CAUTIOUS_TRAITS: ToolTraits = {
+  reads_only: false,
+  idempotent: false,
+  network: true,
+  sequential: false,
+  timeout_seconds: 300,
+};
+
+export interface ToolContext {
+  readonly callId: string;
+  readonly threadId: string;
+  /** Folder that contains `.ai`. */
+  readonly projectPath: string;
+  /** Aborts when the call times out, the thread is cancelled or its duration is used up. */
+  readonly signal: AbortSignal;
+  /** Live output for people; bounded and best effort. */
+  progress(text: string): void;
+}
+
+export interface ToolOutput {
+  readonly content: readonly ContentBlock[];
+  readonly is_error: boolean;
+  /** Structured facts for programs: literal steps, hooks and parents read them. */
+  readonly data?: JsonObject;
+}
+
+/**
+ * The port to something a model can do. Contract: expected failures are `is_error` outputs that say what to do
+ * next; a throw is a bug and is turned into an error result by the pipeline. `execute` must stop soon after
+ * `signal` aborts and leave no process behind.
+ */
+export interface Tool {
+  /** Canonical id, such as `rye/file-system/read`. */
+  readonly id: string;
+  readonly description: string;
+  /** JSON Schema (draft 2020-12 subset) of the input, always of type object. */
+  readonly inputSchema: JsonObject;
+  readonly traits: ToolTraits;
+  /** What this very call needs. Default: execute on this tool. */
+  need?(input: JsonObject): CapabilityNeed;
+  /** Paths that the call writes, relative to the project; calls of a batch that share one run one by one. */
+  writes?(input: JsonObject): readonly string[];
+  execute(input: JsonObject, context: ToolContext): Promise<ToolOutput>;
+}
+
+/** A call resolved to what will really run. The gates judge this, never what the model wrote. */
+export interface ResolvedCall {
+  readonly tool: Tool;
+  readonly input: JsonObject;
+  readonly need: CapabilityNeed;
+}
+
+export type Resolution =
+  | { readonly kind: 'resolved'; readonly call: ResolvedCall }
+  /** `near` are wire names that the model may have meant. */
+  | { readonly kind: 'unknown'; readonly near: readonly string[] };
+
+/** The tools of one thread, keyed by wire name. */
+export interface ToolSet {
+  /**
+   * Finds what a call would run. Primary actions are looked through: `rye_execute {item_type: tool, item_id}`
+   * resolves to that tool with its parameters. Resolving has no effect and grants nothing.
+   */
+  resolve(name: string, input: JsonObject): Promise<Resolution>;
+}
+
+export function textOutput(text: string, data?: JsonObject): ToolOutput {
+  return { content: [{ type: 'text', text }], is_error: false, ...(data ? { data } : {}) };
+}
+
+export function errorOutput(text: string, data?: JsonObject): ToolOutput {
+  return { content: [{ type: 'text', text }], is_error: true, ...(data ? { data } : {}) };
+}

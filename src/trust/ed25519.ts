@@ -1,0 +1,114 @@
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import { createRequire } from 'node:module';
+import type Nacl from 'tweetnacl';
+
+/** Ed25519 (RFC 8032) over raw bytes: seeds and public keys of 32 bytes, signatures of 64. */
+export interface Ed25519 {
+  readonly name: string;
+  /** A key that signs; made once and kept, because its setup costs more than a signature. */
+  signer(seed: Uint8Array): (message: Uint8Array) => Uint8Array;
+  /** A key that verifies; answers false for malformed signatures and for those that are not the canonical one. */
+  verifier(publicKey: Uint8Array): (message: Uint8Array, signature: Uint8Array) => boolean;
+  publicKeyOf(seed: Uint8Array): Uint8Array;
+}
+
+/** DER of a PKCS #8 Ed25519 private key up to its 32 bytes of seed (RFC 8410). */
+export const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
+/** DER of an SPKI Ed25519 public key up to its 32 bytes (RFC 8410). */
+export const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
+export const KEY_BYTES = 32;
+const SIGNATURE_BYTES = 64;
+
+function platformPrivateKey(seed: Uint8Array): KeyObject {
+  return createPrivateKey({
+    key: Buffer.concat([PKCS8_PREFIX, seed]),
+    format: 'der',
+    type: 'pkcs8',
+  });
+}
+
+function platformPublicKey(publicKey: Uint8Array): KeyObject {
+  return createPublicKey({
+    key: Buffer.concat([SPKI_PREFIX, publicKey]),
+    format: 'der',
+    type: 'spki',
+  });
+}
+
+/** Ed25519 of the platform's crypto. */
+export const platformEd25519: Ed25519 = {
+  name: 'node:crypto',
+  signer(seed) {
+    const key = platformPrivateKey(seed);
+    return (message) => sign(null, message, key);
+  },
+  verifier(publicKey) {
+    const key = platformPublicKey(publicKey);
+    return (message, signature) =>
+      signature.length === SIGNATURE_BYTES && verify(null, message, key, signature);
+  },
+  publicKeyOf(seed) {
+    const der = createPublicKey(platformPrivateKey(seed)).export({ format: 'der', type: 'spki' });
+    return der.subarray(SPKI_PREFIX.length);
+  },
+};
+
+let loadedNacl: typeof Nacl | undefined;
+
+/** Loaded when first needed: nearly every platform has Ed25519 of its own. */
+function nacl(): typeof Nacl {
+  loadedNacl ??= createRequire(import.meta.url)('tweetnacl') as typeof Nacl;
+  return loadedNacl;
+}
+
+/** Ed25519 in plain JavaScript, for platforms whose crypto has none (FIPS builds, old OpenSSL forks). */
+export const naclEd25519: Ed25519 = {
+  name: 'tweetnacl',
+  signer(seed) {
+    const { secretKey } = nacl().sign.keyPair.fromSeed(Uint8Array.from(seed));
+    return (message) => nacl().sign.detached(Uint8Array.from(message), secretKey);
+  },
+  verifier(publicKey) {
+    const key = Uint8Array.from(publicKey);
+    return (message, signature) =>
+      signature.length === SIGNATURE_BYTES &&
+      hasReducedScalar(signature) &&
+      nacl().sign.detached.verify(Uint8Array.from(message), Uint8Array.from(signature), key);
+  },
+  publicKeyOf(seed) {
+    return nacl().sign.keyPair.fromSeed(Uint8Array.from(seed)).publicKey;
+  },
+};
+
+/** Order of the base point: 2^252 + 27742317777372353535851937790883648493. */
+const L = (1n << 252n) + 27742317777372353535851937790883648493n;
+
+/**
+ * RFC 8032 section 5.1.7 demands S < L. tweetnacl does not check it and so accepts S + L, a second signature of
+ * the same message that nobody made.
+ */
+function hasReducedScalar(signature: Uint8Array): boolean {
+  const bigEndian = Buffer.from(signature.subarray(32, SIGNATURE_BYTES).toReversed());
+  return BigInt(`0x${bigEndian.toString('hex')}`) < L;
+}
+
+let chosen: Ed25519 | undefined;
+
+/** The platform's Ed25519 where it has one, else the fallback. */
+export function ed25519(): Ed25519 {
+  chosen ??= worksHere(platformEd25519) ? platformEd25519 : naclEd25519;
+  return chosen;
+}
+
+function worksHere(candidate: Ed25519): boolean {
+  try {
+    const seed = Buffer.alloc(KEY_BYTES, 1);
+    const message = Buffer.from('probe');
+    return candidate.verifier(candidate.publicKeyOf(seed))(
+      message,
+      candidate.signer(seed)(message),
+    );
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,203 @@
+import { type ErrorCode, RyeError } from '../core/errors.ts';
+import { type SignableType, SPACES, type Space } from '../core/ids.ts';
+import { isRecord } from '../core/json.ts';
+import { didYouMean } from '../core/text.ts';
+import type { SignatureFault, Verdict } from './signature.ts';
+
+/** What an item is used for. */
+export const OPERATIONS = ['execute', 'fetch', 'context', 'config'] as const;
+export type Operation = (typeof OPERATIONS)[number];
+
+/** How much a bad signature weighs, weakest first. */
+export const REQUIREMENTS = ['off', 'warn', 'required'] as const;
+export type Requirement = (typeof REQUIREMENTS)[number];
+
+/** What each operation demands of each space's items. System items are always checked by manifest. */
+export type TrustPolicy = Readonly<Record<Operation, Readonly<Record<Space, Requirement>>>>;
+
+function everywhere(requirement: Requirement): Readonly<Record<Space, Requirement>> {
+  return { project: requirement, user: requirement, system: requirement };
+}
+
+/** The policy where `trust.yaml` is missing or cannot be read. */
+export const STRICT_POLICY: TrustPolicy = {
+  execute: everywhere('required'),
+  fetch: everywhere('warn'),
+  context: everywhere('required'),
+  config: everywhere('warn'),
+};
+
+/** One layer of `trust.yaml`: only the cells that it sets. */
+export type PolicyLayer = Readonly<
+  Partial<Record<Operation, Readonly<Partial<Record<Space, Requirement>>>>>
+>;
+
+/**
+ * Reads the members of a `trust.yaml`: `operation: requirement`, or `operation: {space: requirement}`. Throws
+ * `config_invalid` naming the member.
+ */
+export function readPolicyLayer(value: unknown, path: string): PolicyLayer {
+  if (!isRecord(value)) throw invalid(path, 'must be a mapping of operations to requirements', []);
+  const layer: Partial<Record<Operation, Partial<Record<Space, Requirement>>>> = {};
+  for (const [name, setting] of Object.entries(value)) {
+    const operation = oneOf(name, OPERATIONS, path, 'operation');
+    layer[operation] = isRecord(setting)
+      ? Object.fromEntries(
+          Object.entries(setting).map(([space, requirement]) => [
+            oneOf(space, SPACES, path, `space of ${name}`),
+            oneOf(requirement, REQUIREMENTS, path, `requirement of ${name}.${space}`),
+          ]),
+        )
+      : everywhere(oneOf(setting, REQUIREMENTS, path, `requirement of ${name}`));
+  }
+  return layer;
+}
+
+/**
+ * The policy with a layer laid over it. A layer that may not loosen counts only where it is stricter; `loosened`
+ * then names the cells where it tried.
+ */
+export function overlayPolicy(
+  base: TrustPolicy,
+  layer: PolicyLayer,
+  { mayLoosen }: { readonly mayLoosen: boolean },
+): { readonly policy: TrustPolicy; readonly loosened: readonly string[] } {
+  const loosened: string[] = [];
+  const cell = (operation: Operation, space: Space): Requirement => {
+    const now = base[operation][space];
+    const wanted = layer[operation]?.[space] ?? now;
+    if (mayLoosen || REQUIREMENTS.indexOf(wanted) >= REQUIREMENTS.indexOf(now)) return wanted;
+    loosened.push(`${operation}.${space}`);
+    return now;
+  };
+  const row = (operation: Operation): Readonly<Record<Space, Requirement>> => ({
+    project: cell(operation, 'project'),
+    user: cell(operation, 'user'),
+    system: cell(operation, 'system'),
+  });
+  const policy = {
+    execute: row('execute'),
+    fetch: row('fetch'),
+    context: row('context'),
+    config: row('config'),
+  };
+  return { policy, loosened };
+}
+
+export type Decision = 'accept' | 'warn' | 'refuse';
+
+export interface DecisionRequest {
+  readonly operation: Operation;
+  readonly space: Space;
+  readonly verdict: Verdict;
+  /** A developer asked for it: lets unsigned items of the project pass, with integrity `unverified`. */
+  readonly allowUnsigned?: boolean;
+}
+
+/**
+ * What to do with an item whose signature was checked. An edited system item is always refused. Configuration in
+ * the user's own space need not be signed, but a signature that is there has to be right.
+ */
+export function decide(policy: TrustPolicy, request: DecisionRequest): Decision {
+  const { operation, space, verdict, allowUnsigned = false } = request;
+  if (verdict.ok) return 'accept';
+  if (space === 'system') return 'refuse';
+  if (verdict.code === 'unsigned') {
+    if (space === 'user' && operation === 'config') return 'accept';
+    if (space === 'project' && allowUnsigned) return 'accept';
+  }
+  const requirement = policy[operation][space];
+  if (requirement === 'required') return 'refuse';
+  return requirement === 'warn' ? 'warn' : 'accept';
+}
+
+/** The file that a fault is about, as messages name it. */
+export interface FaultSubject {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
+}
+
+type Fault = Extract<Verdict, { ok: false }>;
+
+/** The error for a verdict that the policy refuses: what is wrong with which file, and what to do. */
+export function faultError(subject: FaultSubject, fault: Fault): RyeError {
+  const { type, id, space, path } = subject;
+  const { message, hint } = explain(subject, fault);
+  const code: ErrorCode = fault.code;
+  return new RyeError(code, message, {
+    hint,
+    location: { path },
+    details: {
+      type,
+      id,
+      space,
+      path,
+      ...(fault.keyId === undefined ? {} : { key_id: fault.keyId }),
+    },
+  });
+}
+
+function explain(
+  { type, id }: FaultSubject,
+  fault: Fault,
+): { readonly message: string; readonly hint: string } {
+  const name = `${type} ${id}`;
+  const sign = `rye sign ${type} ${id}`;
+  const because = fault.detail === undefined ? '' : ` (${fault.detail})`;
+  const when = fault.signedAt === undefined ? '' : ` on ${fault.signedAt}`;
+  const key = fault.keyId ?? 'unknown';
+  const texts = {
+    unsigned: [`${name} is not signed`, `Review it, then run: ${sign}`],
+    content_modified: [
+      `${name} was modified after it was signed${when}`,
+      `Review what changed, then run: ${sign}`,
+    ],
+    key_untrusted: [
+      `${name} is signed by key ${key}, which you do not trust${because}`,
+      `Run "rye keys trust FILE" with the signer's public key, or review the file and run: ${sign}`,
+    ],
+    key_revoked: [
+      `${name} is signed by key ${key}, which was revoked${because}`,
+      `Review it, then sign it with a key that is in use: ${sign}`,
+    ],
+    signature_invalid: [
+      `${name} has a signature that key ${key} did not make`,
+      `Treat the file as tampered with: review all of it before you run: ${sign}`,
+    ],
+    signature_partial: [
+      `${name} is signed by the older convention, which covers only a part of the file`,
+      `Review the whole file, then run: ${sign}`,
+    ],
+    item_moved: [
+      `${name} is signed, but the file does not stand for it${because}`,
+      `It is a record that rye wrote. Review it, put what you want of it into a file of its own, then run: ${sign}`,
+    ],
+    system_item_modified: [
+      `the system ${name} is not the one that this release was built with${because}`,
+      'Reinstall rye; to have your own version, copy it: rye fetch --copy-to project',
+    ],
+  } as const satisfies Record<SignatureFault, readonly [string, string]>;
+  const [message, hint] = texts[fault.code];
+  return { message, hint };
+}
+
+function oneOf<T extends string>(
+  value: unknown,
+  allowed: readonly T[],
+  path: string,
+  what: string,
+): T {
+  const found = allowed.find((candidate) => candidate === value);
+  if (found !== undefined) return found;
+  throw invalid(
+    path,
+    `${JSON.stringify(value)} is no ${what}; it is one of ${allowed.join(', ')}`,
+    [typeof value === 'string' ? didYouMean(value, allowed) : undefined],
+  );
+}
+
+function invalid(path: string, message: string, hints: readonly (string | undefined)[]): RyeError {
+  return new RyeError('config_invalid', message, { location: { path }, hint: hints.find(Boolean) });
+}

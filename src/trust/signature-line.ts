@@ -1,0 +1,117 @@
+/**
+ * How a signature stands in a file: an HTML comment (Markdown), a `#` comment below a shebang, a `//` comment
+ * below a shebang, or the member `_signature` of a JSON object. `yaml` writes `#` and also reads the HTML comment
+ * that the older convention put on top of YAML knowledge.
+ */
+export type SignatureStyle = 'html' | 'hash' | 'yaml' | 'slash' | 'json';
+
+const STYLES: Readonly<Record<string, SignatureStyle>> = {
+  '.md': 'html',
+  '.yaml': 'yaml',
+  '.yml': 'yaml',
+  '.py': 'hash',
+  '.sh': 'hash',
+  '.bash': 'hash',
+  '.rb': 'hash',
+  '.pl': 'hash',
+  '.toml': 'hash',
+  '.js': 'slash',
+  '.mjs': 'slash',
+  '.cjs': 'slash',
+  '.ts': 'slash',
+  '.json': 'json',
+};
+
+/** The style for a file name's extension, dot included; undefined where rye signs no such file. */
+export function signatureStyle(extension: string): SignatureStyle | undefined {
+  return Object.hasOwn(STYLES, extension) ? STYLES[extension] : undefined;
+}
+
+/** The four facts of a signature, as they stand in `rye:signed:TS:HASH:SIG:FP`. */
+export interface SignatureFields {
+  /** `YYYY-MM-DDTHH:MM:SSZ`; informational, the signature does not cover it. */
+  readonly signedAt: string;
+  /** SHA-256 hex of the content. */
+  readonly hash: string;
+  readonly signature: string;
+  readonly keyId: string;
+}
+
+const FIELDS =
+  /^rye:signed:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ):([0-9a-f]{64}):([A-Za-z0-9_-]{86}(?:==?)?):([0-9a-f]{16})(?:\|[A-Za-z0-9_-]+@[A-Za-z0-9_-]+)?$/;
+
+/** Reads `rye:signed:…`, with the optional `|provider@user` suffix; undefined when it is anything else. */
+export function parseSignature(text: string): SignatureFields | undefined {
+  const [, signedAt = '', hash = '', signature = '', keyId = ''] = FIELDS.exec(text) ?? [];
+  return keyId === '' ? undefined : { signedAt, hash, signature, keyId };
+}
+
+export function formatSignature({ signedAt, hash, signature, keyId }: SignatureFields): string {
+  return `rye:signed:${signedAt}:${hash}:${signature}:${keyId}`;
+}
+
+type CommentStyle = Exclude<SignatureStyle, 'json'>;
+
+const COMMENTS: Readonly<Record<CommentStyle, readonly { open: string; close: string }[]>> = {
+  html: [{ open: '<!-- ', close: ' -->' }],
+  hash: [{ open: '# ', close: '' }],
+  yaml: [
+    { open: '# ', close: '' },
+    { open: '<!-- ', close: ' -->' },
+  ],
+  slash: [{ open: '// ', close: '' }],
+};
+
+/** Signature lines of any age, well formed or not: what signing replaces. */
+const REPLACEABLE = /^(?:<!--|#|\/\/)\s*(?:rye|kiwi-mcp):(?:signed|validated):/;
+
+/** A file cut at the one place where its signature line may stand. Ends of line stay with their parts. */
+export interface SplitText {
+  readonly shebang: string;
+  /** The line with its end, empty where no signature stands. */
+  readonly line: string;
+  readonly content: string;
+}
+
+/**
+ * Cuts a text at its signature: line 1, or line 2 below a shebang. A byte order mark, a blank line or a space
+ * before it means that there is none.
+ */
+export function splitText(text: string, style: CommentStyle): SplitText {
+  const hasShebang = style !== 'html' && text.startsWith('#!');
+  const shebang = hasShebang ? firstLine(text) : '';
+  const rest = text.slice(shebang.length);
+  const line = firstLine(rest);
+  return REPLACEABLE.test(line)
+    ? { shebang, line, content: rest.slice(line.length) }
+    : { shebang, line: '', content: rest };
+}
+
+/** The fields of a line that {@link splitText} found, if it is a well-formed signature of this style. */
+export function parseSignatureLine(line: string, style: CommentStyle): SignatureFields | undefined {
+  const bare = line.replace(/\r?\n$/, '');
+  for (const { open, close } of COMMENTS[style]) {
+    if (bare.startsWith(open) && bare.endsWith(close)) {
+      return parseSignature(bare.slice(open.length, bare.length - close.length));
+    }
+  }
+  return undefined;
+}
+
+/** A signature line of the style without its end. */
+export function formatSignatureLine(fields: SignatureFields, style: CommentStyle): string {
+  const [comment] = COMMENTS[style];
+  return `${comment?.open ?? ''}${formatSignature(fields)}${comment?.close ?? ''}`;
+}
+
+/** The text with its signature line emptied, so that parsers see every other line at its own number. */
+export function blankSignatureLine(text: string, style: SignatureStyle): string {
+  if (style === 'json') return text;
+  const { shebang, line, content } = splitText(text, style);
+  return `${shebang}${line.endsWith('\n') ? '\n' : ''}${content}`;
+}
+
+function firstLine(text: string): string {
+  const end = text.indexOf('\n');
+  return end === -1 ? text : text.slice(0, end + 1);
+}

@@ -1,0 +1,185 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { FetchedItem, ItemSummary, ItemsService, Rye } from '../../../src/app/rye.ts';
+import { main } from '../../../src/cli/main.ts';
+import { createFakeIo, type FakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
+
+const folder = mkdtempSync(path.join(tmpdir(), 'rye-items-'));
+const file = path.join(folder, 'hello.md');
+writeFileSync(file, Buffer.from([0xff, 0x0a]));
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
+
+async function rye(
+  args: readonly string[],
+  items: Partial<ItemsService>,
+  options: FakeIoOptions = {},
+): Promise<[number, FakeIo]> {
+  const project: Partial<Rye> = { items: items as ItemsService };
+  const io = createFakeIo({ cwd: folder, rye: project, ...options });
+  return [await main(args, io), io];
+}
+
+const SUMMARY: ItemSummary = {
+  type: 'directive',
+  id: 'hello',
+  space: 'project',
+  path: file,
+  version: '1.0.0',
+  description: 'Says\nhello \u001B[31min red',
+  signature: 'signed',
+  shadowed_by: null,
+};
+const FETCHED: FetchedItem = { ...SUMMARY, metadata: { name: 'hello' }, content: 'Say hello.\n' };
+
+describe('list', () => {
+  const list = (): Promise<readonly ItemSummary[]> =>
+    Promise.resolve([
+      SUMMARY,
+      { ...SUMMARY, space: 'system', version: null, shadowed_by: 'project' },
+    ]);
+
+  it('aligns columns, on one line each, without escapes', async () => {
+    const [code, io] = await rye(['list', 'directives'], { list });
+    expect(io.out()).toBe(
+      [
+        'ID     SPACE    VERSION  SIGNATURE  DESCRIPTION',
+        'hello  project  1.0.0    signed     Says hello in red',
+        'hello  system   -        signed     (shadowed by project)',
+        '',
+      ].join('\n'),
+    );
+    expect(code).toBe(0);
+  });
+
+  it('cuts lines on a terminal only', async () => {
+    const [, io] = await rye(['list', 'directive'], { list }, { stdoutIsTty: true, columns: 40 });
+    expect(io.out().split('\n')[1]).toBe('hello  project  1.0.0    signed     Say…');
+  });
+
+  it('is a document with --json', async () => {
+    const [, io] = await rye(['list', 'directive', '--json'], { list });
+    expect(JSON.parse(io.out())).toMatchObject({ success: true, items: [SUMMARY, {}], total: 2 });
+  });
+});
+
+describe('fetch', () => {
+  const fetch: ItemsService['fetch'] = (_type, _id, options) =>
+    Promise.resolve(
+      options?.copyTo === undefined ? FETCHED : { ...FETCHED, copied_to: `${folder}/copy.md` },
+    );
+
+  it('shows metadata and content', async () => {
+    const [, io] = await rye(['fetch', 'directive', 'hello'], { fetch });
+    expect(io.out()).toBe(
+      'directive hello (project, signed)\nhello.md\nname: hello\n\nSay hello.\n',
+    );
+  });
+
+  it('prints the bytes with --raw', async () => {
+    const written: (string | Uint8Array)[] = [];
+    const io = createFakeIo({ rye: { items: { fetch } as ItemsService } });
+    const stdout = { ...io.stdout, write: (content: string | Uint8Array) => written.push(content) };
+    await main(['fetch', 'directive', 'hello', '--raw'], { ...io, stdout });
+    expect(written).toEqual([Buffer.from([0xff, 0x0a])]);
+  });
+
+  it('prints where the copy is', async () => {
+    const [, io] = await rye(['fetch', 'directive', 'hello', '--copy-to', 'user'], { fetch });
+    expect(io.out()).toBe('copy.md\n');
+  });
+});
+
+describe('validate', () => {
+  const problem = {
+    severity: 'error',
+    code: 'xml_malformed',
+    message: 'a tag\nis open',
+    path: file,
+    line: 3,
+    column: 7,
+  } as const;
+  const warning = { ...problem, severity: 'warning', line: null, column: null } as const;
+
+  it('prints each problem as file:line:col: code: message', async () => {
+    const validate = (): ReturnType<ItemsService['validate']> =>
+      Promise.resolve({ problems: [problem, warning], checked: 4 });
+    const [code, io] = await rye(['validate'], { validate });
+    expect(io.out()).toBe(
+      'hello.md:3:7: xml_malformed: a tag is open\nhello.md: warning: xml_malformed: a tag is open\n',
+    );
+    expect(io.err()).toBe('4 items checked, 1 error, 1 warning\n');
+    expect(code).toBe(2);
+  });
+
+  it('succeeds with warnings alone', async () => {
+    const validate = (): ReturnType<ItemsService['validate']> =>
+      Promise.resolve({ problems: [warning], checked: 1 });
+    const [code, io] = await rye(['validate', '--json'], { validate });
+    expect(JSON.parse(io.out())).toEqual({
+      success: true,
+      problems: [warning],
+      total: 1,
+      checked: 1,
+    });
+    expect(code).toBe(0);
+  });
+});
+
+describe('verify', () => {
+  const unsigned = { code: 'unsigned', message: 'it is not signed', hint: 'rye sign' } as const;
+  const verify: ItemsService['verify'] = () =>
+    Promise.resolve([
+      { type: 'tool', id: 'a', space: 'project', path: file, ok: true, key_id: 'k' },
+      { type: 'tool', id: 'b', space: 'project', path: file, ok: false, error: unsigned },
+    ]);
+
+  it('fails when one item fails', async () => {
+    const [code, io] = await rye(['verify', 'tool', '*'], { verify });
+    expect(io.out()).toBe('ok   hello.md\nFAIL hello.md: it is not signed [unsigned]\n');
+    expect(io.err()).toBe('hint: rye sign\n');
+    expect(code).toBe(3);
+  });
+
+  it('says so in the document', async () => {
+    const [code, io] = await rye(['verify', 'tool', '*', '--json'], { verify });
+    expect(JSON.parse(io.out())).toMatchObject({ success: false, error: unsigned, total: 2 });
+    expect(code).toBe(3);
+  });
+});
+
+describe('search', () => {
+  const hit = {
+    type: 'knowledge',
+    id: 'notes',
+    space: 'project',
+    path: file,
+    title: 'Notes',
+    score: 2,
+    snippet: 'the \u{E000}Budget\u{E001} of',
+    time: '2026-01-01T00:00:00Z',
+  } as const;
+  const search = (): ReturnType<ItemsService['search']> =>
+    Promise.resolve({ results: [hit], total: 1 });
+
+  it('marks matches for people and programs', async () => {
+    const [, text] = await rye(['search', 'all', 'budget'], { search });
+    const [, json] = await rye(['search', 'all', 'budget', '--json'], { search });
+    expect(text.out()).toBe('knowledge notes (project) Notes\n  hello.md\n  the **Budget** of\n');
+    expect(JSON.parse(json.out())).toMatchObject({ results: [{ snippet: 'the **Budget** of' }] });
+  });
+
+  it('shows the lines around the match with --context', async () => {
+    const notes = path.join(folder, 'notes.md');
+    writeFileSync(notes, '1\n2\n3\n4\nthe budget of\n6\n7\n8\n9\n');
+    const found = (): ReturnType<ItemsService['search']> =>
+      Promise.resolve({ results: [{ ...hit, path: notes }], total: 1 });
+    const [, io] = await rye(['search', 'all', 'budget', '--context', '--json'], { search: found });
+    expect(JSON.parse(io.out())).toMatchObject({
+      results: [{ context: '2\n3\n4\nthe budget of\n6\n7\n8' }],
+    });
+  });
+});

@@ -1,0 +1,123 @@
+import { describe, expect, it } from 'vitest';
+import type { ThreadsService } from '../../../src/app/rye.ts';
+import { main } from '../../../src/cli/main.ts';
+import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
+import { event, STARTED, said } from '../events.ts';
+
+const EVENTS = [STARTED, event('token_delta', { text: 'Hel' }), said('Hello.\nBye.')];
+
+async function rye(
+  args: readonly string[],
+  threads: Partial<ThreadsService>,
+): Promise<[number, FakeIo]> {
+  const resolveId = (part: string): Promise<string> => Promise.resolve(`full-${part}`);
+  const io = createFakeIo({ rye: { threads: { resolveId, ...threads } as ThreadsService } });
+  return [await main(args, io), io];
+}
+
+describe('logs', () => {
+  const asked: unknown[] = [];
+  const logs: ThreadsService['logs'] = async function* (threadId, options) {
+    asked.push([threadId, options]);
+    yield* EVENTS;
+  };
+
+  it('prints lines for people, without deltas', async () => {
+    const [code, io] = await rye(['threads', 'logs', '1', '--tail', '5', '--since', '2'], { logs });
+    expect(io.out()).toBe(
+      [
+        '2026-11-21T08:00:00.000Z     0 thread_started hello on acme/large',
+        '2026-11-21T08:00:00.000Z     0 message assistant',
+        '  Hello.',
+        '  Bye.',
+        '',
+      ].join('\n'),
+    );
+    expect(asked.at(-1)).toEqual(['full-1', { tail: 5, since: 2, follow: false }]);
+    expect(code).toBe(0);
+  });
+
+  it('is one document with --json', async () => {
+    const [, io] = await rye(['threads', 'logs', '1', '--json'], { logs });
+    expect(JSON.parse(io.out())).toEqual({
+      success: true,
+      thread_id: 'full-1',
+      events: EVENTS,
+      total: 3,
+    });
+  });
+
+  it('is one line for each event with --json --follow', async () => {
+    const [, io] = await rye(['threads', 'logs', '1', '--json', '--follow'], { logs });
+    const lines = io.out().trimEnd().split('\n');
+    expect(lines.map((line): unknown => JSON.parse(line))).toEqual(EVENTS);
+  });
+});
+
+describe('list', () => {
+  it('is what `rye threads` means, with a filter made of the options', async () => {
+    const filters: unknown[] = [];
+    const list: ThreadsService['list'] = (filter) => {
+      filters.push(filter);
+      return Promise.resolve([]);
+    };
+    const options = [
+      '--active',
+      '--status',
+      'error',
+      '--directive',
+      't/*',
+      '--parent',
+      'p',
+      '--limit',
+      '5',
+    ];
+    const [code, io] = await rye(['threads', ...options, '--json'], { list });
+    expect(filters).toEqual([
+      { active: true, status: 'error', directive: 't/*', parent: 'full-p', limit: 5 },
+    ]);
+    expect(JSON.parse(io.out())).toEqual({ success: true, threads: [], total: 0 });
+    expect(code).toBe(0);
+  });
+});
+
+describe('verify thread', () => {
+  it('says at which byte and exits 3', async () => {
+    const error = { code: 'transcript_tampered', message: 'the hash differs' } as const;
+    const verify: ThreadsService['verify'] = (threadId) =>
+      Promise.resolve({
+        thread_id: threadId,
+        ok: false,
+        checks: [
+          { name: 'thread.json', ok: true },
+          { name: 'transcript', ok: false, error, offset: 812 },
+        ],
+      });
+    const [code, io] = await rye(['verify', 'thread', '1'], { verify });
+    expect(io.out()).toBe(
+      'ok   thread.json\nFAIL transcript at byte 812: the hash differs [transcript_tampered]\n',
+    );
+    expect(code).toBe(3);
+  });
+});
+
+describe('execute tool', () => {
+  it('fails with the tool', async () => {
+    const executeTool: ThreadsService['executeTool'] = ({ toolId, params }) =>
+      Promise.resolve({
+        success: params?.['fine'] === 'yes',
+        tool: toolId,
+        result: 'output',
+        duration_ms: 1,
+      });
+    const [good, goodIo] = await rye(['execute', 'tool', 'x', '--param', 'fine=yes'], {
+      executeTool,
+    });
+    const [bad, badIo] = await rye(['execute', 'tool', 'x', '--json'], { executeTool });
+    expect([good, goodIo.out()]).toEqual([0, 'output\n']);
+    expect([bad, JSON.parse(badIo.out())]).toMatchObject([
+      1,
+      { success: false, error: { code: 'tool_failed' } },
+    ]);
+  });
+});

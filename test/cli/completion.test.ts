@@ -1,0 +1,50 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, describe, expect, it, test } from 'vitest';
+import { completionScript } from '../../src/cli/completion.ts';
+import { ROOT } from '../../src/cli/tree/root.ts';
+
+const folder = mkdtempSync(path.join(tmpdir(), 'rye-completion-'));
+const script = path.join(folder, 'rye.bash');
+writeFileSync(script, completionScript('bash', ROOT));
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
+
+/** What bash would offer after these words; the last one is being typed. */
+function complete(...words: readonly string[]): readonly string[] {
+  const program = `source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rye; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const output = execFileSync('bash', ['-c', program, 'bash', script, 'rye', ...words], {
+    encoding: 'utf8',
+  });
+  return output.trim().split('\n');
+}
+
+describe('bash', () => {
+  test.each([
+    ['commands', ['th'], ['threads']],
+    ['commands of a group', ['keys', 'r'], ['revoke', 'rotate']],
+    ['commands after a global option with a value', ['--project', 'keys', 'ver'], ['verify']],
+    ['options', ['run', 'hello', '--out'], ['--output-format', '--output']],
+    ['values of an option', ['run', 'hello', '--output-format', 's'], ['stream-json']],
+    ['types', ['list', 'to'], ['tool']],
+    ['options of the default command', ['threads', '--act'], ['--active']],
+    ['nothing for a value that only the person knows', ['run', 'hello', '--model', ''], ['']],
+  ])('offers %s', (_, words, expected) => {
+    expect(complete(...words)).toEqual(expected);
+  });
+});
+
+it('gives zsh the bash completion through its own layer', () => {
+  expect(completionScript('zsh', ROOT)).toMatch(/^#compdef rye\n.*bashcompinit/);
+});
+
+it('gives fish a line for every command', () => {
+  const fish = completionScript('fish', ROOT);
+  expect(fish).toContain(
+    '__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from init',
+  );
+  expect(fish).toContain('-l output-format -x -a');
+});

@@ -1,0 +1,90 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openRye } from '../../src/app/open-rye.ts';
+import type { Rye } from '../../src/app/rye.ts';
+import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
+
+let here: Workspace & { readonly remove: () => void };
+let rye: Rye;
+let id: string;
+let transcript: string;
+let original: Buffer;
+
+beforeAll(async () => {
+  here = await temporaryWorkspace({});
+  const run = await here.json(['run', 'hello', '--input', 'who=Ada']);
+  id = String(run['thread_id']);
+  transcript = (run['paths'] as Record<string, string>)['transcript'] ?? '';
+  original = readFileSync(transcript);
+  rye = openRye({ projectPath: here.project, userSpacePath: here.home, env: {} });
+});
+
+afterAll(() => {
+  rye.close();
+  here.remove();
+});
+
+async function verdictOf(bytes: Uint8Array) {
+  writeFileSync(transcript, bytes);
+  const { ok, checks } = await rye.threads.verify(id);
+  return { ok, offset: checks.find(({ name }) => name === 'transcript')?.offset };
+}
+
+function lines(): string[] {
+  return original.toString('utf8').split('\n').slice(0, -1);
+}
+
+function joined(some: readonly string[]): Buffer {
+  return Buffer.from(`${some.join('\n')}\n`);
+}
+
+describe('a finished thread verifies, and fails with the offset after', () => {
+  test('nothing', async () => {
+    expect(await verdictOf(original)).toEqual({ ok: true, offset: undefined });
+  });
+
+  test('any single-byte edit', async () => {
+    // every 53rd byte, and every byte of the last line, which is the newest checkpoint
+    const tail = original.lastIndexOf(0x0a, original.length - 2) + 1;
+    const places = Array.from({ length: Math.ceil(original.length / 53) }, (_, at) => at * 53);
+    for (let at = tail; at < original.length; at += 1) places.push(at);
+    for (const at of places) {
+      const edited = Buffer.from(original);
+      edited[at] = (edited[at] ?? 0) ^ 0x01;
+      const verdict = await verdictOf(edited);
+      expect(verdict, `byte ${at}`).toMatchObject({ ok: false });
+      expect(verdict.offset, `byte ${at}`).toBeTypeOf('number');
+    }
+  });
+
+  test('any removed line', async () => {
+    for (const at of lines().keys()) {
+      const verdict = await verdictOf(joined(lines().filter((_, line) => line !== at)));
+      expect(verdict, `line ${at + 1}`).toMatchObject({ ok: false });
+      expect(verdict.offset, `line ${at + 1}`).toBeTypeOf('number');
+    }
+  });
+
+  test('any two lines in another order', async () => {
+    for (let at = 1; at + 1 < lines().length; at += 1) {
+      const swapped = lines();
+      [swapped[at], swapped[at + 1]] = [swapped[at + 1] ?? '', swapped[at] ?? ''];
+      expect(await verdictOf(joined(swapped)), `lines ${at + 1} and ${at + 2}`).toMatchObject({
+        ok: false,
+      });
+    }
+  });
+
+  test('a tail that is cut anywhere', async () => {
+    for (let cut = original.length - 1; cut > 0; cut -= 211) {
+      expect(await verdictOf(original.subarray(0, cut)), `at ${cut}`).toMatchObject({ ok: false });
+    }
+  });
+
+  test('the log of another thread in its place', async () => {
+    writeFileSync(transcript, original);
+    const other = await here.json(['run', 'hello', '--input', 'who=Bob']);
+    const { transcript: foreign } = other['paths'] as Record<string, string>;
+    expect(await verdictOf(readFileSync(String(foreign)))).toMatchObject({ ok: false });
+  });
+});

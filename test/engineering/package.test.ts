@@ -1,0 +1,113 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { cliPackage, runCli } from '../helpers/run-cli.ts';
+
+const BUILD_MS = 120_000;
+const folder = mkdtempSync(path.join(tmpdir(), 'rye-package-'));
+let installed = '';
+
+beforeAll(async () => {
+  installed = await cliPackage();
+  return () => {
+    rmSync(folder, { recursive: true });
+  };
+}, BUILD_MS);
+
+interface Manifest {
+  readonly version: string;
+  readonly scripts: Readonly<Record<string, string>>;
+}
+const manifest = JSON.parse(readFileSync('package.json', 'utf8')) as Manifest;
+
+/** The source files inside the modules that a module of dist/ loads at once, without `import()`. */
+function sourcesOf(module: string, seen = new Set<string>()): readonly string[] {
+  if (seen.has(module)) return [];
+  seen.add(module);
+  const text = readFileSync(module, 'utf8');
+  const own = [...text.matchAll(/^\/\/ (?:\S*\/)?((?:src|node_modules)\/\S+)$/gm)].map(
+    ([, file]) => file ?? '',
+  );
+  const imported = [
+    ...text.matchAll(/^(?:import|export|\}) .*?from "(\.[^"]+)"|^import "(\.[^"]+)"/gm),
+  ];
+  return [
+    ...own,
+    ...imported.flatMap(([, from, bare]) =>
+      sourcesOf(path.join(path.dirname(module), from ?? bare ?? ''), seen),
+    ),
+  ];
+}
+
+describe('cold start', () => {
+  it('loads the tree and the parser for --help, and nothing of the app', () => {
+    const sources = sourcesOf(path.join(installed, 'dist', 'cli', 'main.js'));
+    const rooms = new Set(
+      sources.map((file) => /^(src\/[^/]+|node_modules\/(?:@[^/]+\/)?[^/]+)/.exec(file)?.[0]),
+    );
+    expect(rooms).toEqual(new Set(['node_modules/commander', 'src/cli', 'src/core']));
+  });
+
+  it('opens a project without a vendor SDK', () => {
+    const chunks = path.join(installed, 'dist', 'chunks');
+    const opening = readdirSync(chunks).find((name) => name.startsWith('open-rye-'));
+    expect(sourcesOf(path.join(chunks, opening ?? '')).join('\n')).not.toContain('@anthropic-ai');
+  });
+});
+
+describe('bin/rye.js', () => {
+  it.each(['--version', '-V'])('prints the version with %s', async (option) => {
+    const { code, stdout } = await runCli([option], { cwd: folder });
+    expect([code, stdout]).toEqual([0, `${manifest.version}\n`]);
+  });
+
+  it('says how to build when there is no dist/', () => {
+    cpSync('bin', path.join(folder, 'bin'), { recursive: true });
+    cpSync('package.json', path.join(folder, 'package.json'));
+    const run = (): string =>
+      execFileSync(process.execPath, [path.join(folder, 'bin', 'rye.js'), 'doctor'], {
+        encoding: 'utf8',
+        stdio: 'pipe',
+      });
+    expect(run).toThrow('npm run build');
+  });
+});
+
+describe('streams', () => {
+  const rye = (tail: string): string =>
+    execFileSync(
+      'bash',
+      [
+        '-c',
+        `set -o pipefail; "$0" "$1" completion bash ${tail}; echo "exit $?"`,
+        process.execPath,
+        path.join(installed, 'bin', 'rye.js'),
+      ],
+      { encoding: 'utf8', cwd: folder },
+    );
+
+  it('ends quietly when the reader goes away', () => {
+    expect(rye('2>&1 >/dev/null | true')).toBe('exit 0\n');
+    expect(rye('2>err.txt | head -c 1 >/dev/null')).toBe('exit 0\n');
+    expect(readFileSync(path.join(folder, 'err.txt'), 'utf8')).toBe('');
+  });
+
+  it('fails when its output cannot be written', () => {
+    expect(rye('2>&1 >/dev/full')).toMatch(/cannot write to standard output: ENOSPC.*\nexit 1\n$/s);
+  });
+});
+
+describe('scripts', () => {
+  it.each(['AGENTS.md', '.ci/run', 'docs/cli.md'])('%s names only scripts that exist', (file) => {
+    const named = [...readFileSync(file, 'utf8').matchAll(/npm run ([a-z:]+)/g)];
+    expect(named.map(([, script]) => script)).toEqual(
+      named.map(([, script = '']) => (script in manifest.scripts ? script : 'no such script')),
+    );
+  });
+
+  it('.ci/run ends with the test run, so that its summary is the last thing said', () => {
+    expect(readFileSync('.ci/run', 'utf8').trimEnd().split('\n').at(-1)).toBe('npm test');
+  });
+});

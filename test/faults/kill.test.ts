@@ -1,0 +1,135 @@
+import { readFileSync, rmSync } from 'node:fs';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cliPackage } from '../helpers/run-cli.ts';
+import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
+import { temporaryWorkspace } from '../helpers/workspace.ts';
+import { MARKS, marksIn, marksModel } from './marks.ts';
+import { copyOf, expectLegal, hasLog, openWorld, startCli, type World } from './world.ts';
+
+/** `all` kills at every durable step; a number sets how many random instants are tried. */
+const EXTENT = process.env['RYE_FAULTS'];
+const POINTS = 30;
+const INSTANTS = Number(EXTENT) > 0 ? Number(EXTENT) : 12;
+const RUN = ['run', 'work', '--thread-id', 't', '--json'] as const;
+
+let server: WireServer;
+let prepared: Awaited<ReturnType<typeof temporaryWorkspace>>;
+let trace: readonly string[] = [];
+let wholeMs = 0;
+
+beforeAll(async () => {
+  await cliPackage();
+  server = await startWireServer(marksModel);
+  prepared = await temporaryWorkspace({ fixture: 'faults' });
+  await prepared.rye(['sign', 'config', 'agent/coordination']);
+  const world = copyOf(prepared, server.url);
+  const file = path.join(world.project, 'trace');
+  const start = performance.now();
+  const { done } = await startCli(world, RUN, { preload: true, extra: { RYE_TEST_TRACE: file } });
+  const { code, stdout, stderr } = await done;
+  wholeMs = performance.now() - start;
+  expect([code, stdout, stderr]).toEqual([0, expect.any(String), '']);
+  trace = readFileSync(file, 'utf8').trimEnd().split('\n');
+  remove(world);
+}, 120_000);
+
+afterAll(async () => {
+  prepared.remove();
+  await server.close();
+});
+
+function remove({ project }: World): void {
+  rmSync(path.dirname(project), { recursive: true, force: true });
+}
+
+/** Recovers, checks that everything is legal, resumes, and checks what the tools did in all. */
+async function expectRecovery(world: World): Promise<void> {
+  const rye = openWorld(world);
+  try {
+    const before = marksIn(world.project);
+    const { failures } = await rye.recovery.recover();
+    expect(failures).toEqual([]);
+    await expectLegal(world, rye);
+    const thread = (await rye.threads.list()).find(({ thread_id }) => thread_id === 't');
+    if (!thread || !hasLog(world, 't')) return;
+    const result =
+      thread.status === 'completed'
+        ? { success: true }
+        : await rye.recovery.resume({ threadId: 't' });
+    expect(result).toMatchObject({ success: true });
+    await expectLegal(world, rye);
+    const after = marksIn(world.project);
+    for (const mark of MARKS) {
+      // what was done before the kill is not done again; what was interrupted is not claimed, nor repeated
+      expect([mark, after.get(mark) ?? 0]).toEqual([mark, expect.toSatisfy((count) => count <= 1)]);
+      if (before.has(mark)) expect(after.get(mark)).toBe(1);
+    }
+  } finally {
+    rye.close();
+  }
+}
+
+/** The first step of each name, then others evenly spread, at least {@link POINTS} of them. */
+function chosenPoints(): readonly number[] {
+  const first = new Map<string, number>();
+  for (const [index, name] of trace.entries()) if (!first.has(name)) first.set(name, index + 1);
+  if (EXTENT === 'all') return trace.map((_, index) => index + 1);
+  const chosen = new Set(first.values());
+  const spread = Math.max(1, Math.floor(trace.length / POINTS));
+  for (let at = 1; chosen.size < POINTS && at <= trace.length; at += spread) chosen.add(at);
+  return [...chosen].toSorted((a, b) => a - b);
+}
+
+describe('a process that is killed', () => {
+  it('passes at least 25 differently named durable steps', () => {
+    expect(new Set(trace).size).toBeGreaterThanOrEqual(25);
+  });
+
+  it(
+    'leaves, behind each durable step, what can be recovered and resumed',
+    async () => {
+      for (const point of chosenPoints()) {
+        const world = copyOf(prepared, server.url);
+        const extra = { RYE_TEST_KILL_AT: String(point) };
+        const { child, done } = await startCli(world, RUN, { preload: true, extra });
+        await done;
+        expect([point, trace[point - 1], child.signalCode]).toEqual([
+          point,
+          trace[point - 1],
+          'SIGKILL',
+        ]);
+        try {
+          await expectRecovery(world);
+        } catch (error) {
+          throw new Error(`killed behind step ${point}, ${trace[point - 1]}, in ${world.project}`, {
+            cause: error,
+          });
+        }
+        remove(world);
+      }
+    },
+    EXTENT === 'all' ? 3_600_000 : 240_000,
+  );
+
+  it(
+    'leaves at any instant what can be recovered and resumed',
+    async () => {
+      for (let round = 0; round < INSTANTS; round += 1) {
+        const world = copyOf(prepared, server.url);
+        const { child, done } = await startCli(world, RUN);
+        const ms = Math.round((wholeMs * (round + Math.random())) / INSTANTS);
+        const timer = setTimeout(() => child.kill('SIGKILL'), ms);
+        await done;
+        clearTimeout(timer);
+        try {
+          await expectRecovery(world);
+        } catch (error) {
+          throw new Error(`killed after ${ms} ms, in ${world.project}`, { cause: error });
+        }
+        remove(world);
+      }
+    },
+    EXTENT === undefined ? 240_000 : 3_600_000,
+  );
+});

@@ -1,0 +1,130 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdtempSync, realpathSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect } from 'vitest';
+import { openRye } from '../../src/app/open-rye.ts';
+import type { Rye } from '../../src/app/rye.ts';
+import { systemClock, systemIds } from '../../src/app/system.ts';
+import { isActive } from '../../src/core/thread.ts';
+import { toMicroUsd } from '../../src/core/usage.ts';
+import { foldContext } from '../../src/log/context.ts';
+import { buildTree, isKnown } from '../../src/log/tree.ts';
+import { openStore } from '../../src/storage/open-store.ts';
+import { cliPackage } from '../helpers/run-cli.ts';
+
+/** A project and a home that a fault is injected into. */
+export interface World {
+  readonly project: string;
+  readonly home: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** A copy of a prepared workspace, so that each fault starts from the same state. */
+export function copyOf(
+  prepared: { readonly project: string; readonly home: string },
+  url: string,
+): World {
+  const root = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-fault-')));
+  const project = path.join(root, 'project');
+  const home = path.join(root, 'home');
+  cpSync(prepared.project, project, { recursive: true });
+  cpSync(prepared.home, home, { recursive: true });
+  return { project, home, env: { ANTHROPIC_API_KEY: 'test-key', ANTHROPIC_BASE_URL: url } };
+}
+
+export interface RunningCli {
+  readonly child: ChildProcess;
+  readonly done: Promise<{
+    readonly code: number | null;
+    readonly stdout: string;
+    readonly stderr: string;
+  }>;
+}
+
+/** Starts the built program in the world. */
+export async function startCli(
+  { project, home, env }: World,
+  args: readonly string[],
+  {
+    preload = false,
+    extra = {},
+  }: { preload?: boolean; extra?: Readonly<Record<string, string>> } = {},
+): Promise<RunningCli> {
+  const program = path.join(await cliPackage(), 'bin', 'rye.js');
+  const inject = preload ? ['--import', path.resolve(import.meta.dirname, 'crash-points.mjs')] : [];
+  const child = spawn(process.execPath, [...inject, program, ...args], {
+    cwd: project,
+    env: { PATH: process.env['PATH'], HOME: home, ...env, ...extra },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  const done = once(child, 'close').then(() => ({ code: child.exitCode, stdout, stderr }));
+  return { child, done };
+}
+
+/** The library on the world's project, in this process. */
+export function openWorld({ project, home, env }: World): Rye {
+  return openRye({ projectPath: project, userSpacePath: home, env });
+}
+
+/** Whether a thread has written anything. */
+export function hasLog({ project }: World, threadId: string): boolean {
+  return existsSync(path.join(project, '.ai', 'state', 'threads', threadId, 'transcript.jsonl'));
+}
+
+/**
+ * What must hold after every recovery: no thread without an owner is active, every claim on a budget has ended and what it
+ * says was spent is what the thread says, and everything that is signed verifies.
+ */
+export async function expectLegal(world: World, rye: Rye): Promise<void> {
+  const store = openStore({ projectPath: world.project, clock: systemClock, ids: systemIds });
+  try {
+    const threads = await store.registry.list({});
+    expect(threads.filter(({ status }) => isActive(status))).toEqual([]);
+    expect(await store.ledger.active()).toEqual([]);
+    const spent = new Map(
+      threads.map(({ thread_id, cost }) => [thread_id, toMicroUsd(cost.spend)]),
+    );
+    for (const { thread_id, actual, reserved, max, parent_id } of await store.ledger.rows()) {
+      expect([thread_id, actual]).toEqual([thread_id, spent.get(thread_id) ?? 0]);
+      expect(actual).toBeLessThanOrEqual(max);
+      if (parent_id !== null) expect(reserved).toBeLessThanOrEqual(max);
+    }
+    for (const { thread_id: id } of threads) {
+      if (!existsSync(path.join(world.project, '.ai', 'state', 'threads', id))) continue;
+      const { checks } = await rye.threads.verify(id);
+      expect(checks.filter(({ ok }) => !ok)).toEqual([]);
+      if (!hasLog(world, id)) continue;
+      const { events, problems } = await store.logs.read(id);
+      expect(problems).toEqual([]);
+      // every call has its result on record: the fold has nothing to make up
+      expect(foldContext(buildTree(events)).sources).not.toContain(null);
+      // nothing that was started and not recorded as done is claimed done
+      const settledOk = events.flatMap((event) =>
+        isKnown(event, 'tool_settled') && event.payload.outcome === 'ok'
+          ? [event.payload.call_id]
+          : [],
+      );
+      const resultsOk = events.flatMap((event) =>
+        isKnown(event, 'message') &&
+        event.payload.message.role === 'tool_result' &&
+        event.payload.message.outcome === 'ok' &&
+        !events.some((one) => isKnown(one, 'thread_continued'))
+          ? [event.payload.message.call_id]
+          : [],
+      );
+      expect(settledOk).toEqual(expect.arrayContaining(resultsOk));
+    }
+  } finally {
+    store.close();
+  }
+}

@@ -1,0 +1,62 @@
+import type { OpenRyeOptions, Rye } from '../../src/app/rye.ts';
+import type { Delivery, Io } from '../../src/cli/io.ts';
+import { RyeError } from '../../src/core/errors.ts';
+
+export interface FakeIoOptions {
+  readonly stdoutIsTty?: boolean;
+  readonly stderrIsTty?: boolean;
+  readonly columns?: number;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  readonly stdin?: string;
+  readonly delivery?: Delivery;
+  /** What `openRye` returns; only the members that the test calls. */
+  readonly rye?: Partial<Rye>;
+}
+
+export interface FakeIo extends Io {
+  readonly out: () => string;
+  readonly err: () => string;
+  readonly opened: readonly OpenRyeOptions[];
+  /** What SIGINT does. */
+  readonly interrupt: () => void;
+}
+
+/** An Io that records what is written. The clock stands still. */
+export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
+  const { columns = 80, cwd = process.cwd(), env = {}, rye } = options;
+  const written = { stdout: '', stderr: '' };
+  const controller = new AbortController();
+  const opened: OpenRyeOptions[] = [];
+  const sink = (name: 'stdout' | 'stderr', isTty = false): Io['stdout'] => ({
+    isTty,
+    columns,
+    write: (content) => {
+      written[name] += typeof content === 'string' ? content : Buffer.from(content).toString();
+    },
+  });
+  return {
+    stdout: sink('stdout', options.stdoutIsTty),
+    stderr: sink('stderr', options.stderrIsTty),
+    stdinIsTty: false,
+    readStdin: () => Promise.resolve(options.stdin ?? ''),
+    env,
+    cwd,
+    homeDirectory: '/home/ada',
+    monotonic: () => 0,
+    repeat: () => () => {},
+    cancellation: () => controller.signal,
+    flush: () => Promise.resolve(options.delivery ?? 'whole'),
+    openRye: (request) => {
+      opened.push(request);
+      if (rye === undefined) throw new RyeError('internal', 'this test opens no project');
+      return Promise.resolve({ close: () => {}, ...rye } as Rye);
+    },
+    out: () => written.stdout,
+    err: () => written.stderr,
+    opened,
+    interrupt: () => {
+      controller.abort();
+    },
+  };
+}

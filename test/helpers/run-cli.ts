@@ -1,0 +1,83 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const ROOT = path.resolve(import.meta.dirname, '../..');
+const POLL_MS = 50;
+
+/**
+ * The program as a user has it installed: `bin`, `dist`, `system` and package.json in one folder, built from the
+ * sources as they are, once per test run. Returns the folder.
+ */
+export async function cliPackage(): Promise<string> {
+  const folder = process.env['RYE_TEST_CLI_DIR'];
+  if (folder === undefined) throw new Error('cliPackage() works only under Vitest');
+  const isReady = path.join(folder, 'ready');
+  const hasFailed = path.join(folder, 'failed');
+  try {
+    mkdirSync(path.join(folder, 'building'));
+  } catch {
+    // another worker builds it
+    while (!existsSync(isReady)) {
+      if (existsSync(hasFailed)) throw new Error(readFileSync(hasFailed, 'utf8'));
+      await delay(POLL_MS);
+    }
+    return folder;
+  }
+  try {
+    build(folder);
+  } catch (error) {
+    writeFileSync(hasFailed, `the program under test was not built: ${String(error)}`);
+    throw error;
+  }
+  writeFileSync(isReady, '');
+  return folder;
+}
+
+function build(folder: string): void {
+  const script = path.join(ROOT, 'scripts', 'build.mjs');
+  execFileSync(process.execPath, [script, '--no-types', '--outdir', path.join(folder, 'dist')]);
+  for (const part of ['bin', 'system', 'package.json']) {
+    cpSync(path.join(ROOT, part), path.join(folder, part), { recursive: true });
+  }
+}
+
+export interface CliResult {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface CliOptions {
+  readonly cwd: string;
+  /** Added to a minimal environment; nothing of the caller's own is passed on but PATH. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Text for standard input, which is empty otherwise. */
+  readonly stdin?: string;
+}
+
+/** Runs `rye` with these arguments in a process of its own, with `cwd` as its home too. */
+export async function runCli(args: readonly string[], options: CliOptions): Promise<CliResult> {
+  const folder = await cliPackage();
+  const { cwd, env = {}, stdin = '' } = options;
+  const child = spawn(process.execPath, [path.join(folder, 'bin', 'rye.js'), ...args], {
+    cwd,
+    env: { PATH: process.env['PATH'], HOME: path.join(cwd, '.home'), ...env },
+  });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  // a program that does not read its input may be gone before all of it is written
+  child.stdin.on('error', () => {});
+  child.stdin.end(stdin);
+  await once(child, 'close');
+  return { code: child.exitCode, signal: child.signalCode, stdout, stderr };
+}

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest';
+import { explainHooks } from '../../src/hooks/explain.ts';
+import { mergeLayers } from '../../src/hooks/layers.ts';
+import { hooksFrom } from './helpers.ts';
+
+describe('explainHooks', () => {
+  it('says for each hook of the event whether it would fire and, if not, why', () => {
+    const hook = (id: string, rest: object = {}) => ({
+      id,
+      event: 'error',
+      action: { control: 'retry' },
+      ...rest,
+    });
+    const { hooks } = mergeLayers({
+      user: hooksFrom(0, hook('u', { condition: { path: 'attempt', op: 'lt', value: 2 } })),
+      builtin: hooksFrom(2, hook('b', { enabled: false }), hook('c')),
+      project: hooksFrom(3, hook('p'), hook('other', { event: 'limit' })),
+      infra: hooksFrom(4, hook('i', { action: { emit: 'x' } })),
+    });
+    const explained = explainHooks(hooks, { event: 'error', context: { attempt: 3 } });
+    expect(
+      explained.map(({ hook: { id }, because, reason, behind }) => [
+        id,
+        reason,
+        because[0]?.text,
+        behind,
+      ]),
+    ).toEqual([
+      ['u', 'not_matched', 'attempt lt 2 is false: it is 3', undefined],
+      ['b', 'disabled', undefined, undefined],
+      ['c', 'fires', undefined, undefined],
+      ['p', 'fires', undefined, 'c'],
+      ['i', 'fires', undefined, undefined],
+    ]);
+  });
+
+  it('knows what a directive suppresses', () => {
+    const hooks = hooksFrom(3, {
+      id: 'a',
+      event: 'thread_started',
+      condition: { path: 'model', op: 'exists' },
+      action: { primary: 'fetch', item_type: 'knowledge', item_id: 'k/a' },
+    });
+    const call = { event: 'thread_started', context: { model: 'm' } } as const;
+    expect(explainHooks(hooks, call, ['k/a'])).toMatchObject([
+      { fires: false, reason: 'suppressed' },
+    ]);
+    expect(explainHooks(hooks, call)).toMatchObject([
+      { fires: true, because: [{ node: '', text: 'model exists is true: it is "m"' }] },
+    ]);
+  });
+});

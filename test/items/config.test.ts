@@ -1,0 +1,284 @@
+import { readFileSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { JsonValue } from '../../src/core/json.ts';
+import {
+  bearsPower,
+  type ConfigOverride,
+  configNodeOf,
+  flattenConfig,
+  mergeConfig,
+  overridePath,
+} from '../../src/items/config.ts';
+import { type Config, loadTrustPolicy, openConfig } from '../../src/items/config-fs.ts';
+import { STRICT_POLICY, type TrustPolicy } from '../../src/trust/policy.ts';
+import { makeSpaces, type SpaceFixture } from './space-fixture.ts';
+
+let at: SpaceFixture;
+let notices: string[];
+const code = (value: string) => expect.objectContaining({ code: value });
+
+const open = (
+  options: { overrides?: readonly ConfigOverride[]; policy?: TrustPolicy } = {},
+): Config =>
+  openConfig({
+    ...at.context(),
+    policy: STRICT_POLICY,
+    onNotice: (notice) => notices.push(notice),
+    ...options,
+  });
+const policy = () =>
+  loadTrustPolicy({ ...at.context(), onNotice: (notice) => notices.push(notice) });
+
+const merge = (...layers: readonly JsonValue[]): JsonValue =>
+  flattenConfig(layers.map((layer) => configNodeOf(layer, 'x')).reduce(mergeConfig)).value;
+const loadOverridden = (value: string) => open({ overrides: [{ key: 'a.b.c', value }] }).load('a');
+
+beforeEach(async () => {
+  at = makeSpaces();
+  notices = [];
+  await at.keyring.init();
+});
+afterEach(() => at.remove());
+
+describe('merging', () => {
+  test.each([
+    ['maps by member', { a: { x: 1, y: 2 } }, { a: { y: 3, z: 4 } }, { a: { x: 1, y: 3, z: 4 } }],
+    ['lists by replacing them', { a: [1, 2] }, { a: [3] }, { a: [3] }],
+    ['a list by an empty one', { a: [1] }, { a: [] }, { a: [] }],
+    ['a map by a scalar', { a: { x: 1 } }, { a: 2 }, { a: 2 }],
+    ['a scalar by a map', { a: 2 }, { a: { x: 1 } }, { a: { x: 1 } }],
+    ['null over a value', { a: { x: 1 } }, { a: null }, { a: null }],
+    [
+      'lists of elements with an id by it',
+      {
+        h: [
+          { id: 'a', x: 1, y: 1 },
+          { id: 'b', x: 1 },
+        ],
+      },
+      { h: [{ id: 'b', x: 2 }, { id: 'c' }, { id: 'a', x: 3 }] },
+      { h: [{ id: 'a', x: 3 }, { id: 'b', x: 2 }, { id: 'c' }] },
+    ],
+  ])('joins %s', (_, lower, upper, expected) => {
+    expect(merge(lower, upper)).toEqual(expected);
+  });
+
+  test('with nothing, or with itself, changes nothing', () => {
+    const json = fc.dictionary(
+      fc.string({ minLength: 1 }).filter((name) => name !== '__proto__'),
+      fc.jsonValue(),
+    );
+    fc.assert(
+      fc.property(json, (value) => {
+        const plain = JSON.parse(JSON.stringify(value)) as JsonValue;
+        expect(merge({}, plain)).toEqual(plain);
+        expect(merge(plain, plain)).toEqual(plain);
+      }),
+      { seed: 6, numRuns: 100 },
+    );
+  });
+});
+
+describe('layers', () => {
+  test('go from system over user to project to the command line, each leaf with its origin', async () => {
+    const system = at.write(
+      'system',
+      'config/agent/rules.yaml',
+      '# defaults\nenabled: true\nlimits:\n  a: 1\n  b: 1\n  c: 1\nlist: []\n',
+    );
+    const user = at.write('user', 'config/agent/rules.yaml', 'limits:\n  b: 2\n');
+    const project = at.writeSigned('project', 'config/agent/rules.yaml', 'limits: {c: 3}\n');
+    const config = open({
+      overrides: [
+        { key: 'rules.limits.d', value: '4' },
+        { key: 'other.x', value: '5' },
+      ],
+    });
+    const { value, origins } = await config.load('agent/rules');
+    expect(value).toEqual({ enabled: true, limits: { a: 1, b: 2, c: 3, d: 4 }, list: [] });
+    expect(Object.fromEntries(origins)).toEqual({
+      enabled: `${system}:2`,
+      'limits.a': `${system}:4`,
+      'limits.b': `${user}:2`,
+      'limits.c': `${project}:2`,
+      'limits.d': '-c rules.limits.d',
+      list: `${system}:7`,
+    });
+    expect(notices).toEqual([]);
+    expect((await config.loadFrom('agent/rules', 'user')).value).toEqual({ limits: { b: 2 } });
+    expect(config.names('agent/')).toEqual(['agent/rules']);
+  });
+
+  test('that are missing or empty are nothing', async () => {
+    at.write('user', 'config/a.yaml', '# nothing yet\n');
+    expect(await open().load('a')).toEqual({ value: {}, origins: new Map() });
+    expect(await open().load('b')).toEqual({ value: {}, origins: new Map() });
+  });
+
+  test.each([
+    ['a: [1,\nb: 2\n', /a\.yaml:\d+:\d+: /],
+    ['a: 1\na: 2\n', /a\.yaml:2:1: Map keys must be unique/],
+    ['- 1\n', /a\.yaml:1:1: a configuration file is a mapping/],
+    ['a: 1\nb: .inf\n', /a\.yaml:2:4: a value is neither/],
+    ['a: 1\n__proto__: {x: 1}\n', /a\.yaml:2:1: a key is no plain name/],
+    ['a: !!js/function "x"\n', /a\.yaml:1:4: /],
+    ['a: *nope\n', /a\.yaml:1:4: /],
+    ['a: &a [*a]\n', /a\.yaml:1/],
+  ])('refuse the YAML %j with its place', async (text, message) => {
+    at.write('user', 'config/a.yaml', text);
+    await expect(open().load('a')).rejects.toThrow(code('config_invalid'));
+    await expect(open().load('a')).rejects.toThrow(message);
+  });
+
+  test('refuse nesting deeper than the stack', async () => {
+    at.write('user', 'config/a.yaml', `a: ${'['.repeat(20_000)}\n`);
+    await expect(open().load('a')).rejects.toThrow(code('config_invalid'));
+  });
+
+  test('refuse an alias bomb', async () => {
+    const lines = ['a0: &a0 [x, x, x, x, x, x, x, x, x, x]'];
+    for (let level = 1; level < 9; level += 1) {
+      const alias = `*a${level - 1}`;
+      lines.push(`a${level}: &a${level} [${Array.from({ length: 10 }, () => alias).join(', ')}]`);
+    }
+    at.write('user', 'config/a.yaml', lines.join('\n'));
+    await expect(open().load('a')).rejects.toThrow(/aliases that multiply/);
+  });
+
+  test('expand plain aliases', async () => {
+    at.write('user', 'config/a.yaml', 'base: &b {x: 1}\nuse: *b\n');
+    expect((await open().load('a')).value).toEqual({ base: { x: 1 }, use: { x: 1 } });
+  });
+
+  test('of the command line are YAML, and a bad one is refused', async () => {
+    expect((await loadOverridden('[1, two]')).value).toEqual({ b: { c: [1, 'two'] } });
+    expect((await loadOverridden('true')).value).toEqual({ b: { c: true } });
+    await expect(loadOverridden('[1')).rejects.toThrow(code('config_invalid'));
+  });
+
+  test.each([
+    ['agent/resilience', 'agent.resilience.limits.turns', ['limits', 'turns']],
+    ['agent/resilience', 'resilience.limits.turns', ['limits', 'turns']],
+    ['trust', 'trust.execute', ['execute']],
+    ['trust', 'trusty.execute', undefined],
+    ['trust', 'trust.', undefined],
+    ['trust', 'trust', undefined],
+  ])('of the command line for %s: %s', (name, key, expected) => {
+    expect(overridePath(name, key)).toEqual(expected);
+  });
+});
+
+describe("a project's files", () => {
+  test('that bear power count only when a trusted key signed them', async () => {
+    at.write('user', 'config/agent/hooks.yaml', 'hooks: [{id: mine}]\n');
+    at.write('project', 'config/agent/hooks.yaml', 'hooks: [{id: evil}]\n');
+    expect((await open().load('agent/hooks')).value).toEqual({ hooks: [{ id: 'mine' }] });
+    expect(notices).toEqual([
+      expect.stringMatching(/^ignored: .*hooks\.yaml: .*not signed.*rye sign config agent\/hooks$/),
+    ]);
+    at.writeSigned('project', 'config/agent/hooks.yaml', 'hooks: [{id: good}]\n');
+    expect((await open().load('agent/hooks')).value).toEqual({
+      hooks: [{ id: 'mine' }, { id: 'good' }],
+    });
+  });
+
+  test('that bear power are told about once, however often they are read', async () => {
+    at.write('project', 'config/mcp.yaml', 'servers: {}\n');
+    const config = open();
+    await config.load('mcp');
+    await config.load('mcp');
+    await config.loadFrom('mcp', 'project');
+    expect(notices).toHaveLength(1);
+  });
+
+  test('that bear power and were edited after signing are ignored as well', async () => {
+    at.writeSigned('project', 'config/agent/providers/x.yaml', 'base_url: https://a\n');
+    const path = at.writeSigned(
+      'project',
+      'config/agent/providers/x.yaml',
+      'base_url: https://a\n',
+    );
+    at.write(
+      'project',
+      'config/agent/providers/x.yaml',
+      readFileSync(path, 'utf8').replace('//a', '//evil'),
+    );
+    expect((await open().load('agent/providers/x')).value).toEqual({});
+    expect(notices).toEqual([expect.stringContaining('content_modified')]);
+  });
+
+  test('of other kinds count with a warning, or as the policy says', async () => {
+    at.write('project', 'config/agent/agent.yaml', 'enabled: false\n');
+    expect((await open().load('agent/agent')).value).toEqual({ enabled: false });
+    expect(notices).toEqual([expect.stringContaining('[unsigned]')]);
+    const strict = {
+      ...STRICT_POLICY,
+      config: { project: 'required', user: 'required', system: 'required' },
+    } as const;
+    await expect(open({ policy: strict }).load('agent/agent')).rejects.toThrow(code('unsigned'));
+  });
+
+  test.each([
+    ['agent/providers/anthropic', true],
+    ['agent/hooks', true],
+    ['agent/hook_conditions', true],
+    ['mcp', true],
+    ['agent/capability_risk', true],
+    ['agent/resilience', true],
+    ['interpolation', true],
+    ['trust', true],
+    ['agent/rules', true],
+    ['agent/agent', false],
+  ])('bear power: %s %s', (name, expected) => {
+    expect(bearsPower(name)).toBe(expected);
+  });
+
+  test('in the system space are checked by the manifest', async () => {
+    at.write('system', 'config/a.yaml', 'x: 1\n');
+    const context = at.context();
+    at.write('system', 'config/a.yaml', 'x: 2\n');
+    const config = openConfig({ ...context, policy: STRICT_POLICY, onNotice: () => {} });
+    await expect(config.load('a')).rejects.toThrow(code('system_item_modified'));
+  });
+});
+
+describe('the trust policy', () => {
+  test('is the strict one without a file', async () => {
+    expect(await policy()).toEqual(STRICT_POLICY);
+  });
+
+  test('of the user may loosen unsigned; of the project only when signed', async () => {
+    at.write('user', 'config/trust.yaml', 'fetch: off\n');
+    at.write('project', 'config/trust.yaml', 'execute: off\ncontext: warn\nconfig: required\n');
+    const unsigned = await policy();
+    expect(unsigned.fetch.project).toBe('off');
+    expect(unsigned.execute.project).toBe('required');
+    expect(unsigned.config.project).toBe('required');
+    expect(notices).toEqual([
+      expect.stringMatching(/does not loosen execute\.project.*unsigned.*rye sign config trust/),
+    ]);
+    at.writeSigned('project', 'config/trust.yaml', 'execute: warn\n');
+    expect((await policy()).execute.project).toBe('warn');
+  });
+
+  test('that cannot be read is strict, and keeps what was stricter', async () => {
+    at.write('user', 'config/trust.yaml', 'fetch: required\nconfig: off\n');
+    at.writeSigned('project', 'config/trust.yaml', 'execute: sometimes\n');
+    const strict = await policy();
+    expect(strict.execute.project).toBe('required');
+    expect(strict.fetch.project).toBe('required');
+    expect(strict.config.project).toBe('warn');
+    expect(notices).toEqual([
+      expect.stringMatching(/^the strict trust policy is used: .*trust\.yaml: "sometimes"/),
+    ]);
+  });
+
+  test('whose file is a link out of the space is strict', async () => {
+    at.write('user', 'config/x.yaml', '');
+    symlinkSync('/dev/null', join(at.userSpacePath, '.ai/config/trust.yaml'));
+    expect(await policy()).toEqual(STRICT_POLICY);
+    expect(notices).toHaveLength(1);
+  });
+});

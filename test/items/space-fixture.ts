@@ -1,0 +1,65 @@
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { systemManifest } from '../../scripts/system-manifest.mjs';
+import { openSpaces, type Spaces } from '../../src/items/spaces-fs.ts';
+import type { VerifyContext } from '../../src/items/verified-fs.ts';
+import { type Keyring, openKeyring } from '../../src/trust/keyring-fs.ts';
+import type { SigningKey } from '../../src/trust/keys.ts';
+import { signText } from '../../src/trust/signature.ts';
+import { signatureStyle } from '../../src/trust/signature-line.ts';
+
+export const NOW = Date.UTC(2026, 0, 2, 3, 4, 5);
+
+/** Three real spaces in a temporary folder, with a keyring. */
+export interface SpaceFixture {
+  readonly base: string;
+  readonly projectPath: string;
+  readonly userSpacePath: string;
+  readonly systemPath: string;
+  readonly spaces: Spaces;
+  readonly keyring: Keyring;
+  /** Writes below a space's `.ai` and returns the path. */
+  write(space: 'project' | 'user' | 'system', path: string, text: string | Uint8Array): string;
+  /** Like `write`, signed by `key`, or by the user's own. */
+  writeSigned(space: 'project' | 'user', path: string, text: string, key?: SigningKey): string;
+  /** Keyring, spaces and the manifest of the system space as it is now. */
+  context(): VerifyContext;
+  remove(): void;
+}
+
+export function makeSpaces(): SpaceFixture {
+  const base = realpathSync(mkdtempSync(join(tmpdir(), 'rye-spaces-')));
+  const folders = {
+    project: join(base, 'project'),
+    user: join(base, 'home'),
+    system: join(base, 'system'),
+  };
+  for (const folder of Object.values(folders)) mkdirSync(join(folder, '.ai'), { recursive: true });
+  const paths = {
+    projectPath: folders.project,
+    userSpacePath: folders.user,
+    systemPath: folders.system,
+  };
+  const spaces = openSpaces(paths);
+  const keyring = openKeyring({ ...paths, now: () => NOW });
+  const fixture: SpaceFixture = {
+    base,
+    ...paths,
+    spaces,
+    keyring,
+    write(space, path, text) {
+      const target = join(folders[space], '.ai', path);
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target, text);
+      return target;
+    },
+    writeSigned(space, path, text, key = keyring.signer()) {
+      const style = signatureStyle(path.slice(path.lastIndexOf('.'))) ?? 'hash';
+      return fixture.write(space, path, signText({ text, style, key, now: NOW }));
+    },
+    context: () => ({ spaces, keyring, manifest: systemManifest(folders.system) }),
+    remove: () => rmSync(base, { recursive: true, force: true }),
+  };
+  return fixture;
+}

@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest';
+import type { ItemType } from '../../src/core/ids.ts';
+import { summarize } from '../../src/items/summary.ts';
+
+test.each<[ItemType, string, string, string]>([
+  [
+    'directive',
+    '```xml\n<directive name="a" version="1.2.3">\n<description>\n Say &lt;hi&gt;\n now</description>',
+    '1.2.3',
+    'Say <hi> now',
+  ],
+  ['directive', 'nothing', '', ''],
+  [
+    'tool',
+    "export const __version__ = '1.0.0';\nconst __tool_description__ = \"It's\";",
+    '1.0.0',
+    "It's",
+  ],
+  ['tool', '__version__ = "2.0.0"\n__tool_description__: str = "P"\n', '2.0.0', 'P'],
+  [
+    'tool',
+    '# rye:tool\n# description: Shell tool # note\n# version: 1.0.1\n',
+    '1.0.1',
+    'Shell tool',
+  ],
+  ['tool', 'description: "M"\r\nversion: 1.0.0\r\n', '1.0.0', 'M'],
+  ['knowledge', '---\ntitle: T\nversion: "1.0.0"\n---\n', '1.0.0', 'T'],
+  ['knowledge', '```yaml\ndescription: D\ntitle: T\n```', '', 'D'],
+  ['rule', '---\ndescription: |\n  x\n---\n', '', ''],
+  ['skill', '---\nname: s\ndescription: Use it\n---\n', '', 'Use it'],
+])('%s: %j', (type, text, version, description) => {
+  expect(summarize(type, text)).toEqual({ version, description });
+});
+
+test('a long description is cut', () => {
+  expect(summarize('skill', `description: ${'x'.repeat(1000)}`).description).toHaveLength(200);
+});

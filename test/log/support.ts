@@ -1,0 +1,116 @@
+import { createHash, generateKeyPairSync, sign, verify } from 'node:crypto';
+import canonicalize from 'canonicalize';
+import { isoTime } from '../../src/core/clock.ts';
+import type { EventDraft, LogEvent, LogHeader } from '../../src/core/events.ts';
+import type { JsonObject } from '../../src/core/json.ts';
+import type { PayloadSigner, PayloadVerifier } from '../../src/core/signing.ts';
+import { chainStart, sha256Hex, signCheckpoint } from '../../src/log/checkpoint.ts';
+import { encodeEvent, encodeHeader } from '../../src/log/codec.ts';
+import { LOG_START, placeEvent } from '../../src/log/cursor.ts';
+
+export const THREAD = 'demo/count-1771322456';
+
+function bytes(payload: JsonObject): Buffer {
+  return Buffer.from(canonicalize(payload) ?? '');
+}
+
+/** A signer and the verifier that trusts it, made of Node's crypto alone. */
+export function testKey(): { readonly signer: PayloadSigner; readonly verifier: PayloadVerifier } {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  const pem = publicKey.export({ type: 'spki', format: 'pem' });
+  const keyId = createHash('sha256').update(pem).digest('hex').slice(0, 16);
+  return {
+    signer: {
+      keyId,
+      sign: (payload) => sign(null, bytes(payload), privateKey).toString('base64url'),
+    },
+    verifier: {
+      refusal(payload, signedBy, signature) {
+        if (signedBy !== keyId) return 'key_untrusted';
+        const good = verify(null, bytes(payload), publicKey, Buffer.from(signature, 'base64url'));
+        return good ? undefined : 'signature_invalid';
+      },
+    },
+  };
+}
+
+export function headerFor(threadId = THREAD): LogHeader {
+  return {
+    event_type: 'thread',
+    version: 1,
+    thread_id: threadId,
+    directive: 'demo/count',
+    created_at: '2026-02-17T10:00:56.000Z',
+  };
+}
+
+export function delta(text: string): EventDraft {
+  return { event_type: 'token_delta', payload: { text } };
+}
+
+export function said(text: string): EventDraft {
+  return {
+    event_type: 'message',
+    payload: { message: { role: 'user', content: [{ type: 'text', text }] } },
+  };
+}
+
+/** Places drafts as a writer does, with ids e1, e2… or another prefix. */
+export function place(drafts: readonly EventDraft[], prefix = 'e'): readonly LogEvent[] {
+  let cursor = LOG_START;
+  let count = 0;
+  return drafts.map((draft) => {
+    const placed = placeEvent(cursor, draft, {
+      threadId: THREAD,
+      timestamp: isoTime(1_771_322_456_000 + cursor.seq),
+      entryId: () => {
+        count += 1;
+        return `${prefix}${count}`;
+      },
+    });
+    cursor = placed.cursor;
+    return placed.event;
+  });
+}
+
+/** The lines of a log with a checkpoint behind each group of drafts. */
+export function signedLog(
+  groups: readonly (readonly EventDraft[])[],
+  signer: PayloadSigner,
+  threadId = THREAD,
+): readonly string[] {
+  const lines = [encodeHeader(headerFor(threadId))];
+  let from = 0;
+  let prev = chainStart(threadId);
+  let cursor = LOG_START;
+  const timestamp = '2026-02-17T10:00:56.123Z';
+  for (const drafts of groups) {
+    for (const draft of drafts) {
+      const placed = placeEvent(cursor, draft, {
+        threadId,
+        timestamp,
+        entryId: () => `id${cursor.seq}`,
+      });
+      cursor = placed.cursor;
+      lines.push(encodeEvent(placed.event));
+    }
+    const text = Buffer.from(lines.join(''));
+    const seq = cursor.seq + 1;
+    const payload = signCheckpoint(
+      { from, to: text.length, sha256: sha256Hex(text.subarray(from)), prev, seq, timestamp },
+      signer,
+    );
+    const line = encodeEvent({
+      seq,
+      timestamp,
+      thread_id: threadId,
+      event_type: 'checkpoint',
+      payload,
+    });
+    lines.push(line);
+    from = text.length + Buffer.byteLength(line);
+    prev = sha256Hex(line);
+    cursor = { ...cursor, seq };
+  }
+  return lines;
+}

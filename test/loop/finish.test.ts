@@ -1,0 +1,241 @@
+import { describe, expect, it } from 'vitest';
+import { userText } from '../../src/core/message.ts';
+import type { OutputDeclaration } from '../../src/core/plan.ts';
+import { hiddenMessage } from '../../src/loop/run.ts';
+import { errorOutput } from '../../src/tools/tool.ts';
+import { play, resultText, says, toolOf, trace } from './scripted.ts';
+
+const output = (name: string, required = true): OutputDeclaration => ({
+  name,
+  type: 'string',
+  required,
+  description: '',
+});
+const LS = { rye_ls: toolOf('rye/ls') };
+const ls = (id: string) => ({ id, name: 'rye_ls' });
+const returns = (id: string, input = {}, name = 'rye_directive_return') => ({ id, name, input });
+
+describe('a directive with outputs', () => {
+  const plan = { outputs: [output('greeting')] };
+
+  it.each(['rye_directive_return', 'directive_return'])('finishes by %s', async (name) => {
+    const { outcome, events, hooks } = await play({
+      plan,
+      turns: [says('Hello.', [returns('r', { greeting: 'hi' }, name)])],
+    });
+    expect(outcome).toMatchObject({
+      kind: 'completed',
+      result: 'Hello.',
+      outputs: { greeting: 'hi' },
+    });
+    expect(trace(events)).toEqual([
+      'turn 1',
+      'delta Hello.',
+      'assistant tool_calls r',
+      'settled r ok',
+      'result r ok',
+      'cost 1',
+    ]);
+    expect(hooks.map(({ event }) => event)).toEqual([
+      'tool_after',
+      'directive_return',
+      'after_step',
+    ]);
+  });
+
+  it('finishes by rye_execute of the return', async () => {
+    const input = {
+      item_type: 'tool',
+      item_id: 'rye/agent/threads/directive_return',
+      parameters: { greeting: 'hi' },
+    };
+    const { outcome } = await play({
+      plan,
+      turns: [says('', [returns('r', input, 'rye_execute')])],
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { greeting: 'hi' } });
+  });
+
+  it('is told what is missing and may return again', async () => {
+    const { outcome, events } = await play({
+      plan,
+      turns: [says('', [returns('r')]), says('', [returns('s', { greeting: '' })])],
+    });
+    expect(resultText(events, 'r')).toBe('Validation error: greeting is required');
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { greeting: '' } });
+  });
+
+  it('is told when the arguments are no JSON object', async () => {
+    const { outcome, events } = await play({
+      plan,
+      turns: [
+        says('', [{ ...returns('r'), malformed: '{"greeting' }]),
+        says('', [returns('s', { greeting: 'x' })]),
+      ],
+    });
+    expect(trace(events)).toContain('result r invalid');
+    expect(outcome.kind).toBe('completed');
+  });
+
+  it('runs the calls before the return and skips those after it', async () => {
+    const { outcome, events } = await play({
+      plan,
+      tools: LS,
+      turns: [says('', [ls('a'), returns('r', { greeting: 'x' }), ls('b')])],
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(trace(events).filter((line) => line.startsWith('result'))).toEqual([
+      'result a ok',
+      'result r ok',
+      'result b skipped',
+    ]);
+    expect(trace(events)).not.toContain('start b rye/ls');
+  });
+
+  it('has to return again when a call before it failed', async () => {
+    const { outcome, events } = await play({
+      plan,
+      tools: { rye_ls: toolOf('rye/ls', { run: () => Promise.resolve(errorOutput('gone')) }) },
+      turns: [
+        says('', [ls('a'), returns('r', { greeting: 'x' })]),
+        says('', [returns('s', { greeting: 'y' })]),
+      ],
+    });
+    expect(trace(events)).toContain('result r skipped');
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { greeting: 'y' } });
+  });
+
+  it('takes the first of two returns', async () => {
+    const { outcome, events } = await play({
+      plan,
+      turns: [says('', [returns('r', { greeting: 'x' }), returns('s', { greeting: 'y' })])],
+    });
+    expect(outcome).toMatchObject({ outputs: { greeting: 'x' } });
+    expect(trace(events)).toContain('result s skipped');
+  });
+
+  it('gets one nudge for ending in text, then fails', async () => {
+    const { outcome, events } = await play({ plan, turns: [says('Bye.'), says('Bye!')] });
+    expect(trace(events).filter((line) => line.startsWith('inject'))).toEqual([
+      'inject nudge_outputs',
+    ]);
+    expect(outcome).toMatchObject({
+      kind: 'error',
+      error: { code: 'outputs_missing', details: { missing: ['greeting'] } },
+    });
+  });
+
+  it('completes in text when all outputs are optional', async () => {
+    const { outcome } = await play({
+      plan: { outputs: [output('greeting', false)] },
+      turns: [says('Bye.'), says('Bye!')],
+    });
+    expect(outcome).toEqual(expect.objectContaining({ kind: 'completed', result: 'Bye!' }));
+    expect(outcome).not.toHaveProperty('outputs');
+  });
+
+  it('is not joined with an earlier answer that was cut', async () => {
+    const { outcome } = await play({
+      plan: { outputs: [output('greeting', false)] },
+      turns: [says('One ', [], { reason: 'max_tokens' }), says('two'), says('Bye.')],
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Bye.' });
+  });
+
+  it('can still be failed by a hook of the step', async () => {
+    const { outcome } = await play({
+      plan,
+      turns: [says('', [returns('r', { greeting: 'x' })])],
+      control: (event) =>
+        event === 'after_step' ? { control: 'fail', error: 'not good enough' } : undefined,
+    });
+    expect(outcome).toMatchObject({ kind: 'error', error: { message: 'not good enough' } });
+  });
+});
+
+describe('a directive with tools', () => {
+  it('gets one nudge when its first turn uses none', async () => {
+    const { outcome, events } = await play({ tools: LS, turns: [says('Bye.'), says('Bye!')] });
+    expect(trace(events)).toEqual([
+      'turn 1',
+      'delta Bye.',
+      'assistant end',
+      'inject nudge_tools',
+      'cost 1',
+      'turn 2',
+      'delta Bye!',
+      'assistant end',
+      'cost 2',
+    ]);
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Bye!' });
+  });
+
+  it('gets none on later turns, nor when it continues a thread that used tools', async () => {
+    const later = await play({ tools: LS, turns: [says('', [ls('a')]), says('Bye.')] });
+    expect(trace(later.events).join()).not.toContain('inject');
+    const resumed = await play({
+      tools: LS,
+      turns: [says('Bye.')],
+      ports: {
+        history: [
+          userText('Do it.'),
+          {
+            role: 'assistant',
+            content: [{ type: 'tool_call', call_id: 'a', name: 'rye_ls', input: {} }],
+            provider: 'scripted',
+            model: 'model-1',
+            stop_reason: 'tool_calls',
+            usage: {
+              input_tokens: 0,
+              output_tokens: 0,
+              cache_read_tokens: 0,
+              cache_write_tokens: 0,
+            },
+          },
+          { role: 'tool_result', call_id: 'a', name: 'rye_ls', content: [], outcome: 'ok' },
+        ],
+      },
+    });
+    expect(trace(resumed.events).join()).not.toContain('inject');
+  });
+});
+
+describe('the inbox', () => {
+  it('is emptied at safe points only: before a request and at the end', async () => {
+    const points: string[] = [];
+    const { outcome, requests } = await play({
+      tools: LS,
+      turns: [says('', [ls('a')]), says('First.')],
+      ports: {
+        inbox: {
+          take: (point) => {
+            points.push(point);
+            const isSecond = points.length === 2;
+            return Promise.resolve(isSecond ? [hiddenMessage('delivery', 'steer')] : []);
+          },
+        },
+      },
+    });
+    expect(points).toEqual(['before_turn', 'before_turn', 'at_end']);
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'First.' });
+    expect(requests[1]?.messages.at(-1)).toEqual(userText('steer'));
+  });
+
+  it('prolongs a run whose model has finished', async () => {
+    let given = false;
+    const { outcome, requests } = await play({
+      turns: [says('First.'), says('Second.')],
+      ports: {
+        inbox: {
+          take: (point) => {
+            if (point === 'before_turn' || given) return Promise.resolve([]);
+            given = true;
+            return Promise.resolve([hiddenMessage('delivery', 'And now?')]);
+          },
+        },
+      },
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Second.' });
+    expect(requests[1]?.messages.at(-1)).toEqual(userText('And now?'));
+  });
+});

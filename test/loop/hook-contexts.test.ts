@@ -1,0 +1,50 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { expect, it } from 'vitest';
+import { HOOK_EVENTS } from '../../src/core/hook.ts';
+import { hookSchema } from '../../src/hooks/contexts.ts';
+import { errorOutput, textOutput } from '../../src/tools/tool.ts';
+import { fails, MODEL, planOf, play, says, toolOf } from './scripted.ts';
+
+it('gives hooks the contexts that their published schemas promise', async () => {
+  const gates: unknown[] = [];
+  const { hooks } = await play({
+    plan: {
+      model: { ...MODEL, context_window: 1000 },
+      limits: { ...planOf().limits, turns: 2 },
+      outputs: [{ name: 'x', type: 'string', required: true, description: '' }],
+    },
+    tools: {
+      rye_bad: toolOf('rye/bad', { run: () => Promise.resolve(errorOutput('bad')) }),
+      rye_big: toolOf('rye/big', { run: () => Promise.resolve(textOutput('x'.repeat(50_000))) }),
+    },
+    turns: [
+      fails(),
+      says('', [
+        { id: 'a', name: 'rye_bad' },
+        { id: 'b', name: 'rye_big' },
+        { id: 'c', name: 'nope' },
+      ]),
+      says('', [{ id: 'r', name: 'rye_directive_return', input: { x: 'y' } }]),
+    ],
+    gate: (context) => {
+      gates.push(context);
+      return {};
+    },
+  });
+  const limited = await play({ plan: { limits: { ...planOf().limits, turns: 0 } }, turns: [] });
+  const seen = [
+    ...hooks,
+    ...limited.hooks,
+    ...gates.map((context) => ({ event: 'tool_gate', context })),
+  ];
+  const ajv = new Ajv2020({ strict: false });
+  const problems = seen.flatMap(({ event, context }) => {
+    const name = HOOK_EVENTS.find((known) => known === event);
+    const isValid = name !== undefined && ajv.validate(hookSchema(name), context);
+    return isValid ? [] : [`${event}: ${ajv.errorsText()}`];
+  });
+  expect(problems).toEqual([]);
+  expect(new Set(seen.map(({ event }) => event))).toEqual(
+    new Set(['error', 'limit', 'after_step', 'tool_after', 'tool_gate', 'directive_return']),
+  );
+});

@@ -1,0 +1,357 @@
+import { describe, expect, it } from 'vitest';
+import type { ControlAction } from '../../src/core/hook.ts';
+import type { Limits } from '../../src/core/limits.ts';
+import { NO_COST } from '../../src/core/usage.ts';
+import { textOutput } from '../../src/tools/tool.ts';
+import { fails, hangs, MODEL, planOf, play, says, toolOf, trace } from './scripted.ts';
+
+const limits = (changes: Partial<Limits>): Limits => ({ ...planOf().limits, ...changes });
+const TOOLS = { rye_echo: toolOf('rye/echo') };
+const step = says('', [{ id: 'a', name: 'rye_echo' }]);
+
+const decide = (...actions: (ControlAction | undefined)[]) => {
+  let next = 0;
+  return (event: string) => {
+    if (event !== 'limit') return undefined;
+    next += 1;
+    return actions[Math.min(next, actions.length) - 1];
+  };
+};
+
+const run = (control: (event: string) => ControlAction | undefined, parentLimits?: Limits) =>
+  play({
+    plan: { limits: limits({ turns: 1 }) },
+    tools: TOOLS,
+    turns: [step, step, says('Done.')],
+    control,
+    ...(parentLimits ? { ports: { parentLimits } } : {}),
+  });
+
+const spend = (usd: number) => ({ plan: { limits: limits({ spend: usd }) } });
+
+describe('limits before a turn', () => {
+  it.each([
+    ['turns', { turns: 0 }, 0],
+    ['tokens', { tokens: 0 }, 0],
+    ['spend', { spend: 0 }, 0],
+    ['duration_seconds', { duration_seconds: 0 }, 0],
+  ] as const)('%s of zero ends the run before the first call', async (name, changes, max) => {
+    const { outcome, events, requests } = await play({
+      plan: { limits: limits(changes) },
+      turns: [],
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name, max, error: { code: `limit_${name}` } });
+    expect(trace(events)).toEqual([`limit_${name}`]);
+    expect(requests).toHaveLength(0);
+  });
+
+  it('ends after the turns that it allows, with their cost', async () => {
+    const { outcome, events } = await play({
+      plan: { limits: limits({ turns: 2 }) },
+      tools: TOOLS,
+      turns: [step, step, step],
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'turns', current: 2, max: 2 });
+    expect(outcome.cost).toMatchObject({ turns: 2, input_tokens: 200, output_tokens: 20 });
+    expect(trace(events).at(-1)).toBe('limit_turns');
+  });
+
+  it('is reported before a cancellation that came at the same time', async () => {
+    const { outcome } = await play({
+      plan: { limits: limits({ turns: 0 }) },
+      turns: [],
+      ports: { cancelled: () => 'stop' },
+    });
+    expect(outcome.kind).toBe('limit');
+  });
+
+  it('counts tokens of all kinds', async () => {
+    const { outcome } = await play({
+      plan: { limits: limits({ tokens: 110 }) },
+      tools: TOOLS,
+      turns: [step],
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'tokens', current: 110 });
+  });
+
+  it('goes on from what a resumed thread has used', async () => {
+    const { outcome } = await play({
+      plan: { limits: limits({ turns: 3 }) },
+      turns: [],
+      ports: { spent: { ...NO_COST, turns: 3 } },
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'turns', current: 3 });
+  });
+});
+
+describe('limit hooks', () => {
+  it('raise a limit', async () => {
+    const { outcome } = await run(decide({ control: 'escalate', limit: 'turns', to: 5 }));
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
+  });
+
+  it('raise it no further than the parent allows', async () => {
+    const { outcome } = await run(
+      decide({ control: 'escalate', limit: 'turns', to: 5 }),
+      limits({ turns: 2 }),
+    );
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'turns', current: 2, max: 2 });
+  });
+
+  it.each([
+    ['the same', { control: 'escalate', limit: 'turns', to: 1 }],
+    ['another limit', { control: 'escalate', limit: 'tokens', to: 1e9 }],
+    ['no limit', { control: 'escalate', limit: 'turn', to: 9 }],
+    ['not a number', { control: 'escalate', limit: 'turns', to: Number.NaN }],
+    ['continue alone', { control: 'continue' }],
+    ['retry', { control: 'retry' }],
+    ['nothing', undefined],
+  ] as const)('do not get past it with %s', async (_name, action) => {
+    const { outcome } = await run(decide(action));
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'turns', current: 1 });
+  });
+
+  it('may raise a limit only so often', async () => {
+    let to = 1;
+    const { outcome } = await play({
+      plan: { limits: limits({ turns: 1 }) },
+      tools: TOOLS,
+      turns: Array.from({ length: 40 }, () => step),
+      control: (event) => {
+        if (event !== 'limit') return undefined;
+        to += 1;
+        return { control: 'escalate', limit: 'turns', to };
+      },
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'turns', current: 11 });
+  });
+
+  it.each([
+    [{ control: 'handoff' }, { kind: 'handoff' }],
+    [
+      { control: 'suspend', reason: 'ask' },
+      { kind: 'suspended', reason: 'ask' },
+    ],
+    [{ control: 'abort' }, { kind: 'error', error: { code: 'aborted_by_hook' } }],
+    [
+      { control: 'fail', error: 'too long' },
+      { kind: 'limit', error: { message: 'too long' } },
+    ],
+  ] as const)('decide %j', async (action, expected) => {
+    expect((await run(decide(action))).outcome).toMatchObject(expected);
+  });
+
+  it('that fail are noted and decide nothing', async () => {
+    const { outcome, events } = await run(() => {
+      throw new Error('hook broke');
+    });
+    expect(outcome).toMatchObject({ kind: 'limit' });
+    expect(events.filter(({ event_type }) => event_type === 'note')).not.toHaveLength(0);
+  });
+});
+
+describe('duration', () => {
+  it('cuts a running model call, charges for it and ends as a limit', async () => {
+    const { outcome, events } = await play({
+      plan: { limits: limits({ duration_seconds: 60 }) },
+      turns: [hangs('Some words')],
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'duration_seconds', max: 60 });
+    expect(trace(events)).toEqual([
+      'turn 1',
+      'delta Some words',
+      'assistant aborted',
+      'omit e3',
+      'cost 1',
+      'limit_duration_seconds',
+    ]);
+    expect(outcome.cost.spend).toBeGreaterThan(0);
+  });
+
+  it('does not wait for a model that ignores the abort', async () => {
+    const { outcome } = await play({
+      plan: { limits: limits({ duration_seconds: 60 }) },
+      turns: [hangs('', { obedient: false })],
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'duration_seconds' });
+  });
+
+  it('cuts a running tool, whose call still gets its result', async () => {
+    const { outcome, events } = await play({
+      plan: { limits: limits({ duration_seconds: 60 }) },
+      tools: { rye_echo: toolOf('rye/echo', { run: () => new Promise(() => undefined) }) },
+      turns: [step],
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'duration_seconds' });
+    expect(trace(events)).toContain('result a aborted');
+  });
+
+  it('extended by a hook, lets the run go on with the same context', async () => {
+    const { outcome, requests } = await play({
+      plan: { limits: limits({ duration_seconds: 60 }) },
+      turns: [hangs('Some words'), says('Done.')],
+      control: (event) =>
+        event === 'limit' ? { control: 'escalate', limit: 'duration_seconds', to: 120 } : undefined,
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
+    expect(requests[1]?.messages).toEqual(requests[0]?.messages);
+  });
+});
+
+describe('the spend cap', () => {
+  it('lowers max_tokens so that the worst case fits', async () => {
+    const { requests } = await play({ ...spend(0.01), turns: [says('Done.')] });
+    const [request] = requests;
+    // 10 micro-dollars per output token: never more than the limit in all
+    expect(request?.max_tokens).toBeLessThan(1000);
+    expect(request?.max_tokens).toBeGreaterThan(900);
+  });
+
+  it('leaves max_tokens alone when there is enough', async () => {
+    const { requests } = await play({ ...spend(5), turns: [says('Done.')] });
+    expect(requests[0]?.max_tokens).toBe(MODEL.max_output_tokens);
+  });
+
+  it('does not start a turn that has no room for 256 tokens', async () => {
+    const { outcome, events, requests } = await play({ ...spend(0.0025), turns: [] });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'spend', error: { code: 'limit_spend' } });
+    expect(requests).toHaveLength(0);
+    expect(trace(events)).toEqual(['limit_spend']);
+  });
+
+  it('is also held by what the budget has left', async () => {
+    const { outcome } = await play({
+      ...spend(5),
+      turns: [],
+      ports: {
+        budget: {
+          remainingMicroUsd: () => Promise.resolve(1000),
+          report: () => Promise.resolve(),
+        },
+      },
+    });
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'spend' });
+  });
+
+  it('counts failed attempts of the same turn before they are reported', async () => {
+    const usage = {
+      input_tokens: 0,
+      output_tokens: 500,
+      cache_read_tokens: 0,
+      cache_write_tokens: 0,
+    };
+    const { outcome, requests } = await play({
+      ...spend(5),
+      turns: [
+        fails({ phase: 'stream' }, [
+          { type: 'start', model: 'model-1' },
+          { type: 'usage', usage },
+        ]),
+        says('Done.'),
+      ],
+      ports: {
+        budget: {
+          remainingMicroUsd: () => Promise.resolve(10_000),
+          report: () => Promise.resolve(),
+        },
+      },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect((requests[0]?.max_tokens ?? 0) - (requests[1]?.max_tokens ?? 0)).toBe(500);
+  });
+
+  it('never lets a run spend more than its limit, whatever the model uses', async () => {
+    for (const limit of [0.003, 0.01, 0.05]) {
+      const { outcome } = await play({
+        ...spend(limit),
+        tools: TOOLS,
+        turns: Array.from({ length: 30 }, () => (request: { max_tokens: number }) => {
+          const output_tokens = request.max_tokens;
+          const usage = {
+            input_tokens: 20,
+            output_tokens,
+            cache_read_tokens: 0,
+            cache_write_tokens: 0,
+          };
+          return replayed(says('', [{ id: 'a', name: 'rye_echo' }], { usage }));
+        }),
+      });
+      expect(outcome).toMatchObject({ kind: 'limit', name: 'spend' });
+      expect(outcome.cost.spend).toBeLessThanOrEqual(limit);
+    }
+  });
+
+  it('refuses a model without a price, unless that is allowed', async () => {
+    const model = { ...MODEL, pricing: null };
+    const refused = await play({ plan: { model }, turns: [] });
+    expect(refused.outcome).toMatchObject({ kind: 'error', error: { code: 'model_unpriced' } });
+    const allowed = await play({ plan: { model, allow_unpriced: true }, turns: [says('Done.')] });
+    expect(allowed.outcome).toMatchObject({ kind: 'completed', cost: { spend: 0 } });
+  });
+
+  it('reports the spend to the budget at each turn', async () => {
+    const { reported, outcome } = await play({ tools: TOOLS, turns: [step, says('Done.')] });
+    expect(reported).toEqual([200, 400]);
+    expect(outcome.cost.spend).toBe(0.0004);
+  });
+});
+
+describe('a full context', () => {
+  const window = { model: { ...MODEL, context_window: 1000 } };
+  const big = toolOf('rye/echo', { run: () => Promise.resolve(textOutput('x'.repeat(5000))) });
+
+  it('is compacted through the port', async () => {
+    const { outcome, requests, hooks } = await play({
+      plan: window,
+      tools: { rye_echo: big },
+      turns: [step, says('Done.')],
+      ports: {
+        compact: () =>
+          Promise.resolve({
+            drafts: [],
+            messages: [{ role: 'user', content: [{ type: 'text', text: 'Summary' }] }],
+            usage: {
+              input_tokens: 7,
+              output_tokens: 0,
+              cache_read_tokens: 0,
+              cache_write_tokens: 0,
+            },
+          }),
+      },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(outcome.cost.input_tokens).toBe(207);
+    expect(requests[1]?.messages).toHaveLength(1);
+    expect(hooks.find(({ event }) => event === 'context_limit_reached')?.context).toMatchObject({
+      tokens_limit: 1000,
+    });
+  });
+
+  it('asks the hooks once, not on every turn', async () => {
+    const { hooks } = await play({
+      plan: window,
+      tools: { rye_echo: big },
+      turns: [step, step, step, says('Done.')],
+    });
+    expect(hooks.filter(({ event }) => event === 'context_limit_reached')).toHaveLength(1);
+  });
+
+  it('is handed off where that is configured', async () => {
+    const { outcome } = await play({
+      plan: {
+        ...window,
+        settings: {
+          ...planOf().settings,
+          context_limit: { threshold: 0.9, mode: 'handoff' as const },
+        },
+      },
+      tools: { rye_echo: big },
+      turns: [step],
+    });
+    expect(outcome.kind).toBe('handoff');
+  });
+});
+
+async function* replayed<T>(events: readonly T[]): AsyncGenerator<T> {
+  yield* events;
+}

@@ -1,0 +1,166 @@
+import { describe, expect, it } from 'vitest';
+import { userText } from '../../src/core/message.ts';
+import type { Validation } from '../../src/loop/ports.ts';
+import { hiddenMessage } from '../../src/loop/run.ts';
+import { planOf, play, resultText, type Script, says, toolOf, trace } from './scripted.ts';
+
+const SCHEMA = {
+  type: 'object',
+  properties: { n: { type: 'integer' } },
+  required: ['n'],
+  additionalProperties: false,
+};
+
+function wants(script: Omit<Script, 'plan'>, plan: Script['plan'] = {}): Script {
+  return { plan: { behavior: { schema: SCHEMA }, ...plan }, ...script };
+}
+
+const output = (id: string, input: object) => ({ id, name: '__output__', input: { ...input } });
+
+describe('a result that must match a schema', () => {
+  it('is taken from the answer where that is it already', async () => {
+    for (const text of ['{"n": 4}', '```json\n{"n": 4}\n```']) {
+      const { outcome, requests } = await play(wants({ turns: [says(text)] }));
+      expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 }, result: text });
+      expect(requests).toHaveLength(1);
+      expect(requests[0]).not.toHaveProperty('output_schema');
+    }
+  });
+
+  it('is asked for once the model is done, with the schema in the request', async () => {
+    const { outcome, requests, events, hooks } = await play(
+      wants({ turns: [says('It is four.'), says('{"n": 4}')] }),
+    );
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 } });
+    expect(requests[1]?.output_schema).toEqual(SCHEMA);
+    expect(trace(events)).toContain('inject output_request');
+    const returned = hooks.filter(({ event }) => event === 'directive_return');
+    expect(returned).toMatchObject([{ context: { outputs: { n: 4 } } }]);
+    expect(outcome.cost.turns).toBe(2);
+  });
+
+  it('may come as a call, which gets its result like every other', async () => {
+    const { outcome, events } = await play(
+      wants({
+        tools: { rye_echo: toolOf('rye/echo') },
+        turns: [
+          says('', [{ id: 'a', name: 'rye_echo' }]),
+          says('It is four.'),
+          says('', [output('b', { n: 4 }), { id: 'c', name: 'rye_echo' }]),
+        ],
+      }),
+    );
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 } });
+    expect(resultText(events, 'b')).toBe('Taken.');
+    expect(resultText(events, 'c')).toBe('Skipped: the result was given');
+  });
+
+  it('is asked for again with what is wrong, three times in all', async () => {
+    const { outcome, requests, events } = await play(
+      wants({
+        turns: [
+          says('no'),
+          says('{"m": 1}'),
+          says('', [output('a', {})]),
+          says('', [{ ...output('b', {}), malformed: '{' }]),
+        ],
+      }),
+    );
+    expect(requests).toHaveLength(4);
+    expect(outcome).toMatchObject({ kind: 'error', error: { code: 'outputs_missing' } });
+    expect(resultText(events, 'a')).toBe('Validation error: n is required');
+    expect(JSON.stringify(requests[2]?.messages)).toContain('does not match: n is required');
+  });
+
+  it('waits for whoever has something to say first, and is asked for once', async () => {
+    let waiting = [hiddenMessage('steer', 'Count again.')];
+    const take = async (point: string) => {
+      const said = point === 'at_end' ? waiting : [];
+      if (point === 'at_end') waiting = [];
+      return said;
+    };
+    const { outcome, requests, hooks } = await play(
+      wants({
+        turns: [says('Four.'), says('Five.'), says('{"n": 5}')],
+        ports: { inbox: { take } },
+      }),
+    );
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 5 } });
+    expect(requests.map(({ output_schema }) => output_schema !== undefined)).toEqual([
+      false,
+      false,
+      true,
+    ]);
+    expect(hooks.filter(({ event }) => event === 'directive_return')).toHaveLength(1);
+  });
+
+  it('is not asked of a model that can only follow steps', async () => {
+    const plan = planOf();
+    const { outcome, requests } = await play(
+      wants({ turns: [says('done')] }, { model: { ...plan.model, kind: 'literal' } }),
+    );
+    expect(outcome).toMatchObject({ kind: 'error', error: { code: 'outputs_missing' } });
+    expect(requests).toHaveLength(1);
+  });
+
+  it('leaves declared outputs to their return', async () => {
+    const outputs = [{ name: 'n', type: 'integer', required: true, description: '' }] as const;
+    const { outcome, requests } = await play(
+      wants(
+        { turns: [says('', [{ id: 'a', name: 'rye_directive_return', input: { n: 1 } }])] },
+        { outputs },
+      ),
+    );
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 1 } });
+    expect(requests).toHaveLength(1);
+  });
+
+  it('a call of that name is unknown where nothing was asked', async () => {
+    const { events } = await play({ turns: [says('', [output('a', { n: 4 })]), says('Done.')] });
+    expect(resultText(events, 'a')).toMatch(/^Unknown tool: /);
+  });
+
+  it('a schema that cannot be used ends the run', async () => {
+    const validate = (): Promise<Validation> => Promise.reject(new Error('no such keyword'));
+    const { outcome } = await play(wants({ turns: [says('{"n": 4}')], ports: { validate } }));
+    expect(outcome).toMatchObject({ kind: 'error', error: { message: 'no such keyword' } });
+  });
+});
+
+describe('thinking', () => {
+  const decay = { thinking_decay: { after_runs: 1, floor: 'low' } };
+
+  it('goes down a level with each run, never within one and never below the floor', async () => {
+    let deliveries = 3;
+    const next = async () => {
+      deliveries -= 1;
+      return deliveries >= 0
+        ? [{ event_type: 'message', payload: { message: userText('more') } } as const]
+        : [];
+    };
+    const take = () => Promise.resolve([]);
+    const { requests, events } = await play({
+      plan: { thinking: 'high', behavior: decay },
+      tools: { rye_echo: toolOf('rye/echo') },
+      turns: [
+        says('', [{ id: 'a', name: 'rye_echo' }]),
+        says('one'),
+        says('', [{ id: 'b', name: 'rye_echo' }]),
+        says('two'),
+        says('three'),
+        says('four'),
+      ],
+      ports: { inbox: { take, next } },
+    });
+    expect(requests.map(({ thinking }) => thinking)).toEqual([
+      'high',
+      'high',
+      'medium',
+      'medium',
+      'low',
+      'low',
+    ]);
+    const changes = events.filter(({ event_type }) => event_type === 'thinking_change');
+    expect(changes.map(({ payload }) => payload)).toEqual([{ level: 'medium' }, { level: 'low' }]);
+  });
+});

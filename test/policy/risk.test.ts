@@ -1,0 +1,173 @@
+import { describe, expect, it } from 'vitest';
+import type { Acknowledgement, Risk } from '../../src/core/capability.ts';
+import { assessRisks, parseRiskTable, riskOf } from '../../src/policy/risk.ts';
+
+const AT = { path: 'capability_risk.yaml' };
+
+const TABLE = parseRiskTable(
+  {
+    risk_levels: {
+      safe: 'allow',
+      write: 'allow',
+      elevated: 'acknowledge_required',
+      unrestricted: 'block',
+    },
+    classifications: [
+      { risk: 'unrestricted', patterns: ['rye.*'], description: 'Everything.' },
+      {
+        risk: 'elevated',
+        patterns: ['rye.execute.*', 'rye.execute.tool.rye.bash.*'],
+        description: 'Runs programs.',
+      },
+      { risk: 'write', patterns: ['rye.execute.tool.rye.file-system.*'] },
+      {
+        risk: 'safe',
+        patterns: ['rye.fetch.*', 'rye.sign.*', 'rye.execute.tool.rye.file-system.read'],
+      },
+    ],
+  },
+  AT,
+);
+
+describe('riskOf', () => {
+  it.each<[string, Risk | undefined, Risk]>([
+    // the most specific pattern wins
+    ['rye.execute.tool.rye.bash', undefined, 'elevated'],
+    ['rye.execute.tool.rye.file-system.write', undefined, 'write'],
+    ['rye.execute.tool.rye.file-system.read', undefined, 'safe'],
+    ['rye.fetch.knowledge.a', undefined, 'safe'],
+    ['rye.sign.*', undefined, 'safe'],
+    // a broad pattern takes the highest risk that it could reach
+    ['rye.*', undefined, 'unrestricted'],
+    ['rye.execute.*', undefined, 'elevated'],
+    ['rye.execute.tool.rye.*', undefined, 'elevated'],
+    ['rye.execute.tool.rye.file-system.*', undefined, 'write'],
+    ['rye.execute.tool.rye.file-system.r*', undefined, 'write'],
+    ['rye.fetch.*', undefined, 'safe'],
+    // a declared risk stands where only the type is classified
+    ['rye.execute.tool.my.greet', 'safe', 'safe'],
+    ['rye.execute.tool.my.greet', 'unrestricted', 'unrestricted'],
+    ['rye.execute.tool.my.*', 'safe', 'elevated'],
+    ['rye.execute.tool.my.*', 'unrestricted', 'unrestricted'],
+    // and can't lower what the table says about an id
+    ['rye.execute.tool.rye.bash', 'safe', 'elevated'],
+    ['rye.execute.tool.rye.file-system.read', 'write', 'write'],
+  ])('%s declared %s is %s', (capability, declared, expected) => {
+    expect(riskOf(capability, TABLE, declared)).toBe(expected);
+  });
+
+  it('takes the highest risk of equally specific patterns, in any order', () => {
+    for (const order of [
+      ['safe', 'elevated'],
+      ['elevated', 'safe'],
+    ]) {
+      const table = parseRiskTable(
+        { classifications: order.map((risk) => ({ risk, patterns: ['rye.execute.tool.a'] })) },
+        AT,
+      );
+      expect(riskOf('rye.execute.tool.a', table)).toBe('elevated');
+    }
+  });
+
+  it('holds what no pattern classifies for elevated', () => {
+    const empty = parseRiskTable({ classifications: [] }, AT);
+    expect(riskOf('rye.fetch.tool.a', empty)).toBe('elevated');
+    expect(riskOf('rye.execute.tool.a', empty, 'safe')).toBe('safe');
+  });
+});
+
+const assess = (
+  capabilities: readonly string[],
+  acknowledged: readonly Risk[] = [],
+  toolRisks: ReadonlyMap<string, Risk | undefined> = new Map(),
+) =>
+  assessRisks({
+    capabilities,
+    table: TABLE,
+    acknowledged: acknowledged.map(
+      (risk): Acknowledgement => ({ risk, reason: 'because', origin: 'd.md:3' }),
+    ),
+    toolRisks,
+  });
+const codes = (...args: Parameters<typeof assess>) =>
+  assess(...args).refusals.map(({ code }) => code);
+
+describe('assessRisks', () => {
+  it.each<[readonly string[], readonly Risk[], readonly string[]]>([
+    [['rye.fetch.*', 'rye.execute.tool.rye.file-system.*'], [], []],
+    [['rye.execute.tool.rye.bash'], [], ['acknowledge_required']],
+    [['rye.execute.tool.rye.bash'], ['elevated'], []],
+    [['rye.execute.tool.rye.bash'], ['unrestricted'], []],
+    [['rye.execute.tool.rye.bash'], ['write'], ['acknowledge_required']],
+    [['rye.*'], [], ['risk_blocked']],
+    [['rye.*'], ['elevated'], ['risk_blocked']],
+    [['rye.*'], ['unrestricted'], []],
+    [['rye.*', 'rye.execute.*'], ['elevated'], ['risk_blocked']],
+  ])('%j acknowledged %j gives %j', (capabilities, acknowledged, expected) => {
+    expect(codes(capabilities, acknowledged)).toEqual(expected);
+  });
+
+  it('says what is refused, why, and how to accept it', () => {
+    const [refusal] = assess(['rye.execute.tool.rye.bash']).refusals;
+    expect(refusal?.message).toBe(
+      'the capability "rye.execute.tool.rye.bash" is elevated (Runs programs.) and refused unless acknowledged',
+    );
+    expect(refusal?.hint).toContain('<acknowledge risk="elevated">');
+    expect(refusal?.details).toEqual({ capability: 'rye.execute.tool.rye.bash', risk: 'elevated' });
+  });
+
+  it('holds an item or MCP tool without declared traits for elevated', () => {
+    const tools = new Map<string, Risk | undefined>([
+      ['mcp/files/list', undefined],
+      ['my/greet', 'safe'],
+    ]);
+    expect(codes(['rye.execute.tool.mcp.files.list'], [], tools)).toEqual(['acknowledge_required']);
+    expect(codes(['rye.execute.tool.my.greet'], [], tools)).toEqual([]);
+    expect(codes(['rye.execute.tool.my.*'], [], tools)).toEqual(['acknowledge_required']);
+    expect(assess(['rye.execute.tool.my.greet'], [], tools).risks).toEqual([
+      { capability: 'rye.execute.tool.my.greet', risk: 'safe' },
+    ]);
+  });
+
+  it('follows levels that a project tightened', () => {
+    const table = { ...TABLE, levels: { ...TABLE.levels, write: 'block' as const } };
+    const { refusals } = assessRisks({
+      capabilities: ['rye.execute.tool.rye.file-system.write'],
+      table,
+      acknowledged: [],
+      toolRisks: new Map(),
+    });
+    expect(refusals.map(({ code }) => code)).toEqual(['risk_blocked']);
+  });
+});
+
+describe('parseRiskTable', () => {
+  it.each<[unknown, RegExp]>([
+    [undefined, /not a mapping/],
+    [[], /not a mapping/],
+    [{}, /"classifications" is not a list/],
+    [{ classifications: ['x'] }, /classifications\[0\] is not a mapping/],
+    [
+      { classifications: [{ risk: 'high', patterns: ['rye.*'] }] },
+      /classifications\[0\]\.risk: "high" is not a risk/,
+    ],
+    [{ classifications: [{ risk: 'safe', patterns: [] }] }, /patterns is not a list/],
+    [{ classifications: [{ risk: 'safe', patterns: ['all'] }] }, /"all" is not a capability/],
+    [{ classifications: [], risk_levels: { safe: 'yes' } }, /risk_levels\.safe is "yes"/],
+    [{ classifications: [], risk_levels: { sfe: 'allow' } }, /"sfe" is not a risk/],
+    [{ classifications: [], risk_levels: 'allow' }, /"risk_levels" is not a mapping/],
+  ])('refuses %j', (value, message) => {
+    expect(() => parseRiskTable(value, AT)).toThrow(message);
+    expect(() => parseRiskTable(value, AT)).toThrow(/^capability_risk\.yaml: /);
+  });
+
+  it('keeps the shipped levels that a table leaves out', () => {
+    const { levels } = parseRiskTable({ classifications: [], risk_levels: { write: 'block' } }, AT);
+    expect(levels).toEqual({
+      safe: 'allow',
+      write: 'block',
+      elevated: 'acknowledge_required',
+      unrestricted: 'block',
+    });
+  });
+});

@@ -1,0 +1,307 @@
+import { describe, expect, test } from 'vitest';
+import type { AssistantBlock, Message, ToolOutcome } from '../../../src/core/message.ts';
+import { userText } from '../../../src/core/message.ts';
+import { NO_USAGE } from '../../../src/core/usage.ts';
+import { buildRequest, traitsOfId } from '../../../src/providers/anthropic/request.ts';
+import type { ModelRequest, ThinkingLevel } from '../../../src/providers/provider.ts';
+import { aRequest } from '../../conformance/provider.ts';
+import { checkRequest, type WireBlock, type WireBody } from '../../helpers/wire-rules.ts';
+
+function build(overrides: Partial<ModelRequest>, provider = 'anthropic'): WireBody {
+  const request = aRequest(overrides);
+  return buildRequest(request, traitsOfId(request.model), provider) as unknown as WireBody;
+}
+
+function says(content: readonly AssistantBlock[], model = 'claude-sonnet-5-5'): Message {
+  return {
+    role: 'assistant',
+    content,
+    provider: 'anthropic',
+    model,
+    stop_reason: 'tool_calls',
+    usage: NO_USAGE,
+  };
+}
+
+function call(call_id: string): AssistantBlock {
+  return { type: 'tool_call', call_id, name: 'rye_first', input: { a: 1 } };
+}
+
+function result(call_id: string, text: string, outcome: ToolOutcome = 'ok'): Message {
+  return {
+    role: 'tool_result',
+    call_id,
+    name: 'rye_first',
+    content: [{ type: 'text', text }],
+    outcome,
+  };
+}
+
+function blocksOf(body: WireBody, index: number): readonly WireBlock[] {
+  const content = body.messages[index]?.content;
+  return typeof content === 'string' || content === undefined ? [] : content;
+}
+
+function marks(prefix: string, blocks: unknown): string[] {
+  if (!Array.isArray(blocks)) return [];
+  return blocks.flatMap((block: WireBlock, index) =>
+    block.cache_control ? [`${prefix}.${index}`] : [],
+  );
+}
+
+/** Where the cache marks stand, such as `system.0` or `messages.2.0`. */
+function marksOf(body: WireBody): string[] {
+  return [
+    ...marks('system', body.system),
+    ...marks('tools', body.tools),
+    ...body.messages.flatMap(({ content }, index) => marks(`messages.${index}`, content)),
+  ];
+}
+
+describe('turns', () => {
+  test('results go before what else the user says, and turns of one role become one', () => {
+    const body = build({
+      messages: [
+        userText('go'),
+        userText('now'),
+        says([{ type: 'text', text: 'ok' }, call('a'), call('b')]),
+        userText('by the way'),
+        result('b', 'second'),
+        result('a', 'first', 'timeout'),
+      ],
+    });
+    expect(checkRequest(body)).toEqual([]);
+    expect(body.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'user']);
+    expect(blocksOf(body, 2)).toMatchObject([
+      { type: 'tool_result', tool_use_id: 'b' },
+      { type: 'tool_result', tool_use_id: 'a', is_error: true },
+      { type: 'text', text: 'by the way' },
+    ]);
+    expect(blocksOf(body, 2)[0]?.is_error).toBeUndefined();
+  });
+
+  test('blank texts and messages without content are left out', () => {
+    const body = build({
+      messages: [
+        userText('go'),
+        says([{ type: 'text', text: ' \n' }]),
+        userText(''),
+        userText('on'),
+      ],
+    });
+    expect(checkRequest(body)).toEqual([]);
+    expect(body.messages).toHaveLength(1);
+  });
+
+  test('an empty result is a result', () => {
+    const body = build({ messages: [userText('go'), says([call('a')]), result('a', '')] });
+    expect(checkRequest(body)).toEqual([]);
+    expect(blocksOf(body, 2)[0]).toMatchObject({ type: 'tool_result', content: [] });
+  });
+
+  test('images go along in messages and results; an unknown kind is named', () => {
+    const image = { type: 'image', media_type: 'image/png', data: 'aGk=' } as const;
+    const odd = { type: 'image', media_type: 'image/tiff', data: 'aGk=' } as const;
+    const body = build({
+      messages: [
+        { role: 'user', content: [image] },
+        says([call('a')]),
+        {
+          role: 'tool_result',
+          call_id: 'a',
+          name: 'rye_first',
+          outcome: 'ok',
+          content: [image, odd],
+        },
+      ],
+    });
+    const source = { type: 'base64', media_type: 'image/png', data: 'aGk=' };
+    expect(blocksOf(body, 0)).toMatchObject([{ type: 'image', source }]);
+    expect(blocksOf(body, 2)[0]?.content).toMatchObject([
+      { type: 'image', source },
+      { type: 'text', text: '[an image of the type image/tiff]' },
+    ]);
+  });
+
+  test('call ids of other providers are made fit, on both sides alike', () => {
+    const body = build({
+      messages: [userText('go'), says([call('a:b/c.1')]), result('a:b/c.1', 'x')],
+    });
+    expect(checkRequest(body)).toEqual([]);
+    expect(blocksOf(body, 1)[0]?.id).toBe('a_b_c_1');
+  });
+});
+
+describe('thinking of earlier answers', () => {
+  const signed: AssistantBlock = { type: 'thinking', text: 'why', signature: 'sig' };
+  const hidden: AssistantBlock = { type: 'thinking', text: '', signature: 'sig2' };
+  const redacted: AssistantBlock = { type: 'thinking', text: '', redacted: 'opaque' };
+  const unsigned: AssistantBlock = { type: 'thinking', text: 'why' };
+  const history = (model: string): Message[] => [
+    userText('go'),
+    says([signed, hidden, redacted, unsigned, call('a')], model),
+    result('a', 'x'),
+  ];
+
+  test.for(['claude-sonnet-5-5', 'claude-sonnet-5-5-20260928'])(
+    'goes back verbatim to %s',
+    (model) => {
+      expect(blocksOf(build({ messages: history(model) }), 1)).toMatchObject([
+        { type: 'thinking', thinking: 'why', signature: 'sig' },
+        { type: 'thinking', thinking: '', signature: 'sig2' },
+        { type: 'redacted_thinking', data: 'opaque' },
+        { type: 'tool_use', id: 'a' },
+      ]);
+    },
+  );
+
+  test('is not shown to another model or provider, which would refuse it', () => {
+    const otherModel = build({ messages: history('claude-opus-5-5') });
+    const otherProvider = build({ messages: history('claude-sonnet-5-5') }, 'proxy');
+    for (const body of [otherModel, otherProvider]) {
+      expect(blocksOf(body, 1).map(({ type }) => type)).toEqual(['tool_use']);
+    }
+  });
+});
+
+function turn(id: string): Message[] {
+  return [says([{ type: 'text', text: 'x' }, call(id)]), result(id, 'y')];
+}
+
+describe('cache marks', () => {
+  test('stand on system, last tool, newest message and the newest user turn before it', () => {
+    const body = build({ messages: [userText('go'), ...turn('a'), ...turn('b')] });
+    expect(marksOf(body)).toEqual(['system.0', 'tools.1', 'messages.2.0', 'messages.4.0']);
+    expect(checkRequest(body)).toEqual([]);
+  });
+
+  test('the mark of the last call is kept by the next one, so that its cache is found', () => {
+    const first = build({ messages: [userText('go'), ...turn('a')] });
+    const second = build({ messages: [userText('go'), ...turn('a'), ...turn('b')] });
+    expect(marksOf(first)).toContain('messages.2.0');
+    expect(marksOf(second)).toContain('messages.2.0');
+  });
+
+  test('pass over thinking at the end of the newest message', () => {
+    const thought: AssistantBlock = { type: 'thinking', text: 'hm', signature: 's' };
+    const body = build({
+      messages: [userText('go'), says([{ type: 'text', text: 'x' }, thought])],
+    });
+    expect(marksOf(body)).toEqual(['system.0', 'tools.1', 'messages.0.0', 'messages.1.0']);
+  });
+
+  test('are absent where nothing can carry them, and without cache', () => {
+    expect(marksOf(build({ system: ' ', tools: [] }))).toEqual(['messages.0.0']);
+    expect(marksOf(build({ cache: false }))).toEqual([]);
+    expect(build({ system: '' })).not.toHaveProperty('system');
+  });
+
+  test('equal arguments give equal bytes, and arguments are not touched', () => {
+    const messages = [userText('go'), ...turn('a')];
+    const before = structuredClone(messages);
+    expect(JSON.stringify(build({ messages }))).toBe(JSON.stringify(build({ messages })));
+    expect(messages).toEqual(before);
+  });
+});
+
+describe('thinking and effort', () => {
+  test.for([
+    ['claude-fable-5-1', 'off', { type: 'adaptive', display: 'summarized' }, 'low'],
+    ['claude-opus-5-5', 'off', { type: 'adaptive', display: 'summarized' }, 'low'],
+    ['claude-opus-5-5', 'high', { type: 'adaptive', display: 'summarized' }, 'high'],
+    ['claude-sonnet-5-5', 'off', { type: 'between_tools' }, undefined],
+    ['claude-sonnet-5-5', 'minimal', { type: 'adaptive', display: 'summarized' }, 'low'],
+    ['claude-haiku-5-5', 'off', { type: 'disabled' }, undefined],
+    ['claude-opus-4-6', 'medium', { type: 'adaptive', display: 'summarized' }, 'medium'],
+    ['claude-sonnet-4-5-20250929', 'off', undefined, undefined],
+    ['claude-sonnet-4-5-20250929', 'low', { type: 'enabled', budget_tokens: 4096 }, undefined],
+    ['claude-haiku-4-5', 'high', { type: 'enabled', budget_tokens: 12_000 }, undefined],
+    ['glm-5', 'high', undefined, undefined],
+  ] as const)('%s at %s', ([model, thinking, expected, effort]) => {
+    const body = build({ model, thinking, max_tokens: 16_000 });
+    expect(body.thinking).toEqual(expected);
+    expect(body.output_config?.effort).toBe(effort);
+    expect(body).not.toHaveProperty('temperature');
+    expect(checkRequest(body)).toEqual([]);
+  });
+
+  test('a budget that does not fit into max_tokens is not asked for', () => {
+    for (const max_tokens of [256, 1024, 1300]) {
+      expect(build({ model: 'claude-haiku-4-5', thinking: 'high', max_tokens })).not.toHaveProperty(
+        'thinking',
+      );
+    }
+  });
+});
+
+describe('tool choice', () => {
+  const levels: ThinkingLevel = 'high';
+
+  test('none and a named tool are said, auto is not', () => {
+    expect(build({ tool_choice: 'none' }).tool_choice).toEqual({ type: 'none' });
+    expect(build({ tool_choice: 'auto' })).not.toHaveProperty('tool_choice');
+    expect(
+      build({ tool_choice: { name: 'rye_first' }, model: 'claude-haiku-5-5' }).tool_choice,
+    ).toEqual({
+      type: 'tool',
+      name: 'rye_first',
+    });
+  });
+
+  test('a forced call leaves out thinking, which it excludes', () => {
+    const body = build({ model: 'claude-opus-5', tool_choice: 'any', thinking: levels });
+    expect(body.tool_choice).toEqual({ type: 'any' });
+    expect(body.thinking).toEqual({ type: 'disabled' });
+  });
+
+  test('models that refuse forced calls are asked instead, and think on', () => {
+    const body = build({ model: 'claude-opus-5-5', tool_choice: 'any', thinking: levels });
+    expect(body).not.toHaveProperty('tool_choice');
+    expect(body.thinking).toMatchObject({ type: 'adaptive' });
+  });
+
+  test('without tools there is nothing to choose', () => {
+    const body = build({ tools: [], tool_choice: 'any' });
+    expect(body).not.toHaveProperty('tools');
+    expect(body).not.toHaveProperty('tool_choice');
+  });
+});
+
+describe('an answer that must match a schema', () => {
+  const schema = {
+    type: 'object',
+    properties: { n: { type: 'integer' } },
+    required: ['n'],
+    additionalProperties: false,
+  };
+  const wire = (overrides: Partial<ModelRequest>) =>
+    build(overrides) as unknown as {
+      readonly output_config?: unknown;
+      readonly thinking?: unknown;
+      readonly tool_choice?: unknown;
+      readonly tools: readonly { readonly name: string }[];
+    };
+
+  test('is asked for natively, beside the effort', () => {
+    const body = wire({ model: 'claude-opus-5-5', output_schema: schema, thinking: 'high' });
+    expect(body.output_config).toEqual({ effort: 'high', format: { type: 'json_schema', schema } });
+    expect(body.tools.map(({ name }) => name)).not.toContain('__output__');
+  });
+
+  test.each([
+    ['a model without it', 'claude-haiku-3-5', schema],
+    [
+      'a schema that allows more than it lists',
+      'claude-sonnet-5',
+      { type: 'object', properties: {} },
+    ],
+  ])('is a forced call without thinking for %s', (_name, model, output_schema) => {
+    const body = wire({ model, output_schema, thinking: 'high' });
+    expect(body.tools.at(-1)?.name).toBe('__output__');
+    expect(body.tool_choice).toEqual({ type: 'tool', name: '__output__' });
+    expect(body.output_config).toBeUndefined();
+    expect(body.thinking === undefined || JSON.stringify(body.thinking).includes('disabled')).toBe(
+      true,
+    );
+  });
+});

@@ -1,0 +1,231 @@
+import { readFileSync } from 'node:fs';
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/core/json.ts';
+import { streamDecoder } from '../../../src/providers/anthropic/stream.ts';
+import type { ModelEvent } from '../../../src/providers/provider.ts';
+import { collect, contentIn, failureIn, grammarProblems } from '../../conformance/provider.ts';
+import { startWireServer } from '../../helpers/wire-server.ts';
+import { claudeAt } from '../fixtures.ts';
+
+const RECORDED = readFileSync(
+  new URL('../../fixtures/wire/anthropic/thinking-and-tools.sse', import.meta.url),
+);
+
+const EXPECTED_CONTENT = [
+  { type: 'thinking', text: 'Größe zählen: 数える', signature: 'EqQB+/=' },
+  { type: 'thinking', text: '', redacted: 'cmVkYWN0ZWQ=' },
+  { type: 'text', text: 'I look 🔍 at “src”.\n' },
+  {
+    type: 'tool_call',
+    call_id: 'toolu_01A',
+    name: 'rye_file_system_ls',
+    input: { path: 'src/ü', depth: 2 },
+  },
+  { type: 'tool_call', call_id: 'toolu_01B', name: 'rye_file_system_glob', input: {} },
+];
+
+function decode(...data: readonly JsonObject[]): readonly ModelEvent[] {
+  const decoder = streamDecoder(new Set(['old']));
+  return data.flatMap((item) => decoder.push(item).events);
+}
+
+function block(
+  index: number,
+  content_block: JsonObject,
+  ...deltas: readonly JsonObject[]
+): JsonObject[] {
+  return [
+    { type: 'content_block_start', index, content_block },
+    ...deltas.map((delta) => ({ type: 'content_block_delta', index, delta })),
+    { type: 'content_block_stop', index },
+  ];
+}
+
+const STOP: readonly JsonObject[] = [
+  { type: 'message_delta', delta: { stop_reason: 'end_turn' } },
+  { type: 'message_stop' },
+];
+
+function toolBlock(json: string, id = 'toolu_1', input: JsonObject = {}): JsonObject[] {
+  const deltas = json === '' ? [] : [{ type: 'input_json_delta', partial_json: json }];
+  return block(0, { type: 'tool_use', id, name: 'rye_x', input }, ...deltas);
+}
+
+test('a recorded answer decodes to its blocks, usage and reason', async () => {
+  const server = await startWireServer([{ pieces: [RECORDED] }]);
+  const events = await collect(claudeAt(server.url));
+  await server.close();
+  expect(grammarProblems(events)).toEqual([]);
+  expect(contentIn(events)).toEqual(EXPECTED_CONTENT);
+  expect(events.at(-1)).toMatchObject({ reason: 'tool_calls' });
+  expect(events.filter(({ type }) => type === 'usage')).toEqual([
+    {
+      type: 'usage',
+      usage: {
+        input_tokens: 12,
+        output_tokens: 1,
+        cache_read_tokens: 4000,
+        cache_write_tokens: 300,
+      },
+    },
+    {
+      type: 'usage',
+      usage: {
+        input_tokens: 12,
+        output_tokens: 87,
+        cache_read_tokens: 4000,
+        cache_write_tokens: 300,
+      },
+    },
+  ]);
+});
+
+test('an answer decodes alike however its bytes are cut', async () => {
+  const server = await startWireServer([]);
+  const provider = claudeAt(server.url);
+  const cuts = fc.uniqueArray(fc.nat(RECORDED.length), { maxLength: 12 });
+  await fc.assert(
+    fc.asyncProperty(cuts, async (at) => {
+      const edges = [0, ...at.toSorted((a, b) => a - b), RECORDED.length];
+      server.push({
+        pieces: edges.slice(1).map((end, index) => RECORDED.subarray(edges[index], end)),
+      });
+      expect(contentIn(await collect(provider))).toEqual(EXPECTED_CONTENT);
+    }),
+    { numRuns: 40, seed: 7 },
+  );
+  await server.close();
+});
+
+test('an answer that is cut anywhere is a failure of the stream, never an end', async () => {
+  const server = await startWireServer([]);
+  const provider = claudeAt(server.url);
+  // behind the last event there is nothing to lose
+  const lengths = fc.integer({ min: 0, max: RECORDED.length - 'event: message_stop'.length });
+  await fc.assert(
+    fc.asyncProperty(lengths, async (length) => {
+      server.push({ pieces: [RECORDED.subarray(0, length)] });
+      const events = await collect(provider);
+      expect(grammarProblems(events)).toEqual([]);
+      expect(failureIn(events)).toMatchObject({ phase: 'stream', type: 'incomplete_stream' });
+    }),
+    { numRuns: 40, seed: 7 },
+  );
+  await server.close();
+});
+
+test.for([
+  ['{"a": 1', '{"a": 1'],
+  ['[1]', '[1]'],
+  ['"text"', '"text"'],
+  ['null', 'null'],
+  ['{"a": 1} trailing', '{"a": 1} trailing'],
+] as const)('arguments %s are kept as malformed and never run', ([json, malformed]) => {
+  const events = decode({ type: 'message_start', message: {} }, ...toolBlock(json), ...STOP);
+  expect(grammarProblems(events)).toEqual([]);
+  expect(contentIn(events)).toEqual([
+    { type: 'tool_call', call_id: 'toolu_1', name: 'rye_x', input: {}, malformed },
+  ]);
+});
+
+test('arguments that come with the start of the block are used', () => {
+  const events = decode(
+    { type: 'message_start', message: {} },
+    ...toolBlock('', 'toolu_1', { a: 1 }),
+    ...STOP,
+  );
+  expect(grammarProblems(events)).toEqual([]);
+  expect(contentIn(events)).toMatchObject([{ input: { a: 1 } }]);
+});
+
+test('call ids that come twice, or came before, or are missing, are made distinct', () => {
+  const ids = ['twice', 'twice', 'old', ''];
+  const blocks = ids.flatMap((id, index) =>
+    block(index, { type: 'tool_use', id, name: 'rye_x', input: {} }),
+  );
+  const events = decode({ type: 'message_start', message: {} }, ...blocks, ...STOP);
+  expect(grammarProblems(events)).toEqual([]);
+  expect(contentIn(events).map((call) => ('call_id' in call ? call.call_id : ''))).toEqual([
+    'twice',
+    'twice-2',
+    'old-2',
+    'call',
+  ]);
+});
+
+test.for([
+  ['end_turn', 'end'],
+  ['stop_sequence', 'end'],
+  ['pause_turn', 'end'],
+  ['max_tokens', 'max_tokens'],
+  ['model_context_window_exceeded', 'max_tokens'],
+  ['refusal', 'content_filtered'],
+  [null, 'end'],
+] as const)('the stop reason %s is %s', ([stop_reason, reason]) => {
+  const events = decode(
+    { type: 'message_start', message: {} },
+    { type: 'message_delta', delta: { stop_reason } },
+    { type: 'message_stop' },
+  );
+  expect(events.at(-1)).toEqual({ type: 'finish', reason, content: [] });
+});
+
+test('an answer with calls ends with tool_calls, whatever a server calls it', () => {
+  const events = decode({ type: 'message_start', message: {} }, ...toolBlock('{}'), ...STOP);
+  expect(events.at(-1)).toMatchObject({ type: 'finish', reason: 'tool_calls' });
+});
+
+test('events, blocks and deltas of unknown kinds are passed over', () => {
+  const events = decode(
+    { type: 'message_start', message: { model: 'm' } },
+    { type: 'constructor' },
+    ...block(
+      0,
+      { type: 'server_tool_use', id: 'srv' },
+      { type: 'input_json_delta', partial_json: '{' },
+    ),
+    ...block(
+      1,
+      { type: 'text', text: '' },
+      { type: 'citations_delta' },
+      { type: 'text_delta', text: 'ok' },
+    ),
+    { type: 'content_block_delta', index: 9, delta: { type: 'text_delta', text: 'lost' } },
+    ...STOP,
+  );
+  expect(grammarProblems(events)).toEqual([]);
+  expect(contentIn(events)).toEqual([{ type: 'text', text: 'ok' }]);
+});
+
+test('hostile shapes of wire data neither throw nor leave the grammar', () => {
+  const types = [
+    'message_start',
+    'content_block_start',
+    'content_block_delta',
+    'content_block_stop',
+    'message_delta',
+  ];
+  const data = fc.record({
+    type: fc.constantFrom(...types),
+    index: fc.oneof(fc.nat(2), fc.jsonValue()),
+    message: fc.jsonValue(),
+    content_block: fc.oneof(
+      fc.jsonValue(),
+      fc.record({ type: fc.constantFrom('text', 'tool_use', 'thinking') }),
+    ),
+    delta: fc.jsonValue(),
+    usage: fc.oneof(fc.jsonValue(), fc.record({ output_tokens: fc.jsonValue() })),
+  });
+  fc.assert(
+    fc.property(fc.array(data, { maxLength: 12 }), (items) => {
+      const events = decode(...(items as unknown as JsonObject[]), ...STOP);
+      expect(events.at(-1)?.type).toBe('finish');
+      const counts = events.flatMap((event) =>
+        event.type === 'usage' ? Object.values(event.usage) : [],
+      );
+      expect(counts.every((tokens) => Number.isFinite(tokens) && tokens >= 0)).toBe(true);
+    }),
+    { numRuns: 200, seed: 7 },
+  );
+});

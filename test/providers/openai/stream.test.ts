@@ -1,0 +1,289 @@
+import { readFileSync } from 'node:fs';
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/core/json.ts';
+import { chunkDecoder } from '../../../src/providers/openai/stream.ts';
+import type { ModelEvent } from '../../../src/providers/provider.ts';
+import { collect, contentIn, failureIn, grammarProblems } from '../../conformance/provider.ts';
+import { startChatServer } from '../../helpers/chat-server.ts';
+import { chatAt } from '../fixtures.ts';
+
+function recorded(name: string): Buffer {
+  return readFileSync(new URL(`../../fixtures/wire/openai/${name}.sse`, import.meta.url));
+}
+
+const THOUGHT = { type: 'thinking', text: 'Größe zählen' };
+const TEXT = { type: 'text', text: 'I look 🔍 at “src”.' };
+
+function calls(first: string, second: string) {
+  return [
+    {
+      type: 'tool_call',
+      call_id: first,
+      name: 'rye_file_system_ls',
+      input: { path: 'src/ü', depth: 2 },
+    },
+    { type: 'tool_call', call_id: second, name: 'rye_file_system_glob', input: {} },
+  ];
+}
+
+const USAGE = {
+  input_tokens: 4312,
+  output_tokens: 87,
+  cache_read_tokens: 0,
+  cache_write_tokens: 0,
+};
+const CACHED = { ...USAGE, input_tokens: 216, cache_read_tokens: 4096 };
+
+/** One body for each server that the adapter claims to speak to: what it says must come out the same. */
+const SERVERS = [
+  { name: 'openai', content: [TEXT, ...calls('call_Yy2nqNR1', 'call_k0Q8Lw7d')], usage: CACHED },
+  {
+    name: 'openrouter',
+    content: [
+      {
+        ...THOUGHT,
+        signature:
+          '[{"type":"reasoning.text","text":"Größe zählen","format":"anthropic-claude-v1","index":0,"signature":"EqQB+/="}]',
+      },
+      TEXT,
+      ...calls('toolu_01A', 'toolu_01B'),
+    ],
+    usage: { ...USAGE, input_tokens: 12, cache_read_tokens: 4000, cache_write_tokens: 300 },
+  },
+  {
+    name: 'ollama',
+    content: [THOUGHT, TEXT, ...calls('call_mmmf8pcj', 'call_x81hcbq2')],
+    usage: USAGE,
+  },
+  {
+    name: 'vllm',
+    content: [THOUGHT, TEXT, ...calls('chatcmpl-tool-5f2e', 'chatcmpl-tool-91ac')],
+    usage: USAGE,
+  },
+  {
+    name: 'llamacpp',
+    content: [THOUGHT, TEXT, ...calls('QsVf1ZbUoYkq', '7nBqTjW3aLxe')],
+    usage: CACHED,
+  },
+  { name: 'gemini', content: [TEXT, ...calls('call', 'call-2')], usage: USAGE },
+];
+
+describe.each(SERVERS)('the wire of $name', ({ name, content, usage }) => {
+  const body = recorded(name);
+
+  test('decodes to its blocks, its usage and the reason', async () => {
+    const server = await startChatServer([{ pieces: [body] }]);
+    const events = await collect(chatAt(server.url));
+    await server.close();
+    expect(grammarProblems(events)).toEqual([]);
+    expect(contentIn(events)).toEqual(content);
+    expect(events.at(-1)).toMatchObject({ reason: 'tool_calls' });
+    expect(events.findLast(({ type }) => type === 'usage')).toEqual({ type: 'usage', usage });
+  });
+
+  test('decodes alike however its bytes are cut', async () => {
+    const server = await startChatServer([]);
+    const provider = chatAt(server.url);
+    const cuts = fc.uniqueArray(fc.nat(body.length), { maxLength: 12 });
+    await fc.assert(
+      fc.asyncProperty(cuts, async (at) => {
+        const edges = [0, ...at.toSorted((a, b) => a - b), body.length];
+        server.push({ pieces: edges.slice(1).map((end, i) => body.subarray(edges[i], end)) });
+        expect(contentIn(await collect(provider))).toEqual(content);
+      }),
+      { numRuns: 12, seed: 7 },
+    );
+    await server.close();
+  });
+
+  test('cut before it says why it ended it is a failure of the stream, never an end', async () => {
+    const server = await startChatServer([]);
+    const provider = chatAt(server.url);
+    const whole = body.indexOf('"finish_reason":"');
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 0, max: whole }), async (length) => {
+        server.push({ pieces: [body.subarray(0, length)] });
+        const events = await collect(provider);
+        expect(grammarProblems(events)).toEqual([]);
+        expect(failureIn(events)).toMatchObject({ phase: 'stream' });
+      }),
+      { numRuns: 12, seed: 7 },
+    );
+    await server.close();
+  });
+});
+
+function decode(...chunks: readonly JsonObject[]): readonly ModelEvent[] {
+  const decoder = chunkDecoder({
+    takenIds: new Set(['old']),
+    longNames: new Map(),
+    textCalls: false,
+  });
+  const events = chunks.flatMap((chunk) => decoder.push(chunk).events);
+  return [...events, ...decoder.end(true).events];
+}
+
+function delta(members: JsonObject, finish_reason: string | null = null): JsonObject {
+  return { model: 'm', choices: [{ index: 0, delta: members, finish_reason }] };
+}
+
+function call(members: JsonObject): JsonObject {
+  return delta({ tool_calls: [members] });
+}
+
+const STOP = delta({}, 'stop');
+
+test.each([
+  ['no id and no index', [call({ function: { name: 'a', arguments: '{}' } })], ['call']],
+  [
+    'an id that the thread has used',
+    [call({ id: 'old', index: 0, function: { name: 'a' } })],
+    ['old-2'],
+  ],
+  [
+    'one index and two ids',
+    [
+      call({ id: 'x', index: 0, function: { name: 'a', arguments: '{}' } }),
+      call({ id: 'y', index: 0, function: { name: 'a', arguments: '{}' } }),
+    ],
+    ['x', 'y'],
+  ],
+  [
+    'the id repeated in every piece',
+    [
+      call({ id: 'x', index: 0, function: { name: 'a', arguments: '{' } }),
+      call({ id: 'x', index: 0, function: { name: 'a', arguments: '}' } }),
+    ],
+    ['x'],
+  ],
+  [
+    'arguments as an object',
+    [call({ id: 'x', index: 0, function: { name: 'a', arguments: { b: 1 } } })],
+    ['x'],
+  ],
+  [
+    'interleaved pieces',
+    [
+      call({ id: 'x', index: 0, function: { name: 'a', arguments: '{' } }),
+      call({ id: 'y', index: 1, function: { name: 'b', arguments: '{' } }),
+      call({ index: 0, function: { arguments: '}' } }),
+      call({ index: 1, function: { arguments: '}' } }),
+    ],
+    ['x', 'y'],
+  ],
+] as const)('calls with %s stay apart', (_name, chunks, ids) => {
+  const events = decode(...chunks, STOP);
+  expect(grammarProblems(events)).toEqual([]);
+  const made = contentIn(events).filter((block) => block.type === 'tool_call');
+  expect(made.map(({ call_id }) => call_id)).toEqual(ids);
+  expect(made.every(({ malformed }) => malformed === undefined)).toBe(true);
+  expect(events.at(-1)).toMatchObject({ reason: 'tool_calls' });
+});
+
+test.each(['{"a": 1', '[1]', 'null', 'not json'])(
+  'arguments that are %s are kept as malformed',
+  (json) => {
+    const events = decode(
+      call({ id: 'x', index: 0, function: { name: 'a', arguments: json } }),
+      STOP,
+    );
+    expect(contentIn(events)).toEqual([
+      { type: 'tool_call', call_id: 'x', name: 'a', input: {}, malformed: json },
+    ]);
+  },
+);
+
+test.each([
+  ['stop', 'end'],
+  ['length', 'max_tokens'],
+  ['content_filter', 'content_filtered'],
+  ['tool_calls', 'end'],
+  ['eos', 'end'],
+])('the reason %s means %s', (wire, reason) => {
+  expect(decode(delta({ content: 'x' }), delta({}, wire)).at(-1)).toMatchObject({ reason });
+});
+
+test('an answer without usage and without a reason ends at the end mark', () => {
+  const events = decode(delta({ content: 'x' }));
+  expect(events.map(({ type }) => type)).toEqual(['start', 'text_delta', 'finish']);
+});
+
+test('the last usage counts, and counts that make no sense are nothing', () => {
+  const usage = {
+    prompt_tokens: -4,
+    completion_tokens: 'x',
+    prompt_tokens_details: { cached_tokens: 9 },
+  };
+  const events = decode({ ...delta({ content: 'x' }), usage }, STOP);
+  expect(events.find(({ type }) => type === 'usage')).toMatchObject({
+    usage: { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 },
+  });
+});
+
+test.each([
+  [
+    'OpenRouter',
+    { error: { code: 502, message: 'upstream died' } },
+    { status: 502, type: 'api_error' },
+  ],
+  [
+    'OpenAI',
+    { error: { type: 'server_error', code: null, message: 'overloaded' } },
+    { type: 'server_error' },
+  ],
+  [
+    'llama.cpp',
+    { error: { code: 500, type: 'server_error', message: 'slot died' } },
+    { status: 500, type: 'server_error' },
+  ],
+  [
+    'old vLLM',
+    { object: 'error', type: 'BadRequestError', code: 400, message: 'no' },
+    { status: 400 },
+  ],
+  ['a text', { error: 'gone' }, { type: 'api_error', message: 'gone' }],
+] as const)('an error of %s in the middle of a stream ends it', async (_name, body, failure) => {
+  const bytes = `data: ${JSON.stringify(body)}\n\n`;
+  const server = await startChatServer([
+    {
+      steps: [
+        { kind: 'delta', delta: { content: 'a' } },
+        { kind: 'raw', bytes },
+      ],
+    },
+  ]);
+  const events = await collect(chatAt(server.url));
+  await server.close();
+  expect(grammarProblems(events)).toEqual([]);
+  expect(failureIn(events)).toMatchObject({ phase: 'stream', ...failure });
+});
+
+test('a chunk that is not JSON ends the stream', async () => {
+  const server = await startChatServer([{ pieces: ['data: {"choices":\n\n'] }]);
+  const events = await collect(chatAt(server.url));
+  await server.close();
+  expect(failureIn(events)).toMatchObject({ phase: 'stream', type: 'malformed_event' });
+});
+
+test('hostile shapes of chunks neither throw nor leave the grammar', () => {
+  const chunk = fc.oneof(
+    fc.object({
+      key: fc.constantFrom('choices', 'delta', 'tool_calls', 'content', 'index', 'id', 'usage'),
+      maxDepth: 4,
+    }),
+    fc
+      .record({ content: fc.anything(), tool_calls: fc.anything(), reasoning: fc.anything() })
+      .map((one) => ({ choices: [{ index: 0, delta: one, finish_reason: null }] })),
+    fc
+      .record({ index: fc.anything(), id: fc.anything(), function: fc.anything() })
+      .map((one) => ({ choices: [{ delta: { tool_calls: [one] } }] })),
+  );
+  fc.assert(
+    fc.property(fc.array(chunk, { maxLength: 6 }), (chunks) => {
+      const plain = JSON.parse(JSON.stringify(chunks)) as JsonObject[];
+      expect(grammarProblems(decode(...plain, STOP))).toEqual([]);
+    }),
+    { numRuns: 200, seed: 7 },
+  );
+});

@@ -1,0 +1,103 @@
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { LazyDatabase } from '../../src/storage/sqlite/database.ts';
+import { openTestStore, temporaryFolder } from './support.ts';
+
+const V1 = 'CREATE TABLE notes (text TEXT NOT NULL)';
+const V2 = "ALTER TABLE notes ADD COLUMN tag TEXT NOT NULL DEFAULT 'none'";
+
+function open(path: string, migrations: readonly string[] = [V1]): LazyDatabase {
+  return new LazyDatabase({ path, migrations, synchronous: 'normal' });
+}
+
+describe('a lazy database', () => {
+  it('is made at the first use, in WAL mode, and keeps its data over migrations', () => {
+    const path = join(temporaryFolder(), 'deep', 'notes.db');
+    const first = open(path);
+    expect(existsSync(path)).toBe(false);
+    first.run('INSERT INTO notes VALUES (?)', 'a');
+    expect(first.get('PRAGMA journal_mode')).toEqual({ journal_mode: 'wal' });
+    first.close();
+    const second = open(path, [V1, V2]);
+    expect(second.all('SELECT * FROM notes')).toEqual([{ text: 'a', tag: 'none' }]);
+    expect(() => open(path).all('SELECT 1')).toThrow(
+      expect.objectContaining({
+        code: 'storage_failed',
+        message: expect.stringContaining('has version 2'),
+      }),
+    );
+    second.close();
+  });
+
+  it('rolls a failed transaction back', () => {
+    const database = open(join(temporaryFolder(), 'notes.db'));
+    expect(() =>
+      database.immediate(() => {
+        database.run('INSERT INTO notes VALUES (?)', 'a');
+        throw new Error('no');
+      }),
+    ).toThrow('no');
+    expect(database.all('SELECT * FROM notes')).toEqual([]);
+    database.close();
+  });
+
+  it('says that it cannot write, that a file is damaged, and that the disk is full', () => {
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, 'file'), '');
+    expect(() => open(join(folder, 'file', 'notes.db')).all('SELECT 1')).toThrow(
+      expect.objectContaining({ code: 'state_unwritable' }),
+    );
+    mkdirSync(join(folder, 'folder.db'));
+    expect(() => open(join(folder, 'folder.db')).all('SELECT 1')).toThrow(
+      expect.objectContaining({ code: 'state_unwritable' }),
+    );
+    writeFileSync(
+      join(folder, 'damaged.db'),
+      'this is not a database, and long enough to tell. '.repeat(50),
+    );
+    expect(() => open(join(folder, 'damaged.db')).all('SELECT 1')).toThrow(
+      expect.objectContaining({ code: 'storage_failed', hint: expect.stringContaining('damaged') }),
+    );
+    const small = open(join(folder, 'small.db'));
+    small.all('PRAGMA max_page_count = 4');
+    expect(() => small.run('INSERT INTO notes VALUES (?)', 'x'.repeat(100_000))).toThrow(
+      expect.objectContaining({
+        code: 'storage_failed',
+        hint: expect.stringContaining('disk is full'),
+      }),
+    );
+    small.close();
+  });
+});
+
+describe('opening a store', () => {
+  it('touches nothing', () => {
+    const store = openTestStore();
+    expect(existsSync(join(store.projectPath, '.ai'))).toBe(false);
+    store.close();
+  });
+
+  it('finds everything again after a restart', async () => {
+    const first = openTestStore();
+    await first.ledger.register('root', 5);
+    first.close();
+    expect(await openTestStore(first.projectPath).ledger.remaining('root')).toBe(5);
+  });
+});
+
+describe('processes', () => {
+  const { processes } = openTestStore();
+
+  it('know themselves and the dead', () => {
+    const self = processes.self();
+    expect(processes.isAlive(self)).toBe(true);
+    expect(processes.identify(self.pid)).toEqual(self);
+    expect(processes.isAlive({ ...self, processStart: 'other' })).toBe(false);
+    for (const pid of [2 ** 22 + 1, 0, -1, 1.5]) {
+      expect(processes.isAlive({ ...self, pid })).toBe(false);
+      expect(processes.identify(pid)).toBeUndefined();
+    }
+    expect(processes.isAlive({ ...self, pid: 2 ** 22 + 1, host: 'elsewhere' })).toBe(true);
+  });
+});

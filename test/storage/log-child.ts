@@ -1,0 +1,48 @@
+// A writer process for fault tests: appends for ever, and tells on stdout what is durable.
+import { writeSync } from 'node:fs';
+import { openStore } from '../../src/storage/open-store.ts';
+import { delta, headerFor, said, testKey } from '../log/support.ts';
+
+const [projectPath = '', threadId = ''] = process.argv.slice(2);
+let ids = 0;
+const nextId = (): string => {
+  ids += 1;
+  return `id${ids}`;
+};
+const store = openStore({
+  projectPath,
+  clock: { now: () => 1_771_322_456_000, monotonic: () => 0, sleep: async () => {} },
+  ids: { entryId: nextId, uuid: nextId },
+});
+const writer = store.logs.create(headerFor(threadId), {
+  signer: testKey().signer,
+  durability: 'turn',
+  owner: store.processes.self(),
+  epoch: 1,
+});
+
+function codeAndMessage(effect: () => unknown): {
+  readonly code: string;
+  readonly message: string;
+} {
+  try {
+    effect();
+  } catch (error) {
+    const { code, message } = error as { code: string; message: string };
+    return { code, message };
+  }
+  return { code: 'none', message: '' };
+}
+
+const failure = codeAndMessage(() => {
+  for (let turn = 1; ; turn += 1) {
+    writer.append([said(`turn ${turn} ${'x'.repeat(turn % 700)}`), delta('a'), delta('b')]);
+    if (turn % 5 === 0) writer.checkpoint();
+    if (turn % 3 === 0) writer.sync();
+    writeSync(1, `${writer.state().events}\n`);
+  }
+});
+const later = [() => writer.append([delta('x')]), () => writer.sync(), () => writer.checkpoint()];
+const report = { ...failure, later: later.map((effect) => codeAndMessage(effect).code) };
+writer.close();
+writeSync(2, JSON.stringify(report));

@@ -1,0 +1,330 @@
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { sha256Hex } from '../../src/log/checkpoint.ts';
+import { MAX_LINE_BYTES } from '../../src/log/codec.ts';
+import { buildTree } from '../../src/log/tree.ts';
+import { delta, headerFor, said } from '../log/support.ts';
+import { key, openTestStore } from './support.ts';
+
+const store = openTestStore();
+const { logs } = store;
+let threads = 0;
+
+/** A thread of its own for each test. */
+function newThread(): string {
+  threads += 1;
+  return `demo/count-${threads}`;
+}
+
+function create(threadId = newThread()): ReturnType<typeof logs.create> {
+  return logs.create(headerFor(threadId), store.writer());
+}
+
+describe('writing', () => {
+  it('puts the header and each batch into the file, and says what it wrote', async () => {
+    const writer = create();
+    const events = writer.append([said('a'), delta('x'), said('b')]);
+    expect(events.map(({ seq, id, parent_id }) => [seq, id, parent_id])).toEqual([
+      [1, '0000000000000001', null],
+      [2, undefined, undefined],
+      [3, '0000000000000002', '0000000000000001'],
+    ]);
+    expect(writer.leafId).toBe('0000000000000002');
+    const log = await logs.read(writer.threadId);
+    expect(log).toMatchObject({ header: headerFor(writer.threadId), events, problems: [] });
+    const bytes = readFileSync(logs.path(writer.threadId));
+    expect(log.offsets.map((offset) => bytes.subarray(offset, offset + 8).toString())).toEqual([
+      '{"seq":1',
+      '{"seq":2',
+      '{"seq":3',
+    ]);
+    expect(writer.append([])).toEqual([]);
+    writer.close();
+  });
+
+  it('names length, hash and count, and checkpoints verify against them', async () => {
+    const writer = create();
+    writer.append([said('a')]);
+    writer.checkpoint();
+    writer.append([delta('b'), said('c')]);
+    writer.checkpoint();
+    writer.sync();
+    const state = writer.state();
+    writer.close();
+    const bytes = readFileSync(logs.path(writer.threadId));
+    expect(state).toEqual({ bytes: bytes.length, sha256: sha256Hex(bytes), events: 5 });
+    const verified = await logs.verify(writer.threadId, {
+      verifier: key.verifier,
+      expected: state,
+    });
+    expect(verified).toMatchObject({ ok: true, checkpoints: 2, unverified_bytes: 0, events: 5 });
+  });
+
+  it('keeps private what it creates', () => {
+    const writer = create();
+    writer.close();
+    expect(statSync(logs.path(writer.threadId)).mode & 0o077).toBe(0);
+    expect(statSync(dirname(logs.path(writer.threadId))).mode & 0o077).toBe(0);
+  });
+
+  it('refuses to create a log twice, and takes over an empty file that a crash left', () => {
+    const writer = create();
+    writer.close();
+    expect(() => create(writer.threadId)).toThrow(/already has a log/);
+    expect(logs.holder(writer.threadId)).toBeUndefined();
+    truncateSync(logs.path(writer.threadId));
+    const again = create(writer.threadId);
+    again.append([said('a')]);
+    again.close();
+  });
+
+  it('refuses an event over 16 MiB before writing and goes on', async () => {
+    const writer = create();
+    expect(() => writer.append([said('a'), said('x'.repeat(MAX_LINE_BYTES))])).toThrow(
+      expect.objectContaining({
+        code: 'log_write_failed',
+        message: expect.stringContaining('16777216'),
+      }),
+    );
+    writer.append([said('b')]);
+    writer.close();
+    expect((await logs.read(writer.threadId)).events.map(({ seq }) => seq)).toEqual([1]);
+  });
+
+  it('refuses ids that leave the folder', () => {
+    expect(() => logs.path('../x')).toThrow(expect.objectContaining({ code: 'invalid_thread_id' }));
+  });
+
+  it('is over after close, and closing twice is nothing', () => {
+    const writer = create();
+    writer.close();
+    writer.close();
+    expect(() => writer.append([said('a')])).toThrow(
+      expect.objectContaining({ code: 'log_write_failed' }),
+    );
+  });
+});
+
+describe('reopening', () => {
+  it('goes on with seq, leaf, hash and chain', async () => {
+    const writer = create();
+    const [first] = writer.append([said('a'), said('b')]);
+    writer.append([{ event_type: 'leaf', payload: { target_id: first?.id ?? '' } }, delta('x')]);
+    writer.checkpoint();
+    writer.append([delta('late'), delta('later')]);
+    const before = writer.state();
+    writer.close();
+    const again = logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
+    expect(again.state()).toEqual(before);
+    expect(again.leafId).toBe(first?.id);
+    const [next] = again.append([said('c')]);
+    expect(next).toMatchObject({ seq: before.events + 1, parent_id: first?.id });
+    again.checkpoint();
+    const state = again.state();
+    again.close();
+    expect(
+      await logs.verify(writer.threadId, { verifier: key.verifier, expected: state }),
+    ).toMatchObject({ ok: true, checkpoints: 2 });
+    expect(buildTree((await logs.read(writer.threadId)).events).leafId).toBe(next?.id);
+  });
+
+  it('cuts a record torn at any byte, keeps its bytes beside, and goes on', async () => {
+    const writer = create();
+    writer.append([said('a')]);
+    writer.checkpoint();
+    const end = writer.state().bytes;
+    writer.append([said('bö')]);
+    writer.close();
+    const path = logs.path(writer.threadId);
+    const whole = readFileSync(path);
+    for (let cut = end + 1; cut < whole.length; cut += 1) {
+      writeFileSync(path, whole.subarray(0, cut));
+      const torn = await logs.read(writer.threadId);
+      expect(torn.events).toHaveLength(2);
+      expect(torn.problems).toMatchObject([{ kind: 'torn_tail', offset: end }]);
+      expect(statSync(path).size).toBe(cut); // reading never writes
+      const again = logs.reopen(writer.threadId, store.writer());
+      expect(readFileSync(join(dirname(path), `transcript.torn-${end}`))).toEqual(
+        whole.subarray(end, cut),
+      );
+      again.append([said('c')]);
+      again.checkpoint();
+      const expected = again.state();
+      again.close();
+      const verified = await logs.verify(writer.threadId, { verifier: key.verifier, expected });
+      expect(verified).toMatchObject({ ok: true, checkpoints: 2, events: 4 });
+    }
+  });
+
+  it('refuses what is no log and leaves it alone', async () => {
+    const threadId = newThread();
+    const path = logs.path(threadId);
+    mkdirSync(dirname(path), { recursive: true });
+    for (const content of [
+      '# my notes\n',
+      'no line feed',
+      '{"event_type":"thread","version":9}\n',
+      '',
+    ]) {
+      writeFileSync(path, content);
+      expect(() => logs.reopen(threadId, store.writer())).toThrow(
+        expect.objectContaining({ code: 'log_malformed' }),
+      );
+      await expect(logs.read(threadId)).rejects.toMatchObject({ code: 'log_malformed' });
+      expect(readFileSync(path, 'utf8')).toBe(content);
+      expect(logs.holder(threadId)).toBeUndefined();
+    }
+  });
+
+  it('refuses the log of another thread, and one that is not there', async () => {
+    const writer = create();
+    writer.close();
+    const other = newThread();
+    mkdirSync(dirname(logs.path(other)), { recursive: true });
+    renameSync(logs.path(writer.threadId), logs.path(other));
+    await expect(logs.read(other)).rejects.toThrow(`it belongs to thread ${writer.threadId}`);
+    expect(() => logs.reopen('demo/none-1', store.writer())).toThrow(
+      expect.objectContaining({ code: 'thread_not_found' }),
+    );
+    await expect(logs.read('demo/none-1')).rejects.toMatchObject({ code: 'thread_not_found' });
+    await expect(logs.tail('demo/none-1', 3)).rejects.toMatchObject({ code: 'thread_not_found' });
+    await expect(logs.verify('demo/none-1', { verifier: key.verifier })).rejects.toMatchObject({
+      code: 'thread_not_found',
+    });
+    expect(existsSync(dirname(logs.path('demo/none-1')))).toBe(false);
+  });
+});
+
+describe('reading a damaged log', () => {
+  it('splits fused records, skips malformed lines, reports gaps, with offsets', async () => {
+    const writer = create();
+    writer.append([said('a'), said('b'), said('c'), said('d')]);
+    writer.close();
+    const path = logs.path(writer.threadId);
+    const [header, a, b, c, d] = readFileSync(path, 'utf8').trimEnd().split('\n');
+    writeFileSync(path, [header, `${a}${b}`, '{"seq":3,garbage', d, '', c, ''].join('\n'));
+    const log = await logs.read(writer.threadId);
+    expect(log.events.map(({ seq }) => seq)).toEqual([1, 2, 4, 3]);
+    const first = Buffer.byteLength(`${header}\n`);
+    const third = first + Buffer.byteLength(`${a}${b}\n`);
+    expect(log.offsets.slice(0, 2)).toEqual([first, first + Buffer.byteLength(a ?? '')]);
+    expect(log.problems.map(({ kind, offset }) => [kind, offset]).slice(0, 3)).toEqual([
+      ['fused', first],
+      ['malformed', third],
+      ['gap', third + 17],
+    ]);
+  });
+
+  it('skips a line over 16 MiB without keeping it', async () => {
+    const writer = create();
+    writer.append([said('a')]);
+    writer.close();
+    const path = logs.path(writer.threadId);
+    appendFileSync(path, Buffer.concat([Buffer.alloc(MAX_LINE_BYTES + 1, 'x'), Buffer.from('\n')]));
+    const log = await logs.read(writer.threadId);
+    expect(log.problems).toMatchObject([{ kind: 'too_long' }]);
+    expect(log.events).toHaveLength(1);
+    expect(() => logs.reopen(writer.threadId, store.writer())).toThrow(/over 16 MiB/);
+  });
+});
+
+describe('the lease', () => {
+  it('keeps a second writer out until the first one closes', () => {
+    const writer = create();
+    expect(logs.holder(writer.threadId)).toEqual(store.processes.self());
+    expect(() => logs.reopen(writer.threadId, store.writer())).toThrow(
+      expect.objectContaining({
+        code: 'thread_locked',
+        message: expect.stringContaining(`${process.pid}`),
+      }),
+    );
+    writer.close();
+    logs.reopen(writer.threadId, store.writer()).close();
+  });
+
+  it('passes from a living process to a higher epoch, which alone reaches the log then', () => {
+    const writer = create();
+    writer.append([said('a')]);
+    const taker = logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
+    const inode = statSync(logs.path(writer.threadId)).ino;
+    expect(() => writer.append([said('late')])).toThrow(
+      expect.objectContaining({ code: 'thread_locked' }),
+    );
+    taker.append([said('b')]);
+    taker.close();
+    writer.close();
+    expect(statSync(logs.path(writer.threadId)).ino).toBe(inode);
+    expect(readFileSync(logs.path(writer.threadId), 'utf8')).not.toContain('late');
+    logs.reopen(writer.threadId, store.writer({ epoch: 3 })).close();
+    expect(readdirSync(dirname(logs.path(writer.threadId)))).toEqual(['transcript.jsonl']);
+  });
+
+  it('passes from a dead process, a reused pid, and a torn file', () => {
+    const { host, pid } = store.processes.self();
+    const stale = [
+      { pid: 2 ** 22 + 1, process_start: 'x', host, epoch: 1 },
+      { pid, process_start: 'another start', host, epoch: 1 },
+      { pid, process_start: 'x', host: 'elsewhere', epoch: 0 },
+      'torn',
+    ];
+    const writer = create();
+    writer.close();
+    const lease = join(dirname(logs.path(writer.threadId)), 'lease.json');
+    for (const record of stale) {
+      writeFileSync(lease, JSON.stringify(record));
+      logs.reopen(writer.threadId, store.writer()).close();
+      expect(existsSync(lease)).toBe(false);
+    }
+  });
+
+  it('is refused to an older epoch and while another host may be alive', () => {
+    const writer = create();
+    writer.close();
+    const lease = join(dirname(logs.path(writer.threadId)), 'lease.json');
+    const { host } = store.processes.self();
+    for (const record of [
+      { pid: 2 ** 22 + 1, process_start: 'x', host, epoch: 2 },
+      { pid: 1, process_start: 'x', host: 'elsewhere', epoch: 1 },
+    ]) {
+      writeFileSync(lease, JSON.stringify(record));
+      expect(() => logs.reopen(writer.threadId, store.writer())).toThrow(
+        expect.objectContaining({ code: 'thread_locked' }),
+      );
+    }
+  });
+
+  it('fences a writer that was taken over: nothing more of it reaches the log', () => {
+    const writer = create();
+    writer.append([said('a')]);
+    const { host } = store.processes.self();
+    const folder = dirname(logs.path(writer.threadId));
+    // what a taker on another host does
+    writeFileSync(
+      join(folder, 'other'),
+      JSON.stringify({ pid: 9, process_start: 'x', host: `${host}2`, epoch: 2 }),
+    );
+    renameSync(join(folder, 'other'), join(folder, 'lease.json'));
+    const size = statSync(logs.path(writer.threadId)).size;
+    for (const attempt of [
+      () => writer.append([said('b')]),
+      () => writer.checkpoint(),
+      () => writer.sync(),
+    ]) {
+      expect(attempt).toThrow(expect.objectContaining({ code: 'thread_locked' }));
+    }
+    writer.close();
+    expect(statSync(logs.path(writer.threadId)).size).toBe(size);
+    expect(readdirSync(folder).toSorted()).toEqual(['lease.json', 'transcript.jsonl']);
+  });
+});

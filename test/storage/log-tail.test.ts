@@ -1,0 +1,96 @@
+import { appendFileSync, readFileSync, truncateSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import { delta, headerFor, said } from '../log/support.ts';
+import { openTestStore } from './support.ts';
+
+const store = openTestStore();
+const { logs } = store;
+
+function create(threadId: string): ReturnType<typeof logs.create> {
+  return logs.create(headerFor(threadId), store.writer());
+}
+
+async function take(
+  events: AsyncIterable<LogEvent | UnknownEvent>,
+  count: number,
+): Promise<readonly number[]> {
+  const seqs: number[] = [];
+  for await (const { seq } of events) {
+    seqs.push(seq);
+    if (seqs.length === count) break;
+  }
+  return seqs;
+}
+
+describe('tail', () => {
+  it('gives the last events for any count, also over block borders and long lines', async () => {
+    const writer = create('tail/a');
+    for (let index = 0; index < 300; index += 1)
+      writer.append([said('x'.repeat(index * 7)), delta('y')]);
+    writer.append([said('z'.repeat(200_000)), delta('end')]);
+    writer.close();
+    for (const count of [0, 1, 2, 3, 250, 601, 602, 603, 10_000]) {
+      const events = await logs.tail('tail/a', count);
+      const length = Math.min(count, 602);
+      expect(events.map(({ seq }) => seq)).toEqual(
+        Array.from({ length }, (_, index) => 602 - length + 1 + index),
+      );
+    }
+  });
+
+  it('leaves out a torn last line', async () => {
+    const writer = create('tail/b');
+    writer.append([delta('1'), delta('2')]);
+    writer.close();
+    appendFileSync(logs.path('tail/b'), '{"seq":3,');
+    expect((await logs.tail('tail/b', 2)).map(({ seq }) => seq)).toEqual([1, 2]);
+  });
+});
+
+describe('follow', () => {
+  it('gives what is there after a seq, then what is written', async () => {
+    const writer = create('follow/a');
+    writer.append([delta('1'), delta('2'), delta('3')]);
+    const stop = new AbortController();
+    const following = take(logs.follow('follow/a', { since: 1, signal: stop.signal }), 5);
+    for (let index = 4; index <= 6; index += 1) {
+      writer.append([delta(String(index))]);
+      await new Promise(setImmediate);
+    }
+    expect(await following).toEqual([2, 3, 4, 5, 6]);
+    writer.close();
+  });
+
+  it('waits for a log that comes later and ends when asked to', async () => {
+    const stop = new AbortController();
+    const following = take(logs.follow('follow/later', { signal: stop.signal }), 2);
+    const writer = create('follow/later');
+    writer.append([delta('1'), delta('2')]);
+    expect(await following).toEqual([1, 2]);
+    const rest = take(logs.follow('follow/later', { since: 2, signal: stop.signal }), 1);
+    stop.abort();
+    expect(await rest).toEqual([]);
+    writer.close();
+  });
+
+  it('is not confused by a torn record that the next writer takes off', async () => {
+    const writer = create('follow/torn');
+    writer.append([delta('1'), delta('2')]);
+    writer.close();
+    const path = logs.path('follow/torn');
+    const whole = readFileSync(path);
+    truncateSync(path, whole.length - 20);
+    const stop = new AbortController();
+    const events = logs.follow('follow/torn', { signal: stop.signal })[Symbol.asyncIterator]();
+    const seen: unknown[] = [(await events.next()).value?.payload];
+    const pending = events.next();
+    const again = logs.reopen('follow/torn', store.writer());
+    again.append([delta('two')]);
+    seen.push((await pending).value?.payload);
+    again.close();
+    stop.abort();
+    expect(await events.next()).toMatchObject({ done: true });
+    expect(seen).toEqual([{ text: '1' }, { text: 'two' }]);
+  });
+});

@@ -1,0 +1,210 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type SearchDocument,
+  type SearchNode,
+  SNIPPET_CLOSE,
+  SNIPPET_OPEN,
+} from '../../src/core/search.ts';
+import type { SearchIndex } from '../../src/storage/store.ts';
+import { openTestStore } from './support.ts';
+
+function document(key: string, changes: Partial<SearchDocument> = {}): SearchDocument {
+  return {
+    key: `/p/${key}.md`,
+    fingerprint: { size: 1, mtime_ms: 1.5 },
+    type: 'knowledge',
+    id: key,
+    space: 'project',
+    title: '',
+    tags: '',
+    body: '',
+    directive: '',
+    status: '',
+    model: '',
+    time: '2026-02-17T10:00:00.000Z',
+    ...changes,
+  };
+}
+
+const term = (
+  text: string,
+  extra: { prefix?: boolean; field?: 'title' | 'tag' | 'body' | 'id' } = {},
+): SearchNode => ({
+  kind: 'term',
+  text,
+  prefix: false,
+  ...extra,
+});
+const phrase = (text: string): SearchNode => ({ kind: 'phrase', text });
+const and = (...nodes: readonly SearchNode[]): SearchNode => ({ kind: 'and', nodes });
+const or = (...nodes: readonly SearchNode[]): SearchNode => ({ kind: 'or', nodes });
+const not = (node: SearchNode): SearchNode => ({ kind: 'not', node });
+
+async function indexOf(...documents: readonly SearchDocument[]): Promise<SearchIndex> {
+  const { index } = openTestStore();
+  await index.update(documents, []);
+  return index;
+}
+
+async function found(index: SearchIndex, text: SearchNode): Promise<readonly string[]> {
+  const { hits, total } = await index.search({ text, filters: {}, limit: 50 });
+  expect(total).toBe(hits.length);
+  return hits.map(({ id }) => id).toSorted();
+}
+
+describe('queries', () => {
+  it('find terms, prefixes, phrases and combinations', async () => {
+    const index = await indexOf(
+      document('a', { title: 'Budget ledger', body: 'money is counted in micro dollars' }),
+      document('b', { title: 'Rules', tags: 'budget stream', body: 'the ledger of rules' }),
+      document('c', { title: 'Café', body: 'the money ledger budget' }),
+    );
+    expect(await found(index, term('ledger'))).toEqual(['a', 'b', 'c']);
+    expect(await found(index, term('budget', { field: 'title' }))).toEqual(['a']);
+    expect(await found(index, term('budget', { field: 'tag' }))).toEqual(['b']);
+    expect(await found(index, term('c', { field: 'id' }))).toEqual(['c']);
+    expect(await found(index, term('led'))).toEqual([]);
+    expect(await found(index, term('led', { prefix: true }))).toEqual(['a', 'b', 'c']);
+    expect(await found(index, term('cafe'))).toEqual(['c']);
+    expect(await found(index, phrase('money ledger'))).toEqual(['c']);
+    expect(await found(index, and(term('budget'), term('ledger')))).toEqual(['a', 'b', 'c']);
+    expect(await found(index, or(term('micro'), term('stream')))).toEqual(['a', 'b']);
+    expect(await found(index, and(term('ledger'), not(term('rules'))))).toEqual(['a', 'c']);
+    expect(await found(index, and(not(term('rules')), term('ledger'), not(term('cafe'))))).toEqual([
+      'a',
+    ]);
+    expect(await found(index, and(term('ledger'), not(and(term('money'), term('cafe')))))).toEqual([
+      'a',
+      'b',
+    ]);
+    expect(await found(index, and(term('ledger'), not(not(term('rules')))))).toEqual(['b']);
+    expect(
+      await found(index, and(term('ledger'), or(not(term('rules')), not(term('money'))))),
+    ).toEqual(['a', 'b', 'c']);
+  });
+
+  it('take nothing of the text for syntax', async () => {
+    const index = await indexOf(document('a', { body: 'x AND y NEAR z "quoted" title: *' }));
+    for (const text of ['AND', 'NEAR(x y)', '"quoted"', 'title:', 'x" OR "y', 'z*', 'body : x']) {
+      expect(await found(index, phrase(text))).toEqual(
+        text === 'x" OR "y' || text === 'body : x' || text === 'NEAR(x y)' ? [] : ['a'],
+      );
+    }
+    for (const text of ['', '"', '*', '^', '\0', '()', "'; DROP TABLE documents; --"]) {
+      expect(await found(index, term(text, { prefix: true }))).toEqual([]);
+    }
+  });
+
+  it('refuse a NOT with nothing beside it', async () => {
+    const index = await indexOf();
+    for (const text of [
+      not(term('a')),
+      and(not(term('a')), not(term('b'))),
+      or(term('a'), not(term('b'))),
+      and(),
+    ]) {
+      await expect(index.search({ text, filters: {}, limit: 5 })).rejects.toMatchObject({
+        code: 'query_malformed',
+      });
+    }
+  });
+});
+
+describe('results', () => {
+  it('rank by relevance, titles first, and mark what matched', async () => {
+    const index = await indexOf(
+      document('body', { body: `one word among many others ${'filler '.repeat(80)} budget here` }),
+      document('title', { title: 'Budget', body: 'short' }),
+    );
+    const { hits } = await index.search({ text: term('budget'), filters: {}, limit: 5 });
+    expect(hits.map(({ id }) => id)).toEqual(['title', 'body']);
+    expect(hits[0]?.score).toBeGreaterThan(hits[1]?.score ?? Number.POSITIVE_INFINITY);
+    expect(hits[1]?.score).toBeGreaterThan(0);
+    expect(hits[1]?.snippet).toContain(`${SNIPPET_OPEN}budget${SNIPPET_CLOSE}`);
+    expect(hits[1]?.snippet.length).toBeLessThan(300);
+    expect(hits[0]).toEqual({
+      type: 'knowledge',
+      id: 'title',
+      space: 'project',
+      path: '/p/title.md',
+      title: 'Budget',
+      score: hits[0]?.score,
+      snippet: hits[0]?.snippet,
+      time: '2026-02-17T10:00:00.000Z',
+    });
+  });
+
+  it('cannot be marked by a document itself', async () => {
+    const index = await indexOf(
+      document('a', { body: `${SNIPPET_OPEN}fake${SNIPPET_CLOSE} budget` }),
+    );
+    const { hits } = await index.search({ text: term('budget'), filters: {}, limit: 1 });
+    expect(hits[0]?.snippet).toBe(`fake ${SNIPPET_OPEN}budget${SNIPPET_CLOSE}`);
+  });
+
+  it('are filtered exactly, counted in full and limited', async () => {
+    const day = (n: number): string => `2026-02-0${n}T00:00:00.000Z`;
+    const index = await indexOf(
+      document('a', { body: 'x', directive: 'demo/a', status: 'error', model: 'm1', time: day(1) }),
+      document('b', {
+        body: 'x',
+        directive: 'demo/ab',
+        status: 'completed',
+        model: 'm2',
+        time: day(2),
+      }),
+      document('c', { body: 'x', type: 'tool', space: 'user', time: day(3) }),
+    );
+    const ids = async (filters: Parameters<typeof index.search>[0]['filters'], text?: SearchNode) =>
+      (await index.search({ filters, limit: 9, ...(text ? { text } : {}) })).hits.map(
+        ({ id }) => id,
+      );
+    for (const text of [undefined, term('x')]) {
+      expect(await ids({ directive: 'demo/a' }, text)).toEqual(['a']);
+      expect(await ids({ status: 'completed' }, text)).toEqual(['b']);
+      expect(await ids({ model: 'm1' }, text)).toEqual(['a']);
+      expect(await ids({ types: ['tool', 'rule'] }, text)).toEqual(['c']);
+      expect(await ids({ types: [] }, text)).toEqual([]);
+      expect(await ids({ space: 'user' }, text)).toEqual(['c']);
+      expect(await ids({ after: '2026-02-02', before: '2026-02-03' }, text)).toEqual(['b']);
+    }
+    expect(await ids({})).toEqual(['c', 'b', 'a']);
+    const limited = await index.search({
+      text: term('x'),
+      filters: { types: ['knowledge'] },
+      limit: 1,
+    });
+    expect(limited.total).toBe(2);
+    expect(limited.hits).toHaveLength(1);
+    expect(limited.hits[0]).toMatchObject({ directive: 'demo/a', status: 'error' });
+  });
+});
+
+describe('updates', () => {
+  it('replace, remove and keep fingerprints', async () => {
+    const index = await indexOf(
+      document('a', { body: 'old words' }),
+      document('b', { body: 'words' }),
+    );
+    const fingerprint = { size: 2, mtime_ms: 2, sha256: 'ff' };
+    await index.update(
+      [document('a', { body: 'new words', fingerprint })],
+      ['/p/b.md', '/p/none.md'],
+    );
+    expect(await found(index, term('words'))).toEqual(['a']);
+    expect(await found(index, term('old'))).toEqual([]);
+    expect(await index.fingerprints()).toEqual(new Map([['/p/a.md', fingerprint]]));
+    await index.update([], []);
+    await index.update([], ['/p/a.md']);
+    expect((await index.search({ filters: {}, limit: 5 })).total).toBe(0);
+  });
+
+  it('are all or nothing', async () => {
+    const index = await indexOf(document('a', { body: 'kept' }));
+    const broken = { ...document('b'), title: undefined } as unknown as SearchDocument;
+    await expect(index.update([document('a', { body: 'lost' }), broken], [])).rejects.toThrow(
+      /NOT NULL/,
+    );
+    expect(await found(index, term('kept'))).toEqual(['a']);
+  });
+});

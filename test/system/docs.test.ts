@@ -1,0 +1,78 @@
+import { execFile } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { missingLines, type PageFile, readConsolePage } from '../helpers/console-page.ts';
+import { cliPackage } from '../helpers/run-cli.ts';
+
+const DOCS = path.resolve(import.meta.dirname, '../../docs');
+/** Each is run in a folder of its own; all but the tutorial begin in a project. */
+const PAGES = [
+  'tutorial',
+  'directives',
+  'tools',
+  'knowledge',
+  'threads',
+  'hooks',
+  'stream-rules',
+  'trust',
+  'security',
+  'policy',
+  'providers',
+];
+
+let folder = '';
+beforeEach(async () => {
+  folder = mkdtempSync(path.join(tmpdir(), 'rye-tutorial-'));
+  const program = path.join(await cliPackage(), 'bin', 'rye.js');
+  for (const name of ['bin', 'home', 'project']) mkdirSync(path.join(folder, name));
+  const launcher = path.join(folder, 'bin', 'rye');
+  writeFileSync(launcher, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
+  chmodSync(launcher, 0o755);
+}, 60_000);
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+/** What a reader sees who types this line: both streams, in the same folder as the lines before. */
+async function type(command: string): Promise<string> {
+  const env = { PATH: `${folder}/bin:${process.env['PATH']}`, HOME: `${folder}/home` };
+  const options = { cwd: path.join(folder, 'project'), env };
+  return await new Promise((resolve) => {
+    execFile('sh', ['-c', `{ ${command}\n} 2>&1`], options, (_error, stdout) => resolve(stdout));
+  });
+}
+
+function save({ path: name, content }: PageFile): void {
+  const target = path.join(folder, 'project', name);
+  mkdirSync(path.dirname(target), { recursive: true });
+  writeFileSync(target, content);
+}
+
+describe('the documentation does word for word what it says', () => {
+  it.each(PAGES)(
+    'docs/%s.md',
+    async (page) => {
+      const steps = readConsolePage(path.join(DOCS, `${page}.md`));
+      expect(steps.filter(({ kind }) => kind === 'command').length).toBeGreaterThan(1);
+      if (page !== 'tutorial') await type('rye init');
+      const surprises: {
+        line: number;
+        command: string;
+        missing: readonly string[];
+        output: string;
+      }[] = [];
+      for (const step of steps) {
+        if (step.kind === 'file') {
+          save(step);
+          continue;
+        }
+        const output = await type(step.command);
+        const missing = missingLines(output, step.expected);
+        if (missing.length > 0)
+          surprises.push({ line: step.line, command: step.command, missing, output });
+      }
+      expect(surprises).toEqual([]);
+    },
+    120_000,
+  );
+});

@@ -1,0 +1,227 @@
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import { foldContext } from '../../src/log/context.ts';
+import { buildTree } from '../../src/log/tree.ts';
+import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import {
+  calls,
+  says,
+  toolUse,
+  type WireBody,
+  type WireScript,
+  type WireTurn,
+} from '../helpers/wire-server.ts';
+
+const READ = 'rye_file_system_read';
+const SMALL = [
+  'coordination.continuation.trigger_threshold=0.05',
+  'coordination.compaction.keep_recent_tokens=300',
+];
+
+let lab: Lab;
+
+beforeEach(async () => {
+  lab = await openLab();
+  for (const name of ['a', 'b', 'c', 'd']) {
+    writeFileSync(
+      path.join(lab.project, `${name}.txt`),
+      `${name} says ${name.repeat(70)}\n`.repeat(100),
+    );
+  }
+});
+
+afterEach(async () => await lab.remove());
+
+function isSummary({ system }: WireBody): boolean {
+  return JSON.stringify(system ?? '').includes('You summarise part of the record');
+}
+
+/** Texts of a request, in order. */
+function textOfBody({ messages }: WireBody): string {
+  return JSON.stringify(messages);
+}
+
+async function work(
+  script: WireScript,
+  {
+    hooks = '',
+    config = SMALL,
+    tools = '',
+  }: { hooks?: string; config?: readonly string[]; tools?: string } = {},
+) {
+  const server = await lab.model(script);
+  if (hooks !== '') lab.signed('config/agent/hooks.yaml', hooks);
+  lab.signed(
+    'directives/work.md',
+    directive('work', {
+      permissions: `<execute><tool>rye/file-system/*</tool>${tools}</execute>`,
+      limits: 'turns="10" spend="1.00"',
+    }),
+  );
+  const rye = lab.rye({ configOverrides: config });
+  const result = await rye.threads.execute({
+    directiveId: 'work',
+    model: 'claude-haiku-5-5',
+    provider: 'anthropic',
+  });
+  return { server, result, rye, events: await lab.events(result.thread_id) };
+}
+
+/** Reads files in turn, summarises when asked to, and says that it is done. */
+function reader(summaries: readonly WireTurn[], files = ['a', 'b', 'c', 'd']): WireScript {
+  let step = 0;
+  let summary = 0;
+  return ({ body }) => {
+    if (isSummary(body)) {
+      summary += 1;
+      return summaries[Math.min(summary, summaries.length) - 1] ?? says('summary');
+    }
+    const file = files[step];
+    step += 1;
+    const answer =
+      file === undefined
+        ? says('All read.')
+        : calls(toolUse(READ, { path: `${file}.txt` }, `toolu_${step}`));
+    return { ...answer, usage: usageOf(body) };
+  };
+}
+
+/** As the API counts: tokens of the whole request. */
+function usageOf(body: WireBody) {
+  return { input_tokens: Math.ceil(JSON.stringify(body).length / 4), output_tokens: 10 };
+}
+
+function only(events: readonly (LogEvent | UnknownEvent)[], type: string) {
+  return events.filter(({ event_type }) => event_type === type);
+}
+
+describe('a running thread whose context fills', () => {
+  it('is compacted and goes on; the next request is the fold of its log', async () => {
+    const { server, result, events } = await work(reader([says('## Goal\nRead all files.')]));
+    expect(result.status).toBe('completed');
+    const compactions = only(events, 'compaction');
+    expect(compactions.length).toBeGreaterThan(0);
+    const at = server.requests.findIndex(({ body }) => isSummary(body));
+    const after = textOfBody(server.requests[at + 1]?.body as WireBody);
+    expect(after).toContain('Read all files.');
+    // the task stays in full, what was summarised is gone
+    expect(after).toContain('Do the work.');
+    expect(after).not.toContain('a says aaaa');
+    const folded = foldContext(buildTree(events));
+    const texts = JSON.stringify(folded.messages);
+    expect(texts).not.toContain('a says aaaa');
+  });
+
+  it('carries files and the previous summary into the next summary', async () => {
+    const { server, events } = await work(
+      reader([says('SUMMARY ONE'), says('SUMMARY TWO'), says('SUMMARY THREE')]),
+    );
+    const compactions = only(events, 'compaction');
+    expect(compactions.length).toBeGreaterThan(1);
+    const second = server.requests.filter(({ body }) => isSummary(body))[1]?.body as WireBody;
+    expect(textOfBody(second)).toContain('SUMMARY ONE');
+    const last = compactions.at(-1)?.payload as { details: { read_files: string[] } };
+    expect(last.details.read_files).toContain('a.txt');
+  });
+
+  it('books what the summary costs', async () => {
+    const usage = { input_tokens: 5000, output_tokens: 100 };
+    const { result, events } = await work(reader([says('SUMMARY', usage)], ['a', 'b', 'c']));
+    const [compaction] = only(events, 'compaction');
+    const cost = events.find(
+      ({ event_type, seq }) => event_type === 'cost' && seq > (compaction?.seq ?? 0),
+    );
+    expect(cost?.payload).toMatchObject({ usage: { input_tokens: 5000, output_tokens: 100 } });
+    expect(result.cost.input_tokens).toBeGreaterThanOrEqual(5000);
+  });
+
+  it.each([
+    ['is cut off', { ...says('half a sum'), stop_reason: 'max_tokens' }],
+    ['calls a tool', calls(toolUse(READ, { path: 'a.txt' }, 'toolu_s'))],
+    ['says nothing', says('')],
+    ['fails', { status: 400, error: { type: 'invalid_request_error', message: 'no' } }],
+  ] satisfies [string, WireTurn][])(
+    'goes on as it was when the summary %s',
+    async (_name, answer) => {
+      const { result, events, server } = await work(reader([answer], ['a', 'b']));
+      expect(result.status).toBe('completed');
+      expect(only(events, 'compaction')).toEqual([]);
+      expect(JSON.stringify(only(events, 'note'))).toContain('was not compacted');
+      expect(textOfBody(server.requests.at(-1)?.body as WireBody)).toContain('a says aaaa');
+    },
+  );
+
+  it('is compacted once when the provider says that the context is too long', async () => {
+    let refused = 0;
+    let step = 0;
+    const script: WireScript = ({ body }) => {
+      if (isSummary(body)) return says('SHORT');
+      step += 1;
+      if (step === 1) return calls(toolUse(READ, { path: 'a.txt' }, 'toolu_1'));
+      if (step === 2) return calls(toolUse(READ, { path: 'b.txt' }, 'toolu_2'));
+      if (!textOfBody(body).includes('SHORT')) {
+        refused += 1;
+        const message = 'prompt is too long: 250000 tokens > 200000 maximum';
+        return { status: 400, error: { type: 'invalid_request_error', message } };
+      }
+      return says('Done.');
+    };
+    const { result, events } = await work(script, { config: [] });
+    expect(result.status).toBe('completed');
+    expect(refused).toBe(1);
+    expect(only(events, 'compaction')[0]?.payload).toMatchObject({
+      details: { reason: 'context_exceeded' },
+    });
+  });
+});
+
+describe('before_compact hooks', () => {
+  const hook = (action: string): string =>
+    `hooks:\n  - id: mine\n    event: before_compact\n    ${action}\n`;
+
+  it('cancel', async () => {
+    const { result, events, server } = await work(reader([says('NEVER')], ['a', 'b']), {
+      hooks: hook('action: {control: abort}'),
+    });
+    expect(result.status).toBe('completed');
+    expect(only(events, 'compaction')).toEqual([]);
+    expect(server.requests.some(({ body }) => isSummary(body))).toBe(false);
+    expect(JSON.stringify(only(events, 'note'))).toContain('hook mine decided abort');
+  });
+
+  it('instruct', async () => {
+    const { server } = await work(reader([says('S')], ['a', 'b']), {
+      hooks: hook('action: {inject: "Keep every letter a."}'),
+    });
+    const asked = server.requests.find(({ body }) => isSummary(body))?.body as WireBody;
+    expect(textOfBody(asked)).toContain('Keep every letter a.');
+  });
+
+  it('replace the summary', async () => {
+    lab.signed(
+      'tools/my/summary.mjs',
+      [
+        '// rye:tool',
+        '// description: Summarises.',
+        '// traits: {risk: safe}',
+        '// /rye:tool',
+        "process.stdout.write(JSON.stringify({ compaction: { summary: 'MINE', details: { version: 2 } } }));",
+        '',
+      ].join('\n'),
+    );
+    const { events, server, result } = await work(reader([says('NEVER')], ['a', 'b']), {
+      hooks: hook('action: {primary: execute, item_type: tool, item_id: my/summary}'),
+      tools: '<tool>my/summary</tool>',
+    });
+    expect(result.status).toBe('completed');
+    const fired = only(events, 'hook_fired').map(({ payload }) => payload);
+    expect(fired).toContainEqual(expect.objectContaining({ id: 'mine' }));
+    expect(only(events, 'compaction')[0]?.payload).toMatchObject({
+      summary: 'MINE',
+      details: { from_hook: true, version: 2 },
+    });
+    expect(server.requests.some(({ body }) => isSummary(body))).toBe(false);
+  });
+});

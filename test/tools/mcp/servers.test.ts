@@ -1,0 +1,192 @@
+import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { textOf } from '../../../src/core/message.ts';
+import { type McpServerConfig, parseServers } from '../../../src/tools/mcp/config.ts';
+import { connect } from '../../../src/tools/mcp/connection.ts';
+import { McpServers } from '../../../src/tools/mcp/servers.ts';
+import { childEnvironment } from '../../../src/tools/process.ts';
+import type { Tool } from '../../../src/tools/tool.ts';
+
+const EVERYTHING = path.resolve(
+  'node_modules/@modelcontextprotocol/server-everything/dist/index.js',
+);
+
+/** A server of one tool: tells its pid and environment, or does what `how` says. */
+const SMALL = `
+import { createInterface } from 'node:readline';
+const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+process.on('SIGTERM', () => undefined);
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (method === 'initialize') send({ id, result: { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 's', version: '1' } } });
+  if (method === 'tools/list') send({ id, result: { tools: [
+    { name: 'do.it', description: 'd', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } },
+    { name: 'do it', description: 'the same id', inputSchema: { type: 'object' } },
+  ] } });
+  if (method === 'tools/call' && params.arguments.how === 'die') process.exit(1);
+  if (method === 'tools/call' && params.arguments.how === 'hang') return;
+  if (method === 'tools/call') send({ id, result: { content: [{ type: 'text', text: JSON.stringify({ pid: process.pid, env: process.env, tool: params.name }) }] } });
+});
+setInterval(() => undefined, 1000);
+`;
+
+let folder: string;
+let servers: McpServers;
+beforeEach(() => {
+  folder = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-mcp-')));
+});
+afterEach(() => {
+  servers.kill();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function open(config: object, env: Record<string, string> = {}): McpServers {
+  const origin = 'mcp.yaml';
+  const { servers: parsed, problems } = parseServers({
+    servers: config,
+    disclosure: undefined,
+    origin,
+    env,
+  });
+  servers = new McpServers({
+    configured: () =>
+      Promise.resolve({ servers: parsed, problems: problems.map(({ message }) => message) }),
+    connect: async (server: McpServerConfig) =>
+      await connect({
+        server,
+        projectPath: folder,
+        env: childEnvironment(process.env, { projectPath: folder, threadId: '' }),
+        confine: undefined,
+        version: '0.0.0',
+      }),
+  });
+  return servers;
+}
+
+function small(more: object = {}): object {
+  const file = path.join(folder, 'small.mjs');
+  writeFileSync(file, SMALL);
+  return { command: process.execPath, args: [file], ...more };
+}
+
+async function call(tool: Tool, input: Record<string, string> = {}): Promise<string> {
+  const { signal } = new AbortController();
+  const context = {
+    callId: 'c',
+    threadId: 't',
+    projectPath: folder,
+    signal,
+    progress: () => undefined,
+  };
+  return textOf((await tool.execute(input, context)).content);
+}
+
+/** Gone, or a zombie that nobody has collected yet. */
+function isGone(pid: number): boolean {
+  try {
+    return / [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'latin1').replace(/\(.*\)/, ''));
+  } catch {
+    return true;
+  }
+}
+
+async function pidOf(tool: Tool): Promise<number> {
+  return (JSON.parse(await call(tool)) as { pid: number }).pid;
+}
+
+describe('a server of its own process', () => {
+  test('gets a reduced environment and only the variables that its entry names', async () => {
+    process.env['SOME_TOKEN'] = 'not for servers';
+    const { tools } = await open(
+      { one: small({ env: { GIVEN: 'x-${WANTED}-${MISSING:-y}' } }) },
+      { WANTED: 'w' },
+    ).offered(() => true);
+    delete process.env['SOME_TOKEN'];
+    const [tool] = tools;
+    expect(tools.map(({ id }) => id)).toEqual(['mcp/one/do_it']);
+    const told = JSON.parse(await call(tool as Tool)) as {
+      env: Record<string, string>;
+      tool: string;
+    };
+    expect(told.tool).toBe('do.it');
+    expect(told.env).toMatchObject({ GIVEN: 'x-w-y', RYE_PROJECT: folder });
+    expect(told.env['SOME_TOKEN']).toBeUndefined();
+  });
+
+  test('is started again after it died; the call that it died in is an error and is not repeated', async () => {
+    const { tools } = await open({ one: small() }).offered(() => true);
+    const [tool] = tools as [Tool];
+    const before = await pidOf(tool);
+    expect(await call(tool, { how: 'die' })).toContain('The MCP server one failed');
+    const after = await pidOf(tool);
+    expect(after).not.toBe(before);
+    expect(isGone(before)).toBe(true);
+  });
+
+  test('that ignores SIGTERM is gone when its last holder lets go', async () => {
+    const { tools } = await open({ one: small() }).offered(() => true);
+    const [tool] = tools as [Tool];
+    const [first, second] = [servers.hold(), servers.hold()];
+    const pid = await pidOf(tool);
+    await first();
+    expect(isGone(pid)).toBe(false);
+    await second();
+    expect(isGone(pid)).toBe(true);
+  });
+
+  test('is not waited for longer than its entry says', async () => {
+    const { tools } = await open({ one: small({ timeout_seconds: 0.2 }) }).offered(() => true);
+    expect(await call(tools[0] as Tool, { how: 'hang' })).toContain('timed out');
+  });
+
+  test('is believed about its effects only where its entry says so', async () => {
+    const { tools } = await open({
+      doubted: small(),
+      believed: small({ trust_annotations: true }),
+    }).offered(() => true);
+    expect(tools.map(({ id, traits }) => [id, traits.reads_only])).toEqual([
+      ['mcp/doubted/do_it', false],
+      ['mcp/believed/do_it', true],
+    ]);
+  });
+});
+
+test('servers that are not reached are not started, and broken ones are a warning each', async () => {
+  const { tools, warnings } = await open({
+    silent: {
+      command: process.execPath,
+      args: ['-e', 'setInterval(() => 0, 1000)'],
+      connect_timeout_seconds: 0.3,
+    },
+    missing: { command: 'no-such-program-of-this-test' },
+    refused: { url: 'http://127.0.0.1:9/mcp' },
+    typo: { comand: 'x' },
+    unset: { command: 'x', env: { A: '${NOT_SET_ANYWHERE}' } },
+    good: small(),
+    other: { command: 'no-such-program-either' },
+  }).offered((name) => name !== 'other');
+  expect(tools.map(({ id }) => id)).toEqual(['mcp/good/do_it']);
+  const told = warnings.join('\n');
+  expect(told).toContain('"comand" is not a member of a server');
+  expect(told).toContain('needs the environment variable NOT_SET_ANYWHERE');
+  for (const name of ['silent', 'missing', 'refused'])
+    expect(told).toContain(`the MCP server ${name} can't be used`);
+  expect(warnings).toHaveLength(5);
+});
+
+test('resources and prompts of a server can be listed and read', async () => {
+  await open({ all: { command: process.execPath, args: [EVERYTHING] } }).offered(() => true);
+  const resources = await call(await servers.find('mcp/all/list_resources'));
+  const uri = /^(\S+): /m.exec(resources)?.[1] ?? '';
+  expect(uri).toContain(':');
+  expect(await call(await servers.find('mcp/all/read_resource'), { uri })).not.toContain('failed');
+  expect(await call(await servers.find('mcp/all/list_prompts'))).toContain('simple-prompt');
+  expect(await call(await servers.find('mcp/all/get_prompt'), { name: 'simple-prompt' })).not.toBe(
+    '',
+  );
+  expect(await call(await servers.find('mcp/all/get_prompt'), { name: 'none' })).toContain(
+    'failed',
+  );
+});

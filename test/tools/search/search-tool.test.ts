@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest';
+import { RyeError } from '../../../src/core/errors.ts';
+import { type SearchHit, SNIPPET_CLOSE, SNIPPET_OPEN } from '../../../src/core/search.ts';
+import { createSearchTool } from '../../../src/tools/search/search-tool.ts';
+import { Project, shown } from '../helpers.ts';
+
+const hit: SearchHit = {
+  type: 'knowledge',
+  id: 'a/b',
+  space: 'project',
+  path: '.ai/knowledge/a/b.md',
+  title: 'Title',
+  score: 2.5,
+  snippet: `one ${SNIPPET_OPEN}two${SNIPPET_CLOSE}\nthree`,
+  time: '2026-01-01T00:00:00.000Z',
+};
+
+describe('rye/search', () => {
+  it('shows hits with marked snippets', async () => {
+    await using project = await Project.create();
+    const asked: unknown[] = [];
+    const tool = createSearchTool((query, limit) => {
+      asked.push(query, limit);
+      return Promise.resolve({ results: [hit], total: 7 });
+    });
+    const result = shown(await tool.execute({ query: 'two', limit: 1 }, project.context()));
+    expect(asked).toEqual(['two', 1]);
+    expect(result.text).toBe(
+      'a/b: Title\n  one **two** three\n(1 of 7 results shown; raise limit)',
+    );
+    expect(result.data).toMatchObject({
+      total: 7,
+      results: [{ id: 'a/b', snippet: 'one **two** three' }],
+    });
+  });
+
+  it('says when there is nothing, and explains a malformed query', async () => {
+    await using project = await Project.create();
+    const empty = createSearchTool(() => Promise.resolve({ results: [], total: 0 }));
+    expect(shown(await empty.execute({ query: 'x' }, project.context())).text).toBe('No results.');
+    const bad = createSearchTool(() => Promise.reject(new RyeError('query_malformed', 'column 3')));
+    expect(shown(await bad.execute({ query: '"x' }, project.context())).data).toEqual({
+      code: 'query_malformed',
+    });
+  });
+});

@@ -1,0 +1,15 @@
+import { defineConfig } from 'vitest/config';
+import { definitions } from './scripts/define.mjs';
+
+export default defineConfig({
+  define: definitions(),
+  test: {
+    include: ['test/**/*.test.ts'],
+    globalSetup: ['test/helpers/cli-package-setup.ts'],
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    pool: 'forks',
+    // real processes on a shared machine: a lost race for the processor is not a defect
+    retry: process.env['CI'] ? 2 : 0,
+  },
+});
