@@ -1,4 +1,10 @@
 // The library: the same thing as the program, without a process around it.
+export type {
+  ExportFormat,
+  ExportOptions,
+  ExportsService,
+  ThreadExport,
+} from './app/exports-types.ts';
 export { openRye } from './app/open-rye.ts';
 export type {
   RuleHit,

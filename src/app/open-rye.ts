@@ -2,6 +2,7 @@ import type { HookDeclaration, HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import { LazyChildren } from './children-service.ts';
 import { LazyDeliveries } from './deliveries-service.ts';
+import { LazyExports } from './exports-service.ts';
 import { Foundation } from './foundation.ts';
 import { Items } from './items-service.ts';
 import { Keys } from './keys-service.ts';
@@ -38,6 +39,7 @@ class OpenedRye implements Rye {
   readonly recovery: LazyRecovery;
   readonly deliveries: LazyDeliveries;
   readonly trees: Trees;
+  readonly exports: LazyExports;
   readonly #base: Foundation;
 
   constructor(base: Foundation) {
@@ -52,6 +54,7 @@ class OpenedRye implements Rye {
     this.recovery = new LazyRecovery(base);
     this.deliveries = new LazyDeliveries(base);
     this.trees = new Trees(base);
+    this.exports = new LazyExports(base);
   }
 
   async init(options: { force?: boolean } = {}): Promise<InitOutcome> {

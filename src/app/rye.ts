@@ -12,6 +12,7 @@ import type { KilledThread } from '../threads/kill.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { WaitReport } from '../threads/wait.ts';
 import type { DeliveriesService } from './deliveries-types.ts';
+import type { ExportsService } from './exports-types.ts';
 import type { RecoveryService } from './recovery-types.ts';
 import type { RulesService } from './rules-api.ts';
 import type { SessionTrees } from './session-trees.ts';
@@ -334,6 +335,7 @@ export interface Rye {
   readonly recovery: RecoveryService;
   readonly deliveries: DeliveriesService;
   readonly trees: SessionTrees;
+  readonly exports: ExportsService;
   init(options?: { force?: boolean }): Promise<InitOutcome>;
   hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
   explainHooks(

@@ -25,12 +25,12 @@ export async function readTextSource(source: string, where: string, io: Io): Pro
 }
 
 /** Refuses a result file that can't be made, before money is spent on the result. */
-export async function assertWritableTarget(file: string, io: Io): Promise<string> {
+export async function assertWritableTarget(option: string, file: string, io: Io): Promise<string> {
   const absolute = path.resolve(io.cwd, file);
   const folder = await stat(path.dirname(absolute)).catch(() => undefined);
   const target = await stat(absolute).catch(() => undefined);
   if (folder?.isDirectory() === true && target?.isDirectory() !== true) return absolute;
-  throw new RyeError('invalid_input', `--output: ${file} cannot be written`, {
+  throw new RyeError('invalid_input', `${option}: ${file} cannot be written`, {
     hint: target === undefined ? 'Make its folder first.' : 'It is a folder: name a file in it.',
   });
 }

@@ -2,9 +2,9 @@ import { stringify } from 'yaml';
 import type { ErrorInfo } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
-import { type ContentBlock, type Message, textOf } from '../core/message.ts';
 import type { Cost } from '../core/usage.ts';
-import { fence, inlineCode, quote } from './markdown.ts';
+import { bounded, renderEvent } from './conversation.ts';
+import { fence, quote } from './markdown.ts';
 
 /** What a thread's export says besides its log; the members of thread.json that it needs. */
 export interface ExportFacts {
@@ -28,24 +28,21 @@ export interface ExportFacts {
   readonly finishedAt: string;
 }
 
-/** Of a longer tool result the head and the tail are kept, so that search still finds what stands in them. */
-const MAX_RESULT_CHARS = 16_384;
-
 /** Renders a thread as a knowledge entry: frontmatter, then the readable conversation. Same log, same text. */
 export function renderThreadKnowledge(facts: ExportFacts): string {
   const body = ownEvents(facts).flatMap((event) =>
-    isMessageEvent(event) ? renderMessage(event.payload) : [],
+    event.event_type === 'message' ? renderEvent(event) : [],
   );
-  return [
-    frontmatter(facts),
-    `# ${facts.document.directive}`,
-    facts.description === '' ? '' : quote(facts.description),
-    ...body,
-    outcome(facts),
-  ]
-    .filter((part) => part !== '')
-    .join('\n\n')
-    .concat('\n');
+  return `${[...renderHead(facts), ...body, ...renderOutcome(facts)].join('\n\n')}\n`;
+}
+
+type Facts = Omit<ExportFacts, 'events'>;
+
+/** Frontmatter, title and description, as blocks. */
+export function renderHead(facts: Facts): readonly string[] {
+  const { document, description } = facts;
+  const head = [frontmatter(facts), `# ${document.directive}`];
+  return description === '' ? head : [...head, quote(description)];
 }
 
 /** A continuation begins with what it was given of its predecessor, whose own export has that. */
@@ -54,7 +51,7 @@ function ownEvents({ document, events }: ExportFacts): ExportFacts['events'] {
   return events.slice(events.findIndex(({ event_type }) => event_type === 'thread_continued') + 1);
 }
 
-function frontmatter({ document, description, capabilitiesRef, finishedAt }: ExportFacts): string {
+function frontmatter({ document, description, capabilitiesRef, finishedAt }: Facts): string {
   const {
     thread_id,
     directive,
@@ -91,42 +88,8 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Exp
   return `---\n${yaml}---`;
 }
 
-type MessageEvent = Extract<LogEvent, { event_type: 'message' }>;
-
-function isMessageEvent(event: LogEvent | UnknownEvent): event is MessageEvent {
-  return event.event_type === 'message';
-}
-
-function renderMessage({ message, turn }: MessageEvent['payload']): string[] {
-  switch (message.role) {
-    case 'user':
-      return ['## Input', fence(blocksText(message.content), 'text')];
-    case 'assistant':
-      return [`## Turn ${turn ?? 0}`, ...renderAnswer(message)];
-    case 'tool_result':
-      return [
-        `### Result of ${inlineCode(message.name)}: ${message.outcome}`,
-        fence(bounded(blocksText(message.content)), 'text'),
-      ];
-  }
-}
-
-function renderAnswer(message: Extract<Message, { role: 'assistant' }>): string[] {
-  const parts: string[] = [];
-  if (message.stop_reason === 'aborted')
-    parts.push('*This answer was cut off and is not part of the conversation.*');
-  for (const block of message.content) {
-    if (block.type === 'tool_call') {
-      const input = block.malformed ?? JSON.stringify(block.input, null, 2);
-      parts.push(`### Call of ${inlineCode(block.name)}`, fence(bounded(input), 'json'));
-    } else if (block.text.trim() !== '') {
-      parts.push(block.type === 'thinking' ? fence(block.text, 'thinking') : quote(block.text));
-    }
-  }
-  return parts;
-}
-
-function outcome({ document }: ExportFacts): string {
+/** How the thread ended and what it cost, as blocks. */
+export function renderOutcome({ document }: Facts): readonly string[] {
   const { status, result = '', outputs, error, cost } = document;
   const parts = [`## Outcome: ${status}`];
   if (error) parts.push(quote(`${error.code}: ${error.message}`));
@@ -138,16 +101,5 @@ function outcome({ document }: ExportFacts): string {
       `${cost.turns} turns, ${tokens} tokens, $${cost.spend.toFixed(6)}, ${cost.elapsed_seconds} s`,
     );
   }
-  return parts.join('\n\n');
-}
-
-function blocksText(content: readonly ContentBlock[]): string {
-  const images = content.filter((block) => block.type === 'image').length;
-  return images === 0 ? textOf(content) : `${textOf(content)}\n[${images} image(s)]`;
-}
-
-function bounded(text: string): string {
-  if (text.length <= MAX_RESULT_CHARS) return text;
-  const half = MAX_RESULT_CHARS / 2;
-  return `${text.slice(0, half)}\n… ${text.length - MAX_RESULT_CHARS} characters left out …\n${text.slice(-half)}`;
+  return parts;
 }

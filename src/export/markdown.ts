@@ -1,5 +1,7 @@
 /** Carriage returns end a line in Markdown too; control characters would reach the terminal of whoever prints the file. */
-function plain(text: string): string {
+function plain(value: unknown): string {
+  // a log may come from elsewhere: what should be a text need not be one
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   return text
     .replaceAll(/\r\n?/g, '\n')
     .replaceAll(/(?![\n\t])\p{Cc}/gu, '\u{FFFD}')

@@ -26,12 +26,12 @@ export function labelDraft(tree: SessionTree, targetId: string, label: string | 
 
 /**
  * Drafts that rebuild the path to `entryId` in a new thread, ids kept. Label entries are taken out of the chain and
- * the labels in force on the path are set anew at its end; a compaction that kept from a label keeps from the
- * entry after it.
+ * the labels in force on the path are set anew at its end; a compaction that kept from one keeps from the entry
+ * after it.
  */
 export function extractDrafts(tree: SessionTree, entryId: string): readonly EventDraft[] {
   const path = pathTo(tree, entryId);
-  const kept = path.filter((entry) => !isKnown(entry, 'label') && !isKnown(entry, 'leaf'));
+  const kept = path.filter((entry) => !isDropped(entry));
   const successor = successors(path);
   const copies = kept.map((entry) => copyDraft(entry, successor));
   const labels = kept.flatMap(({ id }): EventDraft[] => {
@@ -41,12 +41,17 @@ export function extractDrafts(tree: SessionTree, entryId: string): readonly Even
   return [...copies, ...labels];
 }
 
-/** For each label on the path the next entry that stays. */
+/** Labels are set anew, and a leaf that names no entry has its place on a path but moves nothing. */
+function isDropped(entry: TreeEntry): boolean {
+  return isKnown(entry, 'label') || isKnown(entry, 'leaf');
+}
+
+/** For each entry that is dropped the next one that stays. */
 function successors(path: readonly TreeEntry[]): ReadonlyMap<string, string | null> {
   const next = new Map<string, string | null>();
   let following: string | null = null;
   for (const entry of path.toReversed()) {
-    if (isKnown(entry, 'label')) next.set(entry.id, following);
+    if (isDropped(entry)) next.set(entry.id, following);
     else following = entry.id;
   }
   return next;

@@ -23,6 +23,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   search: ['search knowledge hello', 'search all greet'],
   sign: ['sign directive example'],
   'thread-result': ['run hello', 'run hello --limit turns=1'],
+  'threads-export': ['threads export {id}', 'threads export {id} --out thread.jsonl'],
   'threads-list': ['threads list'],
   'threads-show': ['threads show {id}'],
   'threads-stats': ['threads stats'],

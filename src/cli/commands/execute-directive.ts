@@ -44,7 +44,8 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     return EXIT.ok;
   }
   const outputFile = textOption(invocation, 'output');
-  const target = outputFile === undefined ? undefined : await assertWritableTarget(outputFile, io);
+  const target =
+    outputFile === undefined ? undefined : await assertWritableTarget('--output', outputFile, io);
   const result = await execute(request, invocation, io, mode);
   if (target !== undefined) await writeResult(target, result, mode);
   const delivery = await io.flush();

@@ -1,6 +1,7 @@
 import { THREAD_STATUSES } from '../../core/thread.ts';
 import type { ArgumentSpec, CommandSpec } from '../spec.ts';
 import { THREAD_DELIVERIES } from './threads-deliver.ts';
+import { THREAD_EXCHANGE } from './threads-exchange.ts';
 import { THREAD_OPERATIONS } from './threads-operate.ts';
 import { THREAD_RECOVERY } from './threads-recovery.ts';
 import { THREAD_SESSION } from './threads-session.ts';
@@ -67,6 +68,7 @@ export const THREAD_COMMANDS: readonly CommandSpec[] = [
       ...THREAD_DELIVERIES,
       ...THREAD_RECOVERY,
       ...THREAD_SESSION,
+      ...THREAD_EXCHANGE,
     ],
   },
 ];

@@ -1,0 +1,110 @@
+import { isoTime } from '../core/clock.ts';
+import type { ErrorInfo } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
+import { EXPORTERS } from '../export/formats.ts';
+import { type ExportSource, onlyPath } from '../export/source.ts';
+import { buildTree, entryByPrefix, isKnown } from '../log/tree.ts';
+import type { OpenedLog } from '../storage/store.ts';
+import type { ThreadFiles } from '../threads/ports.ts';
+import type { ThreadDocument } from '../threads/thread-document.ts';
+import type { ExportOptions, ThreadExport } from './exports-types.ts';
+import type { Foundation } from './foundation.ts';
+import type { ThreadVerification } from './rye.ts';
+import { threadFiles } from './thread-files.ts';
+import { verifyThread } from './verify-thread.ts';
+
+declare const __RYE_VERSION__: string;
+
+/** Reads a thread, checks its record and hands it to the exporter of a format. Never writes. */
+export async function exportThread(
+  base: Foundation,
+  threadId: string,
+  { format, branch }: ExportOptions,
+): Promise<ThreadExport> {
+  const files = threadFiles(base);
+  const log = await base.store.logs.read(threadId);
+  const verification = await verifyThread(base, files, threadId);
+  const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
+  const leafId =
+    branch === undefined || branch === 'leaf' ? tree.leafId : entryByPrefix(tree, branch).id;
+  const problems = [...log.problems, ...tree.problems];
+  const whole: ExportSource = {
+    header: log.header,
+    events: log.events,
+    tree,
+    leafId,
+    ...(await factsOf(base, files, log)),
+    checks: verification.checks.map(({ name, ok, detail, error }) => ({
+      name,
+      ok,
+      detail: detail ?? error?.message ?? '',
+    })),
+    problems,
+    exportedAt: isoTime(base.clock.now()),
+    version: __RYE_VERSION__,
+  };
+  const source = branch === undefined ? whole : onlyPath(whole);
+  const exporter = await EXPORTERS[format]();
+  return {
+    thread_id: threadId,
+    format,
+    leaf_id: leafId,
+    entries: source.tree.entries.length,
+    problems,
+    tampered: tamperedBy(verification),
+    chunks: exporter(source),
+  };
+}
+
+/** The record and the metadata decide: a missing or edited export beside them says nothing about the log. */
+function tamperedBy({ checks }: ThreadVerification): ErrorInfo | null {
+  const broken = checks.find(
+    ({ name, ok }) => !ok && (name === 'transcript' || name === 'thread.json'),
+  );
+  return broken?.error ?? null;
+}
+
+/** From the signed thread.json; where that can't be read, from the log and the registry. */
+async function factsOf(
+  base: Foundation,
+  files: ThreadFiles,
+  log: OpenedLog,
+): Promise<Pick<ExportSource, 'facts' | 'itemIntegrity'>> {
+  const { header } = log;
+  const id = header.thread_id;
+  const capabilitiesRef = `.ai/state/threads/${id}/capabilities.md`;
+  const signed = await files.readDocument(id).catch(() => undefined);
+  const document = signed ?? (await unsignedDocument(base, log));
+  const plan = signed && (await files.readPlan(signed).catch(() => undefined));
+  const facts = {
+    document,
+    description: plan?.directive.description ?? '',
+    capabilitiesRef,
+    finishedAt: document.updated_at,
+  };
+  return { facts, itemIntegrity: signed?.integrity };
+}
+
+type Unsigned = ExportSource['facts']['document'] & Pick<ThreadDocument, 'updated_at'>;
+
+async function unsignedDocument(
+  { store }: Foundation,
+  { header, events }: OpenedLog,
+): Promise<Unsigned> {
+  const record = await store.registry.get(header.thread_id);
+  const end = events.findLast((event) => isKnown(event, 'thread_finished'));
+  return compact({
+    thread_id: header.thread_id,
+    directive: header.directive,
+    status: end?.payload.status ?? record?.status ?? 'unknown',
+    model: record?.model ?? '',
+    created_at: header.created_at,
+    updated_at: events.at(-1)?.timestamp ?? header.created_at,
+    parent_thread_id: record?.parent_id ?? null,
+    continuation_of: header.continuation_of,
+    cost: end?.payload.cost,
+    result: end?.payload.result,
+    outputs: end?.payload.outputs,
+    error: end?.payload.error,
+  });
+}

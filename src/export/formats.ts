@@ -1,0 +1,10 @@
+import type { Exporter } from './source.ts';
+
+/**
+ * What a thread can be exported as, each loaded when it is first asked for. To add a format, add it to
+ * `EXPORT_FORMATS` of the library's types and here.
+ */
+export const EXPORTERS = {
+  md: async () => (await import('./transcript.ts')).exportMarkdown,
+  jsonl: async () => (await import('./path-log.ts')).exportPathLog,
+} as const satisfies Record<string, () => Promise<Exporter>>;

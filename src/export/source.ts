@@ -1,0 +1,53 @@
+import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import type { LogProblem } from '../log/problem.ts';
+import { buildTree, isKnown, pathTo, type SessionTree } from '../log/tree.ts';
+import type { ExportFacts } from './knowledge.ts';
+
+/** One thing that was checked about a thread's record when it was exported. */
+export interface IntegrityCheck {
+  readonly name: string;
+  readonly ok: boolean;
+  readonly detail: string;
+}
+
+/** A thread as an exporter gets it: everything is read, nothing is looked up any more. */
+export interface ExportSource {
+  readonly header: LogHeader;
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+  readonly tree: SessionTree;
+  /** Last entry of the path that linear formats write and that a page opens with; null for an empty one. */
+  readonly leafId: string | null;
+  readonly facts: Omit<ExportFacts, 'events'>;
+  /** How its items were verified when it ran; undefined where thread.json does not say. */
+  readonly itemIntegrity: string | undefined;
+  readonly checks: readonly IntegrityCheck[];
+  readonly problems: readonly LogProblem[];
+  /** ISO 8601 UTC. */
+  readonly exportedAt: string;
+  /** Version of rye. */
+  readonly version: string;
+  /** How many values were taken out; undefined where none were to be. */
+  readonly redactions?: number;
+}
+
+/** Writes one format, in pieces. The same source always gives the same text. */
+export type Exporter = (source: ExportSource) => Iterable<string>;
+
+/**
+ * The source with nothing but the path to its leaf: events that belong to no entry stay where the entry before them
+ * does, and labels are those of the entries that are left.
+ */
+export function onlyPath(source: ExportSource): ExportSource {
+  const path = pathTo(source.tree, source.leafId);
+  const kept = new Set(path.map(({ id }) => id));
+  let isKept = true;
+  const events = source.events.filter((event) => {
+    if (event.id !== undefined) isKept = kept.has(event.id);
+    // the end of the thread is the end of every branch
+    return isKept || isKnown(event, 'thread_finished');
+  });
+  const labels = new Map([...source.tree.labels].filter(([id]) => kept.has(id)));
+  const { entries, byId, children, problems } = buildTree(events);
+  const tree = { entries, byId, children, problems, labels, leafId: source.leafId };
+  return { ...source, events, tree };
+}
