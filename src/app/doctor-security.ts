@@ -46,7 +46,10 @@ export async function checkTaint(base: Foundation): Promise<Finding> {
     try {
       const { composed } = await resolveDirective(items, config, { directiveId: id, inputs: {} });
       const capabilities = planCapabilities(composed, undefined);
-      const { warnings } = await tools.granted(capabilities, { preloadTokens: 0 });
+      const { warnings } = await tools.granted(capabilities, {
+        preloadTokens: 0,
+        mayConnect: false,
+      });
       if (warnings.some((warning) => warning.startsWith('taint:'))) tainted.push(id);
     } catch {
       // one that cannot run at all leaks nothing

@@ -74,17 +74,25 @@ async function checkModels(base: Foundation): Promise<Finding> {
     env: base.options.env,
     clock: base.clock,
   });
-  const { usable, defaultProvider } = await models.choices();
+  const { catalog, usable, defaultProvider } = await models.choices();
+  const missing = Object.values(catalog).flatMap(({ name, apiKeyEnv, authTokenEnv }) => {
+    const variable = apiKeyEnv ?? authTokenEnv;
+    return variable === null || usable.includes(name) ? [] : [`${name} needs ${variable}`];
+  });
   if (usable.length === 0) {
     return {
       status: 'warn',
       detail: 'no provider has a key: only directives with explicit steps run (provider literal)',
-      hint: 'Set ANTHROPIC_API_KEY in the environment or in ~/.ai/.env.',
+      hint: `Set one in the environment or in ~/.ai/.env: ${missing.join(', ')}.`,
     };
   }
+  const chosen = defaultProvider === undefined ? '' : ` (default ${defaultProvider})`;
+  const detail = [`${usable.join(', ')}${chosen}`, ...missing].join('; ');
+  if (usable.length === 1 || defaultProvider !== undefined) return { status: 'ok', detail };
   return {
-    status: 'ok',
-    detail: `${usable.join(', ')}${defaultProvider === undefined ? '' : ` (default ${defaultProvider})`}`,
+    status: 'warn',
+    detail: `${detail}; none is the default, so a directive must name its provider`,
+    hint: 'Set provider.default in .ai/config/agent/agent.yaml, or pass --provider.',
   };
 }
 

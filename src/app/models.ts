@@ -20,6 +20,7 @@ import { replayProvider } from '../providers/replay/provider.ts';
 import { parseRecording } from '../providers/replay/recording.ts';
 import {
   type ModelChoices,
+  nothingToExecute,
   resolveFallbacks,
   resolveModel,
   usableProviders,
@@ -48,13 +49,19 @@ export class Models implements ModelSource {
     this.#options = options;
   }
 
-  async resolve({ wanted, provider, fallback }: Parameters<ModelSource['resolve']>[0]) {
+  async resolve({ wanted, provider, fallback, hasSteps }: Parameters<ModelSource['resolve']>[0]) {
     const choices = await this.choices();
     const model = resolveModel({ wanted, provider }, choices);
     const embedded = model.kind === 'literal' || model.kind === 'replay';
     const named = fallback === undefined ? undefined : [fallback];
     const fallbacks = embedded ? [] : resolveFallbacks(model, named, choices);
-    return { model, fallbacks, origin: originOf(model, { wanted, provider }) };
+    const isIdle = model.kind === 'literal' && !hasSteps;
+    return {
+      model,
+      fallbacks,
+      origin: originOf(model, { wanted, provider }),
+      ...(isIdle ? { unfit: nothingToExecute({ wanted, provider }, choices) } : {}),
+    };
   }
 
   open(model: PlannedModel, plan: ThreadPlan): ModelProvider {
@@ -154,11 +161,13 @@ function originOf(
   model: PlannedModel,
   { wanted, provider }: { wanted?: string | undefined; provider?: string | undefined },
 ): string {
+  if (provider === undefined && model.kind === 'literal' && wanted !== 'literal') {
+    return 'default: no provider has a key';
+  }
   if (wanted !== undefined) return `asked for: ${wanted}`;
-  if (provider !== undefined) return `asked for: provider ${provider}`;
-  return model.kind === 'literal'
-    ? 'default: no provider is configured'
-    : `default of ${model.provider}`;
+  return provider === undefined
+    ? `default of ${model.provider}`
+    : `asked for: provider ${provider}`;
 }
 
 /** One row for each model of each provider, as `rye models list` shows it. */

@@ -15,10 +15,10 @@ export async function planDirective(
   base: Foundation,
   request: ExecuteDirectiveRequest,
 ): Promise<ThreadPlan> {
-  const { plan } = await prepareThread(
-    threadEnv(base, envOptions(request)),
-    prepareRequest(request),
-  );
+  const { plan } = await prepareThread(threadEnv(base, envOptions(request)), {
+    ...prepareRequest(request),
+    isDryRun: true,
+  });
   return plan;
 }
 

@@ -77,14 +77,14 @@ export class Tools implements ToolSource {
 
   async granted(
     capabilities: readonly string[],
-    { preloadTokens }: ToolPlanFacts,
+    { preloadTokens, mayConnect }: ToolPlanFacts,
   ): Promise<ToolGrants> {
     const fixed = this.#fixedTools(undefined).filter(({ id }) => this.#isOffered(id, capabilities));
     const { tools: items, warnings } = await this.#grantedItems(
       capabilities,
       new Set(fixed.map(({ id }) => id)),
     );
-    const remote = await this.#grantedRemote(capabilities);
+    const remote = await this.#grantedRemote(capabilities, mayConnect);
     const { skills, warnings: skillWarnings } = await this.#skills(capabilities);
     const skillTools = skills.length === 0 ? [] : createSkillTools(skills);
     const candidates = [
@@ -282,10 +282,16 @@ export class Tools implements ToolSource {
   }
 
   /** Tools of the MCP servers that a capability reaches; the others are not even started. */
-  async #grantedRemote(capabilities: readonly string[]): Promise<OfferedTools> {
-    const { tools, lazy, warnings } = await this.#mcp.offered((server) =>
-      capabilities.some((one) => meet(one, `rye.execute.tool.mcp.${server}.*`).length > 0),
-    );
+  async #grantedRemote(
+    capabilities: readonly string[],
+    mayConnect: boolean,
+  ): Promise<OfferedTools> {
+    const isReached = (server: string): boolean =>
+      capabilities.some((one) => meet(one, `rye.execute.tool.mcp.${server}.*`).length > 0);
+    const { tools, lazy, warnings } = mayConnect
+      ? await this.#mcp.offered(isReached)
+      : await this.#mcp.unresolved(isReached);
+    if (mayConnect) for (const warning of warnings) this.#base.notice(warning);
     const granted = tools.filter(({ id }) =>
       covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id }),
     );

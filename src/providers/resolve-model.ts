@@ -1,7 +1,13 @@
 import { RyeError } from '../core/errors.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { type Catalog, isTierName, type ModelConfig, type ProviderConfig } from './catalog.ts';
+import {
+  type Catalog,
+  isTierName,
+  type ModelConfig,
+  type ProviderConfig,
+  TIERS,
+} from './catalog.ts';
 
 /** The model of the embedded provider that walks a directive's explicit steps. It costs nothing. */
 export const LITERAL_MODEL: PlannedModel = embedded('literal');
@@ -61,23 +67,32 @@ export function usableProviders(
 /**
  * Picks the model of a thread. A named provider or an exact id decides; a tier goes to the configured default
  * provider, else to the only usable one, else, when none is usable, to `literal`. Errors: `model_not_found` with
- * near names, `model_ambiguous` with the candidates, `provider_key_missing` with the variable to set.
+ * near names, `model_ambiguous` with the candidates, `provider_key_missing` with the variables to set.
  */
 export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedModel {
   const { wanted = 'general', provider } = wish;
   if (provider !== undefined) return fromNamedProvider(provider, wish.wanted, choices);
   const own = embeddedModel(wanted);
   if (own !== undefined) return own;
-  const listed = Object.values(choices.catalog).filter((candidate) =>
+  const sellers = Object.values(choices.catalog).filter((candidate) =>
     Object.hasOwn(candidate.models, wanted),
   );
-  if (listed.length > 0) return fromListing(wanted, listed, choices);
-  const slash = wanted.indexOf('/');
-  const prefix = wanted.slice(0, Math.max(0, slash));
-  if (slash > 0 && Object.hasOwn(choices.catalog, prefix)) {
-    return fromNamedProvider(prefix, wanted.slice(slash + 1), choices);
-  }
+  const qualified = qualifiedId(wanted, choices);
+  // a reseller's id such as openai/x also names the maker's own x: the one that can be called counts
+  const isSold = sellers.some(({ name }) => choices.usable.includes(name));
+  const isDirect = qualified !== undefined && choices.usable.includes(qualified.provider);
+  if (sellers.length > 0 && (isSold || !isDirect)) return fromListing(wanted, sellers, choices);
+  if (qualified) return fromNamedProvider(qualified.provider, qualified.id, choices);
   return fromTier(wanted, choices);
+}
+
+/** `provider/model` of a configured provider, taken apart. */
+function qualifiedId(wanted: string, { catalog }: ModelChoices) {
+  const slash = wanted.indexOf('/');
+  const provider = wanted.slice(0, Math.max(0, slash));
+  return slash > 0 && Object.hasOwn(catalog, provider)
+    ? { provider, id: wanted.slice(slash + 1) }
+    : undefined;
 }
 
 /**
@@ -127,7 +142,7 @@ function fromNamedProvider(
     });
   }
   const model = pick(provider, wanted ?? 'general');
-  if (model === undefined) throw unknownModel(wanted ?? 'general', [provider]);
+  if (model === undefined) throw notOfProvider(wanted ?? 'general', provider, choices);
   // a local server without a key is usable as soon as somebody names it
   if (needsKey(provider)) assertKey(provider, choices);
   return model;
@@ -136,12 +151,12 @@ function fromNamedProvider(
 /** Several providers may sell one id: the default one, else the only usable one. */
 function fromListing(
   id: string,
-  listed: readonly ProviderConfig[],
+  sellers: readonly ProviderConfig[],
   choices: ModelChoices,
 ): PlannedModel {
-  const preferred = listed.find(({ name }) => name === choices.defaultProvider);
-  const usable = listed.filter(({ name }) => choices.usable.includes(name));
-  const [only] = preferred ? [preferred] : usable.length > 0 ? usable : listed;
+  const preferred = sellers.find(({ name }) => name === choices.defaultProvider);
+  const usable = sellers.filter(({ name }) => choices.usable.includes(name));
+  const [only] = preferred ? [preferred] : usable.length > 0 ? usable : sellers;
   if (only === undefined) throw unknownModel(id, Object.values(choices.catalog));
   if (preferred === undefined && usable.length > 1) throw ambiguous(id, usable);
   return fromNamedProvider(only.name, id, choices);
@@ -231,12 +246,67 @@ function variableOf({ apiKeyEnv, authTokenEnv, baseUrlEnv }: ProviderConfig): st
 
 function ambiguous(wanted: string, candidates: readonly ProviderConfig[]): RyeError {
   const names = candidates.map(({ name }) => name);
+  const options = names.map((name) => `--provider ${name}`);
   return new RyeError(
     'model_ambiguous',
-    `${JSON.stringify(wanted)} is offered by ${names.join(' and ')}`,
+    `${JSON.stringify(wanted)} is offered by ${names.join(' and ')}, and none of them is the default`,
     {
-      hint: `Set provider.default in .ai/config/agent/agent.yaml, or pass --provider ${names[0] ?? 'NAME'}.`,
+      hint: `Pass ${options.join(' or ')}, or set provider.default in .ai/config/agent/agent.yaml.`,
       details: { wanted, providers: names },
+    },
+  );
+}
+
+/**
+ * Why a directive without steps can't run on `literal`: `provider_key_missing` with every variable that could be set.
+ */
+export function nothingToExecute(
+  { wanted = 'general', provider }: ModelWish,
+  { catalog }: ModelChoices,
+): RyeError {
+  const providers = Object.values(catalog);
+  const variables = providers.filter(needsKey).map(variableOf);
+  const local = providers.filter((one) => !needsKey(one)).map(({ name }) => `--provider ${name}`);
+  const message =
+    provider === undefined
+      ? `no provider has a key for ${JSON.stringify(wanted)}, and the directive has no <process> steps that run without one`
+      : `the provider ${provider} executes <process> steps, and the directive has none`;
+  const ways = [
+    ...(variables.length === 0
+      ? []
+      : [`Set ${listed(variables)} in the environment or in ~/.ai/.env`]),
+    ...(local.length === 0 ? [] : [`pass ${listed(local)} for a server on this machine`]),
+  ];
+  return new RyeError('provider_key_missing', message, {
+    hint: `${ways.join(', or ')}.`,
+    details: { wanted, providers: providers.map(({ name }) => name), variables },
+  });
+}
+
+function listed(names: readonly string[]): string {
+  return names.length < 2
+    ? names.join('')
+    : `${names.slice(0, -1).join(', ')} or ${names.at(-1) ?? ''}`;
+}
+
+/** The named provider does not have it; says who does. */
+function notOfProvider(
+  wanted: string,
+  provider: ProviderConfig,
+  { catalog }: ModelChoices,
+): RyeError {
+  const others = Object.values(catalog).filter((other) => Object.hasOwn(other.models, wanted));
+  const names = [...Object.keys(provider.models), ...Object.keys(provider.tiers)];
+  const elsewhere = others.map(({ name }) => `--provider ${name}`);
+  return new RyeError(
+    'model_not_found',
+    `the provider ${provider.name} offers no model or tier ${JSON.stringify(wanted)}`,
+    {
+      hint:
+        elsewhere.length > 0
+          ? `Pass ${listed(elsewhere)}, which has it.`
+          : (didYouMean(wanted, names) ?? `It has ${Object.keys(provider.models).join(', ')}.`),
+      details: { wanted, providers: [provider.name] },
     },
   );
 }
@@ -246,12 +316,13 @@ function unknownModel(wanted: string, providers: readonly ProviderConfig[]): Rye
     ...Object.keys(models),
     ...Object.keys(tiers),
   ]);
-  const tiers = [...new Set(providers.flatMap((provider) => Object.keys(provider.tiers)))];
   return new RyeError(
     'model_not_found',
     `no provider offers the model or tier ${JSON.stringify(wanted)}`,
     {
-      hint: didYouMean(wanted, names) ?? `Tiers: ${tiers.join(', ')}. rye models list shows all.`,
+      hint:
+        didYouMean(wanted, names) ??
+        `Tiers: ${TIERS.join(', ')}. rye models list shows all models.`,
       details: { wanted, providers: providers.map(({ name }) => name) },
     },
   );

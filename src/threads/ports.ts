@@ -1,5 +1,6 @@
 import type { Risk } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
+import type { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration } from '../core/hook.ts';
 import type { IdSource, ItemType, Space } from '../core/ids.ts';
@@ -98,6 +99,8 @@ export interface ModelRequestFacts {
   readonly wanted?: string | undefined;
   readonly provider?: string | undefined;
   readonly fallback?: string | undefined;
+  /** Whether the directive has steps that need no model. */
+  readonly hasSteps: boolean;
 }
 
 /** Which models there are, and clients for them. */
@@ -106,6 +109,8 @@ export interface ModelSource {
     readonly model: PlannedModel;
     readonly fallbacks: readonly PlannedModel[];
     readonly origin: string;
+    /** Why the model would have nothing to do for this directive. */
+    readonly unfit?: RyeError;
   }>;
   /** A client for one thread; may throw, e.g. for a missing key. */
   open(model: PlannedModel, plan: ThreadPlan): ModelProvider;
@@ -135,6 +140,8 @@ export interface GrantedTool extends Omit<PlannedTool, 'risk'> {
 export interface ToolPlanFacts {
   /** Tokens of schemas to send up front; the other tools are found with `tool_search`. */
   readonly preloadTokens: number;
+  /** Whether servers may be started to learn their tools; without it a warning says which ones would be. */
+  readonly mayConnect: boolean;
 }
 
 export interface ToolSession {

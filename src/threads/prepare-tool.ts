@@ -78,7 +78,10 @@ async function plannedTool(
   toolId: string,
 ): Promise<Pick<PlannedTool, 'description' | 'input_schema'>> {
   const capability = capabilityOf({ verb: 'execute', item_type: 'tool', item_id: toolId });
-  const { tools } = await env.tools.granted([capability], { preloadTokens: 0 });
+  const { tools } = await env.tools.granted([capability], {
+    preloadTokens: 0,
+    mayConnect: true,
+  });
   const tool = tools.find(({ id }) => id === toolId);
   if (tool) return tool;
   throw new RyeError('item_not_found', `there is no tool ${toolId}`, {

@@ -26,6 +26,8 @@ export interface PrepareRequest {
   readonly acknowledge?: readonly string[] | undefined;
   readonly allowUnpriced?: boolean | undefined;
   readonly behavior?: JsonObject | undefined;
+  /** The plan is only shown: nothing is started for it. */
+  readonly isDryRun?: boolean | undefined;
 }
 
 /** A plan and what travels beside it: secrets never stand in the plan. */
@@ -58,9 +60,11 @@ export async function prepareThread(
     overrides,
   });
   const capabilities = planCapabilities(composed, parent);
-  const { model, fallbacks, origin: modelOrigin } = await planModels(env, request, composed);
+  const models = await planModels(env, request, composed);
+  const { model, fallbacks, origin: modelOrigin, unfit } = models;
   const granted = await env.tools.granted(capabilities, {
     preloadTokens: isEmbedded(model) ? Number.POSITIVE_INFINITY : config.toolPreloadTokens,
+    mayConnect: request.isDryRun !== true,
   });
   const risk = planRisks({
     table: config.risks,
@@ -69,6 +73,8 @@ export async function prepareThread(
     options: request.acknowledge ?? [],
     granted: granted.tools,
   });
+  // after what the policy says: a directive that may not run is not asked for a key
+  if (unfit && request.isDryRun !== true) throw unfit;
   const context = await loadContext(env.items, composed);
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
   const behavior = await planBehavior(env, config, { composed, given: request.behavior });
@@ -102,7 +108,10 @@ export async function prepareThread(
     continuation_directive: composed.continuationDirective ?? null,
     behavior,
     origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
-    warnings: [composed, resolved, granted, text, rules].flatMap(({ warnings }) => warnings),
+    warnings: [
+      ...[composed, resolved, granted, text, rules].flatMap(({ warnings }) => warnings),
+      ...(unfit ? [`a run would be refused: ${unfit.message}`] : []),
+    ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
   };
@@ -113,13 +122,18 @@ export async function prepareThread(
 }
 
 /** The model that the options or the directive ask for, and what to fall back on; all of them priced. */
-async function planModels(env: ThreadEnv, request: PrepareRequest, { model: choice }: Composed) {
+async function planModels(
+  env: ThreadEnv,
+  request: PrepareRequest,
+  { model: choice, steps }: Composed,
+) {
   const { model: wanted, provider, allowUnpriced = false } = request;
   const models = await env.models.resolve({
     wanted: wanted ?? choice?.id ?? choice?.tier,
     // a model named by an option is not bound to the directive's provider
     provider: provider ?? (wanted === undefined ? choice?.provider : undefined),
     fallback: choice?.fallback,
+    hasSteps: steps.length > 0,
   });
   assertPriced([models.model, ...models.fallbacks], allowUnpriced);
   return models;

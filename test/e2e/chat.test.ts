@@ -208,6 +208,30 @@ test('a local server without a key, and without tools of its own, is called by t
   );
 });
 
+test('without a key a directive without steps is refused before it runs, with every way out', async () => {
+  const here = await workspace();
+  const file = path.join(here.project, '.ai/directives/say.md');
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(
+    file,
+    '# Say\n\n```xml\n<directive name="say" version="1.0.0"><metadata><description>Say.</description><category></category><author>test</author><model tier="high" /></metadata></directive>\n```\n\nSay it.\n',
+  );
+  expect((await here.rye(['sign', 'directive', 'say'])).code).toBe(0);
+  const refused = await here.rye(['run', 'say']);
+  expect(refused.code).toBe(7);
+  expect(refused.stderr).toContain('no provider has a key for "high"');
+  expect(refused.stderr).toContain(
+    'Set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY in the environment or in ~/.ai/.env, or pass --provider ollama for a server on this machine.',
+  );
+  expect(await here.json(['threads', 'list'])).toMatchObject({ total: 0 });
+  const plan = await here.rye(['run', 'say', '--dry-run']);
+  expect(plan.stdout).toContain('a run would be refused: no provider has a key for "high"');
+  const { stdout } = await here.rye(['doctor'], {
+    env: { OPENAI_API_KEY: KEY, ANTHROPIC_API_KEY: KEY },
+  });
+  expect(stdout).toContain('openrouter needs OPENROUTER_API_KEY; none is the default');
+});
+
 test('models list shows what can be used, its tiers, its window, its price and the date of that', async () => {
   const here = await workspace();
   const document = await here.json(['models', 'list'], { env: { OPENAI_API_KEY: KEY } });

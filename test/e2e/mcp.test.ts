@@ -41,8 +41,8 @@ async function run(here: Workspace, script: WireScript) {
   const server = await startWireServer(script);
   onTestFinished(() => server.close());
   const env = { ANTHROPIC_API_KEY: 'sk-ant-of-this-test', ANTHROPIC_BASE_URL: server.url };
-  const result = await here.json(['run', 'work'], { env });
-  return { server, result };
+  const { stdout, stderr } = await here.rye(['--json', 'run', 'work'], { env });
+  return { server, result: JSON.parse(stdout) as Record<string, unknown>, stderr };
 }
 
 /** What the results of a request's last message say. */
@@ -125,7 +125,7 @@ test('a thread works with two skills and three servers, one over HTTP and one la
     'mcp/broken/*',
   ]);
   const entity = { name: 'Ada', entityType: 'person', observations: ['wrote the first program'] };
-  const { server, result } = await run(here, [
+  const { server, result, stderr } = await run(here, [
     calls(
       toolUse(
         'mcp_filesystem_read_text_file',
@@ -162,13 +162,44 @@ test('a thread works with two skills and three servers, one over HTTP and one la
   expect(lastResults(fourth)).toContain('Ada');
   expect(readFileSync(graph, 'utf8')).toContain('wrote the first program');
   expect(isRunning(path.join(here.project, 'notes'))).toBe(false);
-  const plan = await here.rye(['--json', 'execute', 'directive', 'work', '--dry-run'], {
-    env: { ANTHROPIC_API_KEY: 'sk-ant-of-this-test' },
-  });
-  expect(plan.stdout).toContain('the MCP server broken can');
-  expect(plan.stdout).toContain('no luck');
-  expect(isRunning(path.join(here.project, 'notes'))).toBe(false);
+  expect(stderr).toContain('the MCP server broken can');
+  expect(stderr).toContain('no luck');
+  const verified = await here.json(['verify', 'thread', String(result['thread_id'])]);
+  expect(verified).toMatchObject({ success: true });
 }, 120_000);
+
+test('a dry run starts no server and reaches none; it says which ones a run would', async () => {
+  const here = await workspace();
+  let reached = 0;
+  const remote = createServer((socket) => {
+    reached += 1;
+    socket.destroy();
+  }).listen(0, '127.0.0.1');
+  await once(remote, 'listening');
+  onTestFinished(() => void remote.close());
+  const address = remote.address();
+  const host = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
+  const mark = path.join(here.project, 'started');
+  const script = `require('node:fs').writeFileSync(${JSON.stringify(mark)}, '')`;
+  await configure(here, {
+    servers: {
+      local: { command: process.execPath, args: ['-e', script, '--token=of-this-test'] },
+      remote: { url: `http://${host}/mcp?token=of-this-test` },
+      unreached: { command: process.execPath },
+    },
+  });
+  await directive(here, ['mcp/local/*', 'mcp/remote/do']);
+  const plan = await here.rye(['run', 'work', '--dry-run']);
+  expect(plan.code).toBe(0);
+  expect(plan.stdout).toContain(`MCP server local are not known`);
+  expect(plan.stdout).toContain(`would start ${process.execPath} to ask`);
+  expect(plan.stdout).toContain(`would connect to ${host} to ask`);
+  expect(plan.stdout).not.toContain('unreached');
+  expect(plan.stdout).not.toContain('of-this-test');
+  await here.rye(['doctor']);
+  expect(existsSync(mark)).toBe(false);
+  expect(reached).toBe(0);
+});
 
 test('.mcp.json starts nothing until a signed mcp.yaml names its hash; then its tools can be run by hand', async () => {
   const here = await workspace();

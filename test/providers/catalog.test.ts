@@ -106,6 +106,13 @@ describe('resolving', () => {
       undefined,
       'ollama mistral:7b null',
     ],
+    [{ wanted: 'openai/gpt-6-sol' }, BOTH, undefined, 'openai gpt-6-sol null'],
+    [
+      { wanted: 'openai/gpt-6-sol' },
+      { ...BOTH, OPENROUTER_API_KEY: 'k' },
+      undefined,
+      'openrouter openai/gpt-6-sol null',
+    ],
     [
       { wanted: 'anthropic/claude-opus-5.5' },
       { OPENROUTER_API_KEY: 'k' },
@@ -134,7 +141,13 @@ describe('resolving', () => {
       'model_not_found',
       'Did you mean claude-sonnet-5-5',
     ],
-    [{ provider: 'anthropic', wanted: 'gpt-6-sol' }, CLAUDE, undefined, 'model_not_found', ''],
+    [
+      { provider: 'anthropic', wanted: 'gpt-6-sol' },
+      CLAUDE,
+      undefined,
+      'model_not_found',
+      'Pass --provider openai, which has it.',
+    ],
     [{ provider: 'antropic' }, CLAUDE, undefined, 'model_not_found', 'Did you mean anthropic?'],
     [{ provider: 'constructor' }, CLAUDE, undefined, 'model_not_found', 'Configured:'],
     [{ wanted: 'constructor' }, CLAUDE, undefined, 'model_not_found', ''],

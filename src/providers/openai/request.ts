@@ -111,14 +111,17 @@ function markMessages(messages: ChatCompletionMessageParam[]): void {
   }
 }
 
+/** The mark goes to the last text: on other parts it is not read everywhere. */
 function inParts(
   message: ChatCompletionMessageParam,
   isMarked: boolean,
 ): ChatCompletionMessageParam {
   const { content } = message;
   const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
-  const last = parts.at(-1);
-  if (last === undefined) return message;
-  const end = isMarked ? { ...last, cache_control: { type: 'ephemeral' } } : last;
-  return { ...message, content: [...parts.slice(0, -1), end] } as ChatCompletionMessageParam;
+  if (parts.length === 0) return message;
+  const at = isMarked ? parts.findLastIndex(({ type }) => type === 'text') : -1;
+  const marked = parts.map((part, index) =>
+    index === at ? { ...part, cache_control: { type: 'ephemeral' } } : part,
+  );
+  return { ...message, content: marked } as ChatCompletionMessageParam;
 }

@@ -54,6 +54,13 @@ export class McpServers {
     };
   }
 
+  /** What {@link offered} would do, told instead of done: no server is started or reached. */
+  async unresolved(isReached: (server: string) => boolean): Promise<OfferedTools> {
+    const { servers, problems } = await this.#options.configured();
+    const reached = servers.filter(({ name }) => isReached(name));
+    return { tools: [], lazy: new Set(), warnings: [...problems, ...reached.map(wouldConnect)] };
+  }
+
   /** One tool of a server, which is connected for it. `item_not_found` where there is no such server or tool. */
   async find(id: string): Promise<Tool> {
     const server = await this.#server(id);
@@ -161,6 +168,15 @@ export class McpServers {
       this.#connecting.delete(name);
     }
   }
+}
+
+/** Names the program or host only: arguments and addresses may hold secrets. */
+function wouldConnect(server: McpServerConfig): string {
+  const how =
+    server.transport === 'stdio'
+      ? `start ${server.command}`
+      : `connect to ${new URL(server.url).host}`;
+  return `the tools of the MCP server ${server.name} are not known without a connection: a run would ${how} to ask for them`;
 }
 
 function notFound(message: string, hint = 'See .ai/config/mcp.yaml.'): RyeError {

@@ -98,6 +98,14 @@ test('an answer decodes alike however its bytes are cut', async () => {
   await server.close();
 });
 
+test('an answer decodes alike when every byte comes by itself', async () => {
+  const pieces = [...RECORDED].map((byte) => Buffer.of(byte));
+  const server = await startWireServer([{ pieces }]);
+  const events = await collect(claudeAt(server.url));
+  await server.close();
+  expect(contentIn(events)).toEqual(EXPECTED_CONTENT);
+});
+
 test('an answer that is cut anywhere is a failure of the stream, never an end', async () => {
   const server = await startWireServer([]);
   const provider = claudeAt(server.url);

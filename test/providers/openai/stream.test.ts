@@ -97,6 +97,13 @@ describe.each(SERVERS)('the wire of $name', ({ name, content, usage }) => {
     await server.close();
   });
 
+  test('decodes alike when every byte comes by itself', async () => {
+    const server = await startChatServer([{ pieces: [...body].map((byte) => Buffer.of(byte)) }]);
+    const events = await collect(chatAt(server.url));
+    await server.close();
+    expect(contentIn(events)).toEqual(content);
+  });
+
   test('cut before it says why it ended it is a failure of the stream, never an end', async () => {
     const server = await startChatServer([]);
     const provider = chatAt(server.url);
@@ -112,6 +119,20 @@ describe.each(SERVERS)('the wire of $name', ({ name, content, usage }) => {
     );
     await server.close();
   });
+});
+
+test('an answer with ends of line of another system decodes alike cut at any byte', async () => {
+  const chunks = [delta({ content: 'ü🔍\n”' }), STOP].map((chunk) => JSON.stringify(chunk));
+  const lines = [': a', '', ...chunks.flatMap((json) => [`data: ${json}`, '']), ''];
+  const body = Buffer.from(lines.join('\r\n'));
+  const server = await startChatServer([]);
+  const provider = chatAt(server.url);
+  for (let at = 0; at <= body.length; at += 1) {
+    server.push({ pieces: [body.subarray(0, at), body.subarray(at)] });
+    const [block] = contentIn(await collect(provider));
+    expect([at, block]).toEqual([at, { type: 'text', text: 'ü🔍\n”' }]);
+  }
+  await server.close();
 });
 
 function decode(...chunks: readonly JsonObject[]): readonly ModelEvent[] {
