@@ -1,6 +1,9 @@
+import { RyeError } from '../core/errors.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
 import { HOOK_EVENTS } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
+import { didYouMean } from '../core/text.ts';
+import { hookSchema, isHookEvent } from '../hooks/contexts.ts';
 import { type HookExplanation as ExplainedHook, explainHooks } from '../hooks/explain.ts';
 import { mergeLayers } from '../hooks/layers.ts';
 import { prepareThread } from '../threads/prepare.ts';
@@ -66,6 +69,17 @@ function becauseOf({ fires, reason, because, behind }: ExplainedHook): string {
   if (behind !== undefined) return `hook ${behind} decides before it`;
   if (fires || reason !== 'not_matched') return reason === 'fires' ? 'its condition holds' : reason;
   return because.map(({ text }) => text).join('; ');
+}
+
+/** The context schema of an event, or of all of them. */
+export function describeContexts(event?: string): Readonly<Record<string, JsonObject>> {
+  if (event !== undefined && !isHookEvent(event)) {
+    throw new RyeError('usage', `there is no hook event ${event}`, {
+      hint: didYouMean(event, HOOK_EVENTS) ?? `Events are: ${HOOK_EVENTS.join(', ')}.`,
+    });
+  }
+  const events = event === undefined ? HOOK_EVENTS : [event];
+  return Object.fromEntries(events.map((one) => [one, hookSchema(one)]));
 }
 
 /** Every configuration value below `path` with the place that set it. */

@@ -76,6 +76,11 @@ class OpenedRye implements Rye {
     return await explainDirectiveHooks(this.#base, { directiveId, event, inputs });
   }
 
+  async hookSchemas(event?: string): Promise<Readonly<Record<string, JsonObject>>> {
+    const { describeContexts } = await import('./explain.ts');
+    return describeContexts(event);
+  }
+
   async config(path?: string): Promise<readonly ConfigValue[]> {
     const { listConfig } = await import('./explain.ts');
     return await listConfig(this.#base, path);

@@ -343,6 +343,8 @@ export interface Rye {
     event?: HookEvent,
     inputs?: JsonObject,
   ): Promise<readonly HookExplanation[]>;
+  /** JSON Schema of what the hooks of an event can read; of every event without one. Throws `usage`. */
+  hookSchemas(event?: string): Promise<Readonly<Record<string, JsonObject>>>;
   config(path?: string): Promise<readonly ConfigValue[]>;
   models(): Promise<readonly JsonObject[]>;
   doctor(): Promise<readonly DoctorLine[]>;

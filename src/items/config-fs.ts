@@ -1,6 +1,7 @@
 import type { Alias, Document, LineCounter, ParsedNode, YAMLMap } from 'yaml';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { SPACES, type Space } from '../core/ids.ts';
+import { didYouMean } from '../core/text.ts';
 import {
   decide,
   faultError,
@@ -21,6 +22,7 @@ import {
   mergeConfig,
   nestConfig,
   overridePath,
+  unknownSetting,
 } from './config.ts';
 import type { FoundFile } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile } from './verified-fs.ts';
@@ -49,8 +51,12 @@ export interface Config {
   names(prefix?: string): readonly string[];
 }
 
-/** Opens layered configuration. Every file is read and merged at most once. */
+/**
+ * Opens layered configuration. Every file is read and merged at most once. Throws `usage` for an override that no
+ * configuration file would ever see.
+ */
 export function openConfig(options: ConfigOptions): Config {
+  assertOverridesMeanFiles(options);
   const merged = new Map<string, Promise<LoadedConfig>>();
   const layers = new Map<string, Promise<ConfigNode | undefined>>();
 
@@ -104,17 +110,42 @@ async function mergeLayers(
   layer: (name: string, space: Space) => Promise<ConfigNode | undefined>,
   overrides: readonly ConfigOverride[],
 ): Promise<LoadedConfig> {
+  const shipped = (await layer(name, 'system')) ?? EMPTY_MAP;
   let node = EMPTY_MAP;
+  const lay = (upper: ConfigNode): void => {
+    assertKnownSettings(name, shipped, upper);
+    node = mergeConfig(node, upper);
+  };
   for (const space of SPACES.toReversed()) {
     const upper = await layer(name, space);
-    if (upper !== undefined) node = mergeConfig(node, upper);
+    if (upper !== undefined) lay(upper);
   }
   for (const { key, value } of overrides) {
     const path = overridePath(name, key);
-    if (path === undefined) continue;
-    node = mergeConfig(node, nestConfig(path, await parseOverride(key, value)));
+    if (path !== undefined) lay(nestConfig(path, await parseOverride(key, value)));
   }
   return flattenConfig(node);
+}
+
+function assertKnownSettings(name: string, shipped: ConfigNode, upper: ConfigNode): void {
+  const unknown = unknownSetting(name, shipped, upper);
+  if (unknown === undefined) return;
+  throw new RyeError('config_invalid', `${unknown.origin}: there is no setting ${unknown.path}`, {
+    hint: unknown.hint ?? 'Remove it. `rye config show` lists every setting.',
+  });
+}
+
+function assertOverridesMeanFiles({ overrides = [], spaces }: ConfigOptions): void {
+  if (overrides.length === 0) return;
+  const names = [...new Set(spaces.list('config').map(({ id }) => id))];
+  for (const { key } of overrides) {
+    if (names.some((name) => overridePath(name, key) !== undefined)) continue;
+    const [file = ''] = key.split('.');
+    const known = names.map((name) => name.slice(name.lastIndexOf('/') + 1));
+    throw new RyeError('usage', `-c ${key}: there is no configuration file for it`, {
+      hint: didYouMean(file, known) ?? '`rye config show` lists every setting.',
+    });
+  }
 }
 
 async function loadLayer(

@@ -1,4 +1,5 @@
 import { type JsonObject, type JsonValue } from '../core/json.ts';
+import { didYouMean } from '../core/text.ts';
 
 /** A configuration value in which every node knows where it was written (`file:line`). */
 export type ConfigNode =
@@ -151,4 +152,48 @@ const POWER_FILES = new Set([
  */
 export function bearsPower(name: string): boolean {
   return POWER_FILES.has(name) || name.startsWith('agent/providers/') || name.startsWith('mcp/');
+}
+
+/** Files whose shipped version names every setting, and the mappings in them that are checked where they are read. */
+const CLOSED_FILES: Readonly<Record<string, readonly string[]>> = {
+  'agent/agent': [],
+  'agent/coordination': [],
+  'agent/resilience': ['limits', 'behavior'],
+  'agent/rules': [],
+  interpolation: [],
+  trust: [],
+};
+
+/** A setting that nothing reads. */
+export interface UnknownSetting {
+  readonly path: string;
+  readonly origin: string;
+  readonly hint: string | undefined;
+}
+
+/**
+ * The first member of `layer` that the shipped file does not have: a typo in a limit must not pass as a limit that is
+ * in force. Undefined for files whose members are anybody's to name.
+ */
+export function unknownSetting(
+  name: string,
+  shipped: ConfigNode,
+  layer: ConfigNode,
+): UnknownSetting | undefined {
+  const open = Object.hasOwn(CLOSED_FILES, name) ? CLOSED_FILES[name] : undefined;
+  if (open === undefined) return undefined;
+  const find = (known: ConfigNode, node: ConfigNode, path: string): UnknownSetting | undefined => {
+    if (known.kind !== 'map' || node.kind !== 'map' || open.includes(path)) return undefined;
+    for (const [key, member] of node.members) {
+      const full = path === '' ? key : `${path}.${key}`;
+      const below = known.members.get(key);
+      if (below === undefined) {
+        return { path: full, origin: member.origin, hint: didYouMean(key, known.members.keys()) };
+      }
+      const found = find(below, member, full);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  return find(shipped, layer, '');
 }

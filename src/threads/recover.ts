@@ -306,10 +306,13 @@ async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]>
 
 /** What a start does for its project: ends threads whose process is gone. Never fails the start. */
 export async function recoverQuietly(env: ThreadEnv): Promise<void> {
+  // a configuration that can't be read is the start's own error to tell
+  const config = await env.config().catch(() => undefined);
+  if (config === undefined) return;
   try {
     const dead = await findDead(env, { onlyGone: true });
     if (dead.length === 0) return;
-    const { recovery } = await env.config();
+    const { recovery } = config;
     const ids = dead.map(({ thread_id }) => thread_id).join(', ');
     if (recovery.mode === 'resume') {
       env.onNotice(`threads without a process: ${ids}; \`rye threads recover\` goes on with them`);

@@ -14,6 +14,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   fetch: ['fetch directive hello'],
   'hooks-explain': ['hooks explain hello'],
   'hooks-list': ['hooks list'],
+  'hooks-schema': ['hooks schema', 'hooks schema tool_gate'],
   init: ['init'],
   'keys-export': ['keys export'],
   'keys-list': ['keys list'],

@@ -85,30 +85,31 @@ describe('layers', () => {
   test('go from system over user to project to the command line, each leaf with its origin', async () => {
     const system = at.write(
       'system',
-      'config/agent/rules.yaml',
+      'config/agent/tiers.yaml',
       '# defaults\nenabled: true\nlimits:\n  a: 1\n  b: 1\n  c: 1\nlist: []\n',
     );
-    const user = at.write('user', 'config/agent/rules.yaml', 'limits:\n  b: 2\n');
-    const project = at.writeSigned('project', 'config/agent/rules.yaml', 'limits: {c: 3}\n');
+    const user = at.write('user', 'config/agent/tiers.yaml', 'limits:\n  b: 2\n');
+    const project = at.writeSigned('project', 'config/agent/tiers.yaml', 'limits: {c: 3}\n');
+    at.write('user', 'config/other.yaml', 'y: 1\n');
     const config = open({
       overrides: [
-        { key: 'rules.limits.d', value: '4' },
+        { key: 'tiers.limits.d', value: '4' },
         { key: 'other.x', value: '5' },
       ],
     });
-    const { value, origins } = await config.load('agent/rules');
+    const { value, origins } = await config.load('agent/tiers');
     expect(value).toEqual({ enabled: true, limits: { a: 1, b: 2, c: 3, d: 4 }, list: [] });
     expect(Object.fromEntries(origins)).toEqual({
       enabled: `${system}:2`,
       'limits.a': `${system}:4`,
       'limits.b': `${user}:2`,
       'limits.c': `${project}:2`,
-      'limits.d': '-c rules.limits.d',
+      'limits.d': '-c tiers.limits.d',
       list: `${system}:7`,
     });
     expect(notices).toEqual([]);
-    expect((await config.loadFrom('agent/rules', 'user')).value).toEqual({ limits: { b: 2 } });
-    expect(config.names('agent/')).toEqual(['agent/rules']);
+    expect((await config.loadFrom('agent/tiers', 'user')).value).toEqual({ limits: { b: 2 } });
+    expect(config.names('agent/')).toEqual(['agent/tiers']);
   });
 
   test('that are missing or empty are nothing', async () => {
@@ -153,6 +154,7 @@ describe('layers', () => {
   });
 
   test('of the command line are YAML, and a bad one is refused', async () => {
+    at.write('user', 'config/a.yaml', 'b: {c: 0}\n');
     expect((await loadOverridden('[1, two]')).value).toEqual({ b: { c: [1, 'two'] } });
     expect((await loadOverridden('true')).value).toEqual({ b: { c: true } });
     await expect(loadOverridden('[1')).rejects.toThrow(code('config_invalid'));
@@ -167,6 +169,44 @@ describe('layers', () => {
     ['trust', 'trust', undefined],
   ])('of the command line for %s: %s', (name, key, expected) => {
     expect(overridePath(name, key)).toEqual(expected);
+  });
+});
+
+describe('a setting that rye does not have', () => {
+  beforeEach(() => {
+    at.write(
+      'system',
+      'config/agent/resilience.yaml',
+      'limits: {spend: 5}\ntools: {parallel: 4}\n',
+    );
+  });
+
+  test.each([
+    ['at the top', 'limts: {spend: 1}', ':2: there is no setting limts'],
+    ['further down', 'tools: {paralel: 1}', ':2: there is no setting tools.paralel'],
+  ])('is refused with its line: %s', async (_, text, message) => {
+    const file = at.write('user', 'config/agent/resilience.yaml', `# mine\n${text}\n`);
+    await expect(open().load('agent/resilience')).rejects.toThrow(`${file}${message}`);
+    await expect(open().load('agent/resilience')).rejects.toThrow(code('config_invalid'));
+  });
+
+  test('is refused on the command line, with the nearest name', async () => {
+    const config = open({ overrides: [{ key: 'resilience.tools.paralel', value: '1' }] });
+    await expect(config.load('agent/resilience')).rejects.toThrow(
+      expect.objectContaining({ code: 'config_invalid', hint: 'Did you mean parallel?' }),
+    );
+    expect(() => open({ overrides: [{ key: 'resilence.limits.spend', value: '1' }] })).toThrow(
+      expect.objectContaining({ code: 'usage', hint: 'Did you mean resilience?' }),
+    );
+  });
+
+  test('passes where names are free, and limits are judged where they are read', async () => {
+    at.write('user', 'config/agent/resilience.yaml', 'limits: {max_turns: 1}\n');
+    at.write('user', 'config/agent/providers/mine.yaml', 'anything: 1\n');
+    expect((await open().load('agent/resilience')).value).toMatchObject({
+      limits: { spend: 5, max_turns: 1 },
+    });
+    expect((await open().load('agent/providers/mine')).value).toEqual({ anything: 1 });
   });
 });
 
@@ -210,6 +250,7 @@ describe("a project's files", () => {
   });
 
   test('of other kinds count with a warning, or as the policy says', async () => {
+    at.write('system', 'config/agent/agent.yaml', 'enabled: true\n');
     at.write('project', 'config/agent/agent.yaml', 'enabled: false\n');
     expect((await open().load('agent/agent')).value).toEqual({ enabled: false });
     expect(notices).toEqual([expect.stringContaining('[unsigned]')]);

@@ -19,6 +19,7 @@ import type { Io } from '../io.ts';
 import { printDocument } from '../output.ts';
 import { createRenderer } from '../render/create-renderer.ts';
 import { describePlan } from '../render/plan.ts';
+import { resultText } from '../render/text.ts';
 import { withRye } from '../session.ts';
 import { exitCodeOfResult } from '../thread-exit.ts';
 
@@ -130,7 +131,7 @@ async function readSchema(file: string | undefined, io: Io): Promise<JsonObject 
 }
 
 async function writeResult(target: string, result: ThreadResult, mode: OutputMode): Promise<void> {
-  const text = mode === 'text' ? result.result : JSON.stringify(result);
+  const text = mode === 'text' ? resultText(result) : JSON.stringify(result);
   try {
     await writeFile(target, text.endsWith('\n') ? text : `${text}\n`);
   } catch (error) {

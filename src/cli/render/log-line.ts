@@ -1,7 +1,8 @@
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { textOf } from '../../core/message.ts';
 import { neutralise, oneLine, truncate } from '../terminal-text.ts';
-import { payloadOf, progressLine } from './progress-line.ts';
+import { logAccount } from './log-account.ts';
+import { payloadOf } from './progress-line.ts';
 
 const RESULT_COLUMNS = 200;
 const SILENT: ReadonlySet<string> = new Set(['token_delta', 'thinking_delta', 'toolcall_delta']);
@@ -17,6 +18,6 @@ export function formatLogEvent(event: LogEvent | UnknownEvent): readonly string[
     const body = shown === '' ? [] : shown.split('\n').map((line) => `  ${line}`);
     return [`${head} ${message.role}`, ...body];
   }
-  const line = progressLine(event);
-  return [line === undefined ? head : `${head} ${line.text}`];
+  const account = logAccount(event);
+  return [account === undefined ? head : `${head} ${account}`];
 }

@@ -53,7 +53,9 @@ export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | und
   const formats: Readonly<
     Record<string, ((payload: never) => ProgressLine | undefined) | undefined>
   > = FORMATS;
-  const line = formats[event.event_type]?.(event.payload as never);
+  const { event_type: type } = event;
+  const format = Object.hasOwn(formats, type) ? formats[type] : undefined;
+  const line = format?.(event.payload as never);
   return line && { tone: line.tone, text: oneLine(line.text) };
 }
 

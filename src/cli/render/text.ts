@@ -34,12 +34,16 @@ export function paint(tone: Tone, text: string, colors: Colors): string {
   return painters[tone](text);
 }
 
+/** The declared outputs where the directive returned some, one line each, else the last text. */
+export function resultText({ result, outputs }: ThreadResult): string {
+  return outputs === undefined ? result : outputLines(outputs);
+}
+
 /**
- * The final result on stdout, as it is for a program, harmless for a terminal: the declared outputs where the
- * directive returned some, one line each, else the last text.
+ * The final result on stdout, as it is for a program, harmless for a terminal.
  */
-export function printResult({ result, outputs }: ThreadResult, io: Io): void {
-  const text = outputs === undefined ? result : outputLines(outputs);
+export function printResult(result: ThreadResult, io: Io): void {
+  const text = resultText(result);
   if (text === '') return;
   const shown = io.stdout.isTty ? neutralise(text) : text;
   io.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`);

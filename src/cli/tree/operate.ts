@@ -37,6 +37,13 @@ export const OPERATING_COMMANDS: readonly CommandSpec[] = [
         examples: ['rye hooks explain hello --event error'],
         load: () => import('../commands/hooks-explain.ts'),
       },
+      {
+        name: 'schema',
+        summary: 'print what the hooks of an event can read, as JSON Schema',
+        arguments: [{ name: 'event', optional: true, description: 'only this event' }],
+        examples: ['rye hooks schema tool_gate'],
+        load: () => import('../commands/hooks-schema.ts'),
+      },
     ],
   },
   {
@@ -53,8 +60,8 @@ export const OPERATING_COMMANDS: readonly CommandSpec[] = [
       {
         name: 'get',
         summary: 'print one value',
-        arguments: [{ name: 'path', description: 'dotted path, such as agent.limits.turns' }],
-        examples: ['rye config get agent.limits.turns'],
+        arguments: [{ name: 'path', description: 'dotted path, such as resilience.limits.turns' }],
+        examples: ['rye config get resilience.limits.turns'],
         load: () => import('../commands/config-get.ts'),
       },
       {

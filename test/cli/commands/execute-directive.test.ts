@@ -148,6 +148,15 @@ describe('output', () => {
     expect(JSON.parse(readFileSync(path.join(folder, 'result.json'), 'utf8'))).toEqual(COMPLETED);
   });
 
+  it('says the same in the file as on stdout', async () => {
+    const { io } = await runHello(['-o', 'outputs.txt'], {
+      ...COMPLETED,
+      outputs: { greeting: 'Hi' },
+    });
+    expect(io.out()).toBe('greeting: Hi\n');
+    expect(readFileSync(path.join(folder, 'outputs.txt'), 'utf8')).toBe(io.out());
+  });
+
   it('refuses a file that cannot be made before anything runs', async () => {
     const { code, io, request } = await runHello(['-o', 'no/such/folder.txt']);
     expect(io.err()).toContain('--output: no/such/folder.txt cannot be written [invalid_input]');

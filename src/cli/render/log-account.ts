@@ -1,0 +1,59 @@
+import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
+import { type JsonObject, toText } from '../../core/json.ts';
+import { oneLine, truncate } from '../terminal-text.ts';
+import { formatCost, formatSeconds, formatUsd } from './amounts.ts';
+import { progressLine } from './progress-line.ts';
+
+const COLUMNS = 160;
+const HASH_CHARACTERS = 12;
+
+type Account<T extends EventType> = (payload: EventPayloads[T]) => string;
+
+/** What the events say to a reader of a log that a person who watches a run need not know. */
+const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
+  budget: ({ max_usd, parent_thread_id: parent }) =>
+    `${formatUsd(max_usd)}${parent === undefined ? '' : ` of ${parent}`}`,
+  thread_continued: ({ previous_thread_id: previous }) => `continues ${previous}`,
+  turn_started: ({ turn }) => `turn ${turn}`,
+  system_prompt: ({ text, tools }) => `${text.length} characters, ${tools.length} tools`,
+  context_injected: ({ position, blocks }) =>
+    `${position}: ${blocks.length === 0 ? 'nothing' : blocks.map(({ id }) => id).join(', ')}`,
+  hook_fired: ({ id, event, outcome, duration_ms, error }) =>
+    `${id} on ${event}: ${outcome} ${formatSeconds(duration_ms / 1000)}${error === undefined ? '' : `, ${error}`}`,
+  tool_call_progress: ({ text }) => text,
+  cost: ({ turn, total }) => `turn ${turn}: ${formatCost(total)} in all`,
+  model_change: ({ provider, model }) => `${provider}/${model}`,
+  thinking_change: ({ level }) => level,
+  branch_summary: ({ from_id: from, summary }) => `of ${from}: ${summary}`,
+  custom: ({ custom_type: type, data }) => `${type} ${members(data)}`,
+  custom_message: ({ custom_type: type, content }) => `${type}: ${content}`,
+  label: ({ target_id: target, label }) =>
+    label === null ? `none on ${target}` : `"${label}" on ${target}`,
+  title: ({ title }) => title,
+  context_edit: ({ target_id: target, action, reason }) =>
+    `${action} ${target}${reason === undefined ? '' : `: ${reason}`}`,
+  leaf: ({ target_id: target }) => `moved to ${target ?? 'the root'}`,
+  rule_matched: (payload) => members(payload),
+  delivery: (payload) => members(payload),
+  thread_finished: ({ status, error, cost }) =>
+    `${status} (${formatCost(cost)})${error === undefined ? '' : `: ${error.message} [${error.code}]`}`,
+  checkpoint: ({ from, to, sha256, key_id: key }) =>
+    `bytes ${from}-${to}, sha256 ${sha256.slice(0, HASH_CHARACTERS)}…, signed by ${key}`,
+};
+
+/** One line that says what an event tells a reader of the log; undefined when its type says it all. */
+export function logAccount(event: LogEvent | UnknownEvent): string | undefined {
+  const accounts: Readonly<Record<string, ((payload: never) => string) | undefined>> = ACCOUNTS;
+  const account = Object.hasOwn(accounts, event.event_type)
+    ? accounts[event.event_type]
+    : undefined;
+  const text = account?.(event.payload as never) ?? progressLine(event)?.text;
+  return text === undefined ? undefined : truncate(oneLine(text), COLUMNS);
+}
+
+function members(payload: JsonObject): string {
+  return Object.entries(payload)
+    .filter(([, value]) => value !== undefined && value !== null)
+    .map(([name, value]) => `${name}=${toText(value ?? null)}`)
+    .join(' ');
+}
