@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import writeFileAtomic from 'write-file-atomic';
@@ -48,20 +48,23 @@ limits:
   spend: 1.00 # USD
 `;
 
+const IGNORE_FILE = '.gitignore';
+const FILES = [
+  { name: '.ai/directives/example.md', text: EXAMPLE, style: 'html' },
+  { name: '.ai/config/agent/resilience.yaml', text: RESILIENCE, style: 'yaml' },
+] as const;
+
 /** Makes `.ai/` in the project: an example directive, limits, `.gitignore` lines; and the signing key if there is none. */
 export async function initProject(
   base: Foundation,
   { force = false }: { force?: boolean },
 ): Promise<InitOutcome> {
   const { projectPath } = base.options;
+  assertOwnFiles(projectPath);
   const created: string[] = [];
   const kept: string[] = [];
   const key = await ensureKey(base);
-  const files = [
-    { name: '.ai/directives/example.md', text: EXAMPLE, style: 'html' },
-    { name: '.ai/config/agent/resilience.yaml', text: RESILIENCE, style: 'yaml' },
-  ] as const;
-  for (const { name, text, style } of files) {
+  for (const { name, text, style } of FILES) {
     if (existsSync(join(projectPath, name)) && !force) {
       kept.push(name);
       continue;
@@ -70,9 +73,24 @@ export async function initProject(
     await write(join(projectPath, name), signed);
     created.push(name);
   }
-  if (await ignoreState(projectPath)) created.push('.gitignore');
-  else kept.push('.gitignore');
+  ((await ignoreState(projectPath)) ? created : kept).push(IGNORE_FILE);
   return { project: projectPath, created, kept, ...key };
+}
+
+/** A folder that somebody else made must not choose what rye changes outside of it. */
+function assertOwnFiles(projectPath: string): void {
+  const written = [...FILES.map(({ name }) => name), IGNORE_FILE];
+  const steps = written.flatMap((name) =>
+    name.split('/').map((_part, index, parts) => parts.slice(0, index + 1).join('/')),
+  );
+  const link = steps.find((step) =>
+    lstatSync(join(projectPath, step), { throwIfNoEntry: false })?.isSymbolicLink(),
+  );
+  if (link === undefined) return;
+  throw new RyeError('path_denied', `${link} is refused: it is a symbolic link`, {
+    hint: 'Remove the link, or make the folder anew; rye init writes through none.',
+    details: { path: join(projectPath, link) },
+  });
 }
 
 async function ensureKey(
@@ -89,7 +107,7 @@ async function ensureKey(
 
 /** Adds the state folder to .gitignore; false when it stands there already. */
 async function ignoreState(projectPath: string): Promise<boolean> {
-  const path = join(projectPath, '.gitignore');
+  const path = join(projectPath, IGNORE_FILE);
   const text = existsSync(path) ? await readFile(path, 'utf8') : '';
   if (text.split(/\r?\n/).some((line) => line.trim().replace(/^\//, '') === IGNORED)) return false;
   const separator = text === '' || text.endsWith('\n') ? '' : '\n';

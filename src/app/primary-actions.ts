@@ -1,7 +1,7 @@
 import { RyeError } from '../core/errors.ts';
+import { assertItemId } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import { expandsTo } from '../policy/capability.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';
@@ -46,22 +46,18 @@ export function primaryActions(base: Foundation, scope: ToolScope | undefined): 
       return textOutput(item.text, { id: itemId, type: itemType, space: item.space });
     },
     searchItems: async ({ query, itemType, limit }) => {
-      const { results, total } = await searchItems(base, { type: itemType, query, limit });
-      const visible = results.filter(
-        ({ type, id }) => expandsTo(capabilities, 'fetch', type, [id]).length > 0,
-      );
-      const rows = visible.map(({ id, title, snippet }) => ({ id, title, snippet }));
-      const shown = total - (results.length - visible.length);
-      return textOutput(JSON.stringify({ results: rows, total: shown }, null, 2), { total: shown });
+      const { results, total } = await searchItems(base, {
+        type: itemType,
+        query,
+        limit,
+        capabilities,
+      });
+      const rows = results.map(({ id, title, snippet }) => ({ id, title, snippet }));
+      return textOutput(JSON.stringify({ results: rows, total }, null, 2), { total });
     },
     signItem: async ({ itemType, itemId }) => await sign(base, itemType, itemId),
-    searchKnowledge: async (query, limit) => {
-      const { results, total } = await searchItems(base, { type: 'knowledge', query, limit });
-      const visible = results.filter(
-        ({ id }) => expandsTo(capabilities, 'fetch', 'knowledge', [id]).length > 0,
-      );
-      return { results: visible, total: total - (results.length - visible.length) };
-    },
+    searchKnowledge: async (query, limit) =>
+      await searchItems(base, { type: 'knowledge', query, limit, capabilities }),
   };
 }
 
@@ -90,6 +86,15 @@ async function sign(
   itemType: Parameters<Items['sign']>[0],
   itemId: string,
 ): Promise<ToolOutput> {
+  assertItemId(itemId, itemType);
+  const space = base.spaces.find(itemType, itemId)?.space ?? 'project';
+  if (space !== 'project') {
+    throw new RyeError(
+      'read_only_space',
+      `the ${itemType} ${itemId} belongs to the ${space} space; a thread signs items of its project only`,
+      { hint: `A person can sign it: rye sign ${itemType} ${itemId}`, details: { space } },
+    );
+  }
   const [outcome] = await new Items(base).sign(itemType, itemId);
   if (outcome === undefined)
     return errorOutput(`There is no ${itemType} ${itemId}.`, { code: 'item_not_found' });

@@ -49,9 +49,11 @@ async function* filesBelow(folder: string, gitignore: boolean): AsyncGenerator<s
 
 /** Files that git does not ignore; undefined outside of a repository, and without git. */
 async function gitFiles(folder: string): Promise<readonly string[] | undefined> {
+  // the configuration of a repository may name a program for git to run
+  const harmless = ['-c', 'core.fsmonitor=false'];
   const listing = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
   try {
-    const { stdout } = await promisify(execFile)('git', ['-C', folder, ...listing], {
+    const { stdout } = await promisify(execFile)('git', ['-C', folder, ...harmless, ...listing], {
       maxBuffer: MAX_LISTING_BYTES,
     });
     return [...new Set(stdout.split('\0').filter((name) => name !== ''))].toSorted();

@@ -4,6 +4,7 @@ import type { SearchHit } from '../core/search.ts';
 import { scanFolders } from '../items/folder-scan-fs.ts';
 import { type ScannedItem, type ScanResult, scanItems } from '../items/search-fs.ts';
 import { parseQuery } from '../items/search-query.ts';
+import { grantedGlobs } from '../policy/capability.ts';
 import type { SearchIndex } from '../storage/store.ts';
 import type { Foundation } from './foundation.ts';
 
@@ -14,6 +15,8 @@ export interface SearchRequest {
   readonly space?: Space;
   /** A date, a time or an age such as `7d`. */
   readonly since?: string;
+  /** What a thread holds: only items that it may fetch are found and counted. */
+  readonly capabilities?: readonly string[];
 }
 
 const DEFAULT_LIMIT = 10;
@@ -23,7 +26,7 @@ const EXPORTS = 'agent/threads';
 /** Full-text search over items and thread exports; brings the index up to date first. */
 export async function searchItems(
   base: Foundation,
-  { type, query, limit = DEFAULT_LIMIT, space, since }: SearchRequest,
+  { type, query, limit = DEFAULT_LIMIT, space, since, capabilities }: SearchRequest,
 ): Promise<{ readonly results: readonly SearchHit[]; readonly total: number }> {
   const parsed = parseQuery(
     since === undefined ? query : `${query} after:${since}`,
@@ -36,6 +39,7 @@ export async function searchItems(
       ...parsed.filters,
       ...(type === 'all' ? {} : { types: [type] }),
       ...(space === undefined ? {} : { space }),
+      ...(capabilities === undefined ? {} : { granted: grantedGlobs(capabilities) }),
     },
     limit,
   });

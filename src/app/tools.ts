@@ -4,6 +4,7 @@ import { wireName } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { PlannedTool } from '../core/plan.ts';
 import { assertStandsFor } from '../items/binding.ts';
+import { readToolFiles } from '../items/tool-files-fs.ts';
 import { readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { covers, expandsTo, isExact, meet, specificity } from '../policy/capability.ts';
@@ -334,7 +335,9 @@ export class Tools implements ToolSource {
         description: metadata.description,
         inputSchema: metadata.inputSchema,
         traits: metadata.traits,
+        env: metadata.env,
         content: item.bytes,
+        files: readToolFiles(item.path, metadata.files ?? {}),
         ...(metadata.command ? { command: metadata.command } : {}),
       },
       {

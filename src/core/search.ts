@@ -26,6 +26,8 @@ export interface SearchFilters {
   readonly model?: string;
   readonly after?: string;
   readonly before?: string;
+  /** Only what one of these globs over `rye.fetch.<type>.<id with / as .>` matches; none: nothing. */
+  readonly granted?: readonly string[];
 }
 
 export interface SearchQuery {

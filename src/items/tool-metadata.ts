@@ -3,6 +3,7 @@ import type { Risk } from '../core/capability.ts';
 import { RISKS } from '../core/capability.ts';
 import type { SourceLocation } from '../core/errors.ts';
 import { RyeError } from '../core/errors.ts';
+import { itemIdProblem } from '../core/ids.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { compact, isJsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
@@ -42,6 +43,8 @@ export interface ToolMetadata {
   readonly traits: DeclaredTraits;
   /** Program and arguments of a manifest. */
   readonly command?: readonly string[];
+  /** SHA-256 of each file beside a manifest that its command uses, by relative path. */
+  readonly files?: Readonly<Record<string, string>>;
   /** Environment variables that the tool wants passed on. */
   readonly env: readonly string[];
 }
@@ -82,6 +85,8 @@ export function checkToolMetadata(raw: RawToolMetadata, path: string): ToolMetad
   const { value } = raw;
   const kind = toolKind(path);
   const text = (key: string): string | undefined => readText(raw, key);
+  const isManifest = kind === 'manifest';
+  const files = isManifest ? readFiles(raw) : undefined;
   return compact({
     path,
     kind,
@@ -90,7 +95,8 @@ export function checkToolMetadata(raw: RawToolMetadata, path: string): ToolMetad
     category: text('category'),
     inputSchema: readSchema(raw),
     traits: readTraits(raw),
-    command: kind === 'manifest' ? readCommand(raw) : undefined,
+    command: isManifest ? readCommand(raw, files ?? {}) : undefined,
+    files,
     env: readEnv(value['env'] ?? value['env_config']),
   });
 }
@@ -186,7 +192,10 @@ function readTraits(raw: RawToolMetadata): DeclaredTraits {
 }
 
 /** `command` is a program or a list of program and arguments; `config: {command, args}` is the older form. */
-function readCommand(raw: RawToolMetadata): readonly string[] {
+function readCommand(
+  raw: RawToolMetadata,
+  files: Readonly<Record<string, string>>,
+): readonly string[] {
   const { config, command: own, args: ownArgs } = raw.value;
   const nested = isJsonObject(config) ? config : {};
   const key = own === undefined && config !== undefined ? 'config' : 'command';
@@ -212,7 +221,45 @@ function readCommand(raw: RawToolMetadata): readonly string[] {
       'Write it as a list: command: [program, argument, …].',
     );
   }
+  const unpinned = words
+    .map((word) => TOOL_FILE.exec(word)?.[1])
+    .find((name) => isUnpinned(name, files));
+  if (unpinned !== undefined) {
+    throw toolMalformed(
+      `the command uses ${unpinned}, which the manifest's signature does not cover`,
+      location,
+      `Pin it: files: {${unpinned}: SHA-256}, as "sha256sum ${unpinned}" prints it.`,
+    );
+  }
   return words;
+}
+
+/** A word of a command that is one file, or folder, beside the manifest. */
+const TOOL_FILE = /^\{tool_dir\}\/(\S+)$/;
+
+function isUnpinned(
+  name: string | undefined,
+  files: Readonly<Record<string, string>>,
+): name is string {
+  if (name === undefined) return false;
+  return !Object.keys(files).some((file) => file === name || file.startsWith(`${name}/`));
+}
+
+/** `files` maps relative paths to hashes; the run sees these files and no others of the folder. */
+function readFiles(raw: RawToolMetadata): Readonly<Record<string, string>> | undefined {
+  const { files } = raw.value;
+  if (files === undefined || files === null) return undefined;
+  const location = raw.locate('files');
+  if (!isJsonObject(files)) throw toolMalformed('files must be a mapping', location);
+  const pinned: [string, string][] = [];
+  for (const [name, hash] of Object.entries(files)) {
+    if (itemIdProblem(name) !== undefined)
+      throw toolMalformed(`${JSON.stringify(name)} is no path below the folder`, location);
+    if (typeof hash !== 'string' || !/^[0-9a-f]{64}$/.test(hash))
+      throw toolMalformed(`the SHA-256 of ${name} is not 64 hexadecimal digits`, location);
+    pinned.push([name, hash]);
+  }
+  return Object.fromEntries(pinned);
 }
 
 /** `env` lists names; `ENV_CONFIG` of the older form is a mapping whose keys are the names. */

@@ -1,4 +1,4 @@
-import { type ErrorCode, messageOf, RyeError } from '../core/errors.ts';
+import { type ErrorCode, isErrorCode, messageOf, RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock, ToolCallBlock, ToolOutcome } from '../core/message.ts';
 import type { ResolvedCall, Tool, ToolOutput } from '../tools/tool.ts';
@@ -211,8 +211,15 @@ function withOutput(
     content: output.content,
     ...(output.data ? { data: output.data } : {}),
     durationMs,
+    ...refusalOf(output),
     ...coercions(coerced),
   };
+}
+
+/** The code with which a tool refused, where it says one. */
+function refusalOf({ is_error: failed, data }: ToolOutput): { readonly code?: ErrorCode } {
+  const code = failed ? data?.['code'] : undefined;
+  return typeof code === 'string' && isErrorCode(code) ? { code } : {};
 }
 
 /** A tool that throws is a bug or a refusal; either way the model gets a result that it can act on. */

@@ -89,6 +89,11 @@ function coversText(grant: string, wanted: string): boolean {
   return plainGlobs(grant).some((glob) => globMatches(glob, wanted));
 }
 
+/** The globs, with no other wildcard than `*`, of which a capability text has to match one to be granted. */
+export function grantedGlobs(grants: readonly string[]): string[] {
+  return grants.filter(isCapability).flatMap(plainGlobs);
+}
+
 /** The ids of `type` that `grants` allow `verb` on, in the order given. */
 export function expandsTo(
   grants: readonly string[],

@@ -1,4 +1,4 @@
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, open, readFile, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
@@ -45,8 +45,9 @@ export async function removeHandover(folder: string): Promise<void> {
   }
 }
 
-/** An open `spawn.log` that takes what a detached process prints. */
+/** An open `spawn.log` that takes what a detached process prints; never through a link. */
 export function openSpawnLog(folder: string): { readonly fd: number; close(): void } {
-  const fd = openSync(join(folder, 'spawn.log'), 'a', 0o600);
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
+  const fd = openSync(join(folder, 'spawn.log'), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
   return { fd, close: () => closeSync(fd) };
 }

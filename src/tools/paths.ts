@@ -44,7 +44,9 @@ export async function confine(
       hint: 'Use a path inside the project; other folders have to be allowed in the configuration.',
     });
   }
-  const reason = protectedReason(real, project, access === 'read' ? rules.threadId : undefined);
+  const reason =
+    protectedReason(real, project, access === 'read' ? rules.threadId : undefined) ??
+    (access === 'write' ? unwritableReason(real, project) : undefined);
   if (reason !== undefined) throw denied(path, reason);
   const stats = await statsOf(real);
   const kind = stats === undefined ? undefined : specialKind(stats);
@@ -68,11 +70,18 @@ export function protectedReason(
     if (parts[index + 1] === 'config' && parts[index + 2] === 'keys') {
       return "it belongs to rye's keys";
     }
+    if (parts[index + 1] === '.env') return "it belongs to rye's keys";
     if (parts[index + 1] === 'state' && !isOwnArtifact(real, project, readingThread)) {
       return "it belongs to rye's state";
     }
   }
   return undefined;
+}
+
+/** git runs programs that its folder names, with the rights of whoever calls it next. */
+function unwritableReason(real: string, project: string): string | undefined {
+  const below = isInside(real, project) ? relative(project, real) : real;
+  return below.toLowerCase().split(sep).includes('.git') ? 'it belongs to git' : undefined;
 }
 
 function isOwnArtifact(real: string, project: string, threadId: string | undefined): boolean {

@@ -28,17 +28,51 @@ export function withoutSecrets(tool: Tool, secrets: readonly string[]): Tool {
   return {
     ...tool,
     async execute(input, context) {
+      const live = scrubbedStream(secrets, (text) => context.progress(text));
       try {
         const output = await tool.execute(input, {
           ...context,
-          progress: (text) => context.progress(scrubText(text, secrets)),
+          progress: (text) => live.push(text),
         });
         return scrubbed(output, secrets);
       } catch (error) {
         throw withoutSecretsIn(error, secrets);
+      } finally {
+        live.end();
       }
     },
   };
+}
+
+/**
+ * Scrubs a text that comes in pieces: an end that could be the beginning of a secret waits for what follows, so that
+ * none passes in two halves.
+ */
+function scrubbedStream(
+  secrets: readonly string[],
+  show: (text: string) => void,
+): { push(text: string): void; end(): void } {
+  let waiting = '';
+  return {
+    push(text) {
+      const clean = scrubText(waiting + text, secrets);
+      const begun = Math.max(...secrets.map((secret) => beginningAtEnd(clean, secret)));
+      waiting = clean.slice(clean.length - begun);
+      if (begun < clean.length) show(clean.slice(0, clean.length - begun));
+    },
+    end() {
+      if (waiting !== '') show(waiting);
+      waiting = '';
+    },
+  };
+}
+
+/** Length of the longest end of `text` that begins `secret` without being all of it. */
+function beginningAtEnd(text: string, secret: string): number {
+  for (let length = Math.min(text.length, secret.length - 1); length > 0; length -= 1) {
+    if (text.endsWith(secret.slice(0, length))) return length;
+  }
+  return 0;
 }
 
 function scrubbed(

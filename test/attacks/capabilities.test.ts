@@ -84,6 +84,55 @@ describe('calls that a thread may not make', () => {
       run: call(`${FILES}<fetch>*</fetch>`, 'rye_sign', { item_type: 'directive', item_id: 'job' }),
     },
     {
+      name: 'signs by a pattern that begins like the grant and names another item',
+      code: 'invalid_item_id',
+      run: call(
+        '<sign><directive>safe/*</directive></sign><acknowledge risk="elevated">x</acknowledge>',
+        'rye_sign',
+        { item_type: 'directive', item_id: 'safe/*|admin/deploy' },
+        (lab) => {
+          lab.signed('directives/safe/a.md', directive('a', { category: 'safe' }));
+          lab.write('directives/admin/deploy.md', directive('deploy', { category: 'admin' }));
+        },
+      ),
+    },
+    {
+      name: 'signs everything by a star',
+      code: 'invalid_item_id',
+      run: call(
+        '<sign>*</sign><acknowledge risk="elevated">x</acknowledge>',
+        'rye_sign',
+        { item_type: 'directive', item_id: '*' },
+        (lab) => lab.write('directives/other.md', directive('other')),
+      ),
+    },
+    {
+      name: 'signs an item of the user space',
+      code: 'read_only_space',
+      run: call(
+        '<sign>*</sign><acknowledge risk="elevated">x</acknowledge>',
+        'rye_sign',
+        { item_type: 'directive', item_id: 'mine' },
+        (lab) => lab.write('~/.ai/directives/mine.md', directive('mine')),
+      ),
+    },
+    {
+      name: 'executes by a pattern',
+      code: 'invalid_item_id',
+      run: call('<execute><directive>safe/*</directive></execute>', 'rye_execute', {
+        item_type: 'directive',
+        item_id: 'safe/*|hello',
+      }),
+    },
+    {
+      name: 'fetches by a path out of its space',
+      code: 'invalid_item_id',
+      run: call('<fetch>*</fetch>', 'rye_fetch', {
+        item_type: 'knowledge',
+        item_id: '../../etc/passwd',
+      }),
+    },
+    {
       name: 'fetches with a grant to execute',
       code: 'capability_denied',
       run: call('<execute><directive>hello</directive></execute>', 'rye_fetch', {
@@ -203,6 +252,25 @@ describe('calls that a thread may not make', () => {
         const result = await lab.run('job');
         const events = JSON.stringify(await lab.events(result.thread_id));
         return ['public/note', 'private/note'].filter((id) => events.includes(`${id}: `));
+      },
+    },
+    {
+      name: 'counts by search what it may not fetch: the total tells nothing',
+      expected: ['"total": 1', '"total": 0'],
+      run: async (lab) => {
+        for (const id of ['private/a', 'private/b', 'private/c', 'public/note'])
+          lab.signed(`knowledge/${id}.md`, `---\ntitle: Zebra\n---\nzebra in ${id}\n`);
+        const find = (query: string): WireTurn => ({
+          steps: [toolUse('rye_fetch', { query, scope: 'knowledge', limit: 1 })],
+        });
+        const server = await lab.model([find('zebra'), find('zebra private'), DONE]);
+        lab.signed(
+          'directives/job.md',
+          directive('job', { permissions: '<fetch><knowledge>public/*</knowledge></fetch>' }),
+        );
+        await lab.run('job');
+        const seen = JSON.stringify(server.requests.at(-1)?.body.messages).replaceAll('\\', '');
+        return seen.match(/"total": \d+/g);
       },
     },
     {

@@ -1,4 +1,5 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   existsSync,
   linkSync,
@@ -38,6 +39,21 @@ const writes = (path: string, setUp?: (lab: Lab) => void) => async (lab: Lab) =>
   setUp?.(lab);
   return await tool(lab, 'write', { path, content: 'x' });
 };
+
+/** A process that exchanges `folder` for a link to `outside` and back, as fast as it can. */
+function startSwapper(project: string, outside: string): { end(): Promise<void> } {
+  const script = `const { renameSync, symlinkSync, rmSync } = require('node:fs');
+for (;;) { renameSync('folder', 'aside'); symlinkSync(${JSON.stringify(outside)}, 'folder');
+rmSync('folder'); renameSync('aside', 'folder'); }`;
+  const child = spawn(process.execPath, ['-e', script], { cwd: project, stdio: 'ignore' });
+  const ended = once(child, 'exit');
+  return {
+    async end() {
+      child.kill('SIGKILL');
+      await ended;
+    },
+  };
+}
 
 describe('paths of file tools', () => {
   attacks([
@@ -124,6 +140,23 @@ describe('paths of file tools', () => {
       ),
     },
     {
+      name: "reads the keys in rye's environment file",
+      code: 'path_denied',
+      run: reads('.ai/.env', (lab) => lab.write('.env', 'OTHER=value')),
+    },
+    { name: 'writes a program for git', code: 'path_denied', run: writes('.git/hooks/pre-commit') },
+    { name: 'writes the settings of git', code: 'path_denied', run: writes('.git/config') },
+    {
+      name: 'writes the settings of git in a folder below',
+      code: 'path_denied',
+      run: writes('sub/.GIT/config'),
+    },
+    {
+      name: 'points the folder of git elsewhere',
+      code: 'path_denied',
+      run: writes('.git'),
+    },
+    {
       name: 'writes by .. out of the project',
       code: 'path_denied',
       run: writes('../home/.bashrc'),
@@ -207,6 +240,25 @@ describe('paths of file tools', () => {
           if ((await reading).includes(SECRET)) leaked += 1;
         }
         return leaked;
+      },
+    },
+    {
+      name: 'exchanges a folder for a link while files are written: nothing is written outside',
+      expected: [],
+      run: async (lab) => {
+        const outside = join(lab.home, 'outside');
+        mkdirSync(outside);
+        mkdirSync(join(lab.project, 'folder'));
+        const swapper = startSwapper(lab.project, outside);
+        try {
+          for (let round = 0; round < 150; round += 1) {
+            const path = `folder/f${round}/x.txt`;
+            await tool(lab, 'write', { path, content: 'x' }).catch(() => undefined);
+          }
+        } finally {
+          await swapper.end();
+        }
+        return readdirSync(outside);
       },
     },
     {

@@ -86,6 +86,27 @@ describe('what children see', () => {
       },
     },
     {
+      name: 'prints a key in two halves: neither its live output nor the log shows it',
+      expected: ['begin\n***\n', false],
+      run: async (lab) => {
+        writeFileSync(join(lab.project, 'a'), 'begin\nsk-ant-attack-');
+        writeFileSync(join(lab.project, 'b'), 'lab-0123456789\n');
+        const command = 'cat a; until [ -e begun ]; do sleep 0.02; done; cat b';
+        await lab.model([{ steps: [toolUse('rye_bash', { command })] }, DONE]);
+        lab.signed('directives/job.md', directive('job', { permissions: BASH }));
+        let live = '';
+        const { thread_id: id } = await lab.run('job', {
+          onEvent: ({ event_type: type, payload }) => {
+            if (type !== 'tool_call_progress') return;
+            live += (payload as { text: string }).text;
+            if (live.startsWith('begin')) writeFileSync(join(lab.project, 'begun'), '');
+          },
+        });
+        const log = lab.read(`state/threads/${id}/transcript.jsonl`);
+        return [live, /sk-ant-attack|lab-0123456789/.test(log)];
+      },
+    },
+    {
       name: 'passes a secret input: it stands in no file of the thread',
       expected: [true, []],
       run: async (lab) => {

@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { lstatSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
@@ -96,17 +96,50 @@ export class LazyDatabase {
 
 function openDatabase({ path, migrations, synchronous }: DatabaseOptions): Database.Database {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  assertNoLinks(path);
   const database = new Database(path, { timeout: BUSY_TIMEOUT_MS });
   try {
     database.pragma('journal_mode = WAL');
     database.pragma(`synchronous = ${synchronous}`);
     database.pragma('foreign_keys = ON');
     migrate(database, migrations, path);
+    assertOwnProgram(database, migrations, path);
     return database;
   } catch (error) {
     database.close();
     throw error;
   }
+}
+
+/** A project that somebody else made must not choose which file rye writes. */
+function assertNoLinks(path: string): void {
+  for (const file of [path, `${path}-wal`, `${path}-shm`, `${path}-journal`]) {
+    if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() !== true) continue;
+    throw new RyeError('path_denied', `${file} is refused: it is a symbolic link`, {
+      hint: 'Remove the link; rye makes its own databases.',
+      details: { path: file },
+    });
+  }
+}
+
+/**
+ * Refuses a database that brings triggers or views of its own: they would write rows as if rye had, such as a message of
+ * the user to each new thread.
+ */
+function assertOwnProgram(database: Database.Database, migrations: Migrations, path: string): void {
+  const programs = database
+    .prepare(`SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')`)
+    .all() as readonly { readonly name: string; readonly sql: string }[];
+  const foreign = programs.find(({ sql }) => !migrations.some((step) => step.includes(sql)));
+  if (foreign === undefined) return;
+  throw new RyeError(
+    'storage_failed',
+    `${path} is refused: it contains ${JSON.stringify(foreign.name)}, which rye did not make`,
+    {
+      hint: 'Somebody else made or changed this database: move the .ai/state folder away.',
+      details: { path },
+    },
+  );
 }
 
 function versionOf(database: Database.Database): number {

@@ -269,8 +269,16 @@ export class SqliteRegistry implements Registry {
     );
   }
 
+  /** Also of rows that something put there before: a new thread has had no messages, no runs and no children. */
   #assertFree(threadId: string): void {
-    if (!this.#find(threadId)) return;
+    const taken = this.#database.get(
+      `SELECT 1 FROM threads WHERE thread_id = :id OR parent_id = :id
+       UNION ALL SELECT 1 FROM deliveries WHERE thread_id = :id OR sent_to = :id
+       UNION ALL SELECT 1 FROM runs WHERE thread_id = :id
+       UNION ALL SELECT 1 FROM delivery_attempts WHERE thread_id = :id LIMIT 1`,
+      { id: threadId },
+    );
+    if (taken === undefined) return;
     throw new RyeError('thread_id_taken', `there is already a thread ${threadId}`, {
       hint: 'Take the next free id.',
       details: { thread_id: threadId },

@@ -82,12 +82,17 @@ export function compileFilters(filters: SearchFilters): {
   readonly conditions: readonly string[];
   readonly parameters: readonly string[];
 } {
-  const { types, space, directive, status, model, after, before } = filters;
+  const { types, space, directive, status, model, after, before, granted } = filters;
   const conditions: string[] = [];
   const parameters: string[] = [];
   if (types) {
     conditions.push(`documents.type IN (${types.map(() => '?').join(', ')})`);
     parameters.push(...types);
+  }
+  if (granted) {
+    const capability = `('rye.fetch.' || documents.type || '.' || replace(documents.id, '/', '.'))`;
+    conditions.push(`(0 ${granted.map(() => `OR ${capability} GLOB ?`).join(' ')})`);
+    parameters.push(...granted);
   }
   const exact: readonly (readonly [string, string | undefined])[] = [
     ['documents.space =', space],

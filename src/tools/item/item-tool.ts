@@ -1,9 +1,10 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
+import type { ToolFile } from '../../items/tool-files-fs.ts';
 import { guarded } from '../guard.ts';
 import { boundedProgress, HeadBuffer, TailBuffer } from '../output.ts';
 import { type Confine, childEnvironment, type ProcessResult, runProcess } from '../process.ts';
@@ -39,6 +40,8 @@ export interface ItemToolSource {
   readonly kind: ItemToolKind;
   /** Program and arguments of a manifest; `{tool_dir}` and `{project}` are replaced in each. */
   readonly command?: readonly string[];
+  /** What stands in `{tool_dir}` while it runs: the files that the manifest pins, as they were checked. */
+  readonly files?: readonly ToolFile[];
   readonly description: string;
   readonly inputSchema: JsonObject;
   /** Environment variables that the tool asks for; names that speak of secrets are not passed. */
@@ -116,7 +119,14 @@ async function prepareCommand(
   folder: string,
   projectPath: string,
 ): Promise<Command> {
-  if (source.kind === 'manifest') return manifestCommand(source, projectPath);
+  if (source.kind === 'manifest') {
+    for (const { name, bytes } of source.files ?? []) {
+      const file = join(folder, name);
+      await mkdir(dirname(file), { recursive: true });
+      await writeFile(file, bytes, { mode: 0o700, flag: 'wx' });
+    }
+    return manifestCommand(source, folder, projectPath);
+  }
   const file = join(folder, basename(source.path));
   await writeFile(file, coveredText(source.content), { mode: 0o600, flag: 'wx' });
   if (source.kind === 'typescript') assertTypescriptRuns(source);
@@ -146,10 +156,10 @@ function assertTypescriptRuns({ id, path }: ItemToolSource): void {
   );
 }
 
-function manifestCommand(source: ItemToolSource, projectPath: string): Command {
+function manifestCommand(source: ItemToolSource, folder: string, projectPath: string): Command {
   const fill = (part: string) =>
     part.replaceAll(/\{(tool_dir|project)\}/g, (_match, name: string) =>
-      name === 'project' ? projectPath : dirname(source.path),
+      name === 'project' ? projectPath : folder,
     );
   const [program, ...args] = (source.command ?? []).map(fill);
   if (program === undefined || program === '') {

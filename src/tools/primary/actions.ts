@@ -1,5 +1,5 @@
 import type { CapabilityNeed, Verb } from '../../core/capability.ts';
-import { ITEM_TYPES, type ItemType } from '../../core/ids.ts';
+import { assertItemId, ITEM_TYPES, type ItemType } from '../../core/ids.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { isJsonObject } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
@@ -203,7 +203,8 @@ function fetchNeed(input: JsonObject): CapabilityNeed {
 
 /**
  * The need of a call on one item. Gates judge before validation, so the input may be anything: without a usable
- * type and id it is the action itself that is needed, which is nothing that validation would let through.
+ * type and id it is the action itself that is needed, which is nothing that validation would let through. What is no
+ * id is refused with `invalid_item_id`: a pattern could stand for more than the grant that it looks like.
  */
 function itemNeed(verb: Verb, input: JsonObject, actionId: string): CapabilityNeed {
   const itemType = itemTypeOf(input['item_type']);
@@ -211,6 +212,7 @@ function itemNeed(verb: Verb, input: JsonObject, actionId: string): CapabilityNe
   if (itemType === undefined || typeof itemId !== 'string' || itemId === '') {
     return { verb: 'execute', item_type: 'tool', item_id: actionId };
   }
+  assertItemId(itemId, itemType);
   return { verb, item_type: itemType, item_id: itemId };
 }
 

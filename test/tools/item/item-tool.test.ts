@@ -70,15 +70,18 @@ describe('the contract of item tools', () => {
   });
 
   it('runs the command of a manifest with its placeholders', async () => {
-    await using project = await Project.create({ '.ai/tools/demo/helper.txt': 'helped' });
+    await using project = await Project.create({ '.ai/tools/demo/other.txt': 'other' });
+    const files = [{ name: 'lib/helper.txt', bytes: Buffer.from('helped') }];
     const command = [
       'sh',
       '-c',
-      'cat "$0"; printf " %s" "$1"',
-      '{tool_dir}/helper.txt',
+      'cat "$0"; printf " %s" "$1"; ls "$2"',
+      '{tool_dir}/lib/helper.txt',
       '{project}',
+      '{tool_dir}',
     ];
-    expect((await run(project, { kind: 'manifest', command })).text).toBe(`helped ${project.path}`);
+    const { text } = await run(project, { kind: 'manifest', command, files });
+    expect(text).toBe(`helped ${project.path}lib`);
     const none = await run(project, { kind: 'manifest', command: [] });
     expect(none.data).toEqual({ code: 'tool_malformed' });
     const missing = await run(project, { kind: 'manifest', command: ['no-such-program'] });
