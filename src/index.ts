@@ -41,6 +41,8 @@ export type {
 export type {
   BranchOptions,
   FoldedContext,
+  ImportedSession,
+  ImportOptions,
   ManualCompaction,
   ReplayOptions,
   ReplayReport,

@@ -16,6 +16,8 @@ import type { Foundation } from './foundation.ts';
 import type {
   BranchOptions,
   FoldedContext,
+  ImportedSession,
+  ImportOptions,
   ManualCompaction,
   ReplayOptions,
   ReplayReport,
@@ -138,6 +140,11 @@ export class Trees implements SessionTrees {
   async replay(threadId: string, options: ReplayOptions = {}): Promise<ReplayReport> {
     const { replayThread } = await import('../threads/replay.ts');
     return await replayThread(await this.#env(), threadId, options);
+  }
+
+  async importSession(options: ImportOptions): Promise<ImportedSession> {
+    const { importSession } = await import('./import-session.ts');
+    return await importSession(await this.#env(), options);
   }
 
   async #tree(threadId: string): Promise<SessionTree> {

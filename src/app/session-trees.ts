@@ -7,9 +7,12 @@ import type { TreeEntry } from '../log/tree.ts';
 import type { TreeFilter, TreeRow } from '../log/tree-view.ts';
 import type { ManualCompaction } from '../threads/offline-summary.ts';
 import type { ReplayOptions, ReplayReport } from '../threads/replay.ts';
+import type { ImportedSession, ImportOptions } from './import-session.ts';
 
 export { TREE_FILTERS } from '../log/tree-view.ts';
 export type {
+  ImportedSession,
+  ImportOptions,
   LogProblem,
   ManualCompaction,
   ReplayOptions,
@@ -102,4 +105,9 @@ export interface SessionTrees {
   ): Promise<ManualCompaction>;
   /** Runs the recorded answers through today's rules, hooks and gates, with the recorded tool results. */
   replay(threadId: string, options?: ReplayOptions): Promise<ReplayReport>;
+  /**
+   * Makes a completed thread of a session of pi, version 1, 2 or 3; the file is only read. Errors: `session_malformed`,
+   * `item_too_large`, `file_not_found`.
+   */
+  importSession(options: ImportOptions): Promise<ImportedSession>;
 }

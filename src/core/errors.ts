@@ -49,6 +49,7 @@ const EXIT_BY_CODE = {
   rule_malformed: EXIT.usage,
   skill_malformed: EXIT.usage,
   item_too_large: EXIT.usage,
+  session_malformed: EXIT.usage,
   config_invalid: EXIT.usage,
   hook_invalid: EXIT.usage,
   condition_invalid: EXIT.usage,

@@ -45,6 +45,16 @@ export interface ThreadDocument {
   };
   readonly continuation_of?: string;
   readonly continuation_thread_id?: string;
+  /** Present where another program ran the conversation: what it was copied from. */
+  readonly imported_from?: {
+    readonly format: 'pi';
+    readonly version: number;
+    readonly session_id: string;
+    /** Name of the file, without its folder. */
+    readonly file: string;
+    readonly bytes: number;
+    readonly sha256: string;
+  };
   /** SHA-256 hex of the plan, which stands beside this file and may be handed over to a process of its own. */
   readonly plan_sha256?: string;
 }

@@ -1,0 +1,199 @@
+import { createHash } from 'node:crypto';
+import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
+import { buildTree, isKnown, type TreeEntry } from '../log/tree.ts';
+import { piMessage } from './pi-message-out.ts';
+import { PI_VERSION } from './pi-session.ts';
+
+export interface PiExportFacts {
+  readonly header: LogHeader;
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+  /** Folder that pi is to work in when it opens the session. */
+  readonly cwd: string;
+}
+
+/**
+ * A thread as a session of pi, version 3, all branches, ids kept. What came from pi and still has its place goes back as
+ * the line that it was. What pi has no equal of becomes a `custom` entry, which it carries and does not send.
+ * pi goes on from the last entry of a file, so a leaf that is another one is said by a last entry behind it.
+ */
+export function renderPiSession(facts: PiExportFacts): string {
+  const tree = buildTree(facts.events);
+  const origin = tree.entries.find((entry) => originOf(entry)?.value['type'] === 'session');
+  const lines = [headerLine(facts, origin && originOf(origin))];
+  const places = new Map<string, string | null>();
+  const place = (id: string | null): string | null =>
+    id === null ? null : (places.get(id) ?? null);
+  let lastId: string | null = null;
+  for (const entry of tree.entries) {
+    const parentId = place(entry.parent_id);
+    const isHidden = isKnown(entry, 'leaf') || entry === origin;
+    places.set(entry.id, isHidden ? parentId : entry.id);
+    if (isHidden) continue;
+    lines.push(lineOf(entry, { parentId, place }));
+    lastId = entry.id;
+  }
+  const leafId = place(tree.leafId);
+  if (leafId !== lastId) lines.push(leafLine(facts, leafId));
+  return `${lines.join('\n')}\n`;
+}
+
+interface Line {
+  readonly text: string;
+  readonly value: JsonObject;
+}
+
+/** The line of pi's that an entry was imported from. */
+function originOf(entry: TreeEntry): Line | undefined {
+  const { pi_line: text } = entry.payload as JsonObject;
+  if (typeof text !== 'string') return undefined;
+  const value = parseJson(text);
+  return isJsonObject(value) ? { text, value } : undefined;
+}
+
+/** An imported session keeps its header; a branch of it that became a thread of its own is a new session. */
+function headerLine({ header, cwd }: PiExportFacts, origin: Line | undefined): string {
+  const { thread_id, created_at, branched_from, continuation_of } = header;
+  const isSame = branched_from === undefined && continuation_of === undefined;
+  if (origin && isSame) {
+    if (origin.value['version'] === PI_VERSION) return origin.text;
+    return JSON.stringify({ ...origin.value, version: PI_VERSION });
+  }
+  return JSON.stringify({
+    type: 'session',
+    version: PI_VERSION,
+    id: sessionId(thread_id),
+    timestamp: created_at,
+    cwd: origin?.value['cwd'] ?? cwd,
+  });
+}
+
+/** The same thread is the same session at each export: a version 8 UUID of its id (RFC 9562, 5.8). */
+function sessionId(threadId: string): string {
+  const hex = createHash('sha256').update(threadId).digest('hex');
+  const variant = '89ab'[Number.parseInt(hex[16] ?? '0', 16) % 4];
+  return [
+    hex.slice(0, 8),
+    hex.slice(8, 12),
+    `8${hex.slice(13, 16)}`,
+    `${variant}${hex.slice(17, 20)}`,
+    hex.slice(20, 32),
+  ].join('-');
+}
+
+interface Place {
+  readonly parentId: string | null;
+  /** Where a reference to an entry points to among those that are written. */
+  readonly place: (id: string | null) => string | null;
+}
+
+function lineOf(entry: TreeEntry, { parentId, place }: Place): string {
+  const { id, timestamp } = entry;
+  const origin = originOf(entry);
+  if (!origin) {
+    const { type, ...rest } = converted(entry, place);
+    return JSON.stringify({ type, id, parentId, timestamp, ...rest });
+  }
+  const { text, value } = origin;
+  const isUntouched =
+    value['id'] === id &&
+    (value['parentId'] ?? null) === parentId &&
+    !Object.hasOwn(value, 'firstKeptEntryIndex') &&
+    !isHookMessage(value);
+  return isUntouched ? text : JSON.stringify(migrated(entry, value, parentId));
+}
+
+function isHookMessage({ message }: JsonObject): boolean {
+  return isJsonObject(message) && message['role'] === 'hookMessage';
+}
+
+/** A line of an older version, or of an entry that hangs elsewhere now, as version 3 has it. */
+function migrated(entry: TreeEntry, value: JsonObject, parentId: string | null): JsonObject {
+  const { firstKeptEntryIndex: _index, message, ...rest } = value;
+  const kept = isKnown(entry, 'compaction') ? entry.payload.first_kept_entry_id : null;
+  const renamed =
+    isHookMessage(value) && isJsonObject(message) ? { ...message, role: 'custom' } : message;
+  return {
+    ...rest,
+    ...(message === undefined ? {} : { message: renamed }),
+    ...(kept === null ? {} : { firstKeptEntryId: kept }),
+    id: entry.id,
+    parentId,
+  };
+}
+
+/** Type and members of an entry that rye wrote. */
+function converted(entry: TreeEntry, place: Place['place']): JsonObject {
+  if (isKnown(entry, 'message')) {
+    return {
+      type: 'message',
+      message: piMessage(entry.payload.message, Date.parse(entry.timestamp)),
+    };
+  }
+  if (isKnown(entry, 'model_change')) {
+    const { provider, model } = entry.payload;
+    return { type: 'model_change', provider, modelId: model };
+  }
+  if (isKnown(entry, 'thinking_change')) {
+    return { type: 'thinking_level_change', thinkingLevel: entry.payload.level };
+  }
+  if (isKnown(entry, 'compaction')) return compaction(entry, place);
+  if (isKnown(entry, 'branch_summary')) {
+    const { from_id, summary, details } = entry.payload;
+    return { type: 'branch_summary', fromId: place(from_id) ?? 'root', summary, details };
+  }
+  return convertedState(entry);
+}
+
+function convertedState(entry: TreeEntry): JsonObject {
+  if (isKnown(entry, 'custom_message')) {
+    const { custom_type: customType, content, display, details } = entry.payload;
+    return { type: 'custom_message', customType, content, display, details };
+  }
+  if (isKnown(entry, 'custom')) {
+    const { custom_type: customType, data } = entry.payload;
+    return { type: 'custom', customType, data };
+  }
+  if (isKnown(entry, 'label')) {
+    const { target_id: targetId, label } = entry.payload;
+    return { type: 'label', targetId, label: label ?? undefined };
+  }
+  if (isKnown(entry, 'title')) return { type: 'session_info', name: entry.payload.title };
+  if (isKnown(entry, 'context_edit')) {
+    const { target_id: targetId, action, content = '' } = entry.payload;
+    return { type: 'context_edit', targetId, replacement: action === 'omit' ? null : { content } };
+  }
+  const data = entry.payload as JsonObject;
+  return { type: 'custom', customType: `rye/${entry.event_type}`, data };
+}
+
+/** A compaction that kept nothing names itself, as newer versions of pi do. */
+function compaction(
+  { id, payload }: Extract<LogEvent, { event_type: 'compaction' }> & { readonly id: string },
+  place: Place['place'],
+): JsonObject {
+  const { summary, first_kept_entry_id: first, tokens_before, details } = payload;
+  return {
+    type: 'compaction',
+    summary,
+    firstKeptEntryId: place(first) ?? id,
+    tokensBefore: tokens_before,
+    details,
+    // pi leaves out what it has no summary of: rye wrote it, as an extension would
+    fromHook: true,
+  };
+}
+
+function leafLine({ header, events }: PiExportFacts, leafId: string | null): string {
+  const timestamp = events.at(-1)?.timestamp ?? header.created_at;
+  const id = `leaf-${(events.at(-1)?.seq ?? 0).toString(16)}`;
+  const data = { leafId };
+  return JSON.stringify({
+    type: 'custom',
+    id,
+    parentId: leafId,
+    timestamp,
+    customType: 'rye/leaf',
+    data,
+  });
+}

@@ -1,0 +1,230 @@
+import { RyeError } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
+import { isJsonObject, type JsonObject } from '../core/json.ts';
+import { textOf, toolCallsOf } from '../core/message.ts';
+import { MAX_LINE_BYTES } from '../log/codec.ts';
+import { contentOf, customMessageDraft, messageDraft } from './pi-message-in.ts';
+import type { PiProblem, PiRecord } from './pi-records.ts';
+import { type PiEntry, type PiSession, piMessageOf } from './pi-session.ts';
+
+/** What a pi session becomes in a thread's log. */
+export interface PiImport {
+  readonly drafts: readonly EventDraft[];
+  readonly problems: readonly PiProblem[];
+  /** The model that spoke last, as pi names it. */
+  readonly model: { readonly provider: string; readonly model: string } | undefined;
+  /** Messages on all branches. */
+  readonly messages: number;
+}
+
+/**
+ * Entries for a pi session, ids kept. Below a root that stands for the header each pi entry becomes one entry; `leaf` moves
+ * in between give each its parent. Every one carries the line that it came from in `pi_line`, so that an export can
+ * give it back byte for byte. What is not understood is kept, and never sent to a model.
+ */
+export function importPi(session: PiSession, newId: () => string): PiImport {
+  const rootId = newId();
+  const problems = [...session.problems];
+  const drafts: EventDraft[] = [];
+  const toolNames = new Set<string>();
+  let leafId = rootId;
+  let turn = 0;
+  const moveTo = (target: string): void => {
+    if (target === leafId) return;
+    drafts.push({ event_type: 'leaf', payload: { target_id: target } });
+    leafId = target;
+  };
+  for (const entry of session.entries) {
+    moveTo(entry.parentId ?? rootId);
+    const known = understood(entry);
+    if (!known) problems.push(notUnderstood(entry));
+    const draft = { ...(known ?? carried(entry)), id: entry.id };
+    const message = draft.event_type === 'message' ? draft.payload.message : undefined;
+    if (message?.role === 'assistant') {
+      turn += 1;
+      for (const { name } of toolCallsOf(message)) toolNames.add(name);
+    }
+    const numbered = message ? { ...draft, payload: { message, turn } } : draft;
+    drafts.push(withLine(numbered as EventDraft, entry.record));
+    leafId = entry.id;
+  }
+  moveTo(session.leafId ?? rootId);
+  const root = { ...rootDraft(toolNames), id: rootId };
+  return {
+    drafts: [withLine(root, session.header), ...drafts],
+    problems,
+    model: lastModel(drafts),
+    messages: drafts.filter(({ event_type }) => event_type === 'message').length,
+  };
+}
+
+/** The text of the last answer. */
+export function lastAnswer(drafts: readonly EventDraft[]): string {
+  for (const draft of drafts.toReversed()) {
+    if (draft.event_type !== 'message') continue;
+    const { message } = draft.payload;
+    if (message.role === 'assistant') return textOf(message.content);
+  }
+  return '';
+}
+
+// what the envelope of an event takes besides the payload
+const ENVELOPE_BYTES = 4096;
+
+/** The original line stands beside what rye made of it. `item_too_large` where both do not fit one line of a log. */
+function withLine(draft: EventDraft, { text, line }: PiRecord): EventDraft {
+  const made = { ...draft, payload: { ...draft.payload, pi_line: text } } as EventDraft;
+  // only a long line can become too long
+  if (text.length * 8 > MAX_LINE_BYTES) {
+    const bytes = Buffer.byteLength(JSON.stringify(made.payload)) + ENVELOPE_BYTES;
+    if (bytes > MAX_LINE_BYTES) {
+      throw new RyeError(
+        'item_too_large',
+        `line ${line} of the session is too long: with its original text an entry of ${bytes} bytes would stand on one line of the log, which has at most ${MAX_LINE_BYTES}`,
+        { hint: 'It holds a very big image or tool result. The file was left as it is.' },
+      );
+    }
+  }
+  return made;
+}
+
+const SYSTEM =
+  'The conversation so far was imported from a session of pi. The tools that it used are not available here.';
+const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** Providers refuse calls of tools that the request does not define, so the session's tools are named. */
+function rootDraft(toolNames: ReadonlySet<string>): EventDraft {
+  const tools = [...toolNames]
+    .filter((name) => TOOL_NAME.test(name))
+    .map((name) => ({
+      name,
+      description: 'A tool of the imported session. It is not available any more: do not call it.',
+      input_schema: { type: 'object' },
+    }));
+  return { event_type: 'system_prompt', payload: { text: SYSTEM, tools } };
+}
+
+const TYPE_NAME = /^[A-Za-z0-9_.-]{1,64}$/;
+
+/** State for nobody: it keeps its place in the chain. */
+function carried({ record }: PiEntry): EventDraft {
+  const type = String(record.value['type']);
+  const custom_type = `pi/${TYPE_NAME.test(type) ? type : 'unknown'}`;
+  return { event_type: 'custom', payload: { custom_type, data: {} } };
+}
+
+function notUnderstood({ record, id }: PiEntry): PiProblem {
+  return {
+    kind: 'not_understood',
+    line: record.line,
+    message: `entry ${id} is of a kind that rye has no equal of; it is carried along`,
+  };
+}
+
+type Convert = (value: JsonObject, entry: PiEntry) => EventDraft | undefined;
+
+const CONVERSIONS: ReadonlyMap<unknown, Convert> = new Map<string, Convert>([
+  [
+    'message',
+    (_value, { record }) => piMessageOf(record) && messageDraft(piMessageOf(record) ?? {}),
+  ],
+  ['custom_message', customMessageDraft],
+  ['custom', customDraft],
+  ['thinking_level_change', thinkingDraft],
+  ['model_change', modelDraft],
+  ['compaction', compactionDraft],
+  ['branch_summary', branchSummaryDraft],
+  ['label', labelDraft],
+  ['session_info', titleDraft],
+  ['context_edit', contextEditDraft],
+]);
+
+function understood(entry: PiEntry): EventDraft | undefined {
+  const { value } = entry.record;
+  return CONVERSIONS.get(value['type'])?.(value, entry);
+}
+
+function customDraft({ customType, data }: JsonObject): EventDraft | undefined {
+  if (typeof customType !== 'string') return undefined;
+  const object = data === undefined ? {} : isJsonObject(data) ? data : { value: data };
+  return { event_type: 'custom', payload: { custom_type: customType, data: object } };
+}
+
+function thinkingDraft({ thinkingLevel: level }: JsonObject): EventDraft | undefined {
+  return typeof level === 'string'
+    ? { event_type: 'thinking_change', payload: { level } }
+    : undefined;
+}
+
+/** omp writes provider and model as one text. */
+function modelDraft({ provider, modelId, model }: JsonObject): EventDraft | undefined {
+  if (typeof provider === 'string' && typeof modelId === 'string') {
+    return { event_type: 'model_change', payload: { provider, model: modelId } };
+  }
+  if (typeof model !== 'string' || !model.includes('/')) return undefined;
+  const slash = model.indexOf('/');
+  return {
+    event_type: 'model_change',
+    payload: { provider: model.slice(0, slash), model: model.slice(slash + 1) },
+  };
+}
+
+function compactionDraft(value: JsonObject, { firstKeptId }: PiEntry): EventDraft | undefined {
+  const { summary, tokensBefore, details } = value;
+  if (typeof summary !== 'string') return undefined;
+  return {
+    event_type: 'compaction',
+    payload: {
+      summary,
+      first_kept_entry_id: firstKeptId,
+      tokens_before: typeof tokensBefore === 'number' ? tokensBefore : 0,
+      ...(isJsonObject(details) ? { details } : {}),
+    },
+  };
+}
+
+/** Up to 2026 pi wrote where the branch begins, not which leaf was left: `from_id` may be either. */
+function branchSummaryDraft({ summary, fromId, details }: JsonObject): EventDraft | undefined {
+  if (typeof summary !== 'string') return undefined;
+  return {
+    event_type: 'branch_summary',
+    payload: {
+      from_id: typeof fromId === 'string' ? fromId : '',
+      summary,
+      ...(isJsonObject(details) ? { details } : {}),
+    },
+  };
+}
+
+function labelDraft({ targetId, label }: JsonObject): EventDraft | undefined {
+  if (typeof targetId !== 'string') return undefined;
+  const text = typeof label === 'string' && label !== '' ? label : null;
+  return { event_type: 'label', payload: { target_id: targetId, label: text } };
+}
+
+function titleDraft({ name }: JsonObject): EventDraft {
+  return { event_type: 'title', payload: { title: typeof name === 'string' ? name : '' } };
+}
+
+function contextEditDraft({ targetId, replacement }: JsonObject): EventDraft | undefined {
+  if (typeof targetId !== 'string') return undefined;
+  if (replacement === null) {
+    return { event_type: 'context_edit', payload: { target_id: targetId, action: 'omit' } };
+  }
+  const content = isJsonObject(replacement) ? contentOf(replacement['content']) : undefined;
+  if (!content) return undefined;
+  return {
+    event_type: 'context_edit',
+    payload: { target_id: targetId, action: 'replace', content: textOf(content) },
+  };
+}
+
+function lastModel(drafts: readonly EventDraft[]): PiImport['model'] {
+  for (const draft of drafts.toReversed()) {
+    if (draft.event_type === 'model_change') return draft.payload;
+    if (draft.event_type !== 'message') continue;
+    const { message } = draft.payload;
+    if (message.role === 'assistant') return { provider: message.provider, model: message.model };
+  }
+  return undefined;
+}
