@@ -7,4 +7,5 @@ import type { Exporter } from './source.ts';
 export const EXPORTERS = {
   md: async () => (await import('./transcript.ts')).exportMarkdown,
   jsonl: async () => (await import('./path-log.ts')).exportPathLog,
+  pi: async () => (await import('./pi-export.ts')).exportPi,
 } as const satisfies Record<string, () => Promise<Exporter>>;

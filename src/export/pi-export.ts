@@ -1,41 +1,50 @@
 import { createHash } from 'node:crypto';
-import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import type { LogEvent } from '../core/events.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
-import { buildTree, isKnown, type TreeEntry } from '../log/tree.ts';
+import { isKnown, type TreeEntry } from '../log/tree.ts';
 import { piMessage } from './pi-message-out.ts';
 import { PI_VERSION } from './pi-session.ts';
+import type { ExportSource } from './source.ts';
 
-export interface PiExportFacts {
-  readonly header: LogHeader;
-  readonly events: readonly (LogEvent | UnknownEvent)[];
-  /** Folder that pi is to work in when it opens the session. */
-  readonly cwd: string;
-}
+/** What of a thread a session of pi is made from. */
+export type PiSource = Pick<ExportSource, 'header' | 'events' | 'tree' | 'leafId' | 'redactions'>;
 
 /**
- * A thread as a session of pi, version 3, all branches, ids kept. What came from pi and still has its place goes back as
- * the line that it was. What pi has no equal of becomes a `custom` entry, which it carries and does not send.
- * pi goes on from the last entry of a file, so a leaf that is another one is said by a last entry behind it.
+ * A thread as a session of pi, version 3, all branches of the source, ids kept. What came from pi and still has its place
+ * goes back as the line that it was, unless values were taken out. What pi has no equal of becomes a `custom` entry,
+ * which it carries and does not send. pi goes on from the last entry of a file, so another leaf is said behind it.
  */
-export function renderPiSession(facts: PiExportFacts): string {
-  const tree = buildTree(facts.events);
-  const origin = tree.entries.find((entry) => originOf(entry)?.value['type'] === 'session');
-  const lines = [headerLine(facts, origin && originOf(origin))];
+export function* exportPi(source: PiSource): Generator<string> {
+  const { tree } = source;
+  const origins = originsOf(source);
+  const root = tree.entries.find(({ id }) => origins.get(id)?.value['type'] === 'session');
+  yield headerLine(source, root && origins.get(root.id));
   const places = new Map<string, string | null>();
   const place = (id: string | null): string | null =>
     id === null ? null : (places.get(id) ?? null);
   let lastId: string | null = null;
   for (const entry of tree.entries) {
     const parentId = place(entry.parent_id);
-    const isHidden = isKnown(entry, 'leaf') || entry === origin;
+    const isHidden = isKnown(entry, 'leaf') || entry === root;
     places.set(entry.id, isHidden ? parentId : entry.id);
     if (isHidden) continue;
-    lines.push(lineOf(entry, { parentId, place }));
+    yield lineOf(entry, { origin: origins.get(entry.id), parentId, place });
     lastId = entry.id;
   }
-  const leafId = place(tree.leafId);
-  if (leafId !== lastId) lines.push(leafLine(facts, leafId));
-  return `${lines.join('\n')}\n`;
+  const leafId = place(source.leafId);
+  if (leafId !== lastId) yield leafLine(source, leafId);
+}
+
+/** The lines of pi's that entries were imported from; none of them where values were taken out of the log. */
+function originsOf({ tree, redactions }: PiSource): ReadonlyMap<string, Line> {
+  const origins = new Map<string, Line>();
+  if (redactions !== undefined) return origins;
+  for (const { id, payload } of tree.entries) {
+    const { pi_line: text } = payload as JsonObject;
+    const value = typeof text === 'string' ? parseJson(text) : undefined;
+    if (typeof text === 'string' && isJsonObject(value)) origins.set(id, { text, value });
+  }
+  return origins;
 }
 
 interface Line {
@@ -43,29 +52,26 @@ interface Line {
   readonly value: JsonObject;
 }
 
-/** The line of pi's that an entry was imported from. */
-function originOf(entry: TreeEntry): Line | undefined {
-  const { pi_line: text } = entry.payload as JsonObject;
-  if (typeof text !== 'string') return undefined;
-  const value = parseJson(text);
-  return isJsonObject(value) ? { text, value } : undefined;
-}
-
 /** An imported session keeps its header; a branch of it that became a thread of its own is a new session. */
-function headerLine({ header, cwd }: PiExportFacts, origin: Line | undefined): string {
+function headerLine({ header }: PiSource, origin: Line | undefined): string {
   const { thread_id, created_at, branched_from, continuation_of } = header;
   const isSame = branched_from === undefined && continuation_of === undefined;
   if (origin && isSame) {
-    if (origin.value['version'] === PI_VERSION) return origin.text;
-    return JSON.stringify({ ...origin.value, version: PI_VERSION });
+    if (origin.value['version'] === PI_VERSION) return `${origin.text}\n`;
+    return encode({ ...origin.value, version: PI_VERSION });
   }
-  return JSON.stringify({
+  return encode({
     type: 'session',
     version: PI_VERSION,
     id: sessionId(thread_id),
     timestamp: created_at,
-    cwd: origin?.value['cwd'] ?? cwd,
+    // without one pi works in the folder that it is started in
+    cwd: origin?.value['cwd'],
   });
+}
+
+function encode(value: JsonObject): string {
+  return `${JSON.stringify(value)}\n`;
 }
 
 /** The same thread is the same session at each export: a version 8 UUID of its id (RFC 9562, 5.8). */
@@ -82,25 +88,32 @@ function sessionId(threadId: string): string {
 }
 
 interface Place {
+  readonly origin: Line | undefined;
   readonly parentId: string | null;
   /** Where a reference to an entry points to among those that are written. */
   readonly place: (id: string | null) => string | null;
 }
 
-function lineOf(entry: TreeEntry, { parentId, place }: Place): string {
+function lineOf(entry: TreeEntry, { origin, parentId, place }: Place): string {
   const { id, timestamp } = entry;
-  const origin = originOf(entry);
   if (!origin) {
     const { type, ...rest } = converted(entry, place);
-    return JSON.stringify({ type, id, parentId, timestamp, ...rest });
+    return encode({ type, id, parentId, timestamp, ...rest });
   }
   const { text, value } = origin;
   const isUntouched =
     value['id'] === id &&
     (value['parentId'] ?? null) === parentId &&
-    !Object.hasOwn(value, 'firstKeptEntryIndex') &&
+    isSameKept(entry, value) &&
     !isHookMessage(value);
-  return isUntouched ? text : JSON.stringify(migrated(entry, value, parentId));
+  return isUntouched ? `${text}\n` : encode(migrated(entry, value, parentId));
+}
+
+/** Where labels were taken out of the chain, a compaction may keep from another entry on than it said. */
+function isSameKept(entry: TreeEntry, value: JsonObject): boolean {
+  if (!isKnown(entry, 'compaction')) return true;
+  const { first_kept_entry_id: first } = entry.payload;
+  return first === null || first === value['firstKeptEntryId'];
 }
 
 function isHookMessage({ message }: JsonObject): boolean {
@@ -184,11 +197,11 @@ function compaction(
   };
 }
 
-function leafLine({ header, events }: PiExportFacts, leafId: string | null): string {
+function leafLine({ header, events }: PiSource, leafId: string | null): string {
   const timestamp = events.at(-1)?.timestamp ?? header.created_at;
   const id = `leaf-${(events.at(-1)?.seq ?? 0).toString(16)}`;
   const data = { leafId };
-  return JSON.stringify({
+  return encode({
     type: 'custom',
     id,
     parentId: leafId,

@@ -1,6 +1,6 @@
 import { RyeError } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
-import { isJsonObject, type JsonObject } from '../core/json.ts';
+import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import { textOf, toolCallsOf } from '../core/message.ts';
 import { MAX_LINE_BYTES } from '../log/codec.ts';
 import { contentOf, customMessageDraft, messageDraft } from './pi-message-in.ts';
@@ -108,7 +108,7 @@ const TYPE_NAME = /^[A-Za-z0-9_.-]{1,64}$/;
 
 /** State for nobody: it keeps its place in the chain. */
 function carried({ record }: PiEntry): EventDraft {
-  const type = String(record.value['type']);
+  const type = toText(record.value['type'] ?? '');
   const custom_type = `pi/${TYPE_NAME.test(type) ? type : 'unknown'}`;
   return { event_type: 'custom', payload: { custom_type, data: {} } };
 }

@@ -11,23 +11,18 @@ import type { Usage } from '../core/usage.ts';
 
 /** The entry that a pi message becomes; undefined where its shape is not pi's. */
 export function messageDraft(message: JsonObject): EventDraft | undefined {
-  switch (message['role']) {
-    case 'user':
-      return userDraft(message['content']);
-    case 'assistant':
-      return assistantDraft(message);
-    case 'toolResult':
-      return resultDraft(message);
-    case 'bashExecution':
-      return bashDraft(message);
-    // version 2 called it hookMessage
-    case 'custom':
-    case 'hookMessage':
-      return customMessageDraft(message);
-    default:
-      return undefined;
-  }
+  return BY_ROLE.get(message['role'])?.(message);
 }
+
+const BY_ROLE: ReadonlyMap<unknown, (message: JsonObject) => EventDraft | undefined> = new Map([
+  ['user', ({ content }: JsonObject) => userDraft(content)],
+  ['assistant', assistantDraft],
+  ['toolResult', resultDraft],
+  ['bashExecution', bashDraft],
+  ['custom', customMessageDraft],
+  // its name in version 2
+  ['hookMessage', customMessageDraft],
+]);
 
 /** Text of an extension: as one where it is only text, with images as a user's message. */
 export function customMessageDraft(value: JsonObject): EventDraft | undefined {

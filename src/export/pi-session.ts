@@ -1,5 +1,5 @@
 import { RyeError, type SourceLocation } from '../core/errors.ts';
-import { isJsonObject, type JsonObject } from '../core/json.ts';
+import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import {
   isPiRecord,
   type PiPiece,
@@ -96,7 +96,7 @@ class SessionReader implements PiReader {
     return {
       header,
       version: versionOf(header.value) ?? 1,
-      sessionId: String(header.value['id']),
+      sessionId: toText(header.value['id'] ?? ''),
       entries,
       leafId,
       problems: this.#problems,

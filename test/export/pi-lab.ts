@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs';
-import type { LogHeader } from '../../src/core/events.ts';
+import type { LogEvent, LogHeader, UnknownEvent } from '../../src/core/events.ts';
 import type { JsonObject } from '../../src/core/json.ts';
-import { renderPiSession } from '../../src/export/pi-export.ts';
+import { exportPi } from '../../src/export/pi-export.ts';
 import { importPi, type PiImport } from '../../src/export/pi-import.ts';
 import { createPiReader, type PiSession } from '../../src/export/pi-session.ts';
+import { buildTree } from '../../src/log/tree.ts';
 import { place } from '../log/support.ts';
 
 export const HEADER: LogHeader = {
@@ -55,13 +55,13 @@ export async function loadPi(): Promise<PiModule> {
 }
 
 let counter = 0;
-export function nextId(): string {
+function nextId(): string {
   counter += 1;
   return `a${counter.toString(16).padStart(15, '0')}`;
 }
 
 /** Reads session text as a file with these bytes would be. */
-export function readText(text: string): PiSession {
+function readText(text: string): PiSession {
   const reader = createPiReader({ path: 'session.jsonl', newId: nextId });
   const lines = text.split('\n');
   const rest = lines.pop() ?? '';
@@ -70,16 +70,20 @@ export function readText(text: string): PiSession {
   return reader.end();
 }
 
-export function readFile(file: string): PiSession {
-  return readText(readFileSync(file, 'utf8'));
-}
-
 export function imported(text: string): PiImport {
   return importPi(readText(text), nextId);
 }
 
+/** A log as a session of pi. */
+export function exported(
+  events: readonly (LogEvent | UnknownEvent)[],
+  header: LogHeader = HEADER,
+): string {
+  const tree = buildTree(events);
+  return [...exportPi({ header, events, tree, leafId: tree.leafId })].join('');
+}
+
 /** The session as rye gives it back after an import. */
-export function roundTrip(text: string, header: LogHeader = HEADER): string {
-  const events = place(imported(text).drafts);
-  return renderPiSession({ header, events, cwd: '/work' });
+export function roundTrip(text: string): string {
+  return exported(place(imported(text).drafts));
 }

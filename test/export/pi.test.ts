@@ -6,12 +6,11 @@ import type { EventDraft } from '../../src/core/events.ts';
 import { isJsonObject, type JsonObject, toText } from '../../src/core/json.ts';
 import { type Message, textOf } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
-import { renderPiSession } from '../../src/export/pi-export.ts';
 import { extractDrafts } from '../../src/log/branch.ts';
 import { foldContext } from '../../src/log/context.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { place, said } from '../log/support.ts';
-import { HEADER, imported, loadPi, type PiManager, roundTrip } from './pi-lab.ts';
+import { exported, HEADER, imported, loadPi, type PiManager, roundTrip } from './pi-lab.ts';
 
 let pi: Awaited<ReturnType<typeof loadPi>>;
 beforeAll(async () => {
@@ -96,8 +95,8 @@ function textsOf(messages: readonly JsonObject[]): string[] {
     const text = summary ?? content ?? '';
     if (!Array.isArray(text)) return `${toText(role ?? '')}: ${toText(text)}`;
     const blocks = text.filter(isJsonObject);
-    const said = blocks.map((block) => toText(block['text'] ?? block['type'] ?? ''));
-    return `${toText(role ?? '')}: ${said.join('|')}`;
+    const parts = blocks.map((block) => toText(block['text'] ?? block['type'] ?? ''));
+    return `${toText(role ?? '')}: ${parts.join('|')}`;
   });
 }
 
@@ -159,7 +158,7 @@ describe('a session that pi wrote', () => {
     const { text } = fullSession();
     const added: EventDraft[] = [said('From rye.')];
     const events = place([...imported(text).drafts, ...added]);
-    const back = renderPiSession({ header: HEADER, events, cwd: '/work' });
+    const back = exported(events);
     expect(back.startsWith(text)).toBe(true);
     const opened = open(back);
     expect(textsOf(opened.buildSessionContext().messages).at(-1)).toBe('user: From rye.');
@@ -171,7 +170,7 @@ describe('a session that pi wrote', () => {
     const [first] = manager.getBranch();
     const move: EventDraft = { event_type: 'leaf', payload: { target_id: first?.id ?? '' } };
     const events = place([...imported(text).drafts, move]);
-    const opened = open(renderPiSession({ header: HEADER, events, cwd: '/work' }));
+    const opened = open(exported(events));
     expect(opened.getBranch()[0]?.id).toBe(first?.id);
     expect(opened.getBranch()).toHaveLength(2);
     expect(opened.buildSessionContext().messages).toEqual([]);
@@ -182,7 +181,7 @@ describe('a session that pi wrote', () => {
     const tree = buildTree(place(imported(text).drafts));
     const events = place(extractDrafts(tree, tree.leafId ?? ''), 'n');
     const header = { ...HEADER, branched_from: { thread_id: 'x', entry_id: 'y' } };
-    const opened = open(renderPiSession({ header, events, cwd: '/work' }));
+    const opened = open(exported(events, header));
     expect(opened.getSessionId()).not.toBe(manager.getSessionId());
     expect(opened.getSessionId()).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab]/);
     expect(opened.buildSessionContext().messages).toEqual(manager.buildSessionContext().messages);
@@ -333,7 +332,7 @@ describe('a thread of rye', () => {
   ];
 
   it('is opened by pi with its branches, labels, name and context', () => {
-    const text = renderPiSession({ header: HEADER, events: place(DRAFTS), cwd: '/work' });
+    const text = exported(place(DRAFTS));
     const opened = open(text);
     expect(opened.getSessionName()).toBe('A thread');
     expect(opened.getLabel('e4')).toBe('start');
@@ -354,7 +353,7 @@ describe('a thread of rye', () => {
   });
 
   it('can be written on by pi, and comes back', () => {
-    const text = renderPiSession({ header: HEADER, events: place(DRAFTS), cwd: '/work' });
+    const text = exported(place(DRAFTS));
     const opened = open(text);
     opened.appendMessage(user('From pi.'));
     opened.appendMessage(answer([{ type: 'text', text: 'Answered.' }]));
@@ -373,7 +372,7 @@ describe('a thread of rye', () => {
   });
 
   it('has the same session id at each export', () => {
-    const render = () => renderPiSession({ header: HEADER, events: place(DRAFTS), cwd: '/work' });
+    const render = () => exported(place(DRAFTS));
     expect(render()).toBe(render());
   });
 });
@@ -555,14 +554,14 @@ describe('what a file may hold', () => {
   });
 
   it('says nothing in a refusal that could write on a terminal', () => {
-    let said = '';
+    let refusal = '';
     try {
       imported([head(), line('\u001b[2J', null)].join('\n'));
     } catch (error) {
-      said = String(error);
+      refusal = String(error);
     }
-    expect(said).toContain('session.jsonl:2');
-    expect(said).not.toContain('\u001b');
+    expect(refusal).toContain('session.jsonl:2');
+    expect(refusal).not.toContain('\u001b');
   });
 
   it('a chain of 30,000 entries and one that stands upside down', () => {

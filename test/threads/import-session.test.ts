@@ -3,7 +3,6 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Rye } from '../../src/app/rye.ts';
 import { textOf } from '../../src/core/message.ts';
-import { renderPiSession } from '../../src/export/pi-export.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
 import { says } from '../helpers/wire-server.ts';
 
@@ -154,18 +153,8 @@ describe('an imported session', () => {
   it('goes back to pi as it came, also after it was branched and extracted', async () => {
     const file = sessionFile();
     const { thread } = await rye.trees.importSession({ path: file });
-    const exported = async (id: string) => {
-      const { thread: found } = await rye.threads.show(id);
-      const events = await lab.events(id);
-      const header = {
-        event_type: 'thread',
-        version: 1,
-        thread_id: id,
-        directive: found.directive,
-        created_at: found.created_at,
-      } as const;
-      return renderPiSession({ header, events, cwd: '/w' });
-    };
+    const exported = async (id: string) =>
+      [...(await rye.exports.export(id, { format: 'pi' })).chunks].join('');
     expect(await exported(thread.thread_id)).toBe(readFileSync(file, 'utf8'));
     const { thread_id } = await rye.trees.extract(thread.thread_id, { at: 'a4' });
     const lines = (await exported(thread_id)).trim().split('\n');

@@ -7,7 +7,7 @@ export const THREAD_EXCHANGE: readonly CommandSpec[] = [
     name: 'export',
     summary: 'write a thread as a page, as Markdown or as JSON lines',
     details:
-      'md: the conversation for reading. jsonl: the active path as an unsigned log of its own. Both follow one branch. A damaged log is exported as far as it can be read, and the exit status says so.',
+      'md: the conversation for reading. jsonl: the active path as an unsigned log of its own. Both follow one branch. pi: a session file of pi with all branches. A damaged log is exported as far as it can be read, and the exit status says so.',
     arguments: [{ name: 'id', description: 'thread id, or a unique start or end of it' }],
     options: [
       {
@@ -29,5 +29,22 @@ export const THREAD_EXCHANGE: readonly CommandSpec[] = [
       'rye threads export 2456 --format jsonl --branch 3fa9',
     ],
     load: () => import('../commands/threads-export.ts'),
+  },
+  {
+    name: 'import',
+    summary: 'make a thread of a session of pi',
+    details:
+      'Reads a session file of version 1, 2 or 3, all its branches, and leaves it as it is. The thread is completed and has no permissions; it can be searched, branched, exported and resumed. What was damaged or not understood is listed on stderr.',
+    arguments: [{ name: 'file', description: 'the session file (.jsonl)' }],
+    options: [
+      { name: 'thread-id', value: 'ID', description: 'id of the new thread' },
+      {
+        name: 'model',
+        value: 'MODEL',
+        description: "model that a resume asks; default: the session's own, if it is configured",
+      },
+    ],
+    examples: ['rye threads import session.jsonl', 'rye threads import session.jsonl --json'],
+    load: () => import('../commands/threads-import.ts'),
   },
 ];

@@ -108,21 +108,4 @@ export const THREAD_SESSION: readonly CommandSpec[] = [
     examples: ['rye threads replay hello-1771322456 --verify'],
     load: () => import('../commands/threads-replay.ts'),
   },
-  {
-    name: 'import',
-    summary: 'make a thread of a session of pi',
-    details:
-      'Reads a session file of version 1, 2 or 3, all its branches, and leaves it as it is. The thread is completed and has no permissions; it can be searched, branched, exported and resumed. What was damaged or not understood is listed on stderr.',
-    arguments: [{ name: 'file', description: 'the session file (.jsonl)' }],
-    options: [
-      { name: 'thread-id', value: 'ID', description: 'id of the new thread' },
-      {
-        name: 'model',
-        value: 'MODEL',
-        description: "model that a resume asks; default: the session's own, if it is configured",
-      },
-    ],
-    examples: ['rye threads import session.jsonl', 'rye threads import session.jsonl --json'],
-    load: () => import('../commands/threads-import.ts'),
-  },
 ];
