@@ -131,9 +131,9 @@ async function importPlan(env: ThreadEnv, request: ImportRequest): Promise<Threa
     directive: none,
     overrides: none,
   });
-  const { model, fallbacks } = await resolveModel(env, request);
+  const { model, fallbacks, unfit } = await resolveModel(env, request);
   const { format, sha256, file } = request.origin;
-  if (model.kind === 'literal') {
+  if (unfit) {
     env.onNotice('no model is usable here, so a resume of the thread will fail; see --model');
   }
   return {
@@ -181,13 +181,18 @@ async function importPlan(env: ThreadEnv, request: ImportRequest): Promise<Threa
 }
 
 async function resolveModel(env: ThreadEnv, { model, speaker }: ImportRequest) {
-  if (model !== undefined) return await env.models.resolve({ wanted: model });
-  if (speaker === undefined) return await env.models.resolve({});
+  const hasSteps = false;
+  if (model !== undefined) return await env.models.resolve({ wanted: model, hasSteps });
+  if (speaker === undefined) return await env.models.resolve({ hasSteps });
   try {
-    return await env.models.resolve({ wanted: speaker.model, provider: speaker.provider });
+    return await env.models.resolve({
+      wanted: speaker.model,
+      provider: speaker.provider,
+      hasSteps,
+    });
   } catch (error) {
     if (!(error instanceof RyeError)) throw error;
     // it is not configured here: whoever resumes the thread may have another one
-    return await env.models.resolve({});
+    return await env.models.resolve({ hasSteps });
   }
 }
