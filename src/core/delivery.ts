@@ -2,6 +2,9 @@ import type { ErrorInfo } from './errors.ts';
 import type { JsonObject } from './json.ts';
 import type { ThreadStatus } from './thread.ts';
 
+/** Bytes of a delivery that the model reads at once; the rest is an artifact. */
+export const INLINE_BYTES = 8192;
+
 /** People outrank machines; within a class the order of arrival counts. */
 export type DeliveryClass = 'person' | 'background';
 

@@ -1,8 +1,8 @@
 import { isoTime } from '../core/clock.ts';
-import type { Delivery, DeliveryMode } from '../core/delivery.ts';
+import { type Delivery, type DeliveryMode, INLINE_BYTES } from '../core/delivery.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../core/thread.ts';
-import { deliveryBody, INLINE_BYTES } from './delivery-text.ts';
+import { deliveryBody } from './delivery-text.ts';
 import { assertDescendant, chainEnd } from './descendants.ts';
 import { launchProcess } from './launch-fs.ts';
 import type { ThreadEnv } from './ports.ts';

@@ -1,8 +1,5 @@
-import type { ChildEnd, Delivery } from '../core/delivery.ts';
+import { type ChildEnd, type Delivery, INLINE_BYTES } from '../core/delivery.ts';
 import { escapeXml, headBytes } from '../core/text.ts';
-
-/** Bytes of a delivery that the model reads at once; the rest is an artifact. */
-export const INLINE_BYTES = 8192;
 
 /** A delivery that is about to be put into a conversation. */
 export interface DeliveredText {

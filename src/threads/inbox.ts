@@ -4,6 +4,7 @@ import {
   DELIVERY_MODES,
   type Delivery,
   type DeliveryMode,
+  INLINE_BYTES,
   type RunEnd,
   type RunTraits,
 } from '../core/delivery.ts';
@@ -15,7 +16,7 @@ import { meet } from '../policy/capability.ts';
 import { type DeclaredTool, runTraits, type SteerRules } from '../policy/steer.ts';
 import type { RunKey, SteerParams } from '../storage/store.ts';
 import type { Tool } from '../tools/tool.ts';
-import { deliveryBody, INLINE_BYTES, renderDelivery } from './delivery-text.ts';
+import { deliveryBody, renderDelivery } from './delivery-text.ts';
 import type { OpenTools, ThreadEnv } from './ports.ts';
 import type { StartedThread } from './start.ts';
 

@@ -16,6 +16,7 @@ const PAGES = [
   'threads',
   'hooks',
   'stream-rules',
+  'steering',
   'trust',
   'security',
   'policy',

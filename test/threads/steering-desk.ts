@@ -50,6 +50,8 @@ export interface DeskOptions {
   readonly tools?: readonly string[];
   readonly outputs?: string;
   readonly hooks?: string;
+  /** Stream rules of the project, by name. */
+  readonly rules?: Readonly<Record<string, string>>;
 }
 
 /** What the model does at each request; a function may do something first. */
@@ -92,8 +94,12 @@ export async function desk(script: Script, options: DeskOptions = {}): Promise<D
   write('.ai/directives/team/watch.md', watch(options));
   if (options.coordination !== undefined)
     write('.ai/config/agent/coordination.yaml', options.coordination);
-  for (const { status, problems } of await rye.items.sign('directive', '*')) {
-    if (status === 'failed') throw new Error(JSON.stringify(problems));
+  for (const [name, text] of Object.entries(options.rules ?? {}))
+    write(`.ai/rules/${name}.md`, text);
+  for (const type of ['directive', ...(options.rules ? ['rule' as const] : [])] as const) {
+    for (const { status, problems } of await rye.items.sign(type, '*')) {
+      if (status === 'failed') throw new Error(JSON.stringify(problems));
+    }
   }
   if (options.coordination !== undefined) await rye.items.sign('config', 'agent/coordination');
   const made: Desk = {

@@ -1,4 +1,9 @@
-import type { CloseReason, Delivery, DeliveryReport } from '../../core/delivery.ts';
+import {
+  type CloseReason,
+  type Delivery,
+  type DeliveryReport,
+  INLINE_BYTES,
+} from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import type { EnqueueParams, ResolveParams } from '../store.ts';
@@ -13,9 +18,6 @@ import {
   openDeliveries,
   recordDecision,
 } from './delivery-rows.ts';
-
-/** Bytes of a child's result that are quoted; a longer one goes to an artifact. */
-const INLINE_BYTES = 8192;
 
 /** T1: leaves a delivery at the end of the addressee's chain. A known source key is a no-op. */
 export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery {
