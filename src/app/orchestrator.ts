@@ -4,7 +4,7 @@ import type { JsonObject } from '../core/json.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { regexFinds, regexProblem } from '../policy/regex.ts';
-import { assertDescendant, chainEnd, openDescendants } from '../threads/descendants.ts';
+import { assertDescendant, chainEnd, childrenOf, openDescendants } from '../threads/descendants.ts';
 import { killThread } from '../threads/kill.ts';
 import type { SessionChildren, ThreadEnv } from '../threads/ports.ts';
 import { runResumed } from '../threads/run-resumed.ts';
@@ -56,7 +56,7 @@ function lookingActions({ env, children }: OrchestratorScope): Pick<Orchestrator
         }),
       ),
     list_active: async (_call, { threadId }) => listing(await openDescendants(registry, threadId)),
-    list_children: async (_call, { threadId }) => listing(await registry.listChildren(threadId)),
+    list_children: async (_call, { threadId }) => listing(await childrenOf(registry, threadId)),
     get_status: async (call, context) =>
       statusOf(await required(env, await one(env, call, context))),
     aggregate_results: async (call, context) => {
@@ -135,7 +135,7 @@ async function several(
 ): Promise<readonly string[]> {
   const { registry } = env.store;
   if (threadIds.length === 0) {
-    return (await registry.listChildren(callerId)).map(({ thread_id }) => thread_id);
+    return (await childrenOf(registry, callerId)).map(({ thread_id }) => thread_id);
   }
   for (const id of threadIds) await assertDescendant(registry, callerId, id);
   return threadIds;

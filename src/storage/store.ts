@@ -82,9 +82,14 @@ export interface Registry {
   listChildren(parentId: string): Promise<readonly ThreadRecord[]>;
   /**
    * Takes the thread over: `created|suspended → running`, or running with a dead owner; raises the epoch. An owner
-   * whose last sign of life is older than the time `staleBefore` counts as dead.
+   * whose last sign of life is still `silentSince` counts as dead.
    */
-  claim(threadId: string, owner: Owner, now: string, staleBefore?: string): Promise<ThreadRecord>;
+  claim(
+    threadId: string,
+    owner: Owner,
+    now: string,
+    silentSince?: string | null,
+  ): Promise<ThreadRecord>;
   /** A sign of life, and the cost so far where it is given. Refused with `thread_locked` to an owner that lost. */
   heartbeat(threadId: string, epoch: number, now: string, cost?: Cost): Promise<void>;
   /** Sets or clears the owner of a `created` thread: without one it is queued. False when it is not `created`. */
@@ -123,8 +128,10 @@ export interface Ledger {
   register(threadId: string, max: MicroUsd): Promise<void>;
   /** Sets `amount` aside from the parent; refused with `budget_insufficient` when it does not fit. */
   reserve(childId: string, amount: MicroUsd, parentId: string): Promise<void>;
-  /** Sets the thread's own spend so far. Never lowers it. */
-  report(threadId: string, actual: MicroUsd): Promise<void>;
+  /** Sets the thread's own spend so far. Never lowers it. Refused with `thread_locked` to an owner that was fenced. */
+  report(threadId: string, actual: MicroUsd, epoch: number): Promise<void>;
+  /** From now on only owners with this epoch or a higher one report for the thread. */
+  fence(threadId: string, epoch: number): Promise<void>;
   /** Ends the thread's claim: what it did not spend returns to the parent. Idempotent. */
   release(threadId: string): Promise<void>;
   /**

@@ -1,12 +1,8 @@
 import { isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
+import { beatMs, POLL_MS } from './owner.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { StartedThread } from './start.ts';
-
-const POLL_MS = 250;
-/** Signs of life come at least this often, and four times within the time after which an owner counts as dead. */
-const BEAT_MS = 5000;
-const BEATS = 4;
 
 /** One reason to stop from two sources: the caller's signal and the flag that any process may set in the registry. */
 export class Cancellation {
@@ -51,7 +47,7 @@ export class Cancellation {
   async #poll(): Promise<void> {
     const { clock, store, config } = this.#env;
     const { staleSeconds } = (await config()).recovery;
-    const beatMs = Math.min(BEAT_MS, (staleSeconds * 1000) / BEATS);
+    const everyMs = beatMs(staleSeconds);
     let beaten = clock.monotonic();
     // signs of life go on while a cancelled run settles
     while (!this.#done.signal.aborted) {
@@ -60,7 +56,7 @@ export class Cancellation {
       try {
         const reason = await store.registry.cancelRequested(this.#threadId);
         if (reason !== undefined) this.#cancel(reason);
-        if (clock.monotonic() - beaten < beatMs) continue;
+        if (clock.monotonic() - beaten < everyMs) continue;
         beaten = clock.monotonic();
         await store.registry.heartbeat(this.#threadId, this.#epoch, isoTime(clock.now()));
       } catch (error) {

@@ -2,17 +2,38 @@ import { RyeError } from '../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../core/thread.ts';
 import type { Registry } from '../storage/store.ts';
 
+/** A thread and those that it continues, the first one first: what one of them started is a child of them all. */
+async function selfAndBefore(registry: Registry, threadId: string): Promise<readonly string[]> {
+  const ids = [threadId];
+  let record = await registry.get(threadId);
+  while (record?.continuation_of && !ids.includes(record.continuation_of)) {
+    ids.unshift(record.continuation_of);
+    record = await registry.get(record.continuation_of);
+  }
+  return ids;
+}
+
+/** The children of a thread and of those that it continues, oldest first. */
+export async function childrenOf(
+  registry: Registry,
+  threadId: string,
+): Promise<readonly ThreadRecord[]> {
+  const ids = await selfAndBefore(registry, threadId);
+  return (await Promise.all(ids.map((id) => registry.listChildren(id)))).flat();
+}
+
 /** All threads below `threadId`, children before grandchildren; continuations stand beside what they continue. */
 async function descendantsOf(
   registry: Registry,
   threadId: string,
 ): Promise<readonly ThreadRecord[]> {
   const found = new Map<string, ThreadRecord>();
-  for (let open = [threadId]; open.length > 0; ) {
+  const own = await selfAndBefore(registry, threadId);
+  for (let open = own; open.length > 0; ) {
     const next: string[] = [];
     for (const id of open) {
       for (const child of await registry.listChildren(id)) {
-        if (child.thread_id === threadId || found.has(child.thread_id)) continue;
+        if (own.includes(child.thread_id) || found.has(child.thread_id)) continue;
         found.set(child.thread_id, child);
         next.push(child.thread_id);
       }

@@ -101,7 +101,7 @@ export async function editLog(
 /** What a model call on a finished thread cost counts for the thread, and so for its ancestors. */
 async function bookCost(env: ThreadEnv, record: ThreadRecord, cost: Cost): Promise<void> {
   const { thread_id: id, epoch } = record;
-  await env.store.ledger.report(id, toMicroUsd(cost.spend));
+  await env.store.ledger.report(id, toMicroUsd(cost.spend), epoch);
   await env.store.registry.heartbeat(id, epoch, isoTime(env.clock.now()), cost);
 }
 

@@ -73,7 +73,7 @@ class Finalization {
       await this.#attempt('releasing the budget', async () => await this.#release());
 
     await this.#attempt('settling the budget', () =>
-      ledger.report(threadId, toMicroUsd(outcome.cost.spend)),
+      ledger.report(threadId, toMicroUsd(outcome.cost.spend), started.record.epoch),
     );
     await this.#attempt('closing the log', () => this.#closeLog());
     await this.#attempt('settling its deliveries', async () => await this.#settleDeliveries());

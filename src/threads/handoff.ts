@@ -41,7 +41,7 @@ export async function startHandoff(
   recorder.checkpoint();
   await assertIntact(env, document);
   const { registry, ledger, logs } = env.store;
-  await ledger.report(threadId, toMicroUsd(cost.spend));
+  await ledger.report(threadId, toMicroUsd(cost.spend), started.record.epoch);
   const limits = remainingLimits(plan.limits, {
     cost,
     subtreeSpend: toUsd(await ledger.subtreeSpend(threadId)),

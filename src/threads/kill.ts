@@ -1,7 +1,7 @@
 import { RyeError } from '../core/errors.ts';
 import { isActive, isFinal, type ThreadRecord, type ThreadStatus } from '../core/thread.ts';
 import type { Owner } from '../storage/store.ts';
-import { openDescendants } from './descendants.ts';
+import { chainEnd, openDescendants } from './descendants.ts';
 import { endProcess, wasLaunched } from './end-process-fs.ts';
 import type { ThreadEnv } from './ports.ts';
 import { recoverThread } from './recover.ts';
@@ -23,7 +23,7 @@ export interface KilledThread {
 }
 
 /**
- * Ends the process of a thread and then the thread itself: nothing stays `running`, reserved or waited for. A process
+ * Ends the process of the end of a thread's chain and then that itself: nothing stays `running`, reserved or waited for. A process
  * that ends in order on SIGTERM finalizes its thread itself. Resolves to the threads that were open before.
  */
 export async function killThread(
@@ -31,9 +31,9 @@ export async function killThread(
   { threadId, reason, tree }: KillRequest,
 ): Promise<readonly KilledThread[]> {
   const { registry } = env.store;
-  const target = await registry.get(threadId);
+  const target = await chainEnd(registry, threadId);
   if (!target || isFinal(target.status)) return [];
-  const below = tree ? await openDescendants(registry, threadId) : [];
+  const below = tree ? await openDescendants(registry, target.thread_id) : [];
   const victims = [target, ...below];
   for (const victim of victims) await assertKillable(env, victim, victims);
   const pids = new Map<string, number>();

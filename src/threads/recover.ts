@@ -9,7 +9,8 @@ import { buildTree, isKnown } from '../log/tree.ts';
 import type { LoopOutcome } from '../loop/ports.ts';
 import type { LogWriter } from '../storage/store.ts';
 import { finalizeThread, type Verdict } from './finalize.ts';
-import { type Death, deathOf } from './owner.ts';
+import { removeLeftovers } from './leftovers-fs.ts';
+import { type Death, deathOf, silentOnes } from './owner.ts';
 import type { ThreadEnv } from './ports.ts';
 import { Recorder } from './recorder.ts';
 import { endUnstarted, type UnstartedEnd } from './start.ts';
@@ -40,17 +41,36 @@ export async function recoverThread(env: ThreadEnv, threadId: string): Promise<R
       details: { thread_id: threadId, status: found?.status ?? null },
     });
   }
-  const { recovery } = await env.config();
-  const death = deathOf(env, found, recovery.staleSeconds);
-  if (!death) throw alive(found);
+  const { staleSeconds } = (await env.config()).recovery;
+  const death = deathOf(env, found, staleSeconds);
+  const isAlive = death === 'stale' && (await silentOnes(env, [found], staleSeconds)).length === 0;
+  if (!death || isAlive) throw alive(found);
+  return await recoverDead(env, { found, death });
+}
+
+/** A thread that has lost its owner, as it was found. */
+export interface FoundDead {
+  readonly found: ThreadRecord;
+  readonly death: Death;
+}
+
+async function recoverDead(env: ThreadEnv, { found, death }: FoundDead): Promise<RecoveredThread> {
+  const threadId = found.thread_id;
+  const { registry, ledger } = env.store;
   const document = await documentOf(env, threadId);
-  const now = env.clock.now();
-  const staleBefore = isoTime(now - recovery.staleSeconds * 1000);
-  const record = await registry.claim(threadId, env.owner, isoTime(now), staleBefore);
+  const now = isoTime(env.clock.now());
+  const silentSince = death === 'stale' ? found.heartbeat_at : null;
+  const record = await registry.claim(threadId, env.owner, now, silentSince);
+  // before its cost is read: an owner that wakes up now must not add to it
+  await ledger.fence(threadId, record.epoch);
+  await removeLeftovers(env.files.folder(threadId));
   const plan = document && (await planOf(env, document));
   const error = crashed(found, death);
   if (!document || !plan) {
-    const end = unstartedEnd(found, error);
+    const end = unstartedEnd(found, {
+      ...error,
+      hint: 'It had done nothing yet: start it again.',
+    });
     await endUnstarted(env, threadId, end);
     return { thread_id: threadId, status: end.status, action: 'never_ran', reason: error.message };
   }
@@ -252,25 +272,28 @@ export interface RecoverySweep {
 export async function findDead(
   env: ThreadEnv,
   options: { readonly onlyGone: boolean },
-): Promise<readonly ThreadRecord[]> {
-  const { recovery } = await env.config();
+): Promise<readonly FoundDead[]> {
+  const { staleSeconds } = (await env.config()).recovery;
   const active = await env.store.registry.list({ active: true });
-  return active.filter((record) => {
-    const death = deathOf(env, record, recovery.staleSeconds);
-    return death === 'gone' || (death === 'stale' && !options.onlyGone);
-  });
+  const judged = active.map((found) => ({ found, death: deathOf(env, found, staleSeconds) }));
+  const suspects = judged.filter(({ death }) => death === 'stale').map(({ found }) => found);
+  const silent = options.onlyGone ? [] : await silentOnes(env, suspects, staleSeconds);
+  return judged.flatMap(({ found, death }) =>
+    death === 'gone' || (death === 'stale' && silent.includes(found)) ? [{ found, death }] : [],
+  );
 }
 
 /** Recovers the given threads one by one; one that can't be recovered does not keep the others. */
 export async function recoverEach(
   env: ThreadEnv,
-  dead: readonly ThreadRecord[],
+  dead: readonly FoundDead[],
 ): Promise<RecoverySweep> {
   const recovered: RecoveredThread[] = [];
   const failures: { thread_id: string; error: ErrorInfo }[] = [];
-  for (const { thread_id } of dead) {
+  for (const one of dead) {
+    const { thread_id } = one.found;
     try {
-      recovered.push(await recoverThread(env, thread_id));
+      recovered.push(await recoverDead(env, one));
     } catch (error) {
       const failure = toRyeError(error);
       // another process was faster: nothing is left to do
@@ -313,7 +336,7 @@ export async function recoverQuietly(env: ThreadEnv): Promise<void> {
     const dead = await findDead(env, { onlyGone: true });
     if (dead.length === 0) return;
     const { recovery } = config;
-    const ids = dead.map(({ thread_id }) => thread_id).join(', ');
+    const ids = dead.map(({ found }) => found.thread_id).join(', ');
     if (recovery.mode === 'resume') {
       env.onNotice(`threads without a process: ${ids}; \`rye threads recover\` goes on with them`);
       return;

@@ -73,8 +73,13 @@ async function endOfChain(env: ThreadEnv, threadId: string): Promise<ThreadRecor
   if (!isActive(last.status)) return last;
   const { recovery } = await env.config();
   if (!deathOf(env, last, recovery.staleSeconds)) throw stillRuns(last, threadId);
-  await recoverThread(env, last.thread_id);
-  return (await env.store.registry.get(last.thread_id)) ?? last;
+  try {
+    await recoverThread(env, last.thread_id);
+  } catch (error) {
+    // another process was faster: what it made of the thread is seen next
+    if (!(error instanceof RyeError) || error.code !== 'illegal_transition') throw error;
+  }
+  return await endOfChain(env, threadId);
 }
 
 function stillRuns({ thread_id, pid, status }: ThreadRecord, asked: string): RyeError {

@@ -216,6 +216,7 @@ async function drive(
     env,
     plan,
     threadId,
+    epoch: record.epoch,
     open,
     options,
     cancellation,
@@ -301,6 +302,7 @@ interface PortParts {
   readonly env: ThreadEnv;
   readonly plan: StartedThread['plan'];
   readonly threadId: string;
+  readonly epoch: number;
   readonly open: OpenRun;
   readonly options: RunOptions;
   readonly cancellation: Cancellation;
@@ -308,7 +310,7 @@ interface PortParts {
 }
 
 function loopPorts(parts: PortParts): LoopPorts {
-  const { env, plan, threadId, open, options, cancellation, opening, parent } = parts;
+  const { env, plan, threadId, epoch, open, options, cancellation, opening, parent } = parts;
   const { tools, hooks, inbox } = open;
   const { ledger } = env.store;
   const provider = (model: PlannedModel): ModelProvider => {
@@ -329,7 +331,7 @@ function loopPorts(parts: PortParts): LoopPorts {
     clock: env.clock,
     budget: {
       remainingMicroUsd: () => ledger.remaining(threadId),
-      report: (spent) => ledger.report(threadId, spent),
+      report: (spent) => ledger.report(threadId, spent, epoch),
     },
     cancelled: () => cancellation.reason,
     artifacts: {

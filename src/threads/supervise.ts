@@ -2,7 +2,7 @@ import { isoTime } from '../core/clock.ts';
 import { messageOf } from '../core/errors.ts';
 import { isFinal, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
 import { wakeFinished } from './deliver.ts';
-import { openDescendants } from './descendants.ts';
+import { chainEnd, openDescendants } from './descendants.ts';
 import { removeHandover } from './handover-fs.ts';
 import type { ChildPolicy, Coordination, ThreadEnv } from './ports.ts';
 import { startQueued } from './spawn.ts';
@@ -46,7 +46,7 @@ export interface CancelRequest {
 }
 
 /**
- * Asks a thread to stop, and those below it with `tree` or where `child_policy.on_parent_cancel` says so. Its owner, in
+ * Asks the end of a thread's chain to stop, and those below it with `tree` or where `child_policy.on_parent_cancel` says so. Its owner, in
  * whatever process, sees that within a moment; a thread that has no process yet is ended here. Resolves to the ids of
  * the threads that were still open.
  */
@@ -55,11 +55,11 @@ export async function cancelThread(
   { threadId, reason, tree }: CancelRequest,
 ): Promise<readonly string[]> {
   const { registry } = env.store;
-  const target = await registry.get(threadId);
+  const target = await chainEnd(registry, threadId);
   const { coordination } = await env.config();
   const below =
-    tree || coordination.onParentCancel === 'cancel'
-      ? await openDescendants(registry, threadId)
+    target && (tree || coordination.onParentCancel === 'cancel')
+      ? await openDescendants(registry, target.thread_id)
       : [];
   const open = [...(target ? [target] : []), ...below].filter(({ status }) => !isFinal(status));
   for (const record of open) await cancelOne(env, record, reason);

@@ -131,15 +131,15 @@ export function describeStore(name: string, open: () => Store): void {
       ).rejects.toMatchObject({ code: 'thread_locked' });
     });
 
-    it('gives a thread away whose owner lives but has long said nothing', async () => {
+    it('gives a thread away whose owner lives but has said nothing since it was looked at', async () => {
       const { registry, processes } = open();
       const self = processes.self();
       await registry.register(params('a-1'));
       await registry.claim('a-1', self, T0);
+      await registry.heartbeat('a-1', 1, T1);
       await expect(registry.claim('a-1', self, T1, T0)).rejects.toMatchObject({
         code: 'thread_locked',
       });
-      await registry.heartbeat('a-1', 1, T0);
       expect(await registry.claim('a-1', self, T1, T1)).toMatchObject({ epoch: 2 });
       await expect(registry.heartbeat('a-1', 1, T1)).rejects.toMatchObject({
         code: 'thread_locked',
@@ -260,6 +260,20 @@ export function describeStore(name: string, open: () => Store): void {
   });
 
   describe(`${name}: ledger`, () => {
+    it('takes no report of an owner that was fenced, and the next one of its successor', async () => {
+      const { ledger } = open();
+      await ledger.register('root', 1_000_000);
+      await ledger.report('root', 100, 1);
+      await ledger.fence('root', 2);
+      await expect(ledger.report('root', 200, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+      await ledger.fence('root', 1);
+      await expect(ledger.report('root', 200, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+      expect(await ledger.subtreeSpend('root')).toBe(100);
+      await ledger.report('root', 300, 2);
+      expect(await ledger.subtreeSpend('root')).toBe(300);
+      await ledger.fence('nobody', 3);
+    });
+
     it('registers, reserves, reports and releases; sums are derived', async () => {
       const { ledger } = open();
       await ledger.register('root', 1_000_000);
@@ -268,9 +282,9 @@ export function describeStore(name: string, open: () => Store): void {
       await ledger.reserve('grandchild', 300_000, 'child');
       expect(await ledger.remaining('root')).toBe(600_000);
       expect(await ledger.remaining('child')).toBe(100_000);
-      await ledger.report('grandchild', 250_000);
-      await ledger.report('root', 100_000);
-      await ledger.report('root', 50_000);
+      await ledger.report('grandchild', 250_000, 1);
+      await ledger.report('root', 100_000, 1);
+      await ledger.report('root', 50_000, 1);
       expect(await ledger.remaining('root')).toBe(500_000);
       expect(await ledger.subtreeSpend('root')).toBe(350_000);
       await ledger.release('grandchild');
@@ -311,14 +325,14 @@ export function describeStore(name: string, open: () => Store): void {
       await ledger.register('root', 1000);
       await ledger.reserve('old', 400, 'root');
       await ledger.reserve('grandchild', 100, 'old');
-      await ledger.report('old', 150);
+      await ledger.report('old', 150, 1);
       expect(await ledger.handOver('old', 'new', 1000)).toBe(150);
       expect(await ledger.remaining('root')).toBe(600);
       expect(await ledger.remaining('new')).toBe(150);
       await expect(ledger.handOver('old', 'third', 1)).rejects.toMatchObject({
         code: 'budget_insufficient',
       });
-      await ledger.report('root', 250);
+      await ledger.report('root', 250, 1);
       expect(await ledger.handOver('root', 'next', 10)).toBe(10);
       expect(await ledger.rows()).toContainEqual({
         thread_id: 'next',
@@ -347,7 +361,9 @@ export function describeStore(name: string, open: () => Store): void {
       await expect(ledger.reserve('b', 0.5, 'root')).rejects.toMatchObject({
         code: 'invalid_limit',
       });
-      await expect(ledger.report('none', 1)).rejects.toMatchObject({ code: 'budget_unregistered' });
+      await expect(ledger.report('none', 1, 1)).rejects.toMatchObject({
+        code: 'budget_unregistered',
+      });
       await expect(ledger.remaining('none')).rejects.toMatchObject({ code: 'budget_unregistered' });
       await ledger.release('none');
       expect(await ledger.rows()).toEqual(before);

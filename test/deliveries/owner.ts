@@ -44,8 +44,13 @@ export class Owner {
   /** Takes the thread over from whoever had it, puts in order what that one left, and opens a run. */
   async start(): Promise<void> {
     const { registry, deliveries, processes } = this.#world.store;
-    const stale = this.#takes === 'any' ? new Date(this.#world.now + 1).toISOString() : '';
-    const record = await registry.claim(THREAD, processes.self(), this.#world.time, stale);
+    const held = this.#takes === 'any' ? await registry.get(THREAD) : undefined;
+    const record = await registry.claim(
+      THREAD,
+      processes.self(),
+      this.#world.time,
+      held?.heartbeat_at,
+    );
     this.#epoch = record.epoch;
     await this.#point('claimed');
     this.#log.repair();

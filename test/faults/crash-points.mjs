@@ -1,5 +1,5 @@
 // Loaded into a rye process with --import: counts every durable step, and kills the process behind the one it is told.
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, readFileSync } from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import path from 'node:path';
 import process from 'node:process';
@@ -8,13 +8,39 @@ const require = createRequire(import.meta.url);
 const fs = require('node:fs');
 const killAt = Number(process.env['RYE_TEST_KILL_AT'] ?? Number.POSITIVE_INFINITY);
 const traceFile = process.env['RYE_TEST_TRACE'];
+/** In a family of processes: which of them dies behind which step, and whether the others die with it. */
+const kill = JSON.parse(process.env['RYE_TEST_KILL'] ?? '{}');
+const pidsFile = process.env['RYE_TEST_PIDS'];
+const role = process.argv.includes('__run-thread') ? 'child' : 'parent';
+if (pidsFile !== undefined) appendFileSync(pidsFile, `${role} ${process.pid}\n`);
 let count = 0;
+let passed = 0;
 
 /** The `n`th durable step is done. */
 function step(name) {
   count += 1;
-  if (traceFile !== undefined) appendFileSync(traceFile, `${name}\n`);
-  if (count >= killAt) process.kill(process.pid, 'SIGKILL');
+  if (traceFile !== undefined) appendFileSync(`${traceFile}${suffix()}`, `${name}\n`);
+  if (role === kill.role && name === kill.step) passed += 1;
+  if (passed >= kill.nth) {
+    appendFileSync(pidsFile, `dead ${process.pid}\n`);
+    if (kill.all) killOthers();
+  }
+  if (count >= killAt || passed >= kill.nth) process.kill(process.pid, 'SIGKILL');
+}
+
+function suffix() {
+  return pidsFile === undefined ? '' : `.${role}`;
+}
+
+function killOthers() {
+  for (const line of readFileSync(pidsFile, 'utf8').trimEnd().split('\n')) {
+    const pid = Number(line.split(' ')[1]);
+    try {
+      if (pid !== process.pid) process.kill(pid, 'SIGKILL');
+    } catch {
+      // it has ended
+    }
+  }
 }
 
 function logEvents(bytes) {
@@ -51,6 +77,21 @@ fs.rename = (from, to, done) => {
     if (!error) step(`rename ${path.extname(to) === '.md' ? path.extname(to) : path.basename(to)}`);
     done(error);
   });
+};
+
+const { mkdir: make, rename: move, unlink: remove } = fs.promises;
+fs.promises.mkdir = async (folder, ...rest) => {
+  const made = await make(folder, ...rest);
+  if (made !== undefined) step(`mkdir ${path.basename(path.dirname(folder))}`);
+  return made;
+};
+fs.promises.rename = async (from, to) => {
+  await move(from, to);
+  step(`rename ${path.basename(to)}`);
+};
+fs.promises.unlink = async (file) => {
+  await remove(file);
+  step(`unlink ${path.basename(file)}`);
 };
 
 const Database = require('better-sqlite3');

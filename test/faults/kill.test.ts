@@ -7,10 +7,10 @@ import { temporaryWorkspace } from '../helpers/workspace.ts';
 import { MARKS, marksIn, marksModel } from './marks.ts';
 import { copyOf, expectLegal, hasLog, openWorld, startCli, type World } from './world.ts';
 
-/** `all` kills at every durable step; a number sets how many random instants are tried. */
+/** `all` kills at every durable step and at 300 random instants; a number sets how many instants are tried. */
 const EXTENT = process.env['RYE_FAULTS'];
 const POINTS = 30;
-const INSTANTS = Number(EXTENT) > 0 ? Number(EXTENT) : 12;
+const INSTANTS = EXTENT === 'all' ? 300 : Number(EXTENT ?? 8);
 const RUN = ['run', 'work', '--thread-id', 't', '--json'] as const;
 
 let server: WireServer;

@@ -25,6 +25,26 @@ const helper: Step = {
   },
 };
 
+const apart: Step = {
+  mark: 'helper',
+  tool: {
+    kind: 'tool',
+    name: 'rye_execute',
+    chunks: [
+      JSON.stringify({ item_type: 'directive', item_id: 'helper', parameters: {}, async: true }),
+    ],
+  },
+};
+
+const wait: Step = {
+  mark: 'wait_threads',
+  tool: {
+    kind: 'tool',
+    name: 'rye_agent_threads_orchestrator',
+    chunks: [JSON.stringify({ operation: 'wait_threads' })],
+  },
+};
+
 /** Calls of one answer each, in order. */
 const WORK: readonly (readonly Step[])[] = [
   [bash('mark-a')],
@@ -32,6 +52,8 @@ const WORK: readonly (readonly Step[])[] = [
   [bash('mark-b'), bash('mark-c')],
 ];
 const HELP: readonly (readonly Step[])[] = [[bash('mark-h')]];
+/** As the first, with the child in a process of its own. */
+const SPREAD: readonly (readonly Step[])[] = [[bash('mark-a')], [apart], [wait], [bash('mark-b')]];
 
 /** Every mark that a whole run leaves. */
 export const MARKS = ['mark-a', 'mark-h', 'mark-b', 'mark-c'] as const;
@@ -44,7 +66,7 @@ const USAGE = { input_tokens: 1000, output_tokens: 100 };
  */
 export function marksModel(request: WireRequest): WireTurn {
   const text = JSON.stringify(request.body.messages);
-  const plan = text.includes('HELP: leave the mark') ? HELP : WORK;
+  const plan = planOf(text);
   for (const answer of plan) {
     const open = answer.filter((step) => isOpen(step, request));
     if (open.length > 0) {
@@ -55,6 +77,11 @@ export function marksModel(request: WireRequest): WireTurn {
     }
   }
   return { steps: [{ kind: 'text', chunks: ['All marks ', 'are left.'] }], usage: USAGE };
+}
+
+function planOf(text: string): typeof WORK {
+  if (text.includes('HELP: leave the mark')) return HELP;
+  return text.includes('SPREAD: leave the marks') ? SPREAD : WORK;
 }
 
 function isOpen({ mark }: Step, { body }: WireRequest): boolean {

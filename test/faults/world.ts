@@ -45,7 +45,7 @@ export interface RunningCli {
 
 /** Starts the built program in the world. */
 export async function startCli(
-  { project, home, env }: World,
+  world: World,
   args: readonly string[],
   {
     preload = false,
@@ -54,7 +54,16 @@ export async function startCli(
 ): Promise<RunningCli> {
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
   const inject = preload ? ['--import', path.resolve(import.meta.dirname, 'crash-points.mjs')] : [];
-  const child = spawn(process.execPath, [...inject, program, ...args], {
+  return startNode(world, [...inject, program, ...args], extra);
+}
+
+/** Starts Node in the world. */
+export function startNode(
+  { project, home, env }: World,
+  args: readonly string[],
+  extra: Readonly<Record<string, string>>,
+): RunningCli {
+  const child = spawn(process.execPath, args, {
     cwd: project,
     env: { PATH: process.env['PATH'], HOME: home, ...env, ...extra },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -71,9 +80,14 @@ export async function startCli(
   return { child, done };
 }
 
-/** The library on the world's project, in this process. */
-export function openWorld({ project, home, env }: World): Rye {
-  return openRye({ projectPath: project, userSpacePath: home, env });
+/** The library on the world's project, in this process; `program` is what it starts threads with. */
+export function openWorld({ project, home, env }: World, program?: readonly string[]): Rye {
+  return openRye({
+    projectPath: project,
+    userSpacePath: home,
+    env: { PATH: process.env['PATH'], ...env },
+    ...(program ? { program } : {}),
+  });
 }
 
 /** Whether a thread has written anything. */

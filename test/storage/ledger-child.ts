@@ -38,7 +38,7 @@ async function step(index: number): Promise<void> {
     // a thread keeps below what is left to it, as the loop's spend limit makes it do
     const left = await ledger.remaining(chosen.id);
     const next = chosen.spent + below(left + 1);
-    await ledger.report(chosen.id, next);
+    await ledger.report(chosen.id, next, 1);
     chosen.spent = next;
     writeSync(1, `${JSON.stringify({ id: chosen.id, spent: next })}\n`);
     return;

@@ -133,7 +133,7 @@ describe('any order of operations', () => {
               const before =
                 (await ledger.rows()).find((row) => row.thread_id === step.id)?.actual ?? 0;
               const left = await ledger.remaining(step.id);
-              await ledger.report(step.id, before + Math.min(step.amount, left));
+              await ledger.report(step.id, before + Math.min(step.amount, left), 1);
             }
           } catch (error) {
             if (!(error instanceof RyeError)) throw error;

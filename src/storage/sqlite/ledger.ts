@@ -1,3 +1,4 @@
+import { RyeError } from '../../core/errors.ts';
 import type { MicroUsd } from '../../core/usage.ts';
 import {
   planHandOver,
@@ -23,6 +24,8 @@ const MIGRATIONS: Migrations = [
    );
    CREATE INDEX budget_by_parent ON budget_ledger (parent_id);`,
   `CREATE INDEX budget_active ON budget_ledger (thread_id) WHERE status = 'active';`,
+  // the lowest epoch of an owner that may still report
+  `ALTER TABLE budget_ledger ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;`,
 ];
 
 const COLUMNS = 'thread_id, parent_id, max, reserved, actual, status';
@@ -61,12 +64,21 @@ export class SqliteLedger implements Ledger {
     });
   }
 
-  async report(threadId: string, actual: MicroUsd): Promise<void> {
+  async report(threadId: string, actual: MicroUsd, epoch: number): Promise<void> {
     // the log has each turn's cost, durably: recovery settles the ledger from it
     this.#database.immediateUnsynced(() => {
+      this.#assertEpoch(threadId, epoch);
       const row = planReport(this.#row(threadId), threadId, actual);
       if (row) this.#store(row);
     });
+  }
+
+  async fence(threadId: string, epoch: number): Promise<void> {
+    this.#database.run(
+      'UPDATE budget_ledger SET epoch = max(epoch, ?) WHERE thread_id = ?',
+      epoch,
+      threadId,
+    );
   }
 
   async release(threadId: string): Promise<void> {
@@ -126,6 +138,22 @@ export class SqliteLedger implements Ledger {
       row.reserved,
       row.actual,
       row.status,
+    );
+  }
+
+  #assertEpoch(threadId: string, epoch: number): void {
+    const row = this.#database.get(
+      'SELECT epoch FROM budget_ledger WHERE thread_id = ?',
+      threadId,
+    ) as { readonly epoch: number } | undefined;
+    if (row === undefined || row.epoch <= epoch) return;
+    throw new RyeError(
+      'thread_locked',
+      `thread ${threadId} was taken over: its budget is at epoch ${row.epoch}, this process has ${epoch}`,
+      {
+        hint: 'Another process runs this thread now; this one must stop.',
+        details: { thread_id: threadId, epoch: row.epoch },
+      },
     );
   }
 

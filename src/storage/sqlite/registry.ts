@@ -93,13 +93,13 @@ export class SqliteRegistry implements Registry {
     threadId: string,
     owner: Owner,
     now: string,
-    staleBefore = '',
+    silentSince: string | null = null,
   ): Promise<ThreadRecord> {
     return this.#database.immediate(() => {
       const record = this.#require(threadId);
-      const isStale = record.heartbeat_at !== null && record.heartbeat_at < staleBefore;
+      const isSilent = silentSince !== null && record.heartbeat_at === silentSince;
       if (record.status !== 'running') assertTransition(threadId, record.status, 'running');
-      else if (!isStale) this.#assertOwnerDead(record, owner);
+      else if (!isSilent) this.#assertOwnerDead(record, owner);
       this.#database.run(
         `UPDATE threads SET status = 'running', pid = ?, process_start = ?, host = ?, epoch = epoch + 1,
            heartbeat_at = ?, updated_at = ? WHERE thread_id = ?`,
