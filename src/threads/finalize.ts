@@ -38,8 +38,8 @@ export interface Verdict {
 /**
  * Ends a thread whatever ended its loop: settles the budget, closes the log with a signed checkpoint, rewrites
  * thread.json, updates the registry, exports the knowledge entry and runs `after_complete` hooks. Each step is
- * tried even if an earlier one failed; a failed step turns a success into `error`, never the reverse. Where another
- * process has taken the thread over, nothing more is written.
+ * tried even if an earlier one failed; until the registry has the end, a failed step turns a success into `error`, never
+ * the reverse. Where another process has taken the thread over, nothing more is written.
  */
 export async function finalizeThread(
   env: ThreadEnv,
@@ -54,6 +54,10 @@ class Finalization {
   readonly #outputs: ThreadResult['outputs'];
   #verdict: Verdict;
   #isFenced = false;
+  /** The registry says how the thread ended: what fails from here on no longer changes it. */
+  #isRecorded = false;
+  /** The log has its last checkpoint. Without it, its end is not named: it can't be told from what a crash left. */
+  #isSealed = false;
 
   constructor(env: ThreadEnv, request: FinalizeRequest) {
     const { outcome, recorded, successor } = request;
@@ -80,7 +84,10 @@ class Finalization {
     // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
     await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
     if (!holdsBudget) await release();
-    await this.#attempt('updating the registry', async () => await this.#finish());
+    await this.#attempt('updating the registry', async () => {
+      await this.#finish();
+      this.#isRecorded = true;
+    });
     if (log) {
       await this.#attempt('exporting the knowledge entry', () =>
         exportKnowledge(this.#env, started, this.#document(true)),
@@ -111,7 +118,7 @@ class Finalization {
     } catch (cause) {
       const failure = toRyeError(cause, 'storage_failed');
       this.#env.onNotice(`thread ${threadId}: ${what} failed: ${failure.message}`);
-      if (this.#verdict.status === 'completed') {
+      if (this.#verdict.status === 'completed' && !this.#isRecorded) {
         this.#verdict = { ...this.#verdict, status: 'error', error: failure.toJSON() };
       }
     }
@@ -150,7 +157,7 @@ class Finalization {
       result,
       ...(this.#outputs ? { outputs: this.#outputs } : {}),
       ...(error ? { error } : {}),
-      ...(log && isComplete ? { transcript: log.writer.state() } : {}),
+      ...(log && isComplete && this.#isSealed ? { transcript: log.writer.state() } : {}),
       ...(successor && status === 'continued'
         ? { continuation_thread_id: successor.threadId }
         : {}),
@@ -177,6 +184,7 @@ class Finalization {
       log.recorder.record([{ event_type: 'thread_finished', payload }]);
     }
     log.recorder.checkpoint();
+    this.#isSealed = true;
   }
 
   /** Frees what was not spent, or passes it on. */

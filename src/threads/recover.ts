@@ -3,7 +3,7 @@ import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../core/errors.
 import type { EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../core/thread.ts';
-import { type Cost, NO_COST, toUsd } from '../core/usage.ts';
+import { type Cost, NO_COST, toMicroUsd, toUsd } from '../core/usage.ts';
 import { openCalls, settlementDrafts } from '../log/open-calls.ts';
 import { buildTree, isKnown } from '../log/tree.ts';
 import type { LoopOutcome } from '../loop/ports.ts';
@@ -304,7 +304,7 @@ export async function recoverEach(
   return { recovered: [...recovered, ...(await releaseEnded(env))], failures };
 }
 
-/** Gives back the budgets of threads that ended while their process died before it had done so. */
+/** Settles and gives back the budgets of threads that ended while their process died, or could not write, before it had done so. */
 async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]> {
   const { registry, ledger, processes } = env.store;
   const released: RecoveredThread[] = [];
@@ -316,6 +316,7 @@ async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]>
       pid !== null &&
       processes.isAlive({ pid, processStart: processStart ?? '', host: host ?? env.owner.host });
     if (isOwned) continue;
+    await ledger.report(threadId, toMicroUsd(record.cost.spend), record.epoch);
     await ledger.release(threadId);
     released.push({
       thread_id: threadId,
