@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 import { definitions } from './scripts/define.mjs';
 
 export default defineConfig({
-  define: definitions(),
+  define: await definitions(),
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/helpers/cli-package-setup.ts'],

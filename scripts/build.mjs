@@ -1,6 +1,6 @@
 // Builds dist/: one bundle per command, split so that a command loads only what it runs, and type declarations.
 import { spawnSync } from 'node:child_process';
-import { renameSync, rmSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -10,9 +10,18 @@ import { definitions } from './define.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
+// what bundled CommonJS dependencies take for granted; making a `require` costs more than loading a small module
+const COMMONJS_NAMES = /\brequire\b|\b__(?:file|dir)name\b/;
+const COMMONJS_PRELUDE = `import { createRequire as ryeCreateRequire } from 'node:module';
+import { fileURLToPath as ryeFileURLToPath } from 'node:url';
+const require = ryeCreateRequire(import.meta.url);
+const __filename = ryeFileURLToPath(import.meta.url);
+const __dirname = ryeFileURLToPath(new URL('.', import.meta.url));
+`;
+
 /** Bundles the program and the library into `outdir`. */
 async function bundle(outdir) {
-  await build({
+  const { outputFiles } = await build({
     absWorkingDir: root,
     entryPoints: { 'cli/main': 'src/cli/main.ts', index: 'src/index.ts' },
     outdir,
@@ -24,21 +33,17 @@ async function bundle(outdir) {
     target: 'node20',
     // what is found relative to their own folders: a native binding, helper programs
     external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
-    // what bundled CommonJS dependencies take for granted
-    banner: {
-      js: [
-        "import { createRequire as ryeCreateRequire } from 'node:module';",
-        "import { fileURLToPath as ryeFileURLToPath } from 'node:url';",
-        'const require = ryeCreateRequire(import.meta.url);',
-        'const __filename = ryeFileURLToPath(import.meta.url);',
-        "const __dirname = ryeFileURLToPath(new URL('.', import.meta.url));",
-      ].join('\n'),
-    },
+    alias: { 'js-yaml': path.join(root, 'scripts', 'no-yaml.cjs') },
     plugins: [commonjsNames],
-    define: definitions(),
+    define: await definitions(),
     legalComments: 'none',
     logLevel: 'warning',
+    write: false,
   });
+  for (const { path: file, text } of outputFiles) {
+    mkdirSync(path.dirname(file), { recursive: true });
+    writeFileSync(file, COMMONJS_NAMES.test(text) ? COMMONJS_PRELUDE + text : text);
+  }
 }
 
 /** Writes the .d.ts files of the library; fails on a type error. */

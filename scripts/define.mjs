@@ -1,14 +1,21 @@
 // Constants that the build bakes into the program. The test runner defines the same ones.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { tsImport } from 'tsx/esm/api';
 import { systemManifest } from './system-manifest.mjs';
 
 /** `define` entries for esbuild and Vitest: identifier → source text of its value. */
-export function definitions() {
+export async function definitions() {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-  const manifest = systemManifest(fileURLToPath(new URL('../system', import.meta.url)));
-  return {
-    __RYE_SYSTEM_MANIFEST__: JSON.stringify(manifest),
-    __RYE_VERSION__: JSON.stringify(version),
+  const { systemConfig } = await tsImport('./system-config.ts', import.meta.url);
+  const system = fileURLToPath(new URL('../system', import.meta.url));
+  // as text: the bundler would put objects into the chunk that every command loads
+  const baked = {
+    __RYE_SYSTEM_MANIFEST__: JSON.stringify(systemManifest(system)),
+    __RYE_SYSTEM_CONFIG__: JSON.stringify(systemConfig(system)),
+    __RYE_VERSION__: version,
   };
+  return Object.fromEntries(
+    Object.entries(baked).map(([name, text]) => [name, JSON.stringify(text)]),
+  );
 }

@@ -1,7 +1,7 @@
-import type { Alias, Document, LineCounter, ParsedNode, YAMLMap } from 'yaml';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { SPACES, type Space } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
+import { sha256Hex } from '../trust/keys.ts';
 import {
   decide,
   faultError,
@@ -10,12 +10,11 @@ import {
   STRICT_POLICY,
   type TrustPolicy,
 } from '../trust/policy.ts';
-import { blankSignatureLine } from '../trust/signature-line.ts';
+import { bakedConfig } from './baked-config.ts';
 import {
   bearsPower,
   type ConfigNode,
   type ConfigOverride,
-  configNodeOf,
   EMPTY_MAP,
   flattenConfig,
   type LoadedConfig,
@@ -26,10 +25,6 @@ import {
 } from './config.ts';
 import type { FoundFile } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile } from './verified-fs.ts';
-import type * as Yaml from './yaml.ts';
-
-/** Nodes of one YAML file with its aliases expanded; beyond it somebody built a bomb. */
-const MAX_NODES = 100_000;
 
 export interface ConfigOptions extends VerifyContext {
   readonly policy: TrustPolicy;
@@ -178,135 +173,16 @@ export async function readConfigFile(found: FoundFile): Promise<LoadedConfig> {
   return flattenConfig(await parseConfig(found));
 }
 
-async function parseConfig(found: FoundFile): Promise<ConfigNode> {
-  const yaml = await import('./yaml.ts');
-  try {
-    return readConfig(yaml, found);
-  } catch (error) {
-    if (error instanceof RyeError) throw error;
-    // nesting, or aliases in a circle, deeper than the stack
-    throw invalid(found.path, `the file cannot be read: ${messageOf(error)}`, {
-      line: 1,
-      column: 1,
-    });
-  }
-}
-
-function readConfig(yaml: typeof Yaml, found: FoundFile): ConfigNode {
-  const lines = new yaml.LineCounter();
-  const text = blankSignatureLine(found.text, 'yaml');
-  const document = yaml.parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const [problem] = [...document.errors, ...document.warnings];
-  if (problem !== undefined)
-    throw invalid(found.path, problem.message, positionOf(lines, problem.pos[0]));
-  const { contents } = document;
-  if (contents === null || (yaml.isScalar(contents) && contents.value === null)) {
-    return { kind: 'map', members: new Map(), origin: found.path };
-  }
-  if (!yaml.isMap(contents)) {
-    throw invalid(
-      found.path,
-      'a configuration file is a mapping',
-      positionOf(lines, contents.range[0]),
-    );
-  }
-  return new NodeReader(yaml, document, found.path, lines).read(contents, 0);
-}
-
-/** Turns the nodes of one parsed file into values that know their lines. */
-class NodeReader {
-  readonly #yaml: typeof Yaml;
-  readonly #document: Document.Parsed;
-  readonly #path: string;
-  readonly #lines: LineCounter;
-  #count = 0;
-
-  constructor(yaml: typeof Yaml, document: Document.Parsed, path: string, lines: LineCounter) {
-    this.#yaml = yaml;
-    this.#document = document;
-    this.#path = path;
-    this.#lines = lines;
-  }
-
-  /** `at` is the offset of what the value belongs to, for values that are left out. */
-  read(node: ParsedNode | null, at: number): ConfigNode {
-    const offset = node?.range[0] ?? at;
-    this.#count += 1;
-    if (this.#count > MAX_NODES) {
-      throw this.#fail('the file has too many values, or aliases that multiply them', offset);
-    }
-    const origin = `${this.#path}:${positionOf(this.#lines, offset).line}`;
-    if (node === null) return { kind: 'scalar', value: null, origin };
-    if (this.#yaml.isAlias(node)) return this.#readAlias(node, offset);
-    if (this.#yaml.isMap(node)) return this.#readMap(node, origin);
-    if (this.#yaml.isSeq(node)) {
-      return { kind: 'list', items: node.items.map((item) => this.read(item, offset)), origin };
-    }
-    const { value } = node;
-    if (!isPlain(value))
-      throw this.#fail('a value is neither text, a finite number, true, false nor null', offset);
-    return { kind: 'scalar', value, origin };
-  }
-
-  #readAlias(node: Alias.Parsed, offset: number): ConfigNode {
-    const target = node.resolve(this.#document) as ParsedNode | undefined;
-    if (target === undefined) {
-      throw this.#fail(`the alias *${node.source} has no anchor before it`, offset);
-    }
-    return this.read(target, offset);
-  }
-
-  #readMap(node: YAMLMap.Parsed, origin: string): ConfigNode {
-    const members = new Map<string, ConfigNode>();
-    for (const { key, value } of node.items) {
-      const name = this.#yaml.isScalar(key) ? String(key.value) : '__proto__';
-      if (name === '__proto__') throw this.#fail('a key is no plain name', key.range[0]);
-      members.set(name, this.read(value, key.range[0]));
-    }
-    return { kind: 'map', members, origin };
-  }
-
-  #fail(message: string, offset: number): RyeError {
-    return invalid(this.#path, message, positionOf(this.#lines, offset));
-  }
-}
-
-function isPlain(value: unknown): value is string | number | boolean | null {
-  return (
-    typeof value === 'string' ||
-    typeof value === 'boolean' ||
-    value === null ||
-    Number.isFinite(value)
-  );
+async function parseConfig({ bytes, text, path }: FoundFile): Promise<ConfigNode> {
+  const known = bakedConfig(sha256Hex(bytes), path);
+  if (known !== undefined) return known;
+  const { readConfigText } = await import('./config-yaml.ts');
+  return readConfigText(text, path);
 }
 
 async function parseOverride(key: string, text: string): Promise<ConfigNode> {
-  const yaml = await import('./yaml.ts');
-  const origin = `-c ${key}`;
-  try {
-    return configNodeOf(yaml.parse(text), origin);
-  } catch (error) {
-    throw new RyeError('config_invalid', `${origin}: ${messageOf(error)}`, {
-      hint: 'The value is YAML: a number, true, text, or [a, list].',
-      cause: error,
-    });
-  }
-}
-
-function positionOf(lines: LineCounter, offset: number): { line: number; column: number } {
-  const { line, col } = lines.linePos(offset);
-  return { line, column: col };
-}
-
-function invalid(
-  path: string,
-  message: string,
-  position: { line: number; column: number },
-): RyeError {
-  return new RyeError('config_invalid', message, {
-    location: { path, ...position },
-    hint: 'Correct the file, then run: rye config show',
-  });
+  const { readOverride } = await import('./config-yaml.ts');
+  return readOverride(key, text);
 }
 
 function remember<T>(

@@ -4,6 +4,7 @@ import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isJsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { coerceInput, propertySchema } from './coerce.ts';
+import { readPlainSchema } from './plain-schema.ts';
 
 /** The outcome of checking a call's arguments: what to run with, or text that tells the model what to fix. */
 export type Validation =
@@ -17,19 +18,33 @@ const INPUT_BOUNDS: Bounds = { depth: 64, nodes: 20_000, characters: 16 * 1024 *
 const MAX_PROBLEMS = 8;
 
 const compiled = new WeakMap<JsonObject, Promise<ValidateFunction>>();
+const plain = new WeakMap<JsonObject, ReturnType<typeof readPlainSchema>>();
 
 /**
  * Coerces the arguments by the table of {@link coerceInput}, then validates them against a JSON Schema of draft
- * 2020-12 without formats. Compiled validators are kept per schema object. Throws `tool_malformed` for a schema
+ * 2020-12 without formats. What is made of a schema is kept per schema object. Throws `tool_malformed` for a schema
  * that does not compile, is out of bounds or uses a pattern that needs backtracking.
  */
 export async function validateInput(schema: JsonObject, input: JsonObject): Promise<Validation> {
   const excess = excessOf(input, INPUT_BOUNDS);
   if (excess !== undefined) return { ok: false, problems: `The arguments are ${excess}.` };
-  const validate = await compileSchema(schema);
+  const fits = plainCheckOf(schema);
   const coercion = coerceInput(schema, input);
+  if (fits?.(coercion.input) === true) return { ok: true, ...coercion };
+  const validate = await compileSchema(schema);
   if (validate(coercion.input)) return { ok: true, ...coercion };
   return { ok: false, problems: describeErrors(schema, coercion.input, validate.errors ?? []) };
+}
+
+/** The check that needs no compiler, for schemas that have one. */
+function plainCheckOf(schema: JsonObject): ReturnType<typeof readPlainSchema> {
+  if (plain.has(schema)) return plain.get(schema);
+  const { $schema: _dialect, ...own } = schema;
+  const isTooBig = excessOf(schema, SCHEMA_BOUNDS) !== undefined;
+  const isOfObject = own['type'] === undefined || own['type'] === 'object';
+  const check = isTooBig || !isOfObject ? undefined : readPlainSchema(own);
+  plain.set(schema, check);
+  return check;
 }
 
 /** Compiles a tool's input schema; throws `tool_malformed` that says why it cannot be used. */
@@ -49,12 +64,12 @@ async function compile(schema: JsonObject): Promise<ValidateFunction> {
     throw malformed(`its type is ${JSON.stringify(schema['type'])}, not "object"`);
   }
   const { metaSchema, make } = await (engine ??= loadEngine());
-  const { $schema: _dialect, ...plain } = schema;
+  const { $schema: _dialect, ...own } = schema;
   try {
-    if (metaSchema.validateSchema(plain) !== true) {
+    if (metaSchema.validateSchema(own) !== true) {
       throw malformed(metaSchema.errorsText(metaSchema.errors, { dataVar: 'schema' }));
     }
-    return make().compile(plain);
+    return make().compile(own);
   } catch (error) {
     throw error instanceof RyeError ? error : malformed(messageOf(error));
   }

@@ -4,11 +4,13 @@ import type { Verdict } from './signature.ts';
 export type SystemManifest = Readonly<Record<string, string>>;
 
 /** Put in place of this name by the build and the test runner; see `scripts/system-manifest.mjs`. */
-declare const __RYE_SYSTEM_MANIFEST__: SystemManifest;
+declare const __RYE_SYSTEM_MANIFEST__: string;
 
 /** The manifest baked into this program. Unbuilt sources have none, and then no system item verifies. */
 export function bakedManifest(): SystemManifest {
-  return typeof __RYE_SYSTEM_MANIFEST__ === 'undefined' ? {} : __RYE_SYSTEM_MANIFEST__;
+  return typeof __RYE_SYSTEM_MANIFEST__ === 'undefined'
+    ? {}
+    : (JSON.parse(__RYE_SYSTEM_MANIFEST__) as SystemManifest);
 }
 
 /** Compares a system file with the manifest; a file that the manifest does not have is refused as well. */
