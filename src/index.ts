@@ -1,6 +1,5 @@
 // The library: the same thing as the program, without a process around it.
 export type {
-  ExportFormat,
   ExportOptions,
   ExportsService,
   ThreadExport,
@@ -55,6 +54,7 @@ export type {
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
 export type { EventPayloads, EventType, LogEvent, UnknownEvent } from './core/events.ts';
+export type { ExportFormat } from './core/export-format.ts';
 export type { HookDeclaration, HookEvent } from './core/hook.ts';
 export type { ItemType, SignableType, Space } from './core/ids.ts';
 export type { JsonObject, JsonValue } from './core/json.ts';

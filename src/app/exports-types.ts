@@ -1,9 +1,6 @@
 import type { ErrorInfo } from '../core/errors.ts';
+import type { ExportFormat } from '../core/export-format.ts';
 import type { LogProblem } from '../log/problem.ts';
-
-/** What `rye threads export` writes. */
-export const EXPORT_FORMATS = ['md', 'jsonl', 'pi'] as const;
-export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 
 export interface ExportOptions {
   readonly format: ExportFormat;

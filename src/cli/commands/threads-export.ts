@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { EXPORT_FORMATS, type ExportFormat, type ThreadExport } from '../../app/exports-types.ts';
+import type { ThreadExport } from '../../app/exports-types.ts';
 import {
   type ErrorInfo,
   EXIT,
@@ -8,6 +8,7 @@ import {
   messageOf,
   RyeError,
 } from '../../core/errors.ts';
+import { EXPORT_FORMATS, type ExportFormat } from '../../core/export-format.ts';
 import { compact } from '../../core/json.ts';
 import { assertWritableTarget } from '../files.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
