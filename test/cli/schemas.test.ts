@@ -1,13 +1,17 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { generateKeyPairSync } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CommandSpec } from '../../src/cli/spec.ts';
+import { ROOT } from '../../src/cli/tree/root.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
 const SCHEMAS = path.resolve(import.meta.dirname, '../../docs/schemas');
 
-/** The commands whose documents each schema describes; `{id}` is a finished thread. */
+/** The commands whose documents each schema describes; `{id}` is a finished thread, the rest is in `names`. */
 const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
+  'config-path': ['config path'],
   'config-show': ['config show', 'config get resilience.limits.turns'],
   doctor: ['doctor'],
   failure: ['run nope', 'frobnicate', 'keys init'],
@@ -17,17 +21,30 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'hooks-schema': ['hooks schema', 'hooks schema tool_gate'],
   init: ['init'],
   'keys-export': ['keys export'],
+  'keys-key': ['keys trust {pem}', 'keys revoke {key}'],
   'keys-list': ['keys list'],
+  'keys-rotate': ['keys rotate'],
+  launched: ['run hello --async', 'execute tool rye/core/greet --param who=Ada --async'],
   list: ['list directive', 'list tool', 'list knowledge'],
   'models-list': ['models list'],
+  plan: ['run hello --dry-run', 'execute directive rye/core/project_report --dry-run'],
   'rules-list': ['rules list'],
+  'rules-scan': ['rules scan {project}'],
+  'rules-test': ["rules test eval('1') --tool write --path a.ts"],
   search: ['search knowledge hello', 'search all greet'],
   sign: ['sign directive example'],
   'thread-result': ['run hello', 'run hello --limit turns=1'],
   'threads-export': ['threads export {id}', 'threads export {id} --out thread.jsonl'],
+  'threads-cancel': ['threads cancel {id}'],
+  'threads-deliveries': ['threads deliveries {id}'],
+  'threads-gc': ['threads gc --older-than 0d --dry-run'],
+  'threads-kill': ['threads kill {id}'],
   'threads-list': ['threads list'],
+  'threads-logs': ['threads logs {id}'],
+  'threads-recover': ['threads recover'],
   'threads-show': ['threads show {id}'],
   'threads-stats': ['threads stats'],
+  'threads-steer': ['threads steer {id} Later.'],
   'threads-tree': ['threads tree'],
   'threads-wait': ['threads wait {id}'],
   'tool-result': ['execute tool rye/core/greet --param who=Ada'],
@@ -36,14 +53,46 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'verify-thread': ['verify thread {id}'],
 };
 
+/** Commands whose output is no document of their own. */
+const WITHOUT: ReadonlySet<string> = new Set([
+  'completion',
+  'threads resume',
+  'threads entries',
+  'threads branch',
+  'threads label',
+  'threads compact',
+  'threads replay',
+  'threads import',
+]);
+
 let here: Workspace & { readonly remove: () => void };
-let id = '';
+/** What the commands above may name. */
+const names: Record<string, string> = {};
 
 beforeAll(async () => {
   here = await temporaryWorkspace({});
-  id = String((await here.json(['run', 'hello']))['thread_id']);
+  const pem = path.join(here.project, 'key.pem');
+  const { publicKey } = generateKeyPairSync('ed25519');
+  writeFileSync(pem, publicKey.export({ type: 'spki', format: 'pem' }));
+  const id = String((await here.json(['run', 'hello']))['thread_id']);
+  await here.rye(['threads', 'steer', id, 'Later.']);
+  const key = String((await here.json(['keys', 'trust', pem]))['key_id']);
+  Object.assign(names, { id, pem, key, project: here.project });
 });
 afterAll(() => here.remove());
+
+function words(command: string): string[] {
+  return command
+    .split(' ')
+    .map((word) => word.replace(/\{(\w+)\}/, (_, name: string) => names[name] ?? ''));
+}
+
+/** `threads list`, `run` and so on: every command that does something. */
+function leavesOf({ commands = [] }: CommandSpec, prefix = ''): string[] {
+  return commands.flatMap((one) =>
+    one.commands ? leavesOf(one, `${prefix}${one.name} `) : [`${prefix}${one.name}`],
+  );
+}
 
 describe('each JSON document is what its published schema says', () => {
   const schemas = new Ajv2020({ allErrors: true, allowUnionTypes: true });
@@ -52,14 +101,23 @@ describe('each JSON document is what its published schema says', () => {
     const schema = JSON.parse(readFileSync(path.join(SCHEMAS, `${name}.json`), 'utf8')) as object;
     const validate = schemas.compile(schema);
     for (const command of commands) {
-      const document = await here.json(command.replace('{id}', id).split(' '));
+      const document = await here.json(words(command));
       validate(document);
       expect(validate.errors ?? [], command).toEqual([]);
     }
   });
 
   it('and every schema is tried', () => {
-    const names = readdirSync(SCHEMAS).map((file) => file.replace(/\.json$/, ''));
-    expect(names.toSorted()).toEqual(Object.keys(DOCUMENTS).toSorted());
+    const published = readdirSync(SCHEMAS).map((file) => file.replace(/\.json$/, ''));
+    expect(published.toSorted()).toEqual(Object.keys(DOCUMENTS).toSorted());
+  });
+
+  it('and every command has one', () => {
+    const tried = Object.values(DOCUMENTS).flat();
+    const untried = leavesOf(ROOT).filter(
+      (leaf) =>
+        !WITHOUT.has(leaf) && !tried.some((command) => `${command} `.startsWith(`${leaf} `)),
+    );
+    expect(untried).toEqual([]);
   });
 });
