@@ -2,6 +2,7 @@ import { RyeError } from '../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
 import { isRecord, type JsonValue, parseJson } from '../core/json.ts';
 import { payloadProblem } from './payload.ts';
+import { versionProblem } from './versions.ts';
 
 /** The longest line of a log in bytes, line feed included. Bigger content goes to `artifacts/`. */
 export const MAX_LINE_BYTES = 16 * 1024 * 1024;
@@ -48,9 +49,8 @@ export function decodeHeader(
   const value = parseJson(line);
   if (!isRecord(value)) return { problem: 'its first line is not a JSON object' };
   if (value['event_type'] !== 'thread') return { problem: 'its first line is no thread header' };
-  if (value['version'] !== 1) {
-    return { problem: `its format version ${JSON.stringify(value['version'])} is not known` };
-  }
+  const problem = versionProblem(value['version']);
+  if (problem !== undefined) return { problem };
   for (const member of ['thread_id', 'directive', 'created_at']) {
     if (typeof value[member] !== 'string') return { problem: `its header has no ${member}` };
   }

@@ -117,7 +117,10 @@ describe('headers', () => {
   it.each([
     ['# notes', 'its first line is not a JSON object'],
     ['{"event_type":"message"}', 'its first line is no thread header'],
-    ['{"event_type":"thread","version":2}', 'its format version 2 is not known'],
+    [
+      '{"event_type":"thread","version":2}',
+      'its format version 2 is not known; a newer rye wrote it',
+    ],
     ['{"event_type":"thread","version":1,"thread_id":"t"}', 'its header has no directive'],
   ])('refuses %s', (line, problem) => {
     expect(decodeHeader(line)).toEqual({ problem });

@@ -3,6 +3,7 @@ import type { LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
 import { decodeHeader, decodeLine } from '../../log/codec.ts';
 import type { LogProblem } from '../../log/problem.ts';
 import { createLogVerifier, type LogVerification } from '../../log/verifier.ts';
+import { type LogStep, upgradeFrom } from '../../log/versions.ts';
 import type { OpenedLog, VerifyOptions } from '../store.ts';
 import { type FileLine, LineSplitter } from './lines.ts';
 import { logChunks } from './log-archive.ts';
@@ -103,13 +104,15 @@ export async function readLog(path: string, threadId: string): Promise<OpenedLog
   const events: (LogEvent | UnknownEvent)[] = [];
   const offsets: number[] = [];
   let header: LogHeader | undefined;
+  let upgrade: LogStep | undefined;
   const take = (line: FileLine): void => {
     if (!header) {
       header = headerOf(line, path, threadId);
+      upgrade = upgradeFrom(header.version);
       return;
     }
     for (const { event, offset } of reader.events(line)) {
-      events.push(event);
+      events.push(upgrade ? upgrade(event) : event);
       offsets.push(offset);
     }
   };

@@ -3,6 +3,7 @@ import type { EntryType, EventType, LogEvent, LogHeader, UnknownEvent } from '..
 import { parseJson } from '../../core/json.ts';
 import { asEvent, MAX_LINE_BYTES } from '../../log/codec.ts';
 import { LineRegions } from '../../log/regions.ts';
+import { upgradeFrom } from '../../log/versions.ts';
 import type { OpenedLog } from '../store.ts';
 import { logChunks } from './log-archive.ts';
 import { parseHeader } from './log-reader.ts';
@@ -41,6 +42,8 @@ class Scan {
   readonly #events: (LogEvent | UnknownEvent)[] = [];
   readonly #offsets: number[] = [];
   #header: LogHeader | undefined;
+  /** Events of an older form are for the careful reader. */
+  #isOld = false;
   #offset = 0;
   #seq = 0;
   #lastId: string | null = null;
@@ -58,7 +61,9 @@ class Scan {
     const text = region.toString('utf8');
     const isAscii = text.length === region.length;
     if (!isAscii && !isUtf8(region)) return false;
-    for (let at = this.#takeHeader(text); at < text.length; ) {
+    const start = this.#takeHeader(text);
+    if (this.#isOld) return false;
+    for (let at = start; at < text.length; ) {
       const end = text.indexOf('\n', at);
       this.#seq += 1;
       const isUnwanted = this.#entriesOnly && this.#isLogOnly(text, at);
@@ -80,6 +85,7 @@ class Scan {
     const end = text.indexOf('\n');
     const line = text.slice(0, end);
     this.#header = parseHeader(line, this.#path, this.#threadId);
+    this.#isOld = upgradeFrom(this.#header.version) !== undefined;
     this.#offset = Buffer.byteLength(line) + 1;
     return end + 1;
   }
