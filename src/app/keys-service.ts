@@ -1,5 +1,5 @@
 import type { Foundation } from './foundation.ts';
-import type { KeySummary, KeysService } from './rye.ts';
+import type { KeyOffer, KeySummary, KeysService } from './rye.ts';
 
 /** Keys of the user and of the project. */
 export class Keys implements KeysService {
@@ -19,6 +19,10 @@ export class Keys implements KeysService {
 
   async export(): Promise<{ readonly key_id: string; readonly pem: string }> {
     return this.#base.keyring.export();
+  }
+
+  async inspect(text: string, options: { owner?: string } = {}): Promise<KeyOffer> {
+    return this.#base.keyring.inspect(text, options);
   }
 
   async trust(text: string, options: { owner?: string } = {}): Promise<KeySummary> {

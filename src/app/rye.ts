@@ -126,12 +126,22 @@ export interface KeySummary {
   readonly path: string;
 }
 
+/** A key that somebody offers. */
+export interface KeyOffer {
+  readonly key_id: string;
+  readonly owner: string;
+  /** Absent: everywhere. */
+  readonly projects?: readonly string[];
+}
+
 export interface KeysService {
   /** Creates the signing key; refuses with `already_exists` when there is one. */
   init(): Promise<KeySummary>;
   list(): Promise<readonly KeySummary[]>;
   /** The public key as PEM text. */
   export(): Promise<{ readonly key_id: string; readonly pem: string }>;
+  /** What {@link trust} would trust, and in which projects alone; refuses what it would refuse. */
+  inspect(text: string, options?: { owner?: string }): Promise<KeyOffer>;
   /** Trusts a PEM or a trusted-key TOML. */
   trust(text: string, options?: { owner?: string }): Promise<KeySummary>;
   revoke(keyId: string, options?: { reason?: string }): Promise<KeySummary>;

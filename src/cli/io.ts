@@ -18,6 +18,8 @@ export interface Io {
   readonly stdinIsTty: boolean;
   /** All of standard input as UTF-8. */
   readStdin(): Promise<string>;
+  /** Shows a question on stderr and reads one line of the terminal; empty when it ends or is interrupted. */
+  ask(question: string): Promise<string>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly homeDirectory: string;

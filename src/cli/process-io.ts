@@ -48,6 +48,21 @@ async function readAll(stream: AsyncIterable<unknown>): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
+async function ask(question: string): Promise<string> {
+  const { createInterface } = await import('node:readline');
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return await new Promise<string>((resolve) => {
+      lines.once('close', () => {
+        resolve('');
+      });
+      lines.question(question, resolve);
+    });
+  } finally {
+    lines.close();
+  }
+}
+
 /** The Io of the running process. */
 export function createProcessIo(): Io {
   const cancellation = createCancellation();
@@ -64,6 +79,7 @@ export function createProcessIo(): Io {
     stderr,
     stdinIsTty: process.stdin.isTTY,
     readStdin: () => readAll(process.stdin),
+    ask,
     env: process.env,
     cwd: process.cwd(),
     homeDirectory: process.env['HOME'] ?? homedir(),

@@ -1,11 +1,18 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
-import { access, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { access, lstat, mkdir, open, readdir, readlink, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
-import { assertStillReal, type ConfinedPath, denied, notFound, specialKind } from './paths.ts';
+import {
+  assertStillReal,
+  type ConfinedPath,
+  denied,
+  exchanged,
+  notFound,
+  specialKind,
+} from './paths.ts';
 
 /** Largest file that a tool changes in memory. */
 export const MAX_EDIT_BYTES = 16 * 1024 * 1024;
@@ -98,23 +105,13 @@ export interface WriteRequest {
  * a full disk leaves the old one. Keeps the permissions of an existing file. Missing folders are made. Refuses
  * when the file is no longer the expected version. Returns the new version.
  */
-export async function writeText({ path, content, expected, mode }: WriteRequest): Promise<string> {
+export async function writeText(request: WriteRequest): Promise<string> {
+  const { path } = request;
   const folder = dirname(path.real);
-  const temporary = join(
-    folder,
-    `.${basename(path.real).slice(0, 60)}.${randomBytes(6).toString('hex')}.tmp`,
-  );
   try {
-    await mkdir(folder, { recursive: true });
-    await assertStillReal(folder, path.shown);
-    if (mode !== undefined) await access(path.real, constants.W_OK);
-    await writeNew(temporary, content, mode);
-    await assertStillReal(folder, path.shown);
-    await assertVersion(path, expected);
-    await rename(temporary, path.real);
-    return versionOf(await stat(path.real));
+    await makeFolder(folder, path.shown);
+    return await inFolder(folder, path.shown, async (held) => await replaceIn(held, request));
   } catch (error) {
-    await rm(temporary, { force: true }).catch(() => undefined);
     if (error instanceof RyeError) throw error;
     throw new RyeError(
       'tool_failed',
@@ -123,6 +120,68 @@ export async function writeText({ path, content, expected, mode }: WriteRequest)
         cause: error,
       },
     );
+  }
+}
+
+/** Replaces the file in a folder that is held open. */
+async function replaceIn(
+  folder: string,
+  { path, content, expected, mode }: WriteRequest,
+): Promise<string> {
+  const name = basename(path.real);
+  const target = join(folder, name);
+  const temporary = join(folder, `.${name.slice(0, 60)}.${randomBytes(6).toString('hex')}.tmp`);
+  try {
+    if (mode !== undefined) await access(target, constants.W_OK);
+    await writeNew(temporary, content, mode);
+    await assertVersion(target, path.shown, expected);
+    await rename(temporary, target);
+    return versionOf(await stat(target));
+  } catch (error) {
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Makes a folder and what is missing above it, each in the folder that it was meant for. */
+async function makeFolder(folder: string, shown: string): Promise<void> {
+  if (await isThere(folder)) return;
+  const parent = dirname(folder);
+  await makeFolder(parent, shown);
+  await inFolder(parent, shown, async (held) => {
+    await mkdir(join(held, basename(folder))).catch((error: unknown) => {
+      if (systemCodeOf(error) !== 'EEXIST') throw error;
+    });
+  });
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return lstat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+/**
+ * Works in the folder that `real` names, whatever takes its place meanwhile: on Linux through its descriptor, so that a
+ * link exchanged for it on the way leads nowhere; elsewhere by its name, which is checked.
+ */
+async function inFolder<T>(
+  real: string,
+  shown: string,
+  work: (held: string) => Promise<T>,
+): Promise<T> {
+  if (process.platform !== 'linux') {
+    await assertStillReal(real, shown);
+    return await work(real);
+  }
+  const handle = await open(real, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    const held = `/proc/self/fd/${handle.fd}`;
+    if ((await readlink(held)) !== real) throw exchanged(shown);
+    return await work(held);
+  } finally {
+    await handle.close();
   }
 }
 
@@ -145,12 +204,16 @@ async function writeNew(
   }
 }
 
-async function assertVersion(path: ConfinedPath, expected: string | undefined): Promise<void> {
-  const found = await stat(path.real).then(versionOf, () => undefined);
+async function assertVersion(
+  target: string,
+  shown: string,
+  expected: string | undefined,
+): Promise<void> {
+  const found = await stat(target).then(versionOf, () => undefined);
   if (found === expected) return;
   throw new RyeError(
     'tool_failed',
-    `${JSON.stringify(path.shown)} was changed by somebody else in the meantime`,
+    `${JSON.stringify(shown)} was changed by somebody else in the meantime`,
     {
       hint: 'Read it again and repeat the change.',
     },

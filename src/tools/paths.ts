@@ -104,7 +104,12 @@ export function shownPath(real: string, project: string): string {
 /** Refuses when a folder on the way was exchanged for a link since `real` was resolved. */
 export async function assertStillReal(real: string, shown: string): Promise<void> {
   const now = await realpath(real).catch(() => undefined);
-  if (now !== real) throw denied(shown, 'it changed while it was being opened');
+  if (now !== real) throw exchanged(shown);
+}
+
+/** The refusal of a path of which a part was exchanged since it was resolved. */
+export function exchanged(shown: string): RyeError {
+  return denied(shown, 'it changed while it was being opened');
 }
 
 export function denied(

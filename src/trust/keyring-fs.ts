@@ -61,6 +61,11 @@ export interface Keyring extends KeyLookup {
   init(): Promise<KeyInfo>;
   list(): readonly KeyInfo[];
   export(): { readonly key_id: string; readonly pem: string };
+  /** What {@link trust} would write, and the projects that it would count for; absent: everywhere. */
+  inspect(
+    text: string,
+    options?: { readonly owner?: string },
+  ): { readonly key_id: string; readonly owner: string; readonly projects?: readonly string[] };
   /** Trusts a PEM or a trusted-key TOML. A key that the project carries is confirmed for that project only. */
   trust(text: string, options?: { readonly owner?: string }): Promise<KeyInfo>;
   /** Writes a signed, dated revocation; nothing that the key signed is accepted from then on. */
@@ -183,6 +188,11 @@ class DiskKeyring implements Keyring {
   export(): { readonly key_id: string; readonly pem: string } {
     const own = this.#ownKey() ?? this.#loadSigner();
     return { key_id: own.keyId, pem: own.pem };
+  }
+
+  inspect(text: string, options: { readonly owner?: string } = {}) {
+    const { key, owner, projects } = this.#scoped(readOfferedKey(text, options.owner, this));
+    return { key_id: key.keyId, owner, ...(projects === undefined ? {} : { projects }) };
   }
 
   async trust(text: string, options: { readonly owner?: string } = {}): Promise<KeyInfo> {

@@ -9,6 +9,8 @@ export interface FakeIoOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly stdin?: string;
+  /** What a person at the terminal answers; absent: stdin is no terminal. */
+  readonly answer?: string;
   readonly delivery?: Delivery;
   /** What `openRye` returns; only the members that the test calls. */
   readonly rye?: Partial<Rye>;
@@ -38,8 +40,12 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
   return {
     stdout: sink('stdout', options.stdoutIsTty),
     stderr: sink('stderr', options.stderrIsTty),
-    stdinIsTty: false,
+    stdinIsTty: options.answer !== undefined,
     readStdin: () => Promise.resolve(options.stdin ?? ''),
+    ask: (question) => {
+      written.stderr += question;
+      return Promise.resolve(options.answer ?? '');
+    },
     env,
     cwd,
     homeDirectory: '/home/ada',

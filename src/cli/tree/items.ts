@@ -6,6 +6,11 @@ const TYPE: ArgumentSpec = {
   choices: ITEM_TYPES,
   description: 'directive, tool, knowledge, rule or skill; plurals are accepted',
 };
+const YES_OPTION: OptionSpec = {
+  name: 'yes',
+  short: 'y',
+  description: 'do not ask; without a terminal nothing is asked',
+};
 const SIGNABLE_TYPE: ArgumentSpec = {
   name: 'type',
   choices: [...ITEM_TYPES, 'config'],
@@ -152,7 +157,7 @@ export const ITEM_COMMANDS: readonly CommandSpec[] = [
         name: 'trust',
         summary: 'trust a public key from a PEM or TOML file',
         arguments: [{ name: 'file', description: 'the key file, or - for standard input' }],
-        options: [{ name: 'owner', value: 'NAME', description: 'whose key it is' }],
+        options: [{ name: 'owner', value: 'NAME', description: 'whose key it is' }, YES_OPTION],
         examples: ['rye keys trust alice.pem --owner alice', 'rye keys trust - < alice.pem'],
         load: () => import('../commands/keys-trust.ts'),
       },
@@ -160,13 +165,17 @@ export const ITEM_COMMANDS: readonly CommandSpec[] = [
         name: 'revoke',
         summary: 'revoke a key, signed and dated',
         arguments: [{ name: 'keyid', description: 'the fingerprint that `rye keys list` shows' }],
-        options: [{ name: 'reason', value: 'TEXT', description: 'recorded with the revocation' }],
+        options: [
+          { name: 'reason', value: 'TEXT', description: 'recorded with the revocation' },
+          YES_OPTION,
+        ],
         examples: ['rye keys revoke 0123456789abcdef --reason "laptop lost"'],
         load: () => import('../commands/keys-revoke.ts'),
       },
       {
         name: 'rotate',
         summary: 'make a new signing key, vouched for by the old one',
+        options: [YES_OPTION],
         examples: ['rye keys rotate'],
         load: () => import('../commands/keys-rotate.ts'),
       },

@@ -59,8 +59,8 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   // no capabilities: a server may neither ask for the model, nor for the person, nor for the project's folders
   const client = new Client({ name: 'rye', version: options.version });
   try {
-    const deadline = Date.now() + server.connectSeconds * 1000;
-    const left = () => Math.max(1, deadline - Date.now());
+    const deadline = performance.now() + server.connectSeconds * 1000;
+    const left = () => Math.max(1, deadline - performance.now());
     await client.connect(transport, { timeout: left() });
     const tools = await listTools(client, left);
     return new LiveConnection({ client, server, stdio, tools });
