@@ -140,8 +140,12 @@ export async function closeSandbox(): Promise<void> {
  */
 export function sandboxFor(options: SandboxOptions): ((network: boolean) => Confine) | undefined {
   if (options.mode === 'off') return undefined;
+  const pattern = [options.projectPath, options.userSpacePath, ...options.allowPaths].find((path) =>
+    PATTERN_CHARACTERS.test(path),
+  );
   return (network) => async (request) => {
-    const { runtime, state } = await opened(options.allowDomains);
+    const { runtime, state } =
+      pattern === undefined ? await opened(options.allowDomains) : unusable(pattern);
     if (runtime !== undefined) {
       const { command, args, signal } = request;
       return await confine(runtime, { options, network, command: [command, ...args], signal });
@@ -158,6 +162,14 @@ export function sandboxFor(options: SandboxOptions): ((network: boolean) => Conf
     options.onNotice(`tools run without a sandbox: ${state.detail}. ${HINT}`);
     return undefined;
   };
+}
+
+/** The vendor reads a path with one of these as a pattern, and then leaves it out of the rules. */
+const PATTERN_CHARACTERS = /[*?[\]]/;
+
+function unusable(path: string): Opened {
+  const detail = `the sandbox would read ${path} as a pattern`;
+  return { runtime: undefined, state: { available: false, detail } };
 }
 
 interface Confinement {

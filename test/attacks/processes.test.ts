@@ -285,6 +285,23 @@ describe('the sandbox', () => {
     60_000,
   );
 
+  it('refuses to confine a project whose path it would read as a pattern', async () => {
+    const lab = await sandboxed('required');
+    try {
+      const projectPath = join(lab.home, 'evil[1]');
+      mkdirSync(join(projectPath, '.ai'), { recursive: true });
+      const { result } = await lab.rye({ projectPath }).threads.executeTool({
+        toolId: 'rye/bash',
+        params: { command: 'echo x > .ai/evil.md' },
+        acknowledge: ['elevated'],
+      });
+      expect(result).toContain('sandbox_unavailable');
+      expect(readdirSync(join(projectPath, '.ai'))).not.toContain('evil.md');
+    } finally {
+      await lab.remove();
+    }
+  }, 60_000);
+
   it.runIf(here)(
     'stops a confined command at its timeout',
     async () => {
@@ -431,7 +448,7 @@ describe('text that gives orders', () => {
         );
         const plan = await lab.rye().threads.plan({ directiveId: 'job' });
         const line = (await lab.rye().doctor()).find(({ check }) => check === 'taint');
-        return [plan.warnings, line?.status];
+        return [plan.warnings.filter((one) => one.startsWith('taint:')), line?.status];
       },
     },
     {

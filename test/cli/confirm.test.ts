@@ -28,10 +28,14 @@ async function onTerminal(
   keys: string,
 ): Promise<{ code: number | null; shown: string }> {
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
-  const child = spawn('script', ['-qefc', `${process.execPath} ${program} ${args}`, '/dev/null'], {
-    cwd: folder,
-    env: { PATH: process.env['PATH'], HOME: path.join(folder, '.home'), TERM: 'xterm' },
-  });
+  const child = spawn(
+    '/usr/bin/script',
+    ['-qefc', `${process.execPath} ${program} ${args}`, '/dev/null'],
+    {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], HOME: path.join(folder, '.home'), TERM: 'xterm' },
+    },
+  );
   let shown = '';
   let typed = false;
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
