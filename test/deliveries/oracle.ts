@@ -9,11 +9,16 @@ interface Injected {
   readonly deliveryId: unknown;
 }
 
-/** What must hold at every moment, judged from the log and the tables alone; one sentence for each violation. */
+/**
+ * What must hold at every moment, judged from the log and the tables alone; one sentence for each violation. `completed`
+ * are the runs that the tables call so: a process that is killed right behind the transaction that ends a run and begins
+ * the next cannot say so in its log any more.
+ */
 export function violations(
   events: readonly LogEvent[],
   deliveries: readonly DeliveryReport[],
   admitted: readonly Admitted[],
+  completed: ReadonlySet<string> = new Set(),
 ): readonly string[] {
   const injected = events.flatMap((event, at): Injected[] => {
     if (event.event_type !== 'custom_message' || event.payload.custom_type !== 'delivery')
@@ -25,7 +30,7 @@ export function violations(
     ...injectedOnce(injected),
     ...inOrder(injected, deliveries),
     ...oneAttempt(deliveries),
-    ...deliveries.flatMap((delivery) => deliveredOnly(delivery, events)),
+    ...deliveries.flatMap((delivery) => deliveredOnly(delivery, events, completed)),
     ...steers(injected, { events, deliveries, admitted }),
   ];
 }
@@ -65,7 +70,11 @@ function oneAttempt(deliveries: readonly DeliveryReport[]): readonly string[] {
 }
 
 /** Closed as delivered only if the log has the entry, behind it the answer that is named, and behind that an end. */
-function deliveredOnly(delivery: DeliveryReport, events: readonly LogEvent[]): readonly string[] {
+function deliveredOnly(
+  delivery: DeliveryReport,
+  events: readonly LogEvent[],
+  completed: ReadonlySet<string>,
+): readonly string[] {
   if (delivery.close_reason !== 'delivered' && delivery.close_reason !== 'delivered_absorbed')
     return [];
   const entry = events.findIndex(({ id }) => id !== undefined && id === delivery.entry_id);
@@ -77,11 +86,15 @@ function deliveredOnly(delivery: DeliveryReport, events: readonly LogEvent[]): r
     event.payload.message.stop_reason !== 'aborted';
   if (entry === -1 || answer < entry || !isAnswer)
     return [`delivery ${delivery.seq} counts as delivered without an answer`];
+  const run = delivery.decisions.findLast(({ decision }) => decision === 'deliver')?.run_id ?? '';
   for (const later of events.slice(answer)) {
-    if (later.event_type === 'note' && later.payload.text.startsWith('run ended'))
-      return later.payload.text === 'run ended: completed'
-        ? []
-        : [`delivery ${delivery.seq} counts as delivered by a run that ended otherwise`];
+    if (later.event_type !== 'note' || !later.payload.text.startsWith('run ended')) continue;
+    const isProven =
+      later.payload.text === 'run ended: completed' ||
+      (later.payload.text === 'run ended: lost' && completed.has(run));
+    return isProven
+      ? []
+      : [`delivery ${delivery.seq} counts as delivered by a run that ended otherwise`];
   }
   return [`delivery ${delivery.seq} counts as delivered before its run had ended`];
 }
