@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { delimiter, isAbsolute } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { groupGuard } from './group-guard.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */
 const KILL_GRACE_MS = 2000;
@@ -99,6 +100,7 @@ async function runGroup(request: ProcessRequest): Promise<ProcessResult> {
     const durationMs = Math.round(performance.now() - started);
     return { exitCode: code, exitSignal: signal, stopped, durationMs };
   } finally {
+    if (child.pid !== undefined) groupGuard.release(child.pid);
     clearTimeout(timer);
     request.signal.removeEventListener('abort', onAbort);
     child.stdout?.destroy();
@@ -123,6 +125,7 @@ async function start(request: ProcessRequest): Promise<ChildProcess> {
     child.once('spawn', resolve);
     child.once('error', (error) => reject(spawnFailed(request.command, error)));
   });
+  if (child.pid !== undefined) groupGuard.hold(child.pid);
   // After the start an error is a failed signal; the exit tells the rest.
   child.on('error', () => undefined);
   if (child.stdin !== null) {

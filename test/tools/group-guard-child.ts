@@ -1,0 +1,50 @@
+// A process that runs a tool: one that hangs, or one that is over. `leave` says its guard's pid and goes.
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync, writeSync } from 'node:fs';
+import { groupGuard } from '../../src/tools/group-guard.ts';
+import { runProcess } from '../../src/tools/process.ts';
+
+const [mode, seconds] = process.argv.slice(2);
+
+function guardPid(): string {
+  const own = ` ${process.pid} `;
+  return (
+    readdirSync('/proc').find((pid) => {
+      try {
+        const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+        const isOwn = stat
+          .slice(stat.lastIndexOf(')') + 2)
+          .slice(1)
+          .startsWith(own);
+        return isOwn && readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('sign group');
+      } catch {
+        return false;
+      }
+    }) ?? ''
+  );
+}
+
+const run = (script: string) =>
+  runProcess({
+    command: '/bin/sh',
+    args: ['-c', script],
+    cwd: '/',
+    env: { PATH: process.env['PATH'] ?? '' },
+    timeoutMs: 60_000,
+    signal: new AbortController().signal,
+    onStdout: () => {
+      writeSync(1, 'up\n');
+      return undefined;
+    },
+    onStderr: () => undefined,
+  });
+
+if (mode === 'hang') await run(`sleep ${seconds} & echo up; exec sleep ${seconds}`);
+else {
+  // a group that was let go of is none of the guard's business, whoever is in it
+  const stray = spawn('sleep', [seconds ?? ''], { detached: true, stdio: 'ignore' });
+  stray.unref();
+  groupGuard.hold(stray.pid ?? 0);
+  groupGuard.release(stray.pid ?? 0);
+  writeSync(1, `${guardPid()}\n`);
+}

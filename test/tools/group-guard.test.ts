@@ -1,0 +1,50 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, it, vi } from 'vitest';
+
+const CHILD = path.resolve(import.meta.dirname, 'group-guard-child.ts');
+
+/** Processes, zombies left out, with these words among their arguments. */
+function running(words: string): readonly string[] {
+  return readdirSync('/proc').filter((pid) => {
+    if (!/^\d+$/.test(pid)) return false;
+    try {
+      const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+      const isZombie = stat.slice(stat.lastIndexOf(')') + 2).startsWith('Z');
+      return !isZombie && readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes(words);
+    } catch {
+      return false;
+    }
+  });
+}
+
+async function owner(mode: string, seconds: string) {
+  const child = spawn(process.execPath, ['--import', 'tsx', CHILD, mode, seconds], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(child, 'exit');
+  const [said] = (await once(child.stdout, 'data')) as [Buffer];
+  return { child, ended, guard: said.toString().trim() };
+}
+
+it('a rye that is killed takes its running tools with it, and what they started', async () => {
+  const seconds = '3611';
+  const { child, ended } = await owner('hang', seconds);
+  expect(running(`sleep\0${seconds}`)).toHaveLength(2);
+  child.kill('SIGKILL');
+  await ended;
+  await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toEqual([]), 10_000);
+});
+
+it('the guard ends with its rye, keeps it from nothing, and leaves finished groups alone', async () => {
+  const seconds = '3613';
+  const { ended, guard } = await owner('leave', seconds);
+  expect(await ended).toEqual([0, null]);
+  expect(guard).toMatch(/^\d+$/);
+  await vi.waitFor(() => expect(running('sign group')).not.toContain(guard), 10_000);
+  const [stray, ...others] = running(`sleep\0${seconds}`);
+  expect(others).toEqual([]);
+  process.kill(Number(stray), 'SIGKILL');
+});
