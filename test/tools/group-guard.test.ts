@@ -32,7 +32,7 @@ async function owner(mode: string, seconds: string) {
 it('a rye that is killed takes its running tools with it, and what they started', async () => {
   const seconds = '3611';
   const { child, ended } = await owner('hang', seconds);
-  expect(running(`sleep\0${seconds}`)).toHaveLength(2);
+  await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toHaveLength(2), 10_000);
   child.kill('SIGKILL');
   await ended;
   await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toEqual([]), 10_000);
