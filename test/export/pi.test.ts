@@ -6,6 +6,7 @@ import type { EventDraft } from '../../src/core/events.ts';
 import { isJsonObject, type JsonObject, toText } from '../../src/core/json.ts';
 import { type Message, textOf } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
+import { createPiReader } from '../../src/export/pi-session.ts';
 import { extractDrafts } from '../../src/log/branch.ts';
 import { foldContext } from '../../src/log/context.ts';
 import { buildTree } from '../../src/log/tree.ts';
@@ -241,7 +242,7 @@ describe('older sessions', () => {
     expect(ryeTexts(messages)).toEqual(['user: sum', 'user: three', 'assistant: four']);
   });
 
-  it('of version 1 count their records as they were written, broken and fused ones too', () => {
+  it('of version 1 count their records as they were written, broken and fused ones too (weakness 6 of pi)', () => {
     // two records on one line, a broken line, and three records before the one that is meant
     const broken = '{"type":"message","timesta';
     const [header, one, two, three, compaction, four] = V1;
@@ -438,7 +439,7 @@ describe('what a file may hold', () => {
     expect(kinds(text.join('\n'))).toEqual([]);
   });
 
-  it('a file that pi wrote twice into itself', () => {
+  it('a file that pi wrote twice into itself (weakness 9 of pi)', () => {
     const once = [head(), line('a', null, 'one'), line('b', 'a', 'two')];
     expect(kinds([...once, ...once].join('\n'))).toEqual(['duplicate', 'duplicate', 'duplicate']);
     expect(texts([...once, ...once].join('\n'))).toEqual(['one', 'two']);
@@ -468,6 +469,30 @@ describe('what a file may hold', () => {
       draft.event_type === 'custom' ? [draft.payload.custom_type] : [],
     );
     expect(types).toEqual(['pi/hologram', 'pi/unknown', 'pi/message']);
+  });
+
+  it('ids that are made up never take one that is there (weakness 7 of pi)', () => {
+    const bare = JSON.stringify({ type: 'message', timestamp: 't', message: user('bare') });
+    const again = ['a', 'a', 'b', 'c', 'd'];
+    const reader = createPiReader({ path: 'x', newId: () => again.shift() ?? 'e' });
+    for (const text of [head(), line('a', null, 'one'), bare, bare]) reader.push(text);
+    expect(reader.end().entries.map(({ id }) => id)).toEqual(['a', 'b', 'c']);
+  });
+
+  it('branch summaries that name where the branch begins, or the leaf that was left (weakness 20 of pi)', () => {
+    const summary = (id: string, fromId: string) =>
+      JSON.stringify({
+        type: 'branch_summary',
+        id,
+        parentId: 'a',
+        timestamp: 't',
+        fromId,
+        summary: id,
+      });
+    const text = [head(), line('a', null, 'one'), line('b', 'a', 'two'), summary('c', 'a')];
+    expect(texts(text.join('\n')).at(-1)).toContain('<summary>\nc\n</summary>');
+    expect(texts([...text, summary('d', 'b')].join('\n')).at(-1)).toContain('d');
+    expect(texts([...text, summary('e', 'root')].join('\n'))).toHaveLength(2);
   });
 
   it('a title before the header, as omp writes it', () => {

@@ -150,7 +150,7 @@ describe('a cut', () => {
     expect(names(planned?.history ?? [])).toEqual(['a1', 'a2', 'result of c1', 'result of c2']);
   });
 
-  it('keeps the call of results that no answer has covered, however long they are', () => {
+  it('keeps the call of results that no answer has covered, however long they are (weakness 22 of pi)', () => {
     const planned = planFor([
       user('task'),
       answer('a1', { tokens: 60 }),
@@ -206,7 +206,7 @@ describe('a cut', () => {
     expect(['e3', 'e4']).toContain(planned?.firstKeptEntryId);
   });
 
-  it('counts a text of another script by its bytes', () => {
+  it('counts a text of another script by its bytes (weakness 23 of pi)', () => {
     const talk = (text: string) => [
       user('task'),
       said(text),
@@ -299,7 +299,7 @@ describe('a second compaction', () => {
     expect(names(again?.history ?? [])).toEqual(['u3', 'a3', 'u4', 'a4']);
   });
 
-  it('is given the summary of the first one, newest first', () => {
+  it('is given the summary of the first one, newest first (weakness 22 of pi)', () => {
     expect(planFor(more)?.previousSummaries).toEqual(['first summary']);
     const second = compactionOf(planFor(more) as CompactionPlan, 'second summary');
     const third = planFor([

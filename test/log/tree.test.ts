@@ -50,7 +50,7 @@ describe('the tree', () => {
     expect(tree.problems).toEqual([]);
   });
 
-  it('keeps a moved leaf over a restart, also before the first entry', () => {
+  it('keeps a moved leaf over a restart, also before the first entry (weakness 12 of pi)', () => {
     expect(buildTree(BRANCHED.slice(0, 5)).leafId).toBe('e1');
     const reset = buildTree(place([said('a'), leafTo(null), said('b')]));
     expect(ids(childrenOf(reset, null))).toEqual(['e1', 'e3']);
@@ -63,7 +63,7 @@ describe('the tree', () => {
     expect(lost.leafId).toBe('e2');
   });
 
-  it('finds entries by id and by unique prefix', () => {
+  it('finds entries by id and by unique prefix, and names the candidates else (weakness 18 of pi)', () => {
     const tree = buildTree([
       entry(1, 'abc1', null),
       entry(2, 'abd2', 'abc1'),
@@ -102,7 +102,7 @@ describe('the tree', () => {
 });
 
 describe('damaged trees', () => {
-  it('hang an orphan on the entry before it, with a warning', () => {
+  it('hang an orphan on the entry before it, with a warning (weakness 5 of pi)', () => {
     const tree = buildTree(
       [entry(1, 'a', null), entry(2, 'b', 'gone'), entry(3, 'c', 'b')],
       (index) => index * 100,
@@ -114,7 +114,7 @@ describe('damaged trees', () => {
     expect(tree.problems.some(isFatalProblem)).toBe(false);
   });
 
-  it('report loops and ids that stand twice as errors with an offset, and end', () => {
+  it('report loops and ids that stand twice as errors with an offset, and end (weakness 13 of pi)', () => {
     const loop = buildTree(
       [entry(1, 'a', 'b'), entry(2, 'b', 'a'), entry(3, 'c', 'c')],
       (index) => index,
@@ -184,7 +184,7 @@ describe('branches', () => {
     expect(ids(pathTo(after, after.leafId))).toEqual(['e1', 'e2', 'e7']);
   });
 
-  it('are extracted with their ids, re-chained around labels, labels kept', () => {
+  it('are extracted with their ids, re-chained around labels, labels kept (weakness 21 of pi)', () => {
     const source = buildTree(
       place([
         said('a'),

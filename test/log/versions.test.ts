@@ -23,7 +23,7 @@ describe('the version of a log', () => {
     expect(versionProblem(version)).toContain('is not known');
   });
 
-  it('C1 #27: is refused where it is newer, with the reason', () => {
+  it('is refused where it is newer, with the reason (weakness 27 of pi)', () => {
     const header = JSON.stringify({ ...headerFor(), version: LOG_VERSION + 1 });
     expect(decodeHeader(header)).toEqual({
       problem: `its format version ${LOG_VERSION + 1} is not known; a newer rye wrote it`,

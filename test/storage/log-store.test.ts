@@ -139,7 +139,7 @@ describe('reopening', () => {
     expect(buildTree((await logs.read(writer.threadId)).events).leafId).toBe(next?.id);
   });
 
-  it('cuts a record torn at any byte, keeps its bytes beside, and goes on', async () => {
+  it('cuts a record torn at any byte, keeps its bytes beside, and goes on (weakness 4 of pi)', async () => {
     const writer = create();
     writer.append([said('a')]);
     writer.checkpoint();
@@ -167,7 +167,7 @@ describe('reopening', () => {
     }
   });
 
-  it('refuses what is no log and leaves it alone', async () => {
+  it('refuses what is no log and leaves it alone (weakness 3 of pi)', async () => {
     const threadId = newThread();
     const path = logs.path(threadId);
     mkdirSync(dirname(path), { recursive: true });
@@ -207,7 +207,7 @@ describe('reopening', () => {
 });
 
 describe('reading a damaged log', () => {
-  it('splits fused records, skips malformed lines, reports gaps, with offsets', async () => {
+  it('splits fused records, skips malformed lines, reports gaps, with offsets (weakness 5 of pi)', async () => {
     const writer = create();
     writer.append([said('a'), said('b'), said('c'), said('d')]);
     writer.close();
@@ -240,7 +240,7 @@ describe('reading a damaged log', () => {
 });
 
 describe('the lease', () => {
-  it('keeps a second writer out until the first one closes', () => {
+  it('keeps a second writer out until the first one closes (weakness 11 of pi)', () => {
     const writer = create();
     expect(logs.holder(writer.threadId)).toEqual(store.processes.self());
     expect(() => logs.reopen(writer.threadId, store.writer())).toThrow(

@@ -143,7 +143,7 @@ describe('a running thread whose context fills', () => {
     ['says nothing', says('')],
     ['fails', { status: 400, error: { type: 'invalid_request_error', message: 'no' } }],
   ] satisfies [string, WireTurn][])(
-    'goes on as it was when the summary %s',
+    'goes on as it was when the summary %s (weakness 22 of pi)',
     async (_name, answer) => {
       const { result, events, server } = await work(reader([answer], ['a', 'b']));
       expect(result.status).toBe('completed');

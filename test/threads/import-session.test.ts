@@ -162,7 +162,7 @@ describe('an imported session', () => {
     expect(JSON.parse(lines[5] ?? '')).toMatchObject({ type: 'label', targetId: 'a1', label: 'q' });
   });
 
-  it('C1 #2: reading a session never changes its file', async () => {
+  it('leaves the file as it is, to the byte and the millisecond (weaknesses 1 and 2 of pi)', async () => {
     const file = sessionFile([HEAD.replace('"version":3,', ''), ...LINES.slice(1), '{"torn']);
     writeFileSync(file, readFileSync(file, 'utf8').slice(0, -1));
     const before = readFileSync(file);
@@ -174,7 +174,7 @@ describe('an imported session', () => {
     expect(statSync(file).mtimeMs).toBe(mtimeMs);
   });
 
-  it('C1 #16: names the model and lists without reading the sessions', async () => {
+  it('is listed without its log being read (weaknesses 15 and 16 of pi)', async () => {
     const { thread } = await rye.trees.importSession({ path: sessionFile(), threadId: 'kept/zoo' });
     writeFileSync(lab.path('state/threads/kept/zoo/transcript.jsonl'), 'gone');
     expect(await rye.threads.list({})).toMatchObject([
