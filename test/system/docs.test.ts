@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -14,6 +14,7 @@ const PAGES = [
   'tools',
   'knowledge',
   'threads',
+  'sessions',
   'hooks',
   'stream-rules',
   'steering',
@@ -27,7 +28,9 @@ let folder = '';
 beforeEach(async () => {
   folder = mkdtempSync(path.join(tmpdir(), 'rye-tutorial-'));
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
-  for (const name of ['bin', 'home', 'project']) mkdirSync(path.join(folder, name));
+  for (const name of ['bin', 'home', 'project', 'node_modules']) mkdirSync(path.join(folder, name));
+  // as `npm install rye` leaves it, for the examples of the library
+  symlinkSync(path.dirname(path.dirname(program)), path.join(folder, 'node_modules', 'rye'));
   const launcher = path.join(folder, 'bin', 'rye');
   writeFileSync(launcher, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
   chmodSync(launcher, 0o755);
