@@ -23,7 +23,7 @@ async function planWith(lab: Lab, permissions: string): Promise<readonly string[
 }
 
 const started = async (lab: Lab): Promise<boolean> => {
-  await planWith(lab, MCP);
+  await sentTo(lab, MCP);
   return existsSync(join(lab.project, 'started'));
 };
 
