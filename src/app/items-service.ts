@@ -1,12 +1,14 @@
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import writeFileAtomic from 'write-file-atomic';
 import { RyeError } from '../core/errors.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
 import { isItemType } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
-import { type FoundFile, itemFolder, type ListedItem } from '../items/spaces-fs.ts';
+import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
+import { type FoundFile, itemFolder, type ListedItem, type Spaces } from '../items/spaces-fs.ts';
 import { summarize } from '../items/summary.ts';
 import type { Verdict } from '../trust/signature.ts';
 import { signatureState } from '../trust/signature.ts';
@@ -20,6 +22,7 @@ import type {
   SignOutcome,
   VerifyOutcome,
 } from './rye.ts';
+import { skillSpaces } from './skills.ts';
 
 /** Listing, fetching, searching, validating, signing and verifying items. */
 export class Items implements ItemsService {
@@ -30,11 +33,9 @@ export class Items implements ItemsService {
   }
 
   async list(type: ItemType, options: { space?: Space } = {}): Promise<readonly ItemSummary[]> {
-    const listed = this.#base.spaces.list(
-      type,
-      options.space === undefined ? {} : { space: options.space },
-    );
-    return await Promise.all(listed.map((item) => this.#summary(type, item)));
+    const spaces = await this.#spaces(type);
+    const listed = spaces.list(type, options.space === undefined ? {} : { space: options.space });
+    return await Promise.all(listed.map((item) => this.#summary(type, item, spaces)));
   }
 
   async fetch(
@@ -43,7 +44,8 @@ export class Items implements ItemsService {
     options: { copyTo?: 'project' | 'user' } = {},
   ): Promise<FetchedItem> {
     const items = await this.#base.items(false);
-    const item = items.load(type, id, 'fetch');
+    const found = (await this.#spaces(type)).find(type, id);
+    const item = found ? items.admit(found, 'fetch') : items.load(type, id, 'fetch');
     const copiedTo =
       options.copyTo === undefined ? undefined : await this.#copy(item, options.copyTo);
     return {
@@ -68,7 +70,7 @@ export class Items implements ItemsService {
   }
 
   async validate(selector?: { type: ItemType; pattern: string }) {
-    const { spaces } = this.#base;
+    const spaces = await this.#spaces(selector?.type ?? 'skill');
     const files = selector
       ? await matchItems(selector.type, selector.pattern, spaces)
       : this.#projectFiles();
@@ -86,7 +88,8 @@ export class Items implements ItemsService {
     pattern: string,
     options: { dryRun?: boolean } = {},
   ): Promise<readonly SignOutcome[]> {
-    const { spaces, keyring, clock } = this.#base;
+    const { keyring, clock } = this.#base;
+    const spaces = await this.#spaces(type);
     const { problemsOf } = await import('./validation.ts');
     return await signItems(
       { type, pattern, dryRun: options.dryRun ?? false },
@@ -100,14 +103,19 @@ export class Items implements ItemsService {
   }
 
   async verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]> {
-    return await verifyItems({ type, pattern }, this.#base.verification);
+    const spaces = await this.#spaces(type);
+    return await verifyItems({ type, pattern }, { ...this.#base.verification, spaces });
   }
 
-  async #summary(type: ItemType, item: ListedItem): Promise<ItemSummary> {
+  async #spaces(type: SignableType): Promise<Spaces> {
+    return type === 'skill' ? await skillSpaces(this.#base) : this.#base.spaces;
+  }
+
+  async #summary(type: ItemType, item: ListedItem, spaces: Spaces): Promise<ItemSummary> {
     const { id, space, path, shadowedBy } = item;
     const row = { type, id, space, path, shadowed_by: shadowedBy };
     try {
-      const found = this.#base.spaces.find(type, id, { space });
+      const found = spaces.find(type, id, { space, path });
       if (!found) return { ...row, version: null, description: '', signature: 'invalid' };
       const items = await this.#base.items(false);
       const { version, description } = summarize(type, found.text);
@@ -147,11 +155,26 @@ export class Items implements ItemsService {
         },
       );
     }
-    const tail = item.type === 'skill' ? `${item.id}/SKILL.md` : `${item.id}${item.extension}`;
-    const path = join(root, itemFolder(item.type), tail);
+    const folder = join(root, itemFolder(item.type));
+    if (item.type === 'skill') return await this.#copySkill(item, join(folder, item.id));
+    const path = join(folder, `${item.id}${item.extension}`);
     await mkdir(dirname(path), { recursive: true });
     await writeFileAtomic(path, Buffer.from(item.bytes));
     return path;
+  }
+
+  /** A skill is its whole folder, with the list that signs it. */
+  async #copySkill(item: FoundFile, target: string): Promise<string> {
+    const from = dirname(item.path);
+    const list = skillListPath(from);
+    const files = [...readSkillFiles(from)];
+    if (existsSync(list)) files.push({ path: relative(from, list), bytes: readFileSync(list) });
+    for (const { path, bytes } of files) {
+      const full = join(target, path);
+      await mkdir(dirname(full), { recursive: true });
+      await writeFileAtomic(full, Buffer.from(bytes));
+    }
+    return join(target, 'SKILL.md');
   }
 }
 

@@ -43,7 +43,7 @@ import {
 import { validateInput } from '../tools/schema.ts';
 import { environmentSecrets, withoutSecrets } from '../tools/scrub.ts';
 import { createSearchTool } from '../tools/search/search-tool.ts';
-import { createSkillTools, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
+import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
 import { createToolSearch } from '../tools/tool-search.ts';
 import { createToolSet } from '../tools/tool-set.ts';
@@ -55,7 +55,8 @@ import { primaryActions } from './primary-actions.ts';
 import { absolutePaths, threadSandbox } from './sandboxing.ts';
 import { messageSender } from './send-message.ts';
 import { readThreadConfig } from './settings.ts';
-import { type GrantedSkills, grantedSkills } from './skills.ts';
+import { type SkillSession, type SkillSessionOptions, skillSession } from './skill-session.ts';
+import { type GrantedSkills, grantedSkills, NO_SKILLS } from './skills.ts';
 import type { ToolScope } from './tool-scope.ts';
 
 export interface ToolsOptions {
@@ -86,15 +87,18 @@ export class Tools implements ToolSource {
       new Set(fixed.map(({ id }) => id)),
     );
     const remote = await this.#grantedRemote(capabilities, mayConnect);
-    const { skills, warnings: skillWarnings } = await this.#skills(capabilities);
-    const skillTools = skills.length === 0 ? [] : createSkillTools(skills);
+    const skills = await this.#skills(capabilities);
+    const skillTools = this.#openSkills(skills, { planned: [], unlocked: new Set() }).tools;
     const candidates = [
       ...fixed.map((tool) => candidate(tool, capabilities, factsOf(tool))),
       ...[...items, ...remote.tools].map((tool) =>
         candidate(tool, capabilities, { declaredRisk: tool.traits.risk, builtin: false }),
       ),
       ...skillTools.map((tool) => ({
-        ...candidate(tool, capabilities, { declaredRisk: 'safe', builtin: false }),
+        ...candidate(tool, capabilities, {
+          declaredRisk: tool.id === SKILLS_RUN_ID ? 'elevated' : 'safe',
+          builtin: false,
+        }),
         pinned: true,
       })),
     ];
@@ -120,7 +124,7 @@ export class Tools implements ToolSource {
       warnings: [
         ...warnings,
         ...remote.warnings,
-        ...skillWarnings,
+        ...skills.warnings,
         ...(taint === undefined ? [] : [taint]),
       ],
     };
@@ -141,11 +145,13 @@ export class Tools implements ToolSource {
     };
     const fixed = this.#fixedTools(scope);
     const fixedIds = new Set(fixed.map(({ id }) => id));
-    const { skills } = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
+    const deferred = plan.tools.filter(({ preloaded }) => !preloaded);
+    const unlocked = new Set<string>();
+    const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
       ? await this.#skills(capabilities)
-      : { skills: [] };
-    const skillTools = createSkillTools(skills);
-    const skillIds = new Set(skillTools.map(({ id }) => id));
+      : NO_SKILLS;
+    const skills = this.#openSkills(granted, { planned: plan.tools, unlocked, scope });
+    const skillIds = new Set(skills.tools.map(({ id }) => id));
     const others = plan.tools.filter(({ id }) => !fixedIds.has(id) && !skillIds.has(id));
     const items = await Promise.all(
       others.map(async (tool) =>
@@ -154,10 +160,8 @@ export class Tools implements ToolSource {
           : withoutSecrets(this.#mcp.planned(tool), this.#secrets(scope)),
       ),
     );
-    const deferred = plan.tools.filter(({ preloaded }) => !preloaded);
-    const unlocked = new Set<string>();
     const search = searchFor(deferred, unlocked);
-    const tools = [...fixed, ...skillTools, ...items, ...search];
+    const tools = [...fixed, ...skills.tools, ...items, ...search];
     const byId = new Map(tools.map((tool) => [tool.id, tool]));
     const set = createToolSet({
       tools,
@@ -177,14 +181,16 @@ export class Tools implements ToolSource {
         ...(plan.outputs.length === 0 ? [] : [directiveReturnDefinition(plan.outputs)]),
       ],
       catalogue: () =>
-        [skillCatalogue(skills), deferredCatalogue(deferred)]
+        [skillCatalogue(granted.skills), deferredCatalogue(deferred)]
           .filter((part) => part !== '')
           .join('\n\n'),
       tool: async (id) => byId.get(id) ?? (await this.#itemTool(id, scope)),
       validate: validateInput,
       checkReturn: (input) => checkOutputs(plan.outputs, input),
       forgetReads: () => scope.memory?.clear(),
+      restore: skills.restore,
       gates: [
+        ({ tool }) => skills.refusal(tool.id),
         ({ tool }) =>
           isHidden(tool.id)
             ? `${wireName(tool.id)} is not loaded yet: load its schema with tool_search first.`
@@ -280,6 +286,16 @@ export class Tools implements ToolSource {
 
   async #skills(capabilities: readonly string[]): Promise<GrantedSkills> {
     return await grantedSkills(this.#base, capabilities, this.#options.allowUnsigned);
+  }
+
+  #openSkills(
+    granted: GrantedSkills,
+    { scope, ...session }: Omit<SkillSessionOptions, 'scripts'> & { readonly scope?: ToolScope },
+  ): SkillSession {
+    const scripts = { env: this.#base.options.env, sandbox: scope?.sandbox };
+    const opened = skillSession(granted, { ...session, scripts });
+    const secrets = this.#secrets(scope);
+    return { ...opened, tools: opened.tools.map((tool) => withoutSecrets(tool, secrets)) };
   }
 
   /** Tools of the MCP servers that a capability reaches; the others are not even started. */

@@ -3,18 +3,22 @@ import { isItemType } from '../core/ids.ts';
 import { readHooks } from '../hooks/declaration.ts';
 import { readConfigFile } from '../items/config-fs.ts';
 import { parseDirective } from '../items/directive.ts';
+import { loadSkill } from '../items/skill.ts';
 import type { FoundFile } from '../items/spaces-fs.ts';
 import { validateItem } from '../items/validate.ts';
 import { parseLimits } from '../policy/limits.ts';
 import type { Problem } from './rye.ts';
+import { isForeignSkill } from './skills.ts';
 
 /** Everything that is wrong with a file: its form first, then what policy and hooks would refuse. */
 export async function problemsOf(file: FoundFile): Promise<readonly Problem[]> {
   const { type, id, path, text } = file;
   if (!isItemType(type)) return await configProblems(file);
   const found = await validateItem({ type, id, path, text });
+  // whoever wrote a skill for another program is not held to what only rye refuses
+  const isLenient = type === 'skill' && isForeignSkill(path) && isLoadable(file);
   const problems = found.map(({ severity, code, message, location }) => ({
-    severity,
+    severity: isLenient ? ('warning' as const) : severity,
     code,
     message,
     path: location.path,
@@ -23,6 +27,10 @@ export async function problemsOf(file: FoundFile): Promise<readonly Problem[]> {
   }));
   const isSound = problems.every(({ severity }) => severity !== 'error');
   return type === 'directive' && isSound ? [...problems, ...directiveProblems(file)] : problems;
+}
+
+function isLoadable({ text, path }: FoundFile): boolean {
+  return loadSkill(text, path).skill !== undefined;
 }
 
 function directiveProblems({ text, path }: FoundFile): readonly Problem[] {

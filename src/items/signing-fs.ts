@@ -1,11 +1,13 @@
+import { dirname } from 'node:path';
 import { type ErrorInfo, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
 import type { SignableType, Space } from '../core/ids.ts';
 import type { SigningKey } from '../trust/keys.ts';
 import { faultError } from '../trust/policy.ts';
 import { signText } from '../trust/signature.ts';
 import { signatureStyle } from '../trust/signature-line.ts';
+import { signedSkillList, skillListPath } from './skill-files-fs.ts';
 import { type FoundFile, type ItemPath, itemNotFound, type Spaces } from './spaces-fs.ts';
-import { type VerifyContext, verifyFile } from './verified-fs.ts';
+import { type VerifyContext, verifyFile, verifySkill } from './verified-fs.ts';
 
 /** A problem that validation found before signing; lines and columns count from 1. */
 export interface SigningProblem {
@@ -116,6 +118,7 @@ async function signOne(
   const outcome = { type, id, path, problems: await options.validate(file) };
   if (outcome.problems.some(({ severity }) => severity === 'error'))
     return { ...outcome, status: 'failed' };
+  if (type === 'skill') return { ...outcome, status: await signSkill(file, dryRun, options) };
   const style = signatureStyle(extension);
   if (style === undefined) {
     throw new RyeError('usage', `files that end in ${extension} carry no signature`, {
@@ -129,6 +132,23 @@ async function signOne(
   return { ...outcome, status: 'signed' };
 }
 
+/**
+ * A skill is signed as a whole, by a list beside SKILL.md: a line on top of that would hide its frontmatter from other
+ * programs that read skills.
+ */
+async function signSkill(
+  { id, path }: FoundFile,
+  dryRun: boolean,
+  { signer, now }: SignOptions,
+): Promise<SignOutcome['status']> {
+  const folder = dirname(path);
+  const list = signedSkillList({ folder, id }, { key: signer(), now: now() });
+  if (list === undefined) return 'unchanged';
+  if (dryRun) return 'would_sign';
+  await replaceFile(skillListPath(folder), list);
+  return 'signed';
+}
+
 function verifyOne({ type, id, space, path }: ItemPath, context: VerifyContext): VerifyOutcome {
   const outcome = { type, id, space, path };
   let found: FoundFile | undefined;
@@ -139,7 +159,7 @@ function verifyOne({ type, id, space, path }: ItemPath, context: VerifyContext):
   }
   if (found === undefined)
     return { ...outcome, ok: false, error: itemNotFound(type, id, []).toJSON() };
-  const verdict = verifyFile(found, context);
+  const verdict = type === 'skill' ? verifySkill(found, context) : verifyFile(found, context);
   if (!verdict.ok) {
     const key = verdict.keyId === undefined ? {} : { key_id: verdict.keyId };
     return { ...outcome, ok: false, error: faultError(found, verdict).toJSON(), ...key };

@@ -17,7 +17,7 @@ export interface Skill {
   readonly license?: string;
   readonly compatibility?: string;
   readonly metadata: Readonly<Record<string, string>>;
-  /** `allowed-tools`, split at white space. */
+  /** `allowed-tools`, split at white space and commas outside of parentheses. */
   readonly allowedTools: readonly string[];
   readonly body: string;
 }
@@ -98,7 +98,11 @@ export function readSkill(
     metadata: textMap(mapping.value['metadata'], () =>
       report('metadata', 'metadata is not a mapping of texts'),
     ),
-    allowedTools: (reader.list('allowed-tools').join(' ').match(/\S+/g) ?? []) as readonly string[],
+    // an entry such as Bash(git add:*) holds spaces
+    allowedTools: (reader
+      .list('allowed-tools')
+      .join(' ')
+      .match(/[^\s,()]+(?:\([^()]*\))?/g) ?? []) as readonly string[],
     body,
   });
   return { skill, problems };

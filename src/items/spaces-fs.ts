@@ -90,9 +90,15 @@ export interface Spaces {
    * The file of an id, from the first space that has one; undefined when none has. Throws `invalid_item_id`,
    * `duplicate_item`, `path_denied`, `item_too_large` or the type's `…_malformed` (not UTF-8, NUL).
    */
-  find(type: SignableType, id: string, options?: { readonly space?: Space }): FoundFile | undefined;
+  find(type: SignableType, id: string, options?: FindOptions): FoundFile | undefined;
   /** All items of a type, by id and then space; one directory walk for each space. */
   list(type: SignableType, options?: ListOptions): readonly ListedItem[];
+}
+
+export interface FindOptions {
+  readonly space?: Space;
+  /** The very file, where one space may hold the id twice. */
+  readonly path?: string;
 }
 
 export interface ListOptions {
@@ -108,9 +114,12 @@ export interface SpacePaths {
   readonly systemPath: string;
 }
 
-/** Opens the three spaces; reads nothing but their real paths. */
-export function openSpaces(paths: SpacePaths): Spaces {
-  return new DiskSpaces(paths);
+/**
+ * Opens the three spaces; reads nothing but their real paths. `folder` holds the items in each of them: other programs
+ * keep theirs elsewhere.
+ */
+export function openSpaces(paths: SpacePaths, folder = '.ai'): Spaces {
+  return new DiskSpaces(paths, folder);
 }
 
 /** The folder of a type below `.ai`. */
@@ -131,12 +140,12 @@ export function itemNotFound(type: SignableType, id: string, knownIds: Iterable<
 class DiskSpaces implements Spaces {
   readonly #roots: ReadonlyMap<Space, string>;
 
-  constructor({ projectPath, userSpacePath, systemPath }: SpacePaths) {
+  constructor({ projectPath, userSpacePath, systemPath }: SpacePaths, folder: string) {
     const bySpace = { project: projectPath, user: userSpacePath, system: systemPath };
     const roots = new Map<Space, string>();
     const seen = new Set<string>();
     for (const space of SPACES) {
-      const root = join(bySpace[space], '.ai');
+      const root = join(bySpace[space], folder);
       const real = realPathOf(root) ?? root;
       // in the home directory, project and user space are one: its items count once, as the project's
       if (seen.has(real)) continue;
@@ -150,11 +159,7 @@ class DiskSpaces implements Spaces {
     return this.#roots.get(space);
   }
 
-  find(
-    type: SignableType,
-    id: string,
-    options: { readonly space?: Space } = {},
-  ): FoundFile | undefined {
+  find(type: SignableType, id: string, options: FindOptions = {}): FoundFile | undefined {
     assertItemId(id, type);
     const spaces = options.space === undefined ? SPACES : [options.space];
     let first: ItemPath | undefined;

@@ -1,4 +1,4 @@
-import { relative, sep } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import type { SignableType } from '../core/ids.ts';
 import type { Integrity } from '../core/thread.ts';
 import { type KeyLookup, sha256Hex } from '../trust/keys.ts';
@@ -7,6 +7,7 @@ import { decide, faultError, type Operation, type TrustPolicy } from '../trust/p
 import { checkText, type Verdict } from '../trust/signature.ts';
 import { signatureStyle } from '../trust/signature-line.ts';
 import { displacedRecord } from './binding.ts';
+import { openSkillList, readSkillFiles, type SkillFile } from './skill-files-fs.ts';
 import { type FoundFile, itemNotFound, type Spaces } from './spaces-fs.ts';
 
 /** An item's file whose signature was checked, and that the policy lets be used for the operation asked for. */
@@ -36,6 +37,8 @@ export interface VerifiedItems {
   load(type: SignableType, id: string, operation: Operation): VerifiedItem;
   /** Applies the same checks to a file that was found before. */
   admit(found: FoundFile, operation: Operation): VerifiedItem;
+  /** Applies the same checks to another file of a skill that was found. */
+  admitSkillFile(skill: FoundFile, file: SkillFile, operation: Operation): void;
   /** The state of a file's signature, whatever the policy says. */
   check(found: FoundFile): Verdict;
 }
@@ -44,8 +47,7 @@ export interface VerifiedItems {
 export function openItems(options: ItemsOptions): VerifiedItems {
   const warned = new Set<string>();
 
-  function admit(found: FoundFile, operation: Operation): VerifiedItem {
-    const verdict = verifyFile(found, options);
+  function judge(found: FoundFile, verdict: Verdict, operation: Operation): void {
     const decision = decide(options.policy, {
       operation,
       space: found.space,
@@ -59,12 +61,21 @@ export function openItems(options: ItemsOptions): VerifiedItems {
       if (!warned.has(notice)) options.onNotice(notice);
       warned.add(notice);
     }
+  }
+
+  function admit(found: FoundFile, operation: Operation): VerifiedItem {
+    const verdict = verifyFile(found, options);
+    judge(found, verdict, operation);
     const integrity = verdict.ok ? 'verified' : 'unverified';
     return { ...found, integrity, verdict, sha256: sha256Hex(found.bytes) };
   }
 
   return {
     admit,
+    admitSkillFile: (skill, file, operation) => {
+      const path = join(dirname(skill.path), file.path);
+      judge({ ...skill, path }, verifySkillFile(skill, file, options), operation);
+    },
     check: (found) => verifyFile(found, options),
     load(type, id, operation) {
       const found = options.spaces.find(type, id);
@@ -78,17 +89,16 @@ export function openItems(options: ItemsOptions): VerifiedItems {
   };
 }
 
-/** Checks a file against the keyring, or a system file against the manifest of the release. */
-export function verifyFile(
-  { type, id, text, bytes, path, space, extension }: FoundFile,
-  { spaces, keyring, manifest }: VerifyContext,
-): Verdict {
-  if (space === 'system') {
-    const name = relative(spaces.root('system') ?? '', path)
-      .split(sep)
-      .join('/');
-    return checkSystemFile(manifest, name, sha256Hex(bytes));
-  }
+/**
+ * Checks a file against the keyring, or a system file against the manifest of the release. A skill is signed by the
+ * list of its files, else by a line in SKILL.md.
+ */
+export function verifyFile(found: FoundFile, context: VerifyContext): Verdict {
+  const { type, id, text, bytes, path, space, extension } = found;
+  const { keyring } = context;
+  if (space === 'system') return verifySystemFile(path, bytes, context);
+  const list = type === 'skill' ? openSkillList(dirname(path), id, keyring) : undefined;
+  if (list) return list.check({ path: SKILL, bytes });
   const style = signatureStyle(extension);
   if (style === undefined) return { ok: false, code: 'unsigned' };
   const verdict = checkText({ text, style, keys: keyring });
@@ -96,4 +106,48 @@ export function verifyFile(
   const displaced = displacedRecord(type, id, text);
   if (displaced === undefined) return verdict;
   return { ok: false, code: 'item_moved', keyId: verdict.keyId, detail: displaced };
+}
+
+const SKILL = 'SKILL.md';
+
+function verifySystemFile(
+  path: string,
+  bytes: Uint8Array,
+  { spaces, manifest }: VerifyContext,
+): Verdict {
+  const name = relative(spaces.root('system') ?? '', path)
+    .split(sep)
+    .join('/');
+  return checkSystemFile(manifest, name, sha256Hex(bytes));
+}
+
+/** Checks one of the files beside a skill's SKILL.md. */
+function verifySkillFile(skill: FoundFile, file: SkillFile, context: VerifyContext): Verdict {
+  const folder = dirname(skill.path);
+  if (skill.space === 'system') {
+    return verifySystemFile(join(folder, file.path), file.bytes, context);
+  }
+  const list = openSkillList(folder, skill.id, context.keyring);
+  return (
+    list?.check(file) ?? {
+      ok: false,
+      code: 'unsigned',
+      detail: `${file.path} is in no signed list`,
+    }
+  );
+}
+
+/** Checks a skill with all of its files: the first that is not what was signed decides. */
+export function verifySkill(skill: FoundFile, context: VerifyContext): Verdict {
+  const own = verifyFile(skill, context);
+  if (!own.ok) return own;
+  const folder = dirname(skill.path);
+  const files = readSkillFiles(folder).filter(({ path }) => path !== SKILL);
+  const verdicts = files.map((file) => verifySkillFile(skill, file, context));
+  const there = new Set(files.map(({ path }) => path));
+  const signed = openSkillList(folder, skill.id, context.keyring)?.paths ?? [];
+  const gone = signed.find((path) => path !== SKILL && !there.has(path));
+  const missing: Verdict[] =
+    gone === undefined ? [] : [{ ok: false, code: 'content_modified', detail: `${gone} is gone` }];
+  return [...verdicts, ...missing].find(({ ok }) => !ok) ?? own;
 }

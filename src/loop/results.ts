@@ -3,6 +3,7 @@ import type { EventDraft } from '../core/events.ts';
 import { compact } from '../core/json.ts';
 import type { ContentBlock, ToolResultMessage } from '../core/message.ts';
 import { escapeXml, headBytes } from '../core/text.ts';
+import { isProtectedTool } from '../log/protected-tools.ts';
 import type { Reminder } from './ports.ts';
 import type { Run } from './run.ts';
 import type { Settled } from './tool-call.ts';
@@ -11,6 +12,9 @@ import type { Settled } from './tool-call.ts';
 const PREVIEW_BYTES = 2048;
 /** Images above this many base64 characters are refused by the model APIs. */
 const MAX_IMAGE_CHARS = 5 * 1024 * 1024;
+
+/** Bodies of skills and schemas up to this size stay in the context as they are. */
+const KEPT_BYTES = 128 * 1024;
 
 /** Structured results above this size are left out of the log: their text, or its artifact, has them. */
 const MAX_DATA_CHARS = 64 * 1024;
@@ -36,7 +40,10 @@ export async function boundResult(run: Run, settled: Settled): Promise<Result> {
     0,
   );
   const outputBytes = textBytes + imageChars;
-  const tooMuchText = textBytes > run.plan.settings.result_max_bytes;
+  const { result_max_bytes: maxBytes } = run.plan.settings;
+  // the body of a skill is instructions: without its end they would say something else
+  const isKept = isProtectedTool(settled.requested.call.name) && textBytes <= KEPT_BYTES;
+  const tooMuchText = textBytes > maxBytes && !isKept;
   const tooMuchImage = imageChars > MAX_IMAGE_CHARS;
   if (!tooMuchText && !tooMuchImage) return { settled, content: orEmpty(content), outputBytes };
   const saved = await save(run, settled);

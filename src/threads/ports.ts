@@ -6,6 +6,7 @@ import type { HookDeclaration } from '../core/hook.ts';
 import type { IdSource, ItemType, Space } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
+import type { Message } from '../core/message.ts';
 import type { PlannedModel, PlannedTool, ThreadPlan, ThreadSettings } from '../core/plan.ts';
 import type { PlannedRules } from '../core/rules.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
@@ -193,6 +194,8 @@ export interface OpenTools {
   checkReturn(input: JsonObject): ReturnCheck;
   /** Earlier results have left the model's view, so nothing may refer to them any more. */
   readonly forgetReads?: () => void;
+  /** Takes up what an earlier part of the conversation loaded: skills, and tools that were found. */
+  readonly restore?: (messages: readonly Message[]) => void;
   readonly gates: readonly PolicyGate[];
   /** Lets go of what the tools hold for this thread, such as connections. */
   close(): Promise<void>;

@@ -210,6 +210,7 @@ async function drive(
     ? await conversation.open({ ...parts, recorder, writer: open.writer })
     : await openingMessages(parts);
   recorder.record(opening.drafts);
+  if (conversation) tools.restore?.(opening.messages);
   const carried = conversation ? await carriedEntries(env, threadId) : new Set<string>();
   await inbox.open(carried, await predecessorsOf(env, started));
   const ports = loopPorts({

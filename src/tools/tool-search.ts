@@ -5,7 +5,7 @@ import type { DisclosableTool } from './disclosure.ts';
 import type { Tool, ToolOutput } from './tool.ts';
 import { errorOutput, textOutput } from './tool.ts';
 
-const TOOL_SEARCH_ID = 'tool_search';
+export const TOOL_SEARCH_ID = 'tool_search';
 const DEFAULT_LIMIT = 5;
 
 /**

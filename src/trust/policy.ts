@@ -149,9 +149,9 @@ function explain(
   const when = fault.signedAt === undefined ? '' : ` on ${fault.signedAt}`;
   const key = fault.keyId ?? 'unknown';
   const texts = {
-    unsigned: [`${name} is not signed`, `Review it, then run: ${sign}`],
+    unsigned: [`${name} is not signed${because}`, `Review it, then run: ${sign}`],
     content_modified: [
-      `${name} was modified after it was signed${when}`,
+      `${name} was modified after it was signed${when}${because}`,
       `Review what changed, then run: ${sign}`,
     ],
     key_untrusted: [

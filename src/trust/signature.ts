@@ -102,6 +102,13 @@ export function checkDocument(document: unknown, keys: KeyLookup): Verdict {
   return checkFields(fields, keys);
 }
 
+/** Whether `key` has signed this very document, so that signing it again would change nothing but the time. */
+export function isSignedBy(document: JsonObject, key: SigningKey): boolean {
+  const { [SIGNATURE_MEMBER]: text, ...content } = document;
+  const fields = typeof text === 'string' ? parseSignature(text) : undefined;
+  return fields !== undefined && isSameSignature(fields, sha256Hex(canonicalJson(content)), key);
+}
+
 /** Signs JSON payloads, such as the log's checkpoints, over their canonical JSON. */
 export function payloadSigner(key: SigningKey): PayloadSigner {
   return { keyId: key.keyId, sign: (payload) => key.sign(canonicalJson(payload)) };

@@ -22,6 +22,7 @@ const PAGES = [
   'security',
   'policy',
   'providers',
+  'skills',
 ];
 
 let folder = '';

@@ -1,24 +1,34 @@
-import { readdir, readFile } from 'node:fs/promises';
-import { relative, sep } from 'node:path';
-import { messageOf } from '../../core/errors.ts';
-import { toText } from '../../core/json.ts';
+import { messageOf, RyeError } from '../../core/errors.ts';
+import { wireName } from '../../core/ids.ts';
+import { isJsonObject, type JsonObject, toText } from '../../core/json.ts';
 import { escapeXml, nearNames } from '../../core/text.ts';
-import type { Skill } from '../../items/skill.ts';
-import { confine } from '../paths.ts';
-import { errorOutput, type Tool, type ToolOutput, textOutput } from '../tool.ts';
+import { skillPaths } from '../../items/skill-files-fs.ts';
+import type { ScriptOptions } from '../script.ts';
+import {
+  CAUTIOUS_TRAITS,
+  errorOutput,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textOutput,
+} from '../tool.ts';
+import type { ActiveSkills } from './active-skills.ts';
+import { toolIdsOf } from './allowed-tools.ts';
+import type { OfferedSkill } from './offered-skill.ts';
+import { readSkillText, runSkillScript } from './skill-files.ts';
 
 export const SKILLS_USE_ID = 'skills/use';
+const SKILLS_READ_ID = 'skills/read';
+export const SKILLS_RUN_ID = 'skills/run_script';
 /** Files that are named when a skill is loaded. */
 const MAX_LISTED = 100;
-const MAX_FILE_BYTES = 256 * 1024;
 
-/** A skill that a thread may load. */
-export interface OfferedSkill {
-  /** Item id. */
-  readonly id: string;
-  /** Real path of its folder. */
-  readonly folder: string;
-  readonly skill: Skill;
+export interface SkillToolsOptions {
+  readonly skills: readonly OfferedSkill[];
+  readonly active: ActiveSkills;
+  readonly scripts: ScriptOptions;
+  /** Makes held tools callable that a skill names, and gives the wire names of those that can be called. */
+  readonly unlock: (toolIds: readonly string[]) => readonly string[];
 }
 
 /** What the system text says about skills: ids and descriptions, sorted; the bodies come with `skills_use`. */
@@ -32,119 +42,160 @@ export function skillCatalogue(skills: readonly OfferedSkill[]): string {
   return `<skills>\nLoad one with skills_use when a task fits its description.\n${lines.join('\n')}\n</skills>`;
 }
 
-const fetchesNamed: NonNullable<Tool['need']> = ({ name }) => ({
-  verb: 'fetch',
-  item_type: 'skill',
-  item_id: toText(name ?? ''),
-});
+/** True for the tools of skills themselves, which no skill can take away. */
+export function isSkillTool(id: string): boolean {
+  return id === SKILLS_USE_ID || id === SKILLS_READ_ID || id === SKILLS_RUN_ID;
+}
+
+const NAME = { type: 'string', description: 'As listed.' };
+const PATH = { type: 'string', description: 'Relative to the folder of the skill.' };
+const READING = {
+  reads_only: true,
+  idempotent: true,
+  network: false,
+  sequential: false,
+  timeout_seconds: 30,
+};
 
 /**
- * `skills_use` and `skills_read`, after the Agent Skills specification. Each call needs the capability to fetch that very
- * skill; `allowed-tools` is told and grants nothing.
+ * `skills_use`, `skills_read` and, where a skill may be executed, `skills_run_script`, after the Agent Skills
+ * specification. Each call needs the capability to fetch or execute that very skill. `allowed-tools` grants nothing: it
+ * makes tools that are held callable without a search for them.
  */
-export function createSkillTools(skills: readonly OfferedSkill[]): readonly Tool[] {
-  const active = new Set<string>();
-  const traits = {
-    reads_only: true,
-    idempotent: true,
-    network: false,
-    sequential: false,
-    timeout_seconds: 30,
-  };
-  const named = async (
-    name: string,
-    then: (offered: OfferedSkill) => Promise<ToolOutput>,
-  ): Promise<ToolOutput> => {
+export function createSkillTools(options: SkillToolsOptions): readonly Tool[] {
+  const { skills } = options;
+  if (skills.length === 0) return [];
+  const find = (input: JsonObject): OfferedSkill => {
+    const name = toText(input['name'] ?? '');
     const offered = skills.find(({ id }) => id === name);
-    if (offered) return await then(offered);
+    if (offered) return offered;
     const near = nearNames(
       name,
       skills.map(({ id }) => id),
     );
     const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
-    return errorOutput(`There is no skill ${name}.${hint}`, { code: 'item_not_found' });
+    throw new RyeError('item_not_found', `There is no skill ${name}.${hint}`);
   };
-  const name = { type: 'string', description: 'As listed.' };
-  return [
-    {
-      id: SKILLS_USE_ID,
-      description: 'Loads the instructions of a skill.',
-      inputSchema: {
-        type: 'object',
-        properties: { name },
-        required: ['name'],
-        additionalProperties: false,
-      },
-      traits,
-      need: fetchesNamed,
-      execute: async (input) =>
-        await named(toText(input['name'] ?? ''), async (offered) => {
-          active.add(offered.id);
-          return textOutput(await skillText(offered), { skill: offered.id });
-        }),
-    },
-    {
-      id: 'skills/read',
-      description: 'Reads a file of a skill that was loaded with skills_use.',
-      inputSchema: {
-        type: 'object',
-        properties: {
-          name,
-          path: { type: 'string', description: 'Relative to the folder of the skill.' },
-        },
-        required: ['name', 'path'],
-        additionalProperties: false,
-      },
-      traits,
-      need: fetchesNamed,
-      execute: async (input) =>
-        await named(toText(input['name'] ?? ''), async (offered) =>
-          active.has(offered.id)
-            ? await readSkillFile(offered, toText(input['path'] ?? ''))
-            : errorOutput(`Load the skill with skills_use {"name": "${offered.id}"} first.`),
-        ),
-    },
-  ];
+  const tools = [useTool(options, find), readTool(options, find)];
+  return skills.some(({ mayRun }) => mayRun) ? [...tools, runTool(options, find)] : tools;
 }
 
-async function skillText({ id, folder, skill }: OfferedSkill): Promise<string> {
-  const files = await filesOf(folder);
+type Find = (input: JsonObject) => OfferedSkill;
+
+function useTool({ active, unlock }: SkillToolsOptions, find: Find): Tool {
+  return {
+    id: SKILLS_USE_ID,
+    description: 'Loads the instructions of a skill.',
+    inputSchema: schemaOf({ name: NAME }, ['name']),
+    traits: READING,
+    need: needs('fetch'),
+    execute: answering((input) => {
+      const offered = find(input);
+      const refusal = active.activate(offered.id);
+      if (refusal !== undefined) return errorOutput(refusal, { code: 'invalid_input' });
+      const callable = unlock(toolIdsOf(offered.skill.allowedTools));
+      return textOutput(skillText(offered, callable), {
+        skill: offered.id,
+        tools: [...callable],
+      });
+    }),
+  };
+}
+
+function readTool({ active }: SkillToolsOptions, find: Find): Tool {
+  return {
+    id: SKILLS_READ_ID,
+    description: 'Reads a file of a skill that was loaded with skills_use.',
+    inputSchema: schemaOf({ name: NAME, path: PATH }, ['name', 'path']),
+    traits: READING,
+    need: needs('fetch'),
+    execute: answering(async (input) => {
+      const offered = activeOne(find(input), active);
+      return textOutput(await readSkillText(offered, toText(input['path'] ?? '')));
+    }),
+  };
+}
+
+function runTool({ active, scripts }: SkillToolsOptions, find: Find): Tool {
+  return {
+    id: SKILLS_RUN_ID,
+    description:
+      'Runs a script of a skill that was loaded with skills_use: `args` are the words of its command line, `params` comes as JSON on its stdin. It runs in the project folder.',
+    inputSchema: schemaOf(
+      {
+        name: NAME,
+        path: PATH,
+        args: { type: 'array', items: { type: 'string' } },
+        params: { type: 'object' },
+      },
+      ['name', 'path'],
+    ),
+    traits: CAUTIOUS_TRAITS,
+    need: needs('execute'),
+    execute: answering(async (input, context) => {
+      const offered = activeOne(find(input), active);
+      const { path, args, params } = input;
+      const call = {
+        path: toText(path ?? ''),
+        args: Array.isArray(args) ? args.map((word) => toText(word)) : [],
+        params: isJsonObject(params) ? params : {},
+      };
+      return await runSkillScript(offered, call, { context, options: scripts });
+    }),
+  };
+}
+
+function schemaOf(properties: JsonObject, required: readonly string[]): JsonObject {
+  return { type: 'object', properties, required, additionalProperties: false };
+}
+
+function needs(verb: 'fetch' | 'execute'): NonNullable<Tool['need']> {
+  return ({ name }) => ({ verb, item_type: 'skill', item_id: toText(name ?? '') });
+}
+
+function activeOne(offered: OfferedSkill, active: ActiveSkills): OfferedSkill {
+  if (active.has(offered.id)) return offered;
+  throw new RyeError(
+    'usage',
+    `Load the skill with ${wireName(SKILLS_USE_ID)} {"name": "${offered.id}"} first.`,
+  );
+}
+
+/** What is expected to go wrong is told to the model. */
+function answering(
+  run: (input: JsonObject, context: ToolContext) => ToolOutput | Promise<ToolOutput>,
+): Tool['execute'] {
+  return async (input, context) => {
+    try {
+      return await run(input, context);
+    } catch (error) {
+      const code = error instanceof RyeError ? error.code : 'tool_failed';
+      return errorOutput(messageOf(error), { code });
+    }
+  };
+}
+
+function skillText(
+  { id, folder, skill, mayRun }: OfferedSkill,
+  callable: readonly string[],
+): string {
+  const files = skillPaths(folder)
+    .filter((path) => path !== 'SKILL.md')
+    .slice(0, MAX_LISTED);
+  const { allowedTools, compatibility } = skill;
   const facts = [
-    ...(skill.compatibility === undefined ? [] : [`Compatibility: ${skill.compatibility}`]),
-    ...(skill.allowedTools.length === 0
+    ...(compatibility === undefined ? [] : [`Compatibility: ${compatibility}`]),
+    ...(allowedTools.length === 0
       ? []
-      : [`Meant to be used with: ${skill.allowedTools.join(' ')}`]),
+      : [
+          `Meant to be used with: ${allowedTools.join(' ')}`,
+          callable.length === 0
+            ? 'You can call none of these tools.'
+            : `Of these you can call: ${callable.join(', ')}`,
+        ]),
     ...(files.length === 0 ? [] : [`Files, to read with skills_read: ${files.join(', ')}`]),
+    ...(files.length > 0 && mayRun ? ['Its scripts run with skills_run_script.'] : []),
   ];
   const body = skill.body.trim().replaceAll('</skill_content', '&lt;/skill_content');
   return [`<skill_content name="${escapeXml(id)}">`, body, '</skill_content>', ...facts].join('\n');
-}
-
-async function filesOf(folder: string): Promise<readonly string[]> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  return entries
-    .filter((entry) => entry.isFile() && entry.name !== 'SKILL.md')
-    .map(({ parentPath, name }) =>
-      relative(folder, `${parentPath}${sep}${name}`).replaceAll(sep, '/'),
-    )
-    .toSorted()
-    .slice(0, MAX_LISTED);
-}
-
-/** A file below the skill's folder, links resolved. */
-async function readSkillFile({ folder }: OfferedSkill, path: string): Promise<ToolOutput> {
-  try {
-    const { real, stats } = await confine(path, 'read', {
-      projectPath: folder,
-      allow: [],
-      threadId: '',
-    });
-    if (!stats?.isFile()) return errorOutput(`The skill has no file ${path}.`);
-    if (stats.size > MAX_FILE_BYTES) {
-      return errorOutput(`${path} is larger than ${MAX_FILE_BYTES} bytes.`);
-    }
-    return textOutput(await readFile(real, 'utf8'));
-  } catch (error) {
-    return errorOutput(messageOf(error), { code: 'path_denied' });
-  }
 }

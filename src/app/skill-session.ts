@@ -1,0 +1,62 @@
+import { wireName } from '../core/ids.ts';
+import { isRecord } from '../core/json.ts';
+import { isErrorOutcome, type Message } from '../core/message.ts';
+import type { PlannedTool } from '../core/plan.ts';
+import type { ScriptOptions } from '../tools/script.ts';
+import { ActiveSkills } from '../tools/skills/active-skills.ts';
+import { createSkillTools, isSkillTool, SKILLS_USE_ID } from '../tools/skills/skill-tools.ts';
+import type { Tool } from '../tools/tool.ts';
+import { TOOL_SEARCH_ID } from '../tools/tool-search.ts';
+import type { GrantedSkills } from './skills.ts';
+
+/** The skills of one running thread. */
+export interface SkillSession {
+  readonly tools: readonly Tool[];
+  /** Why an active skill keeps a tool from being called. */
+  readonly refusal: (toolId: string) => string | undefined;
+  /** Takes up the skills and tools that an earlier part of the conversation loaded. */
+  readonly restore: (messages: readonly Message[]) => void;
+}
+
+export interface SkillSessionOptions {
+  readonly scripts: ScriptOptions;
+  readonly planned: readonly PlannedTool[];
+  /** Ids of deferred tools that can be called; the session adds to it. */
+  readonly unlocked: Set<string>;
+}
+
+export function skillSession(
+  { skills, maxActive }: GrantedSkills,
+  { scripts, planned, unlocked }: SkillSessionOptions,
+): SkillSession {
+  const active = new ActiveSkills(skills, maxActive);
+  const tools = createSkillTools({
+    skills,
+    active,
+    scripts,
+    unlock: (ids) => {
+      const held = planned.filter(({ id }) => ids.includes(id));
+      for (const { id, preloaded } of held) if (!preloaded) unlocked.add(id);
+      return held.map(({ name }) => name);
+    },
+  });
+  return {
+    tools,
+    refusal: (id) => (isSkillTool(id) || id === TOOL_SEARCH_ID ? undefined : active.refusal(id)),
+    restore: (messages) => {
+      active.restore(messages, wireName(SKILLS_USE_ID));
+      const names = new Set(messages.flatMap(unlockedIn));
+      for (const { id, name, preloaded } of planned) {
+        if (!preloaded && names.has(name)) unlocked.add(id);
+      }
+    },
+  };
+}
+
+/** The wire names that a search, or a skill, made callable. */
+function unlockedIn(message: Message): readonly unknown[] {
+  if (message.role !== 'tool_result' || isErrorOutcome(message.outcome)) return [];
+  const isUnlocking = message.name === TOOL_SEARCH_ID || message.name === wireName(SKILLS_USE_ID);
+  const names = isUnlocking && isRecord(message.data) ? message.data['tools'] : undefined;
+  return Array.isArray(names) ? names : [];
+}

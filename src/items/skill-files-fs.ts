@@ -1,0 +1,130 @@
+import { lstatSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { RyeError, systemCodeOf } from '../core/errors.ts';
+import { isJsonObject, isRecord, type JsonObject, parseJson } from '../core/json.ts';
+import { type KeyLookup, type SigningKey, sha256Hex } from '../trust/keys.ts';
+import { checkDocument, isSignedBy, signDocument, type Verdict } from '../trust/signature.ts';
+
+/** The file of a skill's folder that holds the signature over all the others. */
+const LIST = '.rye-files.json';
+/** What interpreters and version control leave behind is no part of a skill. */
+const NOT_FILES: ReadonlySet<string> = new Set(['__pycache__', '.git', '.DS_Store']);
+const MAX_FILES = 1000;
+const MAX_BYTES = 64 * 1024 * 1024;
+const MAX_LIST_BYTES = 1024 * 1024;
+
+/** One file of a skill, its path relative to the skill's folder with `/` between segments. */
+export interface SkillFile {
+  readonly path: string;
+  readonly bytes: Uint8Array;
+}
+
+/**
+ * Every regular file of a skill's folder, sorted by path; symbolic links are left out. `item_too_large` above 1000
+ * files or 64 MiB.
+ */
+export function readSkillFiles(folder: string): readonly SkillFile[] {
+  const files: SkillFile[] = [];
+  let bytes = 0;
+  for (const path of skillPaths(folder)) {
+    const file = { path, bytes: readFileSync(join(folder, path)) };
+    bytes += file.bytes.length;
+    if (bytes > MAX_BYTES) throw tooLarge(folder, `more than ${MAX_BYTES} bytes`);
+    files.push(file);
+  }
+  return files;
+}
+
+/** The paths of {@link readSkillFiles}, without reading the files. */
+export function skillPaths(folder: string): readonly string[] {
+  const found: string[] = [];
+  const walk = (below: string): void => {
+    for (const entry of readdirSync(join(folder, below), { withFileTypes: true })) {
+      const path = below === '' ? entry.name : `${below}/${entry.name}`;
+      if (NOT_FILES.has(entry.name) || path === LIST) continue;
+      if (entry.isDirectory()) walk(path);
+      else if (entry.isFile()) found.push(path);
+      if (found.length > MAX_FILES) throw tooLarge(folder, `more than ${MAX_FILES} files`);
+    }
+  };
+  walk('');
+  return found.toSorted();
+}
+
+function tooLarge(folder: string, what: string): RyeError {
+  return new RyeError('item_too_large', `the skill has ${what}`, {
+    location: { path: folder },
+    hint: 'Keep what is no part of the instructions outside of the skill.',
+  });
+}
+
+/**
+ * The signed list of a skill's files as text, ready to be written to {@link skillListPath}; undefined where the one
+ * that is there already says the same under the same key.
+ */
+export function signedSkillList(
+  { folder, id }: { readonly folder: string; readonly id: string },
+  { key, now }: { readonly key: SigningKey; readonly now: number },
+): string | undefined {
+  const files = Object.fromEntries(
+    readSkillFiles(folder).map(({ path, bytes }) => [path, sha256Hex(bytes)]),
+  );
+  const document: JsonObject = { skill: id, files };
+  const { _signature, ...before } = readList(folder) ?? {};
+  const isSame = JSON.stringify(before) === JSON.stringify(document);
+  if (isSame && isSignedBy({ ...document, _signature }, key)) return undefined;
+  return `${JSON.stringify(signDocument(document, key, now), null, 1)}\n`;
+}
+
+/** Where the list of a skill stands. */
+export function skillListPath(folder: string): string {
+  return join(folder, LIST);
+}
+
+/** The signed list of one skill, read once. */
+export interface SkillList {
+  /** Whether this is what was signed; a file that the list does not name is unsigned. */
+  check(file: SkillFile): Verdict;
+  /** Paths that were signed. */
+  readonly paths: readonly string[];
+}
+
+/** Reads the list of a skill; undefined where it has none. A list of another skill counts as `item_moved`. */
+export function openSkillList(folder: string, id: string, keys: KeyLookup): SkillList | undefined {
+  const document = readList(folder);
+  if (document === undefined) return undefined;
+  const verdict = checkDocument(document, keys);
+  const { skill } = document;
+  const moved: Verdict = {
+    ok: false,
+    code: 'item_moved',
+    detail: `its list is that of the skill ${JSON.stringify(skill)}`,
+  };
+  const hashes = isRecord(document['files']) ? document['files'] : {};
+  return {
+    paths: Object.keys(hashes),
+    check: ({ path, bytes }) => {
+      if (!verdict.ok) return verdict;
+      if (skill !== id) return moved;
+      const expected = Object.hasOwn(hashes, path) ? hashes[path] : undefined;
+      if (expected === sha256Hex(bytes)) return verdict;
+      return expected === undefined
+        ? { ok: false, code: 'unsigned', detail: `${path} is not in its signed list` }
+        : { ok: false, code: 'content_modified', detail: path };
+    },
+  };
+}
+
+function readList(folder: string): JsonObject | undefined {
+  const path = skillListPath(folder);
+  try {
+    const stats = lstatSync(path);
+    // a list that is none signs nothing
+    if (!stats.isFile() || stats.size > MAX_LIST_BYTES) return {};
+  } catch (error) {
+    if (systemCodeOf(error) === 'ENOENT' || systemCodeOf(error) === 'ENOTDIR') return undefined;
+    throw error;
+  }
+  const value = parseJson(readFileSync(path, 'utf8'));
+  return isJsonObject(value) ? value : {};
+}

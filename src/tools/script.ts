@@ -1,0 +1,161 @@
+import { extname } from 'node:path';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import { isJsonObject, parseJson } from '../core/json.ts';
+import { interpreterOf, shellOf } from './item/run-copy.ts';
+import { scrubText, scrubValue } from './item/secrets.ts';
+import { boundedProgress, HeadBuffer, TailBuffer } from './output.ts';
+import { type Confine, childEnvironment, type ProcessResult, runProcess } from './process.ts';
+import type { ToolContext, ToolOutput } from './tool.ts';
+import { errorOutput, textOutput } from './tool.ts';
+
+const MAX_STDOUT_BYTES = 10 * 1024 * 1024;
+const STDERR_TAIL_BYTES = 8 * 1024;
+const PROGRESS_BYTES = 64 * 1024;
+
+/** A program and its arguments; no shell ever reads them. */
+export interface Command {
+  readonly program: string;
+  readonly args: readonly string[];
+}
+
+/** What every script of a space runs in. */
+export interface ScriptOptions {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Names of further environment variables for it. */
+  readonly passEnv?: readonly string[];
+  /** Confines it, with the network or without it; absent: it runs as it is. */
+  readonly sandbox?: ((network: boolean) => Confine) | undefined;
+}
+
+export interface ScriptRun {
+  /** What it is called in messages. */
+  readonly id: string;
+  readonly command: Command;
+  /** Goes to stdin as one JSON document. */
+  readonly input: JsonObject;
+  readonly timeoutSeconds: number;
+  readonly network: boolean;
+  /** Texts that must not leave the call. */
+  readonly secrets?: readonly string[];
+  readonly context: ToolContext;
+  readonly options: ScriptOptions;
+}
+
+/**
+ * How `file`, the copy of `path`, is run: by the extension alone, never by a shebang. `tool_malformed` where nothing
+ * runs it.
+ */
+export function scriptCommand(id: string, path: string, file: string): Command {
+  switch (extname(path).toLowerCase()) {
+    case '.js':
+    case '.mjs':
+    case '.cjs':
+      return nodeCommand(file);
+    case '.py':
+      return { program: 'python3', args: ['-B', file] };
+    case '.sh':
+    case '.bash':
+      return { program: shellOf(path), args: [file] };
+    default:
+      return { program: interpreterOf(id, path), args: [file] };
+  }
+}
+
+/** Node without its remark that it had to guess the module type, which is not the script's diagnostics. */
+export function nodeCommand(file: string): Command {
+  return {
+    program: process.execPath,
+    args: ['--disable-warning=MODULE_TYPELESS_PACKAGE_JSON', file],
+  };
+}
+
+/**
+ * Runs a script by the contract of tools: parameters as one JSON document on stdin, result as JSON or text on stdout,
+ * diagnostics on stderr, success by exit code 0, a reduced environment, the project as working directory, a process
+ * group of its own that ends with the call. JSON that is not an object comes as `data.result`; an object with
+ * `"success": false` is an error output.
+ */
+export async function runScript(run: ScriptRun): Promise<ToolOutput> {
+  const { id, command, context, options, secrets = [] } = run;
+  const stdout = new HeadBuffer(MAX_STDOUT_BYTES);
+  const stderr = new TailBuffer(STDERR_TAIL_BYTES);
+  // A secret may be split over two chunks, so a call that has one shows nothing live.
+  const live =
+    secrets.length === 0
+      ? boundedProgress((text) => context.progress(text), PROGRESS_BYTES)
+      : () => undefined;
+  const result = await runProcess({
+    command: command.program,
+    args: command.args,
+    cwd: context.projectPath,
+    env: childEnvironment(options.env, {
+      projectPath: context.projectPath,
+      threadId: context.threadId,
+      pass: options.passEnv ?? [],
+    }),
+    stdin: JSON.stringify(run.input),
+    timeoutMs: run.timeoutSeconds * 1000,
+    signal: context.signal,
+    confine: options.sandbox?.(run.network),
+    onStdout: (chunk) => {
+      stdout.push(chunk);
+      return !stdout.overflowed;
+    },
+    onStderr: (chunk) => {
+      stderr.push(chunk);
+      live(chunk);
+      return true;
+    },
+  });
+  return present(id, result, {
+    stdout: stdout.text(),
+    stderr: scrubText(stderr.text(), secrets),
+    secrets,
+  });
+}
+
+interface Captured {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly secrets: readonly string[];
+}
+
+function present(
+  id: string,
+  result: ProcessResult,
+  { stdout, stderr, secrets }: Captured,
+): ToolOutput {
+  const parsed = parseJson(stdout);
+  const value = parsed === undefined ? undefined : scrubValue(parsed, secrets);
+  const text = value === undefined ? scrubText(stdout, secrets).replace(/\n$/, '') : pretty(value);
+  const data = dataOf(value, result);
+  const failure = failureOf(result);
+  if (failure !== undefined) {
+    const parts = [`${id} ${failure}.`, stderr.trim(), text].filter((part) => part !== '');
+    return errorOutput(parts.join('\n'), data);
+  }
+  if (isJsonObject(value) && value['success'] === false) return errorOutput(text, data);
+  return textOutput(text === '' ? '(no output)' : text, data);
+}
+
+function dataOf(value: JsonValue | undefined, { exitCode }: ProcessResult): JsonObject {
+  if (value === undefined) return { exit_code: exitCode };
+  return isJsonObject(value) ? value : { result: value };
+}
+
+function failureOf(result: ProcessResult): string | undefined {
+  const { exitCode, exitSignal, stopped, durationMs } = result;
+  if (stopped === 'timeout') return `timed out after ${Math.round(durationMs / 100) / 10} seconds`;
+  if (stopped === 'aborted') return 'was cancelled';
+  if (stopped === 'output') {
+    return `was stopped: it wrote more than ${MAX_STDOUT_BYTES} bytes to stdout`;
+  }
+  if (exitCode === 0) return undefined;
+  return exitCode === null
+    ? `was ended by ${exitSignal ?? 'a signal'}`
+    : `failed with exit code ${exitCode}`;
+}
+
+function pretty(value: JsonValue): string {
+  return typeof value === 'string' ? value : JSON.stringify(value, null, 2);
+}
