@@ -1,4 +1,3 @@
-import { capabilityOf } from '../core/capability.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -7,10 +6,9 @@ import { assertStandsFor } from '../items/binding.ts';
 import { readToolFiles } from '../items/tool-files-fs.ts';
 import { readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
-import { covers, expandsTo, isExact, meet, specificity } from '../policy/capability.ts';
+import { covers, expandsTo, isExact, meet } from '../policy/capability.ts';
 import { taintNote } from '../policy/taint.ts';
 import type {
-  GrantedTool,
   OpenTools,
   ThreadEnv,
   ToolGrants,
@@ -20,11 +18,7 @@ import type {
 } from '../threads/ports.ts';
 import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
 import { checkOutputs, directiveReturnDefinition } from '../tools/directive-return.ts';
-import {
-  chooseDisclosure,
-  type DisclosureCandidate,
-  deferredCatalogue,
-} from '../tools/disclosure.ts';
+import { chooseDisclosure, deferredCatalogue } from '../tools/disclosure.ts';
 import { FileMemory } from '../tools/file-memory.ts';
 import { createItemTool } from '../tools/item/item-tool.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
@@ -57,6 +51,7 @@ import { messageSender } from './send-message.ts';
 import { readThreadConfig } from './settings.ts';
 import { type SkillSession, type SkillSessionOptions, skillSession } from './skill-session.ts';
 import { type GrantedSkills, grantedSkills, NO_SKILLS } from './skills.ts';
+import { assertDistinct, candidate, factsOf, isPrimary } from './tool-candidates.ts';
 import type { ToolScope } from './tool-scope.ts';
 
 export interface ToolsOptions {
@@ -370,53 +365,6 @@ export class Tools implements ToolSource {
   #secrets(scope: ToolScope | undefined): readonly string[] {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
     return [...inputs, ...environmentSecrets(this.#base.options.env)];
-  }
-}
-
-/** A primary action by itself is harmless: each call is judged by the item that it is about. */
-function factsOf({ id }: Tool): Pick<GrantedTool, 'declaredRisk' | 'builtin'> {
-  return isPrimary(id)
-    ? { declaredRisk: 'safe', builtin: false }
-    : { declaredRisk: undefined, builtin: true };
-}
-
-function isPrimary(id: string): boolean {
-  return (Object.values(PRIMARY_IDS) as readonly string[]).includes(id);
-}
-
-function candidate(
-  { id, description, inputSchema }: Tool,
-  capabilities: readonly string[],
-  facts: Pick<GrantedTool, 'declaredRisk' | 'builtin'>,
-): DisclosureCandidate & { readonly tool: Omit<GrantedTool, 'preloaded'> } {
-  return {
-    tool: { id, name: wireName(id), description, input_schema: inputSchema, ...facts },
-    grant: grantOf(id, capabilities),
-    pinned: isPrimary(id),
-  };
-}
-
-/** How exactly a tool was granted: by its own id, or by a wildcard of some specificity. */
-function grantOf(id: string, capabilities: readonly string[]): 'exact' | number {
-  const need = { verb: 'execute', item_type: 'tool', item_id: id } as const;
-  if (capabilities.includes(capabilityOf(need))) return 'exact';
-  return Math.max(0, ...capabilities.filter((one) => covers([one], need)).map(specificity));
-}
-
-function assertDistinct(tools: readonly { readonly id: string; readonly name: string }[]): void {
-  const byName = new Map<string, string>();
-  for (const { id, name } of tools) {
-    const other = byName.get(name);
-    if (other !== undefined) {
-      throw new RyeError(
-        'wire_name_collision',
-        `the tools ${other} and ${id} would both be offered as ${name}`,
-        {
-          hint: 'Grant only one of them, or rename one.',
-        },
-      );
-    }
-    byName.set(name, id);
   }
 }
 

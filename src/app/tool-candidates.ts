@@ -1,0 +1,60 @@
+import { capabilityOf } from '../core/capability.ts';
+import { RyeError } from '../core/errors.ts';
+import { wireName } from '../core/ids.ts';
+import { covers, specificity } from '../policy/capability.ts';
+import type { GrantedTool } from '../threads/ports.ts';
+import type { DisclosureCandidate } from '../tools/disclosure.ts';
+import { PRIMARY_IDS } from '../tools/primary/actions.ts';
+import type { Tool } from '../tools/tool.ts';
+
+/** A primary action by itself is harmless: each call is judged by the item that it is about. */
+export function factsOf({ id }: Tool): Pick<GrantedTool, 'declaredRisk' | 'builtin'> {
+  return isPrimary(id)
+    ? { declaredRisk: 'safe', builtin: false }
+    : { declaredRisk: undefined, builtin: true };
+}
+
+/** True for `rye_execute`, `rye_fetch` and `rye_sign`. */
+export function isPrimary(id: string): boolean {
+  return (Object.values(PRIMARY_IDS) as readonly string[]).includes(id);
+}
+
+/** A tool with what decides whether its schema is sent up front. */
+export function candidate(
+  { id, description, inputSchema }: Tool,
+  capabilities: readonly string[],
+  facts: Pick<GrantedTool, 'declaredRisk' | 'builtin'>,
+): DisclosureCandidate & { readonly tool: Omit<GrantedTool, 'preloaded'> } {
+  return {
+    tool: { id, name: wireName(id), description, input_schema: inputSchema, ...facts },
+    grant: grantOf(id, capabilities),
+    pinned: isPrimary(id),
+  };
+}
+
+/** How exactly a tool was granted: by its own id, or by a wildcard of some specificity. */
+function grantOf(id: string, capabilities: readonly string[]): 'exact' | number {
+  const need = { verb: 'execute', item_type: 'tool', item_id: id } as const;
+  if (capabilities.includes(capabilityOf(need))) return 'exact';
+  return Math.max(0, ...capabilities.filter((one) => covers([one], need)).map(specificity));
+}
+
+/** Throws `wire_name_collision` where a model would see two tools under one name. */
+export function assertDistinct(
+  tools: readonly { readonly id: string; readonly name: string }[],
+): void {
+  const byName = new Map<string, string>();
+  for (const { id, name } of tools) {
+    const other = byName.get(name);
+    if (other !== undefined) {
+      throw new RyeError(
+        'wire_name_collision',
+        `the tools ${other} and ${id} would both be offered as ${name}`,
+        {
+          hint: 'Grant only one of them, or rename one.',
+        },
+      );
+    }
+    byName.set(name, id);
+  }
+}
