@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { tsImport } from 'tsx/esm/api';
+import { pageAssets } from './page-assets.mjs';
 import { systemManifest } from './system-manifest.mjs';
 
 /** `define` entries for esbuild and Vitest: identifier → source text of its value. */
@@ -14,6 +15,7 @@ export async function definitions() {
     __RYE_SYSTEM_MANIFEST__: JSON.stringify(systemManifest(system)),
     __RYE_SYSTEM_CONFIG__: JSON.stringify(systemConfig(system)),
     __RYE_VERSION__: version,
+    ...pageAssets(),
   };
   return Object.fromEntries(
     Object.entries(baked).map(([name, text]) => [name, JSON.stringify(text)]),

@@ -2,6 +2,7 @@ import { isoTime } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import { EXPORTERS } from '../export/formats.ts';
+import { Redaction } from '../export/redact.ts';
 import { type ExportSource, onlyPath } from '../export/source.ts';
 import { buildTree, entryByPrefix, isKnown } from '../log/tree.ts';
 import type { OpenedLog } from '../storage/store.ts';
@@ -19,21 +20,27 @@ declare const __RYE_VERSION__: string;
 export async function exportThread(
   base: Foundation,
   threadId: string,
-  { format, branch }: ExportOptions,
+  { format, branch, redact = false }: ExportOptions,
 ): Promise<ThreadExport> {
   const files = threadFiles(base);
-  const log = await base.store.logs.read(threadId);
+  const redaction = redact ? new Redaction() : undefined;
+  const opened = await base.store.logs.read(threadId);
+  const log = redaction
+    ? { ...opened, events: opened.events.map((event) => redaction.event(event)) }
+    : opened;
   const verification = await verifyThread(base, files, threadId);
   const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
   const leafId =
     branch === undefined || branch === 'leaf' ? tree.leafId : entryByPrefix(tree, branch).id;
   const problems = [...log.problems, ...tree.problems];
+  const told = await factsOf(base, files, log);
+  const facts = redaction ? redaction.scrub(told) : told;
   const whole: ExportSource = {
     header: log.header,
     events: log.events,
     tree,
     leafId,
-    ...(await factsOf(base, files, log)),
+    ...facts,
     checks: verification.checks.map(({ name, ok, detail, error }) => ({
       name,
       ok,
@@ -42,6 +49,7 @@ export async function exportThread(
     problems,
     exportedAt: isoTime(base.clock.now()),
     version: __RYE_VERSION__,
+    ...(redaction ? { redactions: redaction.count } : {}),
   };
   const source = branch === undefined ? whole : onlyPath(whole);
   const exporter = await EXPORTERS[format]();
@@ -50,6 +58,7 @@ export async function exportThread(
     format,
     leaf_id: leafId,
     entries: source.tree.entries.length,
+    ...(redaction ? { redactions: redaction.count } : {}),
     problems,
     tampered: tamperedBy(verification),
     chunks: exporter(source),

@@ -6,6 +6,8 @@ export interface ExportOptions {
   readonly format: ExportFormat;
   /** Only the path to this entry, by id or a unique start of it; `leaf` for the one that is open. */
   readonly branch?: string;
+  /** Without what tools were given and gave, thinking, hook state, images and what looks like a secret. */
+  readonly redact?: boolean;
 }
 
 /** A thread's log in another form. */
@@ -16,6 +18,8 @@ export interface ThreadExport {
   readonly leaf_id: string | null;
   /** Entries of the log, or of the branch. */
   readonly entries: number;
+  /** Values that were taken out, where that was asked for. */
+  readonly redactions?: number;
   /** Defects of the log; what is readable is exported. */
   readonly problems: readonly LogProblem[];
   /** What does not verify, or null: the text is that of the log as it stands. */

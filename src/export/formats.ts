@@ -5,6 +5,7 @@ import type { Exporter } from './source.ts';
  * `EXPORT_FORMATS` of the library's types and here.
  */
 export const EXPORTERS = {
+  html: async () => (await import('./html/page.ts')).exportHtml,
   md: async () => (await import('./transcript.ts')).exportMarkdown,
   jsonl: async () => (await import('./path-log.ts')).exportPathLog,
   pi: async () => (await import('./pi-export.ts')).exportPi,

@@ -59,6 +59,11 @@ const contextEdit: Check = (payload) => {
     : 'its context edit neither omits nor replaces with a text';
 };
 
+const ruleInjection: Check = ({ rules }) =>
+  Array.isArray(rules) && rules.every((rule) => isRecord(rule) && typeof rule['name'] === 'string')
+    ? undefined
+    : 'its rules are not a list of named ones';
+
 const protectedIds: Check = ({ protected_entry_ids: ids }) =>
   ids === undefined || (Array.isArray(ids) && ids.every((id) => typeof id === 'string'))
     ? undefined
@@ -78,9 +83,11 @@ const CHECKS: Readonly<Record<string, Check>> = {
     nullableString('first_kept_entry_id')(payload) ??
     protectedIds(payload),
   branch_summary: needsStrings('from_id', 'summary'),
+  custom: needsStrings('custom_type'),
   custom_message: needsStrings('custom_type', 'content'),
   label: (payload) => needsStrings('target_id')(payload) ?? nullableString('label')(payload),
   title: needsStrings('title'),
+  rule_injection: ruleInjection,
   context_edit: contextEdit,
   leaf: nullableString('target_id'),
 };

@@ -34,7 +34,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   search: ['search knowledge hello', 'search all greet'],
   sign: ['sign directive example'],
   'thread-result': ['run hello', 'run hello --limit turns=1'],
-  'threads-export': ['threads export {id}', 'threads export {id} --out thread.jsonl'],
+  'threads-export': ['threads export {id}', 'threads export {id} --redact --out page.html'],
   'threads-cancel': ['threads cancel {id}'],
   'threads-deliveries': ['threads deliveries {id}'],
   'threads-gc': ['threads gc --older-than 0d --dry-run'],

@@ -55,6 +55,16 @@ describe('rye threads export', () => {
     expect(stderr).toBe('');
   });
 
+  it('makes a page, and a redacted one of the open branch', async () => {
+    expect(await exportIn('--out', 'page.html')).toMatchObject({ code: 0 });
+    expect(read('page.html')).toMatch(/^<!DOCTYPE html>[^]*record verified[^]*Hello, Ada/);
+    const args = ['--format', 'html', '--redact', '--branch'];
+    const { redactions, content } = await here.json(['threads', 'export', id, ...args]);
+    expect(redactions).toBeGreaterThan(0);
+    expect(content).toContain(`Redacted: ${redactions} values`);
+    expect(content).not.toContain('<pre><code>Hello, Ada');
+  });
+
   it('answers with one document where JSON is asked for', async () => {
     const inline = await here.json(['threads', 'export', id, '--format', 'jsonl']);
     expect(inline).toMatchObject({ success: true, thread_id: id, format: 'jsonl', problems: [] });

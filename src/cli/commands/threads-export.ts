@@ -11,7 +11,7 @@ import {
 import { EXPORT_FORMATS, type ExportFormat } from '../../core/export-format.ts';
 import { compact } from '../../core/json.ts';
 import { assertWritableTarget } from '../files.ts';
-import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
+import { flagOption, type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { displayPath, printDocument } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -25,6 +25,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const options = compact({
     format: formatOf(textOption(invocation, 'format'), out),
     branch: branchOf(invocation),
+    redact: flagOption(invocation, 'redact'),
   });
   return await withRye(invocation, io, async ({ threads, exports }) => {
     const exported = await exports.export(await threads.resolveId(part), options);

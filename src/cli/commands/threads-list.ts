@@ -1,11 +1,11 @@
 import type { ThreadListFilter } from '../../app/rye.ts';
+import { formatUsd } from '../../core/amounts.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
 import { flagOption, type Invocation, numberOption, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { formatTable, printDocument } from '../output.ts';
-import { formatUsd } from '../render/amounts.ts';
 import { withRye } from '../session.ts';
 
 /** `rye threads list`. */

@@ -1,11 +1,11 @@
 import type { ThreadDetails } from '../../app/rye.ts';
+import { formatCost, formatUsd } from '../../core/amounts.ts';
 import type { Delivery } from '../../core/delivery.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { type Invocation, requiredArgument } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { displayPath, printDocument, printLine } from '../output.ts';
-import { formatCost, formatUsd } from '../render/amounts.ts';
 import { withRye } from '../session.ts';
 import { neutralise, oneLine } from '../terminal-text.ts';
 

@@ -1,9 +1,9 @@
 import type { StatsKey } from '../../app/rye.ts';
+import { formatSeconds, formatTokens, formatUsd } from '../../core/amounts.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { type Invocation, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { formatTable, printDocument } from '../output.ts';
-import { formatSeconds, formatTokens, formatUsd } from '../render/amounts.ts';
 import { withRye } from '../session.ts';
 
 const KEYS = ['directive', 'model', 'day'] as const satisfies readonly StatsKey[];

@@ -1,9 +1,9 @@
 import type { Rye, WaitReport } from '../../app/rye.ts';
+import { formatUsd } from '../../core/amounts.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { flagOption, type Invocation, numberOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { canRedraw, formatTable, printDocument } from '../output.ts';
-import { formatUsd } from '../render/amounts.ts';
 import { createWaitLine } from '../render/wait-line.ts';
 import { withRye } from '../session.ts';
 

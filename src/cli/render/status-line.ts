@@ -1,9 +1,9 @@
+import { formatSeconds, formatTokens, formatUsd } from '../../core/amounts.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { type Cost, NO_COST, totalTokens } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
 import { ERASE_LINE, truncate } from '../terminal-text.ts';
-import { formatSeconds, formatTokens, formatUsd } from './amounts.ts';
 import { payloadOf } from './progress-line.ts';
 
 /** One line at the bottom of stderr: turns, tokens and spend against their limits. */

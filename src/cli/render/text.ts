@@ -1,10 +1,10 @@
+import { formatCost } from '../../core/amounts.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
 import type { Colors } from '../output.ts';
 import { neutralise, oneLine } from '../terminal-text.ts';
-import { formatCost } from './amounts.ts';
 import { progressLine, type Tone } from './progress-line.ts';
 import type { Renderer } from './renderer.ts';
 

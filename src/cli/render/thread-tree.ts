@@ -1,7 +1,7 @@
 import type { ThreadTreeNode } from '../../app/rye.ts';
+import { formatUsd } from '../../core/amounts.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { oneLine } from '../terminal-text.ts';
-import { formatUsd } from './amounts.ts';
 
 /** One line for each thread, drawn as a tree: status, id, spend, and what went wrong. */
 export function drawThreadTree(nodes: readonly ThreadTreeNode[]): readonly string[] {

@@ -1,8 +1,8 @@
 import type { Rye, ThreadTreeNode } from '../../app/rye.ts';
+import { formatSeconds, formatUsd } from '../../core/amounts.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import type { Io } from '../io.ts';
 import { ERASE_LINE, oneLine, truncate } from '../terminal-text.ts';
-import { formatSeconds, formatUsd } from './amounts.ts';
 import { stateOf } from './thread-tree.ts';
 
 /** How often the line is drawn at most: a burst of ends changes nothing that a person could read. */

@@ -7,7 +7,7 @@ export const THREAD_EXCHANGE: readonly CommandSpec[] = [
     name: 'export',
     summary: 'write a thread as a page, as Markdown or as JSON lines',
     details:
-      'md: the conversation for reading. jsonl: the active path as an unsigned log of its own. Both follow one branch. pi: a session file of pi with all branches. A damaged log is exported as far as it can be read, and the exit status says so.',
+      'html: one page with the whole tree, the conversation, costs and the state of the record; it needs nothing else and loads nothing. md: the conversation of one branch. jsonl: one branch as an unsigned log of its own. pi: a session file of pi with all branches. A damaged log is exported as far as it can be read, and the exit status says so.',
     arguments: [{ name: 'id', description: 'thread id, or a unique start or end of it' }],
     options: [
       {
@@ -23,9 +23,15 @@ export const THREAD_EXCHANGE: readonly CommandSpec[] = [
         optional: true,
         description: 'only the path to ENTRY; without ENTRY the open one',
       },
+      {
+        name: 'redact',
+        description:
+          'without tool arguments and results, thinking, hook state and what looks like a secret',
+      },
     ],
     examples: [
-      'rye threads export hello-1771322456 --out hello.md',
+      'rye threads export hello-1771322456 --out hello.html',
+      'rye threads export hello-1771322456 --out hello.html --redact --branch',
       'rye threads export 2456 --format jsonl --branch 3fa9',
     ],
     load: () => import('../commands/threads-export.ts'),

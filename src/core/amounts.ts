@@ -1,5 +1,5 @@
-import type { Cost } from '../../core/usage.ts';
-import { totalTokens } from '../../core/usage.ts';
+import type { Cost } from './usage.ts';
+import { totalTokens } from './usage.ts';
 
 /** USD with the digits that matter: four below a dollar, two above. */
 export function formatUsd(usd: number): string {

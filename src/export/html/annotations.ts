@@ -1,0 +1,155 @@
+import { formatUsd } from '../../core/amounts.ts';
+import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
+import { NO_USAGE, type Usage } from '../../core/usage.ts';
+import { isKnown } from '../../log/tree.ts';
+
+/** A fact of the log that is no entry, in one sentence, shown behind the entry before it. */
+export interface Note {
+  readonly tone: 'plain' | 'warn' | 'bad' | 'seal';
+  readonly text: string;
+}
+
+export interface TurnCost {
+  readonly usage: Usage;
+  /** USD. */
+  readonly spend: number;
+}
+
+export interface ChildThread {
+  readonly id: string;
+  readonly directive: string;
+  readonly status: string;
+  readonly spend: number | undefined;
+}
+
+/** What the events without a place in the tree say about the entries, and about the whole. */
+export interface Annotations {
+  /** By the id of the entry before; '' for what stands before the first. */
+  readonly notes: ReadonlyMap<string, readonly Note[]>;
+  /** By the entry of the answer, or of the summary, that was paid for. */
+  readonly costs: ReadonlyMap<string, TurnCost>;
+  /** By call id. */
+  readonly settled: ReadonlyMap<string, EventPayloads['tool_settled']>;
+  readonly children: readonly ChildThread[];
+  readonly checkpoints: number;
+  /** Keys that signed checkpoints. */
+  readonly keys: readonly string[];
+}
+
+/** A number, whatever a log from elsewhere has in its place. */
+export function numberOr(value: unknown, otherwise = 0): number {
+  return typeof value === 'number' && Number.isFinite(value) ? value : otherwise;
+}
+
+/** Reads all events once. */
+export function annotate(events: readonly (LogEvent | UnknownEvent)[]): Annotations {
+  const notes = new Map<string, Note[]>();
+  const costs = new Map<string, TurnCost>();
+  const settled = new Map<string, EventPayloads['tool_settled']>();
+  const children = new Map<string, ChildThread>();
+  const keys = new Set<string>();
+  let checkpoints = 0;
+  let entryId = '';
+  let answerId = '';
+  let spent = 0;
+  for (const event of events) {
+    if (event.id !== undefined) {
+      entryId = event.id;
+      if (isPaidFor(event)) answerId = event.id;
+      continue;
+    }
+    const note = noteOf(event);
+    if (note) notes.set(entryId, [...(notes.get(entryId) ?? []), note]);
+    if (isKnown(event, 'tool_settled')) settled.set(event.payload.call_id, event.payload);
+    else if (isKnown(event, 'checkpoint')) {
+      checkpoints += 1;
+      keys.add(String(event.payload.key_id));
+    } else if (isKnown(event, 'cost')) {
+      const total = numberOr(
+        (event.payload.total as Partial<{ spend: number }> | undefined)?.spend,
+      );
+      const usage = { ...NO_USAGE, ...event.payload.usage };
+      costs.set(answerId, { usage, spend: Math.max(0, total - spent) });
+      spent = total;
+    } else noteChild(children, event);
+  }
+  return { notes, costs, settled, children: [...children.values()], checkpoints, keys: [...keys] };
+}
+
+function isPaidFor(event: LogEvent | UnknownEvent): boolean {
+  if (isKnown(event, 'message')) return event.payload.message.role === 'assistant';
+  return isKnown(event, 'compaction') || isKnown(event, 'branch_summary');
+}
+
+function noteChild(children: Map<string, ChildThread>, event: LogEvent | UnknownEvent): void {
+  if (isKnown(event, 'child_thread_started')) {
+    const { child_thread_id: id, directive } = event.payload;
+    children.set(id, { id, directive, status: 'running', spend: undefined });
+  } else if (isKnown(event, 'child_thread_finished')) {
+    const { child_thread_id: id, status, spend } = event.payload;
+    const directive = children.get(id)?.directive ?? '';
+    children.set(id, { id, directive, status, spend: numberOr(spend) });
+  }
+}
+
+type NoteTable = {
+  readonly [T in LogEvent['event_type']]?: (payload: EventPayloads[T]) => Note | undefined;
+};
+
+const NOTES: NoteTable = {
+  thread_continued: ({ previous_thread_id: id }) => plain(`continued from ${id}`),
+  limit_reached: ({ code, current, max }) => ({
+    tone: 'bad',
+    text: `limit reached: ${code}, ${current} of ${max}`,
+  }),
+  error_classified: ({ category, message, retryable }) => ({
+    tone: retryable ? 'warn' : 'bad',
+    text: `${category} error: ${message}`,
+  }),
+  retry_scheduled: ({ attempt, delay_ms: ms }) =>
+    plain(`tried again in ${ms} ms (attempt ${attempt})`),
+  hook_fired: ({ id, event, matched, outcome, error }) => {
+    if (error !== undefined)
+      return { tone: 'bad', text: `hook ${id} at ${event} failed: ${error}` };
+    return matched ? plain(`hook ${id} at ${event}: ${outcome}`) : undefined;
+  },
+  rule_matched: ({ rule, stream, interrupted }) => ({
+    tone: interrupted === true ? 'warn' : 'plain',
+    text: `rule ${text(rule)} matched the ${text(stream)} stream${interrupted === true ? ' and cut the answer' : ''}`,
+  }),
+  child_thread_started: ({ child_thread_id: id, directive }) =>
+    plain(`child thread ${id} started: ${directive}`),
+  child_thread_finished: ({ child_thread_id: id, status, spend }) => ({
+    tone: status === 'completed' ? 'plain' : 'warn',
+    text: `child thread ${id} ended: ${status}, ${formatUsd(numberOr(spend))}`,
+  }),
+  delivery: ({ decision, kind, source, run_id: run }) =>
+    plain(
+      `delivery: ${[decision, kind, source === undefined ? undefined : `from ${text(source)}`, run]
+        .filter((part) => part !== undefined)
+        .map(text)
+        .join(' ')}`,
+    ),
+  note: ({ text: said }) => plain(said),
+  checkpoint: ({ key_id: key, to }) => ({
+    tone: 'seal',
+    text: `sealed up to byte ${to} with key ${key}`,
+  }),
+};
+
+function plain(said: string): Note {
+  return { tone: 'plain', text: said };
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+function noteOf({ event_type: type, payload }: LogEvent | UnknownEvent): Note | undefined {
+  if (!Object.hasOwn(NOTES, type)) return undefined;
+  // the table pairs a type with its payload, which a look-up by a string loses
+  const note = NOTES[type as keyof NoteTable] as
+    | ((payload: unknown) => Note | undefined)
+    | undefined;
+  return note?.(payload);
+}

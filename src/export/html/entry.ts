@@ -1,0 +1,215 @@
+import { formatTokens } from '../../core/amounts.ts';
+import type { EventPayloads } from '../../core/events.ts';
+import { isKnown, type TreeEntry } from '../../log/tree.ts';
+import { numberOr } from './annotations.ts';
+import { anchorOf, count, folded, type PageContext, timeOf } from './context.ts';
+import { assistantMessage, toolResult, userMessage } from './message.ts';
+import { type Html, html, NOTHING } from './safe.ts';
+
+/** How an entry looks: its class, who speaks, and what. */
+interface Shape {
+  readonly look: 'user' | 'assistant' | 'tool_result' | 'injected' | 'summary' | 'setting';
+  readonly who: string;
+  readonly body: Html;
+}
+
+/** One entry of the tree, with its label, what the model sees of it, and what the log notes behind it. */
+export function renderEntry(entry: TreeEntry, page: PageContext): Html {
+  const { look, who, body } = soundShape(entry, page);
+  const isHidden = !page.active.has(entry.id);
+  // the line of a folded result says all that a heading would
+  const heading =
+    look === 'tool_result'
+      ? NOTHING
+      : html`<header><span class="who">${who}</span>${marksOf(entry, page)}</header>`;
+  return html`<article class="entry ${look}" id="entry-${entry.id}" tabindex="-1"${isHidden && html` hidden`}>${heading}${body}${forkLinks(entry, page)}${notesBehind(entry.id, page)}</article>
+`;
+}
+
+/** The label, what a reader should know before reading, and the address. */
+function marksOf(entry: TreeEntry, page: PageContext): Html {
+  const label = page.source.tree.labels.get(entry.id);
+  return html`${label !== undefined && html`<span class="label">${label}</span>`}${tagsOf(entry, page)}<a class="anchor" href="${anchorOf(entry.id)}">${timeOf(entry.timestamp)}</a>`;
+}
+
+/** An entry of a log from elsewhere may not be what its type says: then it is shown as the data that it is. */
+function soundShape(entry: TreeEntry, page: PageContext): Shape {
+  try {
+    return shapeOf(entry, page);
+  } catch {
+    return { look: 'setting', who: entry.event_type, body: asData(entry, page) };
+  }
+}
+
+function shapeOf(entry: TreeEntry, page: PageContext): Shape {
+  if (isKnown(entry, 'message')) return messageShape(entry, page);
+  if (isKnown(entry, 'custom_message')) return customMessageShape(entry.payload, page);
+  if (isKnown(entry, 'compaction')) return compactionShape(entry.payload, page);
+  if (isKnown(entry, 'branch_summary')) {
+    const { summary, from_id: from } = entry.payload;
+    const body = html`${page.prose(summary)}<p class="quiet">It stands for <a href="${anchorOf(from)}">the branch that was left</a>.</p>`;
+    return { look: 'summary', who: 'Another branch, summarised', body };
+  }
+  return { look: 'setting', ...settingShape(entry, page) };
+}
+
+function messageShape(
+  entry: TreeEntry & { readonly payload: EventPayloads['message'] },
+  page: PageContext,
+): Shape {
+  const { message, turn } = entry.payload;
+  if (message.role === 'tool_result') {
+    return { look: 'tool_result', who: '', body: toolResult(message, marksOf(entry, page), page) };
+  }
+  if (message.role === 'user') {
+    return { look: 'user', who: 'User', body: userMessage(message, page) };
+  }
+  const who = turn === undefined ? 'Assistant' : `Assistant, turn ${turn}`;
+  return { look: 'assistant', who, body: assistantMessage(message, entry.id, page) };
+}
+
+function customMessageShape(
+  { custom_type: type, content, display }: EventPayloads['custom_message'],
+  { prose }: PageContext,
+): Shape {
+  const who = `Injected: ${type}`;
+  if (display) return { look: 'injected', who, body: prose(content) };
+  const body = html`<p class="quiet">Meant for the model only: ${count(content.length, 'character')} that this page does not show.</p>`;
+  return { look: 'setting', who, body };
+}
+
+function compactionShape(
+  { summary, tokens_before: tokens }: EventPayloads['compaction'],
+  { prose }: PageContext,
+): Shape {
+  const body = html`<p class="quiet">At ${formatTokens(numberOr(tokens))} tokens the older part of the conversation gave way to this summary.</p>${folded({ kind: 'thinking', summary: html`<span class="name">Summary</span>` }, prose(summary))}`;
+  return { look: 'summary', who: 'Compacted', body };
+}
+
+type Setting = Pick<Shape, 'who' | 'body'>;
+
+function settingShape(entry: TreeEntry, page: PageContext): Setting {
+  const line = (text: string): Html => html`<p class="quiet">${text}</p>`;
+  if (isKnown(entry, 'system_prompt')) return systemPrompt(entry.payload, page);
+  if (isKnown(entry, 'context_injected')) return injectedContext(entry.payload, page);
+  if (isKnown(entry, 'context_edit')) return contextEdit(entry.payload, page);
+  if (isKnown(entry, 'model_change')) {
+    return { who: 'Model', body: line(`${entry.payload.provider}/${entry.payload.model}`) };
+  }
+  if (isKnown(entry, 'thinking_change'))
+    return { who: 'Thinking', body: line(entry.payload.level) };
+  if (isKnown(entry, 'title')) return { who: 'Title', body: line(entry.payload.title) };
+  if (isKnown(entry, 'label')) {
+    const { target_id: target, label } = entry.payload;
+    const named = html`<p class="quiet">${label === null || label === '' ? 'Cleared' : `“${label}”`} on <a href="${anchorOf(target)}">an entry</a>.</p>`;
+    return { who: 'Label', body: named };
+  }
+  if (isKnown(entry, 'rule_injection')) {
+    return {
+      who: 'Rules told',
+      body: line(entry.payload.rules.map(({ name }) => name).join(', ')),
+    };
+  }
+  if (isKnown(entry, 'leaf')) return leafMove(entry.payload);
+  const who = isKnown(entry, 'custom') ? `State: ${entry.payload.custom_type}` : entry.event_type;
+  return { who, body: asData(entry, page) };
+}
+
+function asData({ payload }: TreeEntry, { code }: PageContext): Html {
+  const summary = html`<span class="name">Data</span>`;
+  return folded({ kind: 'data', summary }, code.block(JSON.stringify(payload, null, 2), 'json'));
+}
+
+function leafMove({ target_id: target }: EventPayloads['leaf']): Setting {
+  if (target === null)
+    return { who: 'Branch', body: html`<p class="quiet">Back to the start.</p>` };
+  const body = html`<p class="quiet">Back to <a href="${anchorOf(target)}">an earlier entry</a>.</p>`;
+  return { who: 'Branch', body };
+}
+
+function systemPrompt(
+  { text, tools }: EventPayloads['system_prompt'],
+  { code }: PageContext,
+): Setting {
+  const names = tools.map(({ name }) => String(name)).join(', ');
+  const summary = html`<span class="name">Instructions</span><span class="measure">${count(text.length, 'character')}, ${count(tools.length, 'tool')}</span>`;
+  const body = [
+    code.block(text, 'markdown'),
+    names === '' ? NOTHING : html`<p class="quiet">Tools: ${names}</p>`,
+  ];
+  return { who: 'System prompt', body: folded({ kind: 'data', summary }, body) };
+}
+
+function injectedContext(
+  { position, blocks }: EventPayloads['context_injected'],
+  { code }: PageContext,
+): Setting {
+  const body = blocks.map(({ id, source, content }) => {
+    const summary = html`<span class="name">${id}</span><span class="measure">${source}, ${position}</span>`;
+    return folded({ kind: 'data', summary }, code.block(String(content), 'markdown'));
+  });
+  return { who: 'Context', body: html`${body}` };
+}
+
+function contextEdit(
+  { target_id: target, action, content, reason }: EventPayloads['context_edit'],
+  { code }: PageContext,
+): Setting {
+  const link = html`<a href="${anchorOf(target)}">an entry</a>`;
+  const what = html`<p class="quiet">From here on the model ${action === 'omit' ? html`no longer sees ${link}` : html`sees another text in place of ${link}`}.${reason !== undefined && html` ${reason}`}</p>`;
+  const body =
+    content === undefined
+      ? what
+      : html`${what}${folded({ kind: 'data', summary: html`<span class="name">Text for the model</span>` }, code.block(content))}`;
+  return { who: 'Context edit', body };
+}
+
+/** What a reader should know about an entry before reading it. */
+function tagsOf(entry: TreeEntry, { active, inContext, edits }: PageContext): readonly Html[] {
+  const tags: Html[] = [];
+  const tag = (text: string, title: string): void => {
+    tags.push(html`<span class="tag" title="${title}">${text}</span>`);
+  };
+  if (isKnown(entry, 'message') && entry.payload.message.role === 'assistant') {
+    const { stop_reason: reason } = entry.payload.message;
+    if (reason === 'aborted') tag('cut off', 'a person, a rule or a limit ended this answer');
+    else if (reason !== 'end' && reason !== 'tool_calls') tag(reason, 'why the model stopped');
+  }
+  const edit = edits.get(entry.id);
+  if (edit)
+    tag(
+      edit.action === 'omit' ? 'hidden from the model' : 'edited for the model',
+      edit.reason ?? '',
+    );
+  if (isRead(entry) && active.has(entry.id) && !inContext.has(entry.id) && !edit) {
+    tag(
+      'no longer sent',
+      'a summary or a newer answer stands in its place: the model does not see it any more',
+    );
+  }
+  return tags;
+}
+
+/** A result goes with its call, so that a tag on both would say it twice. */
+function isRead(entry: TreeEntry): boolean {
+  if (isKnown(entry, 'message')) return entry.payload.message.role !== 'tool_result';
+  return isKnown(entry, 'custom_message') && entry.payload.display;
+}
+
+function forkLinks(entry: TreeEntry, { forks }: PageContext): Html {
+  const ways = forks.get(entry.id);
+  if (!ways) return NOTHING;
+  const links = ways.map(
+    ({ entry: next, kind, text, active }) =>
+      html`<li${active && html` class="open"`}><a href="${anchorOf(next.id)}">${text === '' ? kind : text}</a></li>`,
+  );
+  return html`<nav class="forks" aria-label="Branches"><p>${ways.length} branches from here</p><ul>${links}</ul></nav>`;
+}
+
+/** The log's notes that follow an entry; '' for those before the first. */
+export function notesBehind(entryId: string, { annotations }: PageContext): Html {
+  const notes = annotations.notes.get(entryId);
+  if (!notes) return NOTHING;
+  const items = notes.map(({ tone, text }) => html`<li class="${tone}">${text}</li>`);
+  return html`<ul class="notes">${items}</ul>`;
+}

@@ -1,0 +1,57 @@
+import MarkdownIt from 'markdown-it';
+import type { CodeRenderer } from './code.ts';
+import { type Html, html, printable, trusted } from './safe.ts';
+
+/** Longer texts are shown as they are, not as Markdown. */
+const MAX_MARKDOWN_CHARS = 200_000;
+/** Headings of a message stand below those of the page. */
+const HEADING_SHIFT = 2;
+const MAX_HEADING = 6;
+
+const LINK = /^(?:https?|mailto):/i;
+
+/**
+ * Somebody's Markdown as HTML that can do nothing: no markup of its own, links only to the web and to mail, images as
+ * words.
+ */
+export function proseRenderer(code: CodeRenderer): (text: string) => Html {
+  const markdown = new MarkdownIt({ html: false, linkify: true });
+  markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+  markdown.validateLink = (url) => LINK.test(url);
+  const { rules } = markdown.renderer;
+  rules['link_open'] = (tokens, index, options, _env, self) => {
+    tokens[index]?.attrSet('rel', 'noopener noreferrer nofollow');
+    tokens[index]?.attrSet('target', '_blank');
+    return self.renderToken(tokens, index, options);
+  };
+  rules.image = (tokens, index) => {
+    const token = tokens[index];
+    const source = token?.attrGet('src') ?? '';
+    return html`<span class="image" title="${source}">image, not loaded: ${token?.content ?? ''}</span>`
+      .text;
+  };
+  const fence = (content: string, info: string): string =>
+    code.block(content.replace(/\n$/, ''), info.trim().split(/\s+/)[0]?.toLowerCase()).text;
+  rules.fence = (tokens, index) => fence(tokens[index]?.content ?? '', tokens[index]?.info ?? '');
+  rules.code_block = (tokens, index) => fence(tokens[index]?.content ?? '', '');
+  const cell: (typeof rules)['td_open'] = (tokens, index, options, _env, self) => {
+    const token = tokens[index];
+    // a style attribute is what the page's own policy forbids
+    const alignment = /^text-align:(right|center)$/.exec(token?.attrGet('style') ?? '')?.[1];
+    if (token) token.attrs = alignment === undefined ? null : [['class', alignment]];
+    return self.renderToken(tokens, index, options);
+  };
+  rules['td_open'] = cell;
+  rules['th_open'] = cell;
+  const heading: (typeof rules)['heading_open'] = (tokens, index, options, _env, self) => {
+    const token = tokens[index];
+    if (token) token.tag = `h${Math.min(MAX_HEADING, Number(token.tag.slice(1)) + HEADING_SHIFT)}`;
+    return self.renderToken(tokens, index, options);
+  };
+  rules['heading_open'] = heading;
+  rules['heading_close'] = heading;
+  return (text) =>
+    text.length > MAX_MARKDOWN_CHARS
+      ? code.block(text)
+      : html`<div class="prose" dir="auto">${trusted(markdown.render(printable(text)))}</div>`;
+}
