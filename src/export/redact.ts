@@ -1,5 +1,5 @@
 import { isEntryType, type LogEvent, type UnknownEvent } from '../core/events.ts';
-import { isRecord } from '../core/json.ts';
+import { compact, isRecord } from '../core/json.ts';
 import type { AssistantBlock, ContentBlock, Message } from '../core/message.ts';
 import { REDACTED, withoutSecretShapes } from './secrets.ts';
 
@@ -28,11 +28,16 @@ export class Redaction {
   }
 
   #payload(type: string, payload: object): object {
-    const given = payload as Payload;
+    // an imported entry has the whole line that it was
+    const { pi_line: _original, ...given } = payload as Payload;
     switch (type) {
       case 'message': {
-        const message = given['message'] as Message;
-        return { ...this.scrub({ ...given, message: null }), message: this.#message(message) };
+        const { message, turn, label } = given;
+        return compact({
+          message: this.#message(message as Message),
+          turn,
+          label: this.scrub(label),
+        });
       }
       case 'custom':
         return { custom_type: given['custom_type'], data: this.#blank(given['data']) };

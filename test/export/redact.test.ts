@@ -111,6 +111,7 @@ describe('a redacted export', () => {
             content: [{ type: 'image', media_type: 'image/png', data: 'AAAA' }],
             data: { password: 'x' },
           },
+          ...({ pi_line: 'AAAA' } as object),
         },
       },
     ]);

@@ -1,7 +1,7 @@
+import { formatCost, formatSeconds, formatUsd } from '../../core/amounts.ts';
 import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
-import { formatCost, formatSeconds, formatUsd } from './amounts.ts';
 import { progressLine } from './progress-line.ts';
 
 const COLUMNS = 160;
