@@ -61,7 +61,7 @@ describe('rye threads export', () => {
     const args = ['--format', 'html', '--redact', '--branch'];
     const { redactions, content } = await here.json(['threads', 'export', id, ...args]);
     expect(redactions).toBeGreaterThan(0);
-    expect(content).toContain(`Redacted: ${redactions} values`);
+    expect(content).toContain(`Redacted: ${String(redactions)} values`);
     expect(content).not.toContain('<pre><code>Hello, Ada');
   });
 

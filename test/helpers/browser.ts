@@ -55,7 +55,8 @@ export async function watchedPage(
   });
   await page.addInitScript(() => {
     document.addEventListener('securitypolicyviolation', (event) => {
-      console.warn(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+      const tell = Reflect.get(window, 'ryePwned') as (what: string) => void;
+      tell(`policy: ${event.violatedDirective} ${event.blockedURI}`);
     });
   });
   await page.goto(url);

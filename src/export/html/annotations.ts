@@ -63,7 +63,7 @@ export function annotate(events: readonly (LogEvent | UnknownEvent)[]): Annotati
     if (isKnown(event, 'tool_settled')) settled.set(event.payload.call_id, event.payload);
     else if (isKnown(event, 'checkpoint')) {
       checkpoints += 1;
-      keys.add(String(event.payload.key_id));
+      keys.add(event.payload.key_id);
     } else if (isKnown(event, 'cost')) {
       const total = numberOr(
         (event.payload.total as Partial<{ spend: number }> | undefined)?.spend,

@@ -89,7 +89,6 @@ function compactionShape(
 type Setting = Pick<Shape, 'who' | 'body'>;
 
 function settingShape(entry: TreeEntry, page: PageContext): Setting {
-  const line = (text: string): Html => html`<p class="quiet">${text}</p>`;
   if (isKnown(entry, 'system_prompt')) return systemPrompt(entry.payload, page);
   if (isKnown(entry, 'context_injected')) return injectedContext(entry.payload, page);
   if (isKnown(entry, 'context_edit')) return contextEdit(entry.payload, page);
@@ -120,6 +119,10 @@ function asData({ payload }: TreeEntry, { code }: PageContext): Html {
   return folded({ kind: 'data', summary }, code.block(JSON.stringify(payload, null, 2), 'json'));
 }
 
+function line(text: string): Html {
+  return html`<p class="quiet">${text}</p>`;
+}
+
 function leafMove({ target_id: target }: EventPayloads['leaf']): Setting {
   if (target === null)
     return { who: 'Branch', body: html`<p class="quiet">Back to the start.</p>` };
@@ -131,7 +134,7 @@ function systemPrompt(
   { text, tools }: EventPayloads['system_prompt'],
   { code }: PageContext,
 ): Setting {
-  const names = tools.map(({ name }) => String(name)).join(', ');
+  const names = tools.flatMap(({ name }) => (typeof name === 'string' ? [name] : [])).join(', ');
   const summary = html`<span class="name">Instructions</span><span class="measure">${count(text.length, 'character')}, ${count(tools.length, 'tool')}</span>`;
   const body = [
     code.block(text, 'markdown'),
@@ -146,7 +149,7 @@ function injectedContext(
 ): Setting {
   const body = blocks.map(({ id, source, content }) => {
     const summary = html`<span class="name">${id}</span><span class="measure">${source}, ${position}</span>`;
-    return folded({ kind: 'data', summary }, code.block(String(content), 'markdown'));
+    return folded({ kind: 'data', summary }, code.block(content, 'markdown'));
   });
   return { who: 'Context', body: html`${body}` };
 }

@@ -1,4 +1,4 @@
-import MarkdownIt from 'markdown-it';
+import MarkdownIt, { type Token } from 'markdown-it';
 import type { CodeRenderer } from './code.ts';
 import { type Html, html, printable, trusted } from './safe.ts';
 
@@ -19,11 +19,6 @@ export function proseRenderer(code: CodeRenderer): (text: string) => Html {
   markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
   markdown.validateLink = (url) => LINK.test(url);
   const { rules } = markdown.renderer;
-  rules['link_open'] = (tokens, index, options, _env, self) => {
-    tokens[index]?.attrSet('rel', 'noopener noreferrer nofollow');
-    tokens[index]?.attrSet('target', '_blank');
-    return self.renderToken(tokens, index, options);
-  };
   rules.image = (tokens, index) => {
     const token = tokens[index];
     const source = token?.attrGet('src') ?? '';
@@ -34,24 +29,28 @@ export function proseRenderer(code: CodeRenderer): (text: string) => Html {
     code.block(content.replace(/\n$/, ''), info.trim().split(/\s+/)[0]?.toLowerCase()).text;
   rules.fence = (tokens, index) => fence(tokens[index]?.content ?? '', tokens[index]?.info ?? '');
   rules.code_block = (tokens, index) => fence(tokens[index]?.content ?? '', '');
-  const cell: (typeof rules)['td_open'] = (tokens, index, options, _env, self) => {
-    const token = tokens[index];
-    // a style attribute is what the page's own policy forbids
-    const alignment = /^text-align:(right|center)$/.exec(token?.attrGet('style') ?? '')?.[1];
-    if (token) token.attrs = alignment === undefined ? null : [['class', alignment]];
-    return self.renderToken(tokens, index, options);
-  };
-  rules['td_open'] = cell;
-  rules['th_open'] = cell;
-  const heading: (typeof rules)['heading_open'] = (tokens, index, options, _env, self) => {
-    const token = tokens[index];
-    if (token) token.tag = `h${Math.min(MAX_HEADING, Number(token.tag.slice(1)) + HEADING_SHIFT)}`;
-    return self.renderToken(tokens, index, options);
-  };
-  rules['heading_open'] = heading;
-  rules['heading_close'] = heading;
+  markdown.core.ruler.push('rye', ({ tokens }) => {
+    harmless(tokens);
+  });
   return (text) =>
     text.length > MAX_MARKDOWN_CHARS
       ? code.block(text)
       : html`<div class="prose" dir="auto">${trusted(markdown.render(printable(text)))}</div>`;
+}
+
+/** Links tell nobody where they were clicked, cells are aligned by a class, headings stand below those of the page. */
+function harmless(tokens: readonly Token[]): void {
+  for (const token of tokens) {
+    if (token.type === 'link_open') {
+      token.attrSet('rel', 'noopener noreferrer nofollow');
+      token.attrSet('target', '_blank');
+    } else if (token.type === 'td_open' || token.type === 'th_open') {
+      // a style attribute is what the page's own policy forbids
+      const alignment = /^text-align:(right|center)$/.exec(token.attrGet('style') ?? '')?.[1];
+      token.attrs = alignment === undefined ? null : [['class', alignment]];
+    } else if (/^heading_(?:open|close)$/.test(token.type)) {
+      token.tag = `h${Math.min(MAX_HEADING, Number(token.tag.slice(1)) + HEADING_SHIFT)}`;
+    }
+    harmless(token.children ?? []);
+  }
 }

@@ -48,10 +48,12 @@ function escapeText(text: string): string {
   return printable(text).replaceAll(/[&<>"']/g, (character) => ESCAPES[character] ?? '');
 }
 
+const TERMINAL_STYLE = new RegExp(`${String.fromCodePoint(0x1b)}\\[[\\d;?]*[A-Za-z]`, 'g');
+
 /** Without terminal colours and control characters, which a page can't show, and with one kind of line end. */
 export function printable(text: string): string {
   return text
-    .replaceAll(/\u{1B}\[[\d;?]*[A-Za-z]/gu, '')
+    .replaceAll(TERMINAL_STYLE, '')
     .replaceAll(/\r\n?/g, '\n')
     .replaceAll(/(?![\n\t])\p{Cc}/gu, '\u{FFFD}')
     .replaceAll(/\p{Surrogate}/gu, '\u{FFFD}');

@@ -5,7 +5,7 @@ import { sourceOf } from '../support.ts';
 import { answers, asks, calls, gives, says, thinks } from './story.ts';
 
 /** Ways into a page, each of which would call `ryePwned` if it were taken as markup, script or style. */
-export const ATTACKS: readonly string[] = [
+const ATTACKS: readonly string[] = [
   '<script>ryePwned("script")</script>',
   '</script><script>ryePwned("closed script")</script>',
   '</style><script>ryePwned("closed style")</script>',

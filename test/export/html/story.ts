@@ -55,7 +55,7 @@ export function gives(
   ];
 }
 
-export function costs(turn: number, spend: number): EventDraft {
+function costs(turn: number, spend: number): EventDraft {
   const usage = {
     ...NO_USAGE,
     input_tokens: 1200 * turn,

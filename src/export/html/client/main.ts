@@ -32,9 +32,8 @@ const places = new Map(
 const newestChild = new Map(data.entries.map(({ parent }, place) => [parent, place]));
 
 const list = find('.rows');
-const search = find<HTMLInputElement>('.search input');
-const side = find('.side');
-const opener = find<HTMLButtonElement>('.open-tree');
+const search = find('.search input') as HTMLInputElement;
+const opener = find('.open-tree');
 const branchBar = find('.branch-bar');
 
 let openPath = pathThrough(data.leaf);
@@ -43,8 +42,8 @@ let selected = -1;
 let words: readonly string[] = [];
 let texts: readonly string[] | undefined;
 
-function find<T extends HTMLElement>(selector: string): T {
-  const found = document.querySelector<T>(selector);
+function find(selector: string): HTMLElement {
+  const found = document.querySelector<HTMLElement>(selector);
   if (!found) throw new Error(`the page has no ${selector}`);
   return found;
 }
@@ -108,7 +107,7 @@ function goTo(place: number): void {
 }
 
 function drawTree(): void {
-  const filter = find<HTMLInputElement>('.filters input:checked').value;
+  const filter = (find('.filters input:checked') as HTMLInputElement).value;
   const view = data.views[filter] ?? { rows: [], leaf: -1 };
   const rows: HTMLElement[] = [];
   for (let index = 0; index < view.rows.length; index += 2) {
