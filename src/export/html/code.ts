@@ -4,7 +4,7 @@ import { type Html, html, printable, trusted } from './safe.ts';
 /** A longer text is shown as its head and its tail. */
 const MAX_SHOWN_CHARS = 16_384;
 /** Colouring costs far more than escaping, so a page has a budget for it. */
-const MAX_COLOURED_CHARS = 2_000_000;
+const MAX_COLOURED_CHARS = 500_000;
 
 /** Shows code and plain output. One for each page: it counts what the page has coloured so far. */
 export class CodeRenderer {

@@ -149,6 +149,9 @@ describe.skipIf(why !== undefined)(`an exported page in a browser ${why ?? ''}`,
     expect(width).toBe(390);
     await page.getByRole('button', { name: 'Tree' }).click();
     expect(await tree.isVisible()).toBe(true);
+    expect(
+      await page.locator('.search input').evaluate((input) => input === document.activeElement),
+    ).toBe(true);
     await page.keyboard.press('Escape');
     await expect.poll(() => tree.isVisible()).toBe(false);
     await page.getByRole('button', { name: 'Tree' }).click();
