@@ -140,7 +140,7 @@ export function entryById(tree: SessionTree, id: string): TreeEntry {
   const entry = tree.byId.get(id);
   if (entry) return entry;
   throw new RyeError('entry_not_found', `the thread has no entry ${id}`, {
-    hint: 'List its entries with `rye threads tree`.',
+    hint: 'List its entries with `rye threads entries`.',
   });
 }
 

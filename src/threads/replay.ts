@@ -14,6 +14,7 @@ import { returnCheck } from './behavior.ts';
 import { Children } from './children.ts';
 import { compactContext, compactionSizes } from './compact.ts';
 import { NOT_COMPACTED } from './compact-port.ts';
+import { readVerified } from './edit-log.ts';
 import { HookRunner } from './hook-runner.ts';
 import { openingMessages } from './opening.ts';
 import type { OpenTools, ThreadEnv } from './ports.ts';
@@ -60,7 +61,8 @@ export async function replayThread(
   threadId: string,
   options: ReplayOptions,
 ): Promise<ReplayReport> {
-  const document = await given.files.readDocument(threadId);
+  // what somebody edited is no recording
+  const { document, record } = await readVerified(given, threadId);
   const recordedPlan = await given.files.readPlan(document);
   const { header, events } = await given.store.logs.read(threadId);
   const tree = buildTree(events);
@@ -70,7 +72,7 @@ export async function replayThread(
   const env = replayEnv(given, recordedPlan);
   try {
     const plan = await todaysPlan(env, recordedPlan);
-    const started = await startedLike(given, threadId, plan);
+    const started = await startedLike(given, { document, record, plan });
     await play(env, { started, recording, tree, events, comparison, notRun, options });
   } catch (error) {
     const { code, message } = toRyeError(error);
@@ -125,17 +127,13 @@ async function todaysPlan(env: ThreadEnv, recorded: ThreadPlan): Promise<ThreadP
 
 async function startedLike(
   env: ThreadEnv,
-  threadId: string,
-  plan: ThreadPlan,
+  { document, record, plan }: Pick<StartedThread, 'document' | 'record' | 'plan'>,
 ): Promise<StartedThread> {
-  const document = await env.files.readDocument(threadId);
-  const record = await env.store.registry.get(threadId);
-  if (!record) throw new RyeError('thread_not_found', `there is no thread ${threadId}`);
   const parent =
     document.parent_thread_id === null
       ? undefined
       : await env.files.readDocument(document.parent_thread_id);
-  return { threadId, plan, record, document, parent };
+  return { threadId: document.thread_id, plan, record, document, parent };
 }
 
 interface Play {

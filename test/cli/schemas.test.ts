@@ -42,6 +42,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'threads-list': ['threads list'],
   'threads-logs': ['threads logs {id}'],
   'threads-recover': ['threads recover'],
+  'threads-replay': ['threads replay {id}', 'threads replay {id} --verify'],
   'threads-show': ['threads show {id}'],
   'threads-stats': ['threads stats'],
   'threads-steer': ['threads steer {id} Later.'],
@@ -61,7 +62,6 @@ const WITHOUT: ReadonlySet<string> = new Set([
   'threads branch',
   'threads label',
   'threads compact',
-  'threads replay',
   'threads import',
 ]);
 

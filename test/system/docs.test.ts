@@ -15,6 +15,7 @@ const PAGES = [
   'knowledge',
   'threads',
   'sessions',
+  'exports',
   'hooks',
   'stream-rules',
   'steering',
