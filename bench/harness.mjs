@@ -61,13 +61,32 @@ export function startServer(script) {
 }
 
 export function row(name, ...cells) {
-  process.stdout.write(`${name.padEnd(44)}${cells.map((cell) => cell.padStart(14)).join('')}\n`);
+  process.stdout.write(`${name.padEnd(44)}${cells.map((cell) => cell.padStart(18)).join('')}\n`);
 }
 
 export function ms(value) {
   return `${value.toFixed(2)} ms`;
 }
 
-export function ratio(value, floor) {
-  return `${(value / floor).toFixed(2)}×`;
+export function times(value) {
+  return `${value.toFixed(2)}×`;
+}
+
+export function mib(value) {
+  return `${Math.round(value)} MiB`;
+}
+
+export function range(values, show) {
+  return `${show(Math.min(...values))}–${show(Math.max(...values))}`;
+}
+
+/** Whether a figure meets its target, else by how much it misses it. */
+export function verdict(value, target, show) {
+  const bound = `≤ ${show(target)}`;
+  return value <= target ? `${bound} met` : `${bound} +${Math.round((value / target - 1) * 100)}%`;
+}
+
+/** Each pair's ratio: samples of both were taken in turn, so that a busy machine slows both alike. */
+export function ratios(values, floors) {
+  return values.map((value, at) => value / floors[at]);
 }

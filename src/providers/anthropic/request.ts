@@ -169,16 +169,27 @@ function toMessages({ messages, model }: ModelRequest, provider: string): Messag
     return next;
   };
   for (const message of messages) {
-    if (message.role === 'tool_result') turnOf('user').results.push(toToolResult(message));
-    else if (message.role === 'user') add(turnOf, 'user', toContent(message.content));
-    else
-      add(
-        turnOf,
-        'assistant',
-        toAssistant(message, message.provider === provider && isSameModel(message, model)),
-      );
+    if (message.role === 'tool_result') {
+      turnOf('user').results.push(remembered(RESULTS, message, toToolResult));
+    } else if (message.role === 'user') {
+      add(turnOf, 'user', toContent(message.content));
+    } else {
+      const isOwn = message.provider === provider && isSameModel(message, model);
+      add(turnOf, 'assistant', remembered(isOwn ? OWN : FOREIGN, message, toAssistant(isOwn)));
+    }
   }
   return turns.map(({ role, results, content }) => ({ role, content: [...results, ...content] }));
+}
+
+/** What messages became: they never change, and a conversation sends all of them again with each turn. */
+const RESULTS = new WeakMap<ToolResultMessage, ToolResultBlockParam>();
+const OWN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
+const FOREIGN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
+
+function remembered<K extends object, V>(known: WeakMap<K, V>, key: K, make: (key: K) => V): V {
+  const value = known.get(key) ?? make(key);
+  known.set(key, value);
+  return value;
 }
 
 function add(
@@ -199,8 +210,9 @@ function isSameModel({ model }: AssistantMessage, requested: string): boolean {
   );
 }
 
-function toAssistant({ content }: AssistantMessage, sameModel: boolean): ContentBlockParam[] {
-  return content.flatMap((block) => toAssistantBlock(block, sameModel));
+function toAssistant(sameModel: boolean) {
+  return ({ content }: AssistantMessage): readonly ContentBlockParam[] =>
+    content.flatMap((block) => toAssistantBlock(block, sameModel));
 }
 
 function toAssistantBlock(block: AssistantBlock, sameModel: boolean): ContentBlockParam[] {
@@ -264,15 +276,17 @@ function markMessages(messages: readonly MessageParam[]): void {
   for (const index of [newest, previous]) {
     const content = messages[index]?.content;
     if (!Array.isArray(content)) continue;
-    const block = content.findLast(
+    const marked = content.findLastIndex(
       ({ type }) => type !== 'thinking' && type !== 'redacted_thinking',
     );
-    if (block !== undefined) markBlock(block);
+    const block = content[marked];
+    // the block itself is kept for later requests, in which it bears no mark
+    if (block !== undefined) content[marked] = markedBlock(block);
   }
 }
 
-function markBlock(block: ContentBlockParam): void {
-  if ('type' in block && block.type !== 'thinking' && block.type !== 'redacted_thinking') {
-    Object.assign(block, { cache_control: EPHEMERAL });
-  }
+function markedBlock(block: ContentBlockParam): ContentBlockParam {
+  return block.type === 'thinking' || block.type === 'redacted_thinking'
+    ? block
+    : { ...block, cache_control: EPHEMERAL };
 }

@@ -24,9 +24,13 @@ export class LazyDatabase {
   readonly #options: DatabaseOptions;
   readonly #statements = new Map<string, Database.Statement>();
   #database: Database.Database | undefined;
+  /** Runs its argument in a transaction; made once, because making one costs as much as a small commit. */
+  #transaction: Database.Transaction<(work: () => unknown) => unknown> | undefined;
+  #synchronous: DatabaseOptions['synchronous'];
 
   constructor(options: DatabaseOptions) {
     this.#options = options;
+    this.#synchronous = options.synchronous;
   }
 
   /** All rows of a query, as objects by column. */
@@ -41,12 +45,15 @@ export class LazyDatabase {
 
   /** Runs a statement that returns nothing; the number of rows that it changed. */
   run(sql: string, ...parameters: readonly unknown[]): number {
-    return this.#guarded(() => this.#statement(sql).run(...parameters).changes);
+    return this.#guarded(() => {
+      this.#setSynchronous(this.#options.synchronous);
+      return this.#statement(sql).run(...parameters).changes;
+    });
   }
 
   /** Runs `work` in one transaction that takes the write lock at its start; a throw rolls it back. */
   immediate<T>(work: () => T): T {
-    return this.#guarded(() => this.#open().transaction(work).immediate());
+    return this.#inTransaction(this.#options.synchronous, work);
   }
 
   /**
@@ -54,21 +61,32 @@ export class LazyDatabase {
    * lose the last of these. For facts that recovery reads from the log again.
    */
   immediateUnsynced<T>(work: () => T): T {
-    return this.#guarded(() => {
-      const database = this.#open();
-      database.pragma('synchronous = NORMAL');
-      try {
-        return database.transaction(work).immediate();
-      } finally {
-        database.pragma(`synchronous = ${this.#options.synchronous}`);
-      }
-    });
+    return this.#inTransaction('normal', work);
   }
 
   close(): void {
     this.#statements.clear();
+    this.#transaction = undefined;
     this.#database?.close();
     this.#database = undefined;
+  }
+
+  #inTransaction<T>(synchronous: DatabaseOptions['synchronous'], work: () => T): T {
+    return this.#guarded(() => {
+      const database = this.#open();
+      this.#setSynchronous(synchronous);
+      this.#transaction ??= database.transaction((inner) => inner());
+      return this.#transaction.immediate(work) as T;
+    });
+  }
+
+  /** Stays as it is until the next writer wants it otherwise: a run reports each turn and reserves money once. */
+  #setSynchronous(synchronous: DatabaseOptions['synchronous']): void {
+    const database = this.#open();
+    // a transaction ends as it began
+    if (this.#synchronous === synchronous || database.inTransaction) return;
+    database.pragma(`synchronous = ${synchronous}`);
+    this.#synchronous = synchronous;
   }
 
   #statement(sql: string): Database.Statement {
@@ -81,7 +99,10 @@ export class LazyDatabase {
   }
 
   #open(): Database.Database {
-    this.#database ??= openDatabase(this.#options);
+    if (this.#database === undefined) {
+      this.#database = openDatabase(this.#options);
+      this.#synchronous = this.#options.synchronous;
+    }
     return this.#database;
   }
 
