@@ -78,9 +78,11 @@ function sdkClient(url) {
   const client = new Anthropic({ baseURL: url, apiKey: 'bench', maxRetries: 0, logLevel: 'off' });
   return async (request) => {
     let json = '';
-    for await (const event of await client.messages.create(request)) {
-      json += event.delta?.partial_json ?? '';
-    }
+    const answer = client.messages.stream(request);
+    answer.on('inputJson', (piece) => {
+      json += piece;
+    });
+    await answer.done();
     return json;
   };
 }
@@ -94,12 +96,12 @@ class Phases {
     fs.writeSync = this.#timed('write', fs.writeSync);
     crypto.sign = this.#timed('sign', crypto.sign);
     syncBuiltinESMExports();
-    const { transaction } = Database.prototype;
+    const transaction = Reflect.get(Database.prototype, 'transaction');
     const phases = this;
     Database.prototype.transaction = function timed(work) {
       const made = transaction.call(this, work);
       const phase = path.basename(this.name, '.db');
-      return { immediate: phases.#timed(phase, made.immediate) };
+      return { immediate: phases.#timed(phase, (inner) => made.immediate(inner)) };
     };
   }
 

@@ -1,4 +1,4 @@
-import { Worker } from 'node:worker_threads';
+import type * as Threads from 'node:worker_threads';
 import type { SlowMatcher } from '../loop/stream-rules/slow.ts';
 
 const LIMIT_MS = 50;
@@ -24,14 +24,18 @@ interface Job {
  */
 export class RegexWorker implements SlowMatcher {
   readonly #queue: Job[] = [];
-  #worker: Worker | undefined;
+  /** Loaded by the first check: hardly any thread has one. */
+  #threads: typeof Threads | undefined;
+  #worker: Threads.Worker | undefined;
   #running: { readonly job: Job; readonly timer: NodeJS.Timeout } | undefined;
   #isReady = false;
 
-  find(expression: string, text: string): Promise<boolean | 'timeout'> {
-    return new Promise((settle) => {
+  async find(expression: string, text: string): Promise<boolean | 'timeout'> {
+    this.#threads ??= await import('node:worker_threads');
+    const { Worker } = this.#threads;
+    return await new Promise((settle) => {
       this.#queue.push({ expression, text, settle });
-      this.#next();
+      this.#next(Worker);
     });
   }
 
@@ -40,8 +44,8 @@ export class RegexWorker implements SlowMatcher {
     this.#worker = undefined;
   }
 
-  #next(): void {
-    this.#worker ??= this.#start();
+  #next(Worker: typeof Threads.Worker): void {
+    this.#worker ??= this.#start(Worker);
     const worker = this.#worker;
     if (this.#running || !this.#isReady) return;
     const job = this.#queue.shift();
@@ -49,22 +53,22 @@ export class RegexWorker implements SlowMatcher {
       worker.unref();
       return;
     }
-    const timer = setTimeout(() => this.#giveUp('timeout'), LIMIT_MS);
+    const timer = setTimeout(() => this.#giveUp('timeout', Worker), LIMIT_MS);
     this.#running = { job, timer };
     worker.postMessage({ expression: job.expression, text: job.text }, []);
   }
 
-  #start(): Worker {
+  #start(Worker: typeof Threads.Worker): Threads.Worker {
     this.#isReady = false;
     const worker = new Worker(SCRIPT, { eval: true, env: {}, stdin: false });
     worker.on('message', (found: boolean | 'ready') => {
       if (worker !== this.#worker) return;
       if (found === 'ready') this.#isReady = true;
       else this.#settle(found);
-      this.#next();
+      this.#next(Worker);
     });
     worker.on('error', () => {
-      if (worker === this.#worker) this.#giveUp(false);
+      if (worker === this.#worker) this.#giveUp(false, Worker);
     });
     return worker;
   }
@@ -77,11 +81,11 @@ export class RegexWorker implements SlowMatcher {
   }
 
   /** Ends a worker that hangs or died; the next check starts another. */
-  #giveUp(verdict: false | 'timeout'): void {
+  #giveUp(verdict: false | 'timeout', Worker: typeof Threads.Worker): void {
     const worker = this.#worker;
     this.#worker = undefined;
     void worker?.terminate();
     this.#settle(verdict);
-    if (this.#queue.length > 0) this.#next();
+    if (this.#queue.length > 0) this.#next(Worker);
   }
 }

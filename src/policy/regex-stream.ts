@@ -222,8 +222,8 @@ class Code {
   readonly steps: readonly Step[];
   /** Of each rule, where its patterns start. */
   readonly starts: readonly (readonly number[])[];
-  /** Class of each character below 256. */
-  readonly latin1: Uint16Array;
+  /** Class of each character below 256 that was met; 0 of the others, by which no state has a successor. */
+  readonly latin1 = new Uint32Array(LATIN1);
   readonly #predicates: readonly Instruction[];
   readonly #classes = new Map<string, number>();
   readonly #wideClasses = new Map<number, number>();
@@ -252,7 +252,6 @@ class Code {
     this.starts = rules.map((patterns, rule) => patterns.map((program) => add(program, rule)));
     this.steps = steps;
     this.#predicates = tests;
-    this.latin1 = Uint16Array.from({ length: LATIN1 }, (_, rune) => this.#newClass(rune));
   }
 
   automaton(rules: readonly number[]): Automaton {
@@ -265,7 +264,13 @@ class Code {
   }
 
   classOf(rune: number): number {
-    if (rune < LATIN1) return this.latin1[rune] ?? 0;
+    if (rune < LATIN1) {
+      const met = this.latin1[rune] ?? 0;
+      if (met !== 0) return met;
+      const first = this.#newClass(rune);
+      this.latin1[rune] = first;
+      return first;
+    }
     const known = this.#wideClasses.get(rune);
     if (known !== undefined) return known;
     if (this.#wideClasses.size >= MAX_STATES) this.#wideClasses.clear();
@@ -284,7 +289,7 @@ class Code {
     for (const predicate of this.#predicates) signature += predicate.matchRune(rune) ? '1' : '0';
     const known = this.#classes.get(signature);
     if (known !== undefined) return known;
-    const fresh = this.#classes.size;
+    const fresh = this.#classes.size + 1;
     this.#classes.set(signature, fresh);
     return fresh;
   }

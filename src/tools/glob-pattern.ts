@@ -9,6 +9,19 @@ const MAX_PATTERN = 1000;
  * runs in linear time (RE2), because a pattern of a model meets file names of anybody. Throws `pattern_invalid`.
  */
 export function compileGlob(pattern: string): (path: string) => boolean {
+  const known = compiled.get(pattern);
+  if (known !== undefined) return known;
+  const fresh = compile(pattern);
+  if (compiled.size >= CACHE_SIZE) compiled.clear();
+  compiled.set(pattern, fresh);
+  return fresh;
+}
+
+const CACHE_SIZE = 256;
+/** Rules share few globs, and each is compiled when a rule is checked and again when it watches. */
+const compiled = new Map<string, (path: string) => boolean>();
+
+function compile(pattern: string): (path: string) => boolean {
   const plain = pattern.startsWith('./') ? pattern.slice(2) : pattern;
   const problem = globProblem(plain);
   if (problem !== undefined) {

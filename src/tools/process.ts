@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { delimiter, isAbsolute } from 'node:path';
-import { performance } from 'node:perf_hooks';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { groupGuard } from './group-guard.ts';
 

@@ -1,7 +1,5 @@
 import { createReadStream, existsSync } from 'node:fs';
 import { open, rename, rm, stat } from 'node:fs/promises';
-import { pipeline } from 'node:stream/promises';
-import { createGunzip, createGzip } from 'node:zlib';
 import { readChunks } from './lines.ts';
 
 /** Where the log of an archived thread stands. */
@@ -17,6 +15,7 @@ export function isArchived(path: string): boolean {
 /** The bytes of a log, compressed or not; each chunk is only valid until the next one is asked for. */
 export async function* logChunks(path: string): AsyncGenerator<Buffer, void, undefined> {
   if (isArchived(path)) {
+    const { createGunzip } = await import('node:zlib');
     const unpacked = createGunzip();
     const source = createReadStream(archivePath(path));
     source.on('error', (error) => unpacked.destroy(error));
@@ -40,6 +39,8 @@ export interface Archived {
 /** Compresses a log. The plain file goes only once the compressed one is on the disk. */
 export async function archiveLog(path: string): Promise<Archived> {
   const { size: before } = await stat(path);
+  const { pipeline } = await import('node:stream/promises');
+  const { createGzip } = await import('node:zlib');
   await replace(archivePath(path), path, async (partial) => {
     const target = await open(partial, 'wx', 0o600);
     await pipeline(
