@@ -9,7 +9,7 @@ export const TOOL_SEARCH_ID = 'tool_search';
 const DEFAULT_LIMIT = 5;
 
 /**
- * `tool_search`: finds deferred tools by wire name or id, or by words, unlocks them for the run and returns their
+ * `tool_search`: finds deferred tools by wire name or id, by words or by MCP server, unlocks them for the run and returns their
  * schemas. `unlocked` holds canonical ids; the run owns it and its gate reads it. `data`: `tools` (wire names).
  */
 export function createToolSearch(
@@ -19,12 +19,13 @@ export function createToolSearch(
   return {
     id: TOOL_SEARCH_ID,
     description:
-      'Loads the schemas of deferred tools, by names or by words of a query. A deferred tool can be called afterwards.',
+      'Loads the schemas of deferred tools, by names, by words of a query or by their server. A deferred tool can be called afterwards.',
     inputSchema: {
       type: 'object',
       properties: {
         names: { type: 'array', items: { type: 'string' }, description: 'Names as listed.' },
         query: { type: 'string', description: 'Words to look for in names and descriptions.' },
+        server: { type: 'string', description: 'An MCP server: only its tools are looked at.' },
         limit: {
           type: 'integer',
           minimum: 1,
@@ -50,15 +51,20 @@ function search(
   unlocked: Set<string>,
   input: JsonObject,
 ): ToolOutput {
-  const { names, query, limit } = input;
+  const { names, query, server, limit } = input;
   const wanted = Array.isArray(names) ? names.filter((name) => typeof name === 'string') : [];
   const words = typeof query === 'string' ? wordsOf(query) : [];
-  if (wanted.length === 0 && words.length === 0) {
-    return errorOutput('Provide names or query.', { code: 'invalid_input' });
+  const isOfServer = typeof server === 'string';
+  if (wanted.length === 0 && words.length === 0 && !isOfServer) {
+    return errorOutput('Provide names, query or server.', { code: 'invalid_input' });
   }
   const named = deferred.filter(({ name }) => wanted.some((want) => wireName(want) === name));
-  const ranked = deferred
-    .map((tool) => ({ tool, score: scoreOf(tool, words) }))
+  const searched = isOfServer
+    ? deferred.filter(({ id }) => id.startsWith(`mcp/${server}/`))
+    : deferred;
+  const isWhole = isOfServer && words.length === 0 && wanted.length === 0;
+  const ranked = searched
+    .map((tool) => ({ tool, score: isWhole ? 1 : scoreOf(tool, words) }))
     .filter(({ tool, score }) => score > 0 && !named.includes(tool))
     .toSorted((a, b) => b.score - a.score)
     .slice(0, typeof limit === 'number' ? limit : DEFAULT_LIMIT);
@@ -66,7 +72,7 @@ function search(
   if (found.length === 0) {
     const near = didYouMean(
       wanted[0] ?? words[0] ?? '',
-      deferred.map(({ name }) => name),
+      searched.map(({ name }) => name),
     );
     return errorOutput(['No deferred tool matches.', near].filter(Boolean).join(' '), {
       code: 'item_not_found',

@@ -136,6 +136,25 @@ describe('tool_search', () => {
     expect((await search({ query: 'mail', limit: 1 })).unlocked).toHaveLength(1);
   });
 
+  it('finds the tools of one server, all of them or by words', async () => {
+    const of = (name: string): DisclosableTool => ({
+      id: `mcp/notes/${name}`,
+      name: `mcp_notes_${name}`,
+      description: `Does ${name}.`,
+      input_schema: {},
+    });
+    const served = [...deferred, of('read'), of('write')];
+    await using project = await Project.create();
+    const ask = async (input: object) => {
+      const unlocked = new Set<string>();
+      await createToolSearch(served, unlocked).execute({ ...input }, project.context());
+      return [...unlocked];
+    };
+    expect(await ask({ server: 'notes' })).toEqual(['mcp/notes/read', 'mcp/notes/write']);
+    expect(await ask({ server: 'notes', query: 'write mail' })).toEqual(['mcp/notes/write']);
+    expect(await ask({ server: 'mail' })).toEqual([]);
+  });
+
   it('explains when nothing is asked or found', async () => {
     expect((await search({})).isError).toBe(true);
     const none = await search({ names: ['mail_sned'] });

@@ -1,7 +1,8 @@
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { textOf } from '../../../src/core/message.ts';
 import { type McpServerConfig, parseServers } from '../../../src/tools/mcp/config.ts';
 import { connect } from '../../../src/tools/mcp/connection.ts';
@@ -174,6 +175,117 @@ test('servers that are not reached are not started, and broken ones are a warnin
   for (const name of ['silent', 'missing', 'refused'])
     expect(told).toContain(`the MCP server ${name} can't be used`);
   expect(warnings).toHaveLength(5);
+});
+
+test('all servers start at the same time: each waits until the other has started', async () => {
+  const waiting = (name: string, other: string): object => {
+    const file = path.join(folder, `${name}.mjs`);
+    const marks = [name, other].map((mark) => JSON.stringify(path.join(folder, `${mark}.started`)));
+    const wait = `
+import { existsSync, writeFileSync } from 'node:fs';
+writeFileSync(${marks[0]}, '');
+while (!existsSync(${marks[1]})) await new Promise((resolve) => setTimeout(resolve, 5));
+`;
+    writeFileSync(file, `${wait}${SMALL}`);
+    return { command: process.execPath, args: [file], connect_timeout_seconds: 20 };
+  };
+  const { tools, warnings } = await open({
+    one: waiting('one', 'two'),
+    two: waiting('two', 'one'),
+  }).offered(() => true);
+  expect(warnings).toEqual([]);
+  expect(tools.map(({ id }) => id)).toEqual(['mcp/one/do_it', 'mcp/two/do_it']);
+});
+
+test('threads that ask at the same time share one connection attempt', async () => {
+  const opened = open({ one: small() });
+  const [first, second] = await Promise.all([
+    opened.offered(() => true),
+    opened.offered(() => true),
+  ]);
+  const pids = await Promise.all([pidOf(first.tools[0] as Tool), pidOf(second.tools[0] as Tool)]);
+  expect(pids[0]).toBe(pids[1]);
+});
+
+/** A server over streamable HTTP that remembers its sessions until it is told to forget them. */
+async function remote() {
+  const sessions = new Set<string>();
+  const seen: { readonly method: string; readonly authorization: string | undefined }[] = [];
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      if (request.method !== 'POST') return void response.writeHead(405).end();
+      const {
+        id,
+        method,
+        params = {},
+      } = JSON.parse(Buffer.concat(chunks).toString()) as {
+        id?: number;
+        method: string;
+        params?: { protocolVersion?: string; arguments?: { how?: string } };
+      };
+      seen.push({ method, authorization: request.headers.authorization });
+      const session = String(request.headers['mcp-session-id']);
+      if (method !== 'initialize' && !sessions.has(session)) {
+        return void response.writeHead(404).end();
+      }
+      if (id === undefined) return void response.writeHead(202).end();
+      if (params.arguments?.how === 'hang') return undefined;
+      const fresh = `session-${seen.length}`;
+      if (method === 'initialize') sessions.add(fresh);
+      const results: Record<string, object> = {
+        initialize: {
+          protocolVersion: params.protocolVersion,
+          capabilities: { tools: {} },
+          serverInfo: { name: 's', version: '1' },
+        },
+        'tools/list': { tools: [{ name: 'do', inputSchema: { type: 'object' } }] },
+        'tools/call': { content: [{ type: 'text', text: `done in ${session}` }] },
+      };
+      response.writeHead(200, {
+        'content-type': 'application/json',
+        ...(method === 'initialize' ? { 'mcp-session-id': fresh } : {}),
+      });
+      response.end(JSON.stringify({ jsonrpc: '2.0', id, result: results[method] }));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  const port = typeof address === 'object' && address ? address.port : 0;
+  return { url: `http://127.0.0.1:${port}/mcp`, seen, forget: () => sessions.clear() };
+}
+
+describe('a server over HTTP', () => {
+  test('that forgot the session is greeted again by the next call; the failed one is not repeated', async () => {
+    const { url, seen, forget } = await remote();
+    const headers = { Authorization: 'Bearer ${REMOTE_KEY}' };
+    const { tools } = await open({ far: { url, headers } }, { REMOTE_KEY: 'of-this-test' }).offered(
+      () => true,
+    );
+    const [tool] = tools as [Tool];
+    const first = await call(tool);
+    expect(first).toContain('done in session-');
+    forget();
+    expect(await call(tool)).toContain('The MCP server far failed');
+    const again = await call(tool);
+    expect(again).toContain('done in session-');
+    expect(again).not.toBe(first);
+    expect(seen.filter(({ method }) => method === 'tools/call')).toHaveLength(3);
+    expect(new Set(seen.map(({ authorization }) => authorization))).toEqual(
+      new Set(['Bearer of-this-test']),
+    );
+  });
+
+  test('is not waited for longer than its entry says', async () => {
+    const { url } = await remote();
+    const { tools } = await open({ far: { url, timeout_seconds: 0.2 } }).offered(() => true);
+    expect(await call(tools[0] as Tool, { how: 'hang' })).toContain('timed out');
+  });
 });
 
 test('resources and prompts of a server can be listed and read', async () => {
