@@ -5,6 +5,8 @@ export interface Sink {
   readonly isTty: boolean;
   /** Columns of the terminal; 80 where there is none. */
   readonly columns: number;
+  /** Rows of the terminal; 24 where there is none. */
+  readonly rows: number;
   write(content: string | Uint8Array): void;
 }
 
@@ -25,6 +27,8 @@ export interface Io {
   readonly homeDirectory: string;
   /** Milliseconds that never go back. */
   monotonic(): number;
+  /** Milliseconds since 1970. */
+  now(): number;
   /** Calls `action` every `ms` until the returned function is called. Does not keep the process alive. */
   repeat(ms: number, action: () => void): () => void;
   /**

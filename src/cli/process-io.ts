@@ -5,6 +5,7 @@ import { EXIT, messageOf, systemCodeOf } from '../core/errors.ts';
 import type { Delivery, Io, Sink } from './io.ts';
 
 const DEFAULT_COLUMNS = 80;
+const DEFAULT_ROWS = 24;
 
 function sinkOf(stream: WriteStream, onError: (error: unknown) => void): Sink {
   stream.on('error', onError);
@@ -12,6 +13,9 @@ function sinkOf(stream: WriteStream, onError: (error: unknown) => void): Sink {
     isTty: stream.isTTY,
     get columns() {
       return stream.columns > 0 ? stream.columns : DEFAULT_COLUMNS;
+    },
+    get rows() {
+      return stream.rows > 0 ? stream.rows : DEFAULT_ROWS;
     },
     write(content) {
       stream.write(content);
@@ -84,6 +88,7 @@ export function createProcessIo(): Io {
     cwd: process.cwd(),
     homeDirectory: process.env['HOME'] ?? homedir(),
     monotonic: () => performance.now(),
+    now: () => Date.now(),
     repeat: (ms, action) => {
       const timer = setInterval(action, ms).unref();
       return () => {

@@ -6,6 +6,9 @@ export interface FakeIoOptions {
   readonly stdoutIsTty?: boolean;
   readonly stderrIsTty?: boolean;
   readonly columns?: number;
+  readonly rows?: number;
+  /** Milliseconds since 1970, where it stands still. */
+  readonly now?: number;
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly stdin?: string;
@@ -26,13 +29,14 @@ export interface FakeIo extends Io {
 
 /** An Io that records what is written. The clock stands still. */
 export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
-  const { columns = 80, cwd = process.cwd(), env = {}, rye } = options;
+  const { columns = 80, rows = 24, now = 0, cwd = process.cwd(), env = {}, rye } = options;
   const written = { stdout: '', stderr: '' };
   const controller = new AbortController();
   const opened: OpenRyeOptions[] = [];
   const sink = (name: 'stdout' | 'stderr', isTty = false): Io['stdout'] => ({
     isTty,
     columns,
+    rows,
     write: (content) => {
       written[name] += typeof content === 'string' ? content : Buffer.from(content).toString();
     },
@@ -50,6 +54,7 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
     cwd,
     homeDirectory: '/home/ada',
     monotonic: () => 0,
+    now: () => now,
     repeat: () => () => {},
     cancellation: () => controller.signal,
     flush: () => Promise.resolve(options.delivery ?? 'whole'),

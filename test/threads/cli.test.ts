@@ -39,7 +39,8 @@ test('--async prints id, status and pid and returns; wait, tree and stats tell t
   expect(end.stdout).toMatch(/^THREAD +STATUS +SPEND +RESULT\nteam\/job-\d+ +completed /);
 
   const tree = await rye(here, 'threads', 'tree', '--watch');
-  expect(tree).toMatchObject({ code: 0, stdout: `completed ${launched.thread_id} ($0.00)\n` });
+  expect(tree.code).toBe(0);
+  expect(tree.stdout).toMatch(/^completed team\/job-\d+ \(2 turns, .+s, \$0\.00\)\n$/);
   const stats = await rye(here, 'threads', 'stats', '--by', 'model', '--json');
   expect(JSON.parse(stats.stdout)).toMatchObject({
     success: true,

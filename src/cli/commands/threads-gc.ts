@@ -2,7 +2,7 @@ import type { RetentionReport } from '../../app/recovery-types.ts';
 import { EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { flagOption, type Invocation, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
-import { printDocument, printLine } from '../output.ts';
+import { count, printDocument, printLine } from '../output.ts';
 import { withRye } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
 
@@ -54,7 +54,7 @@ function describe({ archived, failures }: RetentionReport, dryRun: boolean): rea
   const size = dryRun ? `${before} bytes` : `${before} bytes to ${after}`;
   return [
     ...archived.map(({ thread_id: id, completed_at: end }) => `${id}  ended ${end}`),
-    `${archived.length} threads ${dryRun ? 'would be ' : ''}archived, ${size}`,
+    `${count(archived.length, 'thread')} ${dryRun ? 'would be ' : ''}archived, ${size}`,
     ...failures.map(
       ({ thread_id: id, error }) => `${id}  left alone: ${oneLine(error.message)} [${error.code}]`,
     ),

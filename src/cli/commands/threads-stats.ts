@@ -16,29 +16,30 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     printDocument(io, { success: true, by, stats, total: stats.length });
     return EXIT.ok;
   }
+  // what a narrow terminal cuts off is what matters least
   const headings = [
     by.toUpperCase(),
+    'SPEND',
+    'TOKENS',
+    'TIME',
+    'TURNS',
     'THREADS',
     'OPEN',
     'COMPLETED',
     'ERROR',
     'CANCELLED',
-    'TURNS',
-    'TOKENS',
-    'TIME',
-    'SPEND',
   ];
   const rows = stats.map((row) => [
     row.key,
+    formatUsd(row.spend),
+    formatTokens(row.tokens),
+    formatSeconds(row.elapsed_seconds),
+    String(row.turns),
     String(row.threads),
     String(row.open),
     String(row.completed + row.continued),
     String(row.error),
     String(row.cancelled),
-    String(row.turns),
-    formatTokens(row.tokens),
-    formatSeconds(row.elapsed_seconds),
-    formatUsd(row.spend),
   ]);
   io.stdout.write(formatTable(headings, rows, io.stdout));
   return EXIT.ok;

@@ -3,10 +3,10 @@ import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { isFinal } from '../../core/thread.ts';
 import { flagOption, type Invocation, numberOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
-import { canRedraw, printDocument, printLine } from '../output.ts';
-import { drawThreadTree } from '../render/thread-tree.ts';
+import { canRedraw, colorsOf, printDocument, printLine } from '../output.ts';
+import { drawThreadTree, type TreeStyle } from '../render/thread-tree.ts';
 import { withRye } from '../session.ts';
-import { eraseLines, truncate } from '../terminal-text.ts';
+import { eraseLines } from '../terminal-text.ts';
 
 const DEFAULT_ROOTS = 20;
 
@@ -21,7 +21,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     if (flagOption(invocation, 'watch')) return await watch(rye, look, { invocation, io });
     const tree = await look();
     if (invocation.global.json) printTree(tree, io);
-    else for (const line of drawThreadTree(tree)) printLine(io, line);
+    else printLines(drawThreadTree(tree, { ...styleOf(invocation, io), now: io.now() }), io);
     return EXIT.ok;
   });
 }
@@ -30,33 +30,50 @@ function printTree(tree: readonly ThreadTreeNode[], io: Io): void {
   printDocument(io, { success: true, threads: tree, total: tree.length });
 }
 
-/** Draws at each change until nothing is open: in place on a terminal, elsewhere again, with `--json` one line each. */
+function printLines(lines: readonly string[], io: Io): void {
+  for (const line of lines) printLine(io, line);
+}
+
+function styleOf({ global }: Invocation, io: Io): TreeStyle {
+  return {
+    colors: colorsOf(io.stdout, io, global),
+    ...(io.stdout.isTty ? { columns: io.stdout.columns - 1 } : {}),
+  };
+}
+
+/**
+ * Draws at each change until nothing is open: in place on a terminal, where it fits the screen, elsewhere again, with
+ * `--json` one line each. The last drawing is whole.
+ */
 async function watch(
   rye: Rye,
   look: () => Promise<readonly ThreadTreeNode[]>,
   { invocation, io }: { readonly invocation: Invocation; readonly io: Io },
 ): Promise<ExitCode> {
   const signal = io.cancellation();
-  const inPlace = canRedraw(io.stdout, io.env) && !invocation.global.json;
+  const { json } = invocation.global;
+  const inPlace = canRedraw(io.stdout, io.env) && !json;
   let drawn: readonly string[] = [];
   let tree: readonly ThreadTreeNode[] = [];
-  const draw = async (): Promise<void> => {
+  const linesNow = (isLast: boolean): readonly string[] => {
+    if (json) return [JSON.stringify({ success: true, threads: tree, total: tree.length })];
+    const live = inPlace ? { now: io.now(), ...(isLast ? {} : { rows: io.stdout.rows - 1 }) } : {};
+    return drawThreadTree(tree, { ...styleOf(invocation, io), ...live });
+  };
+  const draw = async (isLast = false): Promise<void> => {
     tree = await look();
-    const lines = invocation.global.json
-      ? [JSON.stringify({ success: true, threads: tree, total: tree.length })]
-      : drawThreadTree(tree).map((line) =>
-          inPlace ? truncate(line, io.stdout.columns - 1) : line,
-        );
+    const lines = linesNow(isLast);
     if (lines.join('\n') === drawn.join('\n')) return;
     if (inPlace) io.stdout.write(eraseLines(drawn.length));
-    for (const line of lines) printLine(io, line);
+    printLines(lines, io);
     drawn = lines;
   };
   await draw();
   for (let open = openIn(tree); open.length > 0 && !signal.aborted; open = openIn(tree)) {
-    await rye.children.wait(open, { any: true, signal, onLook: draw });
+    await rye.children.wait(open, { any: true, signal, onLook: async () => await draw() });
     await draw();
   }
+  await draw(true);
   return signal.aborted ? EXIT.cancelled : EXIT.ok;
 }
 

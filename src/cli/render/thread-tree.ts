@@ -1,37 +1,145 @@
 import type { ThreadTreeNode } from '../../app/rye.ts';
-import { formatUsd } from '../../core/amounts.ts';
-import type { ThreadRecord } from '../../core/thread.ts';
-import { oneLine } from '../terminal-text.ts';
+import { formatSeconds, formatUsd } from '../../core/amounts.ts';
+import { isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { toMicroUsd, toUsd } from '../../core/usage.ts';
+import type { Colors } from '../output.ts';
+import { oneLine, truncate } from '../terminal-text.ts';
 
-/** One line for each thread, drawn as a tree: status, id, spend, and what went wrong. */
-export function drawThreadTree(nodes: readonly ThreadTreeNode[]): readonly string[] {
-  return nodes.flatMap((node) => [describe(node), ...drawChildren(node.children, '')]);
+/** A line of the tree: lines of the drawing, the status, and what is said of the thread. */
+interface TreeLine {
+  readonly indent: string;
+  readonly state: string;
+  readonly text: string;
 }
 
-function drawChildren(nodes: readonly ThreadTreeNode[], indent: string): readonly string[] {
-  return nodes.flatMap((node, index) => {
-    const isLast = index === nodes.length - 1;
-    return [
-      `${indent}${isLast ? '└─' : '├─'} ${describe(node)}`,
-      ...drawChildren(node.children, `${indent}${isLast ? '   ' : '│  '}`),
-    ];
+export interface TreeStyle {
+  readonly colors: Colors;
+  /** Longer lines are cut. */
+  readonly columns?: number | undefined;
+  /** Where they are exceeded, threads that have ended are folded, then what is too much is left out. */
+  readonly rows?: number | undefined;
+  /** Milliseconds since 1970, for how long open threads have run; absent: that is not said. */
+  readonly now?: number | undefined;
+}
+
+/** One line for each thread, drawn as a tree: status, id, turns, time and spend, and what went wrong. */
+export function drawThreadTree(
+  nodes: readonly ThreadTreeNode[],
+  style: TreeStyle,
+): readonly string[] {
+  const { rows = Number.POSITIVE_INFINITY, columns, colors, now } = style;
+  const whole = linesOf(nodes, { now, folds: false });
+  const lines = whole.length > rows ? linesOf(nodes, { now, folds: true }) : whole;
+  const shown = lines.length > rows ? lines.slice(0, rows - 1) : lines;
+  const left = lines.length - shown.length;
+  return [
+    ...shown.map((line) => paint(line, colors, columns)),
+    ...(left > 0 ? [`… ${left} more lines`] : []),
+  ];
+}
+
+interface Detail {
+  readonly now: number | undefined;
+  /** Siblings that have ended with all below them share one line. */
+  readonly folds: boolean;
+}
+
+function linesOf(nodes: readonly ThreadTreeNode[], detail: Detail): readonly TreeLine[] {
+  return nodes.flatMap((node) => [
+    { indent: '', ...describe(node, detail.now) },
+    ...childLines(node.children, '', detail),
+  ]);
+}
+
+function childLines(
+  nodes: readonly ThreadTreeNode[],
+  indent: string,
+  detail: Detail,
+): readonly TreeLine[] {
+  const ended = detail.folds ? nodes.filter(isOver) : [];
+  const shown = ended.length > 1 ? nodes.filter((node) => !isOver(node)) : nodes;
+  const folded = ended.length > 1 ? [{ indent: '', ...summary(ended) }] : [];
+  const groups = [
+    ...folded.map((line) => [line]),
+    ...shown.map((node) => [
+      { indent: '', ...describe(node, detail.now) },
+      ...childLines(node.children, '', detail),
+    ]),
+  ];
+  return groups.flatMap((lines, index) => {
+    const isLast = index === groups.length - 1;
+    return lines.map((line, at) => {
+      const stem = isLast ? '   ' : '│  ';
+      const branch = isLast ? '└─ ' : '├─ ';
+      return { ...line, indent: `${indent}${at === 0 ? branch : stem}${line.indent}` };
+    });
   });
 }
 
-function describe({ thread, subtree_spend, children }: ThreadTreeNode): string {
+function isOver({ thread, children }: ThreadTreeNode): boolean {
+  return isFinal(thread.status) && children.every(isOver);
+}
+
+/** `37 completed, 1 error ($0.0310)`. */
+function summary(nodes: readonly ThreadTreeNode[]): Omit<TreeLine, 'indent'> {
+  const counts = new Map<string, number>();
+  for (const { thread } of nodes) counts.set(thread.status, (counts.get(thread.status) ?? 0) + 1);
+  const micro = nodes.reduce((sum, { subtree_spend }) => sum + toMicroUsd(subtree_spend), 0);
+  const parts = [...counts].map(([status, count]) => `${count} ${status}`);
+  return { state: parts.join(', '), text: `(${formatUsd(toUsd(micro))})` };
+}
+
+function describe(
+  { thread, subtree_spend }: ThreadTreeNode,
+  now: number | undefined,
+): Omit<TreeLine, 'indent'> {
   const { cost, error, continuation_of: previous } = thread;
-  const spend =
-    children.length === 0
-      ? formatUsd(cost.spend)
-      : `${formatUsd(cost.spend)}, ${formatUsd(subtree_spend)} with all below`;
+  const elapsed = elapsedSeconds(thread, now);
+  const facts = [
+    ...(cost.turns === 0 ? [] : [`${cost.turns} turn${cost.turns === 1 ? '' : 's'}`]),
+    ...(elapsed === undefined ? [] : [formatSeconds(elapsed)]),
+    formatUsd(cost.spend),
+    ...(subtree_spend === cost.spend ? [] : [`${formatUsd(subtree_spend)} with all below`]),
+  ];
   const parts = [
-    stateOf(thread),
     thread.thread_id,
-    `(${spend})`,
+    `(${facts.join(', ')})`,
     ...(previous === null ? [] : [`↪ continues ${previous}`]),
     ...(error === null ? [] : [`${error.message} [${error.code}]`]),
   ];
-  return oneLine(parts.join(' '));
+  return { state: stateOf(thread), text: oneLine(parts.join(' ')) };
+}
+
+function elapsedSeconds(thread: ThreadRecord, now: number | undefined): number | undefined {
+  const { status, cost, created_at: created } = thread;
+  if (isFinal(status) || status === 'suspended') return cost.elapsed_seconds;
+  // whole seconds: less would be drawn anew ten times a second
+  if (now === undefined) return undefined;
+  return Math.max(0, Math.floor((now - Date.parse(created)) / 1000));
+}
+
+function paint({ indent, state, text }: TreeLine, colors: Colors, columns?: number): string {
+  const plain = `${indent}${state} ${text}`;
+  const line = columns === undefined ? plain : truncate(plain, columns);
+  // cut or coloured, never both within the status
+  if (!line.startsWith(`${indent}${state} `)) return line;
+  return `${indent}${colorOf(state, colors)(state)}${line.slice(indent.length + state.length)}`;
+}
+
+function colorOf(state: string, colors: Colors): (text: string) => string {
+  switch (state) {
+    case 'completed':
+      return colors.green;
+    case 'error':
+      return colors.red;
+    case 'cancelled':
+    case 'suspended':
+      return colors.yellow;
+    case 'running':
+      return colors.cyan;
+    default:
+      return colors.dim;
+  }
 }
 
 /** The status as people read it: a thread that waits for a slot is queued. */

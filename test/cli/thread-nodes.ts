@@ -1,0 +1,44 @@
+import type { ThreadTreeNode } from '../../src/app/rye.ts';
+import type { ThreadRecord } from '../../src/core/thread.ts';
+import { NO_COST } from '../../src/core/usage.ts';
+
+export const NOON = Date.parse('2026-02-17T12:00:00.000Z');
+
+/** A thread of which a test says only what matters to it. */
+export function record(
+  threadId: string,
+  status: ThreadRecord['status'],
+  more: Partial<ThreadRecord> = {},
+): ThreadRecord {
+  return {
+    thread_id: threadId,
+    directive: 'team/job',
+    parent_id: null,
+    status,
+    created_at: '2026-02-17T11:59:00.000Z',
+    updated_at: '2026-02-17T11:59:00.000Z',
+    completed_at: null,
+    pid: 7,
+    process_start: 'then',
+    host: 'here',
+    epoch: 1,
+    heartbeat_at: null,
+    model: 'literal',
+    cost: NO_COST,
+    spawn_count: 0,
+    result: null,
+    outputs: null,
+    error: null,
+    continuation_of: null,
+    continuation_thread_id: null,
+    chain_root_id: null,
+    cancel_requested: null,
+    ...more,
+  };
+}
+
+/** A node whose subtree spent what its threads did. */
+export function node(thread: ThreadRecord, ...children: readonly ThreadTreeNode[]): ThreadTreeNode {
+  const below = children.reduce((sum, { subtree_spend }) => sum + subtree_spend, 0);
+  return { thread, subtree_spend: thread.cost.spend + below, children };
+}
