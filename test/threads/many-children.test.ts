@@ -1,46 +1,99 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { expect, test } from 'vitest';
-import { lab, processesOf } from './lab.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { toMicroUsd } from '../../src/core/usage.ts';
+import { says, startWireServer } from '../helpers/wire-server.ts';
+import { directive, lab, processesOf } from './lab.ts';
 
-const CHILDREN = 16;
+/** The full count is for a quiet machine: then the waiter's median is held to its 50 ms too. */
+const WANTED = process.env['RYE_CHILDREN'];
+const CHILDREN = Number(WANTED ?? 16);
+const MEDIAN_MS = WANTED === undefined ? 1000 : 50;
+/** Children that have a waiter of their own beside the one for all. */
+const WATCHED = 4;
 
-test(`${CHILDREN} children of one parent all end, their waiter wakes at once, and the ledger is exact`, {
-  timeout: 120_000,
+test(`${CHILDREN} children of one parent all end, their waiters wake at once, and the ledger is exact`, {
+  timeout: 120_000 + CHILDREN * 5000,
 }, async () => {
-  const here = await lab({ coordination: 'concurrency: { max_children: 4, max_total: 20 }\n' });
-  const parent = await here.job('parent');
+  // each child costs something else: its number is in its first message
+  const server = await startWireServer(({ body }) => {
+    const [, n = '0'] = /PAY (\d+)/.exec(JSON.stringify(body.messages)) ?? [];
+    return says('Paid.', { input_tokens: 1000 + Number(n) * 10, output_tokens: 100 });
+  });
+  onTestFinished(() => server.close());
+  const here = await lab({ coordination: 'concurrency: { max_children: 5, max_total: 20 }\n' });
+  here.write(
+    '.ai/directives/team/payer.md',
+    directive('team/payer', {
+      limits: 'turns="2" spend="0.01"',
+      tools: ['team/gate'],
+      inputs: '<input name="n" type="integer" required="true">Which.</input>',
+      steps: '',
+    })
+      .replace('Do the steps.', 'PAY {input:n}')
+      .replace('<limits', '<model tier="fast" provider="anthropic" /><limits'),
+  );
+  await here.sign();
+  const parent = await here.job('parent', { limits: { spend: 5, spawns: CHILDREN } });
   const parentThreadId = parent.thread_id;
   await here.until('the arrival', () => existsSync(path.join(here.project, 'arrived-parent')));
-  here.openGate('kid');
-  const ids: string[] = [];
-  for (let n = 0; n < CHILDREN; n += 1) {
-    const limits = { spend: 0.0003 };
-    ids.push((await here.job('kid', { parentThreadId, limits })).thread_id);
-  }
-  expect(new Set(ids).size).toBe(CHILDREN);
-  const lags: number[] = [];
-  const report = await here.rye.children.wait(ids, {
-    onEnd: ({ completed_at }) => {
-      lags.push(Date.now() - Date.parse(completed_at ?? ''));
+  const rye = here.open({
+    env: {
+      PATH: process.env['PATH'],
+      HOME: here.home,
+      ANTHROPIC_API_KEY: 'sk-ant-test',
+      ANTHROPIC_BASE_URL: server.url,
     },
   });
-  expect(report.success).toBe(true);
-  expect(lags).toHaveLength(CHILDREN);
-  const late = lags.toSorted((left, right) => left - right)[CHILDREN >> 1] ?? Infinity;
-  // 50 ms on a quiet machine (bench/children.mjs measures it); tests run beside others
-  expect(late).toBeLessThan(1000);
+  const lags: number[] = [];
+  const onEnd = ({ completed_at }: { readonly completed_at: string | null }): void => {
+    lags.push(Date.now() - Date.parse(completed_at ?? ''));
+  };
+  const ids: string[] = [];
+  for (let n = 0; n < CHILDREN; n += 1) {
+    const request = { directiveId: 'team/payer', inputs: { n }, parentThreadId };
+    ids.push((await rye.children.launch(request)).thread_id);
+  }
+  expect(new Set(ids).size).toBe(CHILDREN);
+  const open = ids.slice(-WATCHED);
+  const since = Date.now();
+  const [report, ...alone] = await Promise.all([
+    rye.children.wait(ids, {
+      onEnd: (thread) => {
+        // those that ended before had nobody who waited
+        if (Date.parse(thread.completed_at ?? '') >= since) onEnd(thread);
+      },
+    }),
+    ...open.map(async (id) => await rye.children.wait([id], { onEnd })),
+  ]);
+  expect(report?.threads.filter(({ status }) => status !== 'completed')).toEqual([]);
+  expect(alone.map(({ success }) => success)).toEqual(open.map(() => true));
+  expect(lags.length).toBeGreaterThanOrEqual(WATCHED * 2);
+  const median = lags.toSorted((left, right) => left - right)[lags.length >> 1];
+  expect(median).toBeLessThan(MEDIAN_MS);
 
   here.openGate('parent');
   await here.rye.children.wait([parentThreadId]);
   const rows = await here.store.ledger.rows();
   expect(rows).toHaveLength(CHILDREN + 1);
   expect(rows.every(({ status }) => status === 'released')).toBe(true);
-  expect(await here.store.ledger.remaining(parentThreadId)).toBe(10_000);
+  const actual = new Map(rows.map((row) => [row.thread_id, row.actual]));
+  // to the micro-dollar, two answers each: 1000 tokens and ten for its number at $0.10 a million, and 100 at $0.50
+  expect(ids.map((id) => actual.get(id))).toEqual(ids.map((_, n) => 2 * (150 + n)));
   const records = await here.store.registry.list({});
+  expect(records.map(({ thread_id, cost }) => [thread_id, toMicroUsd(cost.spend)])).toEqual(
+    records.map(({ thread_id }) => [thread_id, actual.get(thread_id)]),
+  );
+  const spent = rows.reduce((sum, row) => sum + row.actual, 0);
+  expect(await here.store.ledger.subtreeSpend(parentThreadId)).toBe(spent);
+  expect(await here.store.ledger.remaining(parentThreadId)).toBe(5_000_000 - spent);
   const pids = records.flatMap(({ pid }) => pid ?? []);
   expect(new Set(pids).size).toBe(CHILDREN + 1);
   await here.until('the end of all', () => processesOf(here.project, pids).length === 0);
+  if (WANTED !== undefined)
+    process.stdout.write(
+      `median ${median} ms, worst ${Math.max(...lags)} ms, $${spent / 1e6} spent\n`,
+    );
 });
 
 test('the shipped fan-out example tolerates a child that fails and reports the others', async () => {
