@@ -16,6 +16,8 @@ const PAGES = [
   'threads',
   'sessions',
   'exports',
+  'children',
+  'recovery',
   'hooks',
   'stream-rules',
   'steering',
