@@ -36,9 +36,9 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
 }
 
 function ageOf(text: string): number {
-  const [, count, unit = ''] = /^(\d{1,6})([smhdw])$/.exec(text) ?? [];
+  const [, digits, unit = ''] = /^(\d{1,6})([smhdw])$/.exec(text) ?? [];
   const factor = UNITS_MS[unit];
-  if (count !== undefined && factor !== undefined) return Number(count) * factor;
+  if (digits !== undefined && factor !== undefined) return Number(digits) * factor;
   throw new RyeError('invalid_input', `--older-than: ${JSON.stringify(text)} is no age`, {
     hint: 'A whole number and s, m, h, d or w, such as 30d.',
   });

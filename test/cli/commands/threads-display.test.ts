@@ -22,7 +22,7 @@ function films(...pictures: readonly (readonly ThreadTreeNode[])[]): Partial<Rye
       at += 1;
       await onLook?.();
       const ended = pictures[at]?.filter(({ thread }) => ids.includes(thread.thread_id)) ?? [];
-      for (const { thread } of ended) if (thread.status === 'completed') await onEnd?.(thread);
+      for (const { thread } of ended) if (thread.status === 'completed') onEnd?.(thread);
       return { success: true, timed_out: false, threads: [] };
     },
   };
