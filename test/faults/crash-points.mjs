@@ -1,4 +1,4 @@
-// Loaded into a rye process with --import: counts every durable step, and kills the process behind the one it is told.
+// Loaded into a rye process with --import: names every durable step, and kills the process behind the one it is told.
 import { appendFileSync, readFileSync } from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import path from 'node:path';
@@ -6,26 +6,22 @@ import process from 'node:process';
 
 const require = createRequire(import.meta.url);
 const fs = require('node:fs');
-const killAt = Number(process.env['RYE_TEST_KILL_AT'] ?? Number.POSITIVE_INFINITY);
 const traceFile = process.env['RYE_TEST_TRACE'];
-/** In a family of processes: which of them dies behind which step, and whether the others die with it. */
+/** Which process of a family dies behind which step, for the how manieth time, and whether the others die with it. */
 const kill = JSON.parse(process.env['RYE_TEST_KILL'] ?? '{}');
 const pidsFile = process.env['RYE_TEST_PIDS'];
 const role = process.argv.includes('__run-thread') ? 'child' : 'parent';
 if (pidsFile !== undefined) appendFileSync(pidsFile, `${role} ${process.pid}\n`);
-let count = 0;
 let passed = 0;
 
-/** The `n`th durable step is done. */
+/** A durable step is done. */
 function step(name) {
-  count += 1;
   if (traceFile !== undefined) appendFileSync(`${traceFile}${suffix()}`, `${name}\n`);
   if (role === kill.role && name === kill.step) passed += 1;
-  if (passed >= kill.nth) {
-    appendFileSync(pidsFile, `dead ${process.pid}\n`);
-    if (kill.all) killOthers();
-  }
-  if (count >= killAt || passed >= kill.nth) process.kill(process.pid, 'SIGKILL');
+  if (kill.nth === undefined || passed < kill.nth) return;
+  if (pidsFile !== undefined) appendFileSync(pidsFile, `dead ${process.pid}\n`);
+  if (kill.all) killOthers();
+  process.kill(process.pid, 'SIGKILL');
 }
 
 function suffix() {

