@@ -70,7 +70,6 @@ test(`${CHILDREN} children of one parent all end, their waiters wake at once, an
   expect(alone.map(({ success }) => success)).toEqual(open.map(() => true));
   expect(lags.length).toBeGreaterThanOrEqual(WATCHED * 2);
   const median = lags.toSorted((left, right) => left - right)[lags.length >> 1];
-  expect(median).toBeLessThan(MEDIAN_MS);
 
   here.openGate('parent');
   await here.rye.children.wait([parentThreadId]);
@@ -94,6 +93,7 @@ test(`${CHILDREN} children of one parent all end, their waiters wake at once, an
     process.stdout.write(
       `median ${median} ms, worst ${Math.max(...lags)} ms, $${spent / 1e6} spent\n`,
     );
+  expect(median).toBeLessThan(MEDIAN_MS);
 });
 
 test('the shipped fan-out example tolerates a child that fails and reports the others', async () => {
