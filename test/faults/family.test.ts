@@ -19,6 +19,7 @@ import {
 const EXTENT = process.env['RYE_FAULTS'];
 const INSTANTS = EXTENT === 'all' ? 300 : Number(EXTENT ?? 3);
 const SOAK_MS = 3_600_000;
+const WAIT = { timeout: 60_000, interval: 20 } as const;
 const FAMILY_MARKS = ['mark-a', 'mark-h', 'mark-b'] as const;
 
 type Role = 'parent' | 'child';
@@ -93,6 +94,15 @@ function pidsOf(world: World, role?: Role | 'dead'): readonly number[] {
     .map(([, pid]) => Number(pid));
 }
 
+function livesIn({ project }: World, pid: number): boolean {
+  try {
+    const line = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+    return pid !== process.pid && line.includes(project);
+  } catch {
+    return false;
+  }
+}
+
 function killQuietly(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
@@ -122,6 +132,9 @@ async function expectRecovery(world: World): Promise<void> {
       (await rye.threads.list({ active: true })).map(({ thread_id }) => thread_id),
     );
     await expectLegal(world, rye);
+    // a thread that has ended is still exported for a moment
+    const pids = (await rye.threads.list()).flatMap(({ pid }) => pid ?? []);
+    await expect.poll(() => pids.filter((pid) => livesIn(world, pid)), WAIT).toEqual([]);
     const after = marksIn(world.project);
     for (const mark of FAMILY_MARKS) {
       expect([mark, after.get(mark) ?? 0]).toEqual([mark, expect.toSatisfy((count) => count <= 1)]);

@@ -45,7 +45,7 @@ export interface Lab {
 const GATE = `import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 export const __version__ = '1.0.0';
 export const __tool_description__ = 'Wait for a gate.';
-export const __traits__ = { reads_only: false, idempotent: true, network: false, timeout_seconds: 60, risk: 'safe' };
+export const __traits__ = { reads_only: false, idempotent: true, network: false, timeout_seconds: 1500, risk: 'safe' };
 export const CONFIG_SCHEMA = {
   type: 'object',
   properties: { name: { type: 'string' }, others: { type: 'integer' } },
