@@ -122,8 +122,25 @@ describe('a chain of three threads', () => {
 
     const waited = await startCli(world, ['threads', 'wait', 't1', '--json']);
     expect((await waited.done).code).toBe(0);
-    const tree = await startCli(world, ['threads', 'tree', '--json']);
-    expect((await tree.done).stdout).toContain(ids[2]);
+    // what a person types, with the id that the run began with
+    const typed = async (...args: readonly string[]): Promise<string> => {
+      const { done: typedDone } = await startCli(world, args);
+      return (await typedDone).stdout;
+    };
+    const [show, logs, tree, search] = await Promise.all([
+      typed('threads', 'show', 't1'),
+      typed('threads', 'logs', 't1'),
+      typed('threads', 'tree'),
+      typed('search', 'knowledge', 'Quokkas'),
+    ]);
+    expect(show).toContain(`chain       ${ids.join(' → ')}`);
+    expect(logs.match(/thread_finished (?:continued|completed)/g)).toEqual([
+      'thread_finished continued',
+      'thread_finished continued',
+      'thread_finished completed',
+    ]);
+    expect(tree).toMatch(new RegExp(`completed ${ids[2]} .*↪ continues ${ids[1]}`));
+    expect(search).toContain(ids[2]);
     const found = await rye.items.search('knowledge', 'Quokkas');
     expect(found.results.map(({ id }) => id)).toContain(`agent/threads/work/${ids[2]}`);
     const knowledge = readFileSync(
