@@ -2,7 +2,15 @@
 // everything after a build; `npm run bench search` one of them.
 import process from 'node:process';
 
-const BENCHMARKS = ['children', 'cold-start', 'durable-turn', 'prepare', 'search', 'stream-rules'];
+const BENCHMARKS = [
+  'children',
+  'cold-start',
+  'durable-turn',
+  'log-scale',
+  'prepare',
+  'search',
+  'stream-rules',
+];
 
 const wanted = process.argv.slice(2);
 for (const name of wanted.length === 0 ? BENCHMARKS : wanted) {

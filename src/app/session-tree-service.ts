@@ -37,7 +37,7 @@ export class Trees implements SessionTrees {
     threadId: string,
     options: Parameters<SessionTrees['view']>[1] = {},
   ): Promise<TreeView> {
-    const { events, offsets, problems } = await this.#base.store.logs.read(threadId);
+    const { events, offsets, problems } = await this.#base.store.logs.readEntries(threadId);
     const tree = buildTree(events, (index) => offsets[index] ?? 0);
     return {
       thread_id: threadId,
@@ -64,7 +64,7 @@ export class Trees implements SessionTrees {
   }
 
   async context(threadId: string, entry?: string): Promise<FoldedContext> {
-    const { events } = await this.#base.store.logs.read(threadId);
+    const { events } = await this.#base.store.logs.readEntries(threadId);
     const tree = buildTree(events);
     const leafId = entry === undefined ? tree.leafId : entryByPrefix(tree, entry).id;
     return foldContext(tree, { leafId, startedCalls: startedCallIds(events) });
@@ -148,7 +148,7 @@ export class Trees implements SessionTrees {
   }
 
   async #tree(threadId: string): Promise<SessionTree> {
-    return buildTree((await this.#base.store.logs.read(threadId)).events);
+    return buildTree((await this.#base.store.logs.readEntries(threadId)).events);
   }
 
   async #env(): Promise<ThreadEnv> {

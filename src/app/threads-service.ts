@@ -125,9 +125,8 @@ export class Threads implements ThreadsService {
     const { logs } = this.#base.store;
     const { tail, since = 0, follow = false, signal } = options;
     let last = since;
-    const past =
-      tail === undefined ? (await logs.read(threadId)).events : await logs.tail(threadId, tail);
-    for (const event of past) {
+    const past = tail === undefined ? logs.since(threadId, since) : await logs.tail(threadId, tail);
+    for await (const event of past) {
       if (event.seq <= since) continue;
       last = event.seq;
       yield event;

@@ -1,8 +1,8 @@
 import type { EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import { type Message, textOf, toolCallsOf, userText } from '../core/message.ts';
-import { type ContextMessage, repairPairing } from './pairing.ts';
-import { isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
+import { type Conversation, repairPairing } from './pairing.ts';
+import { isKnown, listOf, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** Settings in force at the leaf; absent means that nothing on the path set it. */
 export interface ContextSettings {
@@ -46,21 +46,24 @@ export function startedCallIds(events: Iterable<LogEvent | UnknownEvent>): Reado
 export function foldContext(tree: SessionTree, options: ContextOptions = {}): SessionContext {
   const path = pathTo(tree, options.leafId === undefined ? tree.leafId : options.leafId);
   const facts = factsOf(path);
-  const folded: ContextMessage[] = [];
   const { entries, protectedCount } = selectEntries(path, facts.compactionAt);
-  for (const [index, entry] of entries.entries()) {
-    const stored = messageOf(entry);
+  const messages = listOf<Message>(entries.length);
+  const sources = listOf<string>(entries.length);
+  let count = 0;
+  for (let at = 0; at < entries.length; at += 1) {
+    const entry = entries[at];
+    const stored = entry && messageOf(entry);
     const message = stored && editedMessage(stored, facts.edits.get(entry.id));
     if (!message) continue;
-    folded.push({
-      entryId: entry.id,
-      message: index < protectedCount ? standingAlone(message) : message,
-    });
+    messages[count] = at < protectedCount ? standingAlone(message) : message;
+    sources[count] = entry.id;
+    count += 1;
   }
-  const paired = repairPairing(withoutSuperseded(folded), startedBy(options.startedCalls));
+  messages.length = count;
+  sources.length = count;
+  const conversation = withoutSuperseded({ messages, sources });
   return {
-    messages: paired.map(({ message }) => message),
-    sources: paired.map(({ entryId }) => entryId),
+    ...repairPairing(conversation, startedBy(options.startedCalls)),
     system: facts.prompt?.text ?? '',
     tools: facts.prompt?.tools ?? [],
     settings: facts.settings,
@@ -91,8 +94,9 @@ function factsOf(path: readonly TreeEntry[]): PathFacts {
   let settings: ContextSettings = {};
   let compactionAt = -1;
   const edits = new Map<string, Edit>();
-  for (const [index, entry] of path.entries()) {
-    if (isKnown(entry, 'message')) continue;
+  for (let index = 0; index < path.length; index += 1) {
+    const entry = path[index];
+    if (!entry || isKnown(entry, 'message')) continue;
     if (isKnown(entry, 'system_prompt')) prompt = entry.payload;
     else if (isKnown(entry, 'compaction')) compactionAt = index;
     else if (isKnown(entry, 'context_edit')) edits.set(entry.payload.target_id, entry.payload);
@@ -184,10 +188,17 @@ function editedMessage(message: Message, edit: Edit | undefined): Message | unde
  * A cut answer stays in the context as far as it got, unless the very next message is another answer: then a retry
  * took its place. One that is empty says nothing.
  */
-function withoutSuperseded(items: readonly ContextMessage[]): readonly ContextMessage[] {
-  return items.filter(({ message }, index) => {
-    if (message.role !== 'assistant' || message.stop_reason !== 'aborted') return true;
-    if (items[index + 1]?.message.role === 'assistant') return false;
-    return textOf(message.content) !== '' || toolCallsOf(message).length > 0;
-  });
+function withoutSuperseded(conversation: Conversation): Conversation {
+  const { messages, sources } = conversation;
+  const isSuperseded = (message: Message, index: number): boolean => {
+    if (message.role !== 'assistant' || message.stop_reason !== 'aborted') return false;
+    if (messages[index + 1]?.role === 'assistant') return true;
+    return textOf(message.content) === '' && toolCallsOf(message).length === 0;
+  };
+  if (!messages.some(isSuperseded)) return conversation;
+  const kept = messages.map((message, index) => !isSuperseded(message, index));
+  return {
+    messages: messages.filter((_, index) => kept[index]),
+    sources: sources.filter((_, index) => kept[index]),
+  };
 }

@@ -6,8 +6,13 @@ import type {
 } from '../core/message.ts';
 import { toolCallsOf } from '../core/message.ts';
 
-/** A message of the context and the entry that it comes from; null for one that the fold made up. */
-export interface ContextMessage {
+/** Messages of a context, and at the same index the entry that each comes from; null for one that was made up. */
+export interface Conversation {
+  readonly messages: readonly Message[];
+  readonly sources: readonly (string | null)[];
+}
+
+interface Item {
   readonly entryId: string | null;
   readonly message: Message;
 }
@@ -17,21 +22,50 @@ export interface ContextMessage {
  * without a call and second results are dropped; a missing one is made up, and says whether the call was started.
  */
 export function repairPairing(
-  messages: readonly ContextMessage[],
+  conversation: Conversation,
   wasStarted: (callId: string) => boolean,
-): readonly ContextMessage[] {
-  const repaired: ContextMessage[] = [];
+): Conversation {
+  const { messages, sources } = conversation;
+  if (isPaired(messages)) return conversation;
+  const items = messages.map((message, at): Item => ({ message, entryId: sources[at] ?? null }));
+  const repaired = repairedItems(items, wasStarted);
+  return {
+    messages: repaired.map(({ message }) => message),
+    sources: repaired.map(({ entryId }) => entryId),
+  };
+}
+
+/** True where each call has its result in its place and nothing else looks like one. */
+function isPaired(messages: readonly Message[]): boolean {
+  for (let at = 0; at < messages.length; ) {
+    const message = messages[at];
+    at += 1;
+    if (message?.role === 'tool_result') return false;
+    if (message?.role !== 'assistant') continue;
+    for (const block of message.content) {
+      if (block.type !== 'tool_call') continue;
+      const answer = messages[at];
+      if (answer?.role !== 'tool_result' || answer.call_id !== block.call_id) return false;
+      at += 1;
+    }
+  }
+  return true;
+}
+
+function repairedItems(
+  items: readonly Item[],
+  wasStarted: (callId: string) => boolean,
+): readonly Item[] {
+  const repaired: Item[] = [];
   let index = 0;
-  while (index < messages.length) {
-    const current = messages[index];
+  while (index < items.length) {
+    const current = items[index];
     index += 1;
     if (!current || current.message.role === 'tool_result') continue;
     repaired.push(current);
     if (current.message.role !== 'assistant') continue;
-    const end = nextAssistant(messages, index);
-    const behind = messages.slice(index, end);
-    const isSound = isPaired(current.message, behind);
-    const answers = isSound ? behind : answersOf(current.message, behind, wasStarted);
+    const end = nextAssistant(items, index);
+    const answers = answersOf(current.message, items.slice(index, end), wasStarted);
     // not spread: a list may be longer than a call may have arguments
     for (const answer of answers) repaired.push(answer);
     index = end;
@@ -39,34 +73,19 @@ export function repairPairing(
   return repaired;
 }
 
-/** True where each call has its result in its place and nothing else looks like one. */
-function isPaired(assistant: AssistantMessage, behind: readonly ContextMessage[]): boolean {
-  let results = 0;
-  for (const block of assistant.content) {
-    if (block.type !== 'tool_call') continue;
-    const answer = behind[results]?.message;
-    if (answer?.role !== 'tool_result' || answer.call_id !== block.call_id) return false;
-    results += 1;
-  }
-  for (let at = results; at < behind.length; at += 1) {
-    if (behind[at]?.message.role === 'tool_result') return false;
-  }
-  return true;
-}
-
-function nextAssistant(messages: readonly ContextMessage[], from: number): number {
+function nextAssistant(items: readonly Item[], from: number): number {
   let end = from;
-  while (end < messages.length && messages[end]?.message.role !== 'assistant') end += 1;
+  while (end < items.length && items[end]?.message.role !== 'assistant') end += 1;
   return end;
 }
 
 /** What stands behind an assistant message up to the next one: results in the order of the calls, then the rest. */
 function answersOf(
   assistant: AssistantMessage,
-  behind: readonly ContextMessage[],
+  behind: readonly Item[],
   wasStarted: (callId: string) => boolean,
-): readonly ContextMessage[] {
-  const results = new Map<string, ContextMessage[]>();
+): readonly Item[] {
+  const results = new Map<string, Item[]>();
   for (const item of behind) {
     if (item.message.role !== 'tool_result') continue;
     const same = results.get(item.message.call_id);

@@ -13,17 +13,27 @@ export class LineRegions {
     return this.#held;
   }
 
-  /** The lines that end in `chunk`, line feeds included; empty when none does. Valid until the chunk is reused. */
-  push(chunk: Uint8Array): Buffer {
+  /**
+   * The lines that end in `chunk`, line feeds included, as at most two regions: the line that was held back, and the
+   * others where they lie. Valid until the chunk is reused.
+   */
+  push(chunk: Uint8Array): readonly Buffer[] {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     const end = bytes.lastIndexOf(LF) + 1;
-    const ended = end === 0 ? Buffer.alloc(0) : this.#join(bytes.subarray(0, end));
+    const regions: Buffer[] = [];
+    let from = 0;
+    if (end > 0 && this.#held > 0) {
+      from = bytes.indexOf(LF) + 1;
+      regions.push(Buffer.concat([...this.#pieces, bytes.subarray(0, from)]));
+    }
+    if (from < end) regions.push(bytes.subarray(from, end));
+    if (end > 0) this.#clear();
     if (end < bytes.length) {
       // the caller may reuse its buffer
       this.#pieces.push(Buffer.from(bytes.subarray(end)));
       this.#held += bytes.length - end;
     }
-    return ended;
+    return regions;
   }
 
   /** The bytes behind the last line feed. */
@@ -31,11 +41,9 @@ export class LineRegions {
     return Buffer.concat(this.#pieces);
   }
 
-  #join(last: Buffer): Buffer {
-    const joined = this.#pieces.length === 0 ? last : Buffer.concat([...this.#pieces, last]);
+  #clear(): void {
     this.#pieces = [];
     this.#held = 0;
-    return joined;
   }
 }
 

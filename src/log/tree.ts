@@ -1,6 +1,7 @@
 import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { LOG_START, leafAfter } from './cursor.ts';
+import { EntryIndex } from './entry-index.ts';
 import type { LogProblem } from './problem.ts';
 
 /** An event that has a place in the session tree. `parent_id` is the one after repair. */
@@ -13,7 +14,7 @@ export type TreeEntry = (LogEvent | UnknownEvent) & {
 export interface SessionTree {
   /** In log order. */
   readonly entries: readonly TreeEntry[];
-  readonly byId: ReadonlyMap<string, TreeEntry>;
+  readonly byId: Pick<EntryIndex<TreeEntry>, 'get' | 'has' | 'positionOf'>;
   /** Children by parent id, in log order; roots under `null`. */
   readonly children: ReadonlyMap<string | null, readonly TreeEntry[]>;
   /** Resolved labels by target id: the newest in log order counts, an empty or null one clears. */
@@ -34,58 +35,90 @@ export function buildTree(
   events: readonly (LogEvent | UnknownEvent)[],
   offsetOf: OffsetOf = () => 0,
 ): SessionTree {
-  const entries: TreeEntry[] = [];
-  const byId = new Map<string, TreeEntry>();
-  const labels = new Map<string, string>();
-  const problems: LogProblem[] = [];
-  // only a damaged log needs it
-  let allIds: Set<string | undefined> | undefined;
-  let leafId = LOG_START.leafId;
-  events.forEach((event, index) => {
-    const { id } = event;
-    if (id === undefined) return;
-    if (byId.has(id)) {
-      problems.push({
+  const builder = new TreeBuilder(events, offsetOf);
+  for (let index = 0; index < events.length; index += 1) builder.take(index);
+  return builder.tree();
+}
+
+class TreeBuilder {
+  readonly #events: readonly (LogEvent | UnknownEvent)[];
+  readonly #offsetOf: OffsetOf;
+  readonly #entries: TreeEntry[];
+  readonly #byId: EntryIndex<TreeEntry>;
+  readonly #labels = new Map<string, string>();
+  readonly #problems: LogProblem[] = [];
+  /** Only a damaged log needs it. */
+  #allIds: ReadonlySet<string | undefined> | undefined;
+  #count = 0;
+  #lastId: string | null = null;
+  #leafId = LOG_START.leafId;
+
+  constructor(events: readonly (LogEvent | UnknownEvent)[], offsetOf: OffsetOf) {
+    this.#events = events;
+    this.#offsetOf = offsetOf;
+    let room = 0;
+    for (const { id } of events) if (id !== undefined) room += 1;
+    this.#entries = listOf(room);
+    this.#byId = new EntryIndex(this.#entries, room);
+  }
+
+  take(index: number): void {
+    const event = this.#events[index];
+    const id = event?.id;
+    if (event === undefined || id === undefined) return;
+    if (!this.#byId.add(id, this.#count)) {
+      this.#problems.push({
         kind: 'duplicate_id',
-        offset: offsetOf(index),
+        offset: this.#offsetOf(index),
         message: `entry ${id} stands twice in the log; the first one counts`,
       });
       return;
     }
+    const entry = this.#placed(event, index);
+    this.#entries[this.#count] = entry;
+    this.#count += 1;
+    this.#lastId = id;
+    applyLabel(this.#labels, entry);
+    this.#leafId = entry.event_type === 'leaf' ? this.#leafTarget(entry) : id;
+  }
+
+  tree(): SessionTree {
+    const entries = this.#entries;
+    entries.length = this.#count;
+    let children: SessionTree['children'] | undefined;
+    return {
+      entries,
+      byId: this.#byId,
+      labels: this.#labels,
+      leafId: this.#leafId,
+      problems: this.#problems,
+      // a context needs none of it
+      get children() {
+        children ??= childrenById(entries);
+        return children;
+      },
+    };
+  }
+
+  /** The event with a parent that stands before it. */
+  #placed(event: LogEvent | UnknownEvent, index: number): TreeEntry {
+    const id = event.id ?? '';
     const parent = event.parent_id ?? null;
     // most entries hang on the one before them
-    const fits = parent === null || parent === entries.at(-1)?.id || byId.has(parent);
-    if (!fits) {
-      allIds ??= new Set(events.map((other) => other.id));
-      const late = allIds.has(parent);
-      problems.push(parentProblem(id, parent, { late, offset: offsetOf(index) }));
+    if (parent === null || parent === this.#lastId || this.#byId.has(parent)) {
+      return (event.parent_id === undefined ? { ...event, parent_id: null } : event) as TreeEntry;
     }
-    const parent_id = fits ? parent : (entries.at(-1)?.id ?? null);
-    const entry: TreeEntry =
-      fits && event.parent_id !== undefined
-        ? (event as TreeEntry)
-        : ({ ...event, parent_id } as TreeEntry);
-    entries.push(entry);
-    byId.set(id, entry);
-    applyLabel(labels, entry);
-    leafId =
-      entry.event_type === 'leaf'
-        ? knownLeaf(leafAfter(leafId, entry), { byId, fallback: id })
-        : id;
-  });
-  let children: SessionTree['children'] | undefined;
-  return {
-    entries,
-    byId,
-    labels,
-    leafId,
-    problems,
-    // a context needs none of it
-    get children() {
-      children ??= childrenById(entries);
-      return children;
-    },
-  };
+    this.#allIds ??= new Set(this.#events.map((other) => other.id));
+    const late = this.#allIds.has(parent);
+    this.#problems.push(parentProblem(id, parent, { late, offset: this.#offsetOf(index) }));
+    return { ...event, parent_id: this.#lastId } as TreeEntry;
+  }
+
+  /** A `leaf` event that names an entry which is not there moves nothing. */
+  #leafTarget(entry: TreeEntry): string | null {
+    const target = leafAfter(this.#leafId, entry);
+    return target === null || this.#byId.has(target) ? target : entry.id;
+  }
 }
 
 function childrenById(entries: readonly TreeEntry[]): SessionTree['children'] {
@@ -110,14 +143,6 @@ function parentProblem(
         message: `the parent ${parent} of entry ${id} does not stand before it`,
       }
     : { kind: 'orphan', offset, message: `the parent ${parent} of entry ${id} is not in the log` };
-}
-
-/** A `leaf` event that names an entry which is not there moves nothing. */
-function knownLeaf(
-  leafId: string | null,
-  { byId, fallback }: { readonly byId: ReadonlyMap<string, TreeEntry>; readonly fallback: string },
-): string | null {
-  return leafId === null || byId.has(leafId) ? leafId : fallback;
 }
 
 function applyLabel(labels: Map<string, string>, entry: TreeEntry): void {
@@ -157,39 +182,32 @@ export function entryByPrefix(tree: SessionTree, prefix: string): TreeEntry {
   });
 }
 
-/** The entries from a root to `id`, both included; empty for `null`. */
-export function pathTo(tree: SessionTree, id: string | null): readonly TreeEntry[] {
-  const path: TreeEntry[] = [];
-  const { entries, byId } = tree;
-  let at = id === null ? undefined : entryById(tree, id);
-  // mostly a parent is the entry before; that needs no look-up
-  let index = at === entries.at(-1) ? entries.length - 1 : -1;
-  while (at) {
-    path.push(at);
-    const parent: string | null = at.parent_id;
-    if (parent === null) break;
-    const before: TreeEntry | undefined = entries[index - 1];
-    if (before?.id === parent) {
-      at = before;
-      index -= 1;
-    } else {
-      at = byId.get(parent);
-      index = at === undefined ? -1 : indexOf(entries, at);
-    }
-  }
-  return path.toReversed();
+/** A list with room for `count` items: one that grows leaves copies of itself behind. */
+export function listOf<T>(count: number): T[] {
+  const list: T[] = [];
+  list.length = count;
+  return list;
 }
 
-/** Position of an entry by its seq, which rises; -1 where a damaged log has it elsewhere. */
-function indexOf(entries: readonly TreeEntry[], entry: TreeEntry): number {
-  let low = 0;
-  let high = entries.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((entries[middle]?.seq ?? 0) < entry.seq) low = middle + 1;
-    else high = middle;
+/** The entries from a root to `id`, both included; empty for `null`. */
+export function pathTo(tree: SessionTree, id: string | null): readonly TreeEntry[] {
+  const { entries, byId } = tree;
+  if (id === null) return [];
+  let at: TreeEntry | undefined = entryById(tree, id);
+  let index = byId.positionOf(id);
+  // parents stand before their children, so the path can't be longer
+  const path = listOf<TreeEntry>(index + 1);
+  let start = path.length;
+  while (at) {
+    start -= 1;
+    path[start] = at;
+    const parent: string | null = at.parent_id;
+    if (parent === null) break;
+    // mostly a parent is the entry before; that needs no look-up
+    index = index > 0 && entries[index - 1]?.id === parent ? index - 1 : byId.positionOf(parent);
+    at = entries[index];
   }
-  return entries[low] === entry ? low : -1;
+  return start === 0 ? path : path.slice(start);
 }
 
 /** Direct children of an entry, or the roots for `null`; in log order. */

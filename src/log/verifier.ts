@@ -80,7 +80,7 @@ class ChainVerifier implements LogVerifier {
 
   push(chunk: Uint8Array): boolean {
     if (this.#failure) return false;
-    this.#lines(this.#regions.push(chunk));
+    for (const region of this.#regions.push(chunk)) this.#lines(region);
     if (this.#regions.heldBytes > MAX_LINE_BYTES) this.#fail(this.#offset, 'a line is over 16 MiB');
     return !this.#failure;
   }
@@ -127,6 +127,7 @@ class ChainVerifier implements LogVerifier {
 
   /** Whole lines. Hashes runs of them at once, cut at checkpoints. */
   #lines(bytes: Buffer): void {
+    if (this.#failure) return;
     this.#file.update(bytes);
     let run = 0;
     let start = 0;

@@ -345,6 +345,8 @@ export interface LogStore {
   verify(threadId: string, options: VerifyOptions): Promise<LogVerification>;
   /** The last `count` events, in order, read backwards from the end of the file. */
   tail(threadId: string, count: number): Promise<readonly (LogEvent | UnknownEvent)[]>;
+  /** Events with a seq above `seq`, in order. Costs O(what it gives), and some looks into the file to find its start. */
+  since(threadId: string, seq: number): AsyncIterable<LogEvent | UnknownEvent>;
   /**
    * Events with a seq above `since` (default 0: all), then new ones as they are written, until `signal` aborts. Waits
    * for a log that does not exist yet. Costs O(new bytes).

@@ -83,7 +83,7 @@ export async function editLog(
     });
   };
   try {
-    const { events: before } = await env.store.logs.read(threadId);
+    const { events: before } = await env.store.logs.readEntries(threadId);
     const edit = await make({ tree: buildTree(before), document, record, writer, begin });
     if (edit.drafts.length > 0) await begin();
     const events = writer.append(edit.drafts);

@@ -27,7 +27,7 @@ export async function extractThread(
   { at, threadId }: ExtractRequest,
 ): Promise<ThreadRecord> {
   const { document: source } = await readVerified(env, sourceId);
-  const { events } = await env.store.logs.read(sourceId);
+  const { events } = await env.store.logs.readEntries(sourceId);
   const tree = buildTree(events);
   const entryId = entryAt(tree, at);
   if (entryId === null) {

@@ -246,8 +246,12 @@ describe('pairing', () => {
     );
     fc.assert(
       fc.property(fc.array(message, { maxLength: 12 }), (messages) => {
-        const input = messages.map((item, index) => ({ entryId: String(index), message: item }));
-        const repaired = repairPairing(input, () => false).map((item) => item.message);
+        const sources = messages.map((_, index) => String(index));
+        const whole = repairPairing({ messages, sources }, () => false);
+        const repaired = whole.messages;
+        expect(whole.sources.map((source) => messages[Number(source ?? 'none')])).toEqual(
+          whole.sources.map((source, index) => (source === null ? undefined : repaired[index])),
+        );
         for (let at = 0; at < repaired.length; at += 1) {
           const current = repaired[at];
           if (current?.role !== 'assistant') continue;
@@ -258,11 +262,7 @@ describe('pairing', () => {
           );
           expect(repaired[at + 1 + calls.length]?.role).not.toBe('tool_result');
         }
-        const again = repairPairing(
-          repaired.map((item) => ({ entryId: null, message: item })),
-          () => false,
-        );
-        expect(again.map((item) => item.message)).toEqual(repaired);
+        expect(repairPairing(whole, () => false)).toEqual(whole);
         expect(repaired.filter(({ role }) => role !== 'tool_result')).toEqual(
           messages.filter(({ role }) => role !== 'tool_result'),
         );

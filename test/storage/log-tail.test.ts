@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync, truncateSync } from 'node:fs';
+import { appendFileSync, copyFileSync, readFileSync, renameSync, truncateSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { delta, headerFor, said } from '../log/support.ts';
@@ -92,5 +92,29 @@ describe('follow', () => {
     stop.abort();
     expect(await events.next()).toMatchObject({ done: true });
     expect(seen).toEqual([{ text: '1' }, { text: 'two' }]);
+  });
+
+  it('goes on in the copy that a writer puts in the place of the log it takes over', async () => {
+    const writer = create('follow/moved');
+    writer.append([delta('1'), delta('2')]);
+    writer.close();
+    const path = logs.path('follow/moved');
+    const stop = new AbortController();
+    const seqs: number[] = [];
+    const following = (async () => {
+      for await (const { seq } of logs.follow('follow/moved', { signal: stop.signal })) {
+        seqs.push(seq);
+        if (seq === 2) {
+          copyFileSync(path, `${path}.copy`);
+          renameSync(`${path}.copy`, path);
+          const next = logs.reopen('follow/moved', store.writer());
+          next.append([delta('3')]);
+          next.close();
+        }
+        if (seq === 3) break;
+      }
+    })();
+    await following;
+    expect(seqs).toEqual([1, 2, 3]);
   });
 });

@@ -12,7 +12,7 @@ export interface FileLine {
   readonly ended: boolean;
 }
 
-const CHUNK_BYTES = 1024 * 1024;
+const CHUNK_BYTES = 256 * 1024;
 const LF = 0x0a;
 
 /** Cuts a byte stream into lines; holds at most one line, and skips the rest of one that is too long. */
@@ -62,18 +62,29 @@ export class LineSplitter {
   }
 }
 
-/** Chunks of the file from `position` to its present end; each is only valid until the next one is asked for. */
+/**
+ * Chunks of the file from `position` to its present end; each is only valid until the next one is asked for. The next
+ * one is read while the caller works on this one.
+ */
 export async function* readChunks(
   handle: FileHandle,
   position: number,
 ): AsyncGenerator<Buffer, void, undefined> {
-  const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   let at = position;
-  for (;;) {
-    const { bytesRead } = await handle.read(buffer, 0, buffer.length, at);
-    if (bytesRead === 0) return;
-    yield buffer.subarray(0, bytesRead);
-    at += bytesRead;
+  let spare = Buffer.allocUnsafe(CHUNK_BYTES);
+  let reading = handle.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES, at);
+  try {
+    for (;;) {
+      const { bytesRead, buffer } = await reading;
+      if (bytesRead === 0) return;
+      at += bytesRead;
+      reading = handle.read(spare, 0, CHUNK_BYTES, at);
+      spare = buffer;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    // a caller that has enough does not ask how the last read went
+    await reading.catch(() => {});
   }
 }
 

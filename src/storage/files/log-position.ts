@@ -21,7 +21,7 @@ export function findPosition(path: string, threadId: string): WriterPosition {
   const finder = new PositionFinder(path, threadId);
   const regions = new LineRegions();
   for (const chunk of readChunksSync(path)) {
-    finder.take(regions.push(chunk));
+    for (const region of regions.push(chunk)) finder.take(region);
     if (regions.heldBytes > MAX_LINE_BYTES) throw malformedLog(path, 'a line is over 16 MiB');
   }
   return finder.end();

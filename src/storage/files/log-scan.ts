@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import type { EntryType, EventType, LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
 import { parseJson } from '../../core/json.ts';
 import { asEvent, MAX_LINE_BYTES } from '../../log/codec.ts';
@@ -25,13 +25,32 @@ export async function scanLog(
   const scan = new Scan(path, threadId, options);
   const regions = new LineRegions();
   for await (const chunk of logChunks(path)) {
-    const isSound = scan.take(regions.push(chunk));
-    if (!isSound || regions.heldBytes > MAX_LINE_BYTES) return undefined;
+    for (const region of regions.push(chunk)) {
+      for (const piece of piecesOf(region)) if (!scan.take(piece)) return undefined;
+    }
+    if (regions.heldBytes > MAX_LINE_BYTES) return undefined;
   }
   return regions.heldBytes > 0 ? undefined : scan.result();
 }
 
+const LF = 0x0a;
+// texts much longer than this live among the large objects, which only a full collection frees
+const PIECE_BYTES = 64 * 1024;
+
+/** Cuts whole lines into runs of whole lines, each short unless a line is not. */
+function* piecesOf(region: Buffer): Generator<Buffer, void, undefined> {
+  for (let from = 0; from < region.length; ) {
+    const wanted = from + PIECE_BYTES;
+    const last = wanted < region.length ? region.lastIndexOf(LF, wanted - 1) : region.length - 1;
+    const end = (last < from ? region.indexOf(LF, wanted) : last) + 1;
+    yield region.subarray(from, end);
+    from = end;
+  }
+}
+
 const TIMESTAMP_LENGTH = 24;
+/** The type of most entries, and as it stands in a line. */
+const MESSAGE = 'message"';
 
 class Scan {
   readonly #path: string;
@@ -57,10 +76,9 @@ class Scan {
 
   /** Takes whole lines; false for lines that need care. */
   take(region: Buffer): boolean {
-    if (region.length === 0) return true;
-    const text = region.toString('utf8');
-    const isAscii = text.length === region.length;
-    if (!isAscii && !isUtf8(region)) return false;
+    const ascii = isAscii(region);
+    if (!ascii && !isUtf8(region)) return false;
+    const text = region.toString(ascii ? 'latin1' : 'utf8');
     const start = this.#takeHeader(text);
     if (this.#isOld) return false;
     for (let at = start; at < text.length; ) {
@@ -68,7 +86,7 @@ class Scan {
       this.#seq += 1;
       const isUnwanted = this.#entriesOnly && this.#isLogOnly(text, at);
       if (!isUnwanted && !this.#keep(text.slice(at, end))) return false;
-      this.#offset += isAscii ? end + 1 - at : Buffer.byteLength(text.slice(at, end + 1));
+      this.#offset += ascii ? end + 1 - at : Buffer.byteLength(text.slice(at, end + 1));
       at = end + 1;
     }
     return true;
@@ -93,9 +111,10 @@ class Scan {
   /** True for a line of the encoder's own form, with the seq that is due, whose type is never an entry's. */
   #isLogOnly(text: string, at: number): boolean {
     const prefix = `{"seq":${this.#seq},"timestamp":"`;
-    const middleAt = at + prefix.length + TIMESTAMP_LENGTH;
-    if (!text.startsWith(prefix, at) || !text.startsWith(this.#middle, middleAt)) return false;
-    const typeAt = middleAt + this.#middle.length;
+    const typeAt = at + prefix.length + TIMESTAMP_LENGTH + this.#middle.length;
+    if (text.startsWith(MESSAGE, typeAt)) return false;
+    if (!text.startsWith(prefix, at)) return false;
+    if (!text.startsWith(this.#middle, typeAt - this.#middle.length)) return false;
     return LOG_ONLY.has(text.slice(typeAt, text.indexOf('"', typeAt)));
   }
 

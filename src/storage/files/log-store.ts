@@ -16,7 +16,7 @@ import {
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
-import type { LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
+import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
 import { chainStart } from '../../log/checkpoint.ts';
 import { encodeHeader } from '../../log/codec.ts';
@@ -27,7 +27,7 @@ import { archiveLog, isArchived } from './log-archive.ts';
 import { findPosition } from './log-position.ts';
 import { missingLog, readLog, verifyLog } from './log-reader.ts';
 import { scanLog } from './log-scan.ts';
-import { followLog, tailLog } from './log-tail.ts';
+import { archivedEvents, eventsSince, followLog, tailLog } from './log-tail.ts';
 import { FileLogWriter, type WriterPosition } from './log-writer.ts';
 
 export interface FileLogStoreOptions {
@@ -53,9 +53,15 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
     verify: async (threadId, verify) => await verifyLog(pathOf(threadId), threadId, verify),
     tail: async (threadId, count) => {
       const path = pathOf(threadId);
-      if (!isArchived(path)) return await tailLog(path, threadId, count);
-      const { events } = await readLog(path, threadId);
-      return count === 0 ? [] : events.slice(-count);
+      return isArchived(path)
+        ? await lastOf(archivedEvents(path, threadId, 0), count)
+        : await tailLog(path, threadId, count);
+    },
+    since: (threadId, seq) => {
+      const path = pathOf(threadId);
+      return isArchived(path)
+        ? archivedEvents(path, threadId, seq)
+        : eventsSince(path, threadId, seq);
     },
     follow: (threadId, follow) => {
       const path = pathOf(threadId);
@@ -79,14 +85,15 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
   };
 }
 
-/** An archived log has all its events: nobody writes to it any more. */
-async function* archivedEvents(
-  path: string,
-  threadId: string,
-  since: number,
-): AsyncGenerator<LogEvent | UnknownEvent, void, undefined> {
-  const { events } = await readLog(path, threadId);
-  yield* events.filter(({ seq }) => seq > since);
+/** The last `count` of a stream; holds twice as many. */
+async function lastOf<T>(items: AsyncIterable<T>, count: number): Promise<readonly T[]> {
+  let last: T[] = [];
+  if (count === 0) return last;
+  for await (const item of items) {
+    last.push(item);
+    if (last.length === 2 * count) last = last.slice(count);
+  }
+  return last.slice(-count);
 }
 
 /** Sound logs are read fast; a log with a defect is read again with care. */

@@ -1,12 +1,14 @@
 import { watch } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
-import { open } from 'node:fs/promises';
+import { open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { FollowOptions } from '../store.ts';
 import { type FileLine, LineSplitter, readChunks, withFile } from './lines.ts';
+import { logChunks } from './log-archive.ts';
 import { EventReader, missingLog } from './log-reader.ts';
+import { offsetBehind } from './log-seek.ts';
 
 const BLOCK_BYTES = 64 * 1024;
 const LF = 0x0a;
@@ -43,14 +45,61 @@ async function lineStartFromEnd(handle: FileHandle, size: number, count: number)
   for (let end = size; end > 0; ) {
     const from = Math.max(0, end - BLOCK_BYTES);
     const { bytesRead } = await handle.read(block, 0, end - from, from);
-    for (let at = bytesRead - 1; at >= 0; at -= 1) {
-      if (block[at] !== LF) continue;
+    const text = block.subarray(0, bytesRead);
+    for (let at = text.lastIndexOf(LF); at !== -1; at = lineFeedBefore(text, at)) {
       seen += 1;
       if (seen > count) return from + at + 1;
     }
     end = from;
   }
   return 0;
+}
+
+function lineFeedBefore(bytes: Buffer, at: number): number {
+  return at === 0 ? -1 : bytes.lastIndexOf(LF, at - 1);
+}
+
+/** Events with a seq above `since`, in order: the cost is that of what is given out, not of the log. */
+export async function* eventsSince(
+  path: string,
+  threadId: string,
+  since: number,
+): AsyncGenerator<LogEvent | UnknownEvent, void, undefined> {
+  let handle: FileHandle | undefined;
+  try {
+    handle = await open(path, 'r');
+    const start = await offsetBehind(handle, since);
+    for await (const line of wholeLines(handle, start)) yield* newEvents(line, since);
+  } catch (error) {
+    throw missingLog(error, threadId);
+  } finally {
+    await handle?.close();
+  }
+}
+
+/** The same from an archived log, which has all its events: nobody writes to it any more. */
+export async function* archivedEvents(
+  path: string,
+  threadId: string,
+  since: number,
+): AsyncGenerator<LogEvent | UnknownEvent, void, undefined> {
+  const splitter = new LineSplitter();
+  try {
+    for await (const chunk of logChunks(path)) {
+      for (const line of splitter.push(chunk)) yield* newEvents(line, since);
+    }
+  } catch (error) {
+    throw missingLog(error, threadId);
+  }
+}
+
+function* newEvents(
+  line: FileLine,
+  since: number,
+): Generator<LogEvent | UnknownEvent, void, undefined> {
+  // the header
+  if (line.offset === 0) return;
+  for (const { event } of new EventReader().events(line)) if (event.seq > since) yield event;
 }
 
 /** Poll interval for file systems that report no changes, and for a file that is not there yet. */
@@ -64,17 +113,17 @@ export async function* followLog(
   const changes = watchFolder(path, signal);
   let handle: FileHandle | undefined;
   try {
-    let position = 0;
+    let position: number | undefined;
     while (!signal.aborted) {
       const changed = changes.next();
-      handle ??= await openIfThere(path);
+      handle = await currentHandle(path, handle);
       if (handle) {
+        position ??= await offsetBehind(handle, since);
         for await (const line of wholeLines(handle, position)) {
           position = line.offset + line.length;
-          if (line.offset === 0) continue;
-          for (const { event } of new EventReader().events(line)) {
+          for (const event of newEvents(line, since)) {
             if (signal.aborted) return;
-            if (event.seq > since) yield event;
+            yield event;
           }
         }
       }
@@ -100,11 +149,19 @@ async function* wholeLines(
   for await (const chunk of readChunks(handle, position)) yield* splitter.push(chunk);
 }
 
-async function openIfThere(path: string): Promise<FileHandle | undefined> {
+/** The file at `path`, if it is there: a writer that takes a thread over puts a copy in the place of its log. */
+async function currentHandle(
+  path: string,
+  handle: FileHandle | undefined,
+): Promise<FileHandle | undefined> {
   try {
-    return await open(path, 'r');
+    const { ino } = await stat(path);
+    if (handle && (await handle.stat()).ino === ino) return handle;
+    const opened = await open(path, 'r');
+    await handle?.close();
+    return opened;
   } catch (error) {
-    if (systemCodeOf(error) === 'ENOENT') return undefined;
+    if (systemCodeOf(error) === 'ENOENT') return handle;
     throw error;
   }
 }

@@ -1,0 +1,204 @@
+// Large logs. Opening one and folding its context beside a readline + JSON.parse loop that keeps every line; each sample
+// is a process of its own that reads the same file. Target: 1.1×, and no more memory. The tail of 100 MB beside doing nothing:
+// 60 ms. Its verification beside sha256sum: 2×.
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { build } from 'esbuild';
+import { interleave, median, ms, ratio, row } from './harness.mjs';
+
+const CHILD = fileURLToPath(new URL('log-scale-child.mjs', import.meta.url));
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const SIZES = [
+  { entries: 10_000, rounds: 9 },
+  { entries: 100_000, rounds: 5 },
+  { entries: 500_000, rounds: 5 },
+];
+const HUNDRED_MB = 100 * 1024 * 1024;
+const TURN = 12;
+
+/** The rooms under test as one file, so that a child loads nothing else. */
+async function bundle(outfile) {
+  await build({
+    stdin: {
+      contents: [
+        "export { createFileLogStore } from './src/storage/files/log-store.ts';",
+        "export { buildTree } from './src/log/tree.ts';",
+        "export { foldContext, startedCallIds } from './src/log/context.ts';",
+        "export { testKey } from './test/log/support.ts';",
+      ].join('\n'),
+      resolveDir: ROOT,
+    },
+    outfile,
+    bundle: true,
+    platform: 'node',
+    target: 'node20',
+    format: 'esm',
+    logLevel: 'warning',
+    banner: {
+      js: "import{createRequire}from'node:module';const require=createRequire(import.meta.url);",
+    },
+  });
+}
+
+function storeIn(folder, { createFileLogStore }) {
+  let now = Date.parse('2026-02-17T10:00:56.123Z');
+  let ids = 0;
+  // ids are random in life: neighbours have nothing in common
+  const entryId = () => {
+    ids += 1;
+    return Math.imul(ids, 0x9e3779b1).toString(16).replace('-', 'f').padStart(16, '5');
+  };
+  return createFileLogStore({
+    threadsPath: folder,
+    clock: {
+      now: () => {
+        now += 7;
+        return now;
+      },
+    },
+    ids: { entryId, uuid: entryId },
+    processes: { isAlive: () => false },
+  });
+}
+
+/** The events of the `at`th entry of a working agent: a question, then calls with their results, then an answer. */
+function entryDrafts(at) {
+  const step = at % TURN;
+  const message = (value) => ({ event_type: 'message', payload: { message: value, turn: at } });
+  const text = (value) => [{ type: 'text', text: value }];
+  const name = 'rye_file_system_read';
+  if (step === 0) {
+    return [
+      message({ role: 'user', content: text(`Question ${at}. ${'What is wrong? '.repeat(9)}`) }),
+    ];
+  }
+  if (step === TURN - 1) {
+    const content = text('Nothing has to be changed there, as the tests show. '.repeat(5));
+    return [message({ role: 'assistant', content, stop_reason: 'end_turn' })];
+  }
+  if (step % 2 === 0) {
+    const content = text('export const value = compute(input);\n'.repeat(12));
+    return [
+      message({ role: 'tool_result', call_id: `call_${at - 1}`, name, content, outcome: 'ok' }),
+    ];
+  }
+  const input = { path: `src/file${at}.ts`, limit: 200 };
+  const call = { type: 'tool_call', call_id: `call_${at}`, name, input };
+  const content = [...text('I look at the next file first.'), call];
+  const started = { call_id: call.call_id, tool: 'rye/file-system/read', name, input, turn: at };
+  return [
+    message({ role: 'assistant', content, stop_reason: 'tool_use' }),
+    { event_type: 'tool_call_start', payload: started },
+  ];
+}
+
+/** Writes a log until `isDone` says so, with a checkpoint at every turn's end. */
+function writeLog(store, signer, threadId, isDone) {
+  const header = {
+    event_type: 'thread',
+    version: 1,
+    thread_id: threadId,
+    directive: 'bench',
+    created_at: '2026-02-17T10:00:56.123Z',
+  };
+  const owner = { pid: process.pid, processStart: '0', host: 'bench' };
+  const writer = store.create(header, { signer, durability: 'off', owner, epoch: 1 });
+  for (let at = 0; !isDone(at, writer); at += TURN) {
+    const drafts = [];
+    for (let step = 0; step < TURN; step += 1) drafts.push(...entryDrafts(at + step));
+    writer.append(drafts);
+    writer.checkpoint();
+  }
+  writer.close();
+}
+
+function sample(args) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [CHILD, ...args], {
+    encoding: 'utf8',
+  });
+  if (status !== 0) throw new Error(stderr);
+  return JSON.parse(stdout);
+}
+
+async function openRow(folder, bundled, { entries, rounds }) {
+  const threadId = `open-${entries}`;
+  const file = path.join(folder, threadId, 'transcript.jsonl');
+  const samples = await interleave(
+    {
+      floor: () => sample(['floor', file]),
+      rye: () => sample(['rye', bundled, folder, threadId]),
+    },
+    rounds,
+  );
+  const of = (name, member) => median(samples[name].map((each) => each[member]));
+  const cell = (member, print) =>
+    `${print(of('rye', member))} ${ratio(of('rye', member), of('floor', member))}`;
+  row(
+    `  ${entries} entries, ${(statSync(file).size / 1e6).toFixed(0)} MB`,
+    ms(of('floor', 'ms')),
+    cell('ms', ms),
+    cell('cpu', ms),
+    cell('mb', (value) => `${value.toFixed(0)} MB`),
+  );
+}
+
+async function timed(action) {
+  const started = performance.now();
+  await action();
+  return performance.now() - started;
+}
+
+/** Tail, the events behind a seq, and verification of 100 MB. */
+async function largeRows(folder, parts, { signer, verifier }) {
+  const store = storeIn(folder, parts);
+  writeLog(store, signer, 'large', (_, writer) => writer.state().bytes >= HUNDRED_MB);
+  const file = store.path('large');
+  const { events } = await store.verify('large', { verifier });
+  const times = await interleave(
+    {
+      sha256sum: () =>
+        timed(() => {
+          if (spawnSync('sha256sum', [file]).status !== 0) throw new Error('no sha256sum');
+        }),
+      read: () => timed(() => readFileSync(file)),
+      verify: () =>
+        timed(async () => {
+          const verdict = await store.verify('large', { verifier });
+          if (!verdict.ok) throw new Error(verdict.reason);
+        }),
+      tail: () => timed(async () => await store.tail('large', 20)),
+      since: () => timed(async () => await Array.fromAsync?.(store.since('large', events - 20))),
+    },
+    9,
+  );
+  const of = (name) => median(times[name]);
+  row('a log of 100 MB', 'time', 'sha256sum', 'ratio');
+  row('  verify', ms(of('verify')), ms(of('sha256sum')), ratio(of('verify'), of('sha256sum')));
+  row('  tail 20', ms(of('tail')));
+  row('  since, 20 events before the end', ms(of('since')));
+}
+
+export async function run() {
+  const folder = mkdtempSync(path.join(tmpdir(), 'rye-bench-logs-'));
+  try {
+    const bundled = path.join(folder, 'bundle.mjs');
+    await bundle(bundled);
+    const parts = await import(pathToFileURL(bundled).href);
+    const key = parts.testKey();
+    mkdirSync(path.join(folder, 'logs'));
+    const logs = path.join(folder, 'logs');
+    row('open a log and fold its context', 'floor', 'rye', 'CPU', 'memory');
+    for (const size of SIZES) {
+      const store = storeIn(logs, parts);
+      writeLog(store, key.signer, `open-${size.entries}`, (at) => at >= size.entries);
+      await openRow(logs, bundled, size);
+    }
+    await largeRows(logs, parts, key);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
