@@ -65,11 +65,14 @@ function storeIn(folder, { createFileLogStore }) {
   });
 }
 
+function text(value) {
+  return [{ type: 'text', text: value }];
+}
+
 /** The events of the `at`th entry of a working agent: a question, then calls with their results, then an answer. */
 function entryDrafts(at) {
   const step = at % TURN;
   const message = (value) => ({ event_type: 'message', payload: { message: value, turn: at } });
-  const text = (value) => [{ type: 'text', text: value }];
   const name = 'rye_file_system_read';
   if (step === 0) {
     return [

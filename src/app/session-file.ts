@@ -34,12 +34,12 @@ export async function readLines(
     const piece = chunk as Buffer;
     hash.update(piece);
     bytes += piece.length;
-    const whole = regions.push(piece);
-    let start = 0;
-    while (start < whole.length) {
-      const end = whole.indexOf(LF, start);
-      pass(whole.subarray(start, end), false);
-      start = end + 1;
+    for (const whole of regions.push(piece)) {
+      for (let start = 0; start < whole.length; ) {
+        const end = whole.indexOf(LF, start);
+        pass(whole.subarray(start, end), false);
+        start = end + 1;
+      }
     }
     if (regions.heldBytes > MAX_LINE_BYTES) throw tooLong(path, line);
   }
