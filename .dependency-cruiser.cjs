@@ -53,6 +53,7 @@ const VENDORS = {
   pg: ['storage/postgres'],
   '@modelcontextprotocol/sdk': ['tools/mcp', 'mcp-server'],
   commander: ['cli'],
+  '@mariozechner/pi-tui': ['cli/browser'],
 };
 const esc = (s) => s.replaceAll('.', '\\.');
 const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);

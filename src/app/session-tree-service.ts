@@ -19,6 +19,7 @@ import type {
   ImportedSession,
   ImportOptions,
   ManualCompaction,
+  OpenedTree,
   ReplayOptions,
   ReplayReport,
   SessionTrees,
@@ -37,16 +38,29 @@ export class Trees implements SessionTrees {
     threadId: string,
     options: Parameters<SessionTrees['view']>[1] = {},
   ): Promise<TreeView> {
+    const { tree, facts } = await this.#read(threadId);
+    return { ...facts, rows: viewTree(tree, options) };
+  }
+
+  async open(threadId: string): Promise<OpenedTree> {
+    const { tree, facts } = await this.#read(threadId);
+    return { ...facts, rows: (filter) => viewTree(tree, { filter }) };
+  }
+
+  async #read(threadId: string): Promise<{
+    readonly tree: SessionTree;
+    readonly facts: Omit<TreeView, 'rows'>;
+  }> {
     const { events, offsets, problems } = await this.#base.store.logs.readEntries(threadId);
     const tree = buildTree(events, (index) => offsets[index] ?? 0);
-    return {
+    const facts = {
       thread_id: threadId,
       title: foldContext(tree).settings.title ?? null,
       leaf_id: tree.leafId,
-      rows: viewTree(tree, options),
       total: tree.entries.length,
       problems: [...problems, ...tree.problems],
     };
+    return { tree, facts };
   }
 
   async entry(threadId: string, entry: string): Promise<TreeEntry> {

@@ -33,6 +33,11 @@ export interface TreeView {
   readonly problems: readonly LogProblem[];
 }
 
+/** A session tree as it was when it was read, to be looked at in several ways. */
+export interface OpenedTree extends Omit<TreeView, 'rows'> {
+  rows(filter: TreeFilter): readonly TreeRow[];
+}
+
 export interface BranchOptions {
   /** Entry id, a unique start of one, or `root` for the place before the first. */
   readonly at: string;
@@ -63,6 +68,8 @@ export interface SessionTrees {
     threadId: string,
     options?: { readonly filter?: TreeFilter; readonly search?: string },
   ): Promise<TreeView>;
+  /** Reads a tree once for any number of looks at it. */
+  open(threadId: string): Promise<OpenedTree>;
   entry(threadId: string, entry: string): Promise<TreeEntry>;
   /** From the root to an entry, by default to the leaf. */
   path(threadId: string, entry?: string): Promise<readonly TreeEntry[]>;

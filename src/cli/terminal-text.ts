@@ -41,6 +41,11 @@ function characterWidth(character: string): number {
   return WIDE.test(character) ? 2 : 1;
 }
 
+/** What a person takes for one character each. */
+export function graphemesOf(text: string): readonly string[] {
+  return Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment);
+}
+
 /** Cuts `text` to at most `columns`, with an ellipsis where something was left out. */
 export function truncate(text: string, columns: number): string {
   if (displayWidth(text) <= columns) return text;
@@ -52,4 +57,41 @@ export function truncate(text: string, columns: number): string {
     kept += character;
   }
   return `${kept}…`;
+}
+
+/**
+ * Lines of at most `columns`: broken behind spaces where there are some, inside words where not. Spaces at the
+ * start of a line are kept, as code needs them.
+ */
+export function wrapText(text: string, columns: number): readonly string[] {
+  return text.split('\n').flatMap((line) => wrapLine(line, Math.max(1, columns)));
+}
+
+function wrapLine(line: string, columns: number): readonly string[] {
+  // no character takes less than a unit per column, so a short line needs no count
+  if (line.length * 2 <= columns) return [line];
+  const lines: string[] = [];
+  let start = 0;
+  let width = 0;
+  // where the line may be broken, and its width up to there
+  let gap = -1;
+  let gapWidth = 0;
+  let at = 0;
+  for (const character of line) {
+    const own = characterWidth(character);
+    if (width + own > columns) {
+      const end = gap > start ? gap : at;
+      lines.push(line.slice(start, end).trimEnd());
+      width -= gap > start ? gapWidth : width;
+      start = end;
+      gap = -1;
+    }
+    width += own;
+    at += character.length;
+    if (character === ' ') {
+      gap = at;
+      gapWidth = width;
+    }
+  }
+  return [...lines, line.slice(start)];
 }

@@ -68,6 +68,7 @@ const EXIT_BY_CODE = {
   read_only_space: EXIT.usage,
   model_ambiguous: EXIT.usage,
   confirmation_required: EXIT.usage,
+  terminal_required: EXIT.usage,
   // integrity
   unsigned: EXIT.integrity,
   content_modified: EXIT.integrity,

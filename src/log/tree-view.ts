@@ -60,23 +60,61 @@ export function viewTree(
   // a leaf that is not shown is marked where it hangs
   const leafId = anchors.get(tree.leafId) ?? null;
   const rows: TreeRow[] = [];
-  const stack: Pending[] = pendingOf(children, null, { active, depth: 0 });
+  const stack: Pending[] = [];
+  pushChildren(stack, children.get(null), { active, parentId: null, depth: 0 });
   for (let next = stack.pop(); next; next = stack.pop()) {
-    const { entry, parentId, depth } = next;
-    const label = tree.labels.get(entry.id);
-    rows.push({
-      entry,
-      parentId,
-      depth,
-      ...(label === undefined ? {} : { label }),
-      active: active.has(entry.id),
-      leaf: entry.id === leafId,
-      kind: kindOf(entry),
-      text: describeEntry(entry),
-    });
-    for (const child of pendingOf(children, entry.id, { active, depth })) stack.push(child);
+    const { entry, depth } = next;
+    const { id } = entry;
+    rows.push(
+      new Row(next, {
+        label: tree.labels.get(id),
+        active: active.has(id),
+        leaf: id === leafId,
+      }),
+    );
+    pushChildren(stack, children.get(id), { active, parentId: id, depth });
   }
   return rows;
+}
+
+/** Says what its entry is only when it is asked: few rows of a large tree are ever looked at. */
+class Row implements TreeRow {
+  readonly entry: TreeEntry;
+  readonly parentId: string | null;
+  readonly depth: number;
+  readonly label?: string;
+  readonly active: boolean;
+  readonly leaf: boolean;
+  #text: string | undefined;
+
+  constructor(
+    { entry, parentId, depth }: Pending,
+    {
+      label,
+      active,
+      leaf,
+    }: {
+      readonly label: string | undefined;
+      readonly active: boolean;
+      readonly leaf: boolean;
+    },
+  ) {
+    this.entry = entry;
+    this.parentId = parentId;
+    this.depth = depth;
+    if (label !== undefined) this.label = label;
+    this.active = active;
+    this.leaf = leaf;
+  }
+
+  get kind(): string {
+    return kindOf(this.entry);
+  }
+
+  get text(): string {
+    this.#text ??= describeEntry(this.entry);
+    return this.#text;
+  }
 }
 
 interface Pending {
@@ -86,15 +124,30 @@ interface Pending {
 }
 
 /** In the order of a stack: the active branch comes off it first, then the others in log order. */
-function pendingOf(
-  children: ReadonlyMap<string | null, readonly TreeEntry[]>,
-  parentId: string | null,
-  { active, depth }: { readonly active: ReadonlySet<string>; readonly depth: number },
-): Pending[] {
-  const siblings = children.get(parentId) ?? [];
-  const own = siblings.length > 1 && parentId !== null ? depth + 1 : depth;
-  const sorted = siblings.toSorted((a, b) => Number(active.has(b.id)) - Number(active.has(a.id)));
-  return sorted.map((entry) => ({ entry, parentId, depth: own })).toReversed();
+function pushChildren(
+  stack: Pending[],
+  siblings: readonly TreeEntry[] | undefined,
+  {
+    active,
+    parentId,
+    depth,
+  }: {
+    readonly active: ReadonlySet<string>;
+    readonly parentId: string | null;
+    readonly depth: number;
+  },
+): void {
+  const [first, second] = siblings ?? [];
+  if (!siblings || !first) return;
+  if (!second) {
+    stack.push({ entry: first, parentId, depth });
+    return;
+  }
+  const own = parentId === null ? depth : depth + 1;
+  const others = siblings.filter(({ id }) => !active.has(id)).toReversed();
+  for (const entry of [...others, ...siblings.filter(({ id }) => active.has(id))]) {
+    stack.push({ entry, parentId, depth: own });
+  }
 }
 
 function shownEntries(

@@ -2,13 +2,11 @@ import type { Rye } from '../../app/rye.ts';
 import type { BranchOptions } from '../../app/session-trees.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
-import type { ThreadResult } from '../../core/thread.ts';
 import { flagOption, type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
-import { createRenderer } from '../render/create-renderer.ts';
+import { resumeThread } from '../resume-thread.ts';
 import { withRye } from '../session.ts';
-import { exitCodeOfResult } from '../thread-exit.ts';
 
 interface Branched {
   readonly thread_id: string;
@@ -33,7 +31,11 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     const branched = flagOption(invocation, 'new')
       ? await extract(rye, invocation, { id, at })
       : await branch(rye, invocation, { id, at, signal });
-    if (isRun) return await goOn(rye, branched.thread_id, { invocation, io, signal });
+    if (isRun) {
+      const message = textOption(invocation, 'message');
+      const request = compact({ threadId: branched.thread_id, message });
+      return await resumeThread(rye, request, { invocation, io, signal });
+    }
     if (invocation.global.json) printDocument(io, { success: true, ...branched });
     else if (branched.branched_from !== undefined) printLine(io, branched.thread_id);
     else printLine(io, `the leaf of ${id} is now ${branched.leaf_id ?? 'before the first entry'}`);
@@ -95,25 +97,4 @@ async function label(
 ): Promise<void> {
   const text = textOption(invocation, 'label');
   if (text !== undefined) await trees.label(id, entry, text);
-}
-
-async function goOn(
-  { recovery }: Rye,
-  threadId: string,
-  parts: { readonly invocation: Invocation; readonly io: Io; readonly signal: AbortSignal },
-): Promise<ExitCode> {
-  const { invocation, io, signal } = parts;
-  const { global } = invocation;
-  const mode = global.json ? 'json' : 'text';
-  const renderer = createRenderer({ mode, io, global, isLive: true });
-  const message = textOption(invocation, 'message');
-  try {
-    const result: ThreadResult = await recovery.resume(
-      compact({ threadId, message, signal, onEvent: renderer.event }),
-    );
-    renderer.finish(result);
-    return exitCodeOfResult(result);
-  } finally {
-    renderer.close();
-  }
 }

@@ -31,20 +31,20 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
 }
 
 function asDocument({ thread_id, title, leaf_id, rows, total, problems }: TreeView): object {
-  const entries = rows.map(({ entry, label, ...row }) => ({
-    id: entry.id,
-    parent_id: entry.parent_id,
+  const entries = rows.map((row) => ({
+    id: row.entry.id,
+    parent_id: row.entry.parent_id,
     shown_parent_id: row.parentId,
-    seq: entry.seq,
-    timestamp: entry.timestamp,
-    event_type: entry.event_type,
+    seq: row.entry.seq,
+    timestamp: row.entry.timestamp,
+    event_type: row.entry.event_type,
     kind: row.kind,
     depth: row.depth,
     active: row.active,
     leaf: row.leaf,
-    label: label ?? null,
+    label: row.label ?? null,
     text: row.text,
-    payload: entry.payload,
+    payload: row.entry.payload,
   }));
   return { success: true, thread_id, title, leaf_id, entries, total, problems };
 }

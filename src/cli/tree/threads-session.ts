@@ -31,6 +31,15 @@ export const THREAD_SESSION: readonly CommandSpec[] = [
     load: () => import('../commands/threads-entries.ts'),
   },
   {
+    name: 'open',
+    summary: "browse a thread's session tree on the terminal",
+    details:
+      'The tree stands at the left, the chosen entry at the right. ? shows the keys: filters, folding, search, labels, branching and resuming from an entry. Scripts use `rye threads entries`.',
+    arguments: [THREAD],
+    examples: ['rye threads open hello-1771322456'],
+    load: () => import('../commands/threads-open.ts'),
+  },
+  {
     name: 'branch',
     summary: 'move the leaf of a thread, or begin a new thread with its path',
     details:
