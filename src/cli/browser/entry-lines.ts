@@ -38,10 +38,12 @@ export function entryLines(row: TreeRow, columns: number): readonly EntryLine[] 
 function wrapped({ text, style }: Paragraph, columns: number): readonly EntryLine[] {
   const shown = text.length <= MAX_TEXT ? text : text.slice(0, MAX_TEXT);
   const rest = text.length - shown.length;
-  const lines = wrapText(neutralise(shown).replaceAll('\t', TAB), columns).map((line) => ({
-    text: line,
-    style,
-  }));
+  const lines = wrapText(neutralise(shown).trimEnd().replaceAll('\t', TAB), columns).map(
+    (line) => ({
+      text: line,
+      style,
+    }),
+  );
   if (rest === 0) return lines;
   const more = `… ${rest} more characters; \`rye threads entries --json\` has them all`;
   return [

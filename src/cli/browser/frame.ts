@@ -1,4 +1,4 @@
-import { TREE_FILTERS, type TreeRow } from '../../app/session-trees.ts';
+import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../../app/session-trees.ts';
 import { displayWidth, graphemesOf, oneLine, truncate } from '../terminal-text.ts';
 import { entryLines } from './entry-lines.ts';
 import { helpLines } from './help.ts';
@@ -48,23 +48,31 @@ function fit(spans: readonly Span[], columns: number): readonly Span[] {
   return fitted;
 }
 
-function head({ source, outline, filter }: BrowserState): FrameRow {
+function head({ source, outline, filter, size }: BrowserState): FrameRow {
   const { threadId, title, total } = source;
-  const tabs = TREE_FILTERS.map((name, at): Span => {
-    const isOn = name === filter;
-    return { text: isOn ? `[${at + 1} ${name}]` : ` ${at + 1} `, style: isOn ? 'key' : 'dim' };
-  });
+  const id = oneLine(threadId);
   const shown = `${outline.rows.length}/${total}`;
-  const name = title === null ? '' : `  ${oneLine(title)}`;
+  const named = tabsOf(filter, () => true);
+  const room = size.columns - displayWidth(id) - displayWidth(shown) - 2;
+  const isWide = displayWidth(named.map(({ text }) => text).join('')) <= room;
   return {
     left: [
-      { text: oneLine(threadId), style: 'heading' },
-      { text: ' ', style: 'plain' },
-      ...tabs,
+      { text: `${id} `, style: 'heading' },
+      ...(isWide ? named : tabsOf(filter, (name) => name === filter)),
       { text: ` ${shown}`, style: 'dim' },
-      { text: name, style: 'plain' },
+      { text: title === null ? '' : `  ${oneLine(title)}`, style: 'plain' },
     ],
   };
+}
+
+/** The filters with the keys that choose them; the one in force in brackets. */
+function tabsOf(filter: TreeFilter, isNamed: (name: TreeFilter) => boolean): readonly Span[] {
+  return TREE_FILTERS.map((name, at) => {
+    const text = isNamed(name) ? `${at + 1} ${name}` : String(at + 1);
+    return name === filter
+      ? { text: `[${text}]`, style: 'key' }
+      : { text: ` ${text} `, style: 'dim' };
+  });
 }
 
 function body(state: BrowserState): readonly FrameRow[] {
@@ -72,7 +80,8 @@ function body(state: BrowserState): readonly FrameRow[] {
   const lines = Array.from({ length: bodyRows }, (_, at) => at);
   if (state.mode.kind === 'help') {
     const help = helpLines(state.size.columns);
-    return lines.map((at) => ({ left: help[at] ?? [] }));
+    const { scroll } = state.mode;
+    return lines.map((at) => ({ left: help[scroll + at] ?? [] }));
   }
   if (treeColumns === 0) return lines.map((at) => ({ left: entryLine(state, at) }));
   const words = wordsOf(state.query);
@@ -105,7 +114,7 @@ function treeLine(state: BrowserState, at: number, words: readonly string[]): re
       text: `${isChosen ? '›' : ' '}${indent}${fold}${placeMark(row)} `,
       style: row.active ? 'plain' : 'dim',
     },
-    { text: `${shortKind(row.kind)}${below} `, style: kindStyle(row.kind) },
+    { text: `${shortKind(row.kind).padEnd(KIND_COLUMNS)}${below} `, style: kindStyle(row.kind) },
     ...(row.label === undefined
       ? []
       : [{ text: `[${oneLine(row.label)}] `, style: 'label' } as const]),
@@ -119,6 +128,7 @@ function placeMark({ leaf, active }: TreeRow): string {
   return active ? '●' : '○';
 }
 
+const KIND_COLUMNS = 5;
 const SHORT_KINDS: Readonly<Record<string, string>> = { assistant: 'model', tool_result: 'tool' };
 
 function shortKind(kind: string): string {
@@ -172,8 +182,8 @@ function ruler(state: BrowserState): string {
 }
 
 const TREE_KEYS =
-  '? help  q quit  / search  f filter  ←→ fold  L label  b branch  r resume  ⏎ read';
-const ENTRY_KEYS = '↑↓ scroll  ← tree  ? help  q quit  / search  L label  b branch  r resume';
+  '? help  q quit  ⏎ read  / search  f filter  ← → fold  L label  b branch  r resume';
+const ENTRY_KEYS = '? help  q quit  ↑ ↓ scroll  ← tree  / search  L label  b branch  r resume';
 const PROMPTS = {
   search: 'search: ',
   label: 'label (empty clears): ',
@@ -190,7 +200,7 @@ function footLine({ mode, notice, focus, size }: BrowserState): readonly Span[] 
         { text: mode.question, style: 'plain' },
       ];
     case 'help':
-      return [{ text: 'any key goes back', style: 'dim' }];
+      return [{ text: '↑ ↓ scroll, any other key goes back', style: 'dim' }];
     case 'browse':
       if (notice !== '') return [{ text: oneLine(notice), style: 'warn' }];
       return [{ text: focus === 'tree' ? TREE_KEYS : ENTRY_KEYS, style: 'dim' }];

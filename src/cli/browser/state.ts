@@ -23,7 +23,7 @@ export type PromptKind = 'search' | 'label' | 'resume';
 
 export type Mode =
   | { readonly kind: 'browse' }
-  | { readonly kind: 'help' }
+  | { readonly kind: 'help'; readonly scroll: number }
   | { readonly kind: 'prompt'; readonly prompt: PromptKind; readonly text: string }
   | { readonly kind: 'confirm'; readonly question: string; readonly effect: Effect };
 

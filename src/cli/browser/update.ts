@@ -1,5 +1,6 @@
 import { TREE_FILTERS } from '../../app/session-trees.ts';
 import { graphemesOf } from '../terminal-text.ts';
+import { helpLines } from './help.ts';
 import { layoutOf } from './layout.ts';
 import { isFoldable, reveal, withFolds } from './outline.ts';
 import { findRow } from './search.ts';
@@ -38,7 +39,7 @@ export function update(given: BrowserState, key: Key): Step {
   if (key.name === 'ctrl+c') return { state, effect: { kind: 'quit' } };
   switch (state.mode.kind) {
     case 'help':
-      return { state: { ...state, mode: BROWSE } };
+      return { state: { ...state, mode: helped(state, state.mode.scroll, key) } };
     case 'prompt':
       return typed(state, state.mode, key);
     case 'confirm':
@@ -54,6 +55,15 @@ function browsed(state: BrowserState, { name }: Key): Step {
   if (common) return { state: common(state) };
   const move = (state.focus === 'tree' ? IN_TREE : IN_ENTRY).get(name);
   return { state: move ? move(state) : state };
+}
+
+/** Help that is longer than the screen is scrolled. */
+function helped({ size, focus }: BrowserState, scroll: number, { name }: Key): Mode {
+  const steps: Readonly<Record<string, number>> = { up: -1, k: -1, down: 1, j: 1 };
+  const step = steps[name];
+  if (step === undefined) return BROWSE;
+  const last = helpLines(size.columns).length - layoutOf({ size, focus }).bodyRows;
+  return { kind: 'help', scroll: Math.max(0, Math.min(scroll + step, last)) };
 }
 
 function page({ size, focus }: BrowserState): number {
@@ -102,7 +112,7 @@ const EVERYWHERE: ReadonlyMap<string, Move> = new Map<string, Move>([
   ['r', prompt('resume')],
   ['a', atLeaf],
   ['tab', (state) => ({ ...state, focus: state.focus === 'tree' ? 'entry' : 'tree' })],
-  ['?', (state) => ({ ...state, mode: { kind: 'help' } })],
+  ['?', (state) => ({ ...state, mode: { kind: 'help', scroll: 0 } })],
 ]);
 
 const IN_TREE: ReadonlyMap<string, Move> = new Map<string, Move>([
