@@ -1,7 +1,7 @@
 import type { LogEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
-import { foldContext, startedCallIds } from '../log/context.ts';
+import { foldContext, startedCallIds, titleOf } from '../log/context.ts';
 import {
   buildTree,
   childrenOf,
@@ -55,7 +55,7 @@ export class Trees implements SessionTrees {
     const tree = buildTree(events, (index) => offsets[index] ?? 0);
     const facts = {
       thread_id: threadId,
-      title: foldContext(tree).settings.title ?? null,
+      title: titleOf(tree),
       leaf_id: tree.leafId,
       total: tree.entries.length,
       problems: [...problems, ...tree.problems],

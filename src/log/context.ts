@@ -105,6 +105,11 @@ function factsOf(path: readonly TreeEntry[]): PathFacts {
   return { ...(prompt ? { prompt } : {}), settings, edits, compactionAt };
 }
 
+/** The title in force at the leaf, without folding the messages. */
+export function titleOf(tree: SessionTree): string | null {
+  return factsOf(pathTo(tree, tree.leafId)).settings.title ?? null;
+}
+
 function settingAfter(settings: ContextSettings, entry: TreeEntry): ContextSettings {
   if (isKnown(entry, 'model_change')) {
     const { provider, model } = entry.payload;

@@ -1,5 +1,5 @@
 import { type Message, textOf, toolCallsOf } from '../core/message.ts';
-import { isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
+import { isKnown, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** What of a tree is shown. */
 export const TREE_FILTERS = ['default', 'no-tools', 'user-only', 'labeled-only', 'all'] as const;
@@ -50,29 +50,29 @@ export function viewTree(
   tree: SessionTree,
   { filter = 'default', search = '' }: ViewOptions = {},
 ): readonly TreeRow[] {
-  const active = new Set(pathTo(tree, tree.leafId).map(({ id }) => id));
   const words = search
     .toLowerCase()
     .split(/\s+/)
     .filter((word) => word !== '');
-  const shown = shownEntries(tree, { filter, words });
-  const { children, anchors } = childrenOfShown(tree, shown);
-  // a leaf that is not shown is marked where it hangs
-  const leafId = anchors.get(tree.leafId) ?? null;
+  const links = linksOf(tree, (entry) => isShown(tree, entry, { filter, words }));
+  const { entries, labels } = tree;
   const rows: TreeRow[] = [];
   const stack: Pending[] = [];
-  pushChildren(stack, children.get(null), { active, parentId: null, depth: 0 });
+  pushChildren(stack, links, { parent: NOWHERE, depth: 0 });
   for (let next = stack.pop(); next; next = stack.pop()) {
-    const { entry, depth } = next;
-    const { id } = entry;
+    const { at, parent, depth } = next;
+    const entry = entries[at];
+    if (!entry) continue;
     rows.push(
-      new Row(next, {
-        label: tree.labels.get(id),
-        active: active.has(id),
-        leaf: id === leafId,
+      new Row(entry, {
+        parentId: entries[parent]?.id ?? null,
+        depth,
+        label: labels.get(entry.id),
+        active: links.active[at] === 1,
+        leaf: at === links.leaf,
       }),
     );
-    pushChildren(stack, children.get(id), { active, parentId: id, depth });
+    pushChildren(stack, links, { parent: at, depth });
   }
   return rows;
 }
@@ -87,18 +87,7 @@ class Row implements TreeRow {
   readonly leaf: boolean;
   #text: string | undefined;
 
-  constructor(
-    { entry, parentId, depth }: Pending,
-    {
-      label,
-      active,
-      leaf,
-    }: {
-      readonly label: string | undefined;
-      readonly active: boolean;
-      readonly leaf: boolean;
-    },
-  ) {
+  constructor(entry: TreeEntry, { parentId, depth, label, active, leaf }: Place) {
     this.entry = entry;
     this.parentId = parentId;
     this.depth = depth;
@@ -117,54 +106,93 @@ class Row implements TreeRow {
   }
 }
 
+interface Place extends Pick<TreeRow, 'parentId' | 'depth' | 'active' | 'leaf'> {
+  readonly label: string | undefined;
+}
+
+/** Position of what is no entry: the parent of roots, the end of a list of siblings. */
+const NOWHERE = -1;
+
+/**
+ * How the shown entries of a tree hang together, by their positions in it. Flat arrays: half a million entries are
+ * linked in the time that a map of their ids would take to grow.
+ */
+interface Links {
+  /** The first shown child; at 0 that of nothing, at n + 1 that of entry n. */
+  readonly firstChild: Int32Array;
+  readonly nextSibling: Int32Array;
+  /** 1 for entries on the path to the leaf. */
+  readonly active: Uint8Array;
+  /** The leaf; where it is not shown, the entry that it hangs on. */
+  readonly leaf: number;
+}
+
+function linksOf(tree: SessionTree, shows: (entry: TreeEntry) => boolean): Links {
+  const { entries, byId, leafId } = tree;
+  const parents = parentsOf(tree);
+  // the shown entry that stands for each: itself, or its nearest shown ancestor
+  const anchors = new Int32Array(entries.length);
+  for (const [at, entry] of entries.entries()) {
+    anchors[at] = shows(entry) ? at : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
+  }
+  const firstChild = new Int32Array(entries.length + 1).fill(NOWHERE);
+  const nextSibling = new Int32Array(entries.length).fill(NOWHERE);
+  for (let at = entries.length - 1; at >= 0; at -= 1) {
+    if (anchors[at] !== at) continue;
+    const slot = (anchors[parents[at] ?? NOWHERE] ?? NOWHERE) + 1;
+    nextSibling[at] = firstChild[slot] ?? NOWHERE;
+    firstChild[slot] = at;
+  }
+  const active = new Uint8Array(entries.length);
+  const leaf = leafId === null ? NOWHERE : byId.positionOf(leafId);
+  for (let at = leaf; at !== NOWHERE; at = parents[at] ?? NOWHERE) active[at] = 1;
+  return { firstChild, nextSibling, active, leaf: anchors[leaf] ?? NOWHERE };
+}
+
+/** Positions of parents, which stand before their children. */
+function parentsOf({ entries, byId }: SessionTree): Int32Array {
+  const parents = new Int32Array(entries.length);
+  for (const [at, { parent_id: parent }] of entries.entries()) {
+    if (parent === null) parents[at] = NOWHERE;
+    // mostly a parent is the entry before
+    else parents[at] = entries[at - 1]?.id === parent ? at - 1 : byId.positionOf(parent);
+  }
+  return parents;
+}
+
 interface Pending {
-  readonly entry: TreeEntry;
-  readonly parentId: string | null;
+  readonly at: number;
+  readonly parent: number;
   readonly depth: number;
 }
 
 /** In the order of a stack: the active branch comes off it first, then the others in log order. */
 function pushChildren(
   stack: Pending[],
-  siblings: readonly TreeEntry[] | undefined,
-  {
-    active,
-    parentId,
-    depth,
-  }: {
-    readonly active: ReadonlySet<string>;
-    readonly parentId: string | null;
-    readonly depth: number;
-  },
+  { firstChild, nextSibling, active }: Links,
+  { parent, depth }: Omit<Pending, 'at'>,
 ): void {
-  const [first, second] = siblings ?? [];
-  if (!siblings || !first) return;
-  if (!second) {
-    stack.push({ entry: first, parentId, depth });
-    return;
+  const siblings: number[] = [];
+  let at = firstChild[parent + 1] ?? NOWHERE;
+  for (; at !== NOWHERE; at = nextSibling[at] ?? NOWHERE) siblings.push(at);
+  const own = siblings.length > 1 && parent !== NOWHERE ? depth + 1 : depth;
+  const first = siblings.find((sibling) => active[sibling] === 1);
+  for (const sibling of siblings.toReversed()) {
+    if (sibling !== first) stack.push({ at: sibling, parent, depth: own });
   }
-  const own = parentId === null ? depth : depth + 1;
-  const others = siblings.filter(({ id }) => !active.has(id)).toReversed();
-  for (const entry of [...others, ...siblings.filter(({ id }) => active.has(id))]) {
-    stack.push({ entry, parentId, depth: own });
-  }
+  if (first !== undefined) stack.push({ at: first, parent, depth: own });
 }
 
-function shownEntries(
+function isShown(
   tree: SessionTree,
+  entry: TreeEntry,
   { filter, words }: { readonly filter: TreeFilter; readonly words: readonly string[] },
-): ReadonlySet<string> {
-  const shown = new Set<string>();
-  for (const entry of tree.entries) {
-    if (!passes(tree, entry, filter)) continue;
-    if (words.length > 0) {
-      const label = tree.labels.get(entry.id) ?? '';
-      const text = `${label} ${kindOf(entry)} ${describeEntry(entry)}`.toLowerCase();
-      if (!words.every((word) => text.includes(word))) continue;
-    }
-    shown.add(entry.id);
-  }
-  return shown;
+): boolean {
+  if (!passes(tree, entry, filter)) return false;
+  if (words.length === 0) return true;
+  const label = tree.labels.get(entry.id) ?? '';
+  const text = `${label} ${kindOf(entry)} ${describeEntry(entry)}`.toLowerCase();
+  return words.every((word) => text.includes(word));
 }
 
 /** Whether a filter shows an entry; an answer without a text is shown only at the leaf or with its calls. */
@@ -200,31 +228,6 @@ function isSilent(tree: SessionTree, entry: TreeEntry): boolean {
     textOf(message.content) === '' &&
     toolCallsOf(message).length === 0
   );
-}
-
-/** Children by the nearest shown ancestor. Parents stand before their children, so one pass does it. */
-function childrenOfShown(
-  tree: SessionTree,
-  shown: ReadonlySet<string>,
-): {
-  readonly children: ReadonlyMap<string | null, readonly TreeEntry[]>;
-  /** The shown entry that stands for each entry: itself, or its nearest shown ancestor. */
-  readonly anchors: ReadonlyMap<string | null, string | null>;
-} {
-  const anchors = new Map<string | null, string | null>([[null, null]]);
-  const children = new Map<string | null, TreeEntry[]>();
-  for (const entry of tree.entries) {
-    const anchor = anchors.get(entry.parent_id) ?? null;
-    if (!shown.has(entry.id)) {
-      anchors.set(entry.id, anchor);
-      continue;
-    }
-    anchors.set(entry.id, entry.id);
-    const siblings = children.get(anchor);
-    if (siblings) siblings.push(entry);
-    else children.set(anchor, [entry]);
-  }
-  return { children, anchors };
 }
 
 function kindOf(entry: TreeEntry): string {

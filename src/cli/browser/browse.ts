@@ -20,16 +20,17 @@ export interface BrowseOptions {
   readonly colors: Colors;
   /** Ends the browser. */
   readonly signal: AbortSignal;
-  readonly open: () => Promise<TreeSource>;
+  readonly source: TreeSource;
+  /** Reads the tree again. */
+  readonly reread: () => Promise<TreeSource>;
   /** Writes a label or moves the leaf; says what was done. */
   readonly apply: (effect: Exclude<Effect, Ending>) => Promise<string>;
 }
 
 /** Shows the tree on the terminal until the person leaves. The terminal is given back whatever happens. */
 export async function browse(options: BrowseOptions): Promise<Ending> {
-  const source = await options.open();
   return await new Promise<Ending>((resolve, reject) => {
-    new Session(source, options, { resolve, reject }).start();
+    new Session(options, { resolve, reject }).start();
   });
 }
 
@@ -43,7 +44,6 @@ class Session {
   #isBusy = false;
 
   constructor(
-    source: TreeSource,
     options: BrowseOptions,
     end: { resolve: (ending: Ending) => void; reject: (error: unknown) => void },
   ) {
@@ -61,7 +61,7 @@ class Session {
         });
       },
     });
-    this.#state = openState(source, this.#terminal.size);
+    this.#state = openState(options.source, this.#terminal.size);
   }
 
   start(): void {
@@ -111,7 +111,7 @@ class Session {
     this.#state = { ...this.#state, notice: 'writing…' };
     try {
       const notice = await this.#options.apply(effect);
-      this.#state = withSource(this.#state, await this.#options.open(), notice);
+      this.#state = withSource(this.#state, await this.#options.reread(), notice);
     } catch (error) {
       const { message, code } = toRyeError(error);
       this.#state = { ...this.#state, notice: `${message} [${code}]` };

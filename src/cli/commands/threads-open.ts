@@ -7,6 +7,7 @@ import type { Io } from '../io.ts';
 import { colorsOf } from '../output.ts';
 import { resumeThread } from '../resume-thread.ts';
 import { withRye } from '../session.ts';
+import { ERASE_LINE } from '../terminal-text.ts';
 
 /** `rye threads open <id>`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
@@ -16,10 +17,16 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   return await withRye(invocation, io, async (rye) => {
     const threadId = await rye.threads.resolveId(part);
     const { browse } = await import('../browser/browse.ts');
+    // a large log takes a moment
+    io.stderr.write(`reading ${threadId}…`);
+    const source = await readTree(rye, threadId);
+    io.stderr.write(ERASE_LINE);
     const ending = await browse({
       colors: colorsOf(io.stdout, io, invocation.global),
       signal,
-      ...treeOf(rye, threadId),
+      source,
+      reread: () => readTree(rye, threadId),
+      apply: (effect) => apply(rye, threadId, effect),
     });
     if (ending.kind === 'resume') {
       const { entry, message } = ending;
@@ -42,23 +49,23 @@ function assertTerminal({ global }: Invocation, io: Io): void {
   });
 }
 
-/** What the browser reads and writes: the same operations as the commands. */
-function treeOf({ trees }: Rye, threadId: string): Pick<BrowseOptions, 'open' | 'apply'> {
-  return {
-    open: async () => {
-      const tree = await trees.open(threadId);
-      const { title, total } = tree;
-      return { threadId, title, total, rows: (filter) => tree.rows(filter) };
-    },
-    apply: async (effect) => {
-      if (effect.kind === 'branch') {
-        const written = await trees.branch(threadId, { at: effect.entry });
-        return written.length === 0
-          ? 'the leaf is there already'
-          : `the leaf is now ${effect.entry}`;
-      }
-      await trees.label(threadId, effect.entry, effect.label);
-      return effect.label === null ? 'the label is gone' : `labelled ${effect.label}`;
-    },
-  };
+async function readTree({ trees }: Rye, threadId: string): Promise<BrowseOptions['source']> {
+  const tree = await trees.open(threadId);
+  const { title, total } = tree;
+  return { threadId, title, total, rows: (filter) => tree.rows(filter) };
+}
+
+/** The same operations as `rye threads branch` and `rye threads label`. */
+async function apply(
+  { trees }: Rye,
+  threadId: string,
+  effect: Parameters<BrowseOptions['apply']>[0],
+): Promise<string> {
+  const { entry } = effect;
+  if (effect.kind === 'branch') {
+    const written = await trees.branch(threadId, { at: entry });
+    return written.length === 0 ? 'the leaf is there already' : `the leaf is now ${entry}`;
+  }
+  await trees.label(threadId, entry, effect.label);
+  return effect.label === null ? 'the label is gone' : `labelled ${effect.label}`;
 }
