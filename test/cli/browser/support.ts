@@ -2,7 +2,7 @@ import type { Frame } from '../../../src/cli/browser/frame.ts';
 import { frameOf } from '../../../src/cli/browser/frame.ts';
 import { type BrowserState, openState, type TreeSource } from '../../../src/cli/browser/state.ts';
 import { type Key, type Step, update } from '../../../src/cli/browser/update.ts';
-import { displayWidth } from '../../../src/cli/terminal-text.ts';
+import { displayWidth, graphemesOf } from '../../../src/cli/terminal-text.ts';
 import type { EventDraft } from '../../../src/core/events.ts';
 import type { AssistantBlock } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
@@ -72,12 +72,14 @@ export function press(state: BrowserState, ...keys: readonly string[]): Step {
 }
 
 function namesOf(key: string): readonly string[] {
-  return key.startsWith('"') ? [...key.slice(1, -1)].map((letter) => `type ${letter}`) : [key];
+  return key.startsWith('"')
+    ? graphemesOf(key.slice(1, -1)).map((letter) => `type ${letter}`)
+    : [key];
 }
 
 function keyOf(name: string): Key {
   if (name.startsWith('type ')) return { name: name.slice(5), text: name.slice(5) };
-  return [...name].length === 1 ? { name, text: name } : { name };
+  return graphemesOf(name).length === 1 ? { name, text: name } : { name };
 }
 
 /** The screen as a person reads it: the right pane at its column. */

@@ -7,6 +7,8 @@ import { temporaryWorkspace, type Workspace } from '../../helpers/workspace.ts';
 
 const WAIT = { timeout: 30_000, interval: 50 };
 
+const COLOUR = new RegExp(`\u001b\\[[\\d;]*m`);
+
 let space: Workspace & { readonly remove: () => void };
 let program = '';
 let threadId = '';
@@ -153,12 +155,12 @@ describe('rye threads open in a terminal', () => {
     const terminal = new Terminal('plain', 80, 24);
     terminal.run(`threads open ${threadId}`, 'NO_COLOR=1');
     await terminal.shows('[1 default]');
-    expect(terminal.screen('-e')).not.toMatch(/\u001b\[[\d;]*m/);
+    expect(terminal.screen('-e')).not.toMatch(COLOUR);
     terminal.press('q');
     await terminal.isGivenBack(0);
     terminal.run(`threads open ${threadId}`);
     await terminal.shows('[1 default]');
-    expect(terminal.screen('-e')).toMatch(/\u001b\[[\d;]*m/);
+    expect(terminal.screen('-e')).toMatch(COLOUR);
     terminal.press('C-c');
     await terminal.isGivenBack(0);
   });
