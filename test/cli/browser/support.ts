@@ -28,7 +28,7 @@ export function toolResult(call_id: string, text: string): EventDraft {
   return { event_type: 'message', payload: { message } };
 }
 
-export function leafTo(target_id: string): EventDraft {
+function leafTo(target_id: string): EventDraft {
   return { event_type: 'leaf', payload: { target_id } };
 }
 

@@ -7,7 +7,8 @@ import { temporaryWorkspace, type Workspace } from '../../helpers/workspace.ts';
 
 const WAIT = { timeout: 30_000, interval: 50 };
 
-const COLOUR = new RegExp(`\u001b\\[[\\d;]*m`);
+const ESCAPE = '\u001b';
+const COLOUR = new RegExp(`${ESCAPE}\\[[\\d;]*m`);
 
 let space: Workspace & { readonly remove: () => void };
 let program = '';
