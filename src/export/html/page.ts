@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { buildTree } from '../../log/tree.ts';
 import { type ExportSource, onlyPath } from '../source.ts';
 import { pageContext } from './context.ts';
 import { notesBehind, renderEntry } from './entry.ts';
@@ -63,11 +64,8 @@ function shownPart(whole: ExportSource): {
   const entries = shown.map((entry) =>
     entry.parent_id !== null && ids.has(entry.parent_id) ? entry : { ...entry, parent_id: null },
   );
-  const tree = {
-    ...path.tree,
-    entries,
-    byId: new Map(entries.map((entry) => [entry.id, entry])),
-  };
+  const { labels, leafId } = path.tree;
+  const tree = { ...buildTree(entries), labels, leafId };
   const events = path.events.filter((event) => event.id === undefined || event.seq >= first);
   return {
     source: { ...path, events, tree },
