@@ -70,7 +70,10 @@ function tamperedBy({ checks }: ThreadVerification): ErrorInfo | null {
   const broken = checks.find(
     ({ name, ok }) => !ok && (name === 'transcript' || name === 'thread.json'),
   );
-  return broken?.error ?? null;
+  const error = broken?.error;
+  if (error === undefined) return null;
+  // the thread is there: its log was read
+  return error.code === 'thread_not_found' ? { ...error, code: 'thread_tampered' } : error;
 }
 
 /** From the signed thread.json; where that can't be read, from the log and the registry. */

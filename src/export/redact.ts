@@ -124,7 +124,7 @@ export class Redaction {
     if (Array.isArray(value)) return value.map((item) => this.#scrub(item));
     if (!isRecord(value)) return value;
     return Object.fromEntries(
-      Object.entries(value).map(([name, member]) => [name, this.#scrub(member)]),
+      Object.entries(value).map(([name, member]) => [this.scrub(name), this.#scrub(member)]),
     );
   }
 }

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { decodeLine } from '../../src/log/codec.ts';
@@ -132,6 +132,19 @@ describe('a log that is not as it was written', () => {
       problems: [{ kind: 'malformed' }],
     });
     expect(document['content']).toContain('Hello, Ada');
+  });
+
+  it('is exported without its thread.json too', async () => {
+    const file = path.join(path.dirname(transcript), 'thread.json');
+    const signed = readFileSync(file);
+    writeFileSync(transcript, original);
+    rmSync(file);
+    const { stdout, stderr, code } = await exportIn('--format', 'html');
+    writeFileSync(file, signed);
+    expect(code).toBe(3);
+    expect(stderr).toContain('[thread_tampered]');
+    expect(stdout).toContain('record does not verify');
+    expect(stdout).toContain('Hello, Ada');
   });
 
   it('is refused when it is no log', async () => {

@@ -61,6 +61,14 @@ describe('what looks like a secret', () => {
   });
 });
 
+it('takes secrets out of the names of members too', () => {
+  const redaction = new Redaction();
+  expect(redaction.scrub({ outputs: { [KEY]: [KEY, 1, null] } })).toEqual({
+    outputs: { '[redacted]': ['[redacted]', 1, null] },
+  });
+  expect(redaction.count).toBe(2);
+});
+
 describe('a redacted export', () => {
   const drafts = STORY.map((draft) =>
     draft.event_type === 'title' ? { ...draft, payload: { title: `March ${KEY}` } } : draft,

@@ -1,0 +1,51 @@
+import { expect, it } from 'vitest';
+import { exportHtml } from '../../../src/export/html/page.ts';
+import { type ExportSource, onlyPath } from '../../../src/export/source.ts';
+import { place, said } from '../../log/support.ts';
+import { sourceOf } from '../support.ts';
+import { STORY } from './story.ts';
+
+function pageOf(source: ExportSource): string {
+  return [...exportHtml(source)].join('');
+}
+
+function articles(page: string): number {
+  return page.match(/<article /g)?.length ?? 0;
+}
+
+it('a page of one branch has nothing of the others, and the labels of its own', () => {
+  const whole = sourceOf(place(STORY));
+  const branch = pageOf(onlyPath({ ...whole, leafId: 'e12' }));
+  expect(pageOf(whole)).toContain('I would rather guess');
+  expect(branch).not.toContain('I would rather guess');
+  expect(branch).not.toContain('anything else');
+  expect(branch).toContain('<span class="label">the fix</span>');
+  const other = pageOf(onlyPath({ ...whole, leafId: 'e3' }));
+  expect(articles(other)).toBe(3);
+  expect(other).toContain('I would rather guess');
+  expect(other).not.toContain('child thread audit/count-7 started');
+});
+
+it('the same thread is the same page', () => {
+  expect(pageOf(sourceOf(place(STORY)))).toBe(pageOf(sourceOf(place(STORY))));
+});
+
+it('a page of a log that does not verify says so before all else', () => {
+  const checks = [{ name: 'transcript', ok: false, detail: 'a line was edited at byte 7' }];
+  const page = pageOf(sourceOf(place(STORY), { checks, itemIntegrity: 'unverified' }));
+  expect(page).toContain('record does not verify');
+  expect(page).not.toContain('record verified');
+  expect(page).toMatch(/<details class="fold facts" open>.*a line was edited at byte 7/);
+  expect(page).toContain('unsigned items were allowed');
+});
+
+it('a thread that is too long for a page is shown from its end, and the page says what is missing', () => {
+  const drafts = Array.from({ length: 20_003 }, (_, index) => said(`message ${index}.`));
+  const left = [{ event_type: 'leaf', payload: { target_id: 'e20000' } } as const, said('newest')];
+  const page = pageOf(sourceOf(place([...drafts, ...left])));
+  expect(articles(page)).toBe(20_000);
+  expect(page).toContain('5 entries, older ones and those of other branches, are not in it');
+  expect(page).toContain('newest');
+  expect(page).not.toContain('message 20001.');
+  expect(page).not.toContain('>message 0.<');
+});
