@@ -1,6 +1,6 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import writeFileAtomic from 'write-file-atomic';
 import { RyeError } from '../core/errors.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
@@ -156,15 +156,16 @@ export class Items implements ItemsService {
       );
     }
     const folder = join(root, itemFolder(item.type));
-    if (item.type === 'skill') return await this.#copySkill(item, join(folder, item.id));
+    if (item.type === 'skill') return await this.#copySkill(item, join(folder, item.id), root);
     const path = join(folder, `${item.id}${item.extension}`);
     await mkdir(dirname(path), { recursive: true });
+    assertInside(dirname(path), root);
     await writeFileAtomic(path, Buffer.from(item.bytes));
     return path;
   }
 
   /** A skill is its whole folder, with the list that signs it. */
-  async #copySkill(item: FoundFile, target: string): Promise<string> {
+  async #copySkill(item: FoundFile, target: string, root: string): Promise<string> {
     const from = dirname(item.path);
     const list = skillListPath(from);
     const files = [...readSkillFiles(from)];
@@ -172,10 +173,19 @@ export class Items implements ItemsService {
     for (const { path, bytes } of files) {
       const full = join(target, path);
       await mkdir(dirname(full), { recursive: true });
+      assertInside(dirname(full), root);
       await writeFileAtomic(full, Buffer.from(bytes));
     }
     return join(target, 'SKILL.md');
   }
+}
+
+/** A project that somebody else made must not choose where a copy goes. */
+function assertInside(folder: string, root: string): void {
+  if (`${realpathSync(folder)}${sep}`.startsWith(`${realpathSync(root)}${sep}`)) return;
+  throw new RyeError('path_denied', `${folder} is refused: it is a symbolic link out of ${root}`, {
+    hint: 'Remove the link; rye makes the folder.',
+  });
 }
 
 function stateOf(verdict: Verdict): SignatureState {

@@ -3,6 +3,7 @@ import { readFile, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { RyeError } from '../core/errors.ts';
+import { absoluteSearchPath } from '../core/search-path.ts';
 import { walkFiles } from '../tools/walk.ts';
 
 const BINARY_PROBE_BYTES = 8192;
@@ -55,6 +56,7 @@ async function gitFiles(folder: string): Promise<readonly string[] | undefined> 
   try {
     const { stdout } = await promisify(execFile)('git', ['-C', folder, ...harmless, ...listing], {
       maxBuffer: MAX_LISTING_BYTES,
+      env: { ...process.env, PATH: absoluteSearchPath(process.env['PATH'] ?? '') },
     });
     return [...new Set(stdout.split('\0').filter((name) => name !== ''))].toSorted();
   } catch {

@@ -7,6 +7,8 @@ import { normalizeNewlines } from './source-text.ts';
 const EXPORTS = 'agent/threads/';
 const SIGNATURE = /^(?:#!.*\n)?(?:(?:<!--|#|\/\/)[^\n]*rye:signed:[^\n]*\n)?/;
 const FRONTMATTER = /^---\n([\s\S]*?)\n---(?:\n|$)/;
+/** The opening or closing line of a fence, with its language. */
+const FENCE = /^ {0,3}(`{3,}|~{3,}) *(\w*)/;
 const CAPABILITIES = '# Capabilities\n\nDirective `';
 
 /** An item's claim about what it is: the name and the category that its own text states, where it states them. */
@@ -23,11 +25,34 @@ export interface StatedIdentity {
 export function displacedRecord(type: SignableType, id: string, text: string): string | undefined {
   const content = normalizeNewlines(text).replace(SIGNATURE, '');
   if (content.startsWith(CAPABILITIES)) return 'it is the capability snapshot of a thread';
+  if (type === 'directive' && isKnowledge(content)) return 'it is a knowledge entry';
   const thread = /^thread_id: *(.*)$/m.exec(FRONTMATTER.exec(content)?.[1] ?? '')?.[1];
   if (thread === undefined) return undefined;
   const exported = type === 'knowledge' && id.startsWith(EXPORTS);
   if (exported && id.endsWith(`/${unquoted(thread)}`)) return undefined;
   return `it is the record of the thread ${unquoted(thread)}`;
+}
+
+/**
+ * Knowledge may show a directive, as documentation does. Who signed that did not mean it to run: the metadata of
+ * knowledge in front of the fence tells.
+ */
+function isKnowledge(content: string): boolean {
+  if (FRONTMATTER.test(content)) return true;
+  let open = '';
+  let isMetadata = false;
+  for (const line of content.split('\n')) {
+    const [, fence = '', language = ''] = FENCE.exec(line) ?? [];
+    if (open !== '') {
+      if (isMetadata && /^(?:title|name) *:/.test(line)) return true;
+      if (fence.startsWith(open) && language === '') open = '';
+    } else if (fence !== '') {
+      if (language === 'xml') return false;
+      open = fence;
+      isMetadata = language === 'yaml' || language === 'yml';
+    }
+  }
+  return false;
 }
 
 /** Refuses an item whose own text says that it is another one: a signed file that was copied or renamed. */

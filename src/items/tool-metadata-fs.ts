@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
+import { absoluteSearchPath } from '../core/search-path.ts';
 import { normalizeNewlines } from './source-text.ts';
 import { readToolHeader } from './tool-header.ts';
 import type { RawToolMetadata, ToolMetadata } from './tool-metadata.ts';
@@ -126,7 +127,7 @@ async function runPython(text: string, path: string, options: ToolReadOptions): 
   } = options;
   const child = spawn(python, ['-I', '-c', PYTHON, ...Object.keys(TOOL_CONSTANTS)], {
     // The tool's author must not be able to steer the interpreter through the caller's environment.
-    env: { PATH: searchPath, PYTHONUTF8: '1' },
+    env: { PATH: absoluteSearchPath(searchPath ?? ''), PYTHONUTF8: '1' },
     stdio: ['pipe', 'pipe', 'ignore'],
     timeout: timeoutMs,
     killSignal: 'SIGKILL',

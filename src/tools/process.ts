@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { delimiter, isAbsolute } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { absoluteSearchPath } from '../core/search-path.ts';
 import { groupGuard } from './group-guard.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */
@@ -237,7 +237,7 @@ export function childEnvironment(
   const reduced: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) {
     if (value === undefined) continue;
-    if (name === 'PATH') reduced[name] = absoluteFolders(value);
+    if (name === 'PATH') reduced[name] = absoluteSearchPath(value);
     else if (PASSED.has(name) || name.startsWith('LC_') || extras.has(name)) reduced[name] = value;
   }
   return {
@@ -246,12 +246,4 @@ export function childEnvironment(
     RYE_THREAD_ID: threadId,
     RYE_PARENT_THREAD_ID: threadId,
   };
-}
-
-/** A search path without relative entries: children run in the project, which must not bring its own `sh`. */
-function absoluteFolders(path: string): string {
-  return path
-    .split(delimiter)
-    .filter((folder) => isAbsolute(folder))
-    .join(delimiter);
 }

@@ -172,7 +172,7 @@ function explain(
     ],
     item_moved: [
       `${name} is signed, but the file does not stand for it${because}`,
-      `It is a record that rye wrote. Review it, put what you want of it into a file of its own, then run: ${sign}`,
+      `Review it, put what you want of it into a file of its own, then run: ${sign}`,
     ],
     system_item_modified: [
       `the system ${name} is not the one that this release was built with${because}`,

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -11,6 +12,7 @@ import {
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { describe } from 'vitest';
+import { findProject } from '../../src/app/system.ts';
 import { text } from '../helpers/wire-server.ts';
 import { attacks, codeOf, directive, harmless, type Lab } from './lab.ts';
 
@@ -142,6 +144,14 @@ describe('state that a project brings', () => {
       },
     },
     {
+      name: 'links its folder of directives out of the project and waits for a copy',
+      code: 'path_denied',
+      run: (lab) => {
+        symlinkSync(lab.home, lab.path('directives'));
+        return lab.rye().items.fetch('directive', 'hello', { copyTo: 'project' });
+      },
+    },
+    {
       name: 'links its folder of directives out of the project and waits for rye init',
       code: 'path_denied',
       run: (lab) => {
@@ -226,6 +236,20 @@ describe('state that a project brings', () => {
         lab.signed('rules/r.md', '---\nname: r\ncondition: [needle]\n---\nNo needles.\n');
         const { hits } = await lab.rye().rules.scan({ folder: lab.project, gitignore: true });
         return [hits.some(({ path }) => path.endsWith('notes.txt')), existsSync(ran)];
+      },
+    },
+    {
+      name: 'is put where everybody may put things, above the folder of somebody: it is not taken',
+      expected: [true, true, false],
+      run: (lab) => {
+        const uid = process.getuid?.() ?? 0;
+        const below = join(lab.project, 'mine');
+        mkdirSync(below);
+        const isTaken = (user: number): boolean =>
+          findProject(below, lab.home, user) === lab.project;
+        const usual = isTaken(uid + 1);
+        chmodSync(lab.project, 0o1777);
+        return [usual, isTaken(uid), isTaken(uid + 1)];
       },
     },
     {

@@ -95,6 +95,16 @@ describe('refusals at the command line', () => {
     expect(stdout).not.toContain('***');
   }, 60_000);
 
+  it('reads a tool without the python3 that a project brings', async () => {
+    write('tools/t.py', '__tool_description__ = "A tool."\nprint("{}")\n');
+    const program = path.join(project, 'python3');
+    writeFileSync(program, `#!/bin/sh\ntouch ${project}/ran\n`, { mode: 0o755 });
+    const { stdout } = await rye(['validate'], { PATH: `.:${process.env['PATH'] ?? ''}` });
+    rmSync(program);
+    expect(stdout).toContain('t.py');
+    expect(readdirSync(project)).not.toContain('ran');
+  }, 60_000);
+
   it('registers nothing when it refuses', () => {
     const threads = path.join(project, '.ai/state/threads');
     const made = readdirSync(path.join(project, '.ai')).includes('state')

@@ -251,6 +251,25 @@ describe('signed files in places that they were not signed for', () => {
       },
     },
     {
+      name: 'makes a directive of signed knowledge that shows one in its text',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('knowledge/howto.md', `${NOTE}\n${directive('job', { permissions: '*' })}`);
+        lab.write('directives/job.md', lab.read('knowledge/howto.md'));
+        return plan(lab);
+      },
+    },
+    {
+      name: 'makes a directive of signed knowledge whose metadata stands in a fence',
+      code: 'item_moved',
+      run: (lab) => {
+        const note = '# How to\n\n```yaml\nname: howto\ntitle: How to\n```\n';
+        lab.signed('knowledge/howto.md', `${note}\n${directive('job', { permissions: '*' })}`);
+        lab.write('directives/job.md', lab.read('knowledge/howto.md'));
+        return plan(lab);
+      },
+    },
+    {
       name: 'makes trusted context of the signed export of a thread',
       code: 'item_moved',
       run: async (lab) => {

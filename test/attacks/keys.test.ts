@@ -289,6 +289,22 @@ describe('whom to trust', () => {
       },
     },
     {
+      name: 'puts an older signed version back after the key was replaced and revoked',
+      code: 'key_revoked',
+      run: async (lab) => {
+        lab.signed('directives/job.md', directive('job', { permissions: '*' }));
+        const older = lab.read('directives/job.md');
+        lab.signed('directives/job.md', directive('job'));
+        const { keyId } = lab.key();
+        await lab.rye().keys.rotate();
+        await lab.sign('directive', 'job');
+        await lab.rye().keys.revoke(keyId);
+        await lab.rye().threads.plan({ directiveId: 'job' });
+        lab.write('directives/job.md', older);
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+    {
       name: 'offers a private key to trust',
       code: 'invalid_input',
       run: (lab) => lab.rye().keys.trust(generateKeyPair().privatePem),
