@@ -8,6 +8,7 @@ import {
 } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { Io } from './io.ts';
+import { neutralise } from './terminal-text.ts';
 
 /** Where a result goes: text for people, one JSON document, or JSON lines that end with a result line. */
 export type OutputMode = 'text' | 'json' | 'stream-json';
@@ -40,10 +41,10 @@ export interface FailureFacts {
   readonly hint?: string | undefined;
 }
 
-/** The lines that a failure prints for people. */
+/** The lines that a failure prints for people. A message may quote names that a terminal would obey. */
 export function failureText({ code, message, hint }: FailureFacts): string {
-  const first = `rye: ${message} [${code}]\n`;
-  return hint === undefined ? first : `${first}hint: ${hint}\n`;
+  const first = `rye: ${neutralise(message)} [${code}]\n`;
+  return hint === undefined ? first : `${first}hint: ${neutralise(hint)}\n`;
 }
 
 export interface FailureOptions {

@@ -27,6 +27,13 @@ describe('reportFailure', () => {
     expect([io.out(), io.err()]).toEqual(['', 'rye: no [capability_denied]\nhint: ask\n']);
   });
 
+  it('prints nothing that a terminal would obey, whatever the name of a file is', () => {
+    const io = createFakeIo();
+    const named = new RyeError('usage', 'a\u001b[2Jb', { location: { path: 'x\u0007.md' } });
+    reportFailure(named, io, { mode: 'text', verbose: false });
+    expect(io.err()).toBe('rye: x.md: ab [usage]\n');
+  });
+
   it('prints one document for programs', () => {
     const io = createFakeIo();
     reportFailure(error, io, { mode: 'json', verbose: false });

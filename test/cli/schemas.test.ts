@@ -38,6 +38,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'threads-cancel': ['threads cancel {id}'],
   'threads-deliveries': ['threads deliveries {id}'],
   'threads-gc': ['threads gc --older-than 0d --dry-run'],
+  'threads-import': ['threads import {session}'],
   'threads-kill': ['threads kill {id}'],
   'threads-list': ['threads list'],
   'threads-logs': ['threads logs {id}'],
@@ -62,7 +63,6 @@ const WITHOUT: ReadonlySet<string> = new Set([
   'threads branch',
   'threads label',
   'threads compact',
-  'threads import',
 ]);
 
 let here: Workspace & { readonly remove: () => void };
@@ -74,10 +74,12 @@ beforeAll(async () => {
   const pem = path.join(here.project, 'key.pem');
   const { publicKey } = generateKeyPairSync('ed25519');
   writeFileSync(pem, publicKey.export({ type: 'spki', format: 'pem' }));
+  const session = path.join(here.project, 'session.jsonl');
+  writeFileSync(session, '{"type":"session","version":3,"id":"s-1"}\nbroken\n');
   const id = String((await here.json(['run', 'hello']))['thread_id']);
   await here.rye(['threads', 'steer', id, 'Later.']);
   const key = String((await here.json(['keys', 'trust', pem]))['key_id']);
-  Object.assign(names, { id, pem, key, project: here.project });
+  Object.assign(names, { id, pem, key, session, project: here.project });
 });
 afterAll(() => here.remove());
 
