@@ -99,7 +99,7 @@ const CLOSE = 0x7d;
 // how pi begins its records; blocks inside a message may look alike, so each place is only tried
 const RECORD_START = /\{"type":"[a-z_]{1,40}","(?:id|timestamp|version)":/g;
 // more than that on one line is damage, not appends behind torn writes
-const MAX_TRIES = 8;
+const MAX_TRIES = 4;
 const MAX_TORN = 4;
 
 /** Where a whole record begins behind one that a crash cut off; 0 where none does. */
