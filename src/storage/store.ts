@@ -100,8 +100,16 @@ export interface Registry {
   finish(threadId: string, params: FinishParams): Promise<ThreadRecord>;
   requestCancel(threadId: string, reason: string, now: string): Promise<void>;
   cancelRequested(threadId: string): Promise<string | undefined>;
-  /** Links both directions and marks the old thread `continued`, in one transaction; the successor must exist. */
-  linkContinuation(threadId: string, successorId: string, now: string): Promise<void>;
+  /**
+   * Links both directions and marks the old thread `continued`, in one transaction; the successor must exist. With an
+   * epoch it is refused with `thread_locked` to an owner that lost.
+   */
+  linkContinuation(
+    threadId: string,
+    successorId: string,
+    now: string,
+    epoch?: number,
+  ): Promise<void>;
   /** Threads that were started to continue this one, linked or not; oldest first. */
   listContinuations(threadId: string): Promise<readonly ThreadRecord[]>;
   /** From the root of the chain to its end. */

@@ -207,7 +207,7 @@ class Finalization {
     const { status, result, error } = this.#verdict;
     if (status === 'continued' && successor) {
       await registry.heartbeat(threadId, record.epoch, now, outcome.cost);
-      await registry.linkContinuation(threadId, successor.threadId, now);
+      await registry.linkContinuation(threadId, successor.threadId, now, record.epoch);
       return;
     }
     await registry.finish(threadId, {

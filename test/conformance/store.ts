@@ -232,7 +232,11 @@ export function describeStore(name: string, open: () => Store): void {
       expect((await registry.get('a-1'))?.status).toBe('running');
       await registry.register(params('a-2', { continuationOf: 'a-1' }));
       expect(await registry.listContinuations('a-1')).toMatchObject([{ thread_id: 'a-2' }]);
-      await registry.linkContinuation('a-1', 'a-2', T1);
+      // an owner that the thread was taken from links nothing
+      await expect(registry.linkContinuation('a-1', 'a-2', T1, 0)).rejects.toMatchObject({
+        code: 'thread_locked',
+      });
+      await registry.linkContinuation('a-1', 'a-2', T1, 1);
       await registry.register(params('a-3'));
       await registry.claim('a-2', processes.self(), T1);
       await registry.linkContinuation('a-2', 'a-3', T1);

@@ -186,9 +186,15 @@ export class SqliteRegistry implements Registry {
     return row?.cancel_requested ?? undefined;
   }
 
-  async linkContinuation(threadId: string, successorId: string, now: string): Promise<void> {
+  async linkContinuation(
+    threadId: string,
+    successorId: string,
+    now: string,
+    epoch?: number,
+  ): Promise<void> {
     this.#database.immediate(() => {
       const record = this.#require(threadId);
+      if (epoch !== undefined) this.#assertEpoch(record, epoch);
       const successor = this.#require(successorId);
       assertTransition(threadId, record.status, 'continued');
       this.#assertNoLoop(threadId, successor);
