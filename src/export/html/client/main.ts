@@ -87,7 +87,7 @@ function selectAddress(): void {
   const text = hash.startsWith(PREFIX) ? hash.slice(PREFIX.length) : hash.slice(1);
   const id = decoded(text);
   const place = places.get(id) ?? data.entries.findIndex((entry) => entry.id.startsWith(id));
-  select(place);
+  if (place !== selected) select(place);
 }
 
 function decoded(text: string): string {
@@ -101,9 +101,9 @@ function decoded(text: string): string {
 function goTo(place: number): void {
   const entry = data.entries[place];
   if (!entry) return;
-  const address = `${PREFIX}${encodeURIComponent(entry.id)}`;
-  if (location.hash === address) select(place);
-  else location.hash = address;
+  // at once: the next key may come before the browser tells of the new address
+  select(place);
+  location.hash = `${PREFIX}${encodeURIComponent(entry.id)}`;
 }
 
 function drawTree(): void {
