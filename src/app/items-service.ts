@@ -10,6 +10,7 @@ import { matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
 import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
 import { type FoundFile, itemFolder, type ListedItem, type Spaces } from '../items/spaces-fs.ts';
 import { summarize } from '../items/summary.ts';
+import type { VerifiedItems } from '../items/verified-fs.ts';
 import type { Verdict } from '../trust/signature.ts';
 import { signatureState } from '../trust/signature.ts';
 import type { Foundation } from './foundation.ts';
@@ -47,7 +48,7 @@ export class Items implements ItemsService {
     const found = (await this.#spaces(type)).find(type, id);
     const item = found ? items.admit(found, 'fetch') : items.load(type, id, 'fetch');
     const copiedTo =
-      options.copyTo === undefined ? undefined : await this.#copy(item, options.copyTo);
+      options.copyTo === undefined ? undefined : await this.#copy(item, options.copyTo, items);
     return {
       type,
       id,
@@ -141,7 +142,7 @@ export class Items implements ItemsService {
   }
 
   /** Copies byte for byte, so that a signature stays valid. An existing item is never overwritten. */
-  async #copy(item: FoundFile, to: 'project' | 'user'): Promise<string> {
+  async #copy(item: FoundFile, to: 'project' | 'user', items: VerifiedItems): Promise<string> {
     const { projectPath, userSpacePath } = this.#base.options;
     if (item.space === to) return item.path;
     const root = join(to === 'project' ? projectPath : userSpacePath, '.ai');
@@ -156,7 +157,9 @@ export class Items implements ItemsService {
       );
     }
     const folder = join(root, itemFolder(item.type));
-    if (item.type === 'skill') return await this.#copySkill(item, join(folder, item.id), root);
+    if (item.type === 'skill') {
+      return await this.#copySkill(item, { target: join(folder, item.id), root, items });
+    }
     const path = join(folder, `${item.id}${item.extension}`);
     await mkdir(dirname(path), { recursive: true });
     assertInside(dirname(path), root);
@@ -165,10 +168,14 @@ export class Items implements ItemsService {
   }
 
   /** A skill is its whole folder, with the list that signs it. */
-  async #copySkill(item: FoundFile, target: string, root: string): Promise<string> {
+  async #copySkill(
+    item: FoundFile,
+    { target, root, items }: { target: string; root: string; items: VerifiedItems },
+  ): Promise<string> {
     const from = dirname(item.path);
     const list = skillListPath(from);
     const files = [...readSkillFiles(from)];
+    for (const file of files) items.admitSkillFile(item, file, 'fetch');
     if (existsSync(list)) files.push({ path: relative(from, list), bytes: readFileSync(list) });
     for (const { path, bytes } of files) {
       const full = join(target, path);

@@ -39,7 +39,7 @@ export interface VerifiedItems {
   admit(found: FoundFile, operation: Operation): VerifiedItem;
   /** Applies the same checks to another file of a skill that was found. */
   admitSkillFile(skill: FoundFile, file: SkillFile, operation: Operation): void;
-  /** The state of a file's signature, whatever the policy says. */
+  /** The state of a file's signature, of a skill that of all its files, whatever the policy says. */
   check(found: FoundFile): Verdict;
 }
 
@@ -76,7 +76,8 @@ export function openItems(options: ItemsOptions): VerifiedItems {
       const path = join(dirname(skill.path), file.path);
       judge({ ...skill, path }, verifySkillFile(skill, file, options), operation);
     },
-    check: (found) => verifyFile(found, options),
+    check: (found) =>
+      found.type === 'skill' ? verifySkill(found, options) : verifyFile(found, options),
     load(type, id, operation) {
       const found = options.spaces.find(type, id);
       if (found !== undefined) return admit(found, operation);

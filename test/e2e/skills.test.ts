@@ -177,6 +177,18 @@ test('a script of a skill runs as it was signed: no shell, a reduced environment
   expect(refused).toContain('scripts/helper.py');
   const verified = await here.rye(['verify', 'skill', 'counting']);
   expect(verified.code).toBe(3);
+  const { items } = (await here.json(['list', 'skill'])) as {
+    items: { id: string; signature: string }[];
+  };
+  expect(items.map(({ id, signature }) => [id, signature])).toEqual([
+    ['counting', 'unsigned'],
+    ['reading', 'signed'],
+  ]);
+  const copied = await here.rye(['fetch', 'skill', 'reading', '--copy-to', 'user']);
+  expect(copied.code).toBe(0);
+  const copy = path.join(here.home, '.ai/skills/reading/scripts/x.sh');
+  expect(readFileSync(copy, 'utf8')).toBe('echo never\n');
+  expect((await here.rye(['verify', 'skill', 'reading'])).code).toBe(0);
 }, 60_000);
 
 test('a resumed thread still has its skills and the tools that they brought, and their text is never cut', async () => {
