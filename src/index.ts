@@ -5,6 +5,7 @@ export type {
   ThreadExport,
 } from './app/exports-types.ts';
 export { openRye } from './app/open-rye.ts';
+export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
 export type {
   RuleHit,
   RuleListing,
@@ -13,6 +14,12 @@ export type {
   RuleScan,
   RulesService,
 } from './app/rules-api.ts';
+export {
+  completedOrThrow,
+  type RunHandle,
+  type RunOutcome,
+  type RunRequest,
+} from './app/run-types.ts';
 export type {
   ConfigValue,
   DoctorLine,
@@ -59,8 +66,17 @@ export type { HookDeclaration, HookEvent } from './core/hook.ts';
 export type { ItemType, SignableType, Space } from './core/ids.ts';
 export type { JsonObject, JsonValue } from './core/json.ts';
 export type { LimitName, Limits, PartialLimits } from './core/limits.ts';
-export type { AssistantMessage, Message, ToolResultMessage, UserMessage } from './core/message.ts';
+export type {
+  AssistantMessage,
+  ContentBlock,
+  Message,
+  ToolResultMessage,
+  UserMessage,
+} from './core/message.ts';
+export { contentBytes } from './core/message.ts';
 export type { ThreadPlan } from './core/plan.ts';
 export type { SearchHit } from './core/search.ts';
 export type { ThreadRecord, ThreadResult, ThreadStatus } from './core/thread.ts';
 export type { Cost, Usage } from './core/usage.ts';
+export { composeHandlers, type DecidingHandlers, type HandlerMap } from './hooks/handlers.ts';
+export type { ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';

@@ -19,15 +19,17 @@ import type {
   WaitReport,
 } from './rye.ts';
 import { threadEnv } from './thread-env.ts';
-import { prepareRequest, runnerOptions } from './thread-runs.ts';
+import { prepareRequest, runnerOptions, withPresets } from './thread-runs.ts';
 
 /** Starts a directive in a process of its own. */
 export async function launchDirective(
   base: Foundation,
-  request: ExecuteDirectiveRequest,
+  given: ExecuteDirectiveRequest,
 ): Promise<LaunchedThread> {
+  const request = withPresets(base, given);
   const { allowUnsigned = false, replayFrom, threadId } = request;
-  const env = threadEnv(base, { allowUnsigned, replayFrom });
+  // functions of this process do not reach into another one
+  const env = threadEnv(base, { allowUnsigned, replayFrom, preset: {} });
   const prepared = await prepareThread(env, prepareRequest(request));
   return await launchThread(env, { prepared, threadId, options: runnerOptions(request) });
 }

@@ -12,6 +12,7 @@ import type { Store } from '../storage/store.ts';
 import { type Keyring, openKeyring } from '../trust/keyring-fs.ts';
 import { bakedManifest } from '../trust/manifest.ts';
 import type { TrustPolicy } from '../trust/policy.ts';
+import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
 import type { OpenRyeOptions } from './rye.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';
@@ -19,6 +20,8 @@ import { systemClock, systemIds, systemSpacePath } from './system.ts';
 /** What every service of an open rye stands on. Nothing is read or opened before it is needed. */
 export class Foundation {
   readonly options: OpenRyeOptions;
+  /** What every run begins with. */
+  readonly preset: Preset;
   readonly clock: Clock = systemClock;
   readonly ids: IdSource = systemIds;
   readonly spaces: Spaces;
@@ -36,6 +39,7 @@ export class Foundation {
   constructor(options: OpenRyeOptions) {
     const { projectPath, userSpacePath } = options;
     this.options = options;
+    this.preset = composePresets(options.preset ?? {});
     this.systemPath = systemSpacePath();
     this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath });
     this.keyring = openKeyring({ projectPath, userSpacePath, now: () => this.clock.now() });

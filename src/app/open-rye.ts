@@ -7,7 +7,9 @@ import { Foundation } from './foundation.ts';
 import { Items } from './items-service.ts';
 import { Keys } from './keys-service.ts';
 import { LazyRules } from './lazy-rules.ts';
+import { startRun } from './library-run.ts';
 import { LazyRecovery } from './recovery-service.ts';
+import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type {
   ConfigValue,
   DoctorLine,
@@ -55,6 +57,14 @@ class OpenedRye implements Rye {
     this.deliveries = new LazyDeliveries(base);
     this.trees = new Trees(base);
     this.exports = new LazyExports(base);
+  }
+
+  async run(request: RunRequest): Promise<RunOutcome> {
+    return await this.start(request).outcome;
+  }
+
+  start(request: RunRequest): RunHandle {
+    return startRun(this.#base, this.deliveries, request);
   }
 
   async init(options: { force?: boolean } = {}): Promise<InitOutcome> {

@@ -4,7 +4,6 @@ import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
-import type { PartialLimits } from '../core/limits.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { SearchHit } from '../core/search.ts';
 import type { ThreadRecord, ThreadResult, ThreadStatus } from '../core/thread.ts';
@@ -13,8 +12,11 @@ import type { LaunchedThread } from '../threads/ports.ts';
 import type { WaitReport } from '../threads/wait.ts';
 import type { DeliveriesService } from './deliveries-types.ts';
 import type { ExportsService } from './exports-types.ts';
+import type { Preset } from './presets.ts';
 import type { RecoveryService } from './recovery-types.ts';
+import type { ExecuteDirectiveRequest } from './requests.ts';
 import type { RulesService } from './rules-api.ts';
+import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type { SessionTrees } from './session-trees.ts';
 
 /** State of an item's signature as lists show it. */
@@ -148,30 +150,7 @@ export interface KeysService {
   rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
 }
 
-export interface ExecuteDirectiveRequest {
-  readonly directiveId: string;
-  /** Raw values: text from the command line or JSON values; coerced to the declared types. */
-  readonly inputs?: JsonObject;
-  readonly model?: string;
-  readonly provider?: string;
-  readonly limits?: PartialLimits;
-  readonly threadId?: string;
-  readonly parentThreadId?: string;
-  readonly acknowledge?: readonly string[];
-  readonly allowUnsigned?: boolean;
-  readonly allowUnpriced?: boolean;
-  /** Write the model's stream to this file, for `replay`. */
-  readonly recordTo?: string;
-  /** Play this recording instead of asking a model. */
-  readonly replayFrom?: string;
-  /** JSON Schema of an object that the outputs must match; the same as `behavior.schema`. */
-  readonly outputSchema?: JsonObject;
-  /** Members stand above those of the directive's `<behavior>`; null unsets one. */
-  readonly behavior?: JsonObject;
-  readonly signal?: AbortSignal;
-  /** Called with each event after it is durable. Must not throw. */
-  readonly onEvent?: (event: LogEvent | UnknownEvent) => void;
-}
+export type { ExecuteDirectiveRequest } from './requests.ts';
 
 export interface ExecuteToolRequest {
   readonly toolId: string;
@@ -346,6 +325,10 @@ export interface Rye {
   readonly deliveries: DeliveriesService;
   readonly trees: SessionTrees;
   readonly exports: ExportsService;
+  /** Runs a directive in this process and resolves with how it ended, whatever that was. */
+  run(request: RunRequest): Promise<RunOutcome>;
+  /** The same, with a hand on the run while it is under way. */
+  start(request: RunRequest): RunHandle;
   init(options?: { force?: boolean }): Promise<InitOutcome>;
   hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
   explainHooks(
@@ -368,6 +351,8 @@ export interface OpenRyeOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** One-line notices for people, such as an ignored configuration file. */
   readonly onNotice?: (notice: string) => void;
+  /** What every run begins with. */
+  readonly preset?: Preset;
   /** `key=value` configuration overrides of this call. */
   readonly configOverrides?: readonly string[];
   /** Arguments for Node that run the command line, for threads in processes of their own. Default: bin/rye.js. */

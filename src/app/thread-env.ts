@@ -1,10 +1,14 @@
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderThreadKnowledge } from '../export/knowledge.ts';
+import { composeHandlers } from '../hooks/handlers.ts';
+import { parseBehavior } from '../loop/behavior.ts';
+import { withAliases } from '../providers/aliases.ts';
 import { type ThreadEnv } from '../threads/ports.ts';
 import { compileSchema } from '../tools/schema.ts';
 import type { Foundation } from './foundation.ts';
 import { Models } from './models.ts';
 import { assertOwnState } from './own-state.ts';
+import { libraryTools, type Preset } from './presets.ts';
 import { Rules } from './rule-source.ts';
 import { runnerCommand } from './runner-command.ts';
 import { refreshIndex } from './search.ts';
@@ -12,15 +16,24 @@ import { readThreadConfig } from './settings.ts';
 import { threadFiles } from './thread-files.ts';
 import { Tools } from './tools.ts';
 
+export interface ThreadEnvOptions {
+  readonly allowUnsigned: boolean;
+  readonly replayFrom?: string | undefined;
+  /** What the program that rye is a part of brings along; default: what rye was opened with. */
+  readonly preset?: Preset | undefined;
+}
+
 /** Builds what threads need from an open rye: the one place that names every adapter. */
-export function threadEnv(
-  base: Foundation,
-  options: { readonly allowUnsigned: boolean; readonly replayFrom?: string | undefined },
-): ThreadEnv {
+export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEnv {
   const { projectPath, env } = base.options;
   assertOwnState(projectPath);
   const { clock, keyring, store } = base;
-  const tools = new Tools(base, { ...options, threads: () => threads });
+  const { preset = base.preset } = options;
+  const tools = new Tools(base, {
+    ...options,
+    own: libraryTools(preset),
+    threads: () => threads,
+  });
   const models = new Models({
     config: async () => await base.config(),
     env,
@@ -44,7 +57,11 @@ export function threadEnv(
     },
     rules: new Rules(base, options),
     config: async () => await readThreadConfig(await base.config()),
-    models,
+    models: {
+      resolve: async (facts) => await models.resolve(facts),
+      open: (model, plan) =>
+        withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),
+    },
     tools,
     files: threadFiles(base),
     renderer: { capabilities: renderCapabilities, knowledge: renderThreadKnowledge },
@@ -53,6 +70,7 @@ export function threadEnv(
     fileExists: base.fileExists,
     isShipped: base.isShipped,
     onNotice: base.notice,
+    ...(preset.handlers ? { handlers: composeHandlers(preset.handlers) } : {}),
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
     indexExport: async () => await refreshIndex(base),

@@ -1,11 +1,16 @@
-import { compact } from '../core/json.ts';
+import { withoutUnset } from '../core/behavior.ts';
+import { messageOf } from '../core/errors.ts';
+import { compact, isRecord, type JsonObject } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import { observe } from '../hooks/handlers.ts';
+import type { ThreadEnv } from '../threads/ports.ts';
 import { type PrepareRequest, prepareThread } from '../threads/prepare.ts';
 import { recoverQuietly } from '../threads/recover.ts';
-import { runDirective } from '../threads/run-directive.ts';
+import { type DirectiveRun, runDirective } from '../threads/run-directive.ts';
 import type { RunnerOptions } from '../threads/spawn.ts';
 import type { Foundation } from './foundation.ts';
+import { composePresets, type Preset } from './presets.ts';
 import { openRecording } from './recording.ts';
 import type { ExecuteDirectiveRequest } from './rye.ts';
 import { threadEnv } from './thread-env.ts';
@@ -13,8 +18,9 @@ import { threadEnv } from './thread-env.ts';
 /** Resolves a request to a plan and changes nothing. */
 export async function planDirective(
   base: Foundation,
-  request: ExecuteDirectiveRequest,
+  given: ExecuteDirectiveRequest,
 ): Promise<ThreadPlan> {
+  const request = withPresets(base, given);
   const { plan } = await prepareThread(threadEnv(base, envOptions(request)), {
     ...prepareRequest(request),
     isDryRun: true,
@@ -25,22 +31,71 @@ export async function planDirective(
 /** Runs a directive to its end in this process. */
 export async function executeDirective(
   base: Foundation,
-  request: ExecuteDirectiveRequest,
+  given: ExecuteDirectiveRequest & Pick<DirectiveRun, 'onStarted'>,
 ): Promise<ThreadResult> {
+  const request = withPresets(base, given);
   const env = threadEnv(base, envOptions(request));
   await recoverQuietly(env);
   return await runDirective(env, {
     prepare: prepareRequest(request),
     threadId: request.threadId,
     signal: request.signal,
-    onEvent: request.onEvent,
+    onEvent: observer(env, request.onEvent),
+    onStarted: given.onStarted,
     wrapProvider: request.recordTo === undefined ? undefined : openRecording(request.recordTo),
     runner: runnerOptions(request),
   });
 }
 
-function envOptions({ allowUnsigned = false, replayFrom }: ExecuteDirectiveRequest) {
-  return { allowUnsigned, replayFrom };
+function envOptions({ allowUnsigned = false, replayFrom, preset }: ExecuteDirectiveRequest) {
+  return { allowUnsigned, replayFrom, preset };
+}
+
+/** The request with what its preset, and the one that rye was opened with, say where it says nothing itself. */
+export function withPresets(
+  base: Foundation,
+  request: ExecuteDirectiveRequest,
+): ExecuteDirectiveRequest {
+  const { model, provider, limits, inputs, behavior, acknowledge, ...rest } = request;
+  const { allowUnpriced, outputSchema, ...others } = rest;
+  const own = {
+    model,
+    provider,
+    limits,
+    inputs,
+    behavior,
+    acknowledge,
+    allowUnpriced,
+    outputSchema,
+  };
+  const preset = composePresets(base.preset, request.preset ?? {}, compact(own));
+  const { handlers: _asked, tools: _offered, ...members } = preset;
+  return { ...others, ...plain(members), preset };
+}
+
+/** Members without null: what took something back has done so. */
+function plain(members: Preset): Omit<ExecuteDirectiveRequest, 'directiveId'> {
+  const said = Object.entries(members).flatMap(([name, value]: [string, unknown]) => {
+    if (value === null || value === undefined) return [];
+    return [
+      [name, name === 'limits' && isRecord(value) ? withoutUnset(value as JsonObject) : value],
+    ];
+  });
+  return Object.fromEntries(said) as Omit<ExecuteDirectiveRequest, 'directiveId'>;
+}
+
+/** Tells the program's handlers and then the caller; a handler that fails is said once and changes nothing. */
+function observer(
+  { handlers, onNotice }: ThreadEnv,
+  onEvent: ExecuteDirectiveRequest['onEvent'],
+): ExecuteDirectiveRequest['onEvent'] {
+  if (!handlers) return onEvent;
+  return (event) => {
+    observe(handlers, event, (name, error) =>
+      onNotice(`a handler of ${name} failed: ${messageOf(error)}`),
+    );
+    onEvent?.(event);
+  };
 }
 
 /** What children in processes of their own are started with. */

@@ -1,14 +1,23 @@
 import { capabilityOf } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
+import type { PlannedTool } from '../core/plan.ts';
+import type { Behavior } from '../loop/behavior.ts';
 import { covers, specificity } from '../policy/capability.ts';
+import type { ToolDefinition } from '../providers/provider.ts';
 import type { GrantedTool } from '../threads/ports.ts';
 import type { DisclosureCandidate } from '../tools/disclosure.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
+import { createToolSearch } from '../tools/tool-search.ts';
+import type { ToolScope } from './tool-scope.ts';
 
 /** A primary action by itself is harmless: each call is judged by the item that it is about. */
-export function factsOf({ id }: Tool): Pick<GrantedTool, 'declaredRisk' | 'builtin'> {
+export function factsOf(
+  { id, traits }: Tool,
+  own: readonly Tool[] = [],
+): Pick<GrantedTool, 'declaredRisk' | 'builtin'> {
+  if (own.some((tool) => tool.id === id)) return { declaredRisk: traits.risk, builtin: false };
   return isPrimary(id)
     ? { declaredRisk: 'safe', builtin: false }
     : { declaredRisk: undefined, builtin: true };
@@ -57,4 +66,28 @@ export function assertDistinct(
     }
     byName.set(name, id);
   }
+}
+
+/** `tool_search` where there is something to find; finding a granted tool needs no more than that grant. */
+export function searchFor(
+  deferred: readonly PlannedTool[],
+  unlocked: Set<string>,
+): readonly Tool[] {
+  const [first] = deferred;
+  if (first === undefined) return [];
+  const need = { verb: 'execute', item_type: 'tool', item_id: first.id } as const;
+  return [{ ...createToolSearch(deferred, unlocked), need: () => need }];
+}
+
+export function definitionOf({ name, description, input_schema }: PlannedTool): ToolDefinition {
+  return { name, description, input_schema };
+}
+
+/** How a thread's behavior sets the built-in tools. */
+export function builtinSettings({
+  readLineNumbers,
+  shellMetadata: metadata,
+  shellMaxOutputBytes: maxOutputBytes,
+}: Behavior): NonNullable<ToolScope['builtin']> {
+  return { readLineNumbers, metadata, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
 }

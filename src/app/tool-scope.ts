@@ -1,4 +1,5 @@
 import type { ToolSession } from '../threads/ports.ts';
+import type { BuiltinOptions } from '../tools/builtin/options.ts';
 import type { FileMemory } from '../tools/file-memory.ts';
 import type { sandboxFor } from '../tools/sandbox.ts';
 import type { Tool } from '../tools/tool.ts';
@@ -13,4 +14,6 @@ export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children'> {
   readonly admit?: (tool: Tool) => void;
   /** What the thread has read; absent where the same file may be read again and again. */
   readonly memory?: FileMemory;
+  /** How the thread's behavior sets the built-in tools. */
+  readonly builtin?: Pick<BuiltinOptions, 'readLineNumbers' | 'maxOutputBytes' | 'metadata'>;
 }

@@ -1,11 +1,10 @@
 import { messageOf, RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
-import type { JsonObject } from '../core/json.ts';
-import type { PlannedTool } from '../core/plan.ts';
 import { assertStandsFor } from '../items/binding.ts';
 import { readToolFiles } from '../items/tool-files-fs.ts';
 import { readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
+import { parseBehavior } from '../loop/behavior.ts';
 import { covers, expandsTo, isExact, meet } from '../policy/capability.ts';
 import { taintNote } from '../policy/taint.ts';
 import type {
@@ -39,7 +38,6 @@ import { environmentSecrets, withoutSecrets } from '../tools/scrub.ts';
 import { createSearchTool } from '../tools/search/search-tool.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
-import { createToolSearch } from '../tools/tool-search.ts';
 import { createToolSet } from '../tools/tool-set.ts';
 import type { Foundation } from './foundation.ts';
 import { lateRiskCheck } from './late-risk.ts';
@@ -51,11 +49,21 @@ import { messageSender } from './send-message.ts';
 import { readThreadConfig } from './settings.ts';
 import { type SkillSession, type SkillSessionOptions, skillSession } from './skill-session.ts';
 import { type GrantedSkills, grantedSkills, NO_SKILLS } from './skills.ts';
-import { assertDistinct, candidate, factsOf, isPrimary } from './tool-candidates.ts';
+import {
+  assertDistinct,
+  builtinSettings,
+  candidate,
+  definitionOf,
+  factsOf,
+  isPrimary,
+  searchFor,
+} from './tool-candidates.ts';
 import type { ToolScope } from './tool-scope.ts';
 
 export interface ToolsOptions {
   readonly allowUnsigned: boolean;
+  /** Tools of the program that rye is a part of. */
+  readonly own?: readonly Tool[];
   /** What the tools run in; absent for tools that run outside any thread. */
   readonly threads?: () => ThreadEnv;
 }
@@ -85,7 +93,7 @@ export class Tools implements ToolSource {
     const skills = await this.#skills(capabilities);
     const skillTools = this.#openSkills(skills, { planned: [], unlocked: new Set() }).tools;
     const candidates = [
-      ...fixed.map((tool) => candidate(tool, capabilities, factsOf(tool))),
+      ...fixed.map((tool) => candidate(tool, capabilities, factsOf(tool, this.#options.own))),
       ...[...items, ...remote.tools].map((tool) =>
         candidate(tool, capabilities, { declaredRisk: tool.traits.risk, builtin: false }),
       ),
@@ -128,6 +136,7 @@ export class Tools implements ToolSource {
   async open(session: ToolSession): Promise<OpenTools> {
     const { plan, secrets, children } = session;
     const { capabilities, settings } = plan;
+    const behavior = parseBehavior(plan.behavior);
     const scope: ToolScope = {
       secrets,
       children,
@@ -136,7 +145,8 @@ export class Tools implements ToolSource {
       sandbox: threadSandbox(this.#base, settings),
       admit: lateRiskCheck(plan, (await readThreadConfig(await this.#base.config())).risks),
       // explicit steps use the text of each read, so a second one must not answer with a stub
-      ...(plan.model.kind === 'literal' ? {} : { memory: new FileMemory() }),
+      ...(plan.model.kind === 'literal' ? {} : { memory: new FileMemory(behavior) }),
+      builtin: builtinSettings(behavior),
     };
     const fixed = this.#fixedTools(scope);
     const fixedIds = new Set(fixed.map(({ id }) => id));
@@ -155,7 +165,11 @@ export class Tools implements ToolSource {
           : withoutSecrets(this.#mcp.planned(tool), this.#secrets(scope)),
       ),
     );
-    const search = searchFor(deferred, unlocked);
+    const shown = deferred.map((tool) => ({
+      ...tool,
+      name: behavior.toolAliases.get(tool.name) ?? tool.name,
+    }));
+    const search = searchFor(shown, unlocked);
     const tools = [...fixed, ...skills.tools, ...items, ...search];
     const byId = new Map(tools.map((tool) => [tool.id, tool]));
     const set = createToolSet({
@@ -176,7 +190,7 @@ export class Tools implements ToolSource {
         ...(plan.outputs.length === 0 ? [] : [directiveReturnDefinition(plan.outputs)]),
       ],
       catalogue: () =>
-        [skillCatalogue(granted.skills), deferredCatalogue(deferred)]
+        [skillCatalogue(granted.skills), deferredCatalogue(shown)]
           .filter((part) => part !== '')
           .join('\n\n'),
       tool: async (id) => byId.get(id) ?? (await this.#itemTool(id, scope)),
@@ -223,10 +237,12 @@ export class Tools implements ToolSource {
         allowedPaths: absolutePaths(scope?.allowPaths ?? [], projectPath),
         sandbox: scope?.sandbox,
         ...(scope?.memory ? { memory: scope.memory } : {}),
+        ...scope?.builtin,
       }),
       createSearchTool(actions.searchKnowledge),
       createOrchestratorTool(() => this.#orchestrator(scope)),
       createSendMessageTool(async (call, context) => await this.#sender(scope)(call, context)),
+      ...(this.#options.own ?? []),
     ].map((tool) => withoutSecrets(tool, this.#secrets(scope)));
   }
 
@@ -366,20 +382,4 @@ export class Tools implements ToolSource {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
     return [...inputs, ...environmentSecrets(this.#base.options.env)];
   }
-}
-
-/** `tool_search` where there is something to find; finding a granted tool needs no more than that grant. */
-function searchFor(deferred: readonly PlannedTool[], unlocked: Set<string>): readonly Tool[] {
-  const [first] = deferred;
-  if (first === undefined) return [];
-  const need = { verb: 'execute', item_type: 'tool', item_id: first.id } as const;
-  return [{ ...createToolSearch(deferred, unlocked), need: () => need }];
-}
-
-function definitionOf({ name, description, input_schema }: PlannedTool): {
-  name: string;
-  description: string;
-  input_schema: JsonObject;
-} {
-  return { name, description, input_schema };
 }

@@ -99,6 +99,18 @@ export interface EventPayloads {
   };
   rule_matched: JsonObject;
   limit_reached: { readonly code: string; readonly current: number; readonly max: number };
+  tool_budget_exceeded: {
+    readonly call_id: string;
+    readonly tool: string;
+    readonly count: number;
+    readonly max: number;
+    readonly mode: 'block' | 'steer';
+  };
+  output_budget_exceeded: {
+    readonly turn: number;
+    readonly bytes: number;
+    readonly budget: number;
+  };
   error_classified: {
     readonly category: string;
     readonly retryable: boolean;
@@ -162,6 +174,34 @@ export const ENTRY_TYPES = [
 ] as const satisfies readonly EventType[];
 
 export type EntryType = (typeof ENTRY_TYPES)[number];
+
+/** Types that never are entries. */
+export const LOG_ONLY_TYPES = [
+  'thread_started',
+  'thread_continued',
+  'turn_started',
+  'token_delta',
+  'thinking_delta',
+  'toolcall_delta',
+  'tool_call_start',
+  'tool_call_progress',
+  'tool_settled',
+  'hook_fired',
+  'rule_matched',
+  'limit_reached',
+  'tool_budget_exceeded',
+  'output_budget_exceeded',
+  'error_classified',
+  'retry_scheduled',
+  'cost',
+  'child_thread_started',
+  'child_thread_finished',
+  'delivery',
+  'budget',
+  'thread_finished',
+  'checkpoint',
+  'note',
+] as const satisfies readonly Exclude<EventType, EntryType>[];
 
 const ENTRY_TYPE_SET: ReadonlySet<string> = new Set(ENTRY_TYPES);
 

@@ -85,6 +85,18 @@ export function textOf(content: readonly (ContentBlock | AssistantBlock)[]): str
   return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('');
 }
 
+/**
+ * What content weighs on the wire: UTF-8 bytes of text plus base64 characters of images. A measure for budgets of bytes; no
+ * count of tokens.
+ */
+export function contentBytes(content: readonly ContentBlock[]): number {
+  let bytes = 0;
+  for (const block of content) {
+    bytes += block.type === 'text' ? Buffer.byteLength(block.text) : block.data.length;
+  }
+  return bytes;
+}
+
 export function toolCallsOf(message: AssistantMessage): readonly ToolCallBlock[] {
   return message.content.filter((block) => block.type === 'tool_call');
 }

@@ -99,6 +99,7 @@ const callOptional = {
   item_id: text(),
   risk: text(),
   reads_only: flag(),
+  run_tool_counts: open('Calls of each tool that this run let through before this batch'),
 } as const;
 
 /** The context type of each event. Members that not every occurrence has are optional. */

@@ -1,3 +1,4 @@
+import { mergeBehavior } from '../core/behavior.ts';
 import type { Acknowledgement } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -142,7 +143,7 @@ export function composeChain(chainRootFirst: readonly LoadedDirective[]): Compos
     },
     suppress: [...new Set(chain.flatMap(({ context }) => context.suppress))],
     continuationDirective: continuing.continuationDirective,
-    behavior: Object.assign({}, ...chain.map(({ behavior }) => behavior)) as JsonObject,
+    behavior: mergeBehavior(...chain.map(({ behavior }) => behavior)),
     inputs: withInputs.inputs,
     outputs: leaf.outputs,
     steps: leaf.steps,

@@ -3,24 +3,20 @@ import type { EventDraft } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import {
   type AssistantMessage,
+  contentBytes,
   isErrorOutcome,
   type ToolCallBlock,
   textOf,
   toolCallsOf,
 } from '../core/message.ts';
 import { admit, notStarted } from './gates.ts';
-import {
-  boundResult,
-  hasRun,
-  type Result,
-  remindedResult,
-  resultDraft,
-  settledDraft,
-} from './results.ts';
+import { aboutCall, answerFailure, shaped } from './handlers.ts';
+import { boundResult, type Result, remindedResult, resultDraft, settledDraft } from './results.ts';
 import { isReturn, judgeReturn, returnInput } from './return.ts';
 import type { Run } from './run.ts';
 import {
   execute,
+  hasRun,
   type Requested,
   type Settled,
   settleUnrun,
@@ -30,6 +26,7 @@ import {
 
 /** More calls than this in one answer are a model gone astray; the rest is skipped. */
 const MAX_CALLS = 256;
+const MAX_ERROR_CHARS = 1000;
 
 /** What a batch came to: the outputs, when the directive returned. */
 export interface BatchResult {
@@ -44,6 +41,7 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
   const requested = toolCallsOf(message).map(
     (call, position): Requested => ({ stage: 'requested', position, call }),
   );
+  run.budgets.beginBatch();
   const results = new ResultQueue(run);
   const returning = await findReturn(run, requested);
   const ready: Validated[] = [];
@@ -113,7 +111,18 @@ async function perform(run: Run, validated: Validated): Promise<Settled> {
     const reason = 'a hook ended the thread before this call';
     return settleUnrun(requested, tool.id, { outcome: 'skipped', reason });
   }
-  return execute(run, await start(run, validated));
+  const settled = await execute(run, await start(run, validated));
+  run.earlier.note(tool, validated.input, settled.outcome === 'ok' ? settled.content : undefined);
+  return shaped(run, await answered(run, settled));
+}
+
+/** A failed call with the result that somebody gives in its place. */
+async function answered(run: Run, settled: Settled): Promise<Settled> {
+  const { requested, tool, outcome, content, reason, code = 'tool_failed' } = settled;
+  if (outcome !== 'error' && outcome !== 'timeout') return settled;
+  const error = { code, message: reason ?? textOf(content).slice(0, MAX_ERROR_CHARS) };
+  const answer = await answerFailure(run, { ...aboutCall(run, requested.call), tool, error });
+  return answer ? { ...settled, outcome: 'substituted', content: answer } : settled;
 }
 
 /** Records results in the order of the calls, each as soon as those before it are there. */
@@ -129,11 +138,12 @@ class ResultQueue {
   async settle(settled: Settled): Promise<void> {
     const run = this.#run;
     const result = await boundResult(run, settled);
+    run.turnOutputBytes += contentBytes(result.content);
     this.#waiting.set(settled.requested.position, result);
     const drafts: EventDraft[] = [settledDraft(result)];
     for (let ready = this.#take(); ready; ready = this.#take()) {
       const { position } = ready.settled.requested;
-      const reminder = hasRun(ready) ? run.watcher?.reminderFor(position) : undefined;
+      const reminder = hasRun(ready.settled) ? run.watcher?.reminderFor(position) : undefined;
       drafts.push(resultDraft(remindedResult(ready, reminder), run.turn));
       if (reminder) drafts.push(reminder.injection);
     }
@@ -172,7 +182,7 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     source: 'tool',
     call_id,
     tool,
-    error: { message: reason ?? output.slice(0, 1000), code: code ?? 'tool_failed' },
+    error: { message: reason ?? output.slice(0, MAX_ERROR_CHARS), code: code ?? 'tool_failed' },
     // a category of its own: hooks on permanent failures mean the model's, and a tool's is for the model to handle
     classification: { category: 'tool', retryable: false },
   });

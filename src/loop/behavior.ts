@@ -1,4 +1,4 @@
-import { RyeError } from '../core/errors.ts';
+import { memberName } from '../core/behavior.ts';
 import {
   isJsonObject,
   isRecord,
@@ -6,18 +6,54 @@ import {
   type JsonValue,
   parseJson,
 } from '../core/json.ts';
+import { didYouMean } from '../core/text.ts';
 import { THINKING_LEVELS, type ThinkingLevel } from '../providers/provider.ts';
+import { bad, byTool, choiceOf, countOf, flagOf, member, toolsOf } from './behavior-values.ts';
 
-/** How the loop treats one thread, from `<behavior>` and the options of a run. */
+/** How the loop and the tools treat one thread, from `<behavior>` and the options of a run. Tools stand under wire names. */
 export interface Behavior {
   /** JSON Schema that the result must match. */
   readonly schema: JsonObject | undefined;
+  /** Instead of what the directive asks for. */
+  readonly thinking: ThinkingLevel | undefined;
   readonly thinkingDecay: ThinkingDecay | undefined;
+  /** Tokens of one answer, below what the model can. */
+  readonly maxTokens: number | undefined;
+  /** Prompt-cache marks; instead of what the configuration says. */
+  readonly cache: boolean | undefined;
   readonly tail: TailOptions | undefined;
   /** Leave out the results of reads whose file was changed since. */
   readonly elideStaleReads: boolean;
   /** Remind a model once that has not used any tool. */
   readonly nudge: boolean;
+  readonly toolBudgets: ReadonlyMap<string, ToolBudget>;
+  /** Bytes of results in one turn above which the model is asked to summarise. */
+  readonly toolOutputBudget: number | undefined;
+  /** Tools whose last result is replayed when they are called alike again. */
+  readonly dedupTools: ReadonlySet<string>;
+  readonly dedupReads: boolean;
+  readonly requireReadBeforeEdit: boolean;
+  readonly readLineNumbers: boolean;
+  /** Bytes above which a result goes to a file; instead of what the configuration says. */
+  readonly persistThreshold: number | undefined;
+  /** Tools whose results never do. */
+  readonly persistExcludeTools: ReadonlySet<string>;
+  /** Names that tools have for the model alone. */
+  readonly toolAliases: ReadonlyMap<string, string>;
+  /** Bytes of a command's output that are kept, 0 for all. */
+  readonly shellMaxOutputBytes: number | undefined;
+  /** End a command's output with its exit status and time. */
+  readonly shellMetadata: boolean;
+}
+
+/** How many calls of a tool one run may make, and what is done about more. */
+export interface ToolBudget {
+  readonly max: number;
+  /** `steer`: tell the model, and refuse only after `grace` more. */
+  readonly mode: 'block' | 'steer';
+  readonly grace: number;
+  /** What the model is told. */
+  readonly message: string | undefined;
 }
 
 /** Thinking goes down one level with each run after the first `afterRuns`, no lower than `floor`. */
@@ -34,73 +70,124 @@ export interface TailOptions {
 
 const DEFAULT_THRESHOLD_BYTES = 128 * 1024;
 const DEFAULT_KEEP_TURNS = 4;
+const DEFAULT_GRACE = 2;
+/** What the APIs take as the name of a tool. */
+const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+
+const MEMBERS = [
+  'schema',
+  'thinking',
+  'thinking_decay',
+  'max_tokens',
+  'cache',
+  'compact_strategy',
+  'compact_threshold',
+  'compact_keep_turns',
+  'elide_stale_reads',
+  'nudge',
+  'tool_budgets',
+  'tool_output_budget',
+  'dedup_tools',
+  'dedup_reads',
+  'require_read_before_edit',
+  'read_line_numbers',
+  'persist_threshold',
+  'persist_exclude_tools',
+  'tool_aliases',
+  'shell_max_output_bytes',
+  'shell_metadata',
+];
 
 /**
- * Reads the members that the loop knows; others are somebody else's. Names may be written `snake_case` or `camelCase`, values
- * as text, as directives have them. A value that makes no sense is `directive_malformed`.
+ * Reads the members that are known; {@link unknownBehavior} names the others. Names may be written `snake_case` or `camelCase`,
+ * values as text, as directives have them. A value that makes no sense is `directive_malformed`.
  */
 export function parseBehavior(raw: JsonObject): Behavior {
-  const strategy = member(raw, 'compact_strategy') ?? 'off';
-  if (strategy !== 'off' && strategy !== 'tail')
-    throw bad('compact_strategy', strategy, 'off or tail');
   return {
     schema: schemaOf(member(raw, 'schema')),
+    thinking: choiceOf(raw, 'thinking', THINKING_LEVELS),
     thinkingDecay: decayOf(member(raw, 'thinking_decay')),
-    tail: strategy === 'off' ? undefined : tailOf(raw),
-    elideStaleReads: flag(raw, 'elide_stale_reads', false),
-    nudge: flag(raw, 'nudge', true),
+    maxTokens: countOf(raw, 'max_tokens'),
+    cache: member(raw, 'cache') === undefined ? undefined : flagOf(raw, 'cache', true),
+    tail: tailOf(raw),
+    elideStaleReads: flagOf(raw, 'elide_stale_reads', false),
+    nudge: flagOf(raw, 'nudge', true),
+    toolBudgets: budgetsOf(raw),
+    toolOutputBudget: countOf(raw, 'tool_output_budget'),
+    dedupTools: toolsOf(raw, 'dedup_tools'),
+    dedupReads: flagOf(raw, 'dedup_reads', true),
+    requireReadBeforeEdit: flagOf(raw, 'require_read_before_edit', false),
+    readLineNumbers: flagOf(raw, 'read_line_numbers', true),
+    persistThreshold: countOf(raw, 'persist_threshold'),
+    persistExcludeTools: toolsOf(raw, 'persist_exclude_tools'),
+    toolAliases: aliasesOf(raw),
+    shellMaxOutputBytes: countOf(raw, 'shell_max_output_bytes'),
+    shellMetadata: flagOf(raw, 'shell_metadata', true),
   };
 }
 
-function tailOf(raw: JsonObject): TailOptions {
+/** One sentence for each member that means nothing, with the one that may be meant. */
+export function unknownBehavior(raw: JsonObject): readonly string[] {
+  return Object.keys(raw)
+    .filter((name) => !MEMBERS.includes(memberName(name)))
+    .map((name) => {
+      const near = didYouMean(name, MEMBERS);
+      return `behavior.${name} means nothing${near === undefined ? '' : `. ${near}`}`;
+    });
+}
+
+function tailOf(raw: JsonObject): TailOptions | undefined {
+  const strategy = choiceOf(raw, 'compact_strategy', ['off', 'tail']) ?? 'off';
+  if (strategy === 'off') return undefined;
   return {
-    thresholdBytes: count(raw, 'compact_threshold', DEFAULT_THRESHOLD_BYTES),
-    keepTurns: count(raw, 'compact_keep_turns', DEFAULT_KEEP_TURNS),
+    thresholdBytes: countOf(raw, 'compact_threshold') ?? DEFAULT_THRESHOLD_BYTES,
+    keepTurns: countOf(raw, 'compact_keep_turns') ?? DEFAULT_KEEP_TURNS,
   };
 }
 
 function schemaOf(value: JsonValue | undefined): JsonObject | undefined {
-  if (value === undefined || value === null) return undefined;
+  if (value === undefined) return undefined;
   const schema = typeof value === 'string' ? parseJson(value) : value;
   if (schema !== undefined && isJsonObject(schema) && schema['type'] === 'object') return schema;
   throw bad('schema', value, 'a JSON Schema of the type "object"');
 }
 
 function decayOf(value: JsonValue | undefined): ThinkingDecay | undefined {
-  if (value === undefined || value === null) return undefined;
+  if (value === undefined) return undefined;
   if (!isRecord(value)) throw bad('thinking_decay', value, 'an object with after_runs and floor');
   const floor = member(value, 'floor') ?? 'off';
   const known = THINKING_LEVELS.find((level) => level === floor);
   if (known === undefined) throw bad('thinking_decay.floor', floor, THINKING_LEVELS.join(', '));
-  return { afterRuns: count(value, 'after_runs', 1), floor: known };
+  return { afterRuns: countOf(value, 'after_runs') ?? 1, floor: known };
 }
 
-function member(raw: JsonObject, name: string): JsonValue | undefined {
-  const camel = name.replaceAll(/_(\w)/g, (_match, letter: string) => letter.toUpperCase());
-  return raw[name] ?? raw[camel];
+/** `{"rye/bash": 5}` is short for `{"rye/bash": {"max": 5}}`. */
+function budgetsOf(raw: JsonObject): ReadonlyMap<string, ToolBudget> {
+  const budgets = byTool(raw, 'tool_budgets').map(([tool, value]) => {
+    const name = `tool_budgets.${tool}`;
+    const budget: JsonObject = isJsonObject(value) ? value : { max: value };
+    const max = countOf(budget, 'max', `${name}.max`);
+    if (max === undefined) throw bad(name, value, 'a number of calls, or an object with max');
+    const message = member(budget, 'message');
+    return [
+      tool,
+      {
+        max,
+        mode: choiceOf(budget, 'on_exceed', ['block', 'steer']) ?? 'block',
+        grace: countOf(budget, 'grace', `${name}.grace`) ?? DEFAULT_GRACE,
+        message: typeof message === 'string' ? message : undefined,
+      },
+    ] as const;
+  });
+  return new Map(budgets);
 }
 
-function flag(raw: JsonObject, name: string, fallback: boolean): boolean {
-  const value = member(raw, name) ?? fallback;
-  if (value === true || value === 'true') return true;
-  if (value === false || value === 'false') return false;
-  throw bad(name, value, 'true or false');
-}
-
-function count(raw: JsonObject, name: string, fallback: number): number {
-  const value = member(raw, name) ?? fallback;
-  const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
-  if (typeof number === 'number' && Number.isSafeInteger(number) && number >= 0) return number;
-  throw bad(name, value, 'a whole number of 0 or more');
-}
-
-function bad(name: string, value: JsonValue, expected: string): RyeError {
-  const shown = JSON.stringify(value);
-  return new RyeError(
-    'directive_malformed',
-    `behavior.${name} is ${shown.length > 200 ? `${shown.slice(0, 200)}…` : shown}, not ${expected}`,
-    { hint: 'Correct it in the <behavior> of the directive, or in the options of the run.' },
-  );
+function aliasesOf(raw: JsonObject): ReadonlyMap<string, string> {
+  const aliases = byTool(raw, 'tool_aliases').map(([tool, alias]) => {
+    if (typeof alias === 'string' && TOOL_NAME.test(alias)) return [tool, alias] as const;
+    throw bad(`tool_aliases.${tool}`, alias, 'up to 64 of A-Z a-z 0-9 _ -');
+  });
+  return new Map(aliases);
 }
 
 /** The level of the run with this number, the first is 1. Changes between runs only, so that a run keeps its cache. */

@@ -1,11 +1,15 @@
 import { type CapabilityNeed, capabilityOf } from '../core/capability.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { jsonEquals } from '../core/json.ts';
+import type { CallContext } from '../hooks/handlers.ts';
 import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
-import type { Run } from './run.ts';
+import { aboutCall, answerUnknown, gateCall, shaped } from './handlers.ts';
+import { hiddenMessage, type Run } from './run.ts';
 import { isStopped, orStopped, type Stopped } from './stop.ts';
+import type { OverBudget } from './tool-budgets.ts';
 import {
   type Admitted,
   type Requested,
@@ -23,12 +27,38 @@ import {
 export async function admit(run: Run, requested: Requested): Promise<Validated | Settled> {
   const resolved = await resolve(run, requested);
   if ('stage' in resolved) return resolved;
-  const admitted = policyGates(run, requested, resolved);
+  const admitted = await policyGates(run, requested, resolved);
   if (admitted.stage === 'settled') return admitted;
   const gated = await hookGates(run, admitted);
-  if (gated.stage === 'settled') return gated;
+  if (gated.stage === 'settled') {
+    if (gated.outcome !== 'substituted') return gated;
+    await letThrough(run, requested, gated.tool);
+    return await shaped(run, gated);
+  }
   const validated = await validate(run, gated);
-  return validated.stage === 'settled' ? validated : recheck(run, gated, validated);
+  const ready = validated.stage === 'settled' ? validated : recheck(run, gated, validated);
+  if (ready.stage === 'settled') return ready;
+  await letThrough(run, requested, ready.tool.id);
+  const earlier = run.earlier.find(ready.tool, ready.input);
+  return earlier ? await shaped(run, substituted(requested, ready.tool.id, earlier)) : ready;
+}
+
+/** Counts the call, and tells the model where it has had its share. */
+async function letThrough(run: Run, requested: Requested, tool: string): Promise<void> {
+  const over = run.budgets.admit(tool);
+  if (!over) return;
+  await run.write(overDraft(requested, tool, over));
+  await run.inject([hiddenMessage('tool_budget', over.message)]);
+}
+
+function overDraft(requested: Requested, tool: string, { count, budget }: OverBudget): EventDraft {
+  const { call_id } = requested.call;
+  const { max, mode } = budget;
+  return { event_type: 'tool_budget_exceeded', payload: { call_id, tool, count, max, mode } };
+}
+
+function substituted(requested: Requested, tool: string, content: Settled['content']): Settled {
+  return { stage: 'settled', requested, tool, outcome: 'substituted', content, durationMs: 0 };
 }
 
 async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | Settled> {
@@ -51,8 +81,17 @@ async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | S
   }
   if (isStopped(resolution)) return notStarted(run, requested, call.name);
   if (resolution.kind === 'resolved') return resolution.call;
-  const near = resolution.near.length === 0 ? '' : ` Did you mean ${resolution.near.join(' or ')}?`;
-  return settleUnrun(requested, call.name, { outcome: 'unknown', reason: `${call.name}.${near}` });
+  return unknown(run, requested, resolution.near);
+}
+
+async function unknown(run: Run, requested: Requested, near: readonly string[]): Promise<Settled> {
+  const { call } = requested;
+  const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
+  const reason = `${call.name}.${hint}`;
+  const settled = settleUnrun(requested, call.name, { outcome: 'unknown', reason });
+  const error = { code: 'item_not_found', message: `Unknown tool: ${reason}` };
+  const answer = await answerUnknown(run, aboutCall(run, call), error);
+  return answer ? substituted(requested, call.name, answer) : settled;
 }
 
 /** A call that no tool has seen, because the run stopped first. */
@@ -61,8 +100,12 @@ export function notStarted(run: Run, requested: Requested, tool: string): Settle
   return settleUnrun(requested, tool, { outcome: 'aborted', reason });
 }
 
-/** Fixed order, first refusal wins: capability, then what the integrator adds. */
-function policyGates(run: Run, requested: Requested, resolved: ResolvedCall): Admitted | Settled {
+/** Fixed order, first refusal wins: capability, then what the integrator adds, then the tool's budget. */
+async function policyGates(
+  run: Run,
+  requested: Requested,
+  resolved: ResolvedCall,
+): Promise<Admitted | Settled> {
   const { tool, need } = resolved;
   if (!covers(run.plan.capabilities, need)) return denied(requested, tool.id, need);
   for (const gate of run.ports.gates ?? []) {
@@ -70,7 +113,10 @@ function policyGates(run: Run, requested: Requested, resolved: ResolvedCall): Ad
     if (reason !== undefined)
       return settleUnrun(requested, tool.id, { outcome: 'blocked', reason });
   }
-  return { stage: 'admitted', requested, resolved };
+  const over = run.budgets.refusal(tool.id);
+  if (!over) return { stage: 'admitted', requested, resolved };
+  await run.write(overDraft(requested, tool.id, over));
+  return settleUnrun(requested, tool.id, { outcome: 'blocked', reason: over.message });
 }
 
 function denied(requested: Requested, tool: string, need: CapabilityNeed): Settled {
@@ -81,7 +127,7 @@ function denied(requested: Requested, tool: string, need: CapabilityNeed): Settl
 async function hookGates(run: Run, admitted: Admitted): Promise<Admitted | Settled> {
   const { requested, resolved } = admitted;
   const { tool, input, need } = resolved;
-  const { decision, substitute } = await run.gate({
+  const context = run.hookContext({
     call_id: requested.call.call_id,
     tool: tool.id,
     name: requested.call.name,
@@ -90,22 +136,22 @@ async function hookGates(run: Run, admitted: Admitted): Promise<Admitted | Settl
     item_type: need.item_type,
     ...(need.item_id === undefined ? {} : { item_id: need.item_id }),
     reads_only: tool.traits.reads_only,
+    run_tool_counts: run.budgets.counts,
   });
+  const { decision, substitute } = await run.gate(context);
   if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
   const reason = refusalOf(decision);
   if (decision?.control === 'abort' || decision?.control === 'suspend') run.verdict ??= decision;
   if (reason !== undefined) {
     return settleUnrun(requested, tool.id, { outcome: 'blocked', reason, code: 'hook_failed' });
   }
-  if (!substitute) return admitted;
-  return {
-    stage: 'settled',
-    requested,
-    tool: tool.id,
-    outcome: 'substituted',
-    content: substitute.content,
-    durationMs: 0,
-  };
+  const judged = await gateCall(run, context as CallContext);
+  if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
+  if (judged.refusal !== undefined) {
+    return settleUnrun(requested, tool.id, { outcome: 'blocked', reason: judged.refusal });
+  }
+  const content = judged.substitute ?? substitute?.content;
+  return content ? substituted(requested, tool.id, content) : admitted;
 }
 
 /** Only silence or `continue` lets a call through. */

@@ -1,8 +1,10 @@
 import { RyeError } from '../core/errors.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
+import type { Message } from '../core/message.ts';
 import { didYouMean } from '../core/text.ts';
 import { toUsd } from '../core/usage.ts';
+import { repairPairing } from '../log/pairing.ts';
 import {
   affordableMaxTokens,
   checkLimits,
@@ -10,7 +12,8 @@ import {
   type LimitReached,
 } from '../policy/limits.ts';
 import type { ModelRequest } from '../providers/provider.ts';
-import { projectContext } from './context.ts';
+import { ContextMeter, projectContext } from './context.ts';
+import { transformMessages } from './handlers.ts';
 import type { Ending } from './ports.ts';
 import { hookError, note, type Run } from './run.ts';
 import { owesOutput } from './structured.ts';
@@ -120,15 +123,17 @@ export async function planCall(run: Run): Promise<CallPlan> {
   const tools = ports.definitions();
   const preamble = run.preamble();
   const room = model.context_window - run.meter.likelyTokens(preamble);
-  const wanted = Math.min(model.max_output_tokens, Math.max(MIN_OUTPUT_TOKENS, room));
+  const mayAnswer = Math.min(model.max_output_tokens, run.behavior.maxTokens ?? Infinity);
+  const wanted = Math.min(mayAnswer, Math.max(MIN_OUTPUT_TOKENS, room));
+  const changed = await outgoing(run, preamble);
   let maxTokens: number | undefined = wanted;
   if (model.pricing) {
     maxTokens = affordableMaxTokens({
       remainingMicroUsd: await run.remainingMicroUsd(),
-      inputTokens: run.meter.worstTokens(preamble),
+      inputTokens: Math.max(run.meter.worstTokens(preamble), changed.worstTokens),
       pricing: model.pricing,
       wanted,
-      minimum: MIN_OUTPUT_TOKENS,
+      minimum: Math.min(MIN_OUTPUT_TOKENS, wanted),
     });
   } else if (!plan.allow_unpriced) {
     return { kind: 'refused', ending: unpriced(run) };
@@ -146,19 +151,35 @@ export async function planCall(run: Run): Promise<CallPlan> {
     request: {
       model: model.id,
       system: ports.system,
-      messages: projectContext(run.view.project(run.messages), {
-        provider: model.provider,
-        model: model.id,
-      }),
+      messages: changed.messages,
       tools,
       max_tokens: maxTokens,
       thinking: run.thinking,
-      cache: plan.settings.cache,
+      cache: run.behavior.cache ?? plan.settings.cache,
       ...(run.behavior.schema && run.outputAsks > 0 && owesOutput(run)
         ? { output_schema: run.behavior.schema }
         : {}),
     },
   };
+}
+
+/** What is sent of the conversation, and what that may cost where handlers had a say in it. */
+async function outgoing(
+  run: Run,
+  preamble: number,
+): Promise<{ readonly messages: readonly Message[]; readonly worstTokens: number }> {
+  const { provider, id: model } = run.model;
+  const messages = projectContext(run.view.project(run.messages), { provider, model });
+  if (!run.ports.handlers?.context_transform) return { messages, worstTokens: 0 };
+  const changed = await transformMessages(run, messages);
+  if (changed === messages) return { messages, worstTokens: 0 };
+  const paired = repairPairing(
+    changed.map((message) => ({ entryId: null, message })),
+    () => false,
+  ).map(({ message }) => message);
+  const meter = new ContextMeter();
+  meter.reset(paired);
+  return { messages: paired, worstTokens: meter.worstTokens(preamble) };
 }
 
 function unpriced(run: Run): Ending {

@@ -8,7 +8,7 @@ import { finishOrNudge, finishUnlessMore, noteText, takeOutput } from './finish.
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
-import { hookError, note, Run } from './run.ts';
+import { hiddenMessage, hookError, note, Run } from './run.ts';
 import { outputCall } from './structured.ts';
 
 /**
@@ -101,12 +101,23 @@ async function actOn(run: Run, message: AssistantMessage): Promise<Ending | unde
   await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
   const { outputs } = await runToolBatch(run, message);
   await run.releaseInjections();
+  if (!outputs) await boundTurnOutput(run);
   if (!outputs) await run.record(run.watcher?.takeFollowUps() ?? []);
   if (outputs) await run.observe('directive_return', { outputs, result: run.lastText });
   const decided = run.verdict ?? (await afterStep(run, toolCallsOf(message).length));
   const ending = await endingOf(run, decided);
   if (ending?.kind === 'error' || !outputs) return ending;
   return finishUnlessMore(run, { kind: 'completed', result: run.lastText, outputs });
+}
+
+/** Asks the model to summarise where its tools gave more in one turn than they may; the results stay as they are. */
+async function boundTurnOutput(run: Run): Promise<void> {
+  const { turn, turnOutputBytes: bytes } = run;
+  const { toolOutputBudget: budget } = run.behavior;
+  if (budget === undefined || bytes <= budget) return;
+  await run.write({ event_type: 'output_budget_exceeded', payload: { turn, bytes, budget } });
+  const text = `[Tool output budget exceeded: ${bytes} bytes were returned in this turn, the cap is ${budget}. Summarize what matters before you call more tools.]`;
+  await run.record([hiddenMessage('output_budget', text)]);
 }
 
 function afterStep(run: Run, calls: number): Promise<ControlAction | undefined> {

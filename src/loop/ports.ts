@@ -7,6 +7,7 @@ import type { LimitName, Limits } from '../core/limits.ts';
 import type { AssistantMessage, ContentBlock, Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
+import type { HandlerLists } from '../hooks/handlers.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
 import type { ModelEvent, ModelProvider, ToolDefinition } from '../providers/provider.ts';
 import type { ResolvedCall, ToolOutput, ToolSet } from '../tools/tool.ts';
@@ -190,6 +191,8 @@ export interface LoopPorts {
   definitions(): readonly ToolDefinition[];
   readonly tools: ToolSet;
   readonly hooks: HookPort;
+  /** Functions of the program that rye is a part of; those that decide are asked behind the hooks. */
+  readonly handlers?: HandlerLists;
   readonly clock: Clock;
   readonly budget: BudgetPort;
   /** Why the thread is to stop, if somebody asked. */

@@ -1,7 +1,8 @@
 import { messageOf } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
+import { wireName } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
-import type { ContentBlock, ToolResultMessage } from '../core/message.ts';
+import { type ContentBlock, contentBytes, type ToolResultMessage } from '../core/message.ts';
 import { escapeXml, headBytes } from '../core/text.ts';
 import { isProtectedTool } from '../log/protected-tools.ts';
 import type { Reminder } from './ports.ts';
@@ -31,24 +32,21 @@ export interface Result {
 /** Moves what is too large for the context into an artifact, leaving a head and the path. Never rejects. */
 export async function boundResult(run: Run, settled: Settled): Promise<Result> {
   const { content } = settled;
-  const textBytes = content.reduce(
-    (sum, block) => sum + (block.type === 'text' ? Buffer.byteLength(block.text) : 0),
-    0,
-  );
-  const imageChars = content.reduce(
-    (sum, block) => sum + (block.type === 'image' ? block.data.length : 0),
-    0,
-  );
-  const outputBytes = textBytes + imageChars;
-  const { result_max_bytes: maxBytes } = run.plan.settings;
+  const { persistThreshold, persistExcludeTools } = run.behavior;
+  const textBytes = contentBytes(content.filter(({ type }) => type === 'text'));
+  const outputBytes = contentBytes(content);
+  const imageChars = outputBytes - textBytes;
   // the body of a skill is instructions: without its end they would say something else
   const isKept = isProtectedTool(settled.requested.call.name) && textBytes <= KEPT_BYTES;
-  const tooMuchText = textBytes > maxBytes && !isKept;
+  const tooMuchText =
+    textBytes > (persistThreshold ?? run.plan.settings.result_max_bytes) &&
+    !isKept &&
+    !persistExcludeTools.has(wireName(settled.tool));
   const tooMuchImage = imageChars > MAX_IMAGE_CHARS;
   if (!tooMuchText && !tooMuchImage) return { settled, content: orEmpty(content), outputBytes };
   const saved = await save(run, settled);
   // the model sees only the beginning, so that a second read must not answer that it has seen all
-  run.ports.forgetReads?.();
+  run.forgetResults();
   const images = tooMuchImage ? [] : content.filter((block) => block.type === 'image');
   const head = headBytes(textOfBlocks(content), PREVIEW_BYTES);
   const where = 'path' in saved ? ` path="${escapeXml(saved.path)}"` : '';
@@ -82,13 +80,6 @@ function orEmpty(content: readonly ContentBlock[]): readonly ContentBlock[] {
 
 function textOfBlocks(content: readonly ContentBlock[]): string {
   return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
-}
-
-/** Whether a tool gave the result: only then is it of use to be told about the call. */
-export function hasRun({ settled: { outcome } }: Result): boolean {
-  return (
-    outcome === 'ok' || outcome === 'error' || outcome === 'timeout' || outcome === 'substituted'
-  );
 }
 
 /** The result with a reminder in front; its own content stays as it is. */

@@ -19,6 +19,7 @@ import {
 import { type Behavior, parseBehavior, thinkingOfRun } from './behavior.ts';
 import { ContextMeter, preambleBytes } from './context.ts';
 import { ContextView } from './context-view.ts';
+import { EarlierResults } from './earlier-results.ts';
 import { Outbox } from './outbox.ts';
 import type {
   ControlEvent,
@@ -30,6 +31,7 @@ import type {
   StreamWatcher,
 } from './ports.ts';
 import { isStopped, orStopped, Stop } from './stop.ts';
+import { ToolBudgets } from './tool-budgets.ts';
 
 /** Things that happen at most once, or a few times, in a run. */
 export interface Counters {
@@ -53,6 +55,8 @@ export class Run {
   readonly meter = new ContextMeter();
   /** What of the conversation is sent. */
   readonly view: ContextView;
+  readonly budgets: ToolBudgets;
+  readonly earlier: EarlierResults;
   readonly counters: Counters = {
     toolNudges: 0,
     outputNudges: 0,
@@ -70,6 +74,8 @@ export class Run {
   watcher: StreamWatcher | undefined;
   /** Size in tokens at which a full context was last asked about; 0: it is not full. */
   contextAskedAt = 0;
+  /** Bytes of results that the model was given in this turn. */
+  turnOutputBytes = 0;
   usedTools = false;
   /** The last text that the model said; after a cut answer, joined with its continuations. */
   lastText = '';
@@ -97,7 +103,9 @@ export class Run {
     const spent = ports.spent ?? NO_COST;
     this.plan = plan;
     this.behavior = parseBehavior(plan.behavior);
-    this.view = new ContextView({ ...this.behavior, onShrink: () => ports.forgetReads?.() });
+    this.view = new ContextView({ ...this.behavior, onShrink: () => this.forgetResults() });
+    this.budgets = new ToolBudgets(this.behavior.toolBudgets);
+    this.earlier = new EarlierResults(this.behavior.dedupTools);
     this.ports = ports;
     this.stop = new Stop(ports.clock, signal);
     this.outbox = new Outbox(() => this.stop.close());
@@ -194,18 +202,26 @@ export class Run {
     this.#messages = [...messages];
     this.meter.reset(messages);
     this.view.reset();
+    this.forgetResults();
+  }
+
+  /** Results have left the model's view: nothing may refer to them or repeat them. */
+  forgetResults(): void {
+    this.earlier.forget();
     this.ports.forgetReads?.();
   }
 
   /** How hard the model thinks in this run. */
   get thinking(): ThreadPlan['thinking'] {
-    return thinkingOfRun(this.plan.thinking, this.#runs, this.behavior.thinkingDecay);
+    const { thinking, thinkingDecay } = this.behavior;
+    return thinkingOfRun(thinking ?? this.plan.thinking, this.#runs, thinkingDecay);
   }
 
   /** Another run of the thread begins: with it thinking may become less. */
   async beginRun(): Promise<void> {
     const before = this.thinking;
     this.#runs += 1;
+    this.budgets.beginRun();
     const level = this.thinking;
     if (level !== before)
       await this.record([{ event_type: 'thinking_change', payload: { level } }]);
@@ -215,6 +231,7 @@ export class Run {
     this.turn += 1;
     this.isTurnOpen = true;
     this.#turnUsage = NO_USAGE;
+    this.turnOutputBytes = 0;
   }
 
   /** Adds what a model call used, whether or not its answer was of use. */
@@ -246,21 +263,21 @@ export class Run {
   /** Asks control hooks. A dispatch that fails is noted and decides nothing. */
   async control(event: ControlEvent, context: JsonObject): Promise<ControlAction | undefined> {
     const report = await this.#dispatch(event, () =>
-      this.ports.hooks.control(event, this.#hookContext(context), this.stop.cancelSignal),
+      this.ports.hooks.control(event, this.hookContext(context), this.stop.cancelSignal),
     );
     return report?.decision;
   }
 
   async observe(event: ObservedEvent, context: JsonObject): Promise<void> {
     await this.#dispatch(event, () =>
-      this.ports.hooks.observe(event, this.#hookContext(context), this.stop.cancelSignal),
+      this.ports.hooks.observe(event, this.hookContext(context), this.stop.cancelSignal),
     );
   }
 
   /** A gate that fails refuses. */
   async gate(context: JsonObject): Promise<GateDecision> {
     const asked = await this.#dispatch('tool_gate', () =>
-      this.ports.hooks.gate(this.#hookContext(context), this.stop.cancelSignal),
+      this.ports.hooks.gate(this.hookContext(context), this.stop.cancelSignal),
     );
     const failed = {
       fired: [],
@@ -293,7 +310,11 @@ export class Run {
     await this.write(
       ...report.fired.map((payload) => ({ event_type: 'hook_fired' as const, payload })),
     );
-    const drafts = report.drafts ?? [];
+    await this.inject(report.drafts ?? []);
+  }
+
+  /** Takes drafts into the conversation as soon as no answer waits for its results. */
+  async inject(drafts: readonly EventDraft[]): Promise<void> {
     if (this.#held) this.#held.push(...drafts);
     else await this.record(drafts);
   }
@@ -309,7 +330,8 @@ export class Run {
     await this.record(held);
   }
 
-  #hookContext(context: JsonObject): JsonObject {
+  /** What every hook and handler is told, with the facts of its event. */
+  hookContext(context: JsonObject): JsonObject {
     const { directive, inputs, parent_thread_id } = this.plan;
     return {
       thread_id: this.ports.threadId,

@@ -51,6 +51,13 @@ export interface Settled {
   readonly coerced?: readonly string[];
 }
 
+/** Whether a tool gave the result: only then is it of use to be told about the call. */
+export function hasRun({ outcome }: Settled): boolean {
+  return (
+    outcome === 'ok' || outcome === 'error' || outcome === 'timeout' || outcome === 'substituted'
+  );
+}
+
 /** A tool that ignores its signal is left behind after this long, its late result ignored. */
 const GRACE_MS = 5000;
 /** Live output of one call; more is dropped, the result has it anyway. */

@@ -1,8 +1,11 @@
+import { mergeBehavior, withoutUnset } from '../core/behavior.ts';
+import { RyeError } from '../core/errors.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
-import type { ThreadPlan } from '../core/plan.ts';
+import type { PlannedTool, ThreadPlan } from '../core/plan.ts';
 import type { Composed } from '../items/extends.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import type { LoopPorts, ReturnCheck } from '../loop/ports.ts';
+import { OUTPUT_TOOL } from '../providers/provider.ts';
 import type { OpenTools, ThreadConfig, ThreadEnv } from './ports.ts';
 
 /**
@@ -14,9 +17,8 @@ export async function planBehavior(
   config: ThreadConfig,
   { composed, given }: { readonly composed: Composed; readonly given: JsonObject | undefined },
 ): Promise<JsonObject> {
-  const merged: JsonObject = { ...config.behavior, ...composed.behavior, ...given };
-  const set = Object.entries(merged).filter(([, value]) => value !== null && value !== undefined);
-  const { schema: raw, ...rest } = Object.fromEntries(set);
+  const merged = mergeBehavior(config.behavior, composed.behavior, given ?? {});
+  const { schema: raw, ...rest } = withoutUnset(merged);
   const parsed = typeof raw === 'string' ? parseJson(raw) : raw;
   const behavior: JsonObject = compact({
     ...rest,
@@ -26,6 +28,33 @@ export async function planBehavior(
   if (schema) await env.checkSchema(schema);
   return behavior;
 }
+
+/** Refuses aliases by which a model could not tell two tools apart: `wire_name_collision`. */
+export function assertAliases(behavior: JsonObject, tools: readonly PlannedTool[]): void {
+  const { toolAliases } = parseBehavior(behavior);
+  const taken = new Map<string, string>(
+    RESERVED_NAMES.map((name) => [name, 'a name that is reserved']),
+  );
+  for (const { id, name } of tools) {
+    const shown = toolAliases.get(name) ?? name;
+    const rival = taken.get(shown);
+    if (rival !== undefined) {
+      throw new RyeError(
+        'wire_name_collision',
+        `the tool ${id} would be offered as ${shown}, ${rival}`,
+        { hint: 'Choose another name in behavior.tool_aliases.', details: { name: shown } },
+      );
+    }
+    taken.set(shown, `the name of ${id}`);
+  }
+}
+
+const RESERVED_NAMES = [
+  'rye_directive_return',
+  'directive_return',
+  'tool_search',
+  OUTPUT_TOOL.name,
+];
 
 /** Checks what a directive returns: by its declared outputs, then by the schema of its behavior. */
 export function returnCheck(plan: ThreadPlan, tools: OpenTools): LoopPorts['checkReturn'] {

@@ -11,6 +11,7 @@ import type { PlannedModel, PlannedTool, ThreadPlan, ThreadSettings } from '../c
 import type { PlannedRules } from '../core/rules.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
+import type { HandlerLists } from '../hooks/handlers.ts';
 import type { PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
 import type { InjectionHistory } from '../loop/stream-rules/history.ts';
 import type { RuleSession } from '../loop/stream-rules/session.ts';
@@ -266,6 +267,8 @@ export interface ThreadEnv {
   /** Paths of files that rye ships, so that shipped hooks are told from others. */
   readonly isShipped: (origin: string) => boolean;
   readonly onNotice: (notice: string) => void;
+  /** Functions of the program that rye is a part of, asked and told about the threads of this process. */
+  readonly handlers?: HandlerLists | undefined;
   /** How a process of its own is started for a thread. */
   readonly runner: () => Promise<RunnerCommand>;
   /** Refuses a JSON Schema that answers can't be checked against. */

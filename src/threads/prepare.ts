@@ -8,7 +8,8 @@ import { resolveInputs } from '../items/inputs.ts';
 import { displayInputs, interpolateSteps, interpolateText } from '../items/interpolate.ts';
 import { parseKnowledge } from '../items/knowledge.ts';
 import { renderPrompt } from '../items/prompt.ts';
-import { planBehavior } from './behavior.ts';
+import { unknownBehavior } from '../loop/behavior.ts';
+import { assertAliases, planBehavior } from './behavior.ts';
 import { shareSpend } from './child-budget.ts';
 import type { ItemSource, ThreadConfig, ThreadEnv } from './ports.ts';
 import { type ResolvedDirective, resolveDirective, sourceOf } from './prepare-directive.ts';
@@ -78,6 +79,7 @@ export async function prepareThread(
   const context = await loadContext(env.items, composed);
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
   const behavior = await planBehavior(env, config, { composed, given: request.behavior });
+  assertAliases(behavior, risk.tools);
   const text = interpolateDirective(env, config, { composed, values, secretNames });
   const sources = [...resolved.chain, ...context.sources];
   const plan: ThreadPlan = {
@@ -111,6 +113,7 @@ export async function prepareThread(
     warnings: [
       ...[composed, resolved, granted, text, rules].flatMap(({ warnings }) => warnings),
       ...(unfit ? [`a run would be refused: ${unfit.message}`] : []),
+      ...unknownBehavior(behavior),
     ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),

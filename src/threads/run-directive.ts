@@ -11,7 +11,7 @@ export interface DirectiveRun extends Omit<RunOptions, 'secrets' | 'children'> {
   readonly prepare: PrepareRequest;
   readonly threadId?: string | undefined;
   /** Called when the thread exists, before it runs. */
-  readonly onStarted?: ((threadId: string, directive: string) => void) | undefined;
+  readonly onStarted?: ((threadId: string, directive: string) => void | Promise<void>) | undefined;
   /** What children in processes of their own are started with. */
   readonly runner: RunnerOptions;
 }
@@ -23,7 +23,7 @@ export async function runDirective(
 ): Promise<ThreadResult> {
   const { plan, secrets, parent } = await prepareThread(env, prepare);
   const started = await startThread(env, plan, { threadId, parent });
-  onStarted?.(started.threadId, plan.directive.id);
+  await onStarted?.(started.threadId, plan.directive.id);
   return await runThread(env, started, {
     ...options,
     secrets,

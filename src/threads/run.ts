@@ -329,6 +329,7 @@ function loopPorts(parts: PortParts): LoopPorts {
     definitions: () => recordedFirst(opening.tools ?? [], tools.definitions()),
     tools: tools.set,
     hooks,
+    ...(env.handlers ? { handlers: env.handlers } : {}),
     clock: env.clock,
     budget: {
       remainingMicroUsd: () => ledger.remaining(threadId),

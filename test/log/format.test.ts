@@ -46,6 +46,8 @@ const TYPES: Record<EventType, true> = {
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,
+  tool_budget_exceeded: true,
+  output_budget_exceeded: true,
   error_classified: true,
   retry_scheduled: true,
   cost: true,

@@ -256,6 +256,8 @@ export interface Script {
   readonly gate?: (context: JsonObject) => Omit<GateDecision, 'fired'>;
   readonly ports?: Partial<LoopPorts>;
   readonly signal?: AbortSignal;
+  /** Called with each hook event that is dispatched, gates left out. */
+  readonly onHook?: (event: string, context: JsonObject) => void;
   /** Called with each event once it is in the log. */
   readonly onEvent?: (event: LogEvent) => void;
 }
@@ -308,10 +310,12 @@ export function portsOf(
   let call = 0;
   const hooks: HookPort = {
     control: (event, context) => {
+      script.onHook?.(event, context);
       played.hooks.push({ event, context });
       return Promise.resolve({ fired: [], decision: script.control?.(event, context) });
     },
     observe: (event, context) => {
+      script.onHook?.(event, context);
       played.hooks.push({ event, context });
       return Promise.resolve({ fired: [] });
     },
@@ -412,6 +416,7 @@ const LINES: { readonly [T in LogEvent['event_type']]?: Line<T> } = {
   tool_call_start: ({ call_id, tool }) => `start ${call_id} ${tool}`,
   tool_settled: ({ call_id, outcome }) => `settled ${call_id} ${outcome}`,
   token_delta: ({ text }) => `delta ${text}`,
+  thinking_delta: ({ text }) => `thought ${text}`,
   cost: ({ turn }) => `cost ${turn}`,
   turn_started: ({ turn }) => `turn ${turn}`,
   limit_reached: ({ code }) => code,
@@ -421,12 +426,15 @@ const LINES: { readonly [T in LogEvent['event_type']]?: Line<T> } = {
   context_edit: ({ target_id }) => `omit ${target_id}`,
 };
 
-/** One short line per event: what a reader of the log would notice first. */
+/** What a reader of the log would notice first of an event. */
+export function traceLine({ event_type, payload }: LogEvent): string {
+  const line = LINES[event_type] as ((payload: unknown) => string) | undefined;
+  return line ? line(payload) : event_type;
+}
+
+/** One short line per event. */
 export function trace(events: readonly LogEvent[]): string[] {
-  return events.map(({ event_type, payload }) => {
-    const line = LINES[event_type] as ((payload: unknown) => string) | undefined;
-    return line ? line(payload) : event_type;
-  });
+  return events.map(traceLine);
 }
 
 function describe(message: Message): string {

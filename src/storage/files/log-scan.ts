@@ -1,5 +1,10 @@
 import { isAscii, isUtf8 } from 'node:buffer';
-import type { EntryType, EventType, LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
+import {
+  LOG_ONLY_TYPES,
+  type LogEvent,
+  type LogHeader,
+  type UnknownEvent,
+} from '../../core/events.ts';
 import { parseJson } from '../../core/json.ts';
 import { asEvent, MAX_LINE_BYTES } from '../../log/codec.ts';
 import { LineRegions } from '../../log/regions.ts';
@@ -141,29 +146,9 @@ type Shareable = {
 };
 
 /**
- * Types that never are entries. Others, unknown ones too, may be; `tool_call_start` is kept because a missing result must
+ * Lines that a context does not need. Unknown types may be entries; `tool_call_start` is kept because a missing result must
  * say whether its call was started.
  */
-const LOG_ONLY: ReadonlySet<string> = new Set([
-  'thread_started',
-  'thread_continued',
-  'turn_started',
-  'token_delta',
-  'thinking_delta',
-  'toolcall_delta',
-  'tool_call_progress',
-  'tool_settled',
-  'hook_fired',
-  'rule_matched',
-  'limit_reached',
-  'error_classified',
-  'retry_scheduled',
-  'cost',
-  'child_thread_started',
-  'child_thread_finished',
-  'delivery',
-  'budget',
-  'thread_finished',
-  'checkpoint',
-  'note',
-] satisfies Exclude<EventType, EntryType>[]);
+const LOG_ONLY: ReadonlySet<string> = new Set<string>(
+  LOG_ONLY_TYPES.filter((type) => type !== 'tool_call_start'),
+);

@@ -1,0 +1,89 @@
+import type { DeliveryMode } from '../core/delivery.ts';
+import { toRyeError } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
+import type { ThreadResult } from '../core/thread.ts';
+import type { DeliveriesService, SentDelivery } from './deliveries-types.ts';
+import type { Foundation } from './foundation.ts';
+import { composePresets } from './presets.ts';
+import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
+
+/** Starts a run in this process. Whatever comes of it is the outcome; nothing is thrown. */
+export function startRun(
+  base: Foundation,
+  deliveries: DeliveriesService,
+  request: RunRequest,
+): RunHandle {
+  const controller = new AbortController();
+  const abort = (reason: string): void => controller.abort(reason);
+  const { signal: outer } = request;
+  if (outer?.aborted) abort(reasonOf(outer));
+  const ended = new AbortController();
+  outer?.addEventListener('abort', () => abort(reasonOf(outer)), { signal: ended.signal });
+
+  const { promise: threadId, resolve: isThere } = deferred<string | null>();
+  const send = async (message: string, mode: DeliveryMode): Promise<SentDelivery | null> => {
+    const id = await threadId;
+    return id === null ? null : await deliveries.send(id, message, { mode });
+  };
+  const onStarted = async (id: string): Promise<void> => {
+    for (const message of request.followUps ?? []) {
+      await deliveries.send(id, message, { mode: 'follow-up' });
+    }
+    isThere(id);
+  };
+  const run = async (): Promise<RunOutcome> => {
+    try {
+      const { followUps: _said, preset = {}, handlers, tools, ...rest } = request;
+      const { executeDirective } = await import('./thread-runs.ts');
+      const thread = await executeDirective(base, {
+        ...rest,
+        preset: composePresets(preset, compact({ handlers, tools })),
+        onStarted,
+        signal: controller.signal,
+      });
+      return outcomeOf(thread, controller.signal);
+    } catch (error) {
+      const info = toRyeError(error).toJSON();
+      return { kind: 'failed', error: info, threadId: null, result: '', thread: null };
+    } finally {
+      ended.abort();
+      isThere(null);
+    }
+  };
+  return {
+    threadId,
+    outcome: run(),
+    abort: (reason = 'aborted') => abort(reason),
+    steer: async (message) => await send(message, 'auto'),
+    followUp: async (message) => await send(message, 'follow-up'),
+  };
+}
+
+function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {
+  let settle: ((value: T) => void) | undefined;
+  const promise = new Promise<T>((resolve) => {
+    settle = resolve;
+  });
+  return { promise, resolve: (value) => settle?.(value) };
+}
+
+function reasonOf(signal: AbortSignal): string {
+  const reason: unknown = signal.reason;
+  return typeof reason === 'string' ? reason : 'aborted';
+}
+
+function outcomeOf(thread: ThreadResult, signal: AbortSignal): RunOutcome {
+  const { thread_id: threadId, result, status, outputs, error } = thread;
+  const ended = { threadId, result, thread };
+  if (status === 'completed') return { ...ended, kind: 'completed', outputs: outputs ?? null };
+  if (status === 'suspended') return { ...ended, kind: 'suspended' };
+  const info = error ?? { code: 'thread_error', message: `the thread ended as ${status}` };
+  if (status === 'cancelled') {
+    const reason = signal.aborted ? reasonOf(signal) : info.message;
+    return { ...ended, kind: 'aborted', reason, error: info };
+  }
+  if (info.code.startsWith('limit_')) {
+    return { ...ended, kind: 'limit', limit: info.code.slice('limit_'.length), error: info };
+  }
+  return { ...ended, kind: 'failed', error: info };
+}

@@ -1,0 +1,139 @@
+import { mergeBehavior } from '../core/behavior.ts';
+import { RyeError } from '../core/errors.ts';
+import { assertItemId } from '../core/ids.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import type { PartialLimits } from '../core/limits.ts';
+import { composeHandlers, type HandlerMap } from '../hooks/handlers.ts';
+import {
+  CAUTIOUS_TRAITS,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolTraits,
+  textOutput,
+} from '../tools/tool.ts';
+
+/** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
+export interface LibraryTool {
+  readonly description: string;
+  /** JSON Schema of the parameters, of type object. */
+  readonly inputSchema: JsonObject;
+  /** What is not said is the cautious value: it changes things, uses the network, and its risk is elevated. */
+  readonly traits?: Partial<ToolTraits>;
+  /** Gets coerced and valid parameters. What it returns is told to the model, what it throws as an error. */
+  execute(input: JsonObject, context: ToolContext): Promise<ToolOutput | JsonValue> | JsonValue;
+}
+
+/**
+ * A reusable part of a run's options. In every member, and for single names in `limits`, `inputs`, `tools`, and the named
+ * maps of `behavior`, null takes back what an earlier preset says; in `behavior` also what the directive says.
+ */
+export interface Preset {
+  readonly model?: string | null;
+  readonly provider?: string | null;
+  readonly limits?: { readonly [N in keyof PartialLimits]?: PartialLimits[N] | null };
+  readonly inputs?: JsonObject;
+  readonly behavior?: JsonObject;
+  readonly acknowledge?: readonly string[];
+  readonly allowUnpriced?: boolean | null;
+  readonly outputSchema?: JsonObject | null;
+  readonly handlers?: HandlerMap;
+  /** By id, such as `shop/price`. */
+  readonly tools?: Readonly<Record<string, LibraryTool | null>>;
+}
+
+const MEMBERS: ReadonlySet<string> = new Set([
+  'model',
+  'provider',
+  'limits',
+  'inputs',
+  'behavior',
+  'acknowledge',
+  'allowUnpriced',
+  'outputSchema',
+  'handlers',
+  'tools',
+] satisfies (keyof Preset)[]);
+
+/**
+ * Several presets as one. Scalars: the last one that says something. `limits`, `inputs`, `tools`: name by name. `behavior`:
+ * member by member, its named maps name by name. `acknowledge`: all. `handlers`: all of an event, in the order of the
+ * presets. Throws `hook_invalid` for a handler of an event that does not exist, `usage` for a member that does not.
+ */
+export function composePresets(...presets: readonly Preset[]): Preset {
+  const composed = presets.reduce<Preset>((below, preset) => {
+    assertMembers(preset);
+    return {
+      ...below,
+      ...said(preset),
+      ...joined('limits', below, preset),
+      ...joined('inputs', below, preset),
+      ...joined('tools', below, preset),
+      ...(below.behavior && preset.behavior
+        ? { behavior: mergeBehavior(below.behavior, preset.behavior) }
+        : {}),
+      ...(below.acknowledge && preset.acknowledge
+        ? { acknowledge: [...new Set([...below.acknowledge, ...preset.acknowledge])] }
+        : {}),
+    };
+  }, {});
+  const handlers = composeHandlers(...presets.map((preset) => preset.handlers ?? {}));
+  return Object.keys(handlers).length === 0 ? composed : { ...composed, handlers };
+}
+
+function assertMembers(preset: Preset): void {
+  const unknown = Object.keys(preset).find((name) => !MEMBERS.has(name));
+  if (unknown === undefined) return;
+  throw new RyeError('usage', `a preset has no member "${unknown}"`, {
+    hint: `Known are ${[...MEMBERS].join(', ')}.`,
+  });
+}
+
+function said(preset: Preset): Preset {
+  return Object.fromEntries(Object.entries(preset).filter(([, value]) => value !== undefined));
+}
+
+function joined<N extends 'limits' | 'inputs' | 'tools'>(
+  name: N,
+  below: Preset,
+  above: Preset,
+): Pick<Preset, N> | undefined {
+  if (!below[name] || !above[name]) return undefined;
+  return { [name]: { ...below[name], ...above[name] } } as unknown as Pick<Preset, N>;
+}
+
+/** The tools of a preset as the pipeline runs them. Throws `invalid_item_id` for an id that none can have. */
+export function libraryTools({ tools = {} }: Preset): readonly Tool[] {
+  return Object.entries(tools).flatMap(([id, tool]) => (tool ? [libraryTool(id, tool)] : []));
+}
+
+function libraryTool(id: string, tool: LibraryTool): Tool {
+  assertItemId(id, 'tool');
+  const { description, inputSchema, traits } = tool;
+  return {
+    id,
+    description,
+    inputSchema,
+    traits: { ...CAUTIOUS_TRAITS, ...traits },
+    execute: async (input, context) => outputOf(await tool.execute(input, context)),
+  };
+}
+
+function outputOf(value: ToolOutput | JsonValue | undefined): ToolOutput {
+  if (isOutput(value)) return value;
+  if (value === undefined || value === null) return textOutput('');
+  if (typeof value === 'string') return textOutput(value);
+  const isData = typeof value === 'object' && !Array.isArray(value);
+  return textOutput(JSON.stringify(value), isData ? (value as JsonObject) : undefined);
+}
+
+function isOutput(value: ToolOutput | JsonValue | undefined): value is ToolOutput {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'content' in value &&
+    Array.isArray(value['content']) &&
+    'is_error' in value &&
+    typeof value['is_error'] === 'boolean'
+  );
+}

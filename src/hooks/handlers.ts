@@ -1,0 +1,176 @@
+import { RyeError } from '../core/errors.ts';
+import {
+  ENTRY_TYPES,
+  type EventType,
+  LOG_ONLY_TYPES,
+  type LogEvent,
+  type UnknownEvent,
+} from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { ContentBlock, Message, ToolOutcome } from '../core/message.ts';
+import { didYouMean } from '../core/text.ts';
+import type { HookContexts } from './contexts.ts';
+
+/** What a handler may give in place of a tool's result. */
+export type ResultValue = string | readonly ContentBlock[];
+
+/** What a call is about: the context of the hook event `tool_gate`. */
+export type CallContext = HookContexts['tool_gate'];
+
+/** A call of a tool that the thread does not have. */
+export type UnknownCallContext = Pick<
+  CallContext,
+  'thread_id' | 'turn' | 'cost' | 'call_id' | 'name' | 'input'
+>;
+
+/** A call that failed, or whose tool nobody has. */
+export interface FailedCallContext extends UnknownCallContext {
+  readonly tool: string;
+  readonly error: { readonly code: string; readonly message: string };
+}
+
+/** A result before it is recorded. */
+export interface ResultContext extends UnknownCallContext {
+  readonly tool: string;
+  readonly outcome: ToolOutcome;
+  readonly content: readonly ContentBlock[];
+  readonly is_error: boolean;
+  /** UTF-8 bytes of text plus base64 characters of images, before any change. */
+  readonly output_bytes: number;
+}
+
+/** The messages that are about to be sent. */
+export interface RequestContext {
+  readonly thread_id: string;
+  readonly turn: number;
+  readonly messages: readonly Message[];
+}
+
+type Decides<C, D> = (
+  context: C,
+  signal: AbortSignal,
+) => D | undefined | void | Promise<D | undefined | void>;
+
+/**
+ * Handlers that decide, each by the value it returns; nothing returned decides nothing, and changing the context has no
+ * effect. One that fails or takes longer than 30 s refuses in `tool_gate`, and changes nothing elsewhere.
+ */
+export interface DecidingHandlers {
+  /** Refuses a call, for good, or gives its result. */
+  readonly tool_gate: Decides<
+    CallContext,
+    { readonly block?: string; readonly result?: ResultValue }
+  >;
+  /** Answers for a tool that nobody has; `suppress_error` keeps `tool_error` from being asked as well. */
+  readonly tool_unknown: Decides<
+    UnknownCallContext,
+    { readonly result?: ResultValue; readonly suppress_error?: boolean }
+  >;
+  /** Answers for a call that failed. */
+  readonly tool_error: Decides<FailedCallContext, { readonly result?: ResultValue }>;
+  /** Changes the result of a tool, or what stands in for it. */
+  readonly tool_transform: Decides<
+    ResultContext,
+    { readonly result?: ResultValue; readonly is_error?: boolean }
+  >;
+  /** Changes the messages of one request; the conversation stays as it is. */
+  readonly context_transform: Decides<RequestContext, { readonly messages: readonly Message[] }>;
+}
+
+type Observes<E> = (event: E) => void | Promise<void>;
+
+/** Handlers that only see: one to an event type of the log, `event` for all. What they throw changes nothing. */
+export type ObservingHandlers = {
+  readonly [T in EventType]: Observes<Extract<LogEvent, { event_type: T }>>;
+} & { readonly event: Observes<LogEvent | UnknownEvent> };
+
+type AllHandlers = DecidingHandlers & ObservingHandlers;
+
+/** One handler or several to a name. */
+export type HandlerMap = {
+  readonly [N in keyof AllHandlers]?: AllHandlers[N] | readonly AllHandlers[N][];
+};
+
+/** The same with a list to each name, as {@link composeHandlers} makes it. */
+export type HandlerLists = {
+  readonly [N in keyof AllHandlers]?: readonly AllHandlers[N][];
+};
+
+const DECIDING = {
+  tool_gate: ['block', 'result'],
+  tool_unknown: ['result', 'suppress_error'],
+  tool_error: ['result'],
+  tool_transform: ['result', 'is_error'],
+  context_transform: ['messages'],
+} as const satisfies Record<keyof DecidingHandlers, readonly string[]>;
+
+const NAMES: readonly string[] = [
+  ...Object.keys(DECIDING),
+  ...ENTRY_TYPES,
+  ...LOG_ONLY_TYPES,
+  'event',
+];
+
+/**
+ * The handlers of several maps as lists, earlier maps first. Throws `hook_invalid` for a name that does not exist and for
+ * what is no function: a guard that was misspelt must not be skipped.
+ */
+export function composeHandlers(...maps: readonly HandlerMap[]): HandlerLists {
+  const lists = new Map<string, unknown[]>();
+  for (const map of maps) {
+    for (const [name, given] of Object.entries(map) as [string, unknown][]) {
+      if (given === undefined) continue;
+      if (!NAMES.includes(name)) throw unknownName(name);
+      const handlers: readonly unknown[] = Array.isArray(given) ? given : [given];
+      if (!handlers.every((handler) => typeof handler === 'function')) {
+        throw new RyeError('hook_invalid', `the handler of ${name} is not a function`);
+      }
+      lists.set(name, [...(lists.get(name) ?? []), ...handlers]);
+    }
+  }
+  return Object.fromEntries(lists) as HandlerLists;
+}
+
+function unknownName(name: string): RyeError {
+  return new RyeError('hook_invalid', `there is no event "${name}" that a handler could have`, {
+    hint:
+      didYouMean(name, NAMES) ??
+      `Handlers that decide are ${Object.keys(DECIDING).join(', ')}; the others are named after the events of the log.`,
+  });
+}
+
+/** What a deciding handler returned, checked; `undefined` decides nothing. Throws `hook_failed` for anything else. */
+export function readDecision(name: keyof DecidingHandlers, value: unknown): JsonObject | undefined {
+  if (value === undefined || value === null) return undefined;
+  const known: readonly string[] = DECIDING[name];
+  if (typeof value !== 'object' || Array.isArray(value)) {
+    throw new RyeError('hook_failed', `a handler of ${name} returned no object`, {
+      hint: `Return {${known.join(', ')}}, or nothing.`,
+    });
+  }
+  const foreign = Object.keys(value).find((member) => !known.includes(member));
+  if (foreign !== undefined) {
+    throw new RyeError('hook_failed', `a handler of ${name} returned the member "${foreign}"`, {
+      hint: didYouMean(foreign, known) ?? `Known are ${known.join(', ')}.`,
+    });
+  }
+  return value as JsonObject;
+}
+
+/** Calls the observers of an event; `onFailure` hears of those that fail, and nothing else comes of it. */
+export function observe(
+  { event: all = [], ...handlers }: HandlerLists,
+  event: LogEvent | UnknownEvent,
+  onFailure: (name: string, error: unknown) => void,
+): void {
+  const own = (handlers as Readonly<Record<string, readonly unknown[] | undefined>>)[
+    event.event_type
+  ];
+  for (const handler of [...(own ?? []), ...all] as readonly Observes<typeof event>[]) {
+    try {
+      Promise.resolve(handler(event)).catch((error: unknown) => onFailure(event.event_type, error));
+    } catch (error) {
+      onFailure(event.event_type, error);
+    }
+  }
+}

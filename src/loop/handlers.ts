@@ -1,0 +1,214 @@
+import { messageOf, RyeError } from '../core/errors.ts';
+import { isRecord, type JsonObject } from '../core/json.ts';
+import {
+  type ContentBlock,
+  contentBytes,
+  isErrorOutcome,
+  type Message,
+  type ToolCallBlock,
+} from '../core/message.ts';
+import {
+  type CallContext,
+  type DecidingHandlers,
+  type FailedCallContext,
+  type ResultContext,
+  readDecision,
+  type UnknownCallContext,
+} from '../hooks/handlers.ts';
+import { note, type Run } from './run.ts';
+import { isStopped, orStopped } from './stop.ts';
+import { hasRun, type Settled } from './tool-call.ts';
+
+/** How long a handler may take. */
+const TIMEOUT_MS = 30_000;
+
+type Name = keyof DecidingHandlers;
+type Contents = readonly ContentBlock[];
+
+/** What handlers are told of every call. */
+export function aboutCall(run: Run, { call_id, name, input }: ToolCallBlock): UnknownCallContext {
+  const { threadId: thread_id } = run.ports;
+  return { thread_id, turn: run.turn, cost: run.cost(), call_id, name, input };
+}
+
+/** Asks `tool_gate`: the first refusal is final, of several results the last one counts. A handler that fails refuses. */
+export async function gateCall(
+  run: Run,
+  context: CallContext,
+): Promise<{ readonly refusal?: string; readonly substitute?: Contents }> {
+  let refusal: string | undefined;
+  let substitute: Contents | undefined;
+  const failure = await consult(
+    run,
+    'tool_gate',
+    () => context,
+    ({ block, result }) => {
+      if (typeof block === 'string') refusal = block;
+      if (result !== undefined) substitute = contentOf(result);
+      return refusal !== undefined;
+    },
+  );
+  if (refusal === undefined && failure !== undefined) refusal = `its gate failed: ${failure}`;
+  if (refusal !== undefined) return { refusal };
+  return substitute ? { substitute } : {};
+}
+
+/** Asks who can answer for a tool that nobody has: `tool_unknown`, and unless that is enough `tool_error`. */
+export async function answerUnknown(
+  run: Run,
+  context: UnknownCallContext,
+  error: FailedCallContext['error'],
+): Promise<Contents | undefined> {
+  let answer: Contents | undefined;
+  let isSuppressed = false;
+  await consult(
+    run,
+    'tool_unknown',
+    () => context,
+    ({ result, suppress_error: suppress }) => {
+      if (result !== undefined) answer = contentOf(result);
+      isSuppressed = suppress === true;
+      return false;
+    },
+  );
+  if (isSuppressed) return answer;
+  return (await answerFailure(run, { ...context, tool: context.name, error })) ?? answer;
+}
+
+/** Asks `tool_error` for a result in place of a failure. */
+export async function answerFailure(
+  run: Run,
+  context: FailedCallContext,
+): Promise<Contents | undefined> {
+  let answer: Contents | undefined;
+  await consult(
+    run,
+    'tool_error',
+    () => context,
+    ({ result }) => {
+      if (result !== undefined) answer = contentOf(result);
+      return false;
+    },
+  );
+  return answer;
+}
+
+/** Lets `tool_transform` change what a tool gave or what stands in for it; each handler sees what those before it made of it. */
+export async function shaped(run: Run, settled: Settled): Promise<Settled> {
+  if (!run.ports.handlers?.tool_transform || !hasRun(settled)) return settled;
+  const { requested, tool, outcome } = settled;
+  const wasError = isErrorOutcome(outcome);
+  let { content } = settled;
+  let isError = wasError;
+  const context = (): ResultContext => ({
+    ...aboutCall(run, requested.call),
+    tool,
+    outcome,
+    content,
+    is_error: isError,
+    output_bytes: contentBytes(settled.content),
+  });
+  await consult(run, 'tool_transform', context, (decision) => {
+    const { result, is_error } = decision;
+    if (result !== undefined) content = contentOf(result);
+    if (typeof is_error === 'boolean') isError = is_error;
+    return false;
+  });
+  if (isError === wasError) return { ...settled, content };
+  return { ...settled, content, outcome: isError ? 'error' : 'ok' };
+}
+
+/** Lets `context_transform` change the messages of one request. */
+export async function transformMessages(
+  run: Run,
+  given: readonly Message[],
+): Promise<readonly Message[]> {
+  let messages = given;
+  const context = () => ({
+    thread_id: run.ports.threadId,
+    turn: run.isTurnOpen ? run.turn : run.turn + 1,
+    messages,
+  });
+  await consult(run, 'context_transform', context, (decision) => {
+    const changed: unknown = decision['messages'];
+    if (!Array.isArray(changed) || !changed.every(isMessage)) {
+      throw new RyeError('hook_failed', 'messages is not a list of messages');
+    }
+    messages = changed;
+    return false;
+  });
+  return messages;
+}
+
+/**
+ * Asks the handlers of a name in order, until `take` has enough. One that fails is noted and passed over; the message
+ * of the last failure is returned. Each gets a copy, so that nothing it does to its context reaches the run.
+ */
+async function consult(
+  run: Run,
+  name: Name,
+  context: () => object,
+  take: (decision: JsonObject) => boolean,
+): Promise<string | undefined> {
+  let failure: string | undefined;
+  for (const handler of run.ports.handlers?.[name] ?? []) {
+    try {
+      const value = await bounded(run, name, (signal) =>
+        (handler as (context: unknown, signal: AbortSignal) => unknown)(
+          structuredClone(context()),
+          signal,
+        ),
+      );
+      const decision = isStopped(value) ? undefined : readDecision(name, value);
+      if (decision && take(decision)) return undefined;
+    } catch (error) {
+      failure = messageOf(error);
+      await run.write(note(`a handler of ${name} failed: ${failure}`));
+    }
+    if (run.stop.cancelSignal.aborted) break;
+  }
+  return failure;
+}
+
+/** The value of `work`, unless it takes too long or the thread is cancelled. */
+async function bounded(run: Run, name: Name, work: (signal: AbortSignal) => unknown) {
+  const done = new AbortController();
+  const { cancelSignal } = run.stop;
+  const tooLong = async (): Promise<never> => {
+    await run.ports.clock.sleep(TIMEOUT_MS, done.signal);
+    throw new RyeError(
+      'hook_failed',
+      `a handler of ${name} took longer than ${TIMEOUT_MS / 1000} s`,
+    );
+  };
+  const signal = AbortSignal.any([cancelSignal, done.signal]);
+  const called = Promise.resolve().then(() => work(signal));
+  const late = tooLong();
+  // what comes after the end of the race belongs to nobody
+  late.catch(() => undefined);
+  try {
+    return await orStopped(Promise.race([called, late]), cancelSignal);
+  } finally {
+    done.abort();
+  }
+}
+
+function contentOf(value: unknown): Contents {
+  if (typeof value === 'string') return [{ type: 'text', text: value }];
+  if (Array.isArray(value) && value.every(isBlock)) return value;
+  throw new RyeError('hook_failed', 'result is neither text nor a list of text and image blocks');
+}
+
+function isBlock(value: unknown): value is ContentBlock {
+  if (!isRecord(value)) return false;
+  if (value['type'] === 'text') return typeof value['text'] === 'string';
+  return (
+    value['type'] === 'image' &&
+    typeof value['media_type'] === 'string' &&
+    typeof value['data'] === 'string'
+  );
+}
+
+function isMessage(value: unknown): value is Message {
+  return isRecord(value) && typeof value['role'] === 'string' && Array.isArray(value['content']);
+}

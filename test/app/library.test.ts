@@ -1,0 +1,249 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { completedOrThrow, type RunOutcome } from '../../src/app/run-types.ts';
+import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { libraryLab } from './library-lab.ts';
+
+const WORK = 'team/work';
+
+describe('a library', () => {
+  it('opens without reading or starting anything', async () => {
+    const lab = await libraryLab();
+    writeFileSync(path.join(lab.project, '.ai/config/mcp.yaml'), 'servers: { broken: 7');
+    const rye = lab.open({ projectPath: path.join(lab.project, 'nowhere') });
+    expect(rye.projectPath).toContain('nowhere');
+    expect(existsSync(path.join(lab.project, 'nowhere'))).toBe(false);
+    expect(lab.server.requests).toEqual([]);
+  });
+
+  it('refuses a misspelt handler when it is opened', async () => {
+    const lab = await libraryLab();
+    const handlers = { tool_gat: () => undefined };
+    expect(() => lab.open({ preset: { handlers } as object })).toThrow('no event "tool_gat"');
+  });
+});
+
+describe('run', () => {
+  it('resolves with how the run ended, whatever that was', async () => {
+    const lab = await libraryLab([
+      says('All done.'),
+      { status: 401, error: { type: 'authentication_error', message: 'no' } },
+      calls(toolUse('rye_file_system_ls', {}, 'a')),
+    ]);
+    await lab.directive('work', ['rye/file-system/ls']);
+    const rye = lab.open();
+    const behavior = { nudge: false };
+    const outcomes = [
+      await rye.run({ directiveId: WORK, behavior }),
+      await rye.run({ directiveId: WORK }),
+      await rye.run({ directiveId: WORK, limits: { turns: 1 } }),
+      await rye.run({ directiveId: 'team/none' }),
+      await rye.run({ directiveId: WORK, handlers: { nope: () => undefined } as object }),
+    ];
+    expect(outcomes).toMatchObject([
+      { kind: 'completed', result: 'All done.', outputs: null },
+      { kind: 'failed', error: { code: 'provider_auth' } },
+      { kind: 'limit', limit: 'turns', error: { code: 'limit_turns' } },
+      { kind: 'failed', threadId: null, thread: null, error: { code: 'item_not_found' } },
+      { kind: 'failed', threadId: null, error: { code: 'hook_invalid' } },
+    ]);
+    expect(outcomes[0]?.thread?.thread_id).toBe(outcomes[0]?.threadId);
+  });
+
+  it('says the end exactly once, on every way out', async () => {
+    const lab = await libraryLab([says('Done.'), { status: 401 }, 'hang']);
+    await lab.directive('work');
+    const rye = lab.open();
+    const ends: string[] = [];
+    const handlers = {
+      thread_finished: ({ payload }: { payload: { status: string } }) => {
+        ends.push(payload.status);
+      },
+    };
+    await rye.run({ directiveId: WORK, handlers });
+    await rye.run({ directiveId: WORK, handlers });
+    const run = rye.start({ directiveId: WORK, handlers });
+    await lab.server.request(2);
+    run.abort();
+    await run.outcome;
+    await rye.run({ directiveId: WORK, handlers, limits: { turns: 0 } });
+    expect(ends).toEqual(['completed', 'error', 'cancelled', 'error']);
+  });
+
+  it('an abort and an aborted signal end the run alike, with the reason', async () => {
+    const lab = await libraryLab(['hang', 'hang']);
+    await lab.directive('work');
+    const rye = lab.open();
+    const run = rye.start({ directiveId: WORK });
+    await lab.server.request(0);
+    run.abort('changed my mind');
+    const controller = new AbortController();
+    const byHand = await run.outcome;
+    const signalled = rye.run({ directiveId: WORK, signal: controller.signal });
+    await lab.server.request(1);
+    controller.abort('changed my mind');
+    for (const outcome of [byHand, await signalled]) {
+      expect(outcome).toMatchObject({
+        kind: 'aborted',
+        reason: 'changed my mind',
+        error: { code: 'cancelled' },
+      });
+    }
+    expect(await rye.run({ directiveId: WORK, signal: controller.signal })).toMatchObject({
+      kind: 'aborted',
+    });
+    expect(lab.server.requests).toHaveLength(2);
+  });
+
+  it('takes follow-ups in order once the model has finished', async () => {
+    const lab = await libraryLab(async ({ index }) => {
+      if (index === 1) await run.followUp('One more.');
+      return says(`Answer ${index}.`);
+    });
+    await lab.directive('work');
+    const run = lab.open().start({ directiveId: WORK, followUps: ['Now this.', 'And that.'] });
+    expect(await run.outcome).toMatchObject({ kind: 'completed', result: 'Answer 2.' });
+    const last = lab.server.requests.map(({ body }) => JSON.stringify(body?.messages.at(-1)));
+    expect(last[1]).toMatch(/Now this\..*And that\./);
+    expect(last[2]).toContain('One more.');
+  });
+
+  it('is steered while it is under way', async () => {
+    const lab = await libraryLab(async ({ index }) => {
+      if (index > 0) return says('Done.');
+      await run.steer('Look twice.');
+      return calls(toolUse('rye_file_system_ls', {}, 'a'));
+    });
+    await lab.directive('work', ['rye/file-system/ls']);
+    const run = lab.open().start({ directiveId: WORK });
+    expect(await run.outcome).toMatchObject({ kind: 'completed' });
+    expect(JSON.stringify(lab.server.requests[1]?.body?.messages)).toContain('Look twice.');
+    const none = lab.open().start({ directiveId: 'team/none' });
+    expect(await none.followUp('Hello?')).toBeNull();
+  });
+
+  it('throws for those who want it', async () => {
+    const lab = await libraryLab([says('Done.'), { status: 401 }]);
+    await lab.directive('work');
+    const rye = lab.open();
+    expect(completedOrThrow(await rye.run({ directiveId: WORK })).result).toBe('Done.');
+    const failed: RunOutcome = await rye.run({ directiveId: WORK });
+    expect(() => completedOrThrow(failed)).toThrow(
+      expect.objectContaining({ name: 'RyeError', code: 'provider_auth' }),
+    );
+  });
+});
+
+describe('behavior', () => {
+  it('behavior reaches the tools', async () => {
+    const lab = await libraryLab([
+      calls(
+        toolUse('rye_file_system_edit', { path: 'a.txt', old_string: 'one', new_string: '1' }, 'a'),
+      ),
+      calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'b')),
+      calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'c')),
+      calls(
+        toolUse('rye_file_system_edit', { path: 'a.txt', old_string: 'one', new_string: '1' }, 'd'),
+      ),
+      says('Done.'),
+    ]);
+    writeFileSync(path.join(lab.project, 'a.txt'), 'one\n');
+    await lab.directive('work', ['rye/file-system/*']);
+    const results: string[] = [];
+    const outcome = await lab.open().run({
+      directiveId: WORK,
+      behavior: { require_read_before_edit: true, dedupReads: false, read_line_numbers: false },
+      onEvent: (event) => {
+        const text = resultOf(event);
+        if (text !== undefined) results.push(text);
+      },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(results[0]).toContain('was not edited: it has not been read yet');
+    expect(results.slice(1, 3)).toEqual(['one', 'one']);
+    expect(results[3]).toContain('1');
+  });
+
+  it('warns about a member that means nothing', async () => {
+    const lab = await libraryLab();
+    await lab.directive('work');
+    const plan = await lab.open().threads.plan({
+      directiveId: WORK,
+      behavior: { tool_budget: { 'rye/bash': 1 } },
+    });
+    expect(plan.warnings).toEqual([
+      'behavior.tool_budget means nothing. Did you mean tool_budgets?',
+    ]);
+  });
+});
+
+function resultOf(event: LogEvent | UnknownEvent): string | undefined {
+  const { message } = event.payload as { message?: { role: string; content: { text: string }[] } };
+  if (event.event_type !== 'message' || message?.role !== 'tool_result') return undefined;
+  return message.content.map(({ text }) => text).join('');
+}
+
+describe('handlers', () => {
+  it('gates the calls of children too', async () => {
+    const lab = await libraryLab([
+      calls(
+        toolUse(
+          'rye_execute',
+          { item_type: 'directive', item_id: 'team/child', parameters: {} },
+          'a',
+        ),
+      ),
+      calls(toolUse('rye_file_system_ls', {}, 'b')),
+      says('Child done.'),
+      says('Parent done.'),
+    ]);
+    await lab.directive('child', ['rye/file-system/ls']);
+    await lab.directive('work', ['rye/file-system/ls'], {
+      metadata:
+        '<permissions><execute><directive>team/child</directive><tool>rye/file-system/ls</tool></execute></permissions>',
+    });
+    const asked: string[] = [];
+    const outcome = await lab.open().run({
+      directiveId: WORK,
+      handlers: {
+        tool_gate: ({ tool, thread_id }) => {
+          asked.push(`${thread_id.split('-')[0] ?? ''} ${tool}`);
+          return tool === 'rye/file-system/ls' ? { block: 'not for children' } : undefined;
+        },
+      },
+    });
+    expect(outcome).toMatchObject({ kind: 'completed' });
+    expect(asked).toEqual(['team/work rye/execute', 'team/child rye/file-system/ls']);
+    expect(JSON.stringify(lab.server.requests[2]?.body?.messages.at(-1))).toContain(
+      'Blocked: not for children',
+    );
+  });
+
+  it('that observe change nothing when they fail, and are reported once', async () => {
+    const lab = await libraryLab([says('Done.')]);
+    await lab.directive('work');
+    const notices: string[] = [];
+    const rye = lab.open({ onNotice: (notice) => notices.push(notice) });
+    const seen: string[] = [];
+    const outcome = await rye.run({
+      directiveId: WORK,
+      handlers: {
+        event: [
+          () => {
+            throw new Error('broken');
+          },
+          ({ event_type }) => {
+            seen.push(event_type);
+          },
+        ],
+      },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(seen).toContain('thread_finished');
+    expect(notices.filter((notice) => notice.includes('turn_started'))).toEqual([
+      'a handler of turn_started failed: broken',
+    ]);
+  });
+});

@@ -1,0 +1,291 @@
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type Message, userText } from '../../src/core/message.ts';
+import { composeHandlers, type HandlerMap, type ResultContext } from '../../src/hooks/handlers.ts';
+import { errorOutput, type Tool, textOutput } from '../../src/tools/tool.ts';
+import {
+  MODEL,
+  type Played,
+  play,
+  resultText,
+  type Script,
+  says,
+  toolOf,
+  trace,
+} from './scripted.ts';
+
+const echo = (id: string) => ({ id, name: 'rye_echo', input: { x: '1' } });
+type GateDecision = { block?: string; result?: string } | undefined | 'throw';
+
+const TURNS = [says('', [echo('a')]), says('Done.')];
+
+async function playWith(
+  handlers: HandlerMap | readonly HandlerMap[],
+  script: Partial<Script> = {},
+) {
+  const maps = Array.isArray(handlers) ? (handlers as HandlerMap[]) : [handlers as HandlerMap];
+  return await play({
+    tools: { rye_echo: toolOf('rye/echo') },
+    turns: TURNS,
+    ...script,
+    ports: { ...script.ports, handlers: composeHandlers(...maps) },
+  });
+}
+
+function notes({ events }: Played): string[] {
+  return events.flatMap((event) => (event.event_type === 'note' ? [event.payload.text] : []));
+}
+
+function outcomeOf({ events }: Played, id: string): string | undefined {
+  return trace(events).find((line) => line.startsWith(`settled ${id}`));
+}
+
+describe('gates', () => {
+  it('refuse a call, or stand in for its tool', async () => {
+    const refused = await playWith({ tool_gate: () => ({ block: 'not today' }) });
+    expect(resultText(refused.events, 'a')).toBe('Blocked: not today');
+    const replaced = await playWith({ tool_gate: () => ({ result: 'from the cache' }) });
+    expect(resultText(replaced.events, 'a')).toBe('from the cache');
+    expect(outcomeOf(replaced, 'a')).toBe('settled a substituted');
+  });
+
+  it('a refusal is final, whatever any other handler decides', async () => {
+    const decision = fc.oneof<fc.Arbitrary<GateDecision>[]>(
+      fc.constant(undefined),
+      fc.constant({}),
+      fc.constant({ result: 'allowed' }),
+      fc.constant({ block: 'refused' }),
+      fc.constant({ block: 'refused', result: 'allowed' }),
+      fc.constant('throw'),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(decision, { minLength: 1, maxLength: 5 }), async (decisions) => {
+        const played = await playWith(
+          decisions.map((one) => ({
+            tool_gate: () => {
+              if (one === 'throw') throw new Error('broken');
+              return one;
+            },
+          })),
+        );
+        const refuses = decisions.some((one) => one === 'throw' || one?.block !== undefined);
+        expect(outcomeOf(played, 'a') === 'settled a blocked').toBe(refuses);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('cannot let through what a hook or a policy refuses', async () => {
+    const asked: string[] = [];
+    const tool_gate = ({ call_id }: { call_id: string }) => {
+      asked.push(call_id);
+      return { result: 'allowed' };
+    };
+    const byHook = await playWith(
+      { tool_gate },
+      { gate: () => ({ decision: { control: 'fail', error: 'no' } }) },
+    );
+    const byPolicy = await playWith({ tool_gate }, { ports: { gates: [() => 'never'] } });
+    expect([outcomeOf(byHook, 'a'), outcomeOf(byPolicy, 'a')]).toEqual([
+      'settled a blocked',
+      'settled a blocked',
+    ]);
+    expect(asked).toEqual([]);
+  });
+
+  it.each<[string, unknown]>([
+    ['a text', 'no'],
+    ['a member that does not exist', { blok: 'no' }],
+    ['a result that is none', { result: 7 }],
+  ])('refuse when they return %s', async (_, decision) => {
+    const played = await playWith({ tool_gate: () => decision as object });
+    expect(outcomeOf(played, 'a')).toBe('settled a blocked');
+    expect(notes(played)[0]).toMatch(/^a handler of tool_gate failed: /);
+  });
+
+  it('that take too long refuse', async () => {
+    const played = await playWith({ tool_gate: () => new Promise<undefined>(() => {}) });
+    expect(resultText(played.events, 'a')).toContain('took longer than 30 s');
+  });
+
+  it('get a copy: what they do to it reaches nobody', async () => {
+    const inputs: unknown[] = [];
+    await playWith(
+      {
+        tool_gate: ({ input }) => {
+          Object.assign(input, { x: 'changed' });
+        },
+      },
+      {
+        tools: {
+          rye_echo: toolOf('rye/echo', {
+            run: (input) => {
+              inputs.push(input);
+              return Promise.resolve(textOutput('done'));
+            },
+          }),
+        },
+      },
+    );
+    expect(inputs).toEqual([{ x: '1' }]);
+  });
+});
+
+describe('handlers of results', () => {
+  it('answer for a tool that nobody has', async () => {
+    const asked: string[] = [];
+    const turns = [says('', [{ id: 'a', name: 'nope' }]), says('Done.')];
+    const observe = {
+      tool_error: ({ error }: { error: { message: string } }) => {
+        asked.push(error.message);
+      },
+      tool_transform: () => {
+        asked.push('transform');
+      },
+    };
+    const plain = await playWith([{ tool_unknown: () => undefined }, observe], { turns });
+    expect(resultText(plain.events, 'a')).toMatch(/^Unknown tool: nope\./);
+    expect(asked).toEqual([expect.stringMatching(/^Unknown tool: nope\./)]);
+    const quiet = await playWith(
+      [{ tool_unknown: () => ({ result: 'It moved.', suppress_error: true }) }, observe],
+      { turns },
+    );
+    expect(resultText(quiet.events, 'a')).toBe('It moved.');
+    expect(asked).toHaveLength(1);
+    const answered = await playWith(
+      { tool_error: () => ({ result: 'Use the other.' }) },
+      { turns },
+    );
+    expect(resultText(answered.events, 'a')).toBe('Use the other.');
+  });
+
+  it.each<Tool['execute']>([
+    () => Promise.reject(new Error('boom')),
+    () => Promise.resolve(errorOutput('boom')),
+  ])('answer for a tool that failed', async (run) => {
+    const seen: unknown[] = [];
+    const played = await playWith(
+      {
+        tool_error: ({ tool, error }) => {
+          seen.push([tool, error.message]);
+          return { result: 'instead' };
+        },
+        tool_transform: ({ content }) => ({ result: `${JSON.stringify(content)}!` }),
+      },
+      { tools: { rye_echo: toolOf('rye/echo', { run }) } },
+    );
+    expect(seen).toEqual([['rye/echo', 'boom']]);
+    expect(resultText(played.events, 'a')).toBe('[{"type":"text","text":"instead"}]!');
+  });
+
+  it('transform what a tool or a substitute gave', async () => {
+    const contexts: ResultContext[] = [];
+    const tool_transform = (context: ResultContext) => {
+      contexts.push(context);
+      return { result: 'shorter', is_error: true };
+    };
+    const ran = await playWith({ tool_transform });
+    const stood = await playWith({ tool_transform, tool_gate: () => ({ result: 'ééé' }) });
+    const refused = await playWith({ tool_transform, tool_gate: () => ({ block: 'no' }) });
+    expect(contexts.map(({ outcome, output_bytes }) => [outcome, output_bytes])).toEqual([
+      ['ok', 13],
+      ['substituted', 6],
+    ]);
+    expect([ran, stood].map((one) => outcomeOf(one, 'a'))).toEqual([
+      'settled a error',
+      'settled a error',
+    ]);
+    expect(resultText(ran.events, 'a')).toBe('shorter');
+    expect(outcomeOf(refused, 'a')).toBe('settled a blocked');
+  });
+
+  it('the last one to change a result wins', async () => {
+    const played = await playWith([
+      { tool_transform: () => ({ result: 'first' }) },
+      { tool_transform: ({ content }) => ({ result: `${JSON.stringify(content)} second` }) },
+      { tool_transform: () => undefined },
+    ]);
+    expect(resultText(played.events, 'a')).toBe('[{"type":"text","text":"first"}] second');
+  });
+
+  it('that fail change nothing', async () => {
+    const played = await playWith({
+      tool_transform: [
+        () => {
+          throw new Error('broken');
+        },
+        () => ({ result: 'by the second' }),
+      ],
+    });
+    expect(resultText(played.events, 'a')).toBe('by the second');
+    expect(notes(played)).toEqual(['a handler of tool_transform failed: broken']);
+  });
+
+  it('see what was coerced, only where something was', async () => {
+    const settled: unknown[] = [];
+    const { events } = await playWith(
+      {},
+      {
+        turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+        ports: {
+          validate: (_schema, input) =>
+            Promise.resolve({
+              ok: true,
+              input,
+              coerced: settled.push(0) === 1 ? ['x: "1" → 1'] : [],
+            }),
+        },
+      },
+    );
+    expect(
+      events.flatMap((event) =>
+        event.event_type === 'tool_settled' ? [event.payload.coerced] : [],
+      ),
+    ).toEqual([['x: "1" → 1'], undefined]);
+  });
+});
+
+describe('handlers of requests', () => {
+  it('change the messages of one request and nothing in the log', async () => {
+    const turns: number[] = [];
+    const played = await playWith({
+      context_transform: ({ turn, messages }) => {
+        turns.push(turn);
+        return turn === 1 ? { messages: [userText('Something else.'), ...messages] } : undefined;
+      },
+    });
+    expect(turns).toEqual([1, 2]);
+    expect(played.requests[0]?.messages).toEqual([userText('Something else.'), userText('Do it.')]);
+    expect(played.requests[1]?.messages[0]).toEqual(userText('Do it.'));
+    expect(JSON.stringify(played.events)).not.toContain('Something else.');
+  });
+
+  it('cannot part a call from its result', async () => {
+    const { requests } = await playWith({
+      context_transform: ({ messages }) => ({
+        messages: messages.filter(({ role }) => role !== 'tool_result'),
+      }),
+    });
+    expect(requests[1]?.messages.map(({ role }) => role)).toEqual([
+      'user',
+      'assistant',
+      'tool_result',
+    ]);
+  });
+
+  it('that give something else are passed over', async () => {
+    const played = await playWith({
+      context_transform: () => ({ messages: 'all' }) as unknown as { messages: Message[] },
+    });
+    expect(played.requests[0]?.messages).toEqual([userText('Do it.')]);
+    expect(notes(played)[0]).toContain('messages is not a list');
+  });
+
+  it('what they add is paid for before it is sent', async () => {
+    const { outcome } = await playWith(
+      { context_transform: () => ({ messages: [userText('x'.repeat(30_000_000))] }) },
+      { plan: { model: { ...MODEL, context_window: 100_000_000 } } },
+    );
+    expect(outcome).toMatchObject({ kind: 'limit', name: 'spend' });
+  });
+});

@@ -1,0 +1,40 @@
+import { expect, it } from 'vitest';
+import { contentBytes } from '../../src/core/message.ts';
+import { textOutput } from '../../src/tools/tool.ts';
+import { play, resultText, says, toolOf } from './scripted.ts';
+
+it('counts bytes of text and characters of images', async () => {
+  const content = [
+    { type: 'text', text: 'é€' },
+    { type: 'image', media_type: 'image/png', data: 'AAAA' },
+  ] as const;
+  expect(contentBytes(content)).toBe(9);
+  const { events, hooks } = await play({
+    tools: {
+      rye_see: toolOf('rye/see', { run: () => Promise.resolve({ content, is_error: false }) }),
+    },
+    turns: [says('', [{ id: 'a', name: 'rye_see' }]), says('Done.')],
+  });
+  const settled = events.find(({ event_type }) => event_type === 'tool_settled');
+  expect(settled?.payload).toMatchObject({ output_bytes: 9 });
+  expect(hooks.find(({ event }) => event === 'tool_after')?.context).toMatchObject({
+    output_bytes: 9,
+  });
+});
+
+it('goes to a file by the threshold of the behavior, unless the tool is exempt', async () => {
+  const long = toolOf('rye/long', { run: () => Promise.resolve(textOutput('x'.repeat(300))) });
+  const turns = [says('', [{ id: 'a', name: 'rye_long' }]), says('Done.')];
+  const moved = await play({
+    plan: { behavior: { persist_threshold: 200 } },
+    tools: { rye_long: long },
+    turns,
+  });
+  expect(resultText(moved.events, 'a')).toContain('path="artifacts/a.txt"');
+  const exempt = await play({
+    plan: { behavior: { persist_threshold: 200, persist_exclude_tools: ['rye/long'] } },
+    tools: { rye_long: long },
+    turns,
+  });
+  expect(resultText(exempt.events, 'a')).toBe('x'.repeat(300));
+});

@@ -1,0 +1,243 @@
+import { describe, expect, it } from 'vitest';
+import type { LogEvent } from '../../src/core/events.ts';
+import type { JsonObject } from '../../src/core/json.ts';
+import { composeHandlers } from '../../src/hooks/handlers.ts';
+import { textOutput } from '../../src/tools/tool.ts';
+import { play, resultText, type Script, says, toolOf, trace } from './scripted.ts';
+
+const echo = (id: string, input: JsonObject = {}) => ({ id, name: 'rye_echo', input });
+const ECHO = { rye_echo: toolOf('rye/echo') };
+
+function outcomes(events: readonly LogEvent[]): string[] {
+  return trace(events).filter((line) => line.startsWith('settled'));
+}
+
+/** The counts that the gates were told, call by call. */
+function counting(script: Script): { script: Script; counts: unknown[] } {
+  const counts: unknown[] = [];
+  const gate = (context: JsonObject) => {
+    counts.push(context['run_tool_counts']);
+    return {};
+  };
+  return { script: { ...script, gate }, counts };
+}
+
+describe('counts', () => {
+  it('hooks see the counts before the batch', async () => {
+    const { script, counts } = counting({
+      tools: ECHO,
+      turns: [says('', [echo('a'), echo('b')]), says('', [echo('c')]), says('Done.')],
+    });
+    await play(script);
+    expect(counts).toEqual([{}, {}, { 'rye/echo': 2 }]);
+    expect(Object.isFrozen(counts[0])).toBe(true);
+  });
+
+  it('refused calls are not counted', async () => {
+    const counts: unknown[] = [];
+    const { events } = await play({
+      tools: ECHO,
+      turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+      gate: (context) => {
+        counts.push(context['run_tool_counts']);
+        return context['call_id'] === 'a' ? { decision: { control: 'fail', error: 'no' } } : {};
+      },
+    });
+    expect(counts).toEqual([{}, {}]);
+    expect(resultText(events, 'a')).toBe('Blocked: no');
+  });
+
+  it('unknown and invalid calls are not counted', async () => {
+    const { script, counts } = counting({
+      tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },
+      turns: [
+        says('', [{ id: 'u', name: 'nope' }, echo('i')]),
+        says('', [echo('b', { x: 1 })]),
+        says('', [echo('c', { x: 1 })]),
+        says('Done.'),
+      ],
+    });
+    await play(script);
+    expect(counts).toEqual([{}, {}, { 'rye/echo': 1 }]);
+  });
+
+  it('counts start again with each run', async () => {
+    let more = 1;
+    const { script, counts } = counting({
+      tools: ECHO,
+      turns: [says('', [echo('a')]), says('Done.'), says('', [echo('b')]), says('Done.')],
+      ports: {
+        inbox: {
+          take: () => Promise.resolve([]),
+          next: () => {
+            more -= 1;
+            const content = 'More.';
+            return Promise.resolve(
+              more < 0
+                ? []
+                : [
+                    {
+                      event_type: 'custom_message',
+                      payload: { custom_type: 'x', content, display: true },
+                    },
+                  ],
+            );
+          },
+        },
+      },
+    });
+    await play(script);
+    expect(counts).toEqual([{}, {}]);
+  });
+});
+
+describe('tool budgets', () => {
+  it('exactly so many calls are let through', async () => {
+    const { events } = await play({
+      plan: { behavior: { tool_budgets: { 'rye/echo': 2 } } },
+      tools: ECHO,
+      turns: [says('', [echo('a')]), says('', [echo('b')]), says('', [echo('c')]), says('Done.')],
+    });
+    expect(outcomes(events)).toEqual(['settled a ok', 'settled b ok', 'settled c blocked']);
+    expect(resultText(events, 'c')).toBe(
+      'Blocked: rye_echo has had its 2 calls of this run. Go on with what is known by now.',
+    );
+    expect(events.find(({ event_type }) => event_type === 'tool_budget_exceeded')?.payload).toEqual(
+      {
+        call_id: 'c',
+        tool: 'rye/echo',
+        count: 2,
+        max: 2,
+        mode: 'block',
+      },
+    );
+  });
+
+  it('a batch cannot exceed a budget', async () => {
+    const { events } = await play({
+      plan: { behavior: { tool_budgets: { rye_echo: { max: '2', message: 'Enough.' } } } },
+      tools: ECHO,
+      turns: [
+        says(
+          '',
+          ['a', 'b', 'c', 'd'].map((id) => echo(id)),
+        ),
+        says('Done.'),
+      ],
+    });
+    expect(outcomes(events).toSorted()).toEqual([
+      'settled a ok',
+      'settled b ok',
+      'settled c blocked',
+      'settled d blocked',
+    ]);
+    expect(resultText(events, 'd')).toBe('Blocked: Enough.');
+  });
+
+  it('steer tells the model once and refuses after the grace', async () => {
+    const { events, requests } = await play({
+      plan: {
+        behavior: { tool_budgets: { 'rye/echo': { max: 1, on_exceed: 'steer', grace: 2 } } },
+      },
+      tools: ECHO,
+      turns: [...['a', 'b', 'c', 'd'].map((id) => says('', [echo(id)])), says('Done.')],
+    });
+    expect(trace(events).filter((line) => /settled|inject/.test(line))).toEqual([
+      'settled a ok',
+      'settled b ok',
+      'inject tool_budget',
+      'settled c ok',
+      'settled d blocked',
+    ]);
+    expect(JSON.stringify(requests[2]?.messages.at(-1))).toContain('has had its one call');
+  });
+
+  it('budgets refuse before an earlier result is replayed', async () => {
+    const { events } = await play({
+      plan: { behavior: { tool_budgets: { 'rye/echo': 1 }, dedup_tools: ['rye/echo'] } },
+      tools: ECHO,
+      turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+    });
+    expect(outcomes(events)).toEqual(['settled a ok', 'settled b blocked']);
+  });
+});
+
+describe('earlier results', () => {
+  const dedup = { behavior: { dedup_tools: 'rye_echo rye/write' } };
+  let runs = 0;
+  const numbered = toolOf('rye/echo', {
+    run: () => {
+      runs += 1;
+      return Promise.resolve(textOutput(`run ${runs}`));
+    },
+  });
+
+  it('a listed tool that is called alike again gives the earlier result', async () => {
+    runs = 0;
+    const transformed: string[] = [];
+    const { events, hooks } = await play({
+      plan: dedup,
+      tools: { rye_echo: numbered },
+      turns: [
+        says('', [echo('a', { q: 1 })]),
+        says('', [echo('b', { q: 1 })]),
+        says('', [echo('c', { q: 2 })]),
+        says('', [echo('d', { q: 1 })]),
+        says('Done.'),
+      ],
+      ports: {
+        handlers: composeHandlers({
+          tool_transform: ({ call_id }) => {
+            transformed.push(call_id);
+          },
+        }),
+      },
+    });
+    expect(['a', 'b', 'c', 'd'].map((id) => resultText(events, id))).toEqual([
+      'run 1',
+      'run 1',
+      'run 2',
+      'run 3',
+    ]);
+    expect(outcomes(events)[1]).toBe('settled b substituted');
+    expect(transformed).toEqual(['a', 'b', 'c', 'd']);
+    expect(hooks.filter(({ event }) => event === 'tool_after')).toHaveLength(4);
+  });
+
+  it('is stale as soon as something may have changed, or has left the view', async () => {
+    runs = 0;
+    const writer = toolOf('rye/write', { traits: { reads_only: false } });
+    const { events } = await play({
+      plan: dedup,
+      tools: { rye_echo: numbered, rye_write: writer },
+      turns: [
+        says('', [echo('a')]),
+        says('', [{ id: 'w', name: 'rye_write' }]),
+        says('', [echo('b')]),
+        says('', [{ id: 'x', name: 'rye_write' }]),
+        says('Done.'),
+      ],
+    });
+    expect(resultText(events, 'b')).toBe('run 2');
+    expect(outcomes(events)).not.toContain('settled x substituted');
+  });
+});
+
+it('too much output in one turn asks for a summary, once, and cuts nothing', async () => {
+  const tools = {
+    rye_echo: toolOf('rye/echo', { run: () => Promise.resolve(textOutput('x'.repeat(60))) }),
+  };
+  const { events, requests } = await play({
+    plan: { behavior: { tool_output_budget: 100 } },
+    tools,
+    turns: [says('', [echo('a')]), says('', [echo('b'), echo('c')]), says('Done.')],
+  });
+  expect(resultText(events, 'b')).toHaveLength(60);
+  expect(events.filter(({ event_type }) => event_type === 'output_budget_exceeded')).toMatchObject([
+    { payload: { turn: 2, bytes: 120, budget: 100 } },
+  ]);
+  expect(JSON.stringify(requests[1]?.messages)).not.toContain('budget exceeded');
+  expect(JSON.stringify(requests[2]?.messages.at(-1))).toContain(
+    '[Tool output budget exceeded: 120 bytes were returned in this turn, the cap is 100.',
+  );
+});
