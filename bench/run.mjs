@@ -5,6 +5,7 @@ import process from 'node:process';
 const BENCHMARKS = [
   'children',
   'cold-start',
+  'deltas',
   'durable-turn',
   'log-scale',
   'prepare',

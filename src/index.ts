@@ -32,6 +32,7 @@ export type {
   ItemsService,
   KeySummary,
   KeysService,
+  McpServerStart,
   OpenRyeOptions,
   Problem,
   Rye,

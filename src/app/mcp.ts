@@ -1,7 +1,9 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { messageOf } from '../core/errors.ts';
 import { isRecord, parseJson } from '../core/json.ts';
 import type { McpServerConfig } from '../tools/mcp/config.ts';
+import type { Connection } from '../tools/mcp/connection.ts';
 import { McpServers } from '../tools/mcp/servers.ts';
 import { childEnvironment } from '../tools/process.ts';
 import { sha256Hex } from '../trust/keys.ts';
@@ -31,18 +33,45 @@ export function mcpServers(base: Foundation): McpServers {
       const { projectPath, env } = base.options;
       const { settings } = await readThreadConfig(await base.config());
       const { connect } = await import('../tools/mcp/connection.ts');
-      return await connect({
-        server,
-        projectPath,
-        // a rye that a server starts belongs to the thread that this process belongs to
-        env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
-        confine: threadSandbox(base, settings)?.(true),
-        version: __RYE_VERSION__,
-      });
+      return await reported(
+        base,
+        server.name,
+        connect({
+          server,
+          projectPath,
+          // a rye that a server starts belongs to the thread that this process belongs to
+          env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
+          confine: threadSandbox(base, settings)?.(true),
+          version: __RYE_VERSION__,
+        }),
+      );
     },
   });
   base.onClose(() => servers.kill());
   return servers;
+}
+
+/** The connection, whose start or failure the program that rye is a part of is told with the time that it took. */
+async function reported(
+  { clock, options }: Foundation,
+  server: string,
+  connecting: Promise<Connection>,
+): Promise<Connection> {
+  const began = clock.monotonic();
+  const tell = (outcome: { readonly tools: number } | { readonly error: string }): void =>
+    options.onMcpServer?.({
+      server,
+      duration_ms: Math.round(clock.monotonic() - began),
+      ...outcome,
+    });
+  try {
+    const connection = await connecting;
+    tell({ tools: connection.tools.length });
+    return connection;
+  } catch (error) {
+    tell({ error: messageOf(error) });
+    throw error;
+  }
 }
 
 /** Of two servers with one name the one in mcp.yaml counts. */

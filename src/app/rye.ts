@@ -344,6 +344,12 @@ export interface Rye {
   close(): void;
 }
 
+/** How the start of an MCP server went, and how long it took. */
+export type McpServerStart = { readonly server: string; readonly duration_ms: number } & (
+  | { readonly tools: number }
+  | { readonly error: string }
+);
+
 export interface OpenRyeOptions {
   readonly projectPath: string;
   readonly userSpacePath: string;
@@ -351,6 +357,8 @@ export interface OpenRyeOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** One-line notices for people, such as an ignored configuration file. */
   readonly onNotice?: (notice: string) => void;
+  /** Told of each MCP server that was started, and of each that could not be. */
+  readonly onMcpServer?: (start: McpServerStart) => void;
   /** What every run begins with. */
   readonly preset?: Preset;
   /** `key=value` configuration overrides of this call. */

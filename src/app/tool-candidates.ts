@@ -72,11 +72,12 @@ export function assertDistinct(
 export function searchFor(
   deferred: readonly PlannedTool[],
   unlocked: Set<string>,
+  aliases: ReadonlyMap<string, string>,
 ): readonly Tool[] {
   const [first] = deferred;
   if (first === undefined) return [];
   const need = { verb: 'execute', item_type: 'tool', item_id: first.id } as const;
-  return [{ ...createToolSearch(deferred, unlocked), need: () => need }];
+  return [{ ...createToolSearch(deferred, unlocked, aliases), need: () => need }];
 }
 
 export function definitionOf({ name, description, input_schema }: PlannedTool): ToolDefinition {

@@ -169,7 +169,7 @@ export class Tools implements ToolSource {
       ...tool,
       name: behavior.toolAliases.get(tool.name) ?? tool.name,
     }));
-    const search = searchFor(shown, unlocked);
+    const search = searchFor(deferred, unlocked, behavior.toolAliases);
     const tools = [...fixed, ...skills.tools, ...items, ...search];
     const byId = new Map(tools.map((tool) => [tool.id, tool]));
     const set = createToolSet({

@@ -62,3 +62,35 @@ export function headBytes(text: string, maxBytes: number): string {
 function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
+
+/** How many small pieces are kept before they are made one flat string. */
+const MAX_PIECES = 1024;
+
+/**
+ * A text that grows by small pieces. Adding to a string keeps every piece and a node for it, about a hundred bytes each, until
+ * somebody reads it; this keeps the text alone.
+ */
+export class GrowingText {
+  #pieces: string[] = [];
+  readonly #chunks: string[] = [];
+
+  constructor(text = '') {
+    this.add(text);
+  }
+
+  get isEmpty(): boolean {
+    return this.#pieces.length === 0 && this.#chunks.length === 0;
+  }
+
+  add(piece: string): void {
+    if (piece === '') return;
+    this.#pieces.push(piece);
+    if (this.#pieces.length < MAX_PIECES) return;
+    this.#chunks.push(this.#pieces.join(''));
+    this.#pieces = [];
+  }
+
+  toString(): string {
+    return this.#chunks.join('') + this.#pieces.join('');
+  }
+}

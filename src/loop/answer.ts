@@ -2,6 +2,7 @@ import { messageOf } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
 import type { AssistantBlock, AssistantMessage, StopReason } from '../core/message.ts';
+import { GrowingText } from '../core/text.ts';
 import { NO_USAGE, type Usage } from '../core/usage.ts';
 import type {
   ModelEvent,
@@ -202,30 +203,11 @@ class StreamReader {
   }
 }
 
-/** How many small pieces are kept before they are made one flat string. */
-const MAX_PIECES = 1024;
-
-class Text {
-  #pieces: string[] = [];
-  readonly #chunks: string[] = [];
-
-  add(piece: string): void {
-    this.#pieces.push(piece);
-    if (this.#pieces.length < MAX_PIECES) return;
-    this.#chunks.push(this.#pieces.join(''));
-    this.#pieces = [];
-  }
-
-  toString(): string {
-    return this.#chunks.join('') + this.#pieces.join('');
-  }
-}
-
 interface OpenBlock {
   readonly type: 'text' | 'thinking' | 'tool_call';
   readonly callId: string;
   readonly name: string;
-  readonly text: Text;
+  readonly text: GrowingText;
 }
 
 /** What was said so far, for the record of an answer that does not finish. */
@@ -300,7 +282,7 @@ class Partial {
   }
 
   #open(type: OpenBlock['type'], callId: string, name: string): OpenBlock {
-    const block = { type, callId, name, text: new Text() };
+    const block = { type, callId, name, text: new GrowingText() };
     this.#blocks.push(block);
     return block;
   }

@@ -173,10 +173,7 @@ async function outgoing(
   if (!run.ports.handlers?.context_transform) return { messages, worstTokens: 0 };
   const changed = await transformMessages(run, messages);
   if (changed === messages) return { messages, worstTokens: 0 };
-  const paired = repairPairing(
-    changed.map((message) => ({ entryId: null, message })),
-    () => false,
-  ).map(({ message }) => message);
+  const { messages: paired } = repairPairing({ messages: changed, sources: [] }, () => false);
   const meter = new ContextMeter();
   meter.reset(paired);
   return { messages: paired, worstTokens: meter.worstTokens(preamble) };

@@ -10,11 +10,13 @@ const DEFAULT_LIMIT = 5;
 
 /**
  * `tool_search`: finds deferred tools by wire name or id, by words or by MCP server, unlocks them for the run and returns their
- * schemas. `unlocked` holds canonical ids; the run owns it and its gate reads it. `data`: `tools` (wire names).
+ * schemas. `unlocked` holds canonical ids; the run owns it and its gate reads it. `aliases` are the names
+ * that the model knows them by. `data`: `tools` (wire names).
  */
 export function createToolSearch(
   deferred: readonly DisclosableTool[],
   unlocked: Set<string>,
+  aliases: ReadonlyMap<string, string> = new Map(),
 ): Tool {
   return {
     id: TOOL_SEARCH_ID,
@@ -42,15 +44,17 @@ export function createToolSearch(
       sequential: false,
       timeout_seconds: 10,
     },
-    execute: (input) => Promise.resolve(search(deferred, unlocked, input)),
+    execute: (input) => Promise.resolve(search({ deferred, unlocked, aliases }, input)),
   };
 }
 
-function search(
-  deferred: readonly DisclosableTool[],
-  unlocked: Set<string>,
-  input: JsonObject,
-): ToolOutput {
+interface Searched {
+  readonly deferred: readonly DisclosableTool[];
+  readonly unlocked: Set<string>;
+  readonly aliases: ReadonlyMap<string, string>;
+}
+
+function search({ deferred, unlocked, aliases }: Searched, input: JsonObject): ToolOutput {
   const { names, query, server, limit } = input;
   const wanted = Array.isArray(names) ? names.filter((name) => typeof name === 'string') : [];
   const words = typeof query === 'string' ? wordsOf(query) : [];
@@ -58,7 +62,9 @@ function search(
   if (wanted.length === 0 && words.length === 0 && !isOfServer) {
     return errorOutput('Provide names, query or server.', { code: 'invalid_input' });
   }
-  const named = deferred.filter(({ name }) => wanted.some((want) => wireName(want) === name));
+  const named = deferred.filter(({ name }) =>
+    wanted.some((want) => wireName(want) === name || want === aliases.get(name)),
+  );
   const searched = isOfServer
     ? deferred.filter(({ id }) => id.startsWith(`mcp/${server}/`))
     : deferred;
@@ -79,7 +85,8 @@ function search(
     });
   }
   for (const { id } of found) unlocked.add(id);
-  return textOutput(render(found), { tools: found.map(({ name }) => name) });
+  const shown = found.map((tool) => ({ ...tool, name: aliases.get(tool.name) ?? tool.name }));
+  return textOutput(render(shown), { tools: found.map(({ name }) => name) });
 }
 
 function wordsOf(text: string): string[] {

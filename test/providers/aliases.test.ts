@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { userText } from '../../src/core/message.ts';
 import { withAliases } from '../../src/providers/aliases.ts';
 import type { ModelEvent, ModelRequest } from '../../src/providers/provider.ts';
+import { createToolSearch } from '../../src/tools/tool-search.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { calls, says, toolUse } from '../helpers/wire-server.ts';
 
@@ -87,6 +88,19 @@ it('a thread records no alias', async () => {
   expect(second).toContain('"type":"tool_use","id":"a","name":"List"');
   expect(lines.join('\n')).toContain('"name":"rye_file_system_ls"');
   expect(lines.join('\n')).not.toContain('"List"');
+});
+
+it('stand in the catalogue and in what a search gives, and find tools', async () => {
+  const search = createToolSearch(
+    [{ id: 'rye/bash', name: 'rye_bash', description: 'Runs.', input_schema: {} }],
+    new Set(),
+    ALIASES,
+  );
+  const context = { callId: 'a', threadId: 't', projectPath: '.', progress: () => undefined };
+  const { signal } = new AbortController();
+  const found = await search.execute({ names: ['Bash'] }, { ...context, signal });
+  expect(found).toMatchObject({ is_error: false, data: { tools: ['rye_bash'] } });
+  expect(JSON.stringify(found.content)).toContain('<tool name=\\"Bash\\">');
 });
 
 it('that cannot be told apart are refused', async () => {

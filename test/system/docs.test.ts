@@ -26,6 +26,7 @@ const PAGES = [
   'policy',
   'providers',
   'skills',
+  'library',
 ];
 
 let folder = '';

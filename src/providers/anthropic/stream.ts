@@ -1,5 +1,6 @@
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
 import type { AssistantBlock, StopReason } from '../../core/message.ts';
+import { GrowingText } from '../../core/text.ts';
 import { NO_USAGE, type Usage } from '../../core/usage.ts';
 import type { ModelEvent } from '../provider.ts';
 
@@ -11,15 +12,15 @@ export interface Decoded {
 }
 
 type OpenBlock =
-  | { readonly kind: 'text'; text: string }
-  | { readonly kind: 'thinking'; text: string; signature: string }
+  | { readonly kind: 'text'; readonly text: GrowingText }
+  | { readonly kind: 'thinking'; readonly text: GrowingText; signature: string }
   | { readonly kind: 'redacted'; readonly data: string }
   | {
       readonly kind: 'tool';
       readonly callId: string;
       readonly name: string;
       readonly given: JsonObject;
-      json: string;
+      readonly json: GrowingText;
     }
   | { readonly kind: 'other' };
 
@@ -105,11 +106,11 @@ export function streamDecoder(takenIds: Set<string>): StreamDecoder {
 function openBlock(block: JsonObject, takenIds: Set<string>): OpenBlock {
   switch (asText(block['type'])) {
     case 'text':
-      return { kind: 'text', text: asText(block['text']) };
+      return { kind: 'text', text: new GrowingText(asText(block['text'])) };
     case 'thinking':
       return {
         kind: 'thinking',
-        text: asText(block['thinking']),
+        text: new GrowingText(asText(block['thinking'])),
         signature: asText(block['signature']),
       };
     case 'redacted_thinking':
@@ -121,7 +122,7 @@ function openBlock(block: JsonObject, takenIds: Set<string>): OpenBlock {
         callId,
         name: asText(block['name']),
         given: asObject(block['input']),
-        json: '',
+        json: new GrowingText(),
       };
     }
     default:
@@ -141,22 +142,20 @@ function opening(block: OpenBlock): ModelEvent[] {
   if (block.kind === 'tool') {
     return [{ type: 'toolcall_start', call_id: block.callId, name: block.name }];
   }
-  if (block.kind === 'text' && block.text !== '') return [{ type: 'text_delta', text: block.text }];
-  if (block.kind === 'thinking' && block.text !== '')
-    return [{ type: 'thinking_delta', text: block.text }];
-  return [];
+  if (block.kind !== 'text' && block.kind !== 'thinking') return [];
+  return block.text.isEmpty ? [] : [{ type: `${block.kind}_delta`, text: block.text.toString() }];
 }
 
 function applyDelta(block: OpenBlock, delta: JsonObject): ModelEvent[] {
   const type = delta['type'];
   if (block.kind === 'text' && type === 'text_delta') {
     const text = asText(delta['text']);
-    block.text += text;
+    block.text.add(text);
     return text === '' ? [] : [{ type: 'text_delta', text }];
   }
   if (block.kind === 'thinking' && type === 'thinking_delta') {
     const text = asText(delta['thinking']);
-    block.text += text;
+    block.text.add(text);
     return text === '' ? [] : [{ type: 'thinking_delta', text }];
   }
   if (block.kind === 'thinking' && type === 'signature_delta') {
@@ -165,7 +164,7 @@ function applyDelta(block: OpenBlock, delta: JsonObject): ModelEvent[] {
   }
   if (block.kind === 'tool' && type === 'input_json_delta') {
     const json = asText(delta['partial_json']);
-    block.json += json;
+    block.json.add(json);
     return json === '' ? [] : [{ type: 'toolcall_delta', call_id: block.callId, json }];
   }
   return [];
@@ -174,7 +173,7 @@ function applyDelta(block: OpenBlock, delta: JsonObject): ModelEvent[] {
 function closing(block: OpenBlock): ModelEvent[] {
   if (block.kind !== 'tool') return [];
   const end: ModelEvent = { type: 'toolcall_end', call_id: block.callId };
-  if (block.json !== '' || Object.keys(block.given).length === 0) return [end];
+  if (!block.json.isEmpty || Object.keys(block.given).length === 0) return [end];
   // some servers send the whole input with the start of the block
   return [
     { type: 'toolcall_delta', call_id: block.callId, json: JSON.stringify(block.given) },
@@ -185,23 +184,22 @@ function closing(block: OpenBlock): ModelEvent[] {
 function finished(block: OpenBlock): AssistantBlock[] {
   switch (block.kind) {
     case 'text':
-      return block.text === '' ? [] : [{ type: 'text', text: block.text }];
+      return block.text.isEmpty ? [] : [{ type: 'text', text: block.text.toString() }];
     case 'thinking':
       return [
         {
           type: 'thinking',
-          text: block.text,
+          text: block.text.toString(),
           ...(block.signature === '' ? {} : { signature: block.signature }),
         },
       ];
     case 'redacted':
       return [{ type: 'thinking', text: '', redacted: block.data }];
     case 'tool': {
-      const input = block.json === '' ? block.given : parseJson(block.json);
+      const json = block.json.toString();
+      const input = json === '' ? block.given : parseJson(json);
       const call = { type: 'tool_call', call_id: block.callId, name: block.name } as const;
-      return [
-        isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: block.json },
-      ];
+      return [isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json }];
     }
     case 'other':
       break;

@@ -1,5 +1,6 @@
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
 import type { AssistantBlock, StopReason, ToolCallBlock } from '../../core/message.ts';
+import { GrowingText } from '../../core/text.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
 import { ReasoningDetails, reasoningText } from './reasoning.ts';
@@ -21,7 +22,7 @@ export interface ChunkDecoder {
 
 interface TextBlock {
   readonly kind: 'text' | 'thinking';
-  text: string;
+  readonly text: GrowingText;
 }
 
 interface CallBlock {
@@ -30,7 +31,7 @@ interface CallBlock {
   readonly wireId: string;
   readonly callId: string;
   name: string;
-  json: string;
+  readonly json: GrowingText;
 }
 
 type Block = TextBlock | CallBlock;
@@ -126,8 +127,9 @@ class Decoder implements ChunkDecoder {
       }
       const { name, input, malformed } = piece.call;
       const block = this.#open('', name);
-      block.json = malformed ?? JSON.stringify(input);
-      const { callId: call_id, json } = block;
+      const json = malformed ?? JSON.stringify(input);
+      block.json.add(json);
+      const { callId: call_id } = block;
       return [
         { type: 'toolcall_start', call_id, name },
         { type: 'toolcall_delta', call_id, json },
@@ -138,8 +140,8 @@ class Decoder implements ChunkDecoder {
 
   #append(kind: TextBlock['kind'], text: string): void {
     const last = this.#blocks.at(-1);
-    if (last?.kind === kind) last.text += text;
-    else this.#blocks.push({ kind, text });
+    if (last?.kind === kind) last.text.add(text);
+    else this.#blocks.push({ kind, text: new GrowingText(text) });
   }
 
   /** Some servers give every call the index 0 and tell them apart by id only, and some give no index at all. */
@@ -163,7 +165,7 @@ class Decoder implements ChunkDecoder {
       events.push({ type: 'toolcall_start', call_id: block.callId, name });
     }
     if (json === '') return events;
-    block.json += json;
+    block.json.add(json);
     return [...events, { type: 'toolcall_delta', call_id: block.callId, json }];
   }
 
@@ -172,7 +174,7 @@ class Decoder implements ChunkDecoder {
     let callId = base;
     for (let attempt = 2; this.#takenIds.has(callId); attempt += 1) callId = `${base}-${attempt}`;
     this.#takenIds.add(callId);
-    const block: CallBlock = { kind: 'call', wireId, callId, name, json: '' };
+    const block: CallBlock = { kind: 'call', wireId, callId, name, json: new GrowingText() };
     this.#blocks.push(block);
     return block;
   }
@@ -181,7 +183,7 @@ class Decoder implements ChunkDecoder {
     const signature = this.#details.toSignature();
     const content = this.#blocks.map((block): AssistantBlock => {
       if (block.kind === 'call') return callBlock(block);
-      return { type: block.kind, text: block.text };
+      return { type: block.kind, text: block.text.toString() };
     });
     if (signature === undefined) return content;
     // one signature for all of the reasoning: the first block carries it
@@ -192,7 +194,8 @@ class Decoder implements ChunkDecoder {
   }
 }
 
-function callBlock({ callId, name, json }: CallBlock): ToolCallBlock {
+function callBlock({ callId, name, json: text }: CallBlock): ToolCallBlock {
+  const json = text.toString();
   const call = { type: 'tool_call', call_id: callId, name } as const;
   const input = json.trim() === '' ? {} : parseJson(json);
   return isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json };

@@ -1,0 +1,74 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, onTestFinished, test } from 'vitest';
+import { cliPackage } from '../helpers/run-cli.ts';
+import { type Workspace, workspace } from '../helpers/workspace.ts';
+
+/** `npm run bench deltas` does the same for a million. */
+const [FEW, MANY] = [5000, 120_000];
+
+const TALK = `# Talk
+
+\`\`\`xml
+<directive name="talk" version="1.0.0"><metadata><description>Talk.</description><category></category><author>test</author><limits turns="1" tokens="100000000" spend="100" /></metadata></directive>
+\`\`\`
+
+Talk.
+`;
+
+/** A provider that answers with as many pieces as the first segment of its path says. */
+async function deltaServer(): Promise<string> {
+  const child = spawn(process.execPath, [path.resolve('bench/delta-server.mjs')], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  onTestFinished(() => {
+    child.kill();
+  });
+  const [line] = (await once(child.stdout.setEncoding('utf8'), 'data')) as [string];
+  return line.trim();
+}
+
+/** Runs the program on an answer of so many pieces; resolves to the most memory that it had, in MB. */
+async function peakOf(here: Workspace, url: string): Promise<number> {
+  const program = path.join(await cliPackage(), 'bin', 'rye.js');
+  const child = spawn(process.execPath, [program, '--json', 'run', 'talk'], {
+    cwd: here.project,
+    env: {
+      PATH: process.env['PATH'],
+      HOME: here.home,
+      ANTHROPIC_API_KEY: 'sk-ant-of-this-test',
+      ANTHROPIC_BASE_URL: url,
+    },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  let peak = 0;
+  while (child.exitCode === null && child.signalCode === null) {
+    try {
+      const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
+      peak = Math.max(peak, Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0) / 1024);
+    } catch {
+      // it has just ended
+    }
+    await delay(10);
+  }
+  expect(child.exitCode).toBe(0);
+  return peak;
+}
+
+test('an answer of ten times the pieces needs no more memory, with the shipped stream rules and the log', async () => {
+  const here = await workspace();
+  const file = path.join(here.project, '.ai/directives/talk.md');
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(file, TALK);
+  expect(await here.rye(['sign', 'directive', 'talk'])).toMatchObject({ code: 0 });
+  const rules = await here.json(['rules', 'list']);
+  expect((rules['rules'] as unknown[]).length).toBeGreaterThanOrEqual(20);
+  const url = await deltaServer();
+  const few = await peakOf(here, `${url}/${FEW}`);
+  const many = await peakOf(here, `${url}/${MANY}`);
+  // one that keeps each piece as an event needs about 500 bytes for it
+  expect(many - few).toBeLessThan(40);
+}, 120_000);
