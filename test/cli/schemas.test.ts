@@ -34,12 +34,16 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   search: ['search knowledge hello', 'search all greet'],
   sign: ['sign directive example'],
   'thread-result': ['run hello', 'run hello --limit turns=1'],
+  'threads-entries': ['threads entries {id}', 'threads entries {tree} --filter all --search greet'],
   'threads-export': ['threads export {id}', 'threads export {id} --redact --out page.html'],
+  'threads-branch': ['threads branch {tree} --at root', 'threads branch {tree} --at {entry} --new'],
   'threads-cancel': ['threads cancel {id}'],
+  'threads-compact': ['threads compact {tree}'],
   'threads-deliveries': ['threads deliveries {id}'],
   'threads-gc': ['threads gc --older-than 0d --dry-run'],
   'threads-import': ['threads import {session}'],
   'threads-kill': ['threads kill {id}'],
+  'threads-label': ['threads label {tree} {entry} here', 'threads label {tree} {entry}'],
   'threads-list': ['threads list'],
   'threads-logs': ['threads logs {id}'],
   'threads-recover': ['threads recover'],
@@ -56,14 +60,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Commands whose output is no document of their own. */
-const WITHOUT: ReadonlySet<string> = new Set([
-  'completion',
-  'threads resume',
-  'threads entries',
-  'threads branch',
-  'threads label',
-  'threads compact',
-]);
+const WITHOUT: ReadonlySet<string> = new Set(['completion', 'threads resume', 'threads open']);
 
 let here: Workspace & { readonly remove: () => void };
 /** What the commands above may name. */
@@ -78,8 +75,11 @@ beforeAll(async () => {
   writeFileSync(session, '{"type":"session","version":3,"id":"s-1"}\nbroken\n');
   const id = String((await here.json(['run', 'hello']))['thread_id']);
   await here.rye(['threads', 'steer', id, 'Later.']);
+  const tree = String((await here.json(['run', 'hello']))['thread_id']);
+  const { entries } = await here.json(['threads', 'entries', tree, '--filter', 'user-only']);
+  const [{ id: entry = '' } = {}] = entries as readonly { id?: string }[];
   const key = String((await here.json(['keys', 'trust', pem]))['key_id']);
-  Object.assign(names, { id, pem, key, session, project: here.project });
+  Object.assign(names, { id, tree, entry, pem, key, session, project: here.project });
 });
 afterAll(() => here.remove());
 
