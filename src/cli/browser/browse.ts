@@ -42,6 +42,7 @@ class Session {
   #lines: readonly string[] | undefined;
   /** Something is being written: keys wait for nobody, so they are dropped. */
   #isBusy = false;
+  #ending: Ending | undefined;
 
   constructor(
     options: BrowseOptions,
@@ -83,7 +84,10 @@ class Session {
     }
   }
 
+  /** Leaves at once, or when what is being written is whole. */
   #leave(ending: Ending): void {
+    this.#ending = ending;
+    if (this.#isBusy) return;
     this.#terminal.close();
     this.#end.resolve(ending);
   }
@@ -117,7 +121,8 @@ class Session {
       this.#state = { ...this.#state, notice: `${message} [${code}]` };
     }
     this.#isBusy = false;
-    this.#guarded(() => this.#draw());
+    if (this.#ending) this.#leave(this.#ending);
+    else this.#guarded(() => this.#draw());
   }
 
   #draw(): void {
