@@ -31,12 +31,41 @@ export function openWorkspace() {
   return { root, env, project, rye, close: () => rmSync(root, { recursive: true, force: true }) };
 }
 
-/** Milliseconds of one whole process. */
-export function timeProcess(args, options) {
-  const started = performance.now();
-  const { status, stderr } = spawnSync(process.execPath, args, options);
-  if (status !== 0) throw new Error(`${args.join(' ')}: ${stderr}`);
-  return performance.now() - started;
+// bash's `time` counts the processors of the whole process, from its start to its very end
+const TIMED = 'TIMEFORMAT="timed %3R %3U %3S"; time "$0" "$@"';
+
+/** One whole process: milliseconds on the clock and of processors. */
+export function measureProcess(args, options) {
+  const spawned = spawnSync('bash', ['-c', TIMED, process.execPath, ...args], {
+    ...options,
+    encoding: 'utf8',
+  });
+  const [, real, user, system] = /^timed (\S+) (\S+) (\S+)$/m.exec(spawned.stderr) ?? [];
+  if (spawned.status !== 0 || real === undefined) {
+    throw new Error(`${args.join(' ')}: ${spawned.stderr}`);
+  }
+  return { wall: Number(real) * 1000, cpu: (Number(user) + Number(system)) * 1000 };
+}
+
+const PEAK =
+  "import process from 'node:process'; process.on('exit', () => process.stderr.write(`\npeak ${process.resourceUsage().maxRSS}\n`));";
+
+/** The largest size of a whole process in MiB. */
+export function peakMemory(args, options) {
+  const meter = `data:text/javascript,${encodeURIComponent(PEAK)}`;
+  const spawned = spawnSync(process.execPath, ['--import', meter, ...args], {
+    ...options,
+    encoding: 'utf8',
+  });
+  const [, kib] = /^peak (\d+)$/m.exec(spawned.stderr) ?? [];
+  if (kib === undefined) throw new Error(`${args.join(' ')}: ${spawned.stderr}`);
+  return Number(kib) / 1024;
+}
+
+/** Processor milliseconds of this process since `process.cpuUsage()` gave `begun`. */
+export function cpuSince(begun) {
+  const { user, system } = process.cpuUsage(begun);
+  return (user + system) / 1000;
 }
 
 /** Samples of each named action, taken in turn so that a busy machine slows all alike. */
@@ -61,7 +90,7 @@ export function startServer(script) {
 }
 
 export function row(name, ...cells) {
-  process.stdout.write(`${name.padEnd(44)}${cells.map((cell) => cell.padStart(18)).join('')}\n`);
+  process.stdout.write(`${name.padEnd(44)}${cells.map((cell) => cell.padStart(21)).join('')}\n`);
 }
 
 export function ms(value) {
@@ -86,7 +115,17 @@ export function verdict(value, target, show) {
   return value <= target ? `${bound} met` : `${bound} +${Math.round((value / target - 1) * 100)}%`;
 }
 
-/** Each pair's ratio: samples of both were taken in turn, so that a busy machine slows both alike. */
-export function ratios(values, floors) {
-  return values.map((value, at) => value / floors[at]);
+/** A row of a whole process against its floor, pair by pair: both were taken in turn, so that load slows both alike. */
+export function processRow(name, { samples, floors, target }) {
+  const ratios = (clock) => samples.map((sample, at) => sample[clock] / floors[at][clock]);
+  const wall = ratios('wall');
+  const cpu = ratios('cpu');
+  const typical = (clock) => median(samples.map((sample) => sample[clock]));
+  row(
+    `  ${name}`,
+    ms(typical('wall')),
+    `${times(median(wall))} (${range(wall, times)})`,
+    `${times(median(cpu))} (${range(cpu, times)})`,
+    target === undefined ? '' : verdict(median(cpu), target, times),
+  );
 }

@@ -1,10 +1,12 @@
 // Full-text search over 10,000 thread exports, whole process, against `node -e 0`. Target: 100 ms.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { interleave, median, ms, openWorkspace, RYE, ratio, row, timeProcess } from './harness.mjs';
+import { interleave, measureProcess, ms, openWorkspace, processRow, RYE, row } from './harness.mjs';
 
 const EXPORTS = 10_000;
 const ROUNDS = 7;
+/** 100 ms where `node -e 0` takes 24.4 ms. */
+const TARGET = 4.1;
 const WORDS = ['ledger', 'thread', 'anchor', 'quartz', 'meadow', 'harbor', 'violet', 'copper'];
 
 export async function run() {
@@ -23,20 +25,25 @@ export async function run() {
       );
     }
     const search = (query) =>
-      timeProcess([RYE, 'search', 'knowledge', query], { cwd: project, env });
+      measureProcess([RYE, 'search', 'knowledge', query], { cwd: project, env });
     const build = search('needle1');
     const samples = await interleave(
       {
-        'node -e 0': () => timeProcess(['-e', '0'], { cwd: project, env }),
+        'node -e 0': () => measureProcess(['-e', '0'], { cwd: project, env }),
         'one hit': () => search('needle4711'),
         'thousands of hits': () => search('quartz AND meadow'),
       },
       ROUNDS,
     );
-    row('search over 10,000 exports, whole process', 'median', 'ratio');
-    row('  first search, builds the index', ms(build), '');
-    for (const [name, values] of Object.entries(samples)) {
-      row(`  ${name}`, ms(median(values)), ratio(median(values), median(samples['node -e 0'])));
+    const floors = samples['node -e 0'];
+    row('search over 10,000 exports', 'wall', 'over node, wall', 'over node, CPU', 'target, CPU');
+    row('  first search, builds the index', ms(build.wall));
+    for (const [name, taken] of Object.entries(samples)) {
+      processRow(name, {
+        samples: taken,
+        floors,
+        target: name === 'node -e 0' ? undefined : TARGET,
+      });
     }
   } finally {
     close();

@@ -1,4 +1,5 @@
-// A provider on loopback that answers every request with one tool call in 50 pieces. Prints its address.
+// A provider on loopback that answers with one tool call in 50 pieces, or with words where it is asked to say something.
+// Prints its address.
 import { createServer } from 'node:http';
 import process from 'node:process';
 
@@ -8,10 +9,33 @@ function event(type, data) {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
 }
 
-function answer(id) {
+function words() {
+  return [
+    event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
+    event('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Said.' } }),
+    event('content_block_stop', { index: 0 }),
+    event('message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 2 } }),
+  ];
+}
+
+function call(id) {
   const input = JSON.stringify({ path: './'.repeat(PIECES * 2) });
   const size = Math.ceil(input.length / PIECES);
   const pieces = Array.from({ length: PIECES }, (_, at) => input.slice(at * size, (at + 1) * size));
+  return [
+    event('content_block_start', {
+      index: 0,
+      content_block: { type: 'tool_use', id: `toolu_${id}`, name: 'rye_file_system_ls', input: {} },
+    }),
+    ...pieces.map((partial_json) =>
+      event('content_block_delta', { index: 0, delta: { type: 'input_json_delta', partial_json } }),
+    ),
+    event('content_block_stop', { index: 0 }),
+    event('message_delta', { delta: { stop_reason: 'tool_use' }, usage: { output_tokens: 60 } }),
+  ];
+}
+
+function answer(id, content) {
   return [
     event('message_start', {
       message: {
@@ -25,25 +49,22 @@ function answer(id) {
         usage: { input_tokens: 10, output_tokens: 1 },
       },
     }),
-    event('content_block_start', {
-      index: 0,
-      content_block: { type: 'tool_use', id: `toolu_${id}`, name: 'rye_file_system_ls', input: {} },
-    }),
-    ...pieces.map((partial_json) =>
-      event('content_block_delta', { index: 0, delta: { type: 'input_json_delta', partial_json } }),
-    ),
-    event('content_block_stop', { index: 0 }),
-    event('message_delta', { delta: { stop_reason: 'tool_use' }, usage: { output_tokens: 60 } }),
+    ...content,
     event('message_stop', {}),
   ];
 }
 
 let count = 0;
 const server = createServer((request, response) => {
-  request.resume().on('end', () => {
+  let asked = '';
+  request.setEncoding('utf8').on('data', (text) => {
+    asked += text;
+  });
+  request.on('end', () => {
     count += 1;
+    const content = asked.includes('Say something.') ? words() : call(count);
     response.writeHead(200, { 'content-type': 'text/event-stream' });
-    for (const piece of answer(count)) response.write(piece);
+    for (const piece of answer(count, content)) response.write(piece);
     response.end();
   });
 });

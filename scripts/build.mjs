@@ -5,6 +5,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
+import { bundleStubs } from './bundle-stubs.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
 import { definitions } from './define.mjs';
 
@@ -33,8 +34,7 @@ async function bundle(outdir) {
     target: 'node20',
     // what is found relative to their own folders: a native binding, helper programs
     external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
-    alias: { 'js-yaml': path.join(root, 'scripts', 'no-yaml.cjs') },
-    plugins: [commonjsNames],
+    plugins: [bundleStubs, commonjsNames],
     define: await definitions(),
     legalComments: 'none',
     logLevel: 'warning',

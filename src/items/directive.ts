@@ -9,6 +9,7 @@ import { readDeclarations } from './directive-parameters.ts';
 import { findFence, linesBetween } from './markdown.ts';
 import { Problems } from './problem.ts';
 import { readBodyProcess, readProcess } from './process.ts';
+import { rememberParsed } from './remember-parsed.ts';
 import type { SourceText } from './source-text.ts';
 import { normalizeNewlines } from './source-text.ts';
 import type { XmlElement } from './xml.ts';
@@ -19,11 +20,11 @@ import { childElements, parseXml } from './xml.ts';
  * Throws the first error found (`directive_malformed`, `xml_malformed`, `permission_malformed`, `unknown_limit`, `invalid_limit`) with its place in
  * the file; unknown elements are only warnings.
  */
-export function parseDirective(text: string, path: string): Directive {
+export const parseDirective = rememberParsed((text, path): Directive => {
   const { directive, problems } = readDirective(text, path);
   problems.throwIfAny();
   return directive;
-}
+});
 
 /**
  * Parses like {@link parseDirective} but goes on after an error where it can, so that `rye validate` can report all of them. Throws only

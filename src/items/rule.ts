@@ -15,6 +15,7 @@ import { splitFrontmatter } from './frontmatter.ts';
 import { MetadataReader } from './metadata-values.ts';
 import type { ItemProblem } from './problem.ts';
 import { Problems } from './problem.ts';
+import { rememberParsed } from './remember-parsed.ts';
 import type { YamlMapping } from './yaml-source.ts';
 
 /** A stream rule as its file declares it. Conditions, scopes and globs are compiled by the loop. */
@@ -74,7 +75,7 @@ const OTHER_MEMBERS = [
 ];
 
 /** Parses a rule file: YAML frontmatter and the text for the model. Errors: `rule_malformed` with the place in the file. */
-export function parseRule(text: string, path: string): Rule {
+export const parseRule = rememberParsed((text, path): Rule => {
   const split = splitFrontmatter(text, path, 'rule_malformed');
   if (split === undefined) {
     throw new RyeError('rule_malformed', 'the file has no frontmatter', {
@@ -111,7 +112,7 @@ export function parseRule(text: string, path: string): Rule {
     warnings: unknownMembers(mapping),
     mapping,
   });
-}
+});
 
 function readGap(mapping: YamlMapping, reader: MetadataReader, key: string): number | undefined {
   const value = mapping.value[key];

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
 import { absoluteSearchPath } from '../core/search-path.ts';
+import { sha256Hex } from '../trust/keys.ts';
 import { normalizeNewlines } from './source-text.ts';
 import { readToolHeader } from './tool-header.ts';
 import type { RawToolMetadata, ToolMetadata } from './tool-metadata.ts';
@@ -24,7 +25,26 @@ export interface ToolReadOptions {
 export async function readToolMetadata(
   text: string,
   path: string,
-  options: ToolReadOptions = {},
+  options?: ToolReadOptions,
+): Promise<ToolMetadata> {
+  if (options !== undefined) return await readMetadata(text, path, options);
+  const key = `${sha256Hex(text)} ${path}`;
+  const known = remembered.get(key);
+  if (known !== undefined) return known;
+  const metadata = await readMetadata(text, path, {});
+  if (remembered.size >= REMEMBERED_TOOLS) remembered.clear();
+  remembered.set(key, metadata);
+  return metadata;
+}
+
+const REMEMBERED_TOOLS = 256;
+/** By the text's hash and the path, so that a process that prepares thread after thread reads each tool once. */
+const remembered = new Map<string, ToolMetadata>();
+
+async function readMetadata(
+  text: string,
+  path: string,
+  options: ToolReadOptions,
 ): Promise<ToolMetadata> {
   const normalized = normalizeNewlines(text);
   const raw = readToolHeader(normalized, path) ?? (await readOwnForm(normalized, path, options));

@@ -50,10 +50,51 @@ describe('cold start', () => {
     expect(rooms).toEqual(new Set(['node_modules/commander', 'src/cli', 'src/core']));
   });
 
-  it('opens a project without a vendor SDK', () => {
+  /** Packages inside of what a command loads at once, by the names of its chunks. */
+  const packagesOf = (...names: readonly string[]): readonly string[] => {
     const chunks = path.join(installed, 'dist', 'chunks');
-    const opening = readdirSync(chunks).find((name) => name.startsWith('open-rye-'));
-    expect(sourcesOf(path.join(chunks, opening ?? '')).join('\n')).not.toContain('@anthropic-ai');
+    const seen = new Set<string>();
+    const sources = names.flatMap((wanted) => {
+      const chunk = readdirSync(chunks).find((name) => name.startsWith(`${wanted}-`));
+      return sourcesOf(path.join(chunks, chunk ?? `no chunk ${wanted}`), seen);
+    });
+    const found = sources.map(
+      (file) => /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file)?.[1] ?? '',
+    );
+    return [...new Set(found)].filter((name) => name !== '').toSorted();
+  };
+
+  it('lists threads without anything that parses items', () => {
+    const packages = packagesOf('threads-list', 'open-rye');
+    expect(packages).toContain('write-file-atomic');
+    expect(packages).not.toContain('commander');
+    for (const heavy of ['yaml', 'markdown-it', 'fast-xml-parser', 're2js', 'gray-matter']) {
+      expect(packages).not.toContain(heavy);
+    }
+  });
+
+  it('runs a directive without an SDK, a schema compiler or a syntax tree', () => {
+    const packages = packagesOf('execute-directive', 'open-rye', 'thread-runs');
+    expect(packages).toContain('canonicalize');
+    for (const heavy of [
+      '@anthropic-ai/sdk',
+      '@modelcontextprotocol/sdk',
+      'acorn',
+      'ajv',
+      'js-yaml',
+      'openai',
+    ]) {
+      expect(packages).not.toContain(heavy);
+    }
+  });
+
+  it('makes a `require` only for the modules that have CommonJS in them', () => {
+    const chunks = path.join(installed, 'dist', 'chunks');
+    const made = readdirSync(chunks).filter((name) =>
+      readFileSync(path.join(chunks, name), 'utf8').includes('ryeCreateRequire('),
+    );
+    expect(made.length).toBeGreaterThan(0);
+    expect(made.length).toBeLessThan(readdirSync(chunks).length / 4);
   });
 });
 
