@@ -23,7 +23,6 @@ import type {
   SignOutcome,
   VerifyOutcome,
 } from './rye.ts';
-import { skillSpaces } from './skills.ts';
 
 /** Listing, fetching, searching, validating, signing and verifying items. */
 export class Items implements ItemsService {
@@ -109,7 +108,9 @@ export class Items implements ItemsService {
   }
 
   async #spaces(type: SignableType): Promise<Spaces> {
-    return type === 'skill' ? await skillSpaces(this.#base) : this.#base.spaces;
+    if (type !== 'skill') return this.#base.spaces;
+    const { skillSpaces } = await import('./skills.ts');
+    return await skillSpaces(this.#base);
   }
 
   async #summary(type: ItemType, item: ListedItem, spaces: Spaces): Promise<ItemSummary> {
