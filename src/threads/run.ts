@@ -97,10 +97,13 @@ async function runLink(
     outcome = failed(toRyeError(error, 'thread_error').toJSON());
   }
   if (outcome.kind === 'handoff' && open) {
+    const { cost, last_text } = outcome;
     try {
-      successor = await startHandoff(env, { started, cost: outcome.cost, recorder: open.recorder });
+      // asked for while the last call ran: nobody would tell the successor
+      const reason = await env.store.registry.cancelRequested(started.threadId);
+      if (reason !== undefined) outcome = { kind: 'cancelled', reason, cost, last_text };
+      else successor = await startHandoff(env, { started, cost, recorder: open.recorder });
     } catch (error) {
-      const { cost, last_text } = outcome;
       outcome = { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text };
     }
   }

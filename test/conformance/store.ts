@@ -222,6 +222,25 @@ export function describeStore(name: string, open: () => Store): void {
       });
     });
 
+    it('carries a cancellation over to what continues a running thread, not to what resumes one', async () => {
+      const { registry, processes } = open();
+      for (const id of ['a-1', 'a-2', 'a-3']) await registry.register(params(id));
+      await registry.claim('a-1', processes.self(), T0);
+      await registry.requestCancel('a-1', 'by hand', T1);
+      await registry.linkContinuation('a-1', 'a-2', T1, 1);
+      expect(await registry.cancelRequested('a-2')).toBe('by hand');
+      await registry.claim('a-2', processes.self(), T1);
+      await registry.finish('a-2', {
+        status: 'cancelled',
+        now: T1,
+        cost: NO_COST,
+        result: '',
+        epoch: 1,
+      });
+      await registry.linkContinuation('a-2', 'a-3', T1);
+      expect(await registry.cancelRequested('a-3')).toBeUndefined();
+    });
+
     it('links continuations in both directions and walks the chain from any member', async () => {
       const { registry, processes } = open();
       await registry.register(params('a-1'));

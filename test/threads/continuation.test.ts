@@ -117,6 +117,20 @@ test('the summary hooks of a thread that hands off have run before those of its 
   expect(readFileSync(path.join(here.project, 'notes-own'), 'utf8')).toBe('step 1 step 2 ');
 });
 
+test('a cancel that comes before a handoff ends the chain there', async () => {
+  const { here, rye, server } = await relay(async () => {
+    await here.store.registry.requestCancel('r', 'enough', new Date().toISOString());
+    return { ...calls(toolUse('team_notes', { thread: 'own', save: 'x' })), usage: USAGE };
+  });
+  const result = await rye.threads.execute({ directiveId: 'team/relay', threadId: 'r' });
+  expect(result).toMatchObject({
+    status: 'cancelled',
+    error: { message: 'the thread was cancelled: enough' },
+  });
+  expect((await rye.threads.show('r')).chain).toHaveLength(1);
+  expect(server.requests).toHaveLength(1);
+});
+
 test('a successor waits for the children of the thread that it continues; a cancel finds the end of the chain', async () => {
   const { here, rye } = await relay((request) => {
     const text = JSON.stringify(request.body.messages);

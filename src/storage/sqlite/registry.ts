@@ -215,6 +215,15 @@ export class SqliteRegistry implements Registry {
         now,
         successorId,
       );
+      // who was to stop does not go on under another name; one that is resumed was stopped before
+      if (record.status === 'running') {
+        this.#database.run(
+          `UPDATE threads SET cancel_requested = (SELECT cancel_requested FROM threads WHERE thread_id = ?)
+             WHERE thread_id = ?`,
+          threadId,
+          successorId,
+        );
+      }
       moveDeliveries(this.#database, { from: threadId, to: successorId, now });
     });
   }
