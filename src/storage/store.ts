@@ -98,6 +98,7 @@ export interface Registry {
   takeLaunch(threadId: string, owner: Owner, limits: LaunchLimits, now: string): Promise<boolean>;
   /** Any status change with its result columns. */
   finish(threadId: string, params: FinishParams): Promise<ThreadRecord>;
+  /** Asks a thread, or the end of what continues it, to stop; the first reason stays. Throws `thread_not_found`. */
   requestCancel(threadId: string, reason: string, now: string): Promise<void>;
   cancelRequested(threadId: string): Promise<string | undefined>;
   /**

@@ -229,6 +229,12 @@ export function describeStore(name: string, open: () => Store): void {
       await registry.requestCancel('a-1', 'by hand', T1);
       await registry.linkContinuation('a-1', 'a-2', T1, 1);
       expect(await registry.cancelRequested('a-2')).toBe('by hand');
+      await registry.register(params('b-1'));
+      await registry.claim('b-1', processes.self(), T0);
+      await registry.register(params('b-2'));
+      await registry.linkContinuation('b-1', 'b-2', T1, 1);
+      await registry.requestCancel('b-1', 'who looked before it went on', T1);
+      expect(await registry.cancelRequested('b-2')).toBe('who looked before it went on');
       await registry.claim('a-2', processes.self(), T1);
       await registry.finish('a-2', {
         status: 'cancelled',

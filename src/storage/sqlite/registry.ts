@@ -167,13 +167,16 @@ export class SqliteRegistry implements Registry {
 
   async requestCancel(threadId: string, reason: string, now: string): Promise<void> {
     this.#database.immediate(() => {
-      this.#require(threadId);
+      let record = this.#require(threadId);
+      // it may have handed off since the caller looked; a chain has no loop
+      while (record.status === 'continued' && record.continuation_thread_id !== null)
+        record = this.#require(record.continuation_thread_id);
       // the first reason stays: it is the one that the owner may already have acted on
       this.#database.run(
         `UPDATE threads SET cancel_requested = coalesce(cancel_requested, ?), updated_at = ? WHERE thread_id = ?`,
         reason,
         now,
-        threadId,
+        record.thread_id,
       );
     });
   }
