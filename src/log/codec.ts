@@ -29,12 +29,16 @@ export function encodeHeader(header: LogHeader): string {
   })}\n`;
 }
 
+/** True for a line over {@link MAX_LINE_BYTES}. */
+export function isTooLong(line: string): boolean {
+  // a UTF-16 unit is at most three UTF-8 bytes, so most lines need no count
+  return line.length * 3 > MAX_LINE_BYTES && Buffer.byteLength(line) > MAX_LINE_BYTES;
+}
+
 /** Refuses lines over {@link MAX_LINE_BYTES} before anything is written. */
 export function assertLineLength(line: string, eventType: string): void {
-  // a UTF-16 unit is at most three UTF-8 bytes, so most lines need no count
-  if (line.length * 3 <= MAX_LINE_BYTES) return;
+  if (!isTooLong(line)) return;
   const bytes = Buffer.byteLength(line);
-  if (bytes <= MAX_LINE_BYTES) return;
   throw new RyeError(
     'log_write_failed',
     `a ${eventType} event of ${bytes} bytes is over the ${MAX_LINE_BYTES} bytes that one log line may have`,

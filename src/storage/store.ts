@@ -346,8 +346,8 @@ export interface LogStore {
   /** Reads a whole log. Never writes. Refused with `thread_not_found` or, when the file is no log, `log_malformed`. */
   read(threadId: string): Promise<OpenedLog>;
   /**
-   * Reads what the session tree and its context are made of: entries and starts of tool calls. Of a sound log all else is
-   * counted and not parsed; a log with a defect is read whole.
+   * Reads what the session tree, its context and the export are made of: entries, starts of tool calls, and where a
+   * continuation begins. Of a sound log all else is counted and not parsed; a log with a defect is read whole.
    */
   readEntries(threadId: string): Promise<OpenedLog>;
   /** Checks header, sequence, hash chain and signatures in one sequential pass of constant memory. */

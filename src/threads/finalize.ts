@@ -3,6 +3,7 @@ import { type ErrorInfo, messageOf, toRyeError } from '../core/errors.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { FinalStatus, ThreadResult } from '../core/thread.ts';
 import { toMicroUsd } from '../core/usage.ts';
+import { headAndPlace } from '../log/oversized.ts';
 import type { LoopOutcome } from '../loop/ports.ts';
 import type { LogWriter } from '../storage/store.ts';
 import { recoverDeliveries } from './deliver-recovery.ts';
@@ -12,6 +13,9 @@ import type { ThreadEnv } from './ports.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 import type { ThreadDocument } from './thread-document.ts';
+
+/** How much of a result thread.json and the registry keep; the log has all of it. */
+const KEPT_RESULT_BYTES = 256 * 1024;
 
 export interface FinalizeRequest {
   readonly started: StartedThread;
@@ -148,13 +152,13 @@ class Finalization {
 
   #document(isComplete: boolean): ThreadDocument {
     const { started, outcome, log, successor } = this.#request;
-    const { status, result, error } = this.#verdict;
+    const { status, error } = this.#verdict;
     return {
       ...started.document,
       status,
       updated_at: isoTime(this.#env.clock.now()),
       cost: outcome.cost,
-      result,
+      result: this.#keptResult(),
       ...(this.#outputs ? { outputs: this.#outputs } : {}),
       ...(error ? { error } : {}),
       ...(log && isComplete && this.#isSealed ? { transcript: log.writer.state() } : {}),
@@ -162,6 +166,15 @@ class Finalization {
         ? { continuation_thread_id: successor.threadId }
         : {}),
     };
+  }
+
+  /** The result as thread.json and the registry hold it; without a log it is nowhere else. */
+  #keptResult(): string {
+    const { log, started } = this.#request;
+    const { result } = this.#verdict;
+    if (!log || result.length <= KEPT_RESULT_BYTES) return result;
+    const place = `.ai/state/threads/${started.threadId}/transcript.jsonl`;
+    return headAndPlace(result, KEPT_RESULT_BYTES, place);
   }
 
   async #writeDocument(isComplete: boolean): Promise<void> {
@@ -204,7 +217,7 @@ class Finalization {
     const { threadId, record } = started;
     const { registry } = this.#env.store;
     const now = isoTime(this.#env.clock.now());
-    const { status, result, error } = this.#verdict;
+    const { status, error } = this.#verdict;
     if (status === 'continued' && successor) {
       await registry.heartbeat(threadId, record.epoch, now, outcome.cost);
       await registry.linkContinuation(threadId, successor.threadId, now, record.epoch);
@@ -214,7 +227,7 @@ class Finalization {
       status,
       now,
       cost: outcome.cost,
-      result,
+      result: this.#keptResult(),
       epoch: record.epoch,
       ...(this.#outputs ? { outputs: this.#outputs } : {}),
       ...(error ? { error } : {}),
@@ -315,14 +328,14 @@ async function exportKnowledge(
   await reexport(env, plan, document);
 }
 
-/** Renders the whole log once and signs it; the search index follows best effort. */
+/** Renders the log's entries once and signs them; the search index follows best effort. */
 export async function reexport(
   env: ThreadEnv,
   plan: ThreadPlan,
   document: ThreadDocument,
 ): Promise<void> {
   const threadId = document.thread_id;
-  const { events } = await env.store.logs.read(threadId);
+  const { events } = await env.store.logs.readEntries(threadId);
   const path = env.files.knowledgePath(plan.directive.id, threadId);
   const text = env.renderer.knowledge({
     document,

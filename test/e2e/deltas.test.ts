@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
+import type { ThreadResult } from '../../src/core/thread.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
@@ -31,8 +32,11 @@ async function deltaServer(): Promise<string> {
   return line.trim();
 }
 
-/** Runs the program on an answer of so many pieces; resolves to the most memory that it had, in MB. */
-async function peakOf(here: Workspace, url: string): Promise<number> {
+/** Runs the program on an answer of so many pieces; resolves to the most memory that it had, in MB, and what it printed. */
+async function answered(
+  here: Workspace,
+  url: string,
+): Promise<{ readonly peak: number; readonly printed: ThreadResult }> {
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
   const child = spawn(process.execPath, [program, '--json', 'run', 'talk'], {
     cwd: here.project,
@@ -42,8 +46,13 @@ async function peakOf(here: Workspace, url: string): Promise<number> {
       ANTHROPIC_API_KEY: 'sk-ant-of-this-test',
       ANTHROPIC_BASE_URL: url,
     },
-    stdio: ['ignore', 'ignore', 'inherit'],
+    stdio: ['ignore', 'pipe', 'inherit'],
   });
+  let stdout = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  const closed = once(child, 'close');
   let peak = 0;
   while (child.exitCode === null && child.signalCode === null) {
     try {
@@ -54,8 +63,9 @@ async function peakOf(here: Workspace, url: string): Promise<number> {
     }
     await delay(10);
   }
+  await closed;
   expect(child.exitCode).toBe(0);
-  return peak;
+  return { peak, printed: JSON.parse(stdout) as ThreadResult };
 }
 
 test('an answer of ten times the pieces needs no more memory, with the shipped stream rules and the log', async () => {
@@ -67,8 +77,23 @@ test('an answer of ten times the pieces needs no more memory, with the shipped s
   const rules = await here.json(['rules', 'list']);
   expect((rules['rules'] as unknown[]).length).toBeGreaterThanOrEqual(20);
   const url = await deltaServer();
-  const few = await peakOf(here, `${url}/${FEW}`);
-  const many = await peakOf(here, `${url}/${MANY}`);
+  const few = await answered(here, `${url}/${FEW}`);
+  const many = await answered(here, `${url}/${MANY}`);
   // one that keeps each piece as an event needs about 500 bytes for it
-  expect(many - few).toBeLessThan(40);
+  expect(many.peak - few.peak).toBeLessThan(40);
+
+  const whole = 'abc '.repeat(MANY);
+  const { result, thread_id: threadId, paths } = many.printed;
+  expect(result === whole).toBe(true);
+  const shown = await here.json(['threads', 'show', threadId]);
+  const { result: kept } = shown['thread'] as ThreadResult;
+  const place = `all of it is in .ai/state/threads/${threadId}/transcript.jsonl)`;
+  expect(kept.slice(256 * 1024)).toBe(
+    `\n… (the first ${256 * 1024} of ${whole.length} bytes; ${place}`,
+  );
+  const document = JSON.parse(readFileSync(path.join(paths.thread, 'thread.json'), 'utf8'));
+  expect(document).toMatchObject({ status: 'completed', result: kept });
+  const lines = readFileSync(paths.transcript, 'utf8').trimEnd().split('\n');
+  const end = lines.findLast((line) => line.includes('"event_type":"thread_finished"'));
+  expect(JSON.parse(end ?? '')).toMatchObject({ payload: { result: whole } });
 }, 120_000);

@@ -6,16 +6,18 @@ import {
   readFileSync,
   renameSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { EventDraft } from '../../src/core/events.ts';
 import { sha256Hex } from '../../src/log/checkpoint.ts';
 import { MAX_LINE_BYTES } from '../../src/log/codec.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { delta, headerFor, said } from '../log/support.ts';
-import { key, openTestStore } from './support.ts';
+import { key, openTestStore, temporaryFolder } from './support.ts';
 
 const store = openTestStore();
 const { logs } = store;
@@ -89,9 +91,71 @@ describe('writing', () => {
     again.close();
   });
 
-  it('refuses an event over 16 MiB before writing and goes on', async () => {
+  it('moves the long texts of an event over 16 MiB to artifacts, each once, and says where they are', async () => {
     const writer = create();
-    expect(() => writer.append([said('a'), said('x'.repeat(MAX_LINE_BYTES))])).toThrow(
+    const long = `begin ${'€'.repeat(MAX_LINE_BYTES / 3)} end`;
+    const result = { role: 'tool_result', call_id: 'call_1', name: 'x', outcome: 'ok' } as const;
+    const image = { type: 'image', data: 'A'.repeat(100_000), media_type: 'image/png' } as const;
+    const content = [{ type: 'text', text: long }, { type: 'text', text: 'short' }, image] as const;
+    const events = writer.append([
+      said('a'),
+      said(long),
+      { event_type: 'message', payload: { message: { ...result, content } } },
+    ]);
+    writer.checkpoint();
+    writer.close();
+    const folder = dirname(logs.path(writer.threadId));
+    const names = readdirSync(join(folder, 'artifacts'));
+    expect(names).toHaveLength(2);
+    const texts = names.map((name) => readFileSync(join(folder, 'artifacts', name), 'utf8'));
+    expect(new Set(texts)).toEqual(new Set([long, image.data]));
+    const log = await logs.read(writer.threadId);
+    expect(log.problems).toEqual([]);
+    expect(log.events.slice(0, 3)).toEqual(events);
+    const name = names[texts.indexOf(long)];
+    const reference = `of ${Buffer.byteLength(long)} bytes; all of it is in .ai/state/threads/${writer.threadId}/artifacts/${name})`;
+    const [shown] = events.slice(2);
+    expect(shown).toMatchObject({
+      payload: {
+        message: {
+          ...result,
+          content: [
+            { type: 'text', text: expect.stringMatching(/^begin €+\n… \(the first 2046 of /) },
+            { type: 'text', text: 'short' },
+            { type: 'text', text: expect.stringContaining('base64 in .ai/state/threads/') },
+          ],
+        },
+      },
+    });
+    expect(JSON.stringify(events[1])).toContain(reference);
+    expect(JSON.stringify(shown)).toContain(reference);
+    expect(await logs.verify(writer.threadId, { verifier: key.verifier })).toMatchObject({
+      ok: true,
+    });
+  });
+
+  it('writes no artifact through a link that stands where the folder should be', () => {
+    const writer = create();
+    const elsewhere = temporaryFolder();
+    symlinkSync(elsewhere, join(dirname(logs.path(writer.threadId)), 'artifacts'));
+    expect(() => writer.append([said('x'.repeat(MAX_LINE_BYTES))])).toThrow(
+      expect.objectContaining({ code: 'path_denied' }),
+    );
+    expect(readdirSync(elsewhere)).toEqual([]);
+    writer.close();
+  });
+
+  it('refuses an event that is over 16 MiB without long texts, before writing, and goes on', async () => {
+    const writer = create();
+    const blocks = Array.from({ length: 300 }, () => ({
+      type: 'text' as const,
+      text: 'x'.repeat(60_000),
+    }));
+    const many: EventDraft = {
+      event_type: 'message',
+      payload: { message: { role: 'user', content: blocks } },
+    };
+    expect(() => writer.append([said('a'), many])).toThrow(
       expect.objectContaining({
         code: 'log_write_failed',
         message: expect.stringContaining('16777216'),

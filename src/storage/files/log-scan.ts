@@ -146,9 +146,9 @@ type Shareable = {
 };
 
 /**
- * Lines that a context does not need. Unknown types may be entries; `tool_call_start` is kept because a missing result must
- * say whether its call was started.
+ * Lines that a context and an export do not need. Unknown types may be entries; `tool_call_start` is kept because a missing
+ * result must say whether its call was started, `thread_continued` because what is a continuation's own begins behind it.
  */
 const LOG_ONLY: ReadonlySet<string> = new Set<string>(
-  LOG_ONLY_TYPES.filter((type) => type !== 'tool_call_start'),
+  LOG_ONLY_TYPES.filter((type) => type !== 'tool_call_start' && type !== 'thread_continued'),
 );

@@ -5,10 +5,12 @@ import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { EventDraft, LogEvent } from '../../core/events.ts';
 import type { IdSource } from '../../core/ids.ts';
 import { sha256Hex, signCheckpoint } from '../../log/checkpoint.ts';
-import { assertLineLength, encodeEvent } from '../../log/codec.ts';
+import { assertLineLength, encodeEvent, isTooLong } from '../../log/codec.ts';
 import { type LogCursor, placeEvent } from '../../log/cursor.ts';
+import { withoutLongTexts } from '../../log/oversized.ts';
 import type { LogState, LogWriter, LogWriterOptions } from '../store.ts';
 import type { Lease } from './lease.ts';
+import { saveArtifact } from './log-artifact.ts';
 
 /** Where a writer goes on: everything about the bytes already in the file that later bytes depend on. */
 export interface WriterPosition {
@@ -77,9 +79,8 @@ export class FileLogWriter implements LogWriter {
         timestamp,
         entryId: () => this.#parts.ids.entryId(),
       });
-      const line = encodeEvent(placed.event);
-      assertLineLength(line, draft.event_type);
-      events.push(placed.event);
+      const { event, line } = this.#encoded(placed.event);
+      events.push(event);
       lines.push(line);
       cursor = placed.cursor;
     }
@@ -91,6 +92,22 @@ export class FileLogWriter implements LogWriter {
       this.sync();
     }
     return events;
+  }
+
+  /** An event too long for a line keeps its place, and its long texts go to artifacts. */
+  #encoded(event: LogEvent): { readonly event: LogEvent; readonly line: string } {
+    const line = encodeEvent(event);
+    if (!isTooLong(line)) return { event, line };
+    const { path, lease } = this.#parts;
+    let payload: object = {};
+    this.#guard(() => {
+      lease.assertHeld();
+      payload = withoutLongTexts(event.payload, (text) => saveArtifact(path, this.threadId, text));
+    });
+    const shorter = { ...event, payload } as LogEvent;
+    const shorterLine = encodeEvent(shorter);
+    assertLineLength(shorterLine, event.event_type);
+    return { event: shorter, line: shorterLine };
   }
 
   sync(): void {
