@@ -7,6 +7,7 @@ import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { covers, expandsTo, isExact, meet } from '../policy/capability.ts';
 import { taintNote } from '../policy/taint.ts';
+import type { ToolDefinition } from '../providers/provider.ts';
 import type {
   OpenTools,
   ThreadEnv,
@@ -178,17 +179,18 @@ export class Tools implements ToolSource {
     });
     const isHidden = (id: string): boolean =>
       deferred.some((tool) => tool.id === id) && !unlocked.has(id);
+    const definitions = (): readonly ToolDefinition[] => [
+      ...plan.tools.filter(({ id }) => !isHidden(id)).map(definitionOf),
+      ...search.map((tool) => ({
+        name: tool.id,
+        description: tool.description,
+        input_schema: tool.inputSchema,
+      })),
+      ...(plan.outputs.length === 0 ? [] : [directiveReturnDefinition(plan.outputs)]),
+    ];
     return {
       set,
-      definitions: () => [
-        ...plan.tools.filter(({ id }) => !isHidden(id)).map(definitionOf),
-        ...search.map((tool) => ({
-          name: tool.id,
-          description: tool.description,
-          input_schema: tool.inputSchema,
-        })),
-        ...(plan.outputs.length === 0 ? [] : [directiveReturnDefinition(plan.outputs)]),
-      ],
+      definitions: keptFor(() => unlocked.size, definitions),
       catalogue: () =>
         [skillCatalogue(granted.skills), deferredCatalogue(shown)]
           .filter((part) => part !== '')
@@ -382,4 +384,14 @@ export class Tools implements ToolSource {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
     return [...inputs, ...environmentSecrets(this.#base.options.env)];
   }
+}
+
+/** What `make` made, until the version is another: a turn asks for its definitions half a dozen times. */
+function keptFor<T>(version: () => number, make: () => T): () => T {
+  let kept: { readonly version: number; readonly value: T } | undefined;
+  return () => {
+    const now = version();
+    if (kept?.version !== now) kept = { version: now, value: make() };
+    return kept.value;
+  };
 }

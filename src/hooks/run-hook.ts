@@ -1,3 +1,4 @@
+import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { RyeError, toRyeError } from '../core/errors.ts';
 import type { EventDraft, EventPayloads } from '../core/events.ts';
@@ -170,7 +171,7 @@ async function withinTimeout(
     return await Promise.race([settled, stopped]);
   } finally {
     signal.removeEventListener('abort', abort);
-    stop.abort();
+    stop.abort(overReason());
   }
 }
 

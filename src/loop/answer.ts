@@ -1,3 +1,4 @@
+import { overReason } from '../core/abort.ts';
 import { messageOf } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
@@ -58,7 +59,7 @@ export async function attemptAnswer(
     return closed(run, { said, close: { kind: 'failed', failure }, request });
   } finally {
     signal.removeEventListener('abort', onStop);
-    call.abort();
+    call.abort(overReason());
   }
 }
 

@@ -31,9 +31,17 @@ function isEmptyText(block: AssistantBlock): boolean {
   return block.type === 'text' && block.text.trim() === '';
 }
 
+/** The same list is asked about four times a turn, and does not change. */
+const bytesOfTools = new WeakMap<readonly ToolDefinition[], number>();
+
 /** Bytes of what every request repeats. */
 export function preambleBytes(system: string, tools: readonly ToolDefinition[]): number {
-  return Buffer.byteLength(system) + Buffer.byteLength(JSON.stringify(tools));
+  let bytes = bytesOfTools.get(tools);
+  if (bytes === undefined) {
+    bytes = Buffer.byteLength(JSON.stringify(tools));
+    bytesOfTools.set(tools, bytes);
+  }
+  return Buffer.byteLength(system) + bytes;
 }
 
 /**

@@ -6,7 +6,7 @@ const DELTAS: ReadonlySet<EventType> = new Set<EventType>([
   'toolcall_delta',
 ]);
 /** Events that may wait for the writer before a stream is held back. */
-const HIGH_WATER = 256;
+const HIGH_WATER = 128;
 
 interface Waiter {
   /** Its drafts are `[start, end)` of the batch. */
@@ -26,6 +26,7 @@ export class Outbox {
   #inFlight: readonly Waiter[] = [];
   readonly #onFailure: () => void;
   #wake: (() => void) | undefined;
+  #isWaking = false;
   #room: (() => void) | undefined;
   #closed = false;
   #failure: { readonly error: unknown } | undefined;
@@ -38,7 +39,7 @@ export class Outbox {
   post(draft: EventDraft): void {
     if (this.#closed || this.#failure) return;
     this.#drafts.push(draft);
-    this.#signal();
+    this.#signalSoon();
   }
 
   /** Resolves to the written events, deltas left out, once they are in the log. Rejects when the writer failed. */
@@ -66,6 +67,7 @@ export class Outbox {
     if (this.#drafts.length === 0 || this.#failure) return Promise.resolve();
     return new Promise((resolve) => {
       this.#room = resolve;
+      this.#signal();
     });
   }
 
@@ -107,6 +109,16 @@ export class Outbox {
         this.#wake = resolve;
       });
     }
+  }
+
+  /** What came in one piece from the network leaves in one batch: a batch costs far more than a delta in it. */
+  #signalSoon(): void {
+    if (!this.#wake || this.#isWaking) return;
+    this.#isWaking = true;
+    setImmediate(() => {
+      this.#isWaking = false;
+      this.#signal();
+    });
   }
 
   #signal(): void {

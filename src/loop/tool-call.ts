@@ -1,3 +1,4 @@
+import { overReason } from '../core/abort.ts';
 import { type ErrorCode, isErrorCode, messageOf, RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock, ToolCallBlock, ToolOutcome } from '../core/message.ts';
@@ -140,14 +141,23 @@ export async function start(run: Run, validated: Validated): Promise<Started> {
 export async function execute(run: Run, { validated, startedMs }: Started): Promise<Settled> {
   const { requested, tool, coerced } = validated;
   const ended = new AbortController();
-  const timeout = new AbortController();
+  // aborted by the run or by the time limit: AbortSignal.any() would leave a dependant at the run's signal for each call
+  const stop = new AbortController();
+  let timedOut = false;
   const { clock } = run.ports;
   const seconds = tool.traits.timeout_seconds;
   if (seconds > 0 && Number.isFinite(seconds)) {
     const expired = { ms: seconds * 1000, unless: ended.signal };
-    void later(clock, expired, () => timeout.abort());
+    void later(clock, expired, () => {
+      timedOut = !stop.signal.aborted;
+      stop.abort();
+    });
   }
-  const signal = AbortSignal.any([run.stop.signal, timeout.signal]);
+  const { signal } = stop;
+  const running = run.stop.signal;
+  const onStop = (): void => stop.abort(running.reason);
+  if (running.aborted) onStop();
+  else running.addEventListener('abort', onStop, { once: true });
   const durationMs = (): number => Math.round(clock.monotonic() - startedMs);
   const work = callTool(run, validated, { signal, ended: ended.signal });
   try {
@@ -157,7 +167,6 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
       work.catch(() => undefined),
       clock.sleep(GRACE_MS, ended.signal).then(() => undefined),
     ]);
-    const timedOut = timeout.signal.aborted;
     const reason = timedOut
       ? `it ran longer than ${seconds} s and was stopped`
       : `${stopReason(run)} while it ran; its effects are unknown`;
@@ -180,7 +189,8 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
       ...coercions(coerced),
     };
   } finally {
-    ended.abort();
+    running.removeEventListener('abort', onStop);
+    ended.abort(overReason());
   }
 }
 

@@ -1,3 +1,4 @@
+import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 
 /** Watches one connection, and carries the one signal that ends it. */
@@ -71,8 +72,8 @@ export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch
     },
     end: () => {
       signal.removeEventListener('abort', abort);
-      finished.abort();
-      connection.abort();
+      finished.abort(overReason());
+      connection.abort(overReason());
     },
   };
 }

@@ -1,3 +1,4 @@
+import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventDraft, EventType, LogEvent } from '../core/events.ts';
 import type { LogWriter } from '../storage/store.ts';
@@ -98,7 +99,7 @@ export class Recorder {
     const pending = this.#pending;
     if (!pending) return;
     this.#pending = undefined;
-    this.#timer?.abort();
+    this.#timer?.abort(overReason());
     this.#timer = undefined;
     const text = pending.parts.join('');
     if (pending.type === 'toolcall_delta') {

@@ -1,3 +1,4 @@
+import type { Dirent } from 'node:fs';
 import { lstat, opendir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
@@ -58,13 +59,15 @@ async function list(
       hint: 'Read it with rye_file_system_read.',
     });
   }
-  const { names, complete } = await namesOf(path.real);
+  const { found, complete } = await entriesOf(path.real);
   const limit = integer(input, 'limit', DEFAULT_LIMIT);
-  const entries = await Promise.all(names.slice(0, limit).map((name) => describe(path.real, name)));
-  const truncated = !complete || names.length > limit;
+  const entries = await Promise.all(
+    found.slice(0, limit).map((entry) => describe(path.real, entry)),
+  );
+  const truncated = !complete || found.length > limit;
   const lines = entries.map(({ line }) => line);
   if (truncated) {
-    const count = complete ? `${names.length}` : `more than ${MAX_NAMES}`;
+    const count = complete ? `${found.length}` : `more than ${MAX_NAMES}`;
     lines.push(
       `(${entries.length} of ${count} entries shown; raise limit or use rye_file_system_glob)`,
     );
@@ -72,28 +75,31 @@ async function list(
   return textOutput(lines.length === 0 ? `(${path.shown} is empty)` : lines.join('\n'), {
     path: path.shown,
     entries: entries.map(({ entry }) => entry),
-    count: names.length,
+    count: found.length,
     truncated,
   });
 }
 
-async function namesOf(folder: string): Promise<{ names: string[]; complete: boolean }> {
-  const names: string[] = [];
+async function entriesOf(folder: string): Promise<{ found: Dirent[]; complete: boolean }> {
+  const found: Dirent[] = [];
   let complete = true;
   for await (const entry of await opendir(folder)) {
-    complete = names.length < MAX_NAMES;
+    complete = found.length < MAX_NAMES;
     if (!complete) break;
-    names.push(entry.name);
+    found.push(entry);
   }
-  return { names: names.toSorted(), complete };
+  return { found: found.toSorted((a, b) => (a.name < b.name ? -1 : 1)), complete };
 }
 
 async function describe(
   folder: string,
-  name: string,
+  found: Dirent,
 ): Promise<{ entry: JsonObject; line: string }> {
-  const real = join(folder, name);
+  const { name } = found;
   const shown = printable(name);
+  // all that is shown of a folder came with its name
+  if (found.isDirectory()) return { entry: { name, type: 'folder' }, line: `${shown}/` };
+  const real = join(folder, name);
   const stats = await lstat(real).catch(() => undefined);
   if (stats?.isDirectory() === true) {
     return { entry: { name, type: 'folder' }, line: `${shown}/` };
