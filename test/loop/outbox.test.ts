@@ -44,6 +44,27 @@ describe('Outbox', () => {
     expect(isWritten).toBe(true);
   });
 
+  it('lets what is posted in one burst leave in one batch, and a write take it along at once', async () => {
+    const outbox = new Outbox(() => undefined);
+    const pump = outbox.pump();
+    const burst = pump.next();
+    for (const text of ['1', '2', '3']) {
+      outbox.post(delta(text));
+      await Promise.resolve();
+      await Promise.resolve();
+    }
+    expect((await burst).value).toHaveLength(3);
+    const next = pump.next([]);
+    outbox.post(delta('4'));
+    void outbox.write([note('5')]);
+    let isAt = 'the writing';
+    setImmediate(() => {
+      isAt = 'a later tick';
+    });
+    expect(textsOf((await next).value ?? [])).toEqual(['4', '5']);
+    expect(isAt).toBe('the writing');
+  });
+
   it('holds a stream back while the consumer is behind', async () => {
     const outbox = new Outbox(() => undefined);
     for (let index = 0; index < 256; index += 1) outbox.post(delta('x'));
