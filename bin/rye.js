@@ -1,18 +1,56 @@
 #!/usr/bin/env node
-import { existsSync, readFileSync } from 'node:fs';
-
-const program = new URL('../dist/cli/main.js', import.meta.url);
+// CommonJS, as the package.json beside it says: Node's loader of ES modules costs more than all that happens here, and
+// what a package prints about itself needs none of it. JSON is asked for with `require`, because the first use of
+// `node:fs` makes Node load a good part of its library.
 const [first, ...rest] = process.argv.slice(2);
+const word = rest.length === 0 ? first : undefined;
+const DEFAULT_COLUMNS = 80;
 
-if (rest.length === 0 && (first === '--version' || first === '-V')) {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-  process.stdout.write(`${version}\n`);
-} else if (existsSync(program)) {
-  const { start } = await import(program.href);
-  await start();
-} else {
+function load(file) {
+  try {
+    return require(file);
+  } catch (error) {
+    if (error.code === 'MODULE_NOT_FOUND') return undefined;
+    throw error;
+  }
+}
+
+/** Like the program itself: quiet when the reader has gone, a failure when the text cannot be written. */
+function print(text) {
+  process.stdout.on('error', ({ code, message }) => {
+    if (code === 'EPIPE') return;
+    process.stderr.write(`rye: cannot write to standard output: ${message} [storage_failed]\n`);
+    process.exitCode = 1;
+  });
+  process.stdout.write(text);
+}
+
+/** The help of the whole program, where it looks as the build has written it down. */
+function writtenHelp() {
+  const { columns } = process.stdout;
+  return columns > 0 && columns !== DEFAULT_COLUMNS ? undefined : load('../dist/cli/help.json');
+}
+
+async function run() {
+  const { existsSync } = require('node:fs');
+  const path = require('node:path');
+  if (existsSync(path.join(__dirname, '..', 'dist', 'cli', 'main.js'))) {
+    const { start } = await import('../dist/cli/main.js');
+    await start();
+    return;
+  }
   process.stderr.write(
     'rye: the program is not built yet [internal]\nhint: Run `npm ci && npm run build` in its folder first.\n',
   );
   process.exitCode = 1;
 }
+
+const isVersion = word === '--version' || word === '-V';
+const isHelp = word === '--help' || word === '-h';
+const known = isVersion
+  ? `${require('../package.json').version}\n`
+  : isHelp
+    ? writtenHelp()
+    : undefined;
+if (known === undefined) void run();
+else print(known);

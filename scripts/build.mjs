@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
 import { bundleStubs } from './bundle-stubs.mjs';
@@ -46,6 +46,15 @@ async function bundle(outdir) {
   }
 }
 
+/** Writes down what `--help` prints where 80 columns are wide, so that bin/rye.js needs no parser to print it. */
+async function writeHelp(outdir) {
+  const { main } = await import(pathToFileURL(path.join(outdir, 'cli', 'main.js')).href);
+  let text = '';
+  const stdout = { columns: 80, write: (part) => (text += part) };
+  if ((await main(['--help'], { stdout })) !== 0) throw new Error('the help cannot be printed');
+  writeFileSync(path.join(outdir, 'cli', 'help.json'), JSON.stringify(text));
+}
+
 /** Writes the .d.ts files of the library; fails on a type error. */
 function declareTypes(outdir) {
   const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc');
@@ -66,6 +75,7 @@ const staging = `${values.outdir}.building`;
 rmSync(staging, { recursive: true, force: true });
 try {
   await bundle(staging);
+  await writeHelp(staging);
   if (values.types) declareTypes(staging);
   rmSync(values.outdir, { recursive: true, force: true });
   renameSync(staging, values.outdir);

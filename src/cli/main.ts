@@ -21,6 +21,7 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   let exitCode: ExitCode = EXIT.ok;
   try {
     const program = buildProgram(io, {
+      words: new Set(argv),
       print: (text) => {
         printed += text;
       },
@@ -57,6 +58,8 @@ function usageError(error: CommanderError): RyeError {
 }
 
 interface Handlers {
+  /** The command line. */
+  readonly words: ReadonlySet<string>;
   readonly print: (text: string) => void;
   readonly run: (spec: CommandSpec, invocation: Invocation) => Promise<void>;
 }
@@ -98,7 +101,7 @@ function describe({ command, spec }: Described, handlers: Handlers, group?: Desc
     command.argument(optional === true ? `[${name}]` : `<${name}>`, description);
   }
   for (const option of spec.options ?? []) command.addOption(optionOf(option));
-  for (const child of spec.commands ?? []) {
+  for (const child of commandsWithin({ command, spec }, handlers)) {
     const isDefault = child.name === spec.defaultCommand;
     const described = { command: command.command(child.name, { isDefault }), spec: child };
     describe(described, handlers, isDefault ? { command, spec } : undefined);
@@ -119,6 +122,11 @@ function describe({ command, spec }: Described, handlers: Handlers, group?: Desc
     if (group !== undefined && excess !== undefined) throw unknownCommand(group, excess);
     await handlers.run(spec, invocationOf(command, spec));
   });
+}
+
+/** A group that no word of the command line names cannot be entered: its commands are not made. */
+function commandsWithin({ command, spec }: Described, { words }: Handlers): readonly CommandSpec[] {
+  return command.parent === null || words.has(spec.name) ? (spec.commands ?? []) : [];
 }
 
 function unknownCommand({ command, spec }: Described, word: string | undefined): RyeError {

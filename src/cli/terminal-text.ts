@@ -18,6 +18,8 @@ const CONTROL = /[^\P{Cc}\t\n]|[\u202a-\u202e\u2066-\u2069]/gu;
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Extended_Pictographic}/u;
 const ZERO_WIDTH = /\p{Mark}|\p{Cf}/u;
+// most text is of this kind, and compiling the tables of Unicode takes milliseconds
+const PLAIN = /^[ -~]*$/;
 
 /** Text of a model, a tool or a file made harmless for a terminal; tabs and newlines stay. */
 export function neutralise(text: string): string {
@@ -26,11 +28,13 @@ export function neutralise(text: string): string {
 
 /** Harmless text on one line, whitespace runs as one space. */
 export function oneLine(text: string): string {
-  return neutralise(text.replaceAll(/\s+/g, ' ')).trim();
+  const line = text.replaceAll(/\s+/g, ' ');
+  return (PLAIN.test(line) ? line : neutralise(line)).trim();
 }
 
 /** Columns that `text` takes in a terminal; an estimate for scripts that terminals disagree on. */
 export function displayWidth(text: string): number {
+  if (PLAIN.test(text)) return text.length;
   let width = 0;
   for (const character of text) width += characterWidth(character);
   return width;

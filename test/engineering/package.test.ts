@@ -104,15 +104,29 @@ describe('bin/rye.js', () => {
     expect([code, stdout]).toEqual([0, `${manifest.version}\n`]);
   });
 
+  it.each(['--help', '-h'])('prints with %s what the parser would', async (option) => {
+    const [written, parsed] = await Promise.all([
+      runCli([option], { cwd: folder }),
+      runCli(['--no-color', option], { cwd: folder }),
+    ]);
+    expect(written).toEqual(parsed);
+    expect(written.stdout).toContain('Usage: rye [options] [command]');
+  });
+
   it('says how to build when there is no dist/', () => {
     cpSync('bin', path.join(folder, 'bin'), { recursive: true });
     cpSync('package.json', path.join(folder, 'package.json'));
-    const run = (): string =>
-      execFileSync(process.execPath, [path.join(folder, 'bin', 'rye.js'), 'doctor'], {
+    const run = (word: string): string =>
+      execFileSync(process.execPath, [path.join(folder, 'bin', 'rye.js'), word], {
         encoding: 'utf8',
         stdio: 'pipe',
       });
-    expect(run).toThrow('npm run build');
+    expect(() => run('doctor')).toThrow('npm run build');
+    expect(() => run('--help')).toThrow('npm run build');
+    expect(run('--version')).toBe(`${manifest.version}\n`);
+    const written = path.join('dist', 'cli', 'help.json');
+    cpSync(path.join(installed, written), path.join(folder, written));
+    expect(run('--help')).toContain('Usage: rye');
   });
 });
 
@@ -128,6 +142,13 @@ describe('streams', () => {
       ],
       { encoding: 'utf8', cwd: folder },
     );
+
+  it('says so when its help cannot be written', () => {
+    const help = `"$0" "$1" --help 2>&1 >/dev/full; echo "exit $?"`;
+    const bin = path.join(installed, 'bin', 'rye.js');
+    const said = execFileSync('bash', ['-c', help, process.execPath, bin], { encoding: 'utf8' });
+    expect(said).toMatch(/cannot write to standard output: ENOSPC.*\nexit 1\n$/s);
+  });
 
   it('ends quietly when the reader goes away', () => {
     expect(rye('2>&1 >/dev/null | true')).toBe('exit 0\n');
