@@ -31,7 +31,17 @@ function writtenHelp() {
   return columns > 0 && columns !== DEFAULT_COLUMNS ? undefined : load('../dist/cli/help.json');
 }
 
+/** Whether no command but `threads list` can be meant, which is also what `threads` does with nothing but options. */
+function listsThreads([group, ...others]) {
+  if (group !== 'threads') return false;
+  return others[0] === 'list' || others.every((other) => other.startsWith('-'));
+}
+
 async function run() {
+  if (listsThreads(process.argv.slice(2))) {
+    const listing = load('../dist/cli/listing.cjs');
+    if (listing !== undefined) return await listing.start();
+  }
   const { existsSync } = require('node:fs');
   const path = require('node:path');
   if (existsSync(path.join(__dirname, '..', 'dist', 'cli', 'main.js'))) {

@@ -8,6 +8,7 @@ import { build } from 'esbuild';
 import { bundleStubs } from './bundle-stubs.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
 import { definitions } from './define.mjs';
+import { bundleListing } from './listing-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -22,6 +23,8 @@ const __dirname = ryeFileURLToPath(new URL('.', import.meta.url));
 
 /** Bundles the program and the library into `outdir`. */
 async function bundle(outdir) {
+  const define = await definitions();
+  await bundleListing(path.join(outdir, 'cli', 'listing.cjs'), { absWorkingDir: root, define });
   const { outputFiles } = await build({
     absWorkingDir: root,
     entryPoints: { 'cli/main': 'src/cli/main.ts', index: 'src/index.ts' },
@@ -35,7 +38,7 @@ async function bundle(outdir) {
     // what is found relative to their own folders: a native binding, helper programs
     external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
     plugins: [bundleStubs, commonjsNames],
-    define: await definitions(),
+    define,
     legalComments: 'none',
     logLevel: 'warning',
     write: false,

@@ -14,9 +14,8 @@ import type {
   ToolRunResult,
 } from './rye.ts';
 import { threadFiles } from './thread-files.ts';
+import { listThreads, resolveThreadId } from './thread-list.ts';
 import { verifyThread } from './verify-thread.ts';
-
-const MAX_CANDIDATES = 10;
 
 /** Planning, running and looking at threads. */
 export class Threads implements ThreadsService {
@@ -41,31 +40,12 @@ export class Threads implements ThreadsService {
     return await runTool(this.#base, request);
   }
 
-  async list(filter: ThreadListFilter = {}): Promise<readonly ThreadRecord[]> {
-    const { parent, ...rest } = filter;
-    return await this.#base.store.registry.list({
-      ...rest,
-      ...(parent === undefined ? {} : { parentId: parent }),
-    });
+  async list(filter?: ThreadListFilter): Promise<readonly ThreadRecord[]> {
+    return await listThreads(this.#base.store.registry, filter);
   }
 
   async resolveId(part: string): Promise<string> {
-    const { registry } = this.#base.store;
-    if ((await registry.get(part)) !== undefined) return part;
-    const candidates = await registry.findIds(part, MAX_CANDIDATES);
-    const [only] = candidates;
-    if (only === undefined) {
-      throw new RyeError('thread_not_found', `there is no thread ${part}`, {
-        hint: 'Run: rye threads list',
-      });
-    }
-    if (candidates.length > 1) {
-      throw new RyeError('ambiguous', `${part} could be ${candidates.join(', ')}`, {
-        hint: 'Give more of the id.',
-        details: { candidates },
-      });
-    }
-    return only;
+    return await resolveThreadId(this.#base.store.registry, part);
   }
 
   async show(threadId: string): Promise<ThreadDetails> {

@@ -1,4 +1,5 @@
 import type { OpenRyeOptions, Rye } from '../app/rye.ts';
+import type { ThreadList } from '../app/thread-list.ts';
 
 /** One output stream. */
 export interface Sink {
@@ -39,4 +40,6 @@ export interface Io {
   /** Waits until what was written has left the process, and says whether stdout took all of it. */
   flush(): Promise<Delivery>;
   openRye(options: OpenRyeOptions): Promise<Rye>;
+  /** The part of it that lists threads, in a fraction of the time. */
+  openThreadList(options: OpenRyeOptions): Promise<ThreadList>;
 }

@@ -101,6 +101,8 @@ export function createProcessIo(): Io {
       return delivery;
     },
     openRye: async (options) => (await import('../app/open-rye.ts')).openRye(options),
+    openThreadList: async (options) =>
+      (await import('../app/thread-list.ts')).openThreadList(options),
   };
 }
 

@@ -1,5 +1,6 @@
 import path from 'node:path';
-import type { Rye } from '../app/rye.ts';
+import type { OpenRyeOptions, Rye } from '../app/rye.ts';
+import type { ThreadList } from '../app/thread-list.ts';
 import type { Invocation } from './invocation.ts';
 import type { Io } from './io.ts';
 
@@ -10,17 +11,45 @@ export interface SessionOptions {
 
 /** Opens the project and the user space that the options, the environment or the working directory name. */
 export async function withRye<T>(
-  { global }: Invocation,
+  invocation: Invocation,
   io: Io,
   action: (rye: Rye) => Promise<T>,
-  { here = false }: SessionOptions = {},
+  options?: SessionOptions,
 ): Promise<T> {
+  return await closing(await io.openRye(await placesOf(invocation, io, options)), action);
+}
+
+/** Like {@link withRye}, for a command that looks at the list of threads and at nothing else. */
+export async function withThreadList<T>(
+  invocation: Invocation,
+  io: Io,
+  action: (list: ThreadList) => Promise<T>,
+): Promise<T> {
+  return await closing(await io.openThreadList(await placesOf(invocation, io)), action);
+}
+
+async function closing<O extends Pick<Rye, 'close'>, T>(
+  opened: O,
+  action: (opened: O) => Promise<T>,
+): Promise<T> {
+  try {
+    return await action(opened);
+  } finally {
+    opened.close();
+  }
+}
+
+async function placesOf(
+  { global }: Invocation,
+  io: Io,
+  { here = false }: SessionOptions = {},
+): Promise<OpenRyeOptions> {
   const { findProject } = await import('../app/system.ts');
   const named = (folder: string | undefined): string | undefined =>
     folder === undefined || folder === '' ? undefined : path.resolve(io.cwd, folder);
   const userSpacePath =
     named(global.userSpace) ?? named(io.env['RYE_USER_SPACE']) ?? path.resolve(io.homeDirectory);
-  const rye = await io.openRye({
+  return {
     projectPath:
       named(global.project) ??
       named(io.env['RYE_PROJECT']) ??
@@ -31,10 +60,5 @@ export async function withRye<T>(
     onNotice: (notice) => {
       if (!global.quiet) io.stderr.write(`rye: ${notice}\n`);
     },
-  });
-  try {
-    return await action(rye);
-  } finally {
-    rye.close();
-  }
+  };
 }

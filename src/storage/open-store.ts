@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import type { IdSource } from '../core/ids.ts';
 import { createFileLogStore } from './files/log-store.ts';
+import { openRegistry, threadsFolder } from './open-registry.ts';
 import { createProcessTable } from './processes.ts';
 import { SqliteLedger } from './sqlite/ledger.ts';
-import { SqliteRegistry } from './sqlite/registry.ts';
 import { SqliteSearchIndex } from './sqlite/search-index.ts';
 import type { Store } from './store.ts';
 
@@ -18,9 +18,9 @@ export interface OpenStoreOptions {
 /** The store of a project on its local disk. Opening touches nothing: each file is opened at its first use. */
 export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store {
   const state = join(projectPath, '.ai', 'state');
-  const threadsPath = join(state, 'threads');
+  const threadsPath = threadsFolder(projectPath);
   const processes = createProcessTable();
-  const registry = new SqliteRegistry({ path: join(threadsPath, 'registry.db'), processes });
+  const registry = openRegistry(projectPath, processes);
   const ledger = new SqliteLedger({ path: join(threadsPath, 'budget_ledger.db') });
   const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
   return {

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';
 
@@ -64,13 +65,16 @@ describe('cold start', () => {
     return [...new Set(found)].filter((name) => name !== '').toSorted();
   };
 
-  it('lists threads without anything that parses items', () => {
-    const packages = packagesOf('threads-list', 'open-rye');
-    expect(packages).toContain('write-file-atomic');
-    expect(packages).not.toContain('commander');
-    for (const heavy of ['yaml', 'markdown-it', 'fast-xml-parser', 're2js', 'gray-matter']) {
-      expect(packages).not.toContain(heavy);
-    }
+  it('lists threads without anything that parses, verifies or logs', () => {
+    expect(packagesOf('threads-list', 'thread-list')).toEqual(['picocolors']);
+    const listing = readFileSync(path.join(installed, 'dist', 'cli', 'listing.cjs'), 'utf8');
+    const required = [...listing.matchAll(/\brequire\("(?!node:)([^"]+)"\)/g)].map(
+      ([, name]) => name,
+    );
+    expect(required).toEqual(['better-sqlite3']);
+    expect(listing).toContain('SELECT');
+    // V8 reads all of it at each start
+    expect(listing.length).toBeLessThan(200_000);
   });
 
   it('runs a directive without an SDK, a schema compiler or a syntax tree', () => {
@@ -116,17 +120,51 @@ describe('bin/rye.js', () => {
   it('says how to build when there is no dist/', () => {
     cpSync('bin', path.join(folder, 'bin'), { recursive: true });
     cpSync('package.json', path.join(folder, 'package.json'));
-    const run = (word: string): string =>
-      execFileSync(process.execPath, [path.join(folder, 'bin', 'rye.js'), word], {
+    const run = (...words: readonly string[]): string =>
+      execFileSync(process.execPath, [path.join(folder, 'bin', 'rye.js'), ...words], {
         encoding: 'utf8',
         stdio: 'pipe',
       });
     expect(() => run('doctor')).toThrow('npm run build');
     expect(() => run('--help')).toThrow('npm run build');
     expect(run('--version')).toBe(`${manifest.version}\n`);
-    const written = path.join('dist', 'cli', 'help.json');
-    cpSync(path.join(installed, written), path.join(folder, written));
+    for (const part of ['help.json', 'listing.cjs']) {
+      const file = path.join('dist', 'cli', part);
+      cpSync(path.join(installed, file), path.join(folder, file));
+    }
     expect(run('--help')).toContain('Usage: rye');
+    expect(run('threads', 'list', '--help')).toContain('Usage: rye threads list');
+    expect(() => run('threads', 'show')).toThrow('npm run build');
+    expect(() => run('threads', '--limit', 'show')).toThrow('npm run build');
+  });
+});
+
+describe('the one file that lists threads', () => {
+  const viaModules = (words: readonly string[]): string => {
+    const main = pathToFileURL(path.join(installed, 'dist', 'cli', 'main.js')).href;
+    const start = `process.argv.splice(1, 0, 'rye'); (await import('${main}')).start();`;
+    return shown([process.execPath, '--input-type=module', '-e', start, '--', ...words]);
+  };
+  const viaBin = (words: readonly string[]): string =>
+    shown([process.execPath, path.join(installed, 'bin', 'rye.js'), ...words]);
+  const shown = (command: readonly string[]): string =>
+    execFileSync('bash', ['-c', '"$0" "$@" 2>&1; echo "exit $?"', ...command], {
+      encoding: 'utf8',
+      cwd: folder,
+      env: { PATH: process.env['PATH'], HOME: path.join(folder, '.home') },
+    });
+
+  it.each([
+    ['threads'],
+    ['threads --json'],
+    ['threads list --active --status error'],
+    ['threads list --parent nobody --json'],
+    ['threads list --limit many'],
+    ['threads list show'],
+    ['threads --help'],
+  ])('says what the program says to `rye %s`', (line) => {
+    const words = line.split(' ');
+    expect(viaBin(words)).toBe(viaModules(words));
   });
 });
 

@@ -41,6 +41,11 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
       written[name] += typeof content === 'string' ? content : Buffer.from(content).toString();
     },
   });
+  const open = (request: OpenRyeOptions): Promise<Rye> => {
+    opened.push(request);
+    if (rye === undefined) throw new RyeError('internal', 'this test opens no project');
+    return Promise.resolve({ close: () => {}, ...rye } as Rye);
+  };
   return {
     stdout: sink('stdout', options.stdoutIsTty),
     stderr: sink('stderr', options.stderrIsTty),
@@ -58,11 +63,8 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
     repeat: () => () => {},
     cancellation: () => controller.signal,
     flush: () => Promise.resolve(options.delivery ?? 'whole'),
-    openRye: (request) => {
-      opened.push(request);
-      if (rye === undefined) throw new RyeError('internal', 'this test opens no project');
-      return Promise.resolve({ close: () => {}, ...rye } as Rye);
-    },
+    openRye: open,
+    openThreadList: open,
     out: () => written.stdout,
     err: () => written.stderr,
     opened,

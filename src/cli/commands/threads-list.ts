@@ -6,15 +6,15 @@ import { THREAD_STATUSES } from '../../core/thread.ts';
 import { flagOption, type Invocation, numberOption, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { formatTable, printDocument } from '../output.ts';
-import { withRye } from '../session.ts';
+import { withThreadList } from '../session.ts';
 
 /** `rye threads list`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const part = textOption(invocation, 'parent');
-  const threads = await withRye(invocation, io, async (rye) =>
-    rye.threads.list({
+  const threads = await withThreadList(invocation, io, async ({ threads: service }) =>
+    service.list({
       ...filterOf(invocation),
-      ...(part === undefined ? {} : { parent: await rye.threads.resolveId(part) }),
+      ...(part === undefined ? {} : { parent: await service.resolveId(part) }),
     }),
   );
   if (invocation.global.json) {

@@ -1,0 +1,43 @@
+// `rye threads list` as one file: what people and scripts call most would spend most of its time on loading modules one by
+// one. It is the program itself, less every other command; bin/rye.js sends it only command lines that run no other.
+import { build } from 'esbuild';
+import { bundleStubs } from './bundle-stubs.mjs';
+
+/** What the command imports when it needs it. */
+const NEEDED = /\/(?:commands\/threads-list|app\/thread-list|app\/system)\.ts$/;
+
+const leaveOut = {
+  name: 'leave-out',
+  setup(esbuild) {
+    esbuild.onResolve({ filter: /^\./ }, ({ kind, path }) =>
+      kind === 'dynamic-import' && !NEEDED.test(path)
+        ? { path: 'left-out', namespace: 'left-out' }
+        : undefined,
+    );
+    esbuild.onLoad({ filter: /./, namespace: 'left-out' }, () => ({
+      contents: `throw new Error('this part of the program lists threads and does nothing else');`,
+    }));
+  },
+};
+
+/** CommonJS, because Node's loader of ES modules is what is saved. */
+export async function bundleListing(outfile, { absWorkingDir, define }) {
+  await build({
+    absWorkingDir,
+    entryPoints: ['src/cli/main.ts'],
+    outfile,
+    bundle: true,
+    format: 'cjs',
+    platform: 'node',
+    target: 'node20',
+    external: ['better-sqlite3'],
+    plugins: [leaveOut, bundleStubs],
+    // only what finds the shipped items asks where it is; without an answer that fails
+    define: { ...define, 'import.meta.url': 'undefined' },
+    // names stay, for stack traces
+    minifyWhitespace: true,
+    minifySyntax: true,
+    legalComments: 'none',
+    logLevel: 'warning',
+  });
+}

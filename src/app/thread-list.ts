@@ -1,0 +1,57 @@
+import { RyeError } from '../core/errors.ts';
+import type { ThreadRecord } from '../core/thread.ts';
+import { openRegistry } from '../storage/open-registry.ts';
+import { createProcessTable } from '../storage/processes.ts';
+import type { Registry } from '../storage/store.ts';
+import type { OpenRyeOptions, Rye, ThreadListFilter, ThreadsService } from './rye.ts';
+import { withUserEnv } from './user-env.ts';
+
+const MAX_CANDIDATES = 10;
+
+/** The part of an open rye that needs nothing but the table of threads. */
+export interface ThreadList extends Pick<Rye, 'close'> {
+  readonly threads: Pick<ThreadsService, 'list' | 'resolveId'>;
+}
+
+/** Opens the table of threads alone: no items, no keys, no configuration, no log. */
+export function openThreadList(options: OpenRyeOptions): ThreadList {
+  // for its notices: a file of keys that others can read is worth a word in every command
+  withUserEnv(options);
+  const registry = openRegistry(options.projectPath, createProcessTable());
+  return {
+    threads: {
+      list: async (filter) => await listThreads(registry, filter),
+      resolveId: async (part) => await resolveThreadId(registry, part),
+    },
+    close() {
+      registry.close();
+    },
+  };
+}
+
+/** {@link ThreadsService.list} */
+export async function listThreads(
+  registry: Registry,
+  { parent, ...rest }: ThreadListFilter = {},
+): Promise<readonly ThreadRecord[]> {
+  return await registry.list({ ...rest, ...(parent === undefined ? {} : { parentId: parent }) });
+}
+
+/** {@link ThreadsService.resolveId} */
+export async function resolveThreadId(registry: Registry, part: string): Promise<string> {
+  if ((await registry.get(part)) !== undefined) return part;
+  const candidates = await registry.findIds(part, MAX_CANDIDATES);
+  const [only] = candidates;
+  if (only === undefined) {
+    throw new RyeError('thread_not_found', `there is no thread ${part}`, {
+      hint: 'Run: rye threads list',
+    });
+  }
+  if (candidates.length > 1) {
+    throw new RyeError('ambiguous', `${part} could be ${candidates.join(', ')}`, {
+      hint: 'Give more of the id.',
+      details: { candidates },
+    });
+  }
+  return only;
+}
