@@ -4,7 +4,7 @@ import { build } from 'esbuild';
 import { bundleStubs } from './bundle-stubs.mjs';
 
 /** What the command imports when it needs it. */
-const NEEDED = /\/(?:commands\/threads-list|app\/thread-list|app\/system)\.ts$/;
+const NEEDED = /\/(?:commands\/threads-list|app\/thread-list|app\/find-project)\.ts$/;
 
 const leaveOut = {
   name: 'leave-out',
@@ -20,6 +20,21 @@ const leaveOut = {
   },
 };
 
+/** SQLite's fourteen small files come along; their search for the native binding becomes the one place where it is. */
+const nativeBinding = {
+  name: 'native-binding',
+  setup(esbuild) {
+    esbuild.onResolve({ filter: /^bindings$/ }, ({ path }) => ({
+      path,
+      namespace: 'native-binding',
+    }));
+    esbuild.onResolve({ filter: /\.node$/ }, ({ path }) => ({ path, external: true }));
+    esbuild.onLoad({ filter: /./, namespace: 'native-binding' }, () => ({
+      contents: `module.exports = () => require('better-sqlite3/build/Release/better_sqlite3.node');`,
+    }));
+  },
+};
+
 /** CommonJS, because Node's loader of ES modules is what is saved. */
 export async function bundleListing(outfile, { absWorkingDir, define }) {
   await build({
@@ -30,10 +45,8 @@ export async function bundleListing(outfile, { absWorkingDir, define }) {
     format: 'cjs',
     platform: 'node',
     target: 'node20',
-    external: ['better-sqlite3'],
-    plugins: [leaveOut, bundleStubs],
-    // only what finds the shipped items asks where it is; without an answer that fails
-    define: { ...define, 'import.meta.url': 'undefined' },
+    plugins: [leaveOut, nativeBinding, bundleStubs],
+    define,
     // names stay, for stack traces
     minifyWhitespace: true,
     minifySyntax: true,

@@ -44,7 +44,7 @@ async function placesOf(
   io: Io,
   { here = false }: SessionOptions = {},
 ): Promise<OpenRyeOptions> {
-  const { findProject } = await import('../app/system.ts');
+  const { findProject } = await import('../app/find-project.ts');
   const named = (folder: string | undefined): string | undefined =>
     folder === undefined || folder === '' ? undefined : path.resolve(io.cwd, folder);
   const userSpacePath =
