@@ -8,7 +8,7 @@ import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
-import { interleave, median, ms, ratio, row } from './harness.mjs';
+import { interleave, median, ms, row, times } from './harness.mjs';
 
 const CHILD = fileURLToPath(new URL('log-scale-child.mjs', import.meta.url));
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -152,7 +152,7 @@ async function openRow(folder, bundled, { entries, rounds }) {
   );
   const of = (name, member) => median(samples[name].map((each) => each[member]));
   const cell = (member, print) =>
-    `${print(of('rye', member))} ${ratio(of('rye', member), of('floor', member))}`;
+    `${print(of('rye', member))} ${times(of('rye', member) / of('floor', member))}`;
   row(
     `  ${entries} entries, ${(statSync(file).size / 1e6).toFixed(0)} MB`,
     ms(of('floor', 'ms')),
@@ -177,7 +177,7 @@ async function largeRows(folder, parts, { signer, verifier }) {
   });
   const file = store.path('large');
   const { events, checkpoints } = await store.verify('large', { verifier });
-  const times = await interleave(
+  const taken = await interleave(
     {
       sha256sum: () =>
         timed(() => {
@@ -198,9 +198,9 @@ async function largeRows(folder, parts, { signer, verifier }) {
     },
     9,
   );
-  const of = (name) => median(times[name]);
+  const of = (name) => median(taken[name]);
   row(`a log of 100 MB, ${checkpoints} checkpoints`, 'time', 'sha256sum', 'ratio');
-  row('  verify', ms(of('verify')), ms(of('sha256sum')), ratio(of('verify'), of('sha256sum')));
+  row('  verify', ms(of('verify')), ms(of('sha256sum')), times(of('verify') / of('sha256sum')));
   row('  tail 20', ms(of('tail')));
   row('  since, 20 events before the end', ms(of('since')));
 }
