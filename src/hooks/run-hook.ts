@@ -150,25 +150,30 @@ interface Failure {
   readonly error: RyeError;
 }
 
-/** Runs `work` until it settles, the hook's time is up or the thread is cancelled; then `work`'s signal is aborted. */
+/**
+ * Runs `work` until it settles, the hook's time is up or the thread is cancelled; then `work`'s signal is aborted. A hook
+ * that runs no item waits for nobody and needs no timer.
+ */
 async function withinTimeout(
   hook: HookDeclaration,
   { clock, signal }: DispatchOptions,
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<Failure | undefined> {
-  const stop = new AbortController();
-  const abort = (): void => stop.abort();
   if (signal.aborted) return cancelled(hook);
-  signal.addEventListener('abort', abort, { once: true });
-  try {
-    const settled = work(stop.signal).then(
+  const run = (until: AbortSignal): Promise<Failure | undefined> =>
+    work(until).then(
       () => undefined,
       (error: unknown): Failure => ({ outcome: 'failed', error: toRyeError(error, 'hook_failed') }),
     );
+  if (!hook.actions.some(({ kind }) => kind === 'item')) return await run(signal);
+  const stop = new AbortController();
+  const abort = (): void => stop.abort();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
     const stopped = clock
       .sleep(hook.timeout_seconds * 1000, stop.signal)
       .then(() => (signal.aborted ? cancelled(hook) : timedOut(hook)));
-    return await Promise.race([settled, stopped]);
+    return await Promise.race([run(stop.signal), stopped]);
   } finally {
     signal.removeEventListener('abort', abort);
     stop.abort(overReason());

@@ -63,6 +63,8 @@ export type ObservedEvent = 'tool_after' | 'directive_return' | 'rule_triggered'
 
 /** Dispatches the thread's merged hooks. A rejected promise is recorded and counts as no decision; of a gate, as no. */
 export interface HookPort {
+  /** Whether a hook is on for the event; one that nobody listens to is not asked about. Without it all are. */
+  listens?(event: ControlEvent | ObservedEvent | 'tool_gate'): boolean;
   control(event: ControlEvent, context: JsonObject, signal: AbortSignal): Promise<HookDecision>;
   observe(event: ObservedEvent, context: JsonObject, signal: AbortSignal): Promise<HookReport>;
   gate(context: JsonObject, signal: AbortSignal): Promise<GateDecision>;

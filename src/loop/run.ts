@@ -262,6 +262,7 @@ export class Run {
 
   /** Asks control hooks. A dispatch that fails is noted and decides nothing. */
   async control(event: ControlEvent, context: JsonObject): Promise<ControlAction | undefined> {
+    if (!this.#isHeard(event)) return undefined;
     const report = await this.#dispatch(event, () =>
       this.ports.hooks.control(event, this.hookContext(context), this.stop.cancelSignal),
     );
@@ -269,6 +270,7 @@ export class Run {
   }
 
   async observe(event: ObservedEvent, context: JsonObject): Promise<void> {
+    if (!this.#isHeard(event)) return;
     await this.#dispatch(event, () =>
       this.ports.hooks.observe(event, this.hookContext(context), this.stop.cancelSignal),
     );
@@ -276,6 +278,7 @@ export class Run {
 
   /** A gate that fails refuses. */
   async gate(context: JsonObject): Promise<GateDecision> {
+    if (!this.#isHeard('tool_gate')) return { fired: [] };
     const asked = await this.#dispatch('tool_gate', () =>
       this.ports.hooks.gate(this.hookContext(context), this.stop.cancelSignal),
     );
@@ -284,6 +287,10 @@ export class Run {
       decision: { control: 'fail', error: 'its gate could not be asked' },
     };
     return asked ?? (failed as GateDecision);
+  }
+
+  #isHeard(event: ControlEvent | ObservedEvent | 'tool_gate'): boolean {
+    return this.ports.hooks.listens?.(event) ?? true;
   }
 
   async #dispatch<T extends HookReport>(
@@ -307,10 +314,12 @@ export class Run {
   }
 
   async #recordReport(report: HookReport): Promise<void> {
-    await this.write(
-      ...report.fired.map((payload) => ({ event_type: 'hook_fired' as const, payload })),
-    );
-    await this.inject(report.drafts ?? []);
+    const fired = report.fired.map((payload) => ({ event_type: 'hook_fired' as const, payload }));
+    const drafts = report.drafts ?? [];
+    if (this.#held) {
+      this.#held.push(...drafts);
+      await this.write(...fired);
+    } else await this.record([...fired, ...drafts]);
   }
 
   /** Takes drafts into the conversation as soon as no answer waits for its results. */

@@ -47,11 +47,13 @@ export class HookRunner implements HookPort {
   readonly #options: HookRunnerOptions;
   /** What every event's context carries. Secret inputs are not in it. */
   readonly #base: JsonObject;
+  readonly #listened: ReadonlySet<HookEvent>;
   #calls = 0;
 
   constructor(options: HookRunnerOptions) {
     const { plan, threadId, env } = options;
     this.#options = options;
+    this.#listened = new Set(plan.hooks.filter(({ enabled }) => enabled).map(({ event }) => event));
     this.#base = {
       thread_id: threadId,
       directive: plan.directive.id,
@@ -61,6 +63,10 @@ export class HookRunner implements HookPort {
       project_path: env.projectPath,
       depth: plan.limits.depth,
     };
+  }
+
+  listens(event: HookEvent): boolean {
+    return this.#listened.has(event);
   }
 
   async control(
@@ -138,7 +144,7 @@ export class HookRunner implements HookPort {
 
   /** Whether a hook listens to the end of the thread, and so may add to its log. */
   observesCompletion(): boolean {
-    return this.#hooks.some(({ event, enabled }) => enabled && event === 'after_complete');
+    return this.listens('after_complete');
   }
 
   /** `delivery`: what the hooks left for the conversation and the log. */
