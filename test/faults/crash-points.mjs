@@ -55,6 +55,12 @@ fs.writeSync = (fd, bytes, ...rest) => {
   return written;
 };
 
+const force = fs.fdatasyncSync;
+fs.fdatasyncSync = (fd) => {
+  force(fd);
+  step('fdatasync');
+};
+
 const link = fs.linkSync;
 fs.linkSync = (from, to) => {
   link(from, to);

@@ -99,6 +99,20 @@ describe('a process that is killed', () => {
     expect(new Set(trace).size).toBeGreaterThanOrEqual(25);
   });
 
+  it('has its log on the disk before a tool runs and at the end of each turn (weakness 14 of pi)', () => {
+    const next = (from: number): string =>
+      trace.slice(from + 1).find((step) => step === 'fdatasync' || step.startsWith('append')) ?? '';
+    const behind = (isWanted: (step: string, at: number) => boolean): readonly string[] =>
+      trace.flatMap((step, at) => (isWanted(step, at) ? [next(at)] : []));
+    const intents = behind((step) => step.endsWith('tool_call_start'));
+    const turns = behind(
+      (step, at) => step === 'append checkpoint' && trace[at - 1] === 'append cost',
+    );
+    expect(intents.length).toBeGreaterThan(1);
+    expect(turns.length).toBeGreaterThan(1);
+    expect(new Set([...intents, ...turns])).toEqual(new Set(['fdatasync']));
+  });
+
   it(
     'leaves, behind each durable step, what can be recovered and resumed',
     async () => {

@@ -55,6 +55,18 @@ describe('writing', () => {
     writer.close();
   });
 
+  it('reads nothing back while it appends (weakness 10 of pi)', () => {
+    const bytesRead = (): number =>
+      Number(/rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1]);
+    const writer = create();
+    for (let at = 0; at < 200; at += 1) writer.append([said('x'.repeat(1000))]);
+    const before = bytesRead();
+    for (let at = 0; at < 50; at += 1) writer.append([said('y')]);
+    // one look at the log so far would be four times that
+    expect(bytesRead() - before).toBeLessThan(50_000);
+    writer.close();
+  });
+
   it('names length, hash and count, and checkpoints verify against them', async () => {
     const writer = create();
     writer.append([said('a')]);
