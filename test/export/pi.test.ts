@@ -66,7 +66,7 @@ function folder(): string {
 
 /** A session with everything that pi's SessionManager can write. */
 function fullSession(): { readonly manager: PiManager; readonly text: string } {
-  const manager = pi.SessionManager.create('/work/project', folder());
+  const manager = pi.SessionManager.create('/home/ada/project', folder());
   manager.appendModelChange('anthropic', 'claude-opus-4-5');
   manager.appendThinkingLevelChange('medium');
   const first = manager.appendMessage(user('Read a.txt — größer “than” \u2028 ASCII, please.'));
