@@ -185,6 +185,7 @@ const CONTEXTS = {
       usage_ratio: number(),
       reason: text('threshold, context_exceeded, hook or manual'),
       first_kept_entry_id: text('The first entry that stays in full'),
+      cut_points: anything('Entries that a hook may choose as the first one kept, oldest first'),
       messages: integer('How many messages the summary will stand for'),
       split_turn: flag('Whether the cut lies inside a turn'),
       previous_summaries: anything('Summaries of earlier compactions, newest first'),

@@ -21,6 +21,8 @@ export interface PlanRequest {
   readonly tokens?: number | undefined;
   /** The leaf whose path is compacted; absent: the tree's own. */
   readonly leafId?: string | null;
+  /** The first entry that is to stay, one of a plan's `cutPoints`; absent: as the sizes say. */
+  readonly firstKept?: string | undefined;
 }
 
 /** What a compaction will summarise and what it will keep. */
@@ -34,6 +36,8 @@ export interface CompactionPlan {
   /** Summaries of earlier compactions on the path, newest first. */
   readonly previousSummaries: readonly string[];
   readonly firstKeptEntryId: string;
+  /** Every entry from which on the context may be kept, oldest first. */
+  readonly cutPoints: readonly string[];
   readonly protectedIds: readonly string[];
   readonly files: FilesTouched;
   readonly tokensBefore: number;
@@ -63,7 +67,7 @@ interface Item {
  */
 export function planCompaction(
   tree: SessionTree,
-  { sizes, tokens, leafId = tree.leafId }: PlanRequest,
+  { sizes, tokens, leafId = tree.leafId, firstKept }: PlanRequest,
 ): CompactionPlan | undefined {
   const path = pathTo(tree, leafId);
   const context = foldContext(tree, { leafId });
@@ -71,13 +75,13 @@ export function planCompaction(
   const tokensBefore = tokens ?? measuredTokens(path, context);
   const scale = scaleOf(context, tokensBefore);
   const keepTokens = Math.min(sizes.keepRecentTokens, tokensBefore / 2) / scale;
-  const cut = withItsQuestion(live, cutOf(live, keepTokens), keepTokens);
-  const first = live[cut]?.entryId;
-  if (first === undefined || first === null) return undefined;
   const isProtected = protector(tree, path, sizes);
+  const cutPoints = cutPointsOf(live, isProtected);
+  const first = firstKept ?? live[bestCut(live, keepTokens)]?.entryId;
+  if (first === undefined || first === null || !cutPoints.includes(first)) return undefined;
+  const cut = live.findIndex(({ entryId }) => entryId === first);
   const protectedBefore = protectedSoFar(path);
   const dropped = live.slice(0, cut).filter(({ entryId }) => !isProtected(entryId));
-  if (dropped.length === 0) return undefined;
   const split = splitAt(live, cut);
   const isWhole = ({ entryId }: Item): boolean => !isProtected(entryId);
   const history = live.slice(0, split).filter(isWhole);
@@ -95,6 +99,7 @@ export function planCompaction(
       .map(({ payload }) => payload.summary)
       .toReversed(),
     firstKeptEntryId: first,
+    cutPoints,
     protectedIds: [
       ...protectedBefore,
       ...live
@@ -162,6 +167,22 @@ function estimateOf({ system, tools, messages }: SessionContext): number {
 function scaleOf(context: SessionContext, tokens: number): number {
   const estimate = estimateOf(context);
   return estimate === 0 ? 1 : Math.min(3, Math.max(0.5, tokens / estimate));
+}
+
+/** The entries at which a cut parts no call from its result, keeps what is unseen, and leaves something to summarise. */
+function cutPointsOf(
+  live: readonly Item[],
+  isProtected: (entryId: string | null) => boolean,
+): readonly string[] {
+  const from = live.findIndex(({ entryId }) => !isProtected(entryId));
+  if (from === -1) return [];
+  return live
+    .slice(from + 1, firstUnseen(live) + 1)
+    .flatMap((item) => (canCutAt(item) && item.entryId !== null ? [item.entryId] : []));
+}
+
+function bestCut(live: readonly Item[], keepTokens: number): number {
+  return withItsQuestion(live, cutOf(live, keepTokens), keepTokens);
 }
 
 /** Index of the first message that stays; the number of items when none may be cut. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../core/clock.ts';
-import type { RyeError } from '../core/errors.ts';
+import { RyeError } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import type { Message } from '../core/message.ts';
@@ -95,34 +95,68 @@ export async function compactSession(
   if (report.cancelled !== undefined) {
     return { kind: 'cancelled', reason: report.cancelled, drafts, usage: NO_USAGE };
   }
-  const details = filesAsDetails(planned.files);
-  if (report.supplied) {
-    const { summary, details: own = {} } = report.supplied;
-    const entry = compactionDraft(planned, summary, { ...details, ...own, from_hook: true });
-    return { kind: 'done', summary, plan: planned, drafts: [...drafts, entry], usage: NO_USAGE };
+  const made = afterHooks(report, planned, (firstKept) =>
+    planCompaction(tree, { sizes, tokens, firstKept }),
+  );
+  if (made instanceof RyeError) return { kind: 'failed', error: made, drafts, usage: NO_USAGE };
+  return await withSummary(env, { request, sizes, made, report, drafts }, signal);
+}
+
+/** The planned compaction with the cut that a hook chose; an error for a replacement that can't be used. */
+function afterHooks(
+  { failed, supplied }: CompactReport,
+  planned: CompactionPlan,
+  replan: (firstKept: string) => CompactionPlan | undefined,
+): CompactionPlan | RyeError {
+  if (failed !== undefined) return new RyeError('hook_failed', failed);
+  const first = supplied?.first_kept_entry_id;
+  if (first === undefined) return planned;
+  return (
+    replan(first) ??
+    new RyeError(
+      'hook_failed',
+      `hook ${supplied?.hook} chose the first kept entry ${first}, where the context can't be cut`,
+      { hint: 'The context of before_compact lists the entries that can be chosen as cut_points.' },
+    )
+  );
+}
+
+interface Chosen {
+  readonly request: CompactRequest;
+  readonly sizes: CompactionSizes;
+  readonly made: CompactionPlan;
+  readonly report: CompactReport;
+  readonly drafts: readonly EventDraft[];
+}
+
+/** The summary of a hook, or else of the model. */
+async function withSummary(
+  env: CompactEnv,
+  { request, sizes, made, report, drafts }: Chosen,
+  signal: AbortSignal,
+): Promise<CompactResult> {
+  const { model, plan, remainingMicroUsd, reason } = request;
+  const { summary, details: own } = report.supplied ?? {};
+  const details = { ...filesAsDetails(made.files), ...own, reason };
+  if (summary !== undefined) {
+    const entry = compactionDraft(made, summary, { ...details, from_hook: true });
+    return { kind: 'done', summary, plan: made, drafts: [...drafts, entry], usage: NO_USAGE };
   }
   const instructions = [request.instructions, ...report.instructions].filter(
     (text) => text !== undefined,
   );
   const answer = await summarizeParts(
-    { ...env, model, sizes, plan, remainingMicroUsd: request.remainingMicroUsd },
-    { planned, instructions: instructions.length === 0 ? undefined : instructions.join('\n\n') },
+    { ...env, model, sizes, plan, remainingMicroUsd },
+    {
+      planned: made,
+      instructions: instructions.length === 0 ? undefined : instructions.join('\n\n'),
+    },
     signal,
   );
-  if ('error' in answer)
-    return { kind: 'failed', error: answer.error, drafts, usage: answer.usage };
-  const entry = compactionDraft(planned, answer.text, {
-    ...details,
-    usage: { ...answer.usage },
-    reason: request.reason,
-  });
-  return {
-    kind: 'done',
-    summary: answer.text,
-    plan: planned,
-    drafts: [...drafts, entry],
-    usage: answer.usage,
-  };
+  const { usage } = answer;
+  if ('error' in answer) return { kind: 'failed', error: answer.error, drafts, usage };
+  const entry = compactionDraft(made, answer.text, { ...details, usage: { ...usage } });
+  return { kind: 'done', summary: answer.text, plan: made, drafts: [...drafts, entry], usage };
 }
 
 function compactionDraft(
@@ -159,6 +193,7 @@ export function compactContext(
     usage_ratio: window > 0 ? Math.round((planned.tokensBefore / window) * 1000) / 1000 : 0,
     reason,
     first_kept_entry_id: planned.firstKeptEntryId,
+    cut_points: planned.cutPoints,
     messages: planned.history.length + planned.turnPrefix.length,
     split_turn: planned.turnPrefix.length > 0,
     previous_summaries: planned.previousSummaries,

@@ -294,7 +294,7 @@ async function recordedCompaction(
     compactContext({ ...request, threadId }, planned),
     signal,
   );
-  if (report.cancelled !== undefined) return undefined;
+  if ((report.cancelled ?? report.failed) !== undefined) return undefined;
   const { expected } = comparison;
   if (expected?.kind === 'compaction' && expected.draft?.event_type === 'compaction') {
     const { messages } = foldContext(tree, { leafId: expected.entryId });

@@ -419,7 +419,7 @@ const step = fc.oneof(
 describe('any conversation', () => {
   it('is compacted into one that keeps its pairs, its task and its newest part', () => {
     fc.assert(
-      fc.property(fc.array(step, { minLength: 3, maxLength: 40 }), (steps) => {
+      fc.property(fc.array(step, { minLength: 3, maxLength: 40 }), fc.nat(), (steps, pick) => {
         const drafts: EventDraft[] = [user('task')];
         for (const [at, one] of steps.entries()) {
           if (one.kind === 'user') drafts.push(user(`u${at}`, one.tokens));
@@ -432,9 +432,14 @@ describe('any conversation', () => {
             if (planned) drafts.push(compactionOf(planned, `summary ${at}`));
           }
         }
-        const planned = planFor(drafts);
-        if (!planned) return;
         const tree = treeOf(drafts);
+        const best = planCompaction(tree, { sizes: SIZES });
+        if (!best) return;
+        expect(best.cutPoints).toContain(best.firstKeptEntryId);
+        // the best cut, or any other that may be chosen
+        const firstKept = pick % 3 === 0 ? undefined : best.cutPoints[pick % best.cutPoints.length];
+        const planned = planCompaction(tree, { sizes: SIZES, firstKept });
+        if (!planned) throw new Error(`no plan for ${firstKept}`);
         const before = foldContext(tree);
         const after = foldContext(treeOf([...drafts, compactionOf(planned, 'final')]));
         // every result stands behind its call

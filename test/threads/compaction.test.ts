@@ -199,29 +199,108 @@ describe('before_compact hooks', () => {
     expect(textOfBody(asked)).toContain('Keep every letter a.');
   });
 
-  it('replace the summary', async () => {
-    lab.signed(
-      'tools/my/summary.mjs',
-      [
-        '// rye:tool',
-        '// description: Summarises.',
-        '// traits: {risk: safe}',
-        '// /rye:tool',
-        "process.stdout.write(JSON.stringify({ compaction: { summary: 'MINE', details: { version: 2 } } }));",
-        '',
-      ].join('\n'),
+  const TOOL = [
+    '// rye:tool',
+    '// description: Gives the compaction that it is told to give.',
+    '// traits: {risk: safe}',
+    '// input_schema: {type: object, properties: {give: {type: string}, cuts: {type: array}}}',
+    '// /rye:tool',
+    "import { readFileSync } from 'node:fs';",
+    "const { give, cuts } = JSON.parse(readFileSync(0, 'utf8'));",
+    "const compaction = give === 'cuts' ? { summary: cuts.join() } : JSON.parse(give);",
+    'process.stdout.write(JSON.stringify({ compaction }));',
+    '',
+  ].join('\n');
+  const replacing = (give: string): string =>
+    hook(
+      `action: {primary: execute, item_type: tool, item_id: my/give, params: {give: '${give}', cuts: "\${cut_points}"}}`,
     );
+
+  it('replace the summary', async () => {
+    lab.signed('tools/my/give.mjs', TOOL);
     const { events, server, result } = await work(reader([says('NEVER')], ['a', 'b']), {
-      hooks: hook('action: {primary: execute, item_type: tool, item_id: my/summary}'),
-      tools: '<tool>my/summary</tool>',
+      hooks: replacing('{"summary":"MINE","details":{"version":2}}'),
+      tools: '<tool>my/give</tool>',
     });
     expect(result.status).toBe('completed');
     const fired = only(events, 'hook_fired').map(({ payload }) => payload);
     expect(fired).toContainEqual(expect.objectContaining({ id: 'mine' }));
     expect(only(events, 'compaction')[0]?.payload).toMatchObject({
       summary: 'MINE',
-      details: { from_hook: true, version: 2 },
+      details: { from_hook: true, version: 2, read_files: ['a.txt'] },
     });
     expect(server.requests.some(({ body }) => isSummary(body))).toBe(false);
+  });
+
+  it('stop the compaction of a running thread, and not the thread, with a cut that is none', async () => {
+    lab.signed('tools/my/give.mjs', TOOL);
+    const { events, result } = await work(reader([says('NEVER')], ['a', 'b']), {
+      hooks: replacing('{"summary":"MINE","first_kept_entry_id":"ffffffffffffffff"}'),
+      tools: '<tool>my/give</tool>',
+    });
+    expect(result.status).toBe('completed');
+    expect(only(events, 'compaction')).toEqual([]);
+    expect(JSON.stringify(only(events, 'note'))).toContain(
+      "hook mine chose the first kept entry ffffffffffffffff, where the context can't be cut",
+    );
+  });
+
+  it('choose what stays in full, among the entries that they are given', async () => {
+    lab.signed('tools/my/give.mjs', TOOL);
+    const { rye, result, server } = await work(reader([says('OF THE MODEL')]), {
+      hooks: replacing('${instructions}').replaceAll("'", '"'),
+      tools: '<tool>my/give</tool>',
+      config: [],
+    });
+    const { trees } = rye;
+    const id = result.thread_id;
+    const give = async (compaction: unknown) =>
+      await trees.compact(id, { instructions: JSON.stringify(compaction) });
+    const leaf = (await trees.view(id)).leaf_id ?? '';
+    const [aside] = (await trees.branch(id, { at: 'root', message: 'Aside.' })).slice(-1);
+    await trees.branch(id, { at: leaf });
+    const { rows } = await trees.view(id, { filter: 'all' });
+    const idsOf = (kind: string) =>
+      rows.filter((row) => row.kind === kind && row.active).map(({ entry }) => entry.id);
+    const answers = idsOf('assistant');
+    expect(answers).toHaveLength(5);
+
+    const before = await trees.context(id);
+    const refused: readonly [unknown, string][] = [
+      [{ summary: 'S', first_kept_entry_id: 'ffffffffffffffff' }, "can't be cut"],
+      // on another branch; a result without its call; nothing would be summarised
+      [{ summary: 'S', first_kept_entry_id: aside?.id }, "can't be cut"],
+      [{ summary: 'S', first_kept_entry_id: idsOf('tool_result')[1] }, "can't be cut"],
+      [{ summary: 'S', first_kept_entry_id: answers[0] }, "can't be cut"],
+      [{ summary: 'S', first_kept_entry_id: 7 }, 'that is no entry id'],
+      [{ summary: ' ' }, 'a summary that is no text'],
+      [{ summary: 'S', details: [] }, 'details that are no object'],
+      [{ details: {} }, 'neither a summary nor'],
+      [{ summery: 'S' }, 'an unknown member "summery"'],
+      ['S', 'is no object'],
+    ];
+    for (const [wrong, message] of refused) {
+      await expect(give(wrong)).rejects.toMatchObject({
+        code: 'hook_failed',
+        message: expect.stringContaining(message),
+      });
+    }
+    expect(await trees.context(id)).toEqual(before);
+
+    // one more stays than the sizes would keep
+    await give({ summary: 'MINE', first_kept_entry_id: answers[2] });
+    const after = await trees.context(id);
+    expect(after.sources.slice(2)).toEqual(before.sources.slice(5));
+    expect(JSON.stringify(after.messages[1])).toContain('MINE');
+    await expect(give({ first_kept_entry_id: answers[1] })).rejects.toMatchObject({
+      code: 'hook_failed',
+    });
+    // with a cut alone the model summarises
+    expect(server.requests.some(({ body }) => isSummary(body))).toBe(false);
+    await give({ first_kept_entry_id: answers[4] });
+    const last = await trees.context(id);
+    expect(JSON.stringify(last.messages[1])).toContain('OF THE MODEL');
+    expect(last.sources.slice(2)).toEqual([answers[4]]);
+    expect((await rye.threads.verify(id)).ok).toBe(true);
   });
 });
