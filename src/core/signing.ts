@@ -8,11 +8,17 @@ export interface PayloadSigner {
   sign(payload: JsonObject): string;
 }
 
-/** Why a payload's signature is not accepted. */
-export type SignatureRefusal = 'key_untrusted' | 'key_revoked' | 'signature_invalid';
+/** Why what a key signed is not accepted. */
+export type KeyRefusal = 'key_untrusted' | 'key_revoked';
 
-/** Checks what a {@link PayloadSigner} made. */
+/** Finds the keys with which a {@link PayloadSigner} may have signed. */
 export interface PayloadVerifier {
-  /** `undefined` when the signature is good and its key is trusted. */
-  refusal(payload: JsonObject, keyId: string, signature: string): SignatureRefusal | undefined;
+  /** The key as it is trusted now, or why it is not. */
+  find(keyId: string): PayloadKey | KeyRefusal;
+}
+
+/** A trusted key. */
+export interface PayloadKey {
+  /** Whether the signature of `payload` is good. Checked beside the caller; never rejects. */
+  verify(payload: JsonObject, signature: string): Promise<boolean>;
 }

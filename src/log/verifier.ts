@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { CheckpointPayload, LogEvent } from '../core/events.ts';
 import { isRecord, parseJson } from '../core/json.ts';
-import type { PayloadVerifier } from '../core/signing.ts';
+import type { KeyRefusal, PayloadKey, PayloadVerifier } from '../core/signing.ts';
 import { chainStart, sha256Hex, signedPart } from './checkpoint.ts';
 import { decodeHeader, encodeEvent, MAX_LINE_BYTES } from './codec.ts';
+import { OpenChecks } from './open-checks.ts';
 import { LineRegions, matchesAt, seqAt, typeDistance } from './regions.ts';
 
 /** Length, whole-file SHA-256 (hex) and number of events of a log, the header not counted. */
@@ -40,13 +41,19 @@ export interface LogVerifierOptions {
 
 /** Takes a log's bytes in order, in chunks of any size; memory is bounded by one line. */
 export interface LogVerifier {
-  /** False once the log has failed: further chunks change nothing. */
-  push(chunk: Uint8Array): boolean;
-  end(): LogVerification;
+  /**
+   * Resolves when the next chunk may come and this one may be reused; false once the log has failed: further chunks
+   * change nothing. Signatures may still be under way then, a bounded number of them.
+   */
+  push(chunk: Uint8Array): Promise<boolean>;
+  /** Waits for all signatures; the first failure in the order of the bytes counts. */
+  end(): Promise<LogVerification>;
 }
 
 const LF = 0x0a;
 const TIMESTAMP_PREFIX = Buffer.from(',"timestamp":"');
+/** Signatures that are checked while the bytes behind them are hashed. */
+const MAX_OPEN_CHECKS = 128;
 const CHECKPOINT = Buffer.from('"event_type":"checkpoint"');
 
 /**
@@ -71,6 +78,9 @@ class ChainVerifier implements LogVerifier {
   #checkpoints = 0;
   #headerSeen = false;
   #failure: LogTampered | undefined;
+  readonly #checks = new OpenChecks();
+  /** Keys as they were when first met: one log is judged by one state of the keyring. */
+  readonly #keys = new Map<string, PayloadKey | KeyRefusal>();
 
   constructor(options: LogVerifierOptions) {
     this.#options = options;
@@ -78,14 +88,16 @@ class ChainVerifier implements LogVerifier {
     this.#typeAt = typeDistance(options.threadId);
   }
 
-  push(chunk: Uint8Array): boolean {
+  async push(chunk: Uint8Array): Promise<boolean> {
     if (this.#failure) return false;
     for (const region of this.#regions.push(chunk)) this.#lines(region);
     if (this.#regions.heldBytes > MAX_LINE_BYTES) this.#fail(this.#offset, 'a line is over 16 MiB');
+    await this.#settleChecks(MAX_OPEN_CHECKS);
     return !this.#failure;
   }
 
-  end(): LogVerification {
+  async end(): Promise<LogVerification> {
+    await this.#settleChecks(0);
     const torn = this.#regions.rest();
     this.#file.update(torn);
     const bytes = this.#offset + torn.length;
@@ -196,24 +208,30 @@ class ChainVerifier implements LogVerifier {
       this.#fail(offset, problem);
       return;
     }
-    const refusal = this.#options.verifier.refusal(
-      { ...signedPart(payload) },
-      payload.key_id,
-      payload.signature,
-    );
-    if (refusal === 'signature_invalid')
-      this.#fail(offset, "the checkpoint's signature is invalid");
-    else if (refusal !== undefined) {
-      const state = refusal === 'key_revoked' ? 'revoked' : 'not trusted';
-      this.#fail(
-        offset,
-        `the checkpoint is signed with key ${payload.key_id}, which is ${state}`,
-        refusal,
-      );
-    }
+    this.#checkSignature(payload, offset);
     this.#prev = sha256Hex(line);
     this.#segmentFrom = offset + line.length;
     this.#checkpoints += 1;
+  }
+
+  #checkSignature(payload: CheckpointPayload, offset: number): void {
+    const { key_id, signature } = payload;
+    const key = this.#keys.get(key_id) ?? this.#options.verifier.find(key_id);
+    this.#keys.set(key_id, key);
+    if (typeof key === 'object') {
+      this.#checks.add(offset, key.verify({ ...signedPart(payload) }, signature));
+      return;
+    }
+    const state = key === 'key_revoked' ? 'revoked' : 'not trusted';
+    this.#fail(offset, `the checkpoint is signed with key ${key_id}, which is ${state}`, key);
+  }
+
+  /** Waits until few enough signatures are open. One that is not good stands before whatever was found since. */
+  async #settleChecks(open: number): Promise<void> {
+    const offset = await this.#checks.settle(open);
+    if (offset === undefined) return;
+    this.#failure = undefined;
+    this.#fail(offset, "the checkpoint's signature is invalid");
   }
 
   #statementProblem(payload: CheckpointPayload, offset: number): string | undefined {

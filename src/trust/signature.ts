@@ -114,16 +114,20 @@ export function payloadSigner(key: SigningKey): PayloadSigner {
   return { keyId: key.keyId, sign: (payload) => key.sign(canonicalJson(payload)) };
 }
 
-/** Checks what {@link payloadSigner} made against the keys that `keys` trusts at that moment. */
+/** Finds the keys of what {@link payloadSigner} made among those that `keys` trusts at that moment. */
 export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
   return {
-    refusal(payload, keyId, signature) {
+    find(keyId) {
       const found = keys.find(keyId);
       if (found.status === 'unknown') return 'key_untrusted';
       if (found.status === 'revoked') return 'key_revoked';
-      const text = canonicalOrNothing(payload);
-      if (text === undefined || !found.key.verify(text, signature)) return 'signature_invalid';
-      return undefined;
+      const { key } = found;
+      return {
+        async verify(payload, signature) {
+          const text = canonicalOrNothing(payload);
+          return text !== undefined && (await key.verifyBeside(text, signature));
+        },
+      };
     },
   };
 }

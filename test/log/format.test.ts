@@ -160,8 +160,8 @@ describe('a reader that knows only the page', () => {
       writeFileSync(file, log.join(''));
       const theirs = (await independently(file))['checkpoints'] as { broken_at: number | null };
       const check = createLogVerifier({ threadId: THREAD, verifier });
-      check.push(readFileSync(file));
-      verdicts.push([theirs.broken_at !== null, !check.end().ok]);
+      await check.push(readFileSync(file));
+      verdicts.push([theirs.broken_at !== null, !(await check.end()).ok]);
     }
     expect(verdicts).toEqual([
       [false, false],

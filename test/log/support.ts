@@ -25,10 +25,15 @@ export function testKey(): { readonly signer: PayloadSigner; readonly verifier: 
       sign: (payload) => sign(null, bytes(payload), privateKey).toString('base64url'),
     },
     verifier: {
-      refusal(payload, signedBy, signature) {
+      find(signedBy) {
         if (signedBy !== keyId) return 'key_untrusted';
-        const good = verify(null, bytes(payload), publicKey, Buffer.from(signature, 'base64url'));
-        return good ? undefined : 'signature_invalid';
+        return {
+          verify: async (payload, signature) =>
+            await new Promise((resolve) => {
+              const sealed = Buffer.from(signature, 'base64url');
+              verify(null, bytes(payload), publicKey, sealed, (_, good) => resolve(good));
+            }),
+        };
       },
     },
   };

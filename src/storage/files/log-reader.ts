@@ -142,10 +142,10 @@ export async function verifyLog(
   const checker = createLogVerifier({ threadId, verifier, expected });
   try {
     for await (const chunk of logChunks(path)) {
-      if (!checker.push(chunk)) break;
+      if (!(await checker.push(chunk))) break;
     }
   } catch (error) {
     throw missingLog(error, threadId);
   }
-  return checker.end();
+  return await checker.end();
 }
