@@ -2,7 +2,12 @@ import { overReason } from '../core/abort.ts';
 import { messageOf } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
-import type { AssistantBlock, AssistantMessage, StopReason } from '../core/message.ts';
+import type {
+  AssistantBlock,
+  AssistantMessage,
+  StopReason,
+  ToolCallBlock,
+} from '../core/message.ts';
 import { GrowingText } from '../core/text.ts';
 import { NO_USAGE, type Usage } from '../core/usage.ts';
 import type {
@@ -12,7 +17,7 @@ import type {
   ProviderFailure,
 } from '../providers/provider.ts';
 import { likelyTokensOf } from './context.ts';
-import type { Interrupt } from './ports.ts';
+import type { Interrupt, WhatRuns } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 
@@ -104,8 +109,23 @@ function interrupted(by: Interrupt, event: ModelEvent): Close {
 /** What checks that take time found in the whole answer; a stop does not wait for them. */
 async function lateInterrupt(run: Run): Promise<Interrupt | undefined> {
   if (!run.watcher) return undefined;
-  const by = await orStopped(run.watcher.settle(), run.stop.signal);
+  const settled = run.watcher.settle(async (call) => await whatRuns(run, call));
+  const by = await orStopped(settled, run.stop.signal);
   return isStopped(by) ? undefined : by;
+}
+
+/** What the gates will judge, for those who judge before them. What can't be resolved or is not valid never runs. */
+async function whatRuns(run: Run, { name, input }: ToolCallBlock): ReturnType<WhatRuns> {
+  const { ports } = run;
+  try {
+    const resolution = await ports.tools.resolve(name, input);
+    if (resolution.kind === 'unknown') return undefined;
+    const { tool, input: given } = resolution.call;
+    const checked = await ports.validate(tool.inputSchema, given);
+    return checked.ok ? { tool: tool.id, input: checked.input } : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function deltaOf(event: ModelEvent): EventDraft | undefined {

@@ -4,7 +4,7 @@ import type { EventDraft, EventPayloads, LogEvent } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { LimitName, Limits } from '../core/limits.ts';
-import type { AssistantMessage, ContentBlock, Message } from '../core/message.ts';
+import type { AssistantMessage, ContentBlock, Message, ToolCallBlock } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
@@ -103,11 +103,19 @@ export interface Reminder {
   readonly injection: EventDraft;
 }
 
+/** What a call would run, with its input as the tool would get it; undefined where it would run nothing. */
+export type WhatRuns = (
+  call: ToolCallBlock,
+) => Promise<{ readonly tool: string; readonly input: JsonObject } | undefined>;
+
 /** Watches one answer while it is spoken. Cost per event must not grow with the answer. */
 export interface StreamWatcher {
   observe(event: ModelEvent): Interrupt | undefined;
-  /** Called after `finish`: waits for checks that take time. Afterwards the watcher interrupts no more. */
-  settle(): Promise<Interrupt | undefined>;
+  /**
+   * Called after `finish`: waits for checks that take time, and judges calls by what they run where `whatRuns` is
+   * given. Afterwards the watcher interrupts no more.
+   */
+  settle(whatRuns?: WhatRuns): Promise<Interrupt | undefined>;
   /** Records of the matches since the last call, for the log. */
   takeRecords(): readonly EventDraft[];
   /** Contexts of `rule_triggered` for the matches since the last call. */

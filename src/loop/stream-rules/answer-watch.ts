@@ -1,11 +1,11 @@
 import type { EventDraft } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { compact } from '../../core/json.ts';
-import { type AssistantBlock, textOf } from '../../core/message.ts';
+import { type AssistantBlock, type ToolCallBlock, textOf } from '../../core/message.ts';
 import type { RuleSettings } from '../../core/rules.ts';
 import type { StreamMatcher } from '../../policy/regex-stream.ts';
 import type { ModelEvent } from '../../providers/provider.ts';
-import type { Interrupt, Reminder, StreamWatcher } from '../ports.ts';
+import type { Interrupt, Reminder, StreamWatcher, WhatRuns } from '../ports.ts';
 import { type CallHit, CallWatch } from './call-watch.ts';
 import type { RuleSet, StreamRule } from './compile.ts';
 import type { InjectionHistory } from './history.ts';
@@ -24,6 +24,8 @@ export interface RunRules {
   countInterrupt(rules: Iterable<StreamRule>): void;
   /** Names by which rules may call a tool, lower case, its id first. */
   namesOf(tool: string): readonly string[];
+  /** Whether a call says by itself what runs: an offered tool, by the name that it is offered under. */
+  isPlain(call: ToolCallBlock): boolean;
   /** What to say in the log about the rules themselves, once. */
   takeNotes(): readonly EventDraft[];
 }
@@ -69,6 +71,8 @@ export class AnswerWatch implements StreamWatcher {
   readonly #told = new Set<StreamRule>();
   readonly #slowRules: Readonly<Record<Source, readonly StreamRule[]>>;
   readonly #checks: Promise<void>[] = [];
+  /** Calls of which only the tool set can say what they run, and their positions in the answer. */
+  #indirect: { readonly block: ToolCallBlock; readonly call: number }[] = [];
   /** Matches of calls that wait for the tool or the path to be known. */
   readonly #lateHits: (() => boolean)[] = [];
   #records: EventDraft[] = [];
@@ -120,8 +124,9 @@ export class AnswerWatch implements StreamWatcher {
     return this.#interrupt();
   }
 
-  async settle(): Promise<Interrupt | undefined> {
+  async settle(whatRuns?: WhatRuns): Promise<Interrupt | undefined> {
     if (this.#isOver) return undefined;
+    if (whatRuns) await this.#lookThrough(whatRuns);
     await Promise.all(this.#checks);
     for (const decide of this.#lateHits) decide();
     const interrupt = this.#interrupt();
@@ -186,8 +191,13 @@ export class AnswerWatch implements StreamWatcher {
   }
 
   #openCall(id: string, name: string): CallWatch {
-    const call = this.#calls.length;
-    const watch = new CallWatch(name, {
+    const watch = this.#watchCall(name, this.#calls.length);
+    this.#calls.push({ id, watch });
+    return watch;
+  }
+
+  #watchCall(name: string, call: number): CallWatch {
+    return new CallWatch(name, {
       rules: this.#rules,
       projectPath: this.#run.projectPath,
       open: (rules) => this.#run.rules.regex.open(rules),
@@ -199,8 +209,6 @@ export class AnswerWatch implements StreamWatcher {
           : (text, decide) => this.#askCall(text, { call, decide }),
       valueLimit: this.#run.settings.buffer_limit,
     });
-    this.#calls.push({ id, watch });
-    return watch;
   }
 
   /** The newest call of that id: some models use one twice. */
@@ -226,7 +234,20 @@ export class AnswerWatch implements StreamWatcher {
         const watch = this.#calls[position]?.watch ?? this.#openCall(block.call_id, block.name);
         if (watch.length === 0) watch.write(JSON.stringify(block.input));
         watch.end();
+        if (!this.#run.isPlain(block)) this.#indirect.push({ block, call: position });
       });
+  }
+
+  /** A tool called by another spelling, or through another tool, is judged by what runs, as the gates do it. */
+  async #lookThrough(whatRuns: WhatRuns): Promise<void> {
+    for (const { block, call } of this.#indirect) {
+      const meant = await whatRuns(block);
+      if (!meant || this.#isOver) continue;
+      const watch = this.#watchCall(meant.tool, call);
+      watch.write(JSON.stringify(meant.input));
+      watch.end();
+    }
+    this.#indirect = [];
   }
 
   #askCall(

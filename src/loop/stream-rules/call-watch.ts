@@ -27,8 +27,8 @@ export interface CallWatchOptions {
   readonly valueLimit: number;
 }
 
-/** The wire name of the primary action: what it runs is named by an argument. */
-const EXECUTE = 'rye_execute';
+/** The primary action, as a model is offered it and by its id: what it runs is named by an argument. */
+const EXECUTE: ReadonlySet<string> = new Set(['rye_execute', 'rye/execute']);
 const ITEM_ID = 'item_id';
 const MAX_FACT_LENGTH = 4096;
 
@@ -76,7 +76,7 @@ export class CallWatch implements JsonStringSink {
   constructor(tool: string, options: CallWatchOptions) {
     this.#options = options;
     this.#names = options.namesOf(tool);
-    this.#isExecute = tool === EXECUTE;
+    this.#isExecute = this.#names.some((name) => EXECUTE.has(name));
     this.#candidates = this.#rulesForTool();
   }
 

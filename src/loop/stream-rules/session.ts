@@ -1,10 +1,15 @@
 import type { EventDraft } from '../../core/events.ts';
+import { wireName } from '../../core/ids.ts';
+import type { JsonValue } from '../../core/json.ts';
+import type { ToolCallBlock } from '../../core/message.ts';
 import type { RuleSettings } from '../../core/rules.ts';
 import type { StreamWatcher } from '../ports.ts';
 import { AnswerWatch, type RunRules } from './answer-watch.ts';
 import type { RuleSet, StreamRule } from './compile.ts';
 import { InjectionHistory } from './history.ts';
 import { SlowChecks, type SlowMatcher } from './slow.ts';
+
+const EXECUTE_ID = 'rye/execute';
 
 /** A rule cuts so many answers of a run at most: one that the model can't follow must not use up all turns. */
 const MAX_INTERRUPTS_PER_RULE = 3;
@@ -61,9 +66,14 @@ export class RuleSession implements RunRules {
   }
 
   namesOf(tool: string): readonly string[] {
-    const id = this.#toolIds.get(tool) ?? tool;
+    const id = this.#toolIds.get(tool) ?? this.#toolIds.get(wireName(tool)) ?? tool;
     const last = id.slice(id.lastIndexOf('/') + 1);
     return [...new Set([id, tool, last].map((name) => name.toLowerCase()))];
+  }
+
+  isPlain({ name, input }: ToolCallBlock): boolean {
+    const id = this.#toolIds.get(name);
+    return id !== undefined && id !== EXECUTE_ID && !Object.values(input).some(isMaybeJson);
   }
 
   takeNotes(): readonly EventDraft[] {
@@ -71,4 +81,9 @@ export class RuleSession implements RunRules {
     if (notes.length > 0) this.#notes = [];
     return notes;
   }
+}
+
+/** Where a tool wants a list or an object, a text that holds one is read as it. */
+function isMaybeJson(value: JsonValue | undefined): boolean {
+  return typeof value === 'string' && /^\s*[[{]/.test(value);
 }
