@@ -9,7 +9,7 @@ export interface StallWatch {
   /** Waits for something that the server owes. */
   wait<T>(promise: Promise<T>): Promise<T>;
   /** The same bytes; each read is waited on. */
-  bytes(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array>;
+  bytes(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
   /** Closes the connection if it is still open, and stops the timer. */
   end(): void;
 }
@@ -62,12 +62,16 @@ export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch
     stalled: () => stalled,
     wait,
     async *bytes(body) {
-      const reader = body.getReader();
+      const reader = body[Symbol.asyncIterator]();
       try {
-        for (let read = await wait(reader.read()); !read.done; read = await wait(reader.read()))
+        for (
+          let read = await wait(reader.next());
+          read.done !== true;
+          read = await wait(reader.next())
+        )
           yield read.value;
       } finally {
-        reader.releaseLock();
+        await reader.return?.();
       }
     },
     end: () => {

@@ -46,8 +46,12 @@ export function manualClock(startMs = Date.UTC(2026, 10, 21)): ManualClock {
           resolve();
           return;
         }
-        sleepers.push({ until: at + ms, wake: resolve });
-        signal?.addEventListener('abort', () => resolve(), { once: true });
+        const wake = (): void => {
+          signal?.removeEventListener('abort', wake);
+          resolve();
+        };
+        sleepers.push({ until: at + ms, wake });
+        signal?.addEventListener('abort', wake, { once: true });
       }),
     asked: async () =>
       new Promise((resolve) => {

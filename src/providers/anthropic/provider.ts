@@ -2,6 +2,7 @@ import type { Clock } from '../../core/clock.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type FailureContext, failureOf, streamFailure } from '../failure.ts';
+import { bytesOf, httpFetch } from '../http-fetch.ts';
 import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
@@ -40,6 +41,7 @@ export function anthropicProvider(options: AnthropicOptions): ModelProvider {
       defaultHeaders: options.config.headers,
       maxRetries: 0,
       logLevel: 'off',
+      fetch: httpFetch,
     });
     return { sdk, api };
   };
@@ -99,7 +101,8 @@ async function* answer({
   context,
 }: Answer): AsyncGenerator<ModelEvent> {
   const contentType = response.headers.get('content-type') ?? 'text/event-stream';
-  if (!contentType.includes('text/event-stream') || response.body === null) {
+  const bytes = bytesOf(response);
+  if (!contentType.includes('text/event-stream') || bytes === undefined) {
     const message = `expected a stream of events and got ${contentType} from ${context().host}`;
     const failure = streamFailure({ type: 'unexpected_content_type', message }, context());
     yield { type: 'error', failure: { ...failure, phase: 'response', status: response.status } };
@@ -107,8 +110,10 @@ async function* answer({
   }
   const decoder = streamDecoder(usedCallIds(request.messages));
   // rawEvents reads nothing but the body, and takes anything iterable for it
-  const watched = { body: watch.bytes(response.body) } as unknown as Response;
+  const watched = { body: watch.bytes(bytes) } as unknown as Response;
   for await (const { data } of sdk.Stream.rawEvents(watched)) {
+    // what came in one piece must not be finished after the abort
+    if (watch.signal.aborted) break;
     const decoded = decode(decoder, data);
     yield* decoded.events;
     if (decoded.done === true) return;

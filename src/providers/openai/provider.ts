@@ -3,6 +3,7 @@ import { isJsonObject, isRecord, parseJson } from '../../core/json.ts';
 import type { ModelConfig, ProviderConfig } from '../catalog.ts';
 import { CAPABILITIES } from '../catalog.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from '../failure.ts';
+import { bytesOf, httpFetch } from '../http-fetch.ts';
 import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
@@ -97,7 +98,7 @@ async function open(config: ProviderConfig, baseURL: string, key: string | undef
 
 /** The SDK reads only errors inside `error`; some servers have them elsewhere in the body. */
 const fetchWithError: typeof fetch = async (input, init) => {
-  const response = await fetch(input, init);
+  const response = await httpFetch(input, init);
   if (response.ok) return response;
   const { status, headers } = response;
   const text = await response.text();
@@ -121,16 +122,19 @@ interface Answer {
 async function* answer(parts: Answer): AsyncGenerator<ModelEvent> {
   const { sdk, response, watch, decoder, context } = parts;
   const contentType = response.headers.get('content-type') ?? 'text/event-stream';
-  if (!contentType.includes('text/event-stream') || response.body === null) {
+  const bytes = bytesOf(response);
+  if (!contentType.includes('text/event-stream') || bytes === undefined) {
     const message = `expected a stream of events and got ${contentType} from ${context().host}`;
     const failure = streamFailure({ type: 'unexpected_content_type', message }, context());
     yield { type: 'error', failure: { ...failure, phase: 'response', status: response.status } };
     return;
   }
   // the iterator reads nothing but the body, and takes anything iterable for it
-  const watched = { body: watch.bytes(response.body) } as unknown as Response;
+  const watched = { body: watch.bytes(bytes) } as unknown as Response;
   let isMarked = false;
   for await (const { data } of sdk.serverSentEvents(watched, new AbortController())) {
+    // what came in one piece must not be finished after the abort
+    if (watch.signal.aborted) break;
     if (data === '') continue;
     isMarked = data.startsWith('[DONE]');
     if (isMarked) break;

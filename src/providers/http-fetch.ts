@@ -1,0 +1,117 @@
+import type * as http from 'node:http';
+import type { Agent, IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+
+/** Idle connections are given up before common servers give them up, which is after 5 s: a request must not meet its end. */
+const IDLE_MS = 4000;
+/** Of a body that is no stream of events nobody reads more. */
+const MAX_ERROR_BYTES = 1 << 20;
+
+/**
+ * The `fetch` of the vendors' SDKs, on Node's own HTTP client: that of the platform compiles a second HTTP parser into each
+ * process, which costs more time and memory than all of rye. It takes texts as bodies, follows no redirect, because that
+ * would take the key to another host, and resolves with a response whose body is read by {@link bytesOf} where it is good
+ * and by `text()` where it is not.
+ */
+export async function httpFetch(
+  address: string | URL | Request,
+  init: RequestInit = {},
+): Promise<Response> {
+  const message = await ask(new URL(address instanceof Request ? address.url : address), init);
+  const { statusCode: status = 0, statusMessage: statusText = '' } = message;
+  const headers = headersOf(message);
+  if (status >= 300 && status < 400) return redirected(message, status);
+  const body = await decoded(message);
+  if (status >= 400) return new Response(await textOf(body), { status, statusText, headers });
+  const response = new Response(null, { status, statusText, headers });
+  bodies.set(response, body);
+  return response;
+}
+
+/** The body of a good response as it comes; undefined for one that {@link httpFetch} did not make. */
+export function bytesOf(response: Response): AsyncIterable<Uint8Array> | undefined {
+  return bodies.get(response);
+}
+
+// beside the response: one with a body needs the streams of the web, which cost a copy and a few promises for each chunk
+const bodies = new WeakMap<Response, AsyncIterable<Uint8Array>>();
+
+type Client = Pick<typeof http, 'request' | 'Agent'>;
+const agents = new Map<string, Agent>();
+
+async function ask(url: URL, { method, headers, body, signal }: RequestInit) {
+  if (typeof body !== 'string') throw new TypeError('the body of a request must be a text');
+  signal?.throwIfAborted();
+  const client: Client =
+    url.protocol === 'https:' ? await import('node:https') : await import('node:http');
+  const agent =
+    agents.get(url.protocol) ??
+    new client.Agent({ keepAlive: true, scheduling: 'lifo', timeout: IDLE_MS });
+  agents.set(url.protocol, agent);
+  return await new Promise<IncomingMessage>((resolve, reject) => {
+    const request = client.request(url, {
+      agent,
+      method,
+      headers: { 'accept-encoding': 'identity', ...Object.fromEntries(new Headers(headers)) },
+    });
+    // given the signal itself, the client would throw what nobody catches at an answer that has just ended
+    signal?.addEventListener('abort', () => request.destroy(), { once: true });
+    request.once('response', resolve);
+    // it may break after its response has come too, of which the body tells
+    request.on('error', reject);
+    request.end(body);
+  });
+}
+
+function headersOf({ headersDistinct }: IncomingMessage): Headers {
+  const headers = new Headers();
+  for (const [name, values = []] of Object.entries(headersDistinct)) {
+    for (const value of values) headers.append(name, value);
+  }
+  return headers;
+}
+
+/** Says where to, without the path: what the SDKs take for the provider's own error. */
+function redirected(message: IncomingMessage, status: number): Response {
+  message.destroy();
+  const { location = '' } = message.headers;
+  const where = URL.canParse(location) ? new URL(location).origin : 'another address';
+  const error = { type: 'redirected', message: `it redirects to ${where}, which is not followed` };
+  return Response.json({ type: 'error', error }, { status });
+}
+
+/** Servers, and proxies before them, may encode what was asked for as it is. */
+async function decoded(message: IncomingMessage): Promise<Readable> {
+  const coding = message.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
+  if (coding === 'identity' || coding === '') return message;
+  const { constants, createBrotliDecompress, createGunzip, createInflate } = await import(
+    'node:zlib'
+  );
+  // each piece is passed on when it comes; the codec would wait for more
+  const flush = { flush: constants.Z_SYNC_FLUSH, finishFlush: constants.Z_SYNC_FLUSH };
+  const decoders: Readonly<Record<string, () => ReturnType<typeof createGunzip>>> = {
+    gzip: () => createGunzip(flush),
+    'x-gzip': () => createGunzip(flush),
+    deflate: () => createInflate(flush),
+    br: () => createBrotliDecompress({ flush: constants.BROTLI_OPERATION_FLUSH }),
+  };
+  const open = Object.hasOwn(decoders, coding) ? decoders[coding] : undefined;
+  if (open === undefined) {
+    message.destroy();
+    throw new Error(`the answer has the unknown encoding ${coding}`);
+  }
+  const { pipeline } = await import('node:stream');
+  // its reader learns of a failure from the decoder
+  return pipeline(message, open(), () => undefined);
+}
+
+async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size > MAX_ERROR_BYTES) break;
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
