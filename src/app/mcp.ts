@@ -1,11 +1,10 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { messageOf } from '../core/errors.ts';
 import { isRecord, parseJson } from '../core/json.ts';
 import type { McpServerConfig } from '../tools/mcp/config.ts';
-import type { Connection } from '../tools/mcp/connection.ts';
 import { McpServers } from '../tools/mcp/servers.ts';
 import { childEnvironment } from '../tools/process.ts';
+import { environmentSecrets, withoutSecretsIn } from '../tools/scrub.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import type { Foundation } from './foundation.ts';
 import { threadSandbox } from './sandboxing.ts';
@@ -33,45 +32,31 @@ export function mcpServers(base: Foundation): McpServers {
       const { projectPath, env } = base.options;
       const { settings } = await readThreadConfig(await base.config());
       const { connect } = await import('../tools/mcp/connection.ts');
-      return await reported(
-        base,
-        server.name,
-        connect({
+      try {
+        return await connect({
           server,
           projectPath,
           // a rye that a server starts belongs to the thread that this process belongs to
           env: childEnvironment(env, { projectPath, threadId: env['RYE_PARENT_THREAD_ID'] ?? '' }),
           confine: threadSandbox(base, settings)?.(true),
           version: __RYE_VERSION__,
-        }),
-      );
+        });
+      } catch (error) {
+        throw withoutSecretsIn(error, [...environmentSecrets(env), ...ownSecrets(server)]);
+      }
     },
+    monotonic: () => base.clock.monotonic(),
   });
+  const { onMcpServer } = base.options;
+  if (onMcpServer) servers.watch(onMcpServer);
   base.onClose(() => servers.kill());
   return servers;
 }
 
-/** The connection, whose start or failure the program that rye is a part of is told with the time that it took. */
-async function reported(
-  { clock, options }: Foundation,
-  server: string,
-  connecting: Promise<Connection>,
-): Promise<Connection> {
-  const began = clock.monotonic();
-  const tell = (outcome: { readonly tools: number } | { readonly error: string }): void =>
-    options.onMcpServer?.({
-      server,
-      duration_ms: Math.round(clock.monotonic() - began),
-      ...outcome,
-    });
-  try {
-    const connection = await connecting;
-    tell({ tools: connection.tools.length });
-    return connection;
-  } catch (error) {
-    tell({ error: messageOf(error) });
-    throw error;
-  }
+/** What a server may repeat in what it says when it fails. */
+function ownSecrets(server: McpServerConfig): readonly string[] {
+  if (server.transport === 'stdio') return environmentSecrets(server.env);
+  return Object.values(server.headers).filter((value) => value !== '');
 }
 
 /** Of two servers with one name the one in mcp.yaml counts. */

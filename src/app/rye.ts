@@ -1,6 +1,6 @@
 import type { Delivery } from '../core/delivery.ts';
 import type { ErrorInfo } from '../core/errors.ts';
-import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { LogEvent, McpServerStart, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
@@ -344,11 +344,7 @@ export interface Rye {
   close(): void;
 }
 
-/** How the start of an MCP server went, and how long it took. */
-export type McpServerStart = { readonly server: string; readonly duration_ms: number } & (
-  | { readonly tools: number }
-  | { readonly error: string }
-);
+export type { McpServerStart } from '../core/events.ts';
 
 export interface OpenRyeOptions {
   readonly projectPath: string;

@@ -1,9 +1,11 @@
+import type { EventPayloads } from '../core/events.ts';
 import { wireName } from '../core/ids.ts';
 import { isRecord } from '../core/json.ts';
 import { isErrorOutcome, type Message } from '../core/message.ts';
 import type { PlannedTool } from '../core/plan.ts';
 import type { ScriptOptions } from '../tools/script.ts';
 import { ActiveSkills } from '../tools/skills/active-skills.ts';
+import { toolIdsOf } from '../tools/skills/allowed-tools.ts';
 import { createSkillTools, isSkillTool, SKILLS_USE_ID } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
 import { TOOL_SEARCH_ID } from '../tools/tool-search.ts';
@@ -20,33 +22,40 @@ export interface SkillSession {
 
 export interface SkillSessionOptions {
   readonly scripts: ScriptOptions;
-  readonly planned: readonly PlannedTool[];
+  /** The tools that the thread may call, now. */
+  readonly planned: () => readonly PlannedTool[];
   /** Ids of deferred tools that can be called; the session adds to it. */
   readonly unlocked: Set<string>;
+  /** Called with each skill that becomes active. */
+  readonly onActivated?: ((activation: EventPayloads['skill_activated']) => void) | undefined;
 }
 
 export function skillSession(
   { skills, maxActive }: GrantedSkills,
-  { scripts, planned, unlocked }: SkillSessionOptions,
+  { scripts, planned, unlocked, onActivated }: SkillSessionOptions,
 ): SkillSession {
   const active = new ActiveSkills(skills, maxActive);
+  const held = (ids: readonly string[]) => planned().filter(({ id }) => ids.includes(id));
   const tools = createSkillTools({
     skills,
     active,
     scripts,
     unlock: (ids) => {
-      const held = planned.filter(({ id }) => ids.includes(id));
-      for (const { id, preloaded } of held) if (!preloaded) unlocked.add(id);
-      return held.map(({ name }) => name);
+      for (const { id, preloaded } of held(ids)) if (!preloaded) unlocked.add(id);
+      return held(ids).map(({ name }) => name);
     },
+    onActivated: (skill, callable) => onActivated?.({ skill, via: 'model', tools: callable }),
   });
   return {
     tools,
     refusal: (id) => (isSkillTool(id) || id === TOOL_SEARCH_ID ? undefined : active.refusal(id)),
     restore: (messages) => {
-      active.restore(messages, wireName(SKILLS_USE_ID));
+      for (const { id, skill } of active.restore(messages, wireName(SKILLS_USE_ID))) {
+        const callable = held(toolIdsOf(skill.allowedTools)).map(({ name }) => name);
+        onActivated?.({ skill: id, via: 'resume', tools: callable });
+      }
       const names = new Set(messages.flatMap(unlockedIn));
-      for (const { id, name, preloaded } of planned) {
+      for (const { id, name, preloaded } of planned()) {
         if (!preloaded && names.has(name)) unlocked.add(id);
       }
     },

@@ -45,8 +45,10 @@ import { lateRiskCheck } from './late-risk.ts';
 import { mcpServers } from './mcp.ts';
 import { orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
+import { openRemote, reachesServer } from './remote-session.ts';
 import { absolutePaths, threadSandbox } from './sandboxing.ts';
 import { messageSender } from './send-message.ts';
+import { SessionTools } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
 import { type SkillSession, type SkillSessionOptions, skillSession } from './skill-session.ts';
 import { type GrantedSkills, grantedSkills, NO_SKILLS } from './skills.ts';
@@ -92,7 +94,7 @@ export class Tools implements ToolSource {
     );
     const remote = await this.#grantedRemote(capabilities, mayConnect);
     const skills = await this.#skills(capabilities);
-    const skillTools = this.#openSkills(skills, { planned: [], unlocked: new Set() }).tools;
+    const skillTools = this.#openSkills(skills, { planned: () => [], unlocked: new Set() }).tools;
     const candidates = [
       ...fixed.map((tool) => candidate(tool, capabilities, factsOf(tool, this.#options.own))),
       ...[...items, ...remote.tools].map((tool) =>
@@ -135,79 +137,71 @@ export class Tools implements ToolSource {
   }
 
   async open(session: ToolSession): Promise<OpenTools> {
-    const { plan, secrets, children } = session;
+    const { plan, secrets, children, record } = session;
     const { capabilities, settings } = plan;
     const behavior = parseBehavior(plan.behavior);
+    const config = await readThreadConfig(await this.#base.config());
     const scope: ToolScope = {
       secrets,
       children,
       capabilities,
       allowPaths: settings.allow_paths,
       sandbox: threadSandbox(this.#base, settings),
-      admit: lateRiskCheck(plan, (await readThreadConfig(await this.#base.config())).risks),
+      admit: lateRiskCheck(plan, config.risks),
       // explicit steps use the text of each read, so a second one must not answer with a stub
       ...(plan.model.kind === 'literal' ? {} : { memory: new FileMemory(behavior) }),
       builtin: builtinSettings(behavior),
     };
-    const fixed = this.#fixedTools(scope);
-    const fixedIds = new Set(fixed.map(({ id }) => id));
-    const deferred = plan.tools.filter(({ preloaded }) => !preloaded);
     const unlocked = new Set<string>();
     const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
       ? await this.#skills(capabilities)
       : NO_SKILLS;
-    const skills = this.#openSkills(granted, { planned: plan.tools, unlocked, scope });
-    const skillIds = new Set(skills.tools.map(({ id }) => id));
-    const others = plan.tools.filter(({ id }) => !fixedIds.has(id) && !skillIds.has(id));
-    const items = await Promise.all(
-      others.map(async (tool) =>
-        serverOfTool(tool.id) === undefined
-          ? await this.#itemTool(tool.id, scope)
-          : withoutSecrets(this.#mcp.planned(tool), this.#secrets(scope)),
-      ),
+    const skills = this.#openSkills(granted, {
+      planned: () => offered.planned,
+      unlocked,
+      scope,
+      onActivated: (payload) => record?.([{ event_type: 'skill_activated', payload }]),
+    });
+    const fixed = [...this.#fixedTools(scope), ...skills.tools];
+    const fixedIds = new Set(fixed.map(({ id }) => id));
+    const items = plan.tools.filter(
+      ({ id }) => !fixedIds.has(id) && serverOfTool(id) === undefined,
     );
-    const shown = deferred.map((tool) => ({
-      ...tool,
-      name: behavior.toolAliases.get(tool.name) ?? tool.name,
-    }));
-    const search = searchFor(deferred, unlocked, behavior.toolAliases);
-    const tools = [...fixed, ...skills.tools, ...items, ...search];
-    const byId = new Map(tools.map((tool) => [tool.id, tool]));
-    const set = createToolSet({
-      tools,
+    const offered = new SessionTools({
+      plan,
+      aliases: behavior.toolAliases,
+      unlocked,
+      own: [
+        ...fixed,
+        ...(await Promise.all(items.map(async ({ id }) => await this.#itemTool(id, scope)))),
+      ],
+      remote: (tool) => withoutSecrets(this.#mcp.planned(tool), this.#secrets(scope)),
       loadTool: async (id) => await this.#findItemTool(id, scope),
     });
-    const isHidden = (id: string): boolean =>
-      deferred.some((tool) => tool.id === id) && !unlocked.has(id);
-    const definitions = (): readonly ToolDefinition[] => [
-      ...plan.tools.filter(({ id }) => !isHidden(id)).map(definitionOf),
-      ...search.map((tool) => ({
-        name: tool.id,
-        description: tool.description,
-        input_schema: tool.inputSchema,
-      })),
-      ...(plan.outputs.length === 0 ? [] : [directiveReturnDefinition(plan.outputs)]),
-    ];
+    const remote = openRemote({
+      base: this.#base,
+      servers: this.#mcp,
+      offered,
+      plan,
+      config,
+      admit: scope.admit,
+      record,
+    });
     return {
-      set,
-      definitions: keptFor(() => unlocked.size, definitions),
+      set: offered.set,
+      definitions: () => offered.definitions(),
       catalogue: () =>
-        [skillCatalogue(granted.skills), deferredCatalogue(shown)]
+        [skillCatalogue(granted.skills), offered.catalogue()]
           .filter((part) => part !== '')
           .join('\n\n'),
-      tool: async (id) => byId.get(id) ?? (await this.#itemTool(id, scope)),
+      tool: async (id) => offered.tool(id) ?? (await this.#itemTool(id, scope)),
       validate: validateInput,
       checkReturn: (input) => checkOutputs(plan.outputs, input),
       forgetReads: () => scope.memory?.clear(),
       restore: skills.restore,
-      gates: [
-        ({ tool }) => skills.refusal(tool.id),
-        ({ tool }) =>
-          isHidden(tool.id)
-            ? `${wireName(tool.id)} is not loaded yet: load its schema with tool_search first.`
-            : undefined,
-      ],
-      close: this.#mcp.hold(),
+      withdrawn: () => offered.withdrawnNames(),
+      gates: [({ tool }) => skills.refusal(tool.id), ({ tool }) => offered.refusal(tool.id)],
+      ...remote,
     };
   }
 
@@ -316,8 +310,7 @@ export class Tools implements ToolSource {
     capabilities: readonly string[],
     mayConnect: boolean,
   ): Promise<OfferedTools> {
-    const isReached = (server: string): boolean =>
-      capabilities.some((one) => meet(one, `rye.execute.tool.mcp.${server}.*`).length > 0);
+    const isReached = (server: string): boolean => reachesServer(capabilities, server);
     const { tools, lazy, warnings } = mayConnect
       ? await this.#mcp.offered(isReached)
       : await this.#mcp.unresolved(isReached);
@@ -384,14 +377,4 @@ export class Tools implements ToolSource {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
     return [...inputs, ...environmentSecrets(this.#base.options.env)];
   }
-}
-
-/** What `make` made, until the version is another: a turn asks for its definitions half a dozen times. */
-function keptFor<T>(version: () => number, make: () => T): () => T {
-  let kept: { readonly version: number; readonly value: T } | undefined;
-  return () => {
-    const now = version();
-    if (kept?.version !== now) kept = { version: now, value: make() };
-    return kept.value;
-  };
 }

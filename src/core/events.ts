@@ -99,6 +99,26 @@ export interface EventPayloads {
   };
   rule_matched: JsonObject;
   limit_reached: { readonly code: string; readonly current: number; readonly max: number };
+  mcp_server_started: McpServerStart;
+  mcp_list_changed: {
+    readonly server: string;
+    readonly list: 'tools' | 'resources' | 'prompts';
+    /** Ids of tools: new and callable; withdrawn; with another definition than the approved one, and so refused. */
+    readonly added?: readonly string[];
+    readonly removed?: readonly string[];
+    readonly changed?: readonly string[];
+    /** New tools that this thread may not call, one sentence each. */
+    readonly left_out?: readonly string[];
+    /** Why the server could not be asked what changed. */
+    readonly error?: string;
+  };
+  skill_activated: {
+    readonly skill: string;
+    /** `resume`: an earlier part of the conversation had loaded it. */
+    readonly via: 'model' | 'resume';
+    /** Wire names of the tools that it made callable. */
+    readonly tools: readonly string[];
+  };
   tool_budget_exceeded: {
     readonly call_id: string;
     readonly tool: string;
@@ -137,6 +157,12 @@ export interface EventPayloads {
   checkpoint: CheckpointPayload;
   note: { readonly text: string; readonly details?: JsonObject };
 }
+
+/** How the start of an MCP server went, and how long it took. */
+export type McpServerStart = { readonly server: string; readonly duration_ms: number } & (
+  | { readonly tools: number }
+  | { readonly error: string }
+);
 
 /** A signed statement over the bytes `[from, to)` of the log, chained to the previous one. */
 export interface CheckpointPayload {
@@ -189,6 +215,9 @@ export const LOG_ONLY_TYPES = [
   'hook_fired',
   'rule_matched',
   'limit_reached',
+  'mcp_server_started',
+  'mcp_list_changed',
+  'skill_activated',
   'tool_budget_exceeded',
   'output_budget_exceeded',
   'error_classified',

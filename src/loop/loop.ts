@@ -9,6 +9,7 @@ import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
 import { hiddenMessage, hookError, note, Run } from './run.ts';
+import { isStopped, orStopped } from './stop.ts';
 import { outputCall } from './structured.ts';
 
 /**
@@ -60,6 +61,7 @@ async function standingOr(run: Run, ending: Ending): Promise<Ending> {
 async function untilDone(run: Run): Promise<Ending> {
   await runPending(run);
   for (;;) {
+    await refreshTools(run);
     const halted = (await enforceLimits(run)) ?? checkCancelled(run);
     if (halted) return halted;
     await takeInbox(run);
@@ -147,6 +149,18 @@ async function endingOf(
       break;
   }
   return undefined;
+}
+
+/** What servers changed about their tools counts from here on; a failure leaves the tools what they were. */
+async function refreshTools(run: Run): Promise<void> {
+  const { refreshTools: refresh } = run.ports;
+  if (!refresh) return;
+  try {
+    const drafts = await orStopped(refresh.call(run.ports), run.stop.signal);
+    if (!isStopped(drafts)) await run.record(drafts);
+  } catch (error) {
+    await run.write(note(`the tools were not brought up to date: ${toRyeError(error).message}`));
+  }
 }
 
 /** The safe point: a whole batch is behind, the next request is not made yet. */

@@ -220,6 +220,8 @@ export interface LoopPorts {
   forgetReads?(): void;
   readonly gates?: readonly PolicyGate[];
   readonly inbox?: InboxPort;
+  /** Called before each turn, never within one: brings the offered tools up to date. What it gives is recorded. */
+  refreshTools?(): Promise<readonly EventDraft[]>;
   /** Called once for each answer; a later call ends the earlier answer's. */
   watchStream?(turn: number): StreamWatcher;
   /** undefined: there is nothing to compact. */

@@ -1,7 +1,7 @@
 import type { Risk } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { RyeError } from '../core/errors.ts';
-import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration } from '../core/hook.ts';
 import type { IdSource, ItemType, Space } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -152,7 +152,12 @@ export interface ToolSession {
   /** Values of secret inputs, by name. */
   readonly secrets: Readonly<Record<string, string>>;
   readonly children: SessionChildren;
+  /** Writes events that are no entries to the thread's log, as they come; absent where there is no log. */
+  readonly record?: ((drafts: readonly EventDraft[]) => void) | undefined;
 }
+
+/** The `custom_type` of entries by which a model is told that a server has changed its tools. */
+export const TOOLS_CHANGED_ENTRY = 'tools_changed';
 
 export type RunChild = (request: SpawnRequest, signal: AbortSignal) => Promise<ThreadResult>;
 
@@ -195,6 +200,10 @@ export interface OpenTools {
   checkReturn(input: JsonObject): ReturnCheck;
   /** Earlier results have left the model's view, so nothing may refer to them any more. */
   readonly forgetReads?: () => void;
+  /** Takes up what servers have changed about their tools; gives what goes on the record before the next turn. */
+  readonly refresh?: () => Promise<readonly EventDraft[]>;
+  /** Wire names of tools that can't be called any more. */
+  readonly withdrawn?: () => ReadonlySet<string>;
   /** Takes up what an earlier part of the conversation loaded: skills, and tools that were found. */
   readonly restore?: (messages: readonly Message[]) => void;
   readonly gates: readonly PolicyGate[];

@@ -1,6 +1,7 @@
 import type { EventDraft } from '../core/events.ts';
 import { type JsonObject, type JsonValue, jsonEquals } from '../core/json.ts';
 import { type RecordedStep, type RunStep, stepOf } from '../log/recorded-run.ts';
+import { TOOLS_CHANGED_ENTRY } from './ports.ts';
 
 /** The first place at which a replay is not what was recorded. */
 export interface ReplayDifference {
@@ -99,7 +100,7 @@ export class ReplayComparison {
   }
 }
 
-const DELIVERY = /^(?:delivery|steer|follow|child)/;
+const DELIVERY = new RegExp(`^(?:delivery|steer|follow|child|${TOOLS_CHANGED_ENTRY}$)`);
 
 function isDelivery({ kind, value }: RecordedStep): boolean {
   const type = value['custom_type'];

@@ -172,7 +172,13 @@ async function openSession(
     onEvent,
     onLearned: (id) => inbox.learned(id),
   });
-  const tools = await env.tools.open({ plan, threadId, secrets, children });
+  const tools = await env.tools.open({
+    plan,
+    threadId,
+    secrets,
+    children,
+    record: (drafts) => void recorder.record(drafts),
+  });
   const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
   children.attach(hooks);
   const inbox = new ThreadInbox({
@@ -294,11 +300,16 @@ function announcement(plan: StartedThread['plan']): EventDraft[] {
 /** What was offered before is offered in the same bytes; what was unlocked since comes behind it. */
 function recordedFirst(
   recorded: readonly ToolDefinition[],
-  offered: readonly ToolDefinition[],
+  tools: OpenTools,
 ): readonly ToolDefinition[] {
+  const offered = tools.definitions();
   if (recorded.length === 0) return offered;
   const known = new Set(recorded.map(({ name }) => name));
-  return [...recorded, ...offered.filter(({ name }) => !known.has(name))];
+  const withdrawn = tools.withdrawn?.();
+  return [
+    ...recorded.filter(({ name }) => withdrawn?.has(name) !== true),
+    ...offered.filter(({ name }) => !known.has(name)),
+  ];
 }
 
 interface PortParts {
@@ -329,7 +340,7 @@ function loopPorts(parts: PortParts): LoopPorts {
     ...(opening.pending ? { pending: opening.pending } : {}),
     ...(opening.spent ? { spent: opening.spent } : {}),
     provider,
-    definitions: () => recordedFirst(opening.tools ?? [], tools.definitions()),
+    definitions: () => recordedFirst(opening.tools ?? [], tools),
     tools: tools.set,
     hooks,
     ...(env.handlers ? { handlers: env.handlers } : {}),
@@ -353,6 +364,7 @@ function loopPorts(parts: PortParts): LoopPorts {
     validate: (schema, input) => tools.validate(schema, input),
     checkReturn: returnCheck(plan, tools),
     forgetReads: () => tools.forgetReads?.(),
+    ...(tools.refresh ? { refreshTools: tools.refresh } : {}),
     gates: [...tools.gates, inbox.gate],
     inbox,
     compact: compactPort({ env, plan, threadId, hooks, provider }),

@@ -90,7 +90,8 @@ function scrubbed(
   };
 }
 
-function withoutSecretsIn(error: unknown, secrets: readonly string[]): unknown {
+/** The error with every known secret in its message replaced. */
+export function withoutSecretsIn(error: unknown, secrets: readonly string[]): unknown {
   if (!(error instanceof Error)) return error;
   const message = scrubText(error.message, secrets);
   if (message === error.message) return error;

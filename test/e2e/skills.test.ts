@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import type { LogEvent } from '../../src/core/events.ts';
 import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
@@ -237,6 +238,16 @@ test('a resumed thread still has its skills and the tools that they brought, and
   expect(last).toContain('the form of a table');
   expect(last).toContain('the text of the note');
   expect(last).toContain('the active skill long restricts the tools to');
+  const activated = async (thread: unknown) => {
+    const { events } = await here.json(['threads', 'logs', String(thread)]);
+    return (events as LogEvent[]).filter(
+      ({ event_type, thread_id }) => event_type === 'skill_activated' && thread_id === thread,
+    );
+  };
+  const payload = { skill: 'long', tools: ['rye_file_system_read', 'rye_file_system_grep'] };
+  expect(await activated(id)).toMatchObject([{ payload: { ...payload, via: 'model' } }]);
+  const goneOn = (JSON.parse(again.stdout) as { thread_id: string }).thread_id;
+  expect(await activated(goneOn)).toMatchObject([{ payload: { ...payload, via: 'resume' } }]);
 }, 60_000);
 
 test('skills of other programs count where the configuration says so, signed and behind rye’s own', async () => {

@@ -21,6 +21,10 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
   hook_fired: ({ id, event, outcome, duration_ms, error }) =>
     `${id} on ${event}: ${outcome} ${formatSeconds(duration_ms / 1000)}${error === undefined ? '' : `, ${error}`}`,
   tool_call_progress: ({ text }) => text,
+  mcp_server_started: (start) =>
+    `${start.server} ${'error' in start ? start.error : `with ${start.tools} tools`} ${formatSeconds(start.duration_ms / 1000)}`,
+  mcp_list_changed: (change) => members(change),
+  skill_activated: ({ skill, via }) => `${skill} by ${via === 'model' ? 'the model' : 'the resume'}`,
   cost: ({ turn, total }) => `turn ${turn}: ${formatCost(total)} in all`,
   model_change: ({ provider, model }) => `${provider}/${model}`,
   thinking_change: ({ level }) => level,

@@ -5,6 +5,9 @@ import {
   type CallToolResult,
   McpError,
   type Tool as McpTool,
+  PromptListChangedNotificationSchema,
+  ResourceListChangedNotificationSchema,
+  ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf, RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
@@ -27,12 +30,22 @@ export interface ConnectOptions {
   readonly version: string;
 }
 
+/** A list that a server may say has changed. */
+export type McpList = 'tools' | 'resources' | 'prompts';
+
 /** A greeted server and what it offers. */
 export interface Connection {
+  /** As they were last asked for. */
   readonly tools: readonly McpTool[];
   readonly hasResources: boolean;
   readonly hasPrompts: boolean;
   readonly isClosed: () => boolean;
+  /** How often the server has said that a list changed; resources and prompts are asked for at each use. */
+  readonly changes: Readonly<Record<McpList, number>>;
+  /** Whether the server has said that its tools changed since they were last asked for. */
+  readonly isStale: () => boolean;
+  /** Asks for the tools again where they are stale; rejects where the server gives no answer. */
+  refresh(): Promise<void>;
   call(name: string, input: JsonObject, context: ToolContext): Promise<ToolOutput>;
   listResources(context: ToolContext): Promise<ToolOutput>;
   readResource(uri: string, context: ToolContext): Promise<ToolOutput>;
@@ -59,11 +72,11 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   // no capabilities: a server may neither ask for the model, nor for the person, nor for the project's folders
   const client = new Client({ name: 'rye', version: options.version });
   try {
-    const deadline = performance.now() + server.connectSeconds * 1000;
-    const left = () => Math.max(1, deadline - performance.now());
+    const left = deadlineIn(server.connectSeconds);
+    const changes = countChanges(client);
     await client.connect(transport, { timeout: left() });
     const tools = await listTools(client, left);
-    return new LiveConnection({ client, server, stdio, tools });
+    return new LiveConnection({ client, server, stdio, tools, changes });
   } catch (error) {
     await client.close().catch(() => undefined);
     await stdio?.close();
@@ -92,6 +105,27 @@ function remoteOf(server: McpServerConfig): Transport {
   return new StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
   });
+}
+
+/** Milliseconds that are left until then, at least one. */
+function deadlineIn(seconds: number): () => number {
+  const deadline = performance.now() + seconds * 1000;
+  return () => Math.max(1, deadline - performance.now());
+}
+
+/** Counts what the server says about its lists; nothing is asked for until somebody wants to know. */
+function countChanges(client: Client): Readonly<Record<McpList, number>> {
+  const changes = { tools: 0, resources: 0, prompts: 0 };
+  client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
+    changes.tools += 1;
+  });
+  client.setNotificationHandler(ResourceListChangedNotificationSchema, () => {
+    changes.resources += 1;
+  });
+  client.setNotificationHandler(PromptListChangedNotificationSchema, () => {
+    changes.prompts += 1;
+  });
+  return changes;
 }
 
 async function listTools(client: Client, left: () => number): Promise<readonly McpTool[]> {
@@ -124,25 +158,55 @@ interface ConnectionParts {
   readonly server: McpServerConfig;
   readonly stdio: StdioTransport | undefined;
   readonly tools: readonly McpTool[];
+  readonly changes: Readonly<Record<McpList, number>>;
 }
 
 class LiveConnection implements Connection {
-  readonly tools: readonly McpTool[];
   readonly hasResources: boolean;
   readonly hasPrompts: boolean;
+  readonly changes: Readonly<Record<McpList, number>>;
   readonly #parts: ConnectionParts;
+  #tools: readonly McpTool[];
+  /** The number of changes that `#tools` holds. */
+  #taken = 0;
+  #refreshing: Promise<void> | undefined;
   #closed = false;
 
   constructor(parts: ConnectionParts) {
-    const { client, tools } = parts;
+    const { client, tools, changes } = parts;
     this.#parts = parts;
-    this.tools = tools;
+    this.#tools = tools;
+    this.changes = changes;
     const offers = client.getServerCapabilities();
     this.hasResources = offers?.resources !== undefined;
     this.hasPrompts = offers?.prompts !== undefined;
   }
 
+  get tools(): readonly McpTool[] {
+    return this.#tools;
+  }
+
   isClosed = (): boolean => this.#closed || this.#parts.stdio?.isClosed === true;
+
+  isStale = (): boolean => this.#taken !== this.changes.tools;
+
+  async refresh(): Promise<void> {
+    if (!this.isStale()) return;
+    this.#refreshing ??= this.#listAgain().finally(() => {
+      this.#refreshing = undefined;
+    });
+    await this.#refreshing;
+  }
+
+  /**
+   * A change that comes while the server answers is taken in by the next refresh. A server that does not answer is not
+   * asked before it says again that something changed: its tools stay what they were.
+   */
+  async #listAgain(): Promise<void> {
+    const { client, server } = this.#parts;
+    this.#taken = this.changes.tools;
+    this.#tools = await this.#noticing(listTools(client, deadlineIn(server.connectSeconds)));
+  }
 
   async call(name: string, input: JsonObject, context: ToolContext): Promise<ToolOutput> {
     const { client } = this.#parts;

@@ -1,4 +1,5 @@
 import { messageOf, RyeError } from '../../core/errors.ts';
+import type { McpServerStart } from '../../core/events.ts';
 import { didYouMean } from '../../core/text.ts';
 import type { DisclosableTool } from '../disclosure.ts';
 import { CAUTIOUS_TRAITS, errorOutput, type Tool } from '../tool.ts';
@@ -13,6 +14,16 @@ export interface McpServersOptions {
     readonly problems: readonly string[];
   }>;
   readonly connect: (server: McpServerConfig) => Promise<Connection>;
+  /** Milliseconds from a fixed point. */
+  readonly monotonic: () => number;
+}
+
+/** What a server offers now. */
+export interface CurrentTools {
+  readonly connection: Connection;
+  readonly tools: readonly Tool[];
+  /** Listed by name only. */
+  readonly isLazy: boolean;
 }
 
 export interface OfferedTools {
@@ -32,10 +43,39 @@ export class McpServers {
   readonly #live = new Map<string, Connection>();
   readonly #connecting = new Map<string, Promise<Connection>>();
   readonly #traits = new Map<string, Tool['traits']>();
+  readonly #starts = new Map<string, McpServerStart>();
+  readonly #watchers = new Set<(start: McpServerStart) => void>();
   #holders = 0;
 
   constructor(options: McpServersOptions) {
     this.#options = options;
+  }
+
+  /** How the last start of each server went. */
+  get starts(): readonly McpServerStart[] {
+    return [...this.#starts.values()];
+  }
+
+  /** Calls the listener with each start from now on, until the returned function is called. */
+  watch(listener: (start: McpServerStart) => void): () => void {
+    this.#watchers.add(listener);
+    return () => void this.#watchers.delete(listener);
+  }
+
+  /** The connection to a server, where there is one now. */
+  live(name: string): Connection | undefined {
+    const live = this.#live.get(name);
+    return live?.isClosed() === false ? live : undefined;
+  }
+
+  /** What a server offers now: it is connected for that where it is not, and asked again where it said that it changed. */
+  async current(name: string): Promise<CurrentTools> {
+    const server = await this.#server(`mcp/${name}/any`);
+    const connection = await this.#connected(server);
+    await connection.refresh();
+    const tools = toolsOf(server, connection, this.#again(server));
+    for (const { id, traits } of tools) this.#traits.set(id, traits);
+    return { connection, tools, isLazy: server.disclosure === 'lazy' };
   }
 
   /** Connects the servers that `isReached` names, at the same time; one that fails is a warning. */
@@ -127,8 +167,7 @@ export class McpServers {
     readonly warnings: readonly string[];
   }> {
     try {
-      const tools = toolsOf(server, await this.#connected(server), this.#again(server));
-      for (const { id, traits } of tools) this.#traits.set(id, traits);
+      const { tools } = await this.current(server.name);
       return { server, tools, warnings: [] };
     } catch (error) {
       return { server, tools: [], warnings: [messageOf(error)] };
@@ -153,12 +192,36 @@ export class McpServers {
     return async () => await this.#connected(server);
   }
 
+  /** Connects, and says how that went. */
+  async #start(server: McpServerConfig): Promise<Connection> {
+    const { connect, monotonic } = this.#options;
+    const began = monotonic();
+    const tell = (outcome: { readonly tools: number } | { readonly error: string }): void => {
+      const start = {
+        server: server.name,
+        duration_ms: Math.round(monotonic() - began),
+        ...outcome,
+      };
+      this.#starts.set(server.name, start);
+      for (const watcher of this.#watchers) watcher(start);
+    };
+    try {
+      const connection = await connect(server);
+      tell({ tools: connection.tools.length });
+      return connection;
+    } catch (error) {
+      tell({ error: messageOf(error) });
+      throw error;
+    }
+  }
+
   async #connected(server: McpServerConfig): Promise<Connection> {
     const { name } = server;
     const live = this.#live.get(name);
     if (live && !live.isClosed()) return live;
     this.#live.delete(name);
-    const connecting = this.#connecting.get(name) ?? this.#options.connect(server);
+    void live?.close().catch(() => undefined); // its process may be alive in spite of that
+    const connecting = this.#connecting.get(name) ?? this.#start(server);
     this.#connecting.set(name, connecting);
     try {
       const connection = await connecting;

@@ -30,14 +30,18 @@ export class ActiveSkills {
     return undefined;
   }
 
-  /** Activates what an earlier part of the conversation loaded, as far as it is still offered. */
-  restore(messages: readonly Message[], toolName: string): void {
+  /** Activates what an earlier part of the conversation loaded, as far as it is still offered; gives what it activated. */
+  restore(messages: readonly Message[], toolName: string): readonly OfferedSkill[] {
+    const restored: OfferedSkill[] = [];
     for (const message of messages) {
       if (message.role !== 'tool_result' || message.name !== toolName) continue;
       const id = isRecord(message.data) ? message.data['skill'] : undefined;
       if (isErrorOutcome(message.outcome) || typeof id !== 'string') continue;
-      if (this.#offered.has(id)) this.activate(id);
+      const offered = this.#offered.get(id);
+      if (!offered || this.has(id) || this.activate(id) !== undefined) continue;
+      restored.push(offered);
     }
+    return restored;
   }
 
   /** Why a tool may not be called now: some active skill restricts the tools, and none allows this one. */

@@ -29,6 +29,8 @@ export interface SkillToolsOptions {
   readonly scripts: ScriptOptions;
   /** Makes held tools callable that a skill names, and gives the wire names of those that can be called. */
   readonly unlock: (toolIds: readonly string[]) => readonly string[];
+  /** Called with each skill that becomes active, and the wire names of the tools that it makes callable. */
+  readonly onActivated?: (skill: string, tools: readonly string[]) => void;
 }
 
 /** What the system text says about skills: ids and descriptions, sorted; the bodies come with `skills_use`. */
@@ -82,7 +84,7 @@ export function createSkillTools(options: SkillToolsOptions): readonly Tool[] {
 
 type Find = (input: JsonObject) => OfferedSkill;
 
-function useTool({ active, unlock }: SkillToolsOptions, find: Find): Tool {
+function useTool({ active, unlock, onActivated }: SkillToolsOptions, find: Find): Tool {
   return {
     id: SKILLS_USE_ID,
     description: 'Loads the instructions of a skill.',
@@ -91,9 +93,11 @@ function useTool({ active, unlock }: SkillToolsOptions, find: Find): Tool {
     need: needs('fetch'),
     execute: answering((input) => {
       const offered = find(input);
+      const isNew = !active.has(offered.id);
       const refusal = active.activate(offered.id);
       if (refusal !== undefined) return errorOutput(refusal, { code: 'invalid_input' });
       const callable = unlock(toolIdsOf(offered.skill.allowedTools));
+      if (isNew) onActivated?.(offered.id, callable);
       return textOutput(skillText(offered, callable), {
         skill: offered.id,
         tools: [...callable],

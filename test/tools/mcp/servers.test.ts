@@ -62,6 +62,7 @@ function open(config: object, env: Record<string, string> = {}): McpServers {
         confine: undefined,
         version: '0.0.0',
       }),
+    monotonic: () => performance.now(),
   });
   return servers;
 }

@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
+import type { HandlerMap } from '../../../src/hooks/handlers.ts';
 import { libraryLab } from '../../app/library-lab.ts';
 import { says } from '../../helpers/wire-server.ts';
 
@@ -20,9 +21,10 @@ test('each start is told with its duration and how it went', async () => {
     metadata:
       '<permissions><execute><tool>mcp/*</tool></execute><acknowledge risk="elevated">Test servers.</acknowledge></permissions>',
   });
-  expect(await rye.run({ directiveId: 'team/work', behavior: { nudge: false } })).toMatchObject({
-    kind: 'completed',
-  });
+  const logged: unknown[] = [];
+  const handlers: HandlerMap = { mcp_server_started: ({ payload }) => void logged.push(payload) };
+  const request = { directiveId: 'team/work', behavior: { nudge: false }, handlers };
+  expect(await rye.run(request)).toMatchObject({ kind: 'completed' });
   const duration_ms = expect.any(Number) as number;
   expect(starts.toSorted((a, b) => JSON.stringify(a).localeCompare(JSON.stringify(b)))).toEqual(
     expect.arrayContaining([
@@ -30,4 +32,6 @@ test('each start is told with its duration and how it went', async () => {
       { server: 'broken', duration_ms, error: expect.stringContaining('broken') as string },
     ]),
   );
+  expect(logged).toHaveLength(2);
+  expect(logged).toEqual(expect.arrayContaining(starts));
 });

@@ -1,0 +1,130 @@
+import { wireName } from '../core/ids.ts';
+import type { PlannedTool, ThreadPlan } from '../core/plan.ts';
+import type { Behavior } from '../loop/behavior.ts';
+import type { ToolDefinition } from '../providers/provider.ts';
+import { directiveReturnDefinition } from '../tools/directive-return.ts';
+import { deferredCatalogue } from '../tools/disclosure.ts';
+import type { Tool, ToolSet } from '../tools/tool.ts';
+import { createToolSet } from '../tools/tool-set.ts';
+import { definitionOf, searchFor } from './tool-candidates.ts';
+
+export interface SessionToolsOptions {
+  readonly plan: Pick<ThreadPlan, 'tools' | 'outputs'>;
+  readonly aliases: Behavior['toolAliases'];
+  /** Ids of deferred tools that can be called. */
+  readonly unlocked: Set<string>;
+  /** Tools that stay the same as long as the thread runs. */
+  readonly own: readonly Tool[];
+  /** Makes a tool of a server callable. */
+  readonly remote: (tool: PlannedTool) => Tool;
+  readonly loadTool: (id: string) => Promise<Tool | undefined>;
+}
+
+/** The tools that one running thread may call: those of its plan, and what servers add and take back since. */
+export class SessionTools {
+  readonly #options: SessionToolsOptions;
+  readonly #remote: Tool[];
+  #planned: readonly PlannedTool[];
+  /** Why a planned tool can't be called now, by id. */
+  #withdrawn: ReadonlyMap<string, string> = new Map();
+  #search: readonly Tool[] = [];
+  #byId: ReadonlyMap<string, Tool> = new Map();
+  #set: ToolSet = { resolve: () => Promise.resolve({ kind: 'unknown', near: [] }) };
+  #revision = 0;
+  #kept: { readonly version: string; readonly value: readonly ToolDefinition[] } | undefined;
+
+  constructor(options: SessionToolsOptions) {
+    const { plan, own, remote } = options;
+    const ids = new Set(own.map(({ id }) => id));
+    this.#options = options;
+    this.#planned = plan.tools;
+    this.#remote = plan.tools.filter(({ id }) => !ids.has(id)).map(remote);
+    this.#build();
+  }
+
+  get planned(): readonly PlannedTool[] {
+    return this.#planned;
+  }
+
+  /** Wire names of the tools that the thread can make no use of now. */
+  withdrawnNames(): ReadonlySet<string> {
+    return new Set(
+      this.#planned.filter(({ id }) => this.#withdrawn.has(id)).map(({ name }) => name),
+    );
+  }
+
+  readonly set: ToolSet = {
+    resolve: async (name, input) => await this.#set.resolve(name, input),
+  };
+
+  tool(id: string): Tool | undefined {
+    return this.#byId.get(id);
+  }
+
+  /** Adds tools, and says of which ones the thread can make no use now. Throws `wire_name_collision`. */
+  change(added: readonly PlannedTool[], withdrawn: ReadonlyMap<string, string>): void {
+    this.#planned = [...this.#planned, ...added];
+    this.#remote.push(...added.map((tool) => this.#options.remote(tool)));
+    this.#withdrawn = withdrawn;
+    this.#build();
+  }
+
+  /** What the model is offered now: kept, because a turn asks half a dozen times. */
+  definitions(): readonly ToolDefinition[] {
+    const version = `${this.#revision}/${this.#options.unlocked.size}`;
+    if (this.#kept?.version !== version) this.#kept = { version, value: this.#define() };
+    return this.#kept.value;
+  }
+
+  /** The deferred tools as the system text lists them. */
+  catalogue(): string {
+    return deferredCatalogue(this.#deferred().map((tool) => ({ ...tool, name: this.shown(tool) })));
+  }
+
+  /** Why a call of a planned tool is refused now. */
+  refusal(id: string): string | undefined {
+    const reason = this.#withdrawn.get(id);
+    if (reason !== undefined) return reason;
+    return this.#isHidden(id)
+      ? `${wireName(id)} is not loaded yet: load its schema with tool_search first.`
+      : undefined;
+  }
+
+  /** The name that the model knows a tool by. */
+  shown({ name }: Pick<PlannedTool, 'name'>): string {
+    return this.#options.aliases.get(name) ?? name;
+  }
+
+  #define(): readonly ToolDefinition[] {
+    const { outputs } = this.#options.plan;
+    return [
+      ...this.#planned
+        .filter(({ id }) => !this.#isHidden(id) && !this.#withdrawn.has(id))
+        .map(definitionOf),
+      ...this.#search.map(({ id, description, inputSchema }) => ({
+        name: id,
+        description,
+        input_schema: inputSchema,
+      })),
+      ...(outputs.length === 0 ? [] : [directiveReturnDefinition(outputs)]),
+    ];
+  }
+
+  #deferred(): readonly PlannedTool[] {
+    return this.#planned.filter(({ id, preloaded }) => !preloaded && !this.#withdrawn.has(id));
+  }
+
+  #isHidden(id: string): boolean {
+    const { unlocked } = this.#options;
+    return !unlocked.has(id) && this.#planned.some((tool) => tool.id === id && !tool.preloaded);
+  }
+
+  #build(): void {
+    const { own, unlocked, aliases, loadTool } = this.#options;
+    this.#search = searchFor(this.#deferred(), unlocked, aliases);
+    const tools = [...own, ...this.#remote, ...this.#search];
+    this.#byId = new Map(tools.map((tool) => [tool.id, tool]));
+    this.#set = createToolSet({ tools, loadTool });
+    this.#revision += 1;
+  }
+}
