@@ -24,7 +24,8 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
   mcp_server_started: (start) =>
     `${start.server} ${'error' in start ? start.error : `with ${start.tools} tools`} ${formatSeconds(start.duration_ms / 1000)}`,
   mcp_list_changed: (change) => members(change),
-  skill_activated: ({ skill, via }) => `${skill} by ${via === 'model' ? 'the model' : 'the resume'}`,
+  skill_activated: ({ skill, via }) =>
+    `${skill} by ${via === 'model' ? 'the model' : 'the resume'}`,
   cost: ({ turn, total }) => `turn ${turn}: ${formatCost(total)} in all`,
   model_change: ({ provider, model }) => `${provider}/${model}`,
   thinking_change: ({ level }) => level,
