@@ -1,13 +1,11 @@
 import { messageOf, RyeError } from '../core/errors.ts';
-import { wireName } from '../core/ids.ts';
 import { assertStandsFor } from '../items/binding.ts';
 import { readToolFiles } from '../items/tool-files-fs.ts';
 import { readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
-import { covers, expandsTo, isExact, meet } from '../policy/capability.ts';
+import { covers, expandsTo, isExact } from '../policy/capability.ts';
 import { taintNote } from '../policy/taint.ts';
-import type { ToolDefinition } from '../providers/provider.ts';
 import type {
   OpenTools,
   ThreadEnv,
@@ -17,8 +15,8 @@ import type {
   ToolSource,
 } from '../threads/ports.ts';
 import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
-import { checkOutputs, directiveReturnDefinition } from '../tools/directive-return.ts';
-import { chooseDisclosure, deferredCatalogue } from '../tools/disclosure.ts';
+import { checkOutputs } from '../tools/directive-return.ts';
+import { chooseDisclosure } from '../tools/disclosure.ts';
 import { FileMemory } from '../tools/file-memory.ts';
 import { createItemTool } from '../tools/item/item-tool.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
@@ -39,7 +37,6 @@ import { environmentSecrets, withoutSecrets } from '../tools/scrub.ts';
 import { createSearchTool } from '../tools/search/search-tool.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
-import { createToolSet } from '../tools/tool-set.ts';
 import type { Foundation } from './foundation.ts';
 import { lateRiskCheck } from './late-risk.ts';
 import { mcpServers } from './mcp.ts';
@@ -56,10 +53,8 @@ import {
   assertDistinct,
   builtinSettings,
   candidate,
-  definitionOf,
   factsOf,
   isPrimary,
-  searchFor,
 } from './tool-candidates.ts';
 import type { ToolScope } from './tool-scope.ts';
 

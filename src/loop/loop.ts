@@ -153,10 +153,10 @@ async function endingOf(
 
 /** What servers changed about their tools counts from here on; a failure leaves the tools what they were. */
 async function refreshTools(run: Run): Promise<void> {
-  const { refreshTools: refresh } = run.ports;
-  if (!refresh) return;
+  const asked = run.ports.refreshTools?.();
+  if (!asked) return;
   try {
-    const drafts = await orStopped(refresh.call(run.ports), run.stop.signal);
+    const drafts = await orStopped(asked, run.stop.signal);
     if (!isStopped(drafts)) await run.record(drafts);
   } catch (error) {
     await run.write(note(`the tools were not brought up to date: ${toRyeError(error).message}`));
