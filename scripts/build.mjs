@@ -9,6 +9,7 @@ import { bundleStubs } from './bundle-stubs.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
 import { definitions } from './define.mjs';
 import { bundleListing } from './listing-bundle.mjs';
+import { bundleProgram } from './program-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -24,7 +25,9 @@ const __dirname = ryeFileURLToPath(new URL('.', import.meta.url));
 /** Bundles the program and the library into `outdir`. */
 async function bundle(outdir) {
   const define = await definitions();
-  await bundleListing(path.join(outdir, 'cli', 'listing.cjs'), { absWorkingDir: root, define });
+  const cli = path.join(outdir, 'cli');
+  await bundleListing(path.join(cli, 'listing.cjs'), { absWorkingDir: root, define });
+  await bundleProgram(cli, { absWorkingDir: root, define });
   const { outputFiles } = await build({
     absWorkingDir: root,
     entryPoints: { 'cli/main': 'src/cli/main.ts', index: 'src/index.ts' },

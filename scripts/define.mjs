@@ -9,11 +9,13 @@ import { systemManifest } from './system-manifest.mjs';
 export async function definitions() {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
   const { systemConfig } = await tsImport('./system-config.ts', import.meta.url);
+  const { systemRules } = await tsImport('./system-rules.ts', import.meta.url);
   const system = fileURLToPath(new URL('../system', import.meta.url));
   // as text: the bundler would put objects into the chunk that every command loads
   const baked = {
     __RYE_SYSTEM_MANIFEST__: JSON.stringify(systemManifest(system)),
     __RYE_SYSTEM_CONFIG__: JSON.stringify(systemConfig(system)),
+    __RYE_SYSTEM_RULES__: JSON.stringify(systemRules(system)),
     __RYE_VERSION__: version,
     ...pageAssets(),
   };

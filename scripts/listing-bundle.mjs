@@ -1,7 +1,6 @@
 // `rye threads list` as one file: what people and scripts call most would spend most of its time on loading modules one by
 // one. It is the program itself, less every other command; bin/rye.js sends it only command lines that run no other.
-import { build } from 'esbuild';
-import { bundleStubs } from './bundle-stubs.mjs';
+import { bundleCommonJs } from './commonjs-bundle.mjs';
 
 /** What the command imports when it needs it. */
 const NEEDED = /\/(?:commands\/threads-list|app\/thread-list|app\/find-project)\.ts$/;
@@ -20,37 +19,7 @@ const leaveOut = {
   },
 };
 
-/** SQLite's fourteen small files come along; their search for the native binding becomes the one place where it is. */
-const nativeBinding = {
-  name: 'native-binding',
-  setup(esbuild) {
-    esbuild.onResolve({ filter: /^bindings$/ }, ({ path }) => ({
-      path,
-      namespace: 'native-binding',
-    }));
-    esbuild.onResolve({ filter: /\.node$/ }, ({ path }) => ({ path, external: true }));
-    esbuild.onLoad({ filter: /./, namespace: 'native-binding' }, () => ({
-      contents: `module.exports = () => require('better-sqlite3/build/Release/better_sqlite3.node');`,
-    }));
-  },
-};
-
 /** CommonJS, because Node's loader of ES modules is what is saved. */
-export async function bundleListing(outfile, { absWorkingDir, define }) {
-  await build({
-    absWorkingDir,
-    entryPoints: ['src/cli/main.ts'],
-    outfile,
-    bundle: true,
-    format: 'cjs',
-    platform: 'node',
-    target: 'node20',
-    plugins: [leaveOut, nativeBinding, bundleStubs],
-    define,
-    // names stay, for stack traces
-    minifyWhitespace: true,
-    minifySyntax: true,
-    legalComments: 'none',
-    logLevel: 'warning',
-  });
+export async function bundleListing(outfile, options) {
+  await bundleCommonJs(outfile, { ...options, plugins: [leaveOut] });
 }

@@ -4,7 +4,7 @@ import { SPACES } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { RuleSettings } from '../core/rules.ts';
-import { parseRule } from '../items/rule.ts';
+import { parseRule, ruleName } from '../items/rule.ts';
 import type { ListedItem } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { type DeclaredRule, rulesOf, sortRules } from '../loop/stream-rules/buckets.ts';
@@ -14,6 +14,7 @@ import { RuleSession } from '../loop/stream-rules/session.ts';
 import type { RulePlan, RuleSource } from '../threads/ports.ts';
 import { compileGlob } from '../tools/glob-pattern.ts';
 import { sha256Hex } from '../trust/keys.ts';
+import { bakedRule, type RuleContent } from './baked-rules.ts';
 import type { Foundation } from './foundation.ts';
 import { readRuleSettings } from './rule-settings.ts';
 
@@ -54,16 +55,18 @@ function declaredRule(
   const found = base.spaces.find('rule', id, { space });
   if (!found) throw new Error(`${path} is gone`);
   const { text } = items.admit(found, 'context');
-  const parsed = parseRule(text, path);
-  const { name, conditions, scope, globs, body, engine, interrupt, repeat, gap } = parsed;
+  const baked = bakedRule(sha256Hex(text));
+  const content: RuleContent = baked ?? parseRule(text, path);
+  const { conditions, scope, globs, body, engine, interrupt, repeat, gap } = content;
   return {
     id,
-    description: parsed.description,
-    alwaysApply: parsed.alwaysApply,
-    enabled: parsed.enabled,
-    directives: parsed.directives,
+    description: content.description,
+    alwaysApply: content.alwaysApply,
+    enabled: content.enabled,
+    directives: content.directives,
+    isChecked: baked !== undefined,
     rule: compact({
-      name,
+      name: ruleName(path),
       space,
       path,
       sha256: sha256Hex(JSON.stringify([conditions, scope, globs, body])),

@@ -13,6 +13,8 @@ import { GLOBAL_OPTIONS } from './tree/global-options.ts';
 import { ROOT } from './tree/root.ts';
 import { VERSION } from './version.ts';
 
+export { createProcessIo };
+
 /** Runs one command line, without the program's name, and prints what it has to say. Never throws. */
 export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   const mode = outputModeOf(argv);

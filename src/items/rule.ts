@@ -95,7 +95,7 @@ export const parseRule = rememberParsed((text, path): Rule => {
   }
   return compact({
     path,
-    name: basename(path).replace(/\.mdc?$/, ''),
+    name: ruleName(path),
     description: reader.text(key('description')) ?? '',
     conditions: reader.entries(key('condition')),
     scope: reader.entries(key('scope')),
@@ -113,6 +113,11 @@ export const parseRule = rememberParsed((text, path): Rule => {
     mapping,
   });
 });
+
+/** What a rule is called: its file's name without the ending. */
+export function ruleName(path: string): string {
+  return basename(path).replace(/\.mdc?$/, '');
+}
 
 function readGap(mapping: YamlMapping, reader: MetadataReader, key: string): number | undefined {
   const value = mapping.value[key];

@@ -104,14 +104,24 @@ export function streamRegexProblem(pattern: string): string | undefined {
 }
 
 /**
- * Compiles the patterns of rules; of each rule any pattern counts, and {@link streamRegexProblem} has no objection to
- * one. A lazily built DFA over RE2's programs, all rules in one (Cox, "Regular Expression Matching in the Wild",
+ * The patterns of rules as one matcher; of each rule any pattern counts, and one to which {@link streamRegexProblem} objects
+ * never matches. They are compiled by the first text that some rule watches. A lazily built DFA over RE2's programs, all rules in one (Cox, "Regular Expression Matching in the Wild",
  * 2010). It carries its state from piece to piece: each character is looked at once, no text is kept, and a match
  * may be of any length. Time is linear in the text.
  */
 export function compileStreamRegex(rules: readonly (readonly string[])[]): StreamRegex {
-  const code = new Code(rules.map((patterns) => patterns.map(programOf)));
-  return { open: (wanted) => new Scan(code.automaton(wanted), rules.length) };
+  let code: Code | undefined;
+  return {
+    open: (wanted) => {
+      if (wanted.length === 0) return NOTHING;
+      code ??= new Code(rules.map((patterns) => patterns.filter(isUsable).map(programOf)));
+      return new Scan(code.automaton(wanted), rules.length);
+    },
+  };
+}
+
+function isUsable(pattern: string): boolean {
+  return streamRegexProblem(pattern) === undefined;
 }
 
 const CACHE_SIZE = 256;
@@ -129,6 +139,7 @@ function programOf(pattern: string): Program {
 }
 
 const NO_HITS: readonly never[] = [];
+const NOTHING: StreamMatcher = { feed: () => NO_HITS, end: () => NO_HITS };
 
 interface Lane {
   automaton: Automaton;

@@ -33,8 +33,14 @@ function compile(pattern: string): (path: string) => boolean {
       },
     );
   }
-  const expression = RE2JS.compile(`^(?:${translate(plain)})$`, RE2JS.DOTALL);
-  return (path) => expression.test(path);
+  const source = `^(?:${translate(plain)})$`;
+  let expression: RE2JS | undefined;
+  // everything but a class of characters compiles, and most globs of rules meet no path
+  if (plain.includes('[')) expression = RE2JS.compile(source, RE2JS.DOTALL);
+  return (path) => {
+    expression ??= RE2JS.compile(source, RE2JS.DOTALL);
+    return expression.test(path);
+  };
 }
 
 function globProblem(pattern: string): string | undefined {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -137,6 +137,45 @@ describe('bin/rye.js', () => {
     expect(run('threads', 'list', '--help')).toContain('Usage: rye threads list');
     expect(() => run('threads', 'show')).toThrow('npm run build');
     expect(() => run('threads', '--limit', 'show')).toThrow('npm run build');
+  });
+});
+
+describe('the compiled program', () => {
+  const CACHE = `program-${process.version}-${process.arch}.cache`;
+  const alone = path.join(folder, 'alone');
+  const cli = path.join(alone, 'dist', 'cli');
+  const complete = (): string =>
+    execFileSync(process.execPath, [path.join(alone, 'bin', 'rye.js'), 'completion', 'bash'], {
+      encoding: 'utf8',
+      stdio: 'pipe',
+    });
+
+  it('is what runs, without the modules, and prints what they print', async () => {
+    for (const part of ['bin', 'package.json', 'system']) {
+      cpSync(path.join(installed, part), path.join(alone, part), { recursive: true });
+    }
+    for (const file of ['program.cjs', CACHE]) {
+      cpSync(path.join(installed, 'dist', 'cli', file), path.join(cli, file));
+    }
+    const { stdout } = await runCli(['--no-color', 'completion', 'bash'], { cwd: folder });
+    expect(complete()).toBe(stdout);
+  });
+
+  it.each([
+    ['is damaged', (cache: Buffer) => cache.fill(0, 0, 32)],
+    ['is cut', (cache: Buffer) => cache.subarray(0, cache.length >> 1)],
+    ['is empty', () => Buffer.alloc(0)],
+  ])('is left alone where what V8 compiled %s: then the modules are needed', (_, spoil) => {
+    const file = path.join(cli, CACHE);
+    const cache = readFileSync(path.join(installed, 'dist', 'cli', CACHE));
+    writeFileSync(file, spoil(Buffer.from(cache)));
+    expect(complete).toThrow('npm run build');
+  });
+
+  it('runs nothing that another Node compiled', () => {
+    rmSync(path.join(cli, CACHE));
+    writeFileSync(path.join(cli, 'program-v99.0.0-x64.cache'), '');
+    expect(complete).toThrow('npm run build');
   });
 });
 

@@ -72,6 +72,13 @@ describe('a stream regex', () => {
     },
   );
 
+  it('never matches a pattern that it refuses, nor where no rule watches', () => {
+    const regex = compileStreamRegex([['(?=a)', 'b'], ['(']]);
+    expect(regex.open([0, 1]).feed('(?=a)b(')).toEqual([{ rule: 0, at: 6 }]);
+    const nobody = regex.open([]);
+    expect([nobody.feed('ab('), nobody.end()]).toEqual([[], []]);
+  });
+
   it('agrees with RE2 on any text in any pieces', () => {
     const atom = fc.constantFrom(
       'a',

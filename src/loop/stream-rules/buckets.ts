@@ -12,6 +12,8 @@ export interface DeclaredRule {
   readonly enabled: boolean;
   /** Globs of directive ids; empty is every directive. */
   readonly directives: readonly string[];
+  /** Whether it is known beforehand that it can watch and that nothing is wrong with it. */
+  readonly isChecked?: boolean;
 }
 
 export type Bucket = 'stream' | 'always' | 'rulebook' | 'unused' | 'disabled';
@@ -65,16 +67,18 @@ function sortRule(
   settings: RuleSettings,
   compileGlob: GlobCompiler,
 ): SortedRule {
-  const { rule, alwaysApply, description } = declared;
+  const { rule, alwaysApply, description, isChecked = false } = declared;
   let problems: readonly string[] = [];
   if (rule.conditions.length > 0 && settings.enabled) {
-    const checked = checkRule(rule, settings, compileGlob);
+    const checked = isChecked ? GOOD : checkRule(rule, compileGlob);
     problems = checked.problems;
     if (checked.isUsable) return { declared, bucket: 'stream', problems };
   }
   if (alwaysApply) return { declared, bucket: 'always', problems };
   return { declared, bucket: description === '' ? 'unused' : 'rulebook', problems };
 }
+
+const GOOD = { isUsable: true, problems: [] };
 
 /** The rules of a thread: what of the sorted ones has an effect. */
 export function rulesOf(sorted: readonly SortedRule[], settings: RuleSettings): PlannedRules {

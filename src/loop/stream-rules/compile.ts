@@ -30,112 +30,95 @@ export interface StreamRule {
   readonly slow: readonly string[];
 }
 
-export interface RuleProblem {
-  readonly rule: string;
-  readonly path: string;
-  readonly message: string;
-}
-
 /** The stream rules of a thread, compiled together. */
 export interface RuleSet {
   readonly rules: readonly StreamRule[];
   readonly regex: StreamRegex;
-  readonly problems: readonly RuleProblem[];
 }
 
-interface Draft {
-  readonly rule: Omit<StreamRule, 'index'>;
-  readonly patterns: readonly string[];
+interface Draft extends Pick<StreamRule, 'scope' | 'globs'> {
+  readonly conditions: readonly string[];
 }
 
 /**
- * Compiles rules. A condition or scope that can't be used is reported and left out; so is a rule that is left with
- * nothing to watch, which never matches.
+ * Rules ready to watch. What {@link checkRule} objects to is left out; so is a rule that is left with nothing to watch.
+ * Conditions are compiled by the first text that they are to watch.
  */
 export function compileRules(
   planned: readonly PlannedRule[],
   settings: RuleSettings,
   compileGlob: GlobCompiler,
 ): RuleSet {
-  const problems: RuleProblem[] = [];
-  const drafts: Draft[] = [];
+  const rules: StreamRule[] = [];
+  const patterns: (readonly string[])[] = [];
   for (const rule of planned) {
-    const { draft, messages } = compileRule(rule, settings, compileGlob);
-    problems.push(...messages.map((message) => ({ rule: rule.name, path: rule.path, message })));
-    if (draft) drafts.push(draft);
+    const { draft } = draftOf(rule, compileGlob);
+    if (draft === undefined) continue;
+    patterns.push(rule.engine === 'js' ? [] : draft.conditions);
+    rules.push({
+      index: rules.length,
+      name: rule.name,
+      sha256: rule.sha256,
+      body: rule.body,
+      scope: draft.scope,
+      globs: draft.globs,
+      interrupt: rule.interrupt ?? settings.interrupt_mode,
+      repeat: rule.repeat ?? settings.repeat_mode,
+      gap: rule.gap ?? settings.repeat_gap,
+      slow: rule.engine === 'js' ? draft.conditions.filter(isExpression) : [],
+    });
   }
-  return {
-    rules: drafts.map(({ rule }, index) => ({ ...rule, index })),
-    regex: compileStreamRegex(drafts.map(({ patterns }) => patterns)),
-    problems,
-  };
+  return { rules, regex: compileStreamRegex(patterns) };
 }
 
 /** Whether a rule can watch anything, and what is wrong with it. */
 export function checkRule(
   rule: PlannedRule,
-  settings: RuleSettings,
   compileGlob: GlobCompiler,
 ): { readonly isUsable: boolean; readonly problems: readonly string[] } {
-  const { draft, messages } = compileRule(rule, settings, compileGlob);
-  return { isUsable: draft !== undefined, problems: messages };
+  const { draft, problems } = draftOf(rule, compileGlob);
+  if (draft === undefined) return { isUsable: false, problems };
+  const objections = draft.conditions.flatMap((condition) => {
+    const problem = conditionProblem(condition, rule.engine);
+    return problem === undefined ? [] : [`condition ${condition}: ${problem}`];
+  });
+  const isUsable = objections.length < draft.conditions.length;
+  return { isUsable, problems: [...problems, ...objections, ...(isUsable ? [] : [NO_CONDITION])] };
 }
 
-function compileRule(
+const NO_CONDITION = 'it has no condition that can be used, so it never matches';
+
+/** What a rule watches; its conditions as they stand. Undefined where that is nothing. */
+function draftOf(
   rule: PlannedRule,
-  settings: RuleSettings,
   compileGlob: GlobCompiler,
-): { readonly draft?: Draft; readonly messages: readonly string[] } {
+): { readonly draft?: Draft; readonly problems: readonly string[] } {
   const files = rule.conditions.filter(isFileGlob);
   const conditions = rule.conditions.filter((condition) => !isFileGlob(condition));
   const shorthand = files.flatMap((glob) =>
     ['write', 'edit', 'multi_edit'].map((tool) => `tool:${tool}(${glob})`),
   );
-  const { scope, problems } = parseScope([...rule.scope, ...shorthand], compileGlob);
-  const messages = [...problems];
+  const { scope, problems: scopeProblems } = parseScope([...rule.scope, ...shorthand], compileGlob);
+  const problems = [...scopeProblems];
   const globs: ((path: string) => boolean)[] = [];
   const declaredGlobs = rule.globs.flatMap(splitTokens);
   for (const glob of declaredGlobs) {
     try {
       globs.push(compilePathGlob(glob, compileGlob));
     } catch (error) {
-      messages.push(`globs: ${error instanceof Error ? error.message : String(error)}`);
+      problems.push(`globs: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
   if (conditions.length === 0 && files.length > 0) conditions.push('(?s).');
-  const usable = conditions.filter((condition) => {
-    const problem = conditionProblem(condition, rule.engine);
-    if (problem !== undefined) messages.push(`condition ${condition}: ${problem}`);
-    return problem === undefined;
-  });
-  if (usable.length === 0) {
-    return { messages: [...messages, 'it has no condition that can be used, so it never matches'] };
-  }
+  if (conditions.length === 0) return { problems: [...problems, NO_CONDITION] };
   if (!isReachable(scope, declaredGlobs.length, globs.length)) {
-    return {
-      messages: [...messages, 'its scope and globs leave nothing to watch, so it never matches'],
-    };
+    const nothing = 'its scope and globs leave nothing to watch, so it never matches';
+    return { problems: [...problems, nothing] };
   }
-  const hasPaths = globs.length > 0;
-  const isSlow = rule.engine === 'js';
-  return {
-    messages,
-    draft: {
-      patterns: isSlow ? [] : usable,
-      rule: {
-        name: rule.name,
-        sha256: rule.sha256,
-        body: rule.body,
-        // prose touches no path
-        scope: hasPaths ? { ...scope, text: false, thinking: false } : scope,
-        globs,
-        interrupt: rule.interrupt ?? settings.interrupt_mode,
-        repeat: rule.repeat ?? settings.repeat_mode,
-        gap: rule.gap ?? settings.repeat_gap,
-        slow: isSlow ? usable : [],
-      },
-    },
-  };
+  // prose touches no path
+  const isOfFiles = globs.length > 0;
+  const watched = isOfFiles ? { ...scope, text: false, thinking: false } : scope;
+  return { problems, draft: { conditions, scope: watched, globs } };
 }
 
 /** A gate that can't be compiled must not open. */
@@ -159,4 +142,8 @@ function conditionProblem(condition: string, engine: PlannedRule['engine']): str
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
+}
+
+function isExpression(condition: string): boolean {
+  return conditionProblem(condition, 'js') === undefined;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compileRules } from '../../../src/loop/stream-rules/compile.ts';
+import { checkRule, compileRules } from '../../../src/loop/stream-rules/compile.ts';
 import { isFileGlob, parseScope, splitTokens } from '../../../src/loop/stream-rules/scope.ts';
 import { compileGlob } from '../../../src/tools/glob-pattern.ts';
 import {
@@ -228,14 +228,17 @@ describe('compiling', () => {
     ['a gate that is no glob', { globs: ['/etc/*'] }, /globs:/],
     ['a broken JavaScript expression', { conditions: ['('], engine: 'js' as const }, /condition/],
   ])('refuses %s with the reason', (_, changes, reason) => {
-    const { rules, problems } = compiled(changes);
-    expect(rules).toEqual([]);
-    expect(problems.map(({ message }) => message).join('\n')).toMatch(reason);
+    const { isUsable, problems } = checkRule(ruleOf(NAME, 'BAD', changes), compileGlob);
+    expect(isUsable).toBe(false);
+    expect(problems.join('\n')).toMatch(reason);
   });
 
   it('keeps the conditions that can be used', () => {
-    const { rules, problems } = compiled({ conditions: ['(', 'BAD'] });
-    expect([rules.length, problems.length]).toEqual([1, 1]);
+    const rule = ruleOf(NAME, 'BAD', { conditions: ['(', 'BAD'] });
+    const { isUsable, problems } = checkRule(rule, compileGlob);
+    expect([isUsable, problems.length]).toEqual([true, 1]);
+    const { regex } = compileRules([rule], SETTINGS, compileGlob);
+    expect(regex.open([0]).feed('a BAD one')).toEqual([{ rule: 0, at: 5 }]);
   });
 
   it('takes rules to the worker that only it can check', () => {

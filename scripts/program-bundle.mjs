@@ -1,0 +1,31 @@
+// The whole program as one file with what V8 compiled of it: parsing and compiling is most of what starting a large program
+// costs. The compiled form is of one version of Node; bin/rye.js runs the modules of dist/ under any other.
+import { spawnSync } from 'node:child_process';
+import path from 'node:path';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { bundleCommonJs } from './commonjs-bundle.mjs';
+import { commonjsNames } from './commonjs-names.mjs';
+
+const WARM_UP = fileURLToPath(new URL('program-warm-up.mjs', import.meta.url));
+
+/** Writes `<outdir>/program.cjs` and, compiled by this Node, `<outdir>/program-<version>-<arch>.cache`. */
+export async function bundleProgram(outdir, { define, ...options }) {
+  const outfile = path.join(outdir, 'program.cjs');
+  await bundleCommonJs(outfile, {
+    ...options,
+    define: { ...define, 'import.meta.url': 'ryeModuleUrl' },
+    // an expression, as Node wraps CommonJS: what V8 compiled is for exactly this text
+    banner: {
+      js: `(function (exports, require, module, __filename) {
+const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;`,
+    },
+    footer: { js: '})' },
+    external: ['@anthropic-ai/sandbox-runtime'],
+    plugins: [commonjsNames],
+  });
+  const { status } = spawnSync(process.execPath, [WARM_UP, outdir], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  if (status !== 0) throw new Error('the program could not be compiled ahead');
+}

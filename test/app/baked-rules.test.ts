@@ -1,0 +1,28 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { bakedRule } from '../../src/app/baked-rules.ts';
+import { parseRule } from '../../src/items/rule.ts';
+import { sha256Hex } from '../../src/trust/keys.ts';
+
+const FOLDER = 'system/.ai/rules';
+const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter((name) =>
+  name.endsWith('.md'),
+);
+
+describe('the rules in the program', () => {
+  it.each(files)('say what %s says', (name) => {
+    const text = readFileSync(path.join(FOLDER, name), 'utf8');
+    const parsed = parseRule(text, name);
+    const { path: _path, name: _name, metadata: _metadata, mapping: _mapping, ...rest } = parsed;
+    const { warnings, ...content } = rest;
+    expect(bakedRule(sha256Hex(text))).toEqual(content);
+    expect(warnings).toEqual([]);
+  });
+
+  it('are of no other text', () => {
+    const text = readFileSync(path.join(FOLDER, files[0] ?? ''), 'utf8');
+    expect(bakedRule(sha256Hex(`${text}\n`))).toBeUndefined();
+    expect(bakedRule('constructor')).toBeUndefined();
+  });
+});
