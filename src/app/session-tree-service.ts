@@ -117,6 +117,19 @@ export class Trees implements SessionTrees {
     return await titleThread(await this.#env(), threadId, title);
   }
 
+  async changeModel(
+    threadId: string,
+    wanted: Parameters<SessionTrees['changeModel']>[1],
+  ): Promise<readonly LogEvent[]> {
+    const { changeModel } = await import('../threads/edit-tree.ts');
+    return await changeModel(await this.#env(), threadId, wanted);
+  }
+
+  async changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]> {
+    const { changeThinking } = await import('../threads/edit-tree.ts');
+    return await changeThinking(await this.#env(), threadId, level);
+  }
+
   async appendCustom(
     threadId: string,
     customType: string,

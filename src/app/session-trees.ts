@@ -85,6 +85,16 @@ export interface SessionTrees {
   /** Null or an empty text clears. */
   label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]>;
   title(threadId: string, title: string): Promise<readonly LogEvent[]>;
+  /**
+   * The model that the thread goes on with: a tier, an alias or an id. Errors: `model_not_found`, `model_unpriced` and what
+   * else would keep a thread from starting on it.
+   */
+  changeModel(
+    threadId: string,
+    wanted: { readonly model: string; readonly provider?: string },
+  ): Promise<readonly LogEvent[]>;
+  /** How hard the model thinks when the thread goes on: `off`, `minimal`, `low`, `medium` or `high`. */
+  changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]>;
   /** State that is never sent to the model. */
   appendCustom(
     threadId: string,

@@ -3,7 +3,9 @@ import type { EventDraft, LogEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import { branchDraft, branchWithSummaryDrafts, labelDraft } from '../log/branch.ts';
 import { entryByPrefix, isKnown, pathTo, type SessionTree } from '../log/tree.ts';
+import { THINKING_LEVELS } from '../providers/provider.ts';
 import { editLog } from './edit-log.ts';
+import { configuredModel } from './plan-at-leaf.ts';
 import type { ThreadEnv } from './ports.ts';
 
 /** An entry by its id or a unique start of it; `root` is the place before the first entry. */
@@ -70,6 +72,35 @@ export async function titleThread(
 ): Promise<readonly LogEvent[]> {
   return await appendToTree(env, threadId, () => [
     { event_type: 'title', payload: { title: oneLine(title) } },
+  ]);
+}
+
+/** The model that the thread goes on with: a tier, an alias or an id, refused where it could not run on it. */
+export async function changeModel(
+  env: ThreadEnv,
+  threadId: string,
+  wanted: { readonly model: string; readonly provider?: string | undefined },
+): Promise<readonly LogEvent[]> {
+  return await editLog(env, threadId, async ({ document }) => {
+    const { model } = await configuredModel(env, await env.files.readPlan(document), wanted);
+    const payload = { provider: model.provider, model: model.id };
+    return { drafts: [{ event_type: 'model_change', payload }] };
+  });
+}
+
+/** How hard the model thinks when the thread goes on. */
+export async function changeThinking(
+  env: ThreadEnv,
+  threadId: string,
+  level: string,
+): Promise<readonly LogEvent[]> {
+  if (!THINKING_LEVELS.some((known) => known === level)) {
+    throw new RyeError('usage', `there is no thinking level ${JSON.stringify(level)}`, {
+      hint: `Levels are ${THINKING_LEVELS.join(', ')}.`,
+    });
+  }
+  return await appendToTree(env, threadId, () => [
+    { event_type: 'thinking_change', payload: { level } },
   ]);
 }
 

@@ -5,6 +5,7 @@ import { buildTree } from '../log/tree.ts';
 import { continuationMessage } from './continuation-message.ts';
 import { continuedConversation } from './continued-conversation.ts';
 import type { Conversation } from './opening.ts';
+import { planAtLeaf } from './plan-at-leaf.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -37,18 +38,19 @@ export async function startHandoff(
   env: ThreadEnv,
   { started, cost, recorder }: HandoffRequest,
 ): Promise<Successor> {
-  const { threadId, plan, document, parent } = started;
+  const { threadId, plan: before, document, parent } = started;
   recorder.checkpoint();
   await assertIntact(env, document);
   const { registry, ledger, logs } = env.store;
   await ledger.report(threadId, toMicroUsd(cost.spend), started.record.epoch);
-  const limits = remainingLimits(plan.limits, {
+  const limits = remainingLimits(before.limits, {
     cost,
     subtreeSpend: toUsd(await ledger.subtreeSpend(threadId)),
     spawns: (await registry.get(threadId))?.spawn_count ?? 0,
   });
   const { events } = await logs.read(threadId);
   const tree = buildTree(events);
+  const plan = await planAtLeaf(env, before, { tree, leafId: tree.leafId });
   const ceiling = Math.min(CEILING_TOKENS, plan.model.context_window * CEILING_PART);
   const carried = carryTail({ tree, events, leafId: tree.leafId }, ceiling);
   const message = await continuationMessage(env, {

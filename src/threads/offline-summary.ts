@@ -34,6 +34,7 @@ import {
 import { costOf, editLog, type LogEdit, type OpenEdit } from './edit-log.ts';
 import { entryAt } from './edit-tree.ts';
 import { offlineHooks } from './offline-hooks.ts';
+import { planAtLeaf } from './plan-at-leaf.ts';
 import type { ThreadEnv } from './ports.ts';
 
 /** What came of a compaction that a person asked for. */
@@ -57,7 +58,7 @@ export async function compactThread(
 ): Promise<ManualCompaction> {
   let result: CompactResult | undefined;
   const written = await editLog(env, threadId, async (open): Promise<LogEdit> => {
-    const plan = await env.files.readPlan(open.document);
+    const plan = await planInForce(env, open);
     const cost = costOf(open.document);
     result = await compactSession(
       compactEnv(env, plan, offlineHooks(env, { open, plan })),
@@ -119,7 +120,7 @@ export async function branchWithModelSummary(
     const { tree } = open;
     const target = entryAt(tree, at);
     const left = abandoned(tree, target);
-    const plan = await env.files.readPlan(open.document);
+    const plan = await planInForce(env, open);
     const ids = new Set(left.map(({ id }) => id));
     const context = foldContext(tree);
     const messages = context.messages.filter((_, index) => ids.has(context.sources[index] ?? ''));
@@ -161,6 +162,12 @@ export async function branchWithModelSummary(
 }
 
 const BRANCH_SHARE = 0.5;
+
+/** The thread's plan with the model that the active branch set last. */
+async function planInForce(env: ThreadEnv, { document, tree }: OpenEdit): Promise<ThreadPlan> {
+  const plan = await env.files.readPlan(document);
+  return await planAtLeaf(env, plan, { tree, leafId: tree.leafId });
+}
 
 /** The entries from where the two paths part to the leaf. */
 function abandoned(tree: SessionTree, target: string | null): readonly TreeEntry[] {

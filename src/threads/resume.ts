@@ -14,6 +14,7 @@ import { continuedConversation, reopenedConversation } from './continued-convers
 import { reexport } from './finalize.ts';
 import type { Successor } from './handoff.ts';
 import { deathOf } from './owner.ts';
+import { planAtLeaf } from './plan-at-leaf.ts';
 import type { ThreadEnv } from './ports.ts';
 import { recoverThread } from './recover.ts';
 import { reserveBudget } from './start.ts';
@@ -100,8 +101,8 @@ async function readResumable(
   const { files, store } = env;
   const document = await files.readDocument(threadId);
   await assertIntact(env, document);
-  const plan = await files.readPlan(document);
-  const { parent_thread_id: parentId } = plan;
+  const planned = await files.readPlan(document);
+  const { parent_thread_id: parentId } = planned;
   const parent = parentId === null ? undefined : await files.readDocument(parentId);
   const log = await store.logs.read(threadId);
   const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
@@ -114,6 +115,7 @@ async function readResumable(
     );
   }
   const leafId = from === undefined ? tree.leafId : entryByPrefix(tree, from).id;
+  const plan = await planAtLeaf(env, planned, { tree, leafId });
   return { record, document, plan, parent, log, tree, leafId };
 }
 
@@ -150,7 +152,14 @@ async function reopen(
   const now = isoTime(env.clock.now());
   const { registry } = env.store;
   const claimed = await registry.claim(threadId, env.owner, now);
-  const running = { ...openDocument(document), limits: plan.limits, updated_at: now };
+  const { limits: given, model } = plan;
+  const running = {
+    ...openDocument(document),
+    model: model.id,
+    provider: model.provider,
+    limits: given,
+    updated_at: now,
+  };
   try {
     await reserveBudget(env, plan, threadId);
     await env.files.writeDocument(running);

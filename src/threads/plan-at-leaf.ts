@@ -1,0 +1,67 @@
+import { isRecord } from '../core/json.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../log/tree.ts';
+import { THINKING_LEVELS } from '../providers/provider.ts';
+import type { ThreadEnv } from './ports.ts';
+import { assertPriced } from './prepare-policy.ts';
+
+/**
+ * The plan under the settings at a leaf: the model and the thinking level that entries of its path set last. Throws as a
+ * start does for a model that is not configured any more or has no price.
+ */
+export async function planAtLeaf(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  { tree, leafId }: { readonly tree: SessionTree; readonly leafId: string | null },
+): Promise<ThreadPlan> {
+  const path = pathTo(tree, leafId);
+  return await withModel(env, withThinking(plan, path), path);
+}
+
+function withThinking(plan: ThreadPlan, path: readonly TreeEntry[]): ThreadPlan {
+  const set = path.findLast((entry) => isKnown(entry, 'thinking_change'))?.payload.level;
+  // another program may know other levels
+  const level = THINKING_LEVELS.find((known) => known === set);
+  if (level === undefined) return plan;
+  const { behavior } = plan;
+  return {
+    ...plan,
+    thinking: level,
+    behavior: Object.hasOwn(behavior, 'thinking') ? { ...behavior, thinking: level } : behavior,
+  };
+}
+
+async function withModel(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  path: readonly TreeEntry[],
+): Promise<ThreadPlan> {
+  const change = path.findLast((entry) => isKnown(entry, 'model_change'));
+  // what an imported session ran on was weighed when it was imported
+  if (!change || isImported(change)) return plan;
+  const { provider, model: id } = change.payload;
+  const chain = [plan.model, ...plan.fallbacks];
+  const at = chain.findIndex((one) => one.provider === provider && one.id === id);
+  const [known, ...rest] = at === -1 ? [] : chain.slice(at);
+  if (known) return { ...plan, model: known, fallbacks: rest };
+  const found = await configuredModel(env, plan, { model: id, provider });
+  return { ...plan, model: found.model, fallbacks: found.fallbacks };
+}
+
+function isImported({ payload }: TreeEntry): boolean {
+  return isRecord(payload) && Object.hasOwn(payload, 'pi_line');
+}
+
+/** A model of today's configuration for a thread that was planned before; refused where it could not run on it. */
+export async function configuredModel(
+  env: ThreadEnv,
+  { process: steps, allow_unpriced: allowUnpriced }: ThreadPlan,
+  wanted: { readonly model: string; readonly provider?: string | undefined },
+) {
+  const { model: id, provider } = wanted;
+  const hasSteps = steps.length > 0;
+  const found = await env.models.resolve({ wanted: id, provider, hasSteps });
+  if (found.unfit) throw found.unfit;
+  assertPriced([found.model, ...found.fallbacks], allowUnpriced);
+  return found;
+}

@@ -1,0 +1,105 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { says, type WireBody, type WireServer } from '../helpers/wire-server.ts';
+
+const HAIKU = 'claude-haiku-5-5';
+const SONNET = 'claude-sonnet-5';
+
+async function lab(model = `<model id="${HAIKU}" provider="anthropic" />`): Promise<Lab> {
+  const made = await openLab();
+  onTestFinished(async () => await made.remove());
+  made.signed('directives/work.md', directive('work', { metadata: model }));
+  return made;
+}
+
+function last({ requests }: WireServer): WireBody | undefined {
+  return requests.at(-1)?.body;
+}
+
+it('a thread goes on with the model and the thinking that were set, where they were set', async () => {
+  const here = await lab();
+  const server = await here.model(() => says('Done.'));
+  const { thread_id: id } = await here.run('work');
+  const { trees, recovery } = here.rye();
+  const [answer] = (await trees.view(id)).rows.slice(-1);
+  const before = last(server)?.thinking;
+  await trees.changeModel(id, { model: SONNET });
+  await trees.changeThinking(id, 'high');
+  const { rows } = await trees.view(id, { filter: 'all' });
+  expect(rows.slice(-2).map(({ kind, text }) => [kind, text])).toEqual([
+    ['model_change', `anthropic/${SONNET}`],
+    ['thinking_change', 'high'],
+  ]);
+
+  const resumed = await recovery.resume({ threadId: id, message: 'On.' });
+  expect(resumed).toMatchObject({ status: 'completed', model: SONNET });
+  expect(last(server)).toMatchObject({ model: SONNET, output_config: { effort: 'high' } });
+  const document = JSON.parse(
+    readFileSync(
+      path.join(here.project, '.ai/state/threads', resumed.thread_id, 'thread.json'),
+      'utf8',
+    ),
+  ) as object;
+  expect(document).toMatchObject({ model: SONNET, provider: 'anthropic' });
+
+  // the answer stands before them
+  const back = await trees.extract(id, { at: answer?.entry.id ?? '' });
+  await recovery.resume({ threadId: back.thread_id, message: 'Again.' });
+  expect(last(server)).toMatchObject({ model: HAIKU });
+  expect(last(server)?.thinking).toEqual(before);
+  expect(last(server)?.output_config).toBeUndefined();
+});
+
+it('a suspended thread goes on under its own id with the model that was set', async () => {
+  const here = await lab();
+  const server = await here.model(() => says('Done.'));
+  const { thread_id: id } = await here.run('work');
+  const { trees, recovery, threads } = here.rye();
+  const made = await trees.extract(id, { at: (await trees.view(id)).leaf_id ?? '' });
+  await trees.changeModel(made.thread_id, { model: SONNET });
+  const resumed = await recovery.resume({ threadId: made.thread_id, message: 'On.' });
+  expect(resumed).toMatchObject({ thread_id: made.thread_id, model: SONNET });
+  expect(last(server)?.model).toBe(SONNET);
+  expect((await threads.verify(made.thread_id)).ok).toBe(true);
+});
+
+it('a thread that fell back goes on with what it fell back on', async () => {
+  const here = await lab(`<model id="${HAIKU}" provider="anthropic" fallback="${SONNET}" />`);
+  const server = await here.model(({ body }) =>
+    body.model === HAIKU
+      ? { status: 404, error: { type: 'not_found_error', message: 'no such model' } }
+      : says('Done.'),
+  );
+  const { thread_id: id } = await here.run('work');
+  expect(server.requests.map(({ body }) => body.model)).toEqual([HAIKU, SONNET]);
+  await here.rye().recovery.resume({ threadId: id, message: 'On.' });
+  expect(server.requests.map(({ body }) => body.model)).toEqual([HAIKU, SONNET, SONNET]);
+});
+
+it('the model that was set writes the summaries too', async () => {
+  const here = await lab();
+  const server = await here.model(({ body }) =>
+    JSON.stringify(body.system ?? '').includes('You summarise') ? says('SUMMARY') : says('Done.'),
+  );
+  const { thread_id: id } = await here.run('work');
+  const { trees } = here.rye();
+  await trees.changeModel(id, { model: SONNET, provider: 'anthropic' });
+  await trees.branch(id, { at: 'root', summary: 'model' });
+  expect(last(server)).toMatchObject({ model: SONNET });
+});
+
+it('what no thread could go on with is not written', async () => {
+  const here = await lab();
+  await here.model(() => says('Done.'));
+  const { thread_id: id } = await here.run('work');
+  const { trees } = here.rye();
+  const file = path.join(here.project, '.ai/state/threads', id, 'transcript.jsonl');
+  const bytes = readFileSync(file);
+  await expect(trees.changeModel(id, { model: 'gpt-nine' })).rejects.toMatchObject({
+    code: 'model_not_found',
+  });
+  await expect(trees.changeThinking(id, 'hard')).rejects.toMatchObject({ code: 'usage' });
+  expect(readFileSync(file)).toEqual(bytes);
+});
