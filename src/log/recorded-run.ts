@@ -1,3 +1,4 @@
+import { type ErrorCode, EXIT, exitCodeOf } from '../core/errors.ts';
 import type { EventDraft, LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import {
@@ -32,17 +33,14 @@ export interface RecordedStep extends RunStep {
   readonly draft: EventDraft | null;
 }
 
-/** One answer of the model: whole, or as far as it came before a stream rule cut it. */
-export interface RecordedAnswer {
-  readonly message: AssistantMessage;
-  readonly isCut: boolean;
-}
-
 /** What a log says about one run along one path. */
 export interface RecordedRun {
   /** Steps in the order in which they were taken, from behind `historyLeaf` on. */
   readonly steps: readonly RecordedStep[];
-  readonly answers: readonly RecordedAnswer[];
+  /** False where the run was broken off from outside, or the path leaves it: how it would have gone on nobody knows. */
+  readonly hasEnd: boolean;
+  /** The model's answers: whole, or as far as they came before a stream rule cut them. */
+  readonly answers: readonly AssistantMessage[];
   /** Results by call id, as the tools gave them: without reminders that rules put in front. */
   readonly results: ReadonlyMap<string, ToolResultMessage>;
   /** The entry up to which the path is given, not run again; null: it is run from the start. */
@@ -58,7 +56,10 @@ export interface RecordedRunOptions {
   readonly from?: string | undefined;
 }
 
-/** Reads the run along the path to the leaf. A thread that began with another one's path is run from its own first turn. */
+/**
+ * Reads the run along the path to the leaf, up to its first end. A thread that goes on from another one's path, or from
+ * itself, is run from the first turn after that.
+ */
 export function recordedRun(
   tree: SessionTree,
   { header, events, from }: RecordedRunOptions,
@@ -67,12 +68,15 @@ export function recordedRun(
   const historyLeaf =
     from === undefined ? carriedLeaf(header, events, path) : entryByPrefix(tree, from).id;
   const start = historyLeaf === null ? 0 : path.findIndex(({ id }) => id === historyLeaf) + 1;
-  const own = path.slice(start);
-  const end = endOf(events, own);
-  const ran = own.filter(({ seq }) => end === undefined || seq < end.seq);
   const before = path[start - 1]?.seq ?? 0;
+  const isOver = (event: LogEvent | UnknownEvent): boolean =>
+    event.seq > before && isKnown(event, 'thread_finished');
+  const until = events.find(isOver)?.seq ?? Number.POSITIVE_INFINITY;
+  const ran = path.slice(start).filter(({ seq }) => seq < until);
+  const end = endSteps(endOf(events, ran));
   return {
-    steps: [...ran.flatMap(recordedStep), ...(end ? endStep(end) : [])],
+    steps: [...ran.flatMap(recordedStep), ...end],
+    hasEnd: end.length > 0,
     answers: ran.flatMap((entry, index) => answerOf(entry, ran.slice(index + 1))),
     results: new Map(ran.flatMap(resultOf)),
     historyLeaf,
@@ -99,13 +103,25 @@ function endOf(
 }
 
 /** Ends that come from outside, at any time, are no property of the run. */
-function endStep({ payload, seq }: Finished): readonly RecordedStep[] {
+function endSteps(end: Finished | undefined): readonly RecordedStep[] {
+  if (!end) return [];
+  const { payload, seq } = end;
   const { status, outputs, error } = payload;
-  const isOutside =
-    status === 'cancelled' || status === 'continued' || error?.code === 'limit_duration_seconds';
-  if (isOutside) return [];
+  const isOutside = status === 'cancelled' || status === 'continued';
+  if (isOutside || (error && isOutsideCode(error.code))) return [];
   const value = compact({ status, outputs, code: error?.code });
   return [{ kind: 'end', value, entryId: null, seq, draft: null }];
+}
+
+const OUTSIDE: ReadonlySet<ErrorCode> = new Set([
+  'limit_duration_seconds',
+  'thread_crashed',
+  'log_write_failed',
+  'replay_exhausted',
+]);
+
+function isOutsideCode(code: ErrorCode): boolean {
+  return OUTSIDE.has(code) || exitCodeOf(code) === EXIT.provider;
 }
 
 function carriedLeaf(
@@ -113,8 +129,12 @@ function carriedLeaf(
   events: readonly (LogEvent | UnknownEvent)[],
   path: readonly TreeEntry[],
 ): string | null {
-  if (header.continuation_of === undefined && header.branched_from === undefined) return null;
-  const turn = events.find(({ event_type }) => event_type === 'turn_started');
+  const continued = events.findLast(({ event_type }) => event_type === 'thread_continued');
+  const isCarried = header.continuation_of !== undefined || header.branched_from !== undefined;
+  if (!continued && !isCarried) return null;
+  const turn = events.find(
+    ({ event_type, seq }) => event_type === 'turn_started' && seq > (continued?.seq ?? 0),
+  );
   const carried = path.filter(({ seq }) => turn === undefined || seq < turn.seq);
   return carried.at(-1)?.id ?? null;
 }
@@ -129,15 +149,15 @@ function costBefore(events: readonly (LogEvent | UnknownEvent)[], seq: number): 
 }
 
 /** A cut answer is part of the run only where a rule cut it: other cuts come from outside. */
-function answerOf(entry: TreeEntry, behind: readonly TreeEntry[]): readonly RecordedAnswer[] {
+function answerOf(entry: TreeEntry, behind: readonly TreeEntry[]): readonly AssistantMessage[] {
   if (!isKnown(entry, 'message') || entry.payload.message.role !== 'assistant') return [];
   const { message } = entry.payload;
-  if (message.stop_reason !== 'aborted') return [{ message, isCut: false }];
+  if (message.stop_reason !== 'aborted') return [message];
   const next = behind.findIndex(
     (one) => isKnown(one, 'message') && one.payload.message.role === 'assistant',
   );
   const until = behind.slice(0, next === -1 ? behind.length : next);
-  return until.some((one) => isKnown(one, 'rule_injection')) ? [{ message, isCut: true }] : [];
+  return until.some((one) => isKnown(one, 'rule_injection')) ? [message] : [];
 }
 
 function resultOf(entry: TreeEntry): readonly (readonly [string, ToolResultMessage])[] {

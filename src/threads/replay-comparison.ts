@@ -1,6 +1,6 @@
 import type { EventDraft } from '../core/events.ts';
 import { type JsonObject, type JsonValue, jsonEquals } from '../core/json.ts';
-import { type RecordedStep, type RunStep, stepOf } from '../log/recorded-run.ts';
+import { type RecordedRun, type RecordedStep, type RunStep, stepOf } from '../log/recorded-run.ts';
 import { TOOLS_CHANGED_ENTRY } from './ports.ts';
 
 /** The first place at which a replay is not what was recorded. */
@@ -16,15 +16,17 @@ export interface ReplayDifference {
   readonly replayed: JsonValue;
 }
 
-/** Follows a replay along the recorded steps and stops at the first difference. */
+/** Follows a replay along the recorded steps and stops at the first difference, or where the recording breaks off. */
 export class ReplayComparison {
   readonly #steps: readonly RecordedStep[];
+  readonly #hasEnd: boolean;
   readonly #fed = new Set<number>();
   #next = 0;
   #difference: ReplayDifference | undefined;
 
-  constructor(steps: readonly RecordedStep[]) {
+  constructor({ steps, hasEnd }: Pick<RecordedRun, 'steps' | 'hasEnd'>) {
     this.#steps = steps;
+    this.#hasEnd = hasEnd;
   }
 
   get difference(): ReplayDifference | undefined {
@@ -40,22 +42,27 @@ export class ReplayComparison {
     return this.#steps[this.#next];
   }
 
+  /** Nothing is left to compare with. */
+  get isOver(): boolean {
+    return this.#difference !== undefined || (!this.#hasEnd && this.expected === undefined);
+  }
+
   /** Entry of the last step that was the same; null where none has one yet. */
   get lastEntryId(): string | null {
     return this.#steps[this.#next - 1]?.entryId ?? null;
   }
 
-  /** Takes what the replay writes; false from the first difference on. */
+  /** Takes what the replay writes; false when the comparison is over. */
   observe(drafts: readonly EventDraft[]): boolean {
     for (const draft of drafts) {
       const step = stepOf(draft);
       if (step) this.compare(step);
     }
-    return this.#difference === undefined;
+    return !this.isOver;
   }
 
   compare(step: RunStep): void {
-    if (this.#difference) return;
+    if (this.isOver) return;
     const { expected } = this;
     const found = expected === undefined ? undefined : differenceOf(expected, step);
     if (expected && !found) {

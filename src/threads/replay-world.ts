@@ -1,9 +1,8 @@
 import { type Clock, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import type { EventDraft, LogEvent } from '../core/events.ts';
-import type { ToolResultMessage } from '../core/message.ts';
+import { type AssistantMessage, type ToolResultMessage, toolCallsOf } from '../core/message.ts';
 import { LOG_START, placeEvent } from '../log/cursor.ts';
-import type { RecordedAnswer } from '../log/recorded-run.ts';
 import type { ModelEvent, ModelProvider } from '../providers/provider.ts';
 import type { LogWriter } from '../storage/store.ts';
 import { errorOutput, type Tool, type ToolOutput, textOutput } from '../tools/tool.ts';
@@ -51,8 +50,11 @@ export function memoryWriter(threadId: string, clock: Clock): LogWriter {
   };
 }
 
-/** Says the recorded answers in their order; a cut one breaks off where it was cut. */
-export function recordedProvider(answers: readonly RecordedAnswer[]): ModelProvider {
+/**
+ * Says the recorded answers in their order. One that a rule cut ends where it was cut: a rule of today cuts it there too, at
+ * the latest at its end, or it counts as an answer.
+ */
+export function recordedProvider(answers: readonly AssistantMessage[]): ModelProvider {
   let next = 0;
   return {
     name: 'recording',
@@ -67,20 +69,18 @@ export function recordedProvider(answers: readonly RecordedAnswer[]): ModelProvi
         yield event;
         if (event.type === 'finish') return;
       }
-      yield answer
-        ? failure('stream', 'the recorded answer was cut here')
-        : failure('response', 'the recording has no more answers');
+      yield failure('response', 'the recording has no more answers');
     },
   };
 }
 
-function failure(phase: 'aborted' | 'stream' | 'response', message: string): ModelEvent {
+function failure(phase: 'aborted' | 'response', message: string): ModelEvent {
   const type = phase === 'response' ? { type: 'replay_exhausted' } : {};
   return { type: 'error', failure: { phase, message, ...type } };
 }
 
-function* eventsOf({ message, isCut }: RecordedAnswer): Generator<ModelEvent> {
-  const { content, model, usage, stop_reason: reason } = message;
+function* eventsOf(answer: AssistantMessage): Generator<ModelEvent> {
+  const { content, model, usage, stop_reason: stopped } = answer;
   yield { type: 'start', model };
   for (const block of content) {
     if (block.type === 'text') yield { type: 'text_delta', text: block.text };
@@ -94,7 +94,8 @@ function* eventsOf({ message, isCut }: RecordedAnswer): Generator<ModelEvent> {
     yield { type: 'toolcall_end', call_id };
   }
   yield { type: 'usage', usage };
-  if (!isCut && reason !== 'aborted') yield { type: 'finish', reason, content };
+  const whole = toolCallsOf(answer).length > 0 ? 'tool_calls' : 'end';
+  yield { type: 'finish', reason: stopped === 'aborted' ? whole : stopped, content };
 }
 
 /**

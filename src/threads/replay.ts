@@ -67,7 +67,7 @@ export async function replayThread(
   const { header, events } = await given.store.logs.read(threadId);
   const tree = buildTree(events);
   const recording = recordedRun(tree, { header, events, from: options.from });
-  const comparison = new ReplayComparison(recording.steps);
+  const comparison = new ReplayComparison(recording);
   const notRun: string[] = [];
   const env = replayEnv(given, recordedPlan);
   try {
@@ -168,24 +168,22 @@ async function play(env: ThreadEnv, parts: Play): Promise<void> {
   const stop = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
   const opening = await openingOf(parts, { hooks, tools, recorder, signal });
-  if (comparison.difference) return;
+  if (comparison.isOver) return;
   const ports = replayPorts(env, { ...parts, tools, hooks, opening });
   const watching = await watchRules(env, started, recording.historyLeaf !== null);
   const loop = runLoop(plan, { ...ports, ...watching }, signal);
   let step = await loop.next();
   while (!step.done) {
     const written = recorder.record(step.value);
-    if (!comparison.observe(step.value)) stop.abort('the replay differs');
+    if (!comparison.observe(step.value)) stop.abort('the replay is over');
     step = await loop.next(written);
   }
   if (options.signal?.aborted) throw new RyeError('cancelled', 'the replay was cancelled');
-  if (comparison.difference) return;
+  if (comparison.isOver) return;
   compareEnd(comparison, step.value);
 }
 
-/** A recording without an end of its own is over when its last step was taken. */
 function compareEnd(comparison: ReplayComparison, outcome: LoopOutcome): void {
-  if (comparison.expected === undefined) return;
   comparison.compare({ kind: 'end', value: endOf(outcome) });
   comparison.finish();
 }

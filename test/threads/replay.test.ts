@@ -1,10 +1,19 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { type DirectiveParts, directive, type Lab, openLab } from '../attacks/lab.ts';
 import { runCli } from '../helpers/run-cli.ts';
-import { calls, says, text, toolUse } from '../helpers/wire-server.ts';
+import {
+  calls,
+  says,
+  text,
+  toolUse,
+  type WireBody,
+  type WireScript,
+} from '../helpers/wire-server.ts';
+import { desk, LOOK, THREAD } from './steering-desk.ts';
 
+const WRITES = calls(toolUse('rye_file_system_write', { path: 'a.txt', content: 'one\n' }, 'w1'));
 const WRITE = '<execute><tool>rye/file-system/write</tool></execute>';
 const RULE = '---\ncondition: FORBIDDEN\n---\nDo not say so.\n';
 
@@ -118,4 +127,178 @@ it('is a failure on the command line only where that is asked for', async () => 
     difference: { path: 'user.text' },
   });
   expect(await run('--from', 'zzz')).toMatchObject({ code: 6 });
+});
+
+/** The text of a request's conversation. */
+function wordsOf({ messages }: WireBody): string {
+  return JSON.stringify(messages);
+}
+
+const CHILD = { item_type: 'directive', item_id: 'child', parameters: {} };
+const SCHEMA = {
+  type: 'object',
+  properties: { n: { type: 'integer' } },
+  required: ['n'],
+  additionalProperties: false,
+};
+
+interface Scene {
+  readonly script: WireScript;
+  readonly parts?: DirectiveParts;
+  readonly files?: Readonly<Record<string, string>>;
+  readonly request?: Parameters<Lab['run']>[1];
+  /** What the recording has to show, so that the scene is the one that is meant. */
+  readonly shows: RegExp;
+  readonly status?: string;
+}
+
+const SCENES: Readonly<Record<string, Scene>> = {
+  'children, two at once and one in the background': {
+    script: ({ body }) => {
+      const said = wordsOf(body);
+      if (said.includes('Be a child.')) return says('A word of the child.');
+      if (!said.includes('tool_result')) {
+        return calls(toolUse('rye_execute', CHILD, 'c1'), toolUse('rye_execute', CHILD, 'c2'));
+      }
+      if (!said.includes('"c3"')) {
+        return calls(toolUse('rye_execute', { ...CHILD, async: true }, 'c3'));
+      }
+      if (!said.includes('"c4"')) {
+        return calls(
+          toolUse('rye_agent_threads_orchestrator', { operation: 'wait_threads' }, 'c4'),
+        );
+      }
+      return says('All heard.');
+    },
+    parts: {
+      permissions:
+        '<execute><directive>child</directive><tool>rye/agent/threads/orchestrator</tool></execute>',
+      limits: 'turns="9" spend="1.00" spawns="5" depth="3"',
+    },
+    files: { 'directives/child.md': directive('child', { body: 'Be a child.' }) },
+    shows: /child_thread_finished[^]*child_thread_finished[^]*A word of the child/,
+  },
+  'a result that had to be corrected until it matched its schema': {
+    script: ({ index }) =>
+      [says('Seven.'), says('{"n": "seven"}'), says('{"n": 7}')][index] ?? says('{"n": 7}'),
+    request: { behavior: { schema: SCHEMA } },
+    shows: /"outputs":\{"n":7\}/,
+  },
+  'rules that cut two answers, one of them with a slow expression': {
+    script: ({ index }) =>
+      [says('This is FORBIDDEN.'), says('This is foobaz.'), says('This is fine.')][index] ??
+      says('More.'),
+    files: {
+      'rules/no-word.md': RULE,
+      'rules/slow.md': "---\ncondition: 'foo(?!bar)'\nengine: js\n---\nNot that.\n",
+    },
+    shows: /rule_injection[^]*rule_injection/,
+  },
+  'failures of a provider, and the model that it fell back on': {
+    script: ({ body, index }) => {
+      if (index === 0) return { status: 529, error: { type: 'overloaded_error', message: 'no' } };
+      if (body.model === 'claude-haiku-5-5') {
+        return { status: 404, error: { type: 'not_found_error', message: 'no such model' } };
+      }
+      return says('Done.');
+    },
+    parts: {
+      metadata: '<model id="claude-haiku-5-5" provider="anthropic" fallback="claude-sonnet-5" />',
+    },
+    shows: /retry_scheduled[^]*model_change/,
+  },
+  'a provider that failed for good': {
+    script: ({ index }) =>
+      index === 0
+        ? calls(toolUse('rye_file_system_write', { path: 'b.txt', content: 'b' }, 'w1'))
+        : { status: 401, error: { type: 'authentication_error', message: 'no' } },
+    parts: { permissions: WRITE },
+    shows: /provider_auth/,
+    status: 'error',
+  },
+};
+
+it.each(Object.entries(SCENES))('plays %s as it was, and does nothing', async (_name, scene) => {
+  const here = await lab();
+  const server = await here.model(scene.script);
+  for (const [file, content] of Object.entries(scene.files ?? {})) here.signed(file, content);
+  here.signed('directives/job.md', directive('job', scene.parts));
+  const { thread_id, status } = await here.run('job', scene.request);
+  expect(status).toBe(scene.status ?? 'completed');
+  expect(JSON.stringify(await here.events(thread_id))).toMatch(scene.shows);
+  const { threads } = here.rye();
+  const before = await threads.list({});
+  const requests = server.requests.length;
+
+  const report = await replay(here, thread_id);
+  expect(report).toMatchObject({ difference: null, matched: report.steps });
+  expect(report.steps).toBeGreaterThan(1);
+  expect(await replay(here, thread_id)).toEqual(report);
+  expect(server.requests).toHaveLength(requests);
+  expect(await threads.list({})).toEqual(before);
+});
+
+it('plays what people and other threads said at the turns at which it was heard', async () => {
+  const here = await desk([
+    async ({ rye, fromThread }) => {
+      await rye.deliveries.send(THREAD, 'Use metric units.');
+      await fromThread('A word of another thread.');
+      return LOOK;
+    },
+    LOOK,
+    async ({ rye }) => {
+      await rye.deliveries.send(THREAD, 'And a summary.', { mode: 'idle' });
+      return says('Metric.');
+    },
+    says('Heard.'),
+    says('Summary.'),
+    says('Nothing more.'),
+  ]);
+  expect(await here.run()).toMatchObject({ status: 'completed' });
+  const events = JSON.stringify(await here.events());
+  expect(events).toMatch(/metric units[^]*a summary[^]*A word of another thread/);
+  const { trees, deliveries } = here.rye;
+  const states = await deliveries.list(THREAD);
+  const asked = here.server.requests.length;
+  const report = await trees.replay(THREAD);
+  expect(report).toMatchObject({ difference: null, matched: report.steps });
+  expect(await trees.replay(THREAD)).toEqual(report);
+  expect(await deliveries.list(THREAD)).toEqual(states);
+  expect(here.server.requests).toHaveLength(asked);
+});
+
+it('plays each run of a thread that was suspended and went on', async () => {
+  const here = await lab();
+  await here.model(({ index }) => (index === 0 ? WRITES : says('Done.')));
+  here.signed(
+    'config/agent/hooks.yaml',
+    'hooks:\n  - id: pause\n    event: after_step\n    condition: {path: turn, op: eq, value: 1}\n    action: {control: suspend, reason: look}\n',
+  );
+  here.signed('directives/job.md', directive('job', { permissions: WRITE }));
+  const paused = await here.run('job');
+  expect(paused.status).toBe('suspended');
+  const { thread_id: id } = paused;
+  const first = await replay(here, id);
+  expect(first).toMatchObject({ difference: null, answers: 1 });
+  await here.rye().recovery.resume({ threadId: id, message: 'Looked at.' });
+  // by default the last one; from the start the first one, up to where it was suspended
+  expect(await replay(here, id)).toMatchObject({ difference: null, answers: 1 });
+  const { rows } = await here.rye().trees.view(id, { filter: 'all' });
+  const from = rows.find(({ kind }) => kind === 'user')?.entry.id ?? '';
+  expect(await here.rye().trees.replay(id, { from })).toMatchObject({
+    difference: null,
+    steps: first.steps - 2,
+  });
+});
+
+it('leaves out what was added behind the end of the run, and what was broken off', async () => {
+  const here = await lab();
+  const id = await recorded(here);
+  const { trees } = here.rye();
+  const { rows } = await trees.view(id);
+  const { steps } = await replay(here, id);
+  await trees.branch(id, { at: (await trees.view(id)).leaf_id ?? '', message: 'And now?' });
+  expect(await replay(here, id)).toMatchObject({ difference: null, steps, matched: steps });
+  await trees.branch(id, { at: rows[1]?.entry.id ?? '', message: 'Another way.' });
+  expect(await replay(here, id)).toMatchObject({ difference: null, answers: 1 });
 });
