@@ -61,6 +61,11 @@ class Session {
           this.#resized();
         });
       },
+      onReturn: () => {
+        this.#guarded(() => {
+          this.#resized();
+        });
+      },
     });
     this.#state = openState(options.source, this.#terminal.size);
   }
@@ -99,6 +104,10 @@ class Session {
   }
 
   #take(key: Key): void {
+    if (key.name === 'ctrl+z') {
+      this.#terminal.suspend();
+      return;
+    }
     if (this.#isBusy && key.name !== 'ctrl+c') return;
     const { state, effect } = update(this.#state, key);
     this.#state = state;

@@ -13,43 +13,118 @@ import type { Key } from './update.ts';
 export interface BrowserTerminal {
   readonly size: Size;
   write(text: string): void;
+  /** Gives the terminal back and stops the job, as Ctrl+Z does elsewhere; takes it over again when the job goes on. */
+  suspend(): void;
   /** Gives the terminal back as it was. Idempotent. */
   close(): void;
 }
 
-/** Takes the terminal over: another screen, keys one by one. It is given back at the latest when the process ends. */
-export function openTerminal(handlers: {
+export interface TerminalHandlers {
   readonly onKey: (key: Key) => void;
   readonly onResize: () => void;
-}): BrowserTerminal {
-  const terminal = new ProcessTerminal();
-  let isOpen = true;
-  process.stdout.write(ENTER_SCREEN);
-  process.on('exit', leaveAtExit);
-  terminal.start((data) => {
-    const key = keyOf(data);
-    if (key) handlers.onKey(key);
-  }, handlers.onResize);
-  return {
-    get size() {
-      return { columns: terminal.columns, rows: terminal.rows };
-    },
-    write: (text) => {
-      terminal.write(text);
-    },
-    close: () => {
-      if (!isOpen) return;
-      isOpen = false;
-      process.removeListener('exit', leaveAtExit);
-      terminal.stop();
-      terminal.write(LEAVE_SCREEN);
-    },
-  };
+  /** The screen is empty: all of it is to be drawn. */
+  readonly onReturn: () => void;
 }
 
+/** Takes the terminal over: another screen, keys one by one. It is given back at the latest when the process ends. */
+export function openTerminal(handlers: TerminalHandlers): BrowserTerminal {
+  return new OpenTerminal(handlers);
+}
+
+/** A job that nobody can continue is not stopped by the signal: then the browser is back after this time. */
+const STOPPED_MS = 100;
+
+class OpenTerminal implements BrowserTerminal {
+  readonly #terminal = new ProcessTerminal();
+  readonly #handlers: TerminalHandlers;
+  #state: 'open' | 'suspended' | 'closed' = 'open';
+  readonly #suspend = (): void => this.suspend();
+  readonly #giveBack = (): void => this.close();
+  readonly #return = (): void => this.#enterAgain();
+
+  constructor(handlers: TerminalHandlers) {
+    this.#handlers = handlers;
+    process.on('exit', leaveAtExit);
+    process.on('SIGTSTP', this.#suspend);
+    process.on('SIGCONT', this.#return);
+    // what is said of an error must not stand on a screen that is left
+    process.on('uncaughtExceptionMonitor', this.#giveBack);
+    this.#enter();
+  }
+
+  get size(): Size {
+    return { columns: this.#terminal.columns, rows: this.#terminal.rows };
+  }
+
+  write(text: string): void {
+    if (this.#state === 'open') this.#terminal.write(text);
+  }
+
+  suspend(): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'suspended';
+    this.#leave();
+    // without a handler the signal does what it does to every program of the job
+    process.removeListener('SIGTSTP', this.#suspend);
+    process.kill(0, 'SIGTSTP');
+    setTimeout(() => {
+      if (this.#state === 'suspended') this.#enterAgain();
+    }, STOPPED_MS);
+  }
+
+  close(): void {
+    if (this.#state === 'closed') return;
+    if (this.#state === 'open') this.#leave();
+    this.#state = 'closed';
+    process.removeListener('SIGTSTP', this.#suspend);
+    process.removeListener('SIGCONT', this.#return);
+    process.removeListener('uncaughtExceptionMonitor', this.#giveBack);
+    process.removeListener('exit', leaveAtExit);
+    // the library asks for other key codes a moment after it was started, also where it was stopped since
+    process.on('exit', resetKeys);
+  }
+
+  /** The job goes on, whatever had stopped it: the terminal has been somebody else's. */
+  #enterAgain(): void {
+    if (this.#state === 'suspended') process.on('SIGTSTP', this.#suspend);
+    else this.#terminal.stop();
+    this.#state = 'open';
+    this.#enter();
+    this.#handlers.onReturn();
+  }
+
+  #enter(): void {
+    process.stdout.write(ENTER_SCREEN);
+    this.#terminal.start((data) => {
+      const key = keyOf(data);
+      if (key) this.#handlers.onKey(key);
+    }, this.#handlers.onResize);
+  }
+
+  #leave(): void {
+    this.#terminal.stop();
+    this.#terminal.write(LEAVE_SCREEN);
+  }
+}
+
+// bracketed paste, the key codes of kitty and those of xterm
+const RESET_KEYS = '\u001b[?2004l\u001b[<u\u001b[>4;0m';
+
 function leaveAtExit(): void {
-  // a stream would not be written any more
-  writeSync(process.stdout.fd, LEAVE_SCREEN);
+  writeLast(`${RESET_KEYS}${LEAVE_SCREEN}`);
+}
+
+function resetKeys(): void {
+  writeLast(RESET_KEYS);
+}
+
+/** Streams are not written any more when the process ends. */
+function writeLast(text: string): void {
+  try {
+    writeSync(process.stdout.fd, text);
+  } catch {
+    // the terminal is gone
+  }
 }
 
 const PASTE_START = '\u001b[200~';

@@ -57,6 +57,11 @@ class Terminal {
     tmux('resize-window', '-t', this.#name, '-x', String(columns), '-y', String(rows));
   }
 
+  /** Whether a program has the other screen. */
+  isAlternate(): boolean {
+    return tmux('display-message', '-p', '-t', this.#name, '#{alternate_on}').trim() === '1';
+  }
+
   /** The process id of the `rye` that runs in this terminal. */
   ryePid(): number {
     const shell = tmux('display-message', '-p', '-t', this.#name, '#{pane_pid}').trim();
@@ -150,6 +155,43 @@ describe('rye threads open in a terminal', () => {
     await terminal.shows('[1 default]');
     process.kill(terminal.ryePid(), signal);
     await terminal.isGivenBack(130);
+  });
+
+  it('stops like any job with Ctrl+Z, and is back with fg as it was', async () => {
+    const terminal = new Terminal('stop', 80, 24);
+    terminal.run(`threads open ${threadId}`);
+    await terminal.shows('[1 default]');
+    terminal.press('5');
+    await terminal.shows('[5 all]');
+    for (const stop of ['key', 'signal']) {
+      if (stop === 'key') terminal.press('C-z');
+      else process.kill(terminal.ryePid(), 'SIGTSTP');
+      // 128 + SIGTSTP
+      await terminal.isGivenBack(148);
+      terminal.type('clear; fg; echo "again=$?"');
+      terminal.press('Enter');
+      await terminal.shows('[5 all]');
+      expect(terminal.isAlternate()).toBe(true);
+    }
+    terminal.press('g');
+    await terminal.shows(/›.*system/);
+    terminal.press('q');
+    await terminal.shows('again=0');
+    expect(terminal.isAlternate()).toBe(false);
+  });
+
+  it('gives the terminal back after an error of its own', async () => {
+    const broken = path.join(space.project, 'broken.mjs');
+    writeFileSync(
+      broken,
+      "process.on('SIGUSR2', () => { throw new Error('broken on purpose'); });\n",
+    );
+    const terminal = new Terminal('broken', 80, 24);
+    terminal.run(`threads open ${threadId}`, `NODE_OPTIONS='--import ${broken}'`);
+    await terminal.shows('[1 default]');
+    process.kill(terminal.ryePid(), 'SIGUSR2');
+    await terminal.isGivenBack(1);
+    expect(terminal.screen()).toContain('broken on purpose');
   });
 
   it('uses no colours with NO_COLOR', async () => {
