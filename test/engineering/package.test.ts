@@ -93,6 +93,14 @@ describe('cold start', () => {
     }
   });
 
+  it('has the terminal library for `threads open` alone, and there only once a tree is shown', () => {
+    const chunks = path.join(installed, 'dist', 'chunks');
+    const holders = readdirSync(chunks).filter((name) =>
+      sourcesOf(path.join(chunks, name)).some((file) => file.includes('/pi-tui/')),
+    );
+    expect(holders.map((name) => name.replace(/-[^-]*$/, ''))).toEqual(['browse']);
+  });
+
   it('makes a `require` only for the modules that have CommonJS in them', () => {
     const chunks = path.join(installed, 'dist', 'chunks');
     const made = readdirSync(chunks).filter((name) =>

@@ -34,9 +34,12 @@ class Terminal {
     tmux('new-session', '-d', '-s', name, ...size, '-c', space.project, 'sh');
   }
 
-  /** Runs a command line; when it is over, its exit status and the terminal's settings stand on the screen. */
   run(args: string, env = ''): void {
-    const command = `${env} ${process.execPath} ${path.join(program, 'bin', 'rye.js')} ${args}`;
+    this.runLine(`${env} ${process.execPath} ${path.join(program, 'bin', 'rye.js')} ${args}`);
+  }
+
+  /** Runs a command line; when it is over, its exit status and the terminal's settings stand on the screen. */
+  runLine(command: string): void {
     this.type(`clear; ${command}; echo "exit=$? $(stty -a | grep -o ' -\\?icanon') rye-is-gone"`);
     this.press('Enter');
   }
@@ -168,16 +171,14 @@ describe('rye threads open in a terminal', () => {
       else process.kill(terminal.ryePid(), 'SIGTSTP');
       // 128 + SIGTSTP
       await terminal.isGivenBack(148);
-      terminal.type('clear; fg; echo "again=$?"');
-      terminal.press('Enter');
+      terminal.runLine('fg');
       await terminal.shows('[5 all]');
       expect(terminal.isAlternate()).toBe(true);
     }
     terminal.press('g');
     await terminal.shows(/›.*system/);
     terminal.press('q');
-    await terminal.shows('again=0');
-    expect(terminal.isAlternate()).toBe(false);
+    await terminal.isGivenBack(0);
   });
 
   it('gives the terminal back after an error of its own', async () => {
