@@ -2,6 +2,7 @@ import { capabilityOf } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
 import type { PlannedTool } from '../core/plan.ts';
+import { didYouMean } from '../core/text.ts';
 import type { Behavior } from '../loop/behavior.ts';
 import { covers, specificity } from '../policy/capability.ts';
 import type { ToolDefinition } from '../providers/provider.ts';
@@ -46,6 +47,32 @@ function grantOf(id: string, capabilities: readonly string[]): 'exact' | number 
   const need = { verb: 'execute', item_type: 'tool', item_id: id } as const;
   if (capabilities.includes(capabilityOf(need))) return 'exact';
   return Math.max(0, ...capabilities.filter((one) => covers([one], need)).map(specificity));
+}
+
+const TOOL_GRANT = 'rye.execute.tool.';
+const MCP_GRANT = `${TOOL_GRANT}mcp.`;
+
+/** What is granted and allows no tool that there is: as a rule a misspelt name. A server may have tools later. */
+export function idleGrants(
+  capabilities: readonly string[],
+  offered: readonly { readonly id: string }[],
+  known: () => readonly { readonly id: string }[],
+): readonly string[] {
+  const idle = capabilities.filter(
+    (grant) =>
+      grant.startsWith(TOOL_GRANT) &&
+      !grant.startsWith(MCP_GRANT) &&
+      !offered.some(({ id }) =>
+        covers([grant], { verb: 'execute', item_type: 'tool', item_id: id }),
+      ),
+  );
+  return idle.map((grant) => {
+    const hint = didYouMean(
+      grant.slice(TOOL_GRANT.length).replaceAll('.', '/'),
+      known().map(({ id }) => id),
+    );
+    return `the permission ${grant} allows no tool that there is${hint === undefined ? '' : `. ${hint}`}`;
+  });
 }
 
 /** Throws `wire_name_collision` where a model would see two tools under one name. */

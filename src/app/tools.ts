@@ -54,6 +54,7 @@ import {
   builtinSettings,
   candidate,
   factsOf,
+  idleGrants,
   isPrimary,
 } from './tool-candidates.ts';
 import type { ToolScope } from './tool-scope.ts';
@@ -124,6 +125,10 @@ export class Tools implements ToolSource {
       tools: candidates.map(({ tool }) => ({ ...tool, preloaded: upFront.has(tool.id) })),
       warnings: [
         ...warnings,
+        ...idleGrants(capabilities, [...fixed, ...items], () => [
+          ...this.#fixedTools(undefined),
+          ...this.#base.spaces.list('tool'),
+        ]),
         ...remote.warnings,
         ...skills.warnings,
         ...(taint === undefined ? [] : [taint]),
@@ -309,7 +314,6 @@ export class Tools implements ToolSource {
     const { tools, lazy, warnings } = mayConnect
       ? await this.#mcp.offered(isReached)
       : await this.#mcp.unresolved(isReached);
-    if (mayConnect) for (const warning of warnings) this.#base.notice(warning);
     const granted = tools.filter(({ id }) =>
       covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id }),
     );

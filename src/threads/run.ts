@@ -277,7 +277,7 @@ async function write(
 }
 
 function announcement(plan: StartedThread['plan']): EventDraft[] {
-  const { directive, model, limits, integrity, inputs, parent_thread_id: parent } = plan;
+  const { directive, model, limits, integrity, inputs, parent_thread_id: parent, warnings } = plan;
   return [
     {
       event_type: 'thread_started',
@@ -294,6 +294,9 @@ function announcement(plan: StartedThread['plan']): EventDraft[] {
       event_type: 'budget',
       payload: { max_usd: limits.spend, ...(parent === null ? {} : { parent_thread_id: parent }) },
     },
+    ...warnings.map((warning): EventDraft => {
+      return { event_type: 'note', payload: { text: `warning: ${warning}` } };
+    }),
   ];
 }
 
