@@ -1,6 +1,7 @@
 import { DELIVERY_MODES } from '../../core/delivery.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
+import { readTextSource } from '../files.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
@@ -9,7 +10,8 @@ import { withRye } from '../session.ts';
 /** `rye threads steer <id> <message>`. Run by a thread's tool it speaks for that thread, not for a person. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const part = requiredArgument(invocation, 0, 'id');
-  const message = requiredArgument(invocation, 1, 'message');
+  const given = requiredArgument(invocation, 1, 'message');
+  const message = given === '-' ? await readTextSource(given, 'the message', io) : given;
   const sender = io.env['RYE_PARENT_THREAD_ID'];
   const options = compact({
     mode: DELIVERY_MODES.find((mode) => mode === textOption(invocation, 'mode')),

@@ -10,7 +10,10 @@ export const THREAD_DELIVERIES: readonly CommandSpec[] = [
     summary: 'leave a message for a thread',
     details:
       'A running thread takes it in before its next request, or with --mode idle or follow-up when its model has finished. For a thread that does not run it is held until the thread is resumed.',
-    arguments: [THREAD, { name: 'message', description: 'what the thread is to know' }],
+    arguments: [
+      THREAD,
+      { name: 'message', description: 'what the thread is to know, or - for stdin' },
+    ],
     options: [
       {
         name: 'mode',
@@ -22,6 +25,7 @@ export const THREAD_DELIVERIES: readonly CommandSpec[] = [
     examples: [
       "rye threads steer hello-1771322456 'Use metric units'",
       "rye threads steer 2456 'Then write a summary' --mode follow-up",
+      'git diff | rye threads steer 2456 -',
     ],
     load: () => import('../commands/threads-steer.ts'),
   },

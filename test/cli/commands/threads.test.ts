@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { DeliveriesService, SentDelivery } from '../../../src/app/deliveries-types.ts';
 import type { ThreadsService } from '../../../src/app/rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
@@ -119,5 +120,32 @@ describe('execute tool', () => {
       1,
       { success: false, error: { code: 'tool_failed' } },
     ]);
+  });
+});
+
+describe('steer', () => {
+  it.each([
+    ['Use metres.', 'Use metres.'],
+    ['-', 'What was piped in.\n'],
+  ])('sends %j as the message', async (given, expected) => {
+    const sent: unknown[] = [];
+    const resolveId = (part: string): Promise<string> => Promise.resolve(`full-${part}`);
+    const send: DeliveriesService['send'] = (...all) => {
+      sent.push(all);
+      return Promise.resolve({
+        delivery: { seq: 1, thread_id: 'full-1' },
+        outlook: 'soon',
+      } as SentDelivery);
+    };
+    const io = createFakeIo({
+      stdin: 'What was piped in.\n',
+      rye: {
+        threads: { resolveId } as ThreadsService,
+        deliveries: { send } as DeliveriesService,
+      },
+    });
+    expect(await main(['threads', 'steer', '1', given], io)).toBe(0);
+    expect(sent).toEqual([['full-1', expected, {}]]);
+    expect(io.out()).toBe('delivery 1 to full-1: soon\n');
   });
 });
