@@ -1,47 +1,116 @@
 import type * as http from 'node:http';
-import type { Agent, IncomingMessage } from 'node:http';
+import type { Agent, ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 
 /** Idle connections are given up before common servers give them up, which is after 5 s: a request must not meet its end. */
 const IDLE_MS = 4000;
 /** Of a body that is no stream of events nobody reads more. */
 const MAX_ERROR_BYTES = 1 << 20;
+/** The end of an answer that was read is waited for so long, in the background. */
+const LINGER_MS = 1000;
+
+/** The body of a good answer as it comes. Whoever leaves it before its end ends the connection. */
+export interface AnswerBody extends AsyncIterable<Uint8Array> {
+  /** The answer was read as far as it matters: no abort touches its connection any more, which is used again if it ends. */
+  letGo(): void;
+}
 
 /**
  * The `fetch` of the vendors' SDKs, on Node's own HTTP client: that of the platform compiles a second HTTP parser into each
  * process, which costs more time and memory than all of rye. It takes texts as bodies, follows no redirect, because that
- * would take the key to another host, and resolves with a response whose body is read by {@link bytesOf} where it is good
+ * would take the key to another host, and resolves with a response whose body is read by {@link bodyOf} where it is good
  * and by `text()` where it is not.
  */
 export async function httpFetch(
   address: string | URL | Request,
   init: RequestInit = {},
 ): Promise<Response> {
-  const message = await ask(new URL(address instanceof Request ? address.url : address), init);
+  const url = new URL(address instanceof Request ? address.url : address);
+  const stop = new Stop(init.signal);
+  const message = await ask(url, init, stop);
   const { statusCode: status = 0, statusMessage: statusText = '' } = message;
   const headers = headersOf(message);
   if (status >= 300 && status < 400) return redirected(message, status);
-  const body = await decoded(message);
+  const body = new Body(await decoded(message), stop);
   if (status >= 400) return new Response(await textOf(body), { status, statusText, headers });
   const response = new Response(null, { status, statusText, headers });
   bodies.set(response, body);
   return response;
 }
 
-/** The body of a good response as it comes; undefined for one that {@link httpFetch} did not make. */
-export function bytesOf(response: Response): AsyncIterable<Uint8Array> | undefined {
+/** Undefined for a response that {@link httpFetch} did not make. */
+export function bodyOf(response: Response): AnswerBody | undefined {
   return bodies.get(response);
 }
 
 // beside the response: one with a body needs the streams of the web, which cost a copy and a few promises for each chunk
-const bodies = new WeakMap<Response, AsyncIterable<Uint8Array>>();
+const bodies = new WeakMap<Response, AnswerBody>();
 
 type Client = Pick<typeof http, 'request' | 'Agent'>;
 const agents = new Map<string, Agent>();
 
-async function ask(url: URL, { method, headers, body, signal }: RequestInit) {
+/** What ends a request: its signal, until the answer was read, or whoever holds it. */
+class Stop {
+  readonly #signal: AbortSignal | null | undefined;
+  readonly #now = (): void => this.now();
+  #request: ClientRequest | undefined;
+
+  constructor(signal: AbortSignal | null | undefined) {
+    signal?.throwIfAborted();
+    this.#signal = signal;
+  }
+
+  // given the signal itself, the client would throw what nobody catches at an answer that has just ended
+  watch(request: ClientRequest): void {
+    this.#request = request;
+    this.#signal?.addEventListener('abort', this.#now, { once: true });
+    if (this.#signal?.aborted === true) this.now();
+  }
+
+  now(): void {
+    this.#request?.destroy();
+  }
+
+  ignoreSignal(): void {
+    this.#signal?.removeEventListener('abort', this.#now);
+  }
+}
+
+class Body implements AnswerBody {
+  readonly #stream: Readable;
+  readonly #stop: Stop;
+  #isRead = false;
+
+  constructor(stream: Readable, stop: Stop) {
+    this.#stream = stream;
+    this.#stop = stop;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    try {
+      yield* this.#stream.iterator({ destroyOnReturn: false });
+    } finally {
+      if (this.#isRead) this.#drain();
+      else this.#stop.now();
+    }
+  }
+
+  letGo(): void {
+    this.#isRead = true;
+    this.#stop.ignoreSignal();
+  }
+
+  /** As a rule the end is here already, in the piece that brought the last event. */
+  #drain(): void {
+    if (this.#stream.closed) return;
+    const timer = setTimeout(() => this.#stop.now(), LINGER_MS).unref();
+    this.#stream.once('close', () => clearTimeout(timer));
+    this.#stream.resume();
+  }
+}
+
+async function ask(url: URL, { method, headers, body }: RequestInit, stop: Stop) {
   if (typeof body !== 'string') throw new TypeError('the body of a request must be a text');
-  signal?.throwIfAborted();
   const client: Client =
     url.protocol === 'https:' ? await import('node:https') : await import('node:http');
   const agent =
@@ -54,8 +123,7 @@ async function ask(url: URL, { method, headers, body, signal }: RequestInit) {
       method,
       headers: { 'accept-encoding': 'identity', ...Object.fromEntries(new Headers(headers)) },
     });
-    // given the signal itself, the client would throw what nobody catches at an answer that has just ended
-    signal?.addEventListener('abort', () => request.destroy(), { once: true });
+    stop.watch(request);
     request.once('response', resolve);
     // it may break after its response has come too, of which the body tells
     request.on('error', reject);

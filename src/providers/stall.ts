@@ -1,5 +1,6 @@
 import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
+import type { AnswerBody } from './http-fetch.ts';
 
 /** Watches one connection, and carries the one signal that ends it. */
 export interface StallWatch {
@@ -10,7 +11,9 @@ export interface StallWatch {
   wait<T>(promise: Promise<T>): Promise<T>;
   /** The same bytes; each read is waited on. */
   bytes(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
-  /** Closes the connection if it is still open, and stops the timer. */
+  /** The answer was read as far as it matters: the watch leaves its connection open. */
+  settle(body: AnswerBody): void;
+  /** Stops the timer, and closes the connection unless the answer was read. */
   end(): void;
 }
 
@@ -31,7 +34,8 @@ export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch
   const finished = new AbortController();
   let waitingSince: number | undefined;
   let stalled = false;
-  const abort = (): void => connection.abort();
+  let isSettled = false;
+  const abort = (): void => connection.abort(overReason());
   if (signal.aborted) abort();
   signal.addEventListener('abort', abort, { once: true });
 
@@ -74,10 +78,15 @@ export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch
         await reader.return?.();
       }
     },
+    settle: (body) => {
+      isSettled = true;
+      signal.removeEventListener('abort', abort);
+      body.letGo();
+    },
     end: () => {
       signal.removeEventListener('abort', abort);
       finished.abort(overReason());
-      connection.abort(overReason());
+      if (!isSettled) connection.abort(overReason());
     },
   };
 }

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
-import { bytesOf, httpFetch } from '../../src/providers/http-fetch.ts';
+import { type AnswerBody, bodyOf, httpFetch } from '../../src/providers/http-fetch.ts';
 
 const servers: Server[] = [];
 
@@ -33,8 +33,7 @@ const POST = { method: 'POST', body: '{}' };
 async function textOf(response: Response): Promise<string> {
   let text = '';
   const decoder = new TextDecoder();
-  for await (const chunk of bytesOf(response) ?? [])
-    text += decoder.decode(chunk, { stream: true });
+  for await (const chunk of bodyOf(response) ?? []) text += decoder.decode(chunk, { stream: true });
   return text;
 }
 
@@ -71,6 +70,48 @@ describe('a request', () => {
     });
     for (let round = 0; round < 3; round += 1) await textOf(await httpFetch(url, POST));
     expect(ports.size).toBe(1);
+  });
+
+  test('uses the connection of an answer that was let go, also when that is aborted later', async () => {
+    const ROUNDS = 20;
+    const ports = new Set<number | undefined>();
+    const url = await serve(({ socket }, response) => {
+      ports.add(socket.remotePort);
+      response.write('all that matters');
+      response.end('the rest');
+    });
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const call = new AbortController();
+      const body = bodyOf(await httpFetch(url, { ...POST, signal: call.signal }));
+      for await (const _ of body ?? []) {
+        body?.letGo();
+        call.abort();
+        break;
+      }
+      // its end comes in the background, as a rule by now
+      await new Promise(setImmediate);
+    }
+    expect(ports.size).toBeLessThan(ROUNDS);
+  });
+
+  test.each([
+    ['left', () => undefined],
+    ['let go and does not end', (body: AnswerBody | undefined) => body?.letGo()],
+  ])('ends the connection of an answer that is %s', async (_how, leave) => {
+    let onGone = (): void => undefined;
+    const gone = new Promise<void>((resolve) => {
+      onGone = resolve;
+    });
+    const url = await serve((request, response) => {
+      request.socket.on('close', onGone);
+      response.write('begun');
+    });
+    const body = bodyOf(await httpFetch(url, POST));
+    for await (const _ of body ?? []) {
+      leave(body);
+      break;
+    }
+    await gone;
   });
 
   test('that is aborted beforehand is not sent', async () => {
@@ -133,7 +174,7 @@ describe('a response', () => {
     const call = new AbortController();
     const response = await httpFetch(url, { ...POST, signal: call.signal });
     const read = async (): Promise<void> => {
-      for await (const _ of bytesOf(response) ?? []) call.abort();
+      for await (const _ of bodyOf(response) ?? []) call.abort();
     };
     await expect(read()).rejects.toThrow('aborted');
     await gone;

@@ -2,7 +2,7 @@ import type { Clock } from '../../core/clock.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type FailureContext, failureOf, streamFailure } from '../failure.ts';
-import { bytesOf, httpFetch } from '../http-fetch.ts';
+import { bodyOf, httpFetch } from '../http-fetch.ts';
 import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
@@ -101,8 +101,8 @@ async function* answer({
   context,
 }: Answer): AsyncGenerator<ModelEvent> {
   const contentType = response.headers.get('content-type') ?? 'text/event-stream';
-  const bytes = bytesOf(response);
-  if (!contentType.includes('text/event-stream') || bytes === undefined) {
+  const body = bodyOf(response);
+  if (!contentType.includes('text/event-stream') || body === undefined) {
     const message = `expected a stream of events and got ${contentType} from ${context().host}`;
     const failure = streamFailure({ type: 'unexpected_content_type', message }, context());
     yield { type: 'error', failure: { ...failure, phase: 'response', status: response.status } };
@@ -110,11 +110,12 @@ async function* answer({
   }
   const decoder = streamDecoder(usedCallIds(request.messages));
   // rawEvents reads nothing but the body, and takes anything iterable for it
-  const watched = { body: watch.bytes(bytes) } as unknown as Response;
+  const watched = { body: watch.bytes(body) } as unknown as Response;
   for await (const { data } of sdk.Stream.rawEvents(watched)) {
     // what came in one piece must not be finished after the abort
     if (watch.signal.aborted) break;
     const decoded = decode(decoder, data);
+    if (decoded.done === true) watch.settle(body);
     yield* decoded.events;
     if (decoded.done === true) return;
     if (decoded.error !== undefined) {

@@ -3,7 +3,7 @@ import { isJsonObject, isRecord, parseJson } from '../../core/json.ts';
 import type { ModelConfig, ProviderConfig } from '../catalog.ts';
 import { CAPABILITIES } from '../catalog.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from '../failure.ts';
-import { bytesOf, httpFetch } from '../http-fetch.ts';
+import { bodyOf, httpFetch } from '../http-fetch.ts';
 import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
@@ -122,15 +122,15 @@ interface Answer {
 async function* answer(parts: Answer): AsyncGenerator<ModelEvent> {
   const { sdk, response, watch, decoder, context } = parts;
   const contentType = response.headers.get('content-type') ?? 'text/event-stream';
-  const bytes = bytesOf(response);
-  if (!contentType.includes('text/event-stream') || bytes === undefined) {
+  const body = bodyOf(response);
+  if (!contentType.includes('text/event-stream') || body === undefined) {
     const message = `expected a stream of events and got ${contentType} from ${context().host}`;
     const failure = streamFailure({ type: 'unexpected_content_type', message }, context());
     yield { type: 'error', failure: { ...failure, phase: 'response', status: response.status } };
     return;
   }
   // the iterator reads nothing but the body, and takes anything iterable for it
-  const watched = { body: watch.bytes(bytes) } as unknown as Response;
+  const watched = { body: watch.bytes(body) } as unknown as Response;
   let isMarked = false;
   for await (const { data } of sdk.serverSentEvents(watched, new AbortController())) {
     // what came in one piece must not be finished after the abort
@@ -150,6 +150,7 @@ async function* answer(parts: Answer): AsyncGenerator<ModelEvent> {
   }
   // an aborted body may end like a finished one
   if (watch.signal.aborted) throw new Error('aborted');
+  watch.settle(body);
   const { events, error } = decoder.end(isMarked);
   yield* events;
   if (error !== undefined) yield { type: 'error', failure: streamFailure(error, context()) };
