@@ -59,6 +59,7 @@ export type {
   TreeRow,
   TreeView,
 } from './app/session-trees.ts';
+export { runThreadProcess, type ThreadProcessOptions } from './app/thread-process.ts';
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
 export type { EventPayloads, EventType, LogEvent, UnknownEvent } from './core/events.ts';

@@ -19,7 +19,7 @@ import type {
   WaitReport,
 } from './rye.ts';
 import { threadEnv } from './thread-env.ts';
-import { prepareRequest, runnerOptions, withPresets } from './thread-runs.ts';
+import { observer, prepareRequest, runnerOptions, withPresets } from './thread-runs.ts';
 
 /** Starts a directive in a process of its own. */
 export async function launchDirective(
@@ -28,8 +28,7 @@ export async function launchDirective(
 ): Promise<LaunchedThread> {
   const request = withPresets(base, given);
   const { allowUnsigned = false, replayFrom, threadId } = request;
-  // functions of this process do not reach into another one
-  const env = threadEnv(base, { allowUnsigned, replayFrom, preset: {} });
+  const env = threadEnv(base, { allowUnsigned, replayFrom, preset: request.preset });
   const prepared = await prepareThread(env, prepareRequest(request));
   return await launchThread(env, { prepared, threadId, options: runnerOptions(request) });
 }
@@ -59,6 +58,7 @@ export async function runLaunchedThread(
   return await runLaunched(env, threadId, {
     handover,
     signal,
+    onEvent: observer(env, undefined),
     wrapProvider: record_to === undefined ? undefined : openRecording(record_to),
   });
 }

@@ -14,6 +14,7 @@ import { startQueued } from '../threads/spawn.ts';
 import type { Foundation } from './foundation.ts';
 import type { RecoveryReport, ResumeThreadRequest, RetentionReport } from './recovery-types.ts';
 import { threadEnv } from './thread-env.ts';
+import { observer } from './thread-runs.ts';
 
 /** Goes on with a thread, to its end, in this process. */
 export async function resumeThread(
@@ -21,7 +22,9 @@ export async function resumeThread(
   request: ResumeThreadRequest,
 ): Promise<ThreadResult> {
   const { allowUnsigned = false, secrets = {}, ...rest } = request;
-  return await runResumed(threadEnv(base, { allowUnsigned }), { ...rest, allowUnsigned, secrets });
+  const env = threadEnv(base, { allowUnsigned });
+  const onEvent = observer(env, request.onEvent);
+  return await runResumed(env, { ...rest, allowUnsigned, secrets, onEvent });
 }
 
 /** Ends dead threads in order, and goes on with them where `recovery.mode` says so. */

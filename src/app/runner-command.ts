@@ -5,7 +5,7 @@ import type { Foundation } from './foundation.ts';
 import type { Models } from './models.ts';
 
 /** The CLI's hidden command that runs a prepared thread. */
-const RUN_THREAD = '__run-thread';
+export const RUN_THREAD = '__run-thread';
 
 const PASSED = /^(?:RYE_.*|(?:HTTPS?|NO|ALL)_PROXY|(?:https?|no|all)_proxy|NODE_EXTRA_CA_CERTS)$/;
 

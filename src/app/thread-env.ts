@@ -1,6 +1,6 @@
 import { renderCapabilities } from '../export/capabilities.ts';
 import { renderThreadKnowledge } from '../export/knowledge.ts';
-import { composeHandlers } from '../hooks/handlers.ts';
+import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
 import { type ThreadEnv } from '../threads/ports.ts';
@@ -29,9 +29,11 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
   assertOwnState(projectPath);
   const { clock, keyring, store } = base;
   const { preset = base.preset } = options;
+  const own = libraryTools(preset);
+  const handlers = preset.handlers && composeHandlers(preset.handlers);
   const tools = new Tools(base, {
     ...options,
-    own: libraryTools(preset),
+    own,
     threads: () => threads,
   });
   const models = new Models({
@@ -70,7 +72,12 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
     fileExists: base.fileExists,
     isShipped: base.isShipped,
     onNotice: base.notice,
-    ...(preset.handlers ? { handlers: composeHandlers(preset.handlers) } : {}),
+    ...(handlers ? { handlers } : {}),
+    program: {
+      handlers: handlers ? decidingNames(handlers) : [],
+      tools: own.map(({ id }) => id),
+      travels: base.options.program !== undefined,
+    },
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
     indexExport: async () => await refreshIndex(base),

@@ -85,7 +85,7 @@ function plain(members: Preset): Omit<ExecuteDirectiveRequest, 'directiveId'> {
 }
 
 /** Tells the program's handlers and then the caller; a handler that fails is said once and changes nothing. */
-function observer(
+export function observer(
   { handlers, onNotice }: ThreadEnv,
   onEvent: ExecuteDirectiveRequest['onEvent'],
 ): ExecuteDirectiveRequest['onEvent'] {

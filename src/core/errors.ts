@@ -69,6 +69,7 @@ const EXIT_BY_CODE = {
   model_ambiguous: EXIT.usage,
   confirmation_required: EXIT.usage,
   terminal_required: EXIT.usage,
+  program_required: EXIT.usage,
   // integrity
   unsigned: EXIT.integrity,
   content_modified: EXIT.integrity,

@@ -89,6 +89,14 @@ export interface PlannedModel {
   readonly pricing: Pricing | null;
 }
 
+/** Functions of the program that rye is a part of which decide about a thread: they live in no other program. */
+export interface ProgramParts {
+  /** Names of the handlers that decide. */
+  readonly handlers: readonly string[];
+  /** Ids. */
+  readonly tools: readonly string[];
+}
+
 /**
  * Everything that decides how a thread runs: immutable and serialisable, made by prepare without any effect.
  * Secret inputs are not in it: their values travel beside the plan, in memory or in a private file.
@@ -136,6 +144,8 @@ export interface ThreadPlan {
   readonly settings: ThreadSettings;
   /** Absent where no model speaks. */
   readonly rules?: PlannedRules;
+  /** What the program that started the thread has to have when it goes on in another process; absent: nothing. */
+  readonly program?: ProgramParts;
 }
 
 /** Resolved configuration that the loop needs; shipped defaults in the system space. */

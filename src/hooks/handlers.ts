@@ -131,6 +131,12 @@ export function composeHandlers(...maps: readonly HandlerMap[]): HandlerLists {
   return Object.fromEntries(lists) as HandlerLists;
 }
 
+/** The names among them that can decide something. */
+export function decidingNames(handlers: HandlerLists): readonly (keyof DecidingHandlers)[] {
+  const names = Object.keys(DECIDING) as (keyof DecidingHandlers)[];
+  return names.filter((name) => (handlers[name]?.length ?? 0) > 0);
+}
+
 function unknownName(name: string): RyeError {
   return new RyeError('hook_invalid', `there is no event "${name}" that a handler could have`, {
     hint:

@@ -7,7 +7,13 @@ import type { IdSource, ItemType, Space } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
-import type { PlannedModel, PlannedTool, ThreadPlan, ThreadSettings } from '../core/plan.ts';
+import type {
+  PlannedModel,
+  PlannedTool,
+  ProgramParts,
+  ThreadPlan,
+  ThreadSettings,
+} from '../core/plan.ts';
 import type { PlannedRules } from '../core/rules.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
@@ -278,6 +284,8 @@ export interface ThreadEnv {
   readonly onNotice: (notice: string) => void;
   /** Functions of the program that rye is a part of, asked and told about the threads of this process. */
   readonly handlers?: HandlerLists | undefined;
+  /** What of that program decides about its threads; `travels`: the processes that it starts have it too. */
+  readonly program?: (ProgramParts & { readonly travels: boolean }) | undefined;
   /** How a process of its own is started for a thread. */
   readonly runner: () => Promise<RunnerCommand>;
   /** Refuses a JSON Schema that answers can't be checked against. */

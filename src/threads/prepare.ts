@@ -15,6 +15,7 @@ import type { ItemSource, ThreadConfig, ThreadEnv } from './ports.ts';
 import { type ResolvedDirective, resolveDirective, sourceOf } from './prepare-directive.ts';
 import { assertPriced, planCapabilities, planLimits, planRisks } from './prepare-policy.ts';
 import { planRules } from './prepare-rules.ts';
+import { programOf } from './program.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
 export interface PrepareRequest {
@@ -82,6 +83,7 @@ export async function prepareThread(
   assertAliases(behavior, risk.tools);
   const text = interpolateDirective(env, config, { composed, values, secretNames });
   const sources = [...resolved.chain, ...context.sources];
+  const program = programOf(env, risk.tools);
   const plan: ThreadPlan = {
     format: 1,
     directive: { ...sourceOf(resolved.leaf), ...headline(composed) },
@@ -117,6 +119,7 @@ export async function prepareThread(
     ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
+    ...(program ? { program } : {}),
   };
   const secrets = Object.fromEntries(
     secretNames.map((name) => [name, toText(values[name] ?? null)]),

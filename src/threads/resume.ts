@@ -16,6 +16,7 @@ import type { Successor } from './handoff.ts';
 import { deathOf } from './owner.ts';
 import { planAtLeaf } from './plan-at-leaf.ts';
 import type { ThreadEnv } from './ports.ts';
+import { assertProgram } from './program.ts';
 import { recoverThread } from './recover.ts';
 import { reserveBudget } from './start.ts';
 import {
@@ -102,6 +103,7 @@ async function readResumable(
   const document = await files.readDocument(threadId);
   await assertIntact(env, document);
   const planned = await files.readPlan(document);
+  assertProgram(env, planned, threadId);
   const { parent_thread_id: parentId } = planned;
   const parent = parentId === null ? undefined : await files.readDocument(parentId);
   const log = await store.logs.read(threadId);

@@ -6,6 +6,7 @@ import { leaveHandover, readHandover, removeHandover } from './handover-fs.ts';
 import { launchProcess } from './launch-fs.ts';
 import type { LaunchedThread, ThreadEnv } from './ports.ts';
 import type { PreparedThread } from './prepare.ts';
+import { assertProgram, assertTravels } from './program.ts';
 import { endUnstarted, registerThread, reserveBudget, type StartedThread } from './start.ts';
 import { startDocument } from './thread-document.ts';
 
@@ -39,6 +40,7 @@ export async function launchThread(
   { prepared, threadId: wanted, options }: LaunchRequest,
 ): Promise<LaunchedThread> {
   const { plan, secrets, parent } = prepared;
+  assertTravels(env, plan);
   const registered = await registerThread(env, plan, { threadId: wanted, parent });
   const threadId = registered.thread_id;
   try {
@@ -137,6 +139,7 @@ export async function adoptThread(env: ThreadEnv, threadId: string): Promise<Sta
     await removeHandover(env.files.folder(threadId));
     const prepared = await env.files.readDocument(threadId);
     const plan = await env.files.readPlan(prepared);
+    assertProgram(env, plan, threadId);
     const parentId = plan.parent_thread_id;
     const parent = parentId === null ? undefined : await env.files.readDocument(parentId);
     const now = isoTime(env.clock.now());

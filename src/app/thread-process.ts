@@ -1,0 +1,73 @@
+import { parseArgs } from 'node:util';
+import { RyeError } from '../core/errors.ts';
+import type { ThreadResult } from '../core/thread.ts';
+import { openRye } from './open-rye.ts';
+import type { Preset } from './presets.ts';
+import { RUN_THREAD } from './runner-command.ts';
+import type { OpenRyeOptions } from './rye.ts';
+
+export interface ThreadProcessOptions extends Pick<OpenRyeOptions, 'env' | 'onNotice'> {
+  /** `process.argv`: the program, and the thread that it was started for. */
+  readonly argv: readonly string[];
+  /** Has at least the deciding handlers and the tools that the thread was started with. */
+  readonly preset: Preset;
+  /** Ends the thread as cancelled. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Runs the thread that a process was started for: the whole work of a script that `openRye({ program })` names. Resolves
+ * with the thread's result; throws `usage` for arguments that rye did not give, and why the thread can't be run.
+ */
+export async function runThreadProcess(options: ThreadProcessOptions): Promise<ThreadResult> {
+  const { argv, env, preset, onNotice, signal = new AbortController().signal } = options;
+  const { project, userSpace, overrides, command, threadId } = argumentsOf(argv.slice(2));
+  const rye = openRye({
+    projectPath: project,
+    userSpacePath: userSpace,
+    env,
+    preset,
+    configOverrides: overrides,
+    program: argv.slice(1, 2),
+    ...(onNotice ? { onNotice } : {}),
+  });
+  try {
+    return command === RUN_THREAD
+      ? await rye.children.runLaunched(threadId, { signal })
+      : await rye.recovery.resume({ threadId, signal });
+  } finally {
+    rye.close();
+  }
+}
+
+function argumentsOf(args: readonly string[]) {
+  const { values, positionals } = parsed(args);
+  const { project, 'user-space': userSpace, config: overrides = [] } = values;
+  const command = positionals.slice(0, -1).join(' ');
+  const threadId = positionals.at(-1);
+  const isKnown = command === RUN_THREAD || command === 'threads resume';
+  if (!isKnown || project === undefined || userSpace === undefined || threadId === undefined) {
+    throw new RyeError('usage', 'this program was not started by rye for a thread', {
+      hint: 'Name it in openRye({ program }) and start the thread from there.',
+    });
+  }
+  return { project, userSpace, overrides, command, threadId };
+}
+
+function parsed(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        project: { type: 'string' },
+        'user-space': { type: 'string' },
+        config: { type: 'string', multiple: true },
+      },
+      allowPositionals: true,
+    });
+  } catch (error) {
+    throw new RyeError('usage', 'the arguments are not those that rye starts a thread with', {
+      cause: error,
+    });
+  }
+}
