@@ -83,7 +83,6 @@ export async function prepareThread(
   assertAliases(behavior, risk.tools);
   const text = interpolateDirective(env, config, { composed, values, secretNames });
   const sources = [...resolved.chain, ...context.sources];
-  const program = programOf(env, risk.tools);
   const plan: ThreadPlan = {
     format: 1,
     directive: { ...sourceOf(resolved.leaf), ...headline(composed) },
@@ -119,7 +118,7 @@ export async function prepareThread(
     ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
-    ...(program ? { program } : {}),
+    ...programOf(env, risk.tools),
   };
   const secrets = Object.fromEntries(
     secretNames.map((name) => [name, toText(values[name] ?? null)]),

@@ -5,15 +5,15 @@ import type { ThreadEnv } from './ports.ts';
 const HINT =
   'docs/library.md, "Threads in other processes", shows how a program runs its threads in processes of their own.';
 
-/** What a plan depends on; undefined where no function of a program can decide anything about the thread. */
+/** What a plan depends on; nothing where no function of a program can decide anything about the thread. */
 export function programOf(
   { program }: Pick<ThreadEnv, 'program'>,
   granted: readonly { readonly id: string }[],
-): ProgramParts | undefined {
-  if (!program) return undefined;
+): { readonly program?: ProgramParts } {
+  if (!program) return {};
   const { handlers } = program;
   const tools = program.tools.filter((id) => granted.some((tool) => tool.id === id));
-  return handlers.length === 0 && tools.length === 0 ? undefined : { handlers, tools };
+  return handlers.length === 0 && tools.length === 0 ? {} : { program: { handlers, tools } };
 }
 
 /** Refuses to run a thread without the functions that it was approved with: `program_required`. */
