@@ -18,33 +18,31 @@ function nullableString(member: string): Check {
 
 function isBlock(block: unknown): boolean {
   if (!isRecord(block)) return false;
-  switch (block['type']) {
-    case 'text':
-    case 'thinking':
-      return typeof block['text'] === 'string';
-    case 'image':
-      return typeof block['data'] === 'string' && typeof block['media_type'] === 'string';
-    case 'tool_call':
-      return (
-        typeof block['call_id'] === 'string' &&
-        typeof block['name'] === 'string' &&
-        isRecord(block['input'])
-      );
-    default:
-      return false;
+  const { type } = block;
+  if (type === 'text' || type === 'thinking') return typeof block['text'] === 'string';
+  if (type === 'tool_call') {
+    const { call_id, name, input } = block;
+    return typeof call_id === 'string' && typeof name === 'string' && isRecord(input);
   }
+  if (type !== 'image') return false;
+  return typeof block['data'] === 'string' && typeof block['media_type'] === 'string';
 }
 
-const ROLES: ReadonlySet<unknown> = new Set(['user', 'assistant', 'tool_result']);
+function areBlocks(content: unknown): boolean {
+  if (!Array.isArray(content)) return false;
+  for (const block of content) if (!isBlock(block)) return false;
+  return true;
+}
 
+/** Most lines of a large log are messages. */
 const message: Check = ({ message: value }) => {
   if (!isRecord(value)) return 'its payload has no message';
-  if (!ROLES.has(value['role']))
-    return `its message has the unknown role ${JSON.stringify(value['role'])}`;
-  if (!Array.isArray(value['content']) || !value['content'].every(isBlock)) {
-    return "its message's content is not a list of known blocks";
+  const { role, content, call_id } = value;
+  if (role !== 'assistant' && role !== 'tool_result' && role !== 'user') {
+    return `its message has the unknown role ${JSON.stringify(role)}`;
   }
-  if (value['role'] === 'tool_result' && typeof value['call_id'] !== 'string') {
+  if (!areBlocks(content)) return "its message's content is not a list of known blocks";
+  if (role === 'tool_result' && typeof call_id !== 'string') {
     return 'its tool result names no call_id';
   }
   return undefined;

@@ -1,6 +1,6 @@
 import { createReadStream, existsSync } from 'node:fs';
 import { open, rename, rm, stat } from 'node:fs/promises';
-import { readChunks } from './lines.ts';
+import { readChunks, readChunksSync } from './lines.ts';
 
 /** Where the log of an archived thread stands. */
 function archivePath(path: string): string {
@@ -12,6 +12,12 @@ export function isArchived(path: string): boolean {
   return !existsSync(path) && existsSync(archivePath(path));
 }
 
+/**
+ * A log as short as this is read without the thread pool: chunks that another processor read are slow to reach this one,
+ * and nothing runs between them but collections of a heap that still grows.
+ */
+const AT_ONCE_BYTES = 8 * 1024 * 1024;
+
 /** The bytes of a log, compressed or not; each chunk is only valid until the next one is asked for. */
 export async function* logChunks(path: string): AsyncGenerator<Buffer, void, undefined> {
   if (isArchived(path)) {
@@ -20,6 +26,11 @@ export async function* logChunks(path: string): AsyncGenerator<Buffer, void, und
     const source = createReadStream(archivePath(path));
     source.on('error', (error) => unpacked.destroy(error));
     for await (const chunk of source.pipe(unpacked)) yield chunk as Buffer;
+    return;
+  }
+  const { size } = await stat(path);
+  if (size <= AT_ONCE_BYTES) {
+    yield* readChunksSync(path);
     return;
   }
   const handle = await open(path, 'r');
