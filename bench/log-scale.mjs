@@ -20,18 +20,20 @@ const SIZES = [
 const HUNDRED_MB = 100 * 1024 * 1024;
 const TURN = 12;
 
+const OPENING = [
+  "export { createFileLogStore } from './src/storage/files/log-store.ts';",
+  "export { buildTree } from './src/log/tree.ts';",
+  "export { foldContext, startedCallIds } from './src/log/context.ts';",
+];
+const SIGNING = [
+  "export { generateKeyPair, readPrivateKey } from './src/trust/keys.ts';",
+  "export { payloadSigner, payloadVerifier } from './src/trust/signature.ts';",
+];
+
 /** The rooms under test as one file, so that a child loads nothing else. */
-async function bundle(outfile) {
+async function bundle(outfile, contents) {
   await build({
-    stdin: {
-      contents: [
-        "export { createFileLogStore } from './src/storage/files/log-store.ts';",
-        "export { buildTree } from './src/log/tree.ts';",
-        "export { foldContext, startedCallIds } from './src/log/context.ts';",
-        "export { testKey } from './test/log/support.ts';",
-      ].join('\n'),
-      resolveDir: ROOT,
-    },
+    stdin: { contents: contents.join('\n'), resolveDir: ROOT },
     outfile,
     bundle: true,
     platform: 'node',
@@ -39,7 +41,7 @@ async function bundle(outfile) {
     format: 'esm',
     logLevel: 'warning',
     banner: {
-      js: "import{createRequire}from'node:module';const require=createRequire(import.meta.url);",
+      js: "import{createRequire as make}from'node:module';const require=make(import.meta.url);",
     },
   });
 }
@@ -168,7 +170,14 @@ async function timed(action) {
   return performance.now() - started;
 }
 
-/** Tail, the events behind a seq, and verification of 100 MB. */
+/** A key as a thread signs with it. */
+function signingKey({ generateKeyPair, readPrivateKey, payloadSigner, payloadVerifier }) {
+  const key = readPrivateKey(generateKeyPair().privatePem, 'bench');
+  const keys = { find: () => ({ status: 'trusted', key }) };
+  return { signer: payloadSigner(key), verifier: payloadVerifier(keys) };
+}
+
+/** Tail, the events behind a seq, one entry by its id, and verification of 100 MB. */
 async function largeRows(folder, parts, { signer, verifier }) {
   const store = storeIn(folder, parts);
   writeLog(store, signer, 'large', {
@@ -177,6 +186,9 @@ async function largeRows(folder, parts, { signer, verifier }) {
   });
   const file = store.path('large');
   const { events, checkpoints } = await store.verify('large', { verifier });
+  const ids = (await store.readEntries('large')).events.flatMap(({ id }) => id ?? []);
+  const someId = ids[Math.floor(ids.length / 2)];
+  const index = path.join(path.dirname(file), 'transcript.index');
   const taken = await interleave(
     {
       sha256sum: () =>
@@ -187,6 +199,15 @@ async function largeRows(folder, parts, { signer, verifier }) {
         timed(async () => {
           const verdict = await store.verify('large', { verifier });
           if (!verdict.ok) throw new Error(verdict.reason);
+        }),
+      scan: () =>
+        timed(async () => {
+          rmSync(index, { force: true });
+          if ('entry' in (await store.lookUp('large', someId))) throw new Error('not scanned');
+        }),
+      indexed: () =>
+        timed(async () => {
+          if (!('entry' in (await store.lookUp('large', someId)))) throw new Error('no index');
         }),
       tail: () => timed(async () => await store.tail('large', 20)),
       since: () =>
@@ -203,15 +224,20 @@ async function largeRows(folder, parts, { signer, verifier }) {
   row('  verify', ms(of('verify')), ms(of('sha256sum')), times(of('verify') / of('sha256sum')));
   row('  tail 20', ms(of('tail')));
   row('  since, 20 events before the end', ms(of('since')));
+  row('  an entry by its id, which makes the index', ms(of('scan')));
+  const size = `${(statSync(index).size / 1e6).toFixed(1)} MB`;
+  row(`  an entry by its id, through ${size} of index`, ms(of('indexed')));
 }
 
 export async function run() {
   const folder = mkdtempSync(path.join(tmpdir(), 'rye-bench-logs-'));
   try {
     const bundled = path.join(folder, 'bundle.mjs');
-    await bundle(bundled);
-    const parts = await import(pathToFileURL(bundled).href);
-    const key = parts.testKey();
+    await bundle(bundled, OPENING);
+    const own = path.join(folder, 'own.mjs');
+    await bundle(own, [...OPENING, ...SIGNING]);
+    const parts = await import(pathToFileURL(own).href);
+    const key = signingKey(parts);
     mkdirSync(path.join(folder, 'logs'));
     const logs = path.join(folder, 'logs');
     row('open a log and fold its context', 'floor', 'rye', 'CPU', 'memory');

@@ -64,7 +64,8 @@ export class Trees implements SessionTrees {
   }
 
   async entry(threadId: string, entry: string): Promise<TreeEntry> {
-    return entryByPrefix(await this.#tree(threadId), entry);
+    const found = await this.#base.store.logs.lookUp(threadId, entry);
+    return 'entry' in found ? found.entry : entryByPrefix(buildTree(found.opened.events), entry);
   }
 
   async path(threadId: string, entry?: string): Promise<readonly TreeEntry[]> {

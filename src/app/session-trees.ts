@@ -70,6 +70,7 @@ export interface SessionTrees {
   ): Promise<TreeView>;
   /** Reads a tree once for any number of looks at it. */
   open(threadId: string): Promise<OpenedTree>;
+  /** By its id or the start of it. The first look-up by a whole id in a large log leaves an index beside the log. */
   entry(threadId: string, entry: string): Promise<TreeEntry>;
   /** From the root to an entry, by default to the leaf. */
   path(threadId: string, entry?: string): Promise<readonly TreeEntry[]>;

@@ -18,6 +18,7 @@ import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost, MicroUsd } from '../core/usage.ts';
 import type { LogProblem } from '../log/problem.ts';
+import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
 import type { SteerDecision, SteerRules } from '../policy/steer.ts';
 
@@ -338,6 +339,9 @@ export interface OpenedLog {
   readonly problems: readonly LogProblem[];
 }
 
+/** An entry as the tree holds it, or what {@link LogStore.readEntries} gives. */
+export type EntryLookup = { readonly entry: TreeEntry } | { readonly opened: OpenedLog };
+
 export interface LogStore {
   /** Creates the thread's folder and log, takes the lease, writes the header durably. */
   create(header: LogHeader, options: LogWriterOptions): LogWriter;
@@ -350,6 +354,11 @@ export interface LogStore {
    * continuation begins. Of a sound log all else is counted and not parsed; a log with a defect is read whole.
    */
   readEntries(threadId: string): Promise<OpenedLog>;
+  /**
+   * One entry by its whole id. Beside a large log an index says where it stands, and is made where there is none that fits;
+   * it is no part of the log, and what it says is checked. Where it does not lead to the entry, the answer is all entries.
+   */
+  lookUp(threadId: string, id: string): Promise<EntryLookup>;
   /** Checks header, sequence, hash chain and signatures in one sequential pass of constant memory. */
   verify(threadId: string, options: VerifyOptions): Promise<LogVerification>;
   /** The last `count` events, in order, read backwards from the end of the file. */

@@ -35,6 +35,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   sign: ['sign directive example'],
   'thread-result': ['run hello', 'run hello --limit turns=1'],
   'threads-entries': ['threads entries {id}', 'threads entries {tree} --filter all --search greet'],
+  'threads-entry': ['threads entries {tree} --entry {entry}'],
   'threads-export': ['threads export {id}', 'threads export {id} --redact --out page.html'],
   'threads-branch': ['threads branch {tree} --at root', 'threads branch {tree} --at {entry} --new'],
   'threads-cancel': ['threads cancel {id}'],

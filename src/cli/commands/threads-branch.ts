@@ -1,6 +1,7 @@
 import type { Rye } from '../../app/rye.ts';
 import type { BranchOptions } from '../../app/session-trees.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
+import type { LogEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
 import { flagOption, type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
@@ -62,8 +63,14 @@ async function branch(
     message: messageOf(invocation),
     signal,
   });
-  await trees.branch(id, options);
-  return { thread_id: id, leaf_id: (await trees.view(id)).leaf_id };
+  const last = (await trees.branch(id, options)).findLast((event) => event.id !== undefined);
+  if (!last) return { thread_id: id, leaf_id: target === 'root' ? null : target };
+  return { thread_id: id, leaf_id: leafAt(last) };
+}
+
+/** The leaf behind an entry that was just written. */
+function leafAt(last: LogEvent): string | null {
+  return last.event_type === 'leaf' ? last.payload.target_id : (last.id ?? null);
 }
 
 function summaryOf({ options }: Invocation): BranchOptions['summary'] {

@@ -1,15 +1,18 @@
 import { TREE_FILTERS, type TreeView } from '../../app/session-trees.ts';
-import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
 import { withRye } from '../session.ts';
+import { neutralise } from '../terminal-text.ts';
 
 /** `rye threads entries <id>`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const part = requiredArgument(invocation, 0, 'id');
+  const entry = textOption(invocation, 'entry');
+  if (entry !== undefined) return await showEntry(invocation, io, { part, entry });
   const options = compact({
     filter: TREE_FILTERS.find((filter) => filter === textOption(invocation, 'filter')),
     search: textOption(invocation, 'search'),
@@ -27,6 +30,25 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
       io.stderr.write(`${view.rows.length} of ${view.total} entries\n`);
     }
   }
+  return EXIT.ok;
+}
+
+/** One entry in full, as the log has it. */
+async function showEntry(
+  invocation: Invocation,
+  io: Io,
+  { part, entry: id }: { readonly part: string; readonly entry: string },
+): Promise<ExitCode> {
+  const other = ['filter', 'search'].find((name) => textOption(invocation, name) !== undefined);
+  if (other !== undefined) {
+    throw new RyeError('usage', `--entry shows one entry, and --${other} chooses among many`);
+  }
+  const found = await withRye(invocation, io, async ({ threads, trees }) => {
+    const thread_id = await threads.resolveId(part);
+    return { thread_id, entry: await trees.entry(thread_id, id) };
+  });
+  if (invocation.global.json) printDocument(io, { success: true, ...found });
+  else printLine(io, neutralise(JSON.stringify(found.entry, null, 2)));
   return EXIT.ok;
 }
 

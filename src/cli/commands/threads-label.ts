@@ -12,9 +12,10 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const label = invocation.args[2] ?? null;
   const done = await withRye(invocation, io, async ({ threads, trees }) => {
     const thread_id = await threads.resolveId(part);
-    const { id } = await trees.entry(thread_id, entry);
-    await trees.label(thread_id, id, label);
-    return { thread_id, entry_id: id, label };
+    const [named] = await trees.label(thread_id, entry, label);
+    // the event has the whole id
+    const entry_id = named?.event_type === 'label' ? named.payload.target_id : entry;
+    return { thread_id, entry_id, label };
   });
   if (invocation.global.json) printDocument(io, { success: true, ...done });
   else {

@@ -23,6 +23,7 @@ export const THREAD_SESSION: readonly CommandSpec[] = [
         description: 'what is shown; default: all but settings and hidden entries',
       },
       { name: 'search', value: 'WORDS', description: 'only entries with all of these words' },
+      { name: 'entry', value: 'ENTRY', description: 'one entry in full, by its id or its start' },
     ],
     examples: [
       'rye threads entries hello-1771322456',

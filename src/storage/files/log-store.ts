@@ -21,9 +21,17 @@ import { assertThreadId, type IdSource } from '../../core/ids.ts';
 import { chainStart } from '../../log/checkpoint.ts';
 import { encodeHeader } from '../../log/codec.ts';
 import { LOG_START } from '../../log/cursor.ts';
-import type { LogStore, LogWriter, LogWriterOptions, OpenedLog, ProcessTable } from '../store.ts';
+import type {
+  EntryLookup,
+  LogStore,
+  LogWriter,
+  LogWriterOptions,
+  OpenedLog,
+  ProcessTable,
+} from '../store.ts';
 import { type Lease, readLease, takeLease } from './lease.ts';
 import { archiveLog, isArchived } from './log-archive.ts';
+import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
 import { findPosition } from './log-position.ts';
 import { missingLog, readLog, verifyLog } from './log-reader.ts';
 import { scanLog } from './log-scan.ts';
@@ -50,6 +58,7 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
     reopen: (threadId, writer) => reopenLog(pathOf(threadId), threadId, { ...options, writer }),
     read: async (threadId) => await readWhole(pathOf(threadId), threadId, false),
     readEntries: async (threadId) => await readWhole(pathOf(threadId), threadId, true),
+    lookUp: async (threadId, id) => await lookUp(pathOf(threadId), threadId, id),
     verify: async (threadId, verify) => await verifyLog(pathOf(threadId), threadId, verify),
     tail: async (threadId, count) => {
       const path = pathOf(threadId);
@@ -69,7 +78,11 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
         ? archivedEvents(path, threadId, follow.since ?? 0)
         : followLog(path, { threadId, ...follow });
     },
-    archive: async (threadId) => await archiveLog(pathOf(threadId)),
+    archive: async (threadId) => {
+      const archived = await archiveLog(pathOf(threadId));
+      removeIndex(pathOf(threadId));
+      return archived;
+    },
     isArchived: (threadId) => isArchived(pathOf(threadId)),
     hold: (threadId, owner, epoch) => {
       const { processes } = options;
@@ -104,6 +117,17 @@ async function readWhole(path: string, threadId: string, entriesOnly: boolean): 
   } catch (error) {
     throw missingLog(error, threadId);
   }
+}
+
+async function lookUp(path: string, threadId: string, id: string): Promise<EntryLookup> {
+  const found = lookUpByIndex(path, threadId, id);
+  if (typeof found === 'object') return { entry: found };
+  const opened = await readWhole(path, threadId, true);
+  // an index that knows nothing of an entry which is there is no good either
+  if (found === 'stale' || opened.events.some((event) => event.id === id)) {
+    writeIndex(path, threadId, opened);
+  }
+  return { opened };
 }
 
 interface OpenParts extends FileLogStoreOptions {
