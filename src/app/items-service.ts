@@ -11,8 +11,10 @@ import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
 import { type FoundFile, itemFolder, type ListedItem, type Spaces } from '../items/spaces-fs.ts';
 import { summarize } from '../items/summary.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
+import type { Tool } from '../tools/tool.ts';
 import type { Verdict } from '../trust/signature.ts';
 import { signatureState } from '../trust/signature.ts';
+import { builtinItem, builtinSummary } from './builtin-tools.ts';
 import type { Foundation } from './foundation.ts';
 import type {
   FetchedItem,
@@ -24,18 +26,25 @@ import type {
   VerifyOutcome,
 } from './rye.ts';
 
+const noTools = (): Promise<readonly Tool[]> => Promise.resolve([]);
+
 /** Listing, fetching, searching, validating, signing and verifying items. */
 export class Items implements ItemsService {
   readonly #base: Foundation;
+  /** Tools that are a part of the program: they have no file, and no file of the same id takes their place. */
+  readonly #builtinTools: () => Promise<readonly Tool[]>;
 
-  constructor(base: Foundation) {
+  constructor(base: Foundation, builtinTools: () => Promise<readonly Tool[]> = noTools) {
     this.#base = base;
+    this.#builtinTools = builtinTools;
   }
 
   async list(type: ItemType, options: { space?: Space } = {}): Promise<readonly ItemSummary[]> {
     const spaces = await this.#spaces(type);
     const listed = spaces.list(type, options.space === undefined ? {} : { space: options.space });
-    return await Promise.all(listed.map((item) => this.#summary(type, item, spaces)));
+    const items = await Promise.all(listed.map((item) => this.#summary(type, item, spaces)));
+    if (type !== 'tool' || (options.space ?? 'system') !== 'system') return items;
+    return [...(await this.#builtinTools()).map(builtinSummary), ...items];
   }
 
   async fetch(
@@ -43,6 +52,8 @@ export class Items implements ItemsService {
     id: string,
     options: { copyTo?: 'project' | 'user' } = {},
   ): Promise<FetchedItem> {
+    const builtin = type === 'tool' ? await this.#builtin(id, options.copyTo) : undefined;
+    if (builtin) return builtin;
     const items = await this.#base.items(false);
     const found = (await this.#spaces(type)).find(type, id);
     const item = found ? items.admit(found, 'fetch') : items.load(type, id, 'fetch');
@@ -105,6 +116,11 @@ export class Items implements ItemsService {
   async verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]> {
     const spaces = await this.#spaces(type);
     return await verifyItems({ type, pattern }, { ...this.#base.verification, spaces });
+  }
+
+  async #builtin(id: string, copyTo?: 'project' | 'user'): Promise<FetchedItem | undefined> {
+    const tool = (await this.#builtinTools()).find((one) => one.id === id);
+    return tool && builtinItem(tool, copyTo);
   }
 
   async #spaces(type: SignableType): Promise<Spaces> {

@@ -48,7 +48,10 @@ class OpenedRye implements Rye {
     this.#base = base;
     this.projectPath = base.options.projectPath;
     this.userSpacePath = base.options.userSpacePath;
-    this.items = new Items(base);
+    this.items = new Items(base, async () => {
+      const { Tools } = await import('./tools.ts');
+      return new Tools(base, { allowUnsigned: false }).builtin();
+    });
     this.keys = new Keys(base);
     this.threads = new Threads(base);
     this.rules = new LazyRules(base);

@@ -7,6 +7,7 @@ import type { JsonObject, JsonValue } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { SearchHit } from '../core/search.ts';
 import type { ThreadRecord, ThreadResult, ThreadStatus } from '../core/thread.ts';
+import type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts';
 import type { KilledThread } from '../threads/kill.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { WaitReport } from '../threads/wait.ts';
@@ -28,13 +29,15 @@ export type SignatureState =
   | 'revoked'
   | 'invalid'
   | 'partial'
-  | 'system';
+  | 'system'
+  | 'builtin';
 
 export interface ItemSummary {
   readonly type: ItemType;
   readonly id: string;
   readonly space: Space;
-  readonly path: string;
+  /** Null for tools that are a part of rye. */
+  readonly path: string | null;
   readonly version: string | null;
   readonly description: string;
   readonly signature: SignatureState;
@@ -46,38 +49,12 @@ export interface FetchedItem {
   readonly type: ItemType;
   readonly id: string;
   readonly space: Space;
-  readonly path: string;
+  /** Null for tools that are a part of rye; their content is the schema of their input. */
+  readonly path: string | null;
   readonly signature: SignatureState;
   readonly metadata: JsonObject;
   readonly content: string;
   readonly copied_to?: string;
-}
-
-export interface Problem {
-  readonly severity: 'error' | 'warning';
-  readonly code: string;
-  readonly message: string;
-  readonly path: string;
-  readonly line: number | null;
-  readonly column: number | null;
-}
-
-export interface SignOutcome {
-  readonly type: SignableType;
-  readonly id: string;
-  readonly path: string;
-  readonly status: 'signed' | 'unchanged' | 'would_sign' | 'failed';
-  readonly problems: readonly Problem[];
-}
-
-export interface VerifyOutcome {
-  readonly type: SignableType;
-  readonly id: string;
-  readonly space: Space;
-  readonly path: string;
-  readonly ok: boolean;
-  readonly error?: ErrorInfo;
-  readonly key_id?: string;
 }
 
 export interface ThreadVerification {
@@ -150,6 +127,7 @@ export interface KeysService {
   rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
 }
 
+export type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts';
 export type { ExecuteDirectiveRequest } from './requests.ts';
 
 export interface ExecuteToolRequest {

@@ -205,6 +205,11 @@ export class Tools implements ToolSource {
     };
   }
 
+  /** Tools that are there without any file. */
+  builtin(): readonly Tool[] {
+    return this.#fixedTools(undefined);
+  }
+
   /** One item tool by id, for `rye execute tool`. */
   async load(
     id: string,

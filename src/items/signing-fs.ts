@@ -10,7 +10,7 @@ import { type FoundFile, type ItemPath, itemNotFound, type Spaces } from './spac
 import { type VerifyContext, verifyFile, verifySkill } from './verified-fs.ts';
 
 /** A problem that validation found before signing; lines and columns count from 1. */
-export interface SigningProblem {
+export interface Problem {
   readonly severity: 'error' | 'warning';
   readonly code: string;
   readonly message: string;
@@ -25,7 +25,7 @@ export interface SignOutcome {
   readonly id: string;
   readonly path: string;
   readonly status: 'signed' | 'unchanged' | 'would_sign' | 'failed';
-  readonly problems: readonly SigningProblem[];
+  readonly problems: readonly Problem[];
 }
 
 /** What checking one file said; `error` has the code and the hint. */
@@ -52,9 +52,7 @@ export interface SignOptions {
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   /** Problems of a file; one of severity `error` keeps it from being signed. */
-  readonly validate: (
-    file: FoundFile,
-  ) => readonly SigningProblem[] | Promise<readonly SigningProblem[]>;
+  readonly validate: (file: FoundFile) => readonly Problem[] | Promise<readonly Problem[]>;
 }
 
 /**
@@ -105,7 +103,7 @@ function isAboutOneFile(error: unknown): error is RyeError {
   return error instanceof RyeError && !error.code.startsWith('key_');
 }
 
-function problemOf({ code, message }: RyeError, path: string): SigningProblem {
+function problemOf({ code, message }: RyeError, path: string): Problem {
   return { severity: 'error', code, message, path, line: null, column: null };
 }
 

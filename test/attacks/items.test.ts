@@ -503,8 +503,8 @@ describe('item files', () => {
       code: 'system_item_modified',
       run: async (lab) => {
         const rye = lab.rye();
-        const system = await rye.items.fetch('directive', 'hello');
-        const name = system.path.slice(system.path.indexOf('directives/'));
+        const { path: at } = await rye.items.fetch('directive', 'hello');
+        const name = at?.slice(at.indexOf('directives/')) ?? '';
         const verdict = checkSystemFile(bakedManifest(), name, '0'.repeat(64));
         return verdict.ok ? 'accepted' : verdict.code;
       },

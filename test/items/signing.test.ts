@@ -2,7 +2,7 @@ import { chmodSync, readFileSync, statSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
-  type SigningProblem,
+  type Problem,
   type SignRequest,
   signItems,
   verifyItems,
@@ -16,7 +16,7 @@ let at: SpaceFixture;
 let notices: string[];
 const code = (value: string) => expect.objectContaining({ code: value });
 
-const sign = (request: SignRequest, problems: readonly SigningProblem[] = []) =>
+const sign = (request: SignRequest, problems: readonly Problem[] = []) =>
   signItems(request, {
     spaces: at.spaces,
     signer: () => at.keyring.signer(),

@@ -23,7 +23,8 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     return EXIT.ok;
   }
   if (flagOption(invocation, 'raw')) {
-    io.stdout.write(await readNamedFile(item.path, `${type} ${id}`, io));
+    const { path, content } = item;
+    io.stdout.write(path === null ? content : await readNamedFile(path, `${type} ${id}`, io));
     return EXIT.ok;
   }
   if (item.copied_to !== undefined) {
@@ -31,7 +32,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     return EXIT.ok;
   }
   printLine(io, `${item.type} ${item.id} (${item.space}, ${item.signature})`);
-  printLine(io, displayPath(item.path, io));
+  if (item.path !== null) printLine(io, displayPath(item.path, io));
   for (const [name, value] of Object.entries(item.metadata)) {
     printLine(
       io,
