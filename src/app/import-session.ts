@@ -38,7 +38,7 @@ export async function importSession(
 ): Promise<ImportedSession> {
   const newId = () => env.ids.entryId();
   const reader = createPiReader({ path, newId });
-  const { bytes, sha256 } = await readLines(path, (line, isTorn) => reader.push(line, isTorn));
+  const { bytes, sha256 } = await readLines(path, (...line) => reader.push(...line));
   const session = reader.end();
   const { drafts, problems, model: speaker, messages } = importPi(session, newId);
   const { version, sessionId: session_id } = session;

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -13,12 +14,12 @@ export interface ReadFile {
 }
 
 /**
- * Hands the lines of a text file to `take` in order, without their line feeds; `isTorn` for a last one that has none. The
- * file is streamed and never written. Errors: `file_not_found`; `item_too_large` for a line over 16 MiB.
+ * Hands the lines of a text file to `take` in order, without their line feeds; `isTorn` for a last one that has none,
+ * `isLossy` for one that is not UTF-8. The file is streamed and never written. Errors: `file_not_found`; `item_too_large` for a line over 16 MiB.
  */
 export async function readLines(
   path: string,
-  take: (line: string, isTorn: boolean) => void,
+  take: (line: string, isTorn: boolean, isLossy: boolean) => void,
 ): Promise<ReadFile> {
   await assertFile(path);
   const hash = createHash('sha256');
@@ -27,7 +28,7 @@ export async function readLines(
   let line = 1;
   const pass = (text: Buffer, isTorn: boolean): void => {
     if (text.length > MAX_LINE_BYTES) throw tooLong(path, line);
-    take(text.toString('utf8'), isTorn);
+    take(text.toString('utf8'), isTorn, !isUtf8(text));
     line += 1;
   };
   for await (const chunk of createReadStream(path, { highWaterMark: 1 << 18 })) {

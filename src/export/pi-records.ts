@@ -6,6 +6,7 @@ export interface PiProblem {
     | 'torn_tail'
     | 'fused'
     | 'malformed'
+    | 'encoding'
     | 'before_header'
     | 'orphan'
     | 'duplicate'

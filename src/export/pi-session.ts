@@ -40,8 +40,8 @@ export interface PiReadOptions {
 
 /** Takes the lines of a session file in order, without their line feeds. */
 export interface PiReader {
-  /** `isTorn`: no line feed follows, as behind the last line of a file. */
-  push(text: string, isTorn?: boolean): void;
+  /** `isTorn`: no line feed follows, as behind the last line of a file. `isLossy`: bytes of it were no UTF-8. */
+  push(text: string, isTorn?: boolean, isLossy?: boolean): void;
   end(): PiSession;
 }
 
@@ -78,8 +78,11 @@ class SessionReader implements PiReader {
     this.#options = options;
   }
 
-  push(text: string, isTorn = false): void {
+  push(text: string, isTorn = false, isLossy = false): void {
     this.#line += 1;
+    if (isLossy) {
+      this.#note('encoding', 'the line is not UTF-8; what cannot be read was replaced');
+    }
     // a byte order mark is no part of the first record
     const clean = this.#line === 1 ? text.replace(/^\uFEFF/, '') : text;
     if (clean.trim() === '') return;

@@ -67,6 +67,9 @@ function sessionFile(lines: readonly string[] = LINES): string {
   return file;
 }
 
+const exported = async (id: string) =>
+  [...(await rye.exports.export(id, { format: 'pi' })).chunks].join('');
+
 describe('an imported session', () => {
   it('is a completed thread that says where it is from, verifies and is found', async () => {
     const file = sessionFile();
@@ -153,8 +156,6 @@ describe('an imported session', () => {
   it('goes back to pi as it came, also after it was branched and extracted', async () => {
     const file = sessionFile();
     const { thread } = await rye.trees.importSession({ path: file });
-    const exported = async (id: string) =>
-      [...(await rye.exports.export(id, { format: 'pi' })).chunks].join('');
     expect(await exported(thread.thread_id)).toBe(readFileSync(file, 'utf8'));
     const { thread_id } = await rye.trees.extract(thread.thread_id, { at: 'a4' });
     const lines = (await exported(thread_id)).trim().split('\n');
@@ -202,6 +203,32 @@ describe('a file that is refused', () => {
     expect(await rye.threads.list({})).toEqual([]);
     expect(existsSync(lab.path('state/threads/imported'))).toBe(false);
   });
+
+  it.each([
+    ['bytes that are no UTF-8', Buffer.from([0xff, 0xfe]), ['encoding'], ['', '\n']],
+    ['a byte order mark and lines that end in CR LF', Buffer.from('x'), [], ['\uFEFF', '\r\n']],
+  ])(
+    'not because of %s, which is said where it loses something',
+    async (_, text, kinds, [start, end]) => {
+      const file = path.join(lab.project, 'odd.jsonl');
+      const [before = '', behind = ''] = message('a', null, said('HERE')).split('HERE');
+      const bytes = Buffer.concat([
+        Buffer.from(`${start}${HEAD}${end}${before}`),
+        text,
+        Buffer.from(`${behind}${end}`),
+      ]);
+      writeFileSync(file, bytes);
+      const { thread, problems } = await rye.trees.importSession({ path: file });
+      expect(problems.map(({ kind, line }) => [kind, line])).toEqual(
+        kinds.map((kind) => [kind, 2]),
+      );
+      const { messages } = await rye.trees.context(thread.thread_id);
+      expect(messages).toHaveLength(1);
+      if (kinds.length > 0) return;
+      // what pi reads again is what it wrote, without the mark
+      expect(await exported(thread.thread_id)).toBe(bytes.toString('utf8').slice(1));
+    },
+  );
 
   it('because it is missing or a folder', async () => {
     const gone = path.join(lab.project, 'gone.jsonl');
