@@ -268,6 +268,8 @@ export interface MessagesToSummarize {
 const BYTES_PER_TOKEN_WORST = 3;
 const PROMPT_TOKENS = 2000;
 const MIN_ANSWER_TOKENS = 1024;
+/** A thread that can go on without a summary does not wait for one as long as for an answer. */
+const MAX_RETRIES = 2;
 
 /** One summary, with as much of the conversation as the model's window has room for. */
 export async function summarizeMessages(
@@ -292,6 +294,7 @@ export async function summarizeMessages(
     model,
     maxTokens,
     allowUnpriced: plan.allow_unpriced,
+    maxRetries: Math.min(MAX_RETRIES, plan.settings.max_retries),
   };
   return await summarize(summarizer, prompt, signal);
 }

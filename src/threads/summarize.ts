@@ -24,6 +24,8 @@ export interface Summarizer {
   readonly maxTokens: number;
   readonly remainingMicroUsd: MicroUsd;
   readonly allowUnpriced: boolean;
+  /** How often a failure that may pass is tried again. */
+  readonly maxRetries: number;
 }
 
 /** A summary, or why there is none; the usage was paid for in both cases. */
@@ -31,7 +33,6 @@ export type SummaryAnswer =
   | { readonly text: string; readonly usage: Usage }
   | { readonly error: RyeError; readonly usage: Usage };
 
-const TRIES = 3;
 const BYTES_PER_TOKEN_WORST = 3;
 
 /**
@@ -53,7 +54,8 @@ export async function summarize(
     if (signal.aborted) return { error: cancelled(), usage };
     if (!('failure' in answer)) return { error: answer.error, usage };
     const { retryable, policy } = classify(answer.failure, summarizer.errorRules);
-    if (!retryable || attempt >= TRIES) return { error: failed(answer.failure), usage };
+    if (!retryable || attempt > summarizer.maxRetries)
+      return { error: failed(answer.failure), usage };
     const { clock, random } = summarizer;
     const retryAfterMs = answer.failure.retry_after_ms;
     await clock.sleep(retryDelayMs({ policy, attempt, retryAfterMs, random }), signal);

@@ -283,6 +283,32 @@ describe('what is protected', () => {
   });
 });
 
+describe('what is protected, through five compactions', () => {
+  it('stays in the context in full, once, and in its order', () => {
+    const injected: EventDraft = {
+      event_type: 'custom_message',
+      payload: { custom_type: 'skill', content: 'the body', display: false },
+    };
+    const drafts: EventDraft[] = [
+      user('task'),
+      answer('a1', { calls: [{ id: 'c1', name: 'rye_skills_use' }] }),
+      result('c1', { name: 'rye_skills_use', tokens: 80 }),
+      injected,
+    ];
+    for (let round = 1; round <= 5; round += 1) {
+      drafts.push(user(`u${round}`), answer(`b${round}`, { tokens: 150 }));
+      drafts.push(user(`v${round}`), answer(`d${round}`, { tokens: 150 }));
+      drafts.push(compactionOf(planFor(drafts) as CompactionPlan, `summary ${round}`));
+      const { messages } = foldContext(treeOf(drafts));
+      const all = names(messages);
+      expect(all.slice(0, 3)).toEqual(['task', 'result of c1', 'the body']);
+      expect(all[3]).toContain(`summary ${round}`);
+      expect(all.join()).not.toContain(`summary ${round - 1}`);
+      expect(messages.filter(({ role }) => role === 'tool_result')).toEqual([]);
+    }
+  });
+});
+
 describe('a second compaction', () => {
   const first = planFor(LONG_TALK) as CompactionPlan;
   const more = [

@@ -5,11 +5,13 @@ import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { foldContext } from '../../src/log/context.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { type RunningCli, startCli } from '../faults/world.ts';
 import {
   calls,
   says,
   toolUse,
   type WireBody,
+  type WireRequest,
   type WireScript,
   type WireTurn,
 } from '../helpers/wire-server.ts';
@@ -20,11 +22,13 @@ const SMALL = [
   'coordination.compaction.keep_recent_tokens=300',
 ];
 
+const IMPATIENT = ['resilience.retry.stall_seconds=0.3', 'resilience.retry.max_retries=0'];
+
 let lab: Lab;
 
 beforeEach(async () => {
   lab = await openLab();
-  for (const name of ['a', 'b', 'c', 'd']) {
+  for (const name of 'abcdefgh') {
     writeFileSync(
       path.join(lab.project, `${name}.txt`),
       `${name} says ${name.repeat(70)}\n`.repeat(100),
@@ -49,7 +53,8 @@ async function work(
     hooks = '',
     config = SMALL,
     tools = '',
-  }: { hooks?: string; config?: readonly string[]; tools?: string } = {},
+    spend = '1.00',
+  }: { hooks?: string; config?: readonly string[]; tools?: string; spend?: string } = {},
 ) {
   const server = await lab.model(script);
   if (hooks !== '') lab.signed('config/agent/hooks.yaml', hooks);
@@ -57,7 +62,7 @@ async function work(
     'directives/work.md',
     directive('work', {
       permissions: `<execute><tool>rye/file-system/*</tool>${tools}</execute>`,
-      limits: 'turns="10" spend="1.00"',
+      limits: `turns="10" spend="${spend}"`,
     }),
   );
   const rye = lab.rye({ configOverrides: config });
@@ -70,7 +75,10 @@ async function work(
 }
 
 /** Reads files in turn, summarises when asked to, and says that it is done. */
-function reader(summaries: readonly WireTurn[], files = ['a', 'b', 'c', 'd']): WireScript {
+function reader(
+  summaries: readonly WireTurn[],
+  files = ['a', 'b', 'c', 'd'],
+): (request: WireRequest) => WireTurn {
   let step = 0;
   let summary = 0;
   return ({ body }) => {
@@ -114,16 +122,20 @@ describe('a running thread whose context fills', () => {
     expect(texts).not.toContain('a says aaaa');
   });
 
-  it('carries files and the previous summary into the next summary', async () => {
+  it('carries files and the previous summary into each next summary', async () => {
     const { server, events } = await work(
-      reader([says('SUMMARY ONE'), says('SUMMARY TWO'), says('SUMMARY THREE')]),
+      reader([says('SUMMARY ONE'), says('SUMMARY TWO'), says('SUMMARY THREE')], [...'abcdefgh']),
     );
     const compactions = only(events, 'compaction');
-    expect(compactions.length).toBeGreaterThan(1);
-    const second = server.requests.filter(({ body }) => isSummary(body))[1]?.body as WireBody;
-    expect(textOfBody(second)).toContain('SUMMARY ONE');
-    const last = compactions.at(-1)?.payload as { details: { read_files: string[] } };
-    expect(last.details.read_files).toContain('a.txt');
+    expect(compactions.length).toBeGreaterThan(2);
+    const asked = server.requests.filter(({ body }) => isSummary(body)).map(({ body }) => body);
+    expect(textOfBody(asked[1] as WireBody)).toContain('SUMMARY ONE');
+    expect(textOfBody(asked[2] as WireBody)).toContain('SUMMARY TWO');
+    const files = compactions.map(
+      ({ payload }) => (payload as { details: { read_files: string[] } }).details.read_files,
+    );
+    expect(files[0]).toEqual(['a.txt']);
+    expect(files[2]).toEqual(expect.arrayContaining(['a.txt', 'b.txt', 'c.txt']));
   });
 
   it('books what the summary costs', async () => {
@@ -142,10 +154,13 @@ describe('a running thread whose context fills', () => {
     ['calls a tool', calls(toolUse(READ, { path: 'a.txt' }, 'toolu_s'))],
     ['says nothing', says('')],
     ['fails', { status: 400, error: { type: 'invalid_request_error', message: 'no' } }],
+    ['never ends', { steps: [{ kind: 'wait', until: new Promise(() => {}) }] }],
   ] satisfies [string, WireTurn][])(
     'goes on as it was when the summary %s (weakness 22 of pi)',
     async (_name, answer) => {
-      const { result, events, server } = await work(reader([answer], ['a', 'b']));
+      const { result, events, server } = await work(reader([answer], ['a', 'b']), {
+        config: [...SMALL, ...IMPATIENT],
+      });
       expect(result.status).toBe('completed');
       expect(only(events, 'compaction')).toEqual([]);
       expect(JSON.stringify(only(events, 'note'))).toContain('was not compacted');
@@ -174,6 +189,85 @@ describe('a running thread whose context fills', () => {
     expect(only(events, 'compaction')[0]?.payload).toMatchObject({
       details: { reason: 'context_exceeded' },
     });
+  });
+});
+
+describe('a summary that is broken off', () => {
+  const DIRECTIVE = directive('work', {
+    permissions: '<execute><tool>rye/file-system/*</tool></execute>',
+    limits: 'turns="10" spend="1.00"',
+  });
+  const MODEL = ['--model', 'claude-haiku-5-5', '--provider', 'anthropic'];
+
+  it('by a cancel is not in the log, and the thread can be resumed as it was', async () => {
+    const other = lab.rye();
+    const read = reader([], ['a', 'b']);
+    const { result, events, rye } = await work(async (request) => {
+      if (!isSummary(request.body)) return await read(request);
+      const [running] = await other.threads.list({ active: true });
+      await other.children.cancel(running?.thread_id ?? '', { reason: 'enough' });
+      return { steps: [{ kind: 'wait', until: new Promise(() => {}) }] };
+    });
+    expect(result.status).toBe('cancelled');
+    expect(only(events, 'compaction')).toEqual([]);
+    expect((await rye.threads.verify(result.thread_id)).ok).toBe(true);
+    const resumed = await lab.rye().recovery.resume({ threadId: result.thread_id, message: 'On.' });
+    expect(resumed).toMatchObject({ status: 'completed', result: 'All read.' });
+  });
+
+  it('by SIGKILL is not in the log; the thread goes on with all that was said, by hand too', async () => {
+    let running: RunningCli | undefined;
+    const read = reader([], ['a', 'b']);
+    const server = await lab.model(async (request) => {
+      if (!isSummary(request.body)) return await read(request);
+      if (!running) return says('SUMMARY');
+      running.child.kill('SIGKILL');
+      await running.done;
+      return says('NEVER');
+    });
+    lab.signed('directives/work.md', DIRECTIVE);
+    const start = async (...args: readonly string[]) => {
+      running = await startCli(lab, args);
+      await running.done;
+      running = undefined;
+    };
+    await start(
+      'run',
+      'work',
+      '--thread-id',
+      't',
+      ...MODEL,
+      ...SMALL.flatMap((one) => ['-c', one]),
+    );
+    const broken = await lab.events('t');
+    expect(broken.at(-1)?.event_type).not.toBe('thread_finished');
+    const rye = lab.rye();
+    const { thread_id: id, status } = await rye.recovery.resume({ threadId: 't', message: 'On.' });
+    expect(status).toBe('completed');
+    expect(textOfBody(server.requests.at(-1)?.body as WireBody)).toContain('a says aaaa');
+    const before = await lab.events(id);
+    expect(only(before, 'compaction')).toEqual([]);
+
+    await start('threads', 'compact', id);
+    expect(await lab.events(id)).toEqual(before);
+    expect((await rye.threads.verify(id)).ok).toBe(true);
+    expect(await rye.trees.compact(id)).toMatchObject({ compacted: true });
+  });
+
+  it('is not begun where it might cost more than is left', async () => {
+    const { rye, result, server } = await work(reader([says('NEVER')]), {
+      config: [],
+      spend: '0.008',
+    });
+    const id = result.thread_id;
+    const { trees } = rye;
+    // a model of which one summary costs more than the thread may still spend
+    await trees.changeModel(id, { model: 'claude-fable-5-1', provider: 'anthropic' });
+    const before = await lab.events(id);
+    const asked = server.requests.length;
+    await expect(trees.compact(id)).rejects.toMatchObject({ code: 'budget_insufficient' });
+    expect(server.requests).toHaveLength(asked);
+    expect(await lab.events(id)).toEqual(before);
   });
 });
 
