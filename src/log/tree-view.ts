@@ -195,7 +195,7 @@ function isShown(
   return words.every((word) => text.includes(word));
 }
 
-/** Whether a filter shows an entry; an answer without a text is shown only at the leaf or with its calls. */
+/** Whether a filter shows an entry; an answer that only calls is shown at the leaf and where calls are. */
 function passes(tree: SessionTree, entry: TreeEntry, filter: TreeFilter): boolean {
   switch (filter) {
     case 'all':
@@ -205,9 +205,9 @@ function passes(tree: SessionTree, entry: TreeEntry, filter: TreeFilter): boolea
     case 'user-only':
       return roleOf(entry) === 'user';
     case 'no-tools':
-      return roleOf(entry) !== 'tool_result' && passes(tree, entry, 'default');
+      return roleOf(entry) !== 'tool_result' && !isWordless(tree, entry) && isUsual(tree, entry);
     case 'default':
-      return !SETTINGS.has(entry.event_type) && !isHidden(entry) && !isSilent(tree, entry);
+      return isUsual(tree, entry);
   }
 }
 
@@ -219,15 +219,25 @@ function isHidden(entry: TreeEntry): boolean {
   return isKnown(entry, 'custom_message') && !entry.payload.display;
 }
 
-function isSilent(tree: SessionTree, entry: TreeEntry): boolean {
+function isUsual(tree: SessionTree, entry: TreeEntry): boolean {
+  if (SETTINGS.has(entry.event_type) || isHidden(entry)) return false;
+  return !isWordless(tree, entry) || callsOf(entry).length > 0;
+}
+
+/** An answer that was not cut and has no text. */
+function isWordless(tree: SessionTree, entry: TreeEntry): boolean {
   if (!isKnown(entry, 'message') || entry.id === tree.leafId) return false;
   const { message } = entry.payload;
   return (
     message.role === 'assistant' &&
     message.stop_reason !== 'aborted' &&
-    textOf(message.content) === '' &&
-    toolCallsOf(message).length === 0
+    textOf(message.content).trim() === ''
   );
+}
+
+function callsOf(entry: TreeEntry): readonly unknown[] {
+  if (!isKnown(entry, 'message') || entry.payload.message.role !== 'assistant') return [];
+  return toolCallsOf(entry.payload.message);
 }
 
 function kindOf(entry: TreeEntry): string {

@@ -14,7 +14,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'config-path': ['config path'],
   'config-show': ['config show', 'config get resilience.limits.turns'],
   doctor: ['doctor'],
-  failure: ['run nope', 'frobnicate', 'keys init'],
+  failure: ['run nope', 'frobnicate', 'keys init', 'threads open {id}'],
   fetch: ['fetch directive hello'],
   'hooks-explain': ['hooks explain hello'],
   'hooks-list': ['hooks list'],
@@ -33,7 +33,11 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'rules-test': ["rules test eval('1') --tool write --path a.ts"],
   search: ['search knowledge hello', 'search all greet'],
   sign: ['sign directive example'],
-  'thread-result': ['run hello', 'run hello --limit turns=1'],
+  'thread-result': [
+    'run hello',
+    'run hello --limit turns=1',
+    'threads resume {ended} --message More.',
+  ],
   'threads-entries': ['threads entries {id}', 'threads entries {tree} --filter all --search greet'],
   'threads-entry': ['threads entries {tree} --entry {entry}'],
   'threads-export': ['threads export {id}', 'threads export {id} --redact --out page.html'],
@@ -61,7 +65,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Commands whose output is no document of their own. */
-const WITHOUT: ReadonlySet<string> = new Set(['completion', 'threads resume', 'threads open']);
+const WITHOUT: ReadonlySet<string> = new Set(['completion', 'threads open']);
 
 let here: Workspace & { readonly remove: () => void };
 /** What the commands above may name. */
@@ -77,10 +81,11 @@ beforeAll(async () => {
   const id = String((await here.json(['run', 'hello']))['thread_id']);
   await here.rye(['threads', 'steer', id, 'Later.']);
   const tree = String((await here.json(['run', 'hello']))['thread_id']);
+  const ended = String((await here.json(['run', 'hello']))['thread_id']);
   const { entries } = await here.json(['threads', 'entries', tree, '--filter', 'user-only']);
   const [{ id: entry = '' } = {}] = entries as readonly { id?: string }[];
   const key = String((await here.json(['keys', 'trust', pem]))['key_id']);
-  Object.assign(names, { id, tree, entry, pem, key, session, project: here.project });
+  Object.assign(names, { id, tree, ended, entry, pem, key, session, project: here.project });
 });
 afterAll(() => here.remove());
 

@@ -24,11 +24,13 @@ const SMALL = [
 
 const IMPATIENT = ['resilience.retry.stall_seconds=0.3', 'resilience.retry.max_retries=0'];
 
+const FILES = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+
 let lab: Lab;
 
 beforeEach(async () => {
   lab = await openLab();
-  for (const name of 'abcdefgh') {
+  for (const name of FILES) {
     writeFileSync(
       path.join(lab.project, `${name}.txt`),
       `${name} says ${name.repeat(70)}\n`.repeat(100),
@@ -124,7 +126,7 @@ describe('a running thread whose context fills', () => {
 
   it('carries files and the previous summary into each next summary', async () => {
     const { server, events } = await work(
-      reader([says('SUMMARY ONE'), says('SUMMARY TWO'), says('SUMMARY THREE')], [...'abcdefgh']),
+      reader([says('SUMMARY ONE'), says('SUMMARY TWO'), says('SUMMARY THREE')], FILES),
     );
     const compactions = only(events, 'compaction');
     expect(compactions.length).toBeGreaterThan(2);
@@ -203,7 +205,7 @@ describe('a summary that is broken off', () => {
     const other = lab.rye();
     const read = reader([], ['a', 'b']);
     const { result, events, rye } = await work(async (request) => {
-      if (!isSummary(request.body)) return await read(request);
+      if (!isSummary(request.body)) return read(request);
       const [running] = await other.threads.list({ active: true });
       await other.children.cancel(running?.thread_id ?? '', { reason: 'enough' });
       return { steps: [{ kind: 'wait', until: new Promise(() => {}) }] };
@@ -219,7 +221,7 @@ describe('a summary that is broken off', () => {
     let running: RunningCli | undefined;
     const read = reader([], ['a', 'b']);
     const server = await lab.model(async (request) => {
-      if (!isSummary(request.body)) return await read(request);
+      if (!isSummary(request.body)) return read(request);
       if (!running) return says('SUMMARY');
       running.child.kill('SIGKILL');
       await running.done;

@@ -62,7 +62,7 @@ describe('the browser', () => {
 
   it.each([
     ['1', '[1 default]', 6],
-    ['2', '[2 no-tools]', 5],
+    ['2', '[2 no-tools]', 4],
     ['3', '[3 user-only]', 2],
     ['4', '[4 labeled-only]', 1],
     ['5', '[5 all]', 8],

@@ -1,0 +1,309 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openRye } from '../../../src/app/open-rye.ts';
+import { main } from '../../../src/cli/main.ts';
+import type { LogProblem } from '../../../src/log/problem.ts';
+import { directive, type Lab, openLab } from '../../attacks/lab.ts';
+import { createFakeIo } from '../../helpers/fake-io.ts';
+import { calls, says, toolUse, type WireServer } from '../../helpers/wire-server.ts';
+
+let lab: Lab;
+let server: WireServer;
+
+beforeAll(async () => {
+  lab = await openLab();
+  writeFileSync(path.join(lab.project, 'a.txt'), 'content of a\n');
+  server = await lab.model(({ body }) => {
+    const said = JSON.stringify([body.system ?? '', body.messages]);
+    if (said.includes('You summarise part of the record')) return says('THE SUMMARY');
+    if (!said.includes('"tool_result"')) {
+      return calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'toolu_1'));
+    }
+    return says(`Answer ${body.messages.length}.`);
+  });
+  lab.signed(
+    'directives/work.md',
+    directive('work', {
+      permissions: '<execute><tool>rye/file-system/*</tool></execute>',
+      limits: 'turns="10" spend="1.00"',
+      metadata: '<model id="claude-haiku-5-5" provider="anthropic" />',
+    }),
+  );
+}, 60_000);
+afterAll(async () => await lab.remove());
+
+interface Said {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs a command line in this process on the real project. */
+async function rye(...args: readonly string[]): Promise<Said> {
+  const io = createFakeIo({ cwd: lab.project, env: { ...lab.env, HOME: lab.home } });
+  const open = (request: Parameters<typeof openRye>[0]) => Promise.resolve(openRye(request));
+  const code = await main(args, { ...io, homeDirectory: lab.home, openRye: open });
+  return { code, out: io.out(), err: io.err() };
+}
+
+async function json(...args: readonly string[]): Promise<Record<string, unknown>> {
+  const { out } = await rye('--json', ...args);
+  return JSON.parse(out) as Record<string, unknown>;
+}
+
+interface Entry {
+  readonly id: string;
+  readonly kind: string;
+  readonly text: string;
+  readonly leaf: boolean;
+  readonly label: string | null;
+}
+
+async function entries(id: string, ...options: readonly string[]): Promise<readonly Entry[]> {
+  return (await json('threads', 'entries', id, ...options))['entries'] as readonly Entry[];
+}
+
+/** A finished thread: a question, a call, its result, an answer. */
+async function thread(): Promise<{ readonly id: string; readonly at: (kind: string) => string }> {
+  const { thread_id: id } = await lab.run('work');
+  const all = await entries(id, '--filter', 'all');
+  return { id, at: (kind) => all.find((one) => one.kind === kind)?.id ?? '' };
+}
+
+function lastSent(): string {
+  return JSON.stringify(server.requests.at(-1)?.body.messages);
+}
+
+describe('threads entries', () => {
+  it('draws the tree under each of the five filters', async () => {
+    const { id, at } = await thread();
+    await rye('threads', 'label', id, at('tool_result'), 'the file');
+    const kinds = async (filter: string) =>
+      (await entries(id, '--filter', filter)).map(({ kind }) => kind);
+    expect(await kinds('default')).toEqual(['user', 'assistant', 'tool_result', 'assistant']);
+    expect(await kinds('no-tools')).toEqual(['user', 'assistant']);
+    expect(await kinds('user-only')).toEqual(['user']);
+    expect(await kinds('labeled-only')).toEqual(['tool_result']);
+    expect(await kinds('all')).toEqual(
+      expect.arrayContaining(['system_prompt', 'label', 'custom']),
+    );
+    const drawn = await rye('threads', 'entries', id);
+    expect(drawn).toMatchObject({ code: 0, err: expect.stringContaining('4 of ') });
+    expect(drawn.out.split('\n').map((line) => line.slice(9, 30).trimEnd())).toEqual([
+      '● user: <directive na',
+      '● assistant: → rye_fi',
+      '● tool_result: [the f',
+      '◆ assistant: Answer 3',
+      '',
+    ]);
+    expect(await rye('threads', 'entries', id, '--filter', 'most')).toMatchObject({ code: 2 });
+  });
+
+  it('searches all words in label, kind and text', async () => {
+    const { id } = await thread();
+    const found = await entries(id, '--search', 'CONTENT tool_result');
+    expect(found.map(({ kind }) => kind)).toEqual(['tool_result']);
+    const none = await rye('threads', 'entries', id, '--search', 'zebra');
+    expect([none.code, none.out]).toEqual([0, '']);
+  });
+
+  it('takes the start or the end of an id, and says which ones are meant', async () => {
+    const { id } = await thread();
+    await thread();
+    expect((await json('threads', 'entries', id.slice(3)))['thread_id']).toBe(id);
+    const ambiguous = await rye('threads', 'entries', 'work');
+    expect(ambiguous).toMatchObject({ code: 2, err: expect.stringContaining('[ambiguous]') });
+    expect(ambiguous.err).toContain(id);
+    expect(await rye('threads', 'entries', 'nobody')).toMatchObject({ code: 6 });
+  });
+});
+
+describe('threads branch', () => {
+  it('moves the leaf, and says where it is', async () => {
+    const { id, at } = await thread();
+    const to = at('user');
+    expect(await rye('threads', 'branch', id, '--at', to)).toEqual({
+      code: 0,
+      out: `the leaf of ${id} is now ${to}\n`,
+      err: '',
+    });
+    expect((await json('threads', 'entries', id))['leaf_id']).toBe(to);
+    const root = await rye('threads', 'branch', id, '--at', 'root');
+    expect(root.out).toBe(`the leaf of ${id} is now before the first entry\n`);
+  });
+
+  it('tells the new branch of the one that is left: with a given text, or one of the model', async () => {
+    const { id, at } = await thread();
+    const asked = server.requests.length;
+    const given = ['--summary', 'It led nowhere.', '--message', 'Once more.'];
+    expect(await rye('threads', 'branch', id, '--at', at('user'), ...given)).toMatchObject({
+      code: 0,
+    });
+    expect(server.requests).toHaveLength(asked);
+    const all = await entries(id, '--filter', 'all');
+    expect(all.find(({ kind }) => kind === 'branch_summary')?.text).toContain('It led nowhere.');
+    expect(all.find(({ leaf }) => leaf)?.text).toBe('Once more.');
+
+    const other = await thread();
+    const wanted = ['--summary', '--instructions', 'Say why.'];
+    await rye('threads', 'branch', other.id, '--at', other.at('user'), ...wanted);
+    expect(lastSent()).toContain('Say why.');
+    const summary = (await entries(other.id, '--filter', 'all')).find(
+      ({ kind }) => kind === 'branch_summary',
+    );
+    expect(summary?.text).toContain('THE SUMMARY');
+  });
+
+  it('goes on from there with --run', async () => {
+    const { id, at } = await thread();
+    const ran = await rye('threads', 'branch', id, '--at', at('user'), '-m', 'In French.', '--run');
+    expect(ran).toMatchObject({ code: 0, out: expect.stringContaining('Answer') });
+    expect(lastSent()).toContain('In French.');
+    expect((await json('threads', 'show', id))['thread']).toMatchObject({ status: 'continued' });
+  });
+
+  it('with --new copies the path into a thread of its own and leaves this one', async () => {
+    const { id, at } = await thread();
+    const before = await entries(id, '--filter', 'all');
+    const options = ['--new', '--thread-id', `${id}-two`, '--label', 'here'];
+    const made = await rye('threads', 'branch', id, '--at', at('tool_result'), ...options);
+    expect(made).toEqual({ code: 0, out: `${id}-two\n`, err: '' });
+    expect(await entries(id, '--filter', 'all')).toEqual(before);
+    const copied = await entries(`${id}-two`, '--filter', 'labeled-only');
+    expect(copied.map(({ label, kind }) => [label, kind])).toEqual([['here', 'tool_result']]);
+    const both = ['--new', '--summary', 'x'];
+    expect(await rye('threads', 'branch', id, '--at', 'root', ...both)).toMatchObject({ code: 2 });
+  });
+
+  it.each([
+    [[], 2, '[usage]'],
+    [['--at', 'zzz'], 6, '[entry_not_found]'],
+    [['--at', 'root', '--label', 'x'], 6, '[entry_not_found]'],
+  ])('refuses %s', async (options, code, said) => {
+    const { id } = await thread();
+    const before = await json('threads', 'entries', id);
+    const refused = await rye('threads', 'branch', id, ...options);
+    expect(refused).toMatchObject({ code, out: '', err: expect.stringContaining(said) });
+    expect(await json('threads', 'entries', id)).toEqual(before);
+  });
+});
+
+describe('threads label', () => {
+  it('names an entry, and clears the name without one', async () => {
+    const { id, at } = await thread();
+    const to = at('user');
+    expect(await rye('threads', 'label', id, to.slice(0, 8), 'the start')).toMatchObject({
+      code: 0,
+      out: `${to} is now called the start\n`,
+    });
+    expect((await entries(id, '--filter', 'labeled-only')).map(({ label }) => label)).toEqual([
+      'the start',
+    ]);
+    expect((await rye('threads', 'label', id, to)).out).toBe(`${to} has no name now\n`);
+    expect(await entries(id, '--filter', 'labeled-only')).toEqual([]);
+    expect(await rye('threads', 'label', id, 'zzz', 'x')).toMatchObject({ code: 6 });
+    expect(await rye('threads', 'label', id)).toMatchObject({ code: 2 });
+  });
+});
+
+describe('threads compact', () => {
+  it('has the model summarise, with instructions, and says what came of it', async () => {
+    const { id } = await thread();
+    const done = await rye('threads', 'compact', id, '--instructions', 'Only numbers.');
+    expect(done).toMatchObject({ code: 0, out: expect.stringMatching(/^THE SUMMARY\n/) });
+    expect(done.err).toMatch(/^entry \w+ stands for the older part of \d+ tokens\n$/);
+    expect(lastSent()).toContain('Only numbers.');
+    const again = await rye('threads', 'compact', id);
+    expect(again).toMatchObject({ code: 0, out: expect.stringMatching(/^not compacted: /) });
+    expect(await rye('verify', 'thread', id)).toMatchObject({ code: 0 });
+  });
+});
+
+describe('threads resume --from', () => {
+  it('goes on from an entry of the thread that ended, and of no other', async () => {
+    const { id, at } = await thread();
+    const from = ['--from', at('user'), '--message', 'Another way.'];
+    const resumed = await rye('threads', 'resume', id, ...from);
+    expect(resumed).toMatchObject({ code: 0, out: expect.stringContaining('Answer') });
+    const [first] = server.requests.slice(-2);
+    expect(JSON.stringify(first?.body.messages)).toContain('Another way.');
+    expect(JSON.stringify(first?.body.messages)).not.toContain('content of a');
+    expect(await rye('threads', 'resume', id, '--from', 'zzz')).toMatchObject({ code: 6 });
+  });
+});
+
+describe('threads replay', () => {
+  it('says how much is the same, from an entry too', async () => {
+    const { id, at } = await thread();
+    const asked = server.requests.length;
+    const whole = await rye('threads', 'replay', id, '--verify');
+    expect(whole).toMatchObject({
+      code: 0,
+      out: '6 of 6 steps are the same, 2 recorded answers\nno difference\n',
+    });
+    const part = await rye('threads', 'replay', id, '--from', at('tool_result'), '--verify');
+    expect(part.out).toBe('2 of 2 steps are the same, 1 recorded answers\nno difference\n');
+    expect(server.requests).toHaveLength(asked);
+  });
+});
+
+describe('threads export', () => {
+  const problem: LogProblem = { kind: 'orphan', offset: 7, message: 'its parent is not there' };
+  const damaged = (problems: readonly LogProblem[]) => ({
+    threads: { resolveId: (id: string) => Promise.resolve(id) },
+    exports: {
+      export: () =>
+        Promise.resolve({
+          thread_id: 't',
+          format: 'md',
+          leaf_id: null,
+          entries: 1,
+          problems,
+          tampered: null,
+          chunks: ['# t\n'],
+        }),
+    },
+  });
+
+  it.each([
+    [[problem], 1],
+    [[{ ...problem, kind: 'torn_tail' }], 0],
+  ] as const)('writes what can be read of %j and exits with %i', async (problems, status) => {
+    const io = createFakeIo({ rye: damaged(problems) as never });
+    expect(await main(['threads', 'export', 't'], io)).toBe(status);
+    expect(io.out()).toBe('# t\n');
+    expect(io.err()).toContain('byte 7: its parent is not there');
+    const asked = createFakeIo({ rye: damaged(problems) as never });
+    await main(['--json', 'threads', 'export', 't'], asked);
+    expect(JSON.parse(asked.out())).toMatchObject({
+      success: status === 0,
+      content: '# t\n',
+      ...(status === 0 ? {} : { error: { code: 'log_malformed' } }),
+    });
+  });
+});
+
+describe('threads import', () => {
+  it('prints the id of the thread that it made, or one document', async () => {
+    const file = path.join(lab.project, 'session.jsonl');
+    const text =
+      '{"type":"session","version":3,"id":"s-1","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}\n' +
+      '{"type":"message","id":"a1","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":"Where is the zebra?"}}\n' +
+      '{"type":"message","id":"a2","parentId":"gone","timestamp":"2026-01-01T00:00:02.000Z","message":{"role":"user","content":"Hello?"}}\n';
+    writeFileSync(file, text);
+    const made = await rye('threads', 'import', 'session.jsonl', '--thread-id', 'zoo');
+    expect(made).toMatchObject({ code: 0, out: 'zoo\n' });
+    expect(made.err).toContain('line 3: the parent of entry a2 is not in the file');
+    expect(await json('threads', 'import', 'session.jsonl')).toMatchObject({
+      success: true,
+      format: 'pi',
+      problems: [{ kind: 'orphan', line: 3 }],
+    });
+    expect(readFileSync(file, 'utf8')).toBe(text);
+    const back = await rye('threads', 'export', 'zoo', '--format', 'pi');
+    expect(back.out.split('\n')[1]).toBe(text.split('\n')[1]);
+    expect(await rye('threads', 'import', 'nothing.jsonl')).toMatchObject({ code: 6 });
+    expect(await rye('threads', 'import', 'a.txt')).toMatchObject({ code: 2 });
+  });
+});
