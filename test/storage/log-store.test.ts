@@ -178,6 +178,23 @@ describe('writing', () => {
     expect((await logs.read(writer.threadId)).events.map(({ seq }) => seq)).toEqual([1]);
   });
 
+  it('keeps apart what projects have whose paths differ by a stroke alone (weakness 19 of pi)', async () => {
+    const base = temporaryFolder();
+    const projects = ['a/b-c', 'a-b/c', 'a/b/c', 'a-b-c'].map((name) => join(base, name));
+    for (const project of projects) {
+      const own = openTestStore(project);
+      const writer = own.logs.create(headerFor('same/thread'), own.writer());
+      writer.append([said(project)]);
+      writer.close();
+    }
+    for (const project of projects) {
+      const { events } = await openTestStore(project).logs.read('same/thread');
+      expect(events).toMatchObject([
+        { payload: { message: { content: [{ type: 'text', text: project }] } } },
+      ]);
+    }
+  });
+
   it('refuses ids that leave the folder', () => {
     expect(() => logs.path('../x')).toThrow(expect.objectContaining({ code: 'invalid_thread_id' }));
   });

@@ -26,6 +26,25 @@ it('a page of one branch has nothing of the others, and the labels of its own', 
   expect(other).not.toContain('child thread audit/count-7 started');
 });
 
+it('a page keeps what looks like a pattern or a place-holder, and no label that was cleared (weakness 24 of pi)', () => {
+  const odd = 'costs $& and $1 and $$, {{HIGHLIGHT_JS}}, %s';
+  const page = pageOf(
+    sourceOf(
+      place([
+        said(odd),
+        { event_type: 'label', payload: { target_id: 'e1', label: 'named $&' } },
+        said('more'),
+        { event_type: 'label', payload: { target_id: 'e3', label: 'gone' } },
+        { event_type: 'label', payload: { target_id: 'e3', label: null } },
+      ]),
+    ),
+  );
+  expect(page).toContain(odd.replaceAll('&', '&amp;'));
+  expect(page.match(/\{\{\w+\}\}/g)?.every((found) => found === '{{HIGHLIGHT_JS}}')).toBe(true);
+  expect(page).toContain('<span class="label">named $&amp;</span>');
+  expect(page).not.toContain('<span class="label">gone</span>');
+});
+
 it('the same thread is the same page', () => {
   expect(pageOf(sourceOf(place(STORY)))).toBe(pageOf(sourceOf(place(STORY))));
 });

@@ -1,0 +1,67 @@
+// Writes a large log, or reads it, in a process whose heap has no room for the log as one text.
+import { foldContext } from '../../src/log/context.ts';
+import { buildTree } from '../../src/log/tree.ts';
+import { openStore } from '../../src/storage/open-store.ts';
+import { delta, headerFor, said, testKey } from '../log/support.ts';
+
+const [kind, projectPath = '', bytes = '0'] = process.argv.slice(2);
+const THREAD = 'memory/large';
+const PIECE = 32 * 1024;
+let ids = 0;
+const nextId = (): string => {
+  ids += 1;
+  return `id${ids}`;
+};
+const { logs, processes } = openStore({
+  projectPath,
+  clock: { now: () => 1_771_322_456_000, monotonic: () => 0, sleep: async () => {} },
+  ids: { entryId: nextId, uuid: nextId },
+});
+const { signer, verifier } = testKey();
+const options = { signer, durability: 'off', owner: processes.self(), epoch: 1 } as const;
+
+/** Answers that streamed in, each with its message. */
+function write(): void {
+  const writer = logs.create(headerFor(THREAD), options);
+  for (let turn = 1; writer.state().bytes < Number(bytes); turn += 1) {
+    writer.append([said(`turn ${turn}`)]);
+    for (let piece = 0; piece < 16; piece += 1)
+      writer.append([delta(`${turn}`.padEnd(PIECE, '.'))]);
+    writer.checkpoint();
+  }
+  writer.close();
+}
+
+async function countOf(events: AsyncIterable<unknown>): Promise<number> {
+  let count = 0;
+  for await (const _ of events) count += 1;
+  return count;
+}
+
+/** What each reader makes of it that need not keep it. */
+async function stream(): Promise<object> {
+  const verified = await logs.verify(THREAD, { verifier });
+  const { events } = await logs.readEntries(THREAD);
+  const [last] = await logs.tail(THREAD, 1);
+  const all = await countOf(logs.since(THREAD, 0));
+  const found = await logs.lookUp(THREAD, 'id1');
+  const writer = logs.reopen(THREAD, options);
+  writer.append([said('one more')]);
+  writer.close();
+  return {
+    verified: verified.ok,
+    all: all === last?.seq,
+    messages: foldContext(buildTree(events)).messages.length === ids - 1,
+    found: 'opened' in found && found.opened.events.length === events.length,
+    reopened: (await logs.tail(THREAD, 1))[0]?.seq === all + 1,
+  };
+}
+
+/** What a reader makes of it that keeps all of it. */
+async function keep(): Promise<object> {
+  const { events, problems } = await logs.read(THREAD);
+  return { all: events.at(-1)?.seq === events.length, problems: problems.length };
+}
+
+if (kind === 'stream') write();
+process.stdout.write(JSON.stringify(await (kind === 'stream' ? stream() : keep())));

@@ -1,0 +1,37 @@
+import { execFile } from 'node:child_process';
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { expect, it } from 'vitest';
+import { temporaryFolder } from './support.ts';
+
+/** `npm run test:soak` takes a log that is longer than any string may be (0.5 GiB). */
+const MIB = Number(process.env['RYE_LOG_MIB'] ?? 64);
+const CHILD = fileURLToPath(new URL('log-memory-child.ts', import.meta.url));
+/** What the process itself needs, in MiB: the loader, the modules, one chunk of the log. */
+const BARE = 48;
+
+async function child(heapMib: number, ...args: readonly string[]): Promise<unknown> {
+  const heap = `--max-old-space-size=${heapMib}`;
+  const command = [heap, '--import', 'tsx', CHILD, ...args];
+  const { stdout } = await promisify(execFile)(process.execPath, command);
+  return JSON.parse(stdout);
+}
+
+it('no reader and no writer makes one string of a log (weakness 17 of pi)', async () => {
+  const project = temporaryFolder();
+  const bytes = MIB * 1024 * 1024;
+  // a heap in which the log has no room at all
+  expect(await child(BARE, 'stream', project, `${bytes}`)).toEqual({
+    verified: true,
+    all: true,
+    messages: true,
+    found: true,
+    reopened: true,
+  });
+  const log = join(project, '.ai/state/threads/memory/large/transcript.jsonl');
+  expect(statSync(log).size).toBeGreaterThan(bytes);
+  // one in which its events have room, but not its text too
+  expect(await child(BARE + 1.25 * MIB, 'keep', project)).toEqual({ all: true, problems: 0 });
+}, 300_000);
