@@ -1,6 +1,7 @@
 // The whole program as one file with what V8 compiled of it: parsing and compiling is most of what starting a large program
 // costs. The compiled form is of one version of Node; bin/rye.js runs the modules of dist/ under any other.
 import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
@@ -24,8 +25,17 @@ const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;`,
     external: ['@anthropic-ai/sandbox-runtime'],
     plugins: [commonjsNames],
   });
+  writeFileSync(outfile, inAscii(readFileSync(outfile, 'utf8')));
   const { status } = spawnSync(process.execPath, [WARM_UP, outdir], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   if (status !== 0) throw new Error('the program could not be compiled ahead');
+}
+
+/** The program is read byte by byte, and the bundler escapes strings alone: not templates with a tag, not expressions. */
+function inAscii(text) {
+  return text.replaceAll(
+    /[^\0-\u007f]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }

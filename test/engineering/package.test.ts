@@ -169,6 +169,11 @@ describe('the compiled program', () => {
     expect(complete()).toBe(stdout);
   });
 
+  it('has only characters that are one byte, as it is read', () => {
+    const bytes = readFileSync(path.join(installed, 'dist', 'cli', 'program.cjs'));
+    expect(bytes.findIndex((byte) => byte > 0x7f)).toBe(-1);
+  });
+
   it.each([
     ['is damaged', (cache: Buffer) => cache.fill(0, 0, 32)],
     ['is cut', (cache: Buffer) => cache.subarray(0, cache.length >> 1)],

@@ -91,9 +91,12 @@ describe.skipIf(why !== undefined)(`an exported page in a browser ${why ?? ''}`,
     const page = await open(story, { hash: '#entry-e3' });
     expect(await selected(page)).toBe('entry-e3');
     expect(await shown(page)).toEqual(['entry-e1', 'entry-e2', 'entry-e3', 'entry-e4']);
+    // how the thread ended is no end of this branch
+    expect(await page.locator('.end').isVisible()).toBe(false);
     await page.locator('.branch-bar button').click();
     expect((await shown(page)).slice(0, 4)).toEqual(active.map((id) => `entry-${id}`));
     expect(await page.locator('.branch-bar').isVisible()).toBe(false);
+    expect(await page.locator('.end').isVisible()).toBe(true);
     await page.evaluate('location.hash = "e12"');
     await expect.poll(() => selected(page)).toBe('entry-e12');
     expect(

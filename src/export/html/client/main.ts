@@ -35,6 +35,7 @@ const list = find('.rows');
 const search = find('.search input') as HTMLInputElement;
 const opener = find('.open-tree');
 const branchBar = find('.branch-bar');
+const end = document.querySelector<HTMLElement>('.end');
 
 let openPath = pathThrough(data.leaf);
 const leafPath = openPath;
@@ -61,6 +62,8 @@ function showPath(path: ReadonlySet<number>): void {
   openPath = path;
   for (const [place, article] of articles.entries()) article.hidden = !path.has(place);
   branchBar.hidden = path === leafPath;
+  // a branch that was left has not ended like this
+  if (end) end.hidden = path !== leafPath;
 }
 
 /** Opens an entry: its branch, if another one is shown, and the entry itself. */
