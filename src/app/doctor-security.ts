@@ -1,3 +1,4 @@
+import { isTaintNote } from '../policy/taint.ts';
 import { resolveDirective } from '../threads/prepare-directive.ts';
 import { planCapabilities } from '../threads/prepare-policy.ts';
 import { closeSandbox, sandboxState } from '../tools/sandbox.ts';
@@ -50,7 +51,7 @@ export async function checkTaint(base: Foundation): Promise<Finding> {
         preloadTokens: 0,
         mayConnect: false,
       });
-      if (warnings.some((warning) => warning.startsWith('taint:'))) tainted.push(id);
+      if (warnings.some(isTaintNote)) tainted.push(id);
     } catch {
       // one that cannot run at all leaks nothing
     }

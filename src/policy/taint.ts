@@ -14,6 +14,14 @@ const READERS = new Set([
   'rye/bash',
 ]);
 
+/** How such a sentence begins. */
+const TAINT = 'taint: ';
+
+/** Whether a warning of a plan is a taint note: what its author has chosen, not what went wrong. */
+export function isTaintNote(warning: string): boolean {
+  return warning.startsWith(TAINT);
+}
+
 /**
  * One sentence when a thread holds all of private data, untrusted content and an outward channel, else undefined:
  * whoever writes the untrusted text can then ask for the private data. (Known as the lethal trifecta, S. Willison.)
@@ -26,7 +34,7 @@ export function taintNote(
   const readers = tools.filter(({ id }) => READERS.has(id)).map(({ id }) => id);
   const fetches = capabilities.filter((one) => one === 'rye.*' || one.startsWith('rye.fetch.'));
   if (outward.length === 0 || (readers.length === 0 && fetches.length === 0)) return undefined;
-  return `taint: it reads private data (${shown([...readers, ...fetches])}), and through ${shown(outward)} it sees text that anybody may have written and can send data out; text that it reads could make it leak what it knows`;
+  return `${TAINT}it reads private data (${shown([...readers, ...fetches])}), and through ${shown(outward)} it sees text that anybody may have written and can send data out; text that it reads could make it leak what it knows`;
 }
 
 function shown(names: readonly string[]): string {

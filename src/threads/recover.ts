@@ -1,15 +1,16 @@
 import { isoTime } from '../core/clock.ts';
 import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../core/errors.ts';
-import type { EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
+import type { EventDraft, EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../core/thread.ts';
-import { type Cost, NO_COST, toMicroUsd, toUsd } from '../core/usage.ts';
+import { addUsage, type Cost, NO_COST, toMicroUsd } from '../core/usage.ts';
 import { openCalls, settlementDrafts } from '../log/open-calls.ts';
 import { buildTree, isKnown } from '../log/tree.ts';
 import type { LoopOutcome } from '../loop/ports.ts';
 import type { LogWriter } from '../storage/store.ts';
 import { finalizeThread, type Verdict } from './finalize.ts';
 import { removeLeftovers } from './leftovers-fs.ts';
+import { type LostUsage, lostUsage, withLost } from './lost-usage.ts';
 import { type Death, deathOf, silentOnes } from './owner.ts';
 import type { ThreadEnv } from './ports.ts';
 import { Recorder } from './recorder.ts';
@@ -108,8 +109,10 @@ async function finishDead(env: ThreadEnv, dead: DeadThread): Promise<RecoveredTh
       : undefined;
   const events = 'writer' in log ? log.events : [];
   const end = recordedEnd(events);
-  const cost = await costOf(env, threadId, events);
+  const lost = end ? undefined : lostUsage(events, plan);
+  const cost = await costOf(env, { threadId, events, lost });
   const failure = 'writer' in log ? error : log.failure;
+  if (recorder && lost) recorder.record([costOfLost(lost, cost)]);
   if (recorder && !end) settleOpen(recorder, events, error.message);
   const successors = await env.store.registry.listContinuations(threadId);
   const successor = end?.status === 'continued' ? successors.at(-1) : undefined;
@@ -214,17 +217,27 @@ function outcomeOf(
 
 /**
  * What the thread used: the last `cost` event, or what it had reported to the ledger, which comes first and is never
- * lowered.
+ * lowered; and what it had not booked when it died.
  */
 async function costOf(
   env: ThreadEnv,
-  threadId: string,
-  events: readonly (LogEvent | UnknownEvent)[],
+  used: {
+    readonly threadId: string;
+    readonly events: readonly (LogEvent | UnknownEvent)[];
+    readonly lost: LostUsage | undefined;
+  },
 ): Promise<Cost> {
+  const { threadId, events, lost } = used;
   const logged = events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
   const rows = await env.store.ledger.rows();
   const reported = rows.find(({ thread_id }) => thread_id === threadId)?.actual ?? 0;
-  return { ...logged, spend: Math.max(logged.spend, toUsd(reported)) };
+  return withLost(logged, reported, lost);
+}
+
+/** In the log, so that a recovery that is interrupted itself does not charge for it twice. */
+function costOfLost({ turn, answered, heard }: LostUsage, total: Cost): EventDraft {
+  const usage = addUsage(answered.usage, heard.usage);
+  return { event_type: 'cost', payload: { turn, usage, total } };
 }
 
 /** undefined where the thread died before it had one; a forged one is refused. */

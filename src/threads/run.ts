@@ -7,6 +7,7 @@ import { type Cost, NO_COST } from '../core/usage.ts';
 import { runLoop } from '../loop/loop.ts';
 import type { LoopOutcome, LoopPorts } from '../loop/ports.ts';
 import { parseErrorRules } from '../policy/error-class.ts';
+import { isTaintNote } from '../policy/taint.ts';
 import type { ModelProvider, ToolDefinition } from '../providers/provider.ts';
 import type { LogWriter } from '../storage/store.ts';
 import { returnCheck } from './behavior.ts';
@@ -294,9 +295,11 @@ function announcement(plan: StartedThread['plan']): EventDraft[] {
       event_type: 'budget',
       payload: { max_usd: limits.spend, ...(parent === null ? {} : { parent_thread_id: parent }) },
     },
-    ...warnings.map((warning): EventDraft => {
-      return { event_type: 'note', payload: { text: `warning: ${warning}` } };
-    }),
+    ...warnings
+      .filter((warning) => !isTaintNote(warning))
+      .map((warning): EventDraft => {
+        return { event_type: 'note', payload: { text: `warning: ${warning}` } };
+      }),
   ];
 }
 
