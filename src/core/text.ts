@@ -72,7 +72,7 @@ const MAX_PIECES = 1024;
  */
 export class GrowingText {
   #pieces: string[] = [];
-  readonly #chunks: string[] = [];
+  #chunks: string[] = [];
 
   constructor(text = '') {
     this.add(text);
@@ -90,7 +90,11 @@ export class GrowingText {
     this.#pieces = [];
   }
 
+  /** The whole, which is all that is kept from here on. */
   toString(): string {
-    return this.#chunks.join('') + this.#pieces.join('');
+    const whole = [...this.#chunks, ...this.#pieces].join('');
+    this.#chunks = whole === '' ? [] : [whole];
+    this.#pieces = [];
+    return whole;
   }
 }

@@ -33,7 +33,9 @@ export function renderThreadKnowledge(facts: ExportFacts): string {
   const body = ownEvents(facts).flatMap((event) =>
     event.event_type === 'message' ? renderEvent(event) : [],
   );
-  return `${[...renderHead(facts), ...body, ...renderOutcome(facts)].join('\n\n')}\n`;
+  const blocks = [...renderHead(facts), ...body, ...renderOutcome(facts)];
+  // behind the last block instead of behind the whole, which may be megabytes and would be copied for it
+  return [...blocks.slice(0, -1), `${blocks.at(-1) ?? ''}\n`].join('\n\n');
 }
 
 type Facts = Omit<ExportFacts, 'events'>;

@@ -9,9 +9,29 @@ export const MAX_LINE_BYTES = 16 * 1024 * 1024;
 
 /** One event as the log holds it: compact JSON with the members in the order of the format, and a line feed. */
 export function encodeEvent(event: LogEvent | UnknownEvent): string {
+  return `${eventJson(event)}\n`;
+}
+
+function eventJson(event: LogEvent | UnknownEvent): string {
   const { seq, timestamp, thread_id, event_type, payload, id, parent_id } = event;
   const place = id === undefined ? {} : { id, parent_id: parent_id ?? null };
-  return `${JSON.stringify({ seq, timestamp, thread_id, event_type, payload, ...place })}\n`;
+  return JSON.stringify({ seq, timestamp, thread_id, event_type, payload, ...place });
+}
+
+const LINE_FEED = 10;
+
+/**
+ * The bytes of {@link encodeEvent}; undefined for more than {@link MAX_LINE_BYTES}. A line of megabytes is copied once, which
+ * putting a line feed behind the text would double.
+ */
+export function eventBytes(event: LogEvent | UnknownEvent): Buffer | undefined {
+  const json = eventJson(event);
+  const size = Buffer.byteLength(json) + 1;
+  if (size > MAX_LINE_BYTES) return undefined;
+  const bytes = Buffer.allocUnsafe(size);
+  bytes.write(json);
+  bytes[size - 1] = LINE_FEED;
+  return bytes;
 }
 
 /** Line 1 of a log, line feed included. */
@@ -29,19 +49,11 @@ export function encodeHeader(header: LogHeader): string {
   })}\n`;
 }
 
-/** True for a line over {@link MAX_LINE_BYTES}. */
-export function isTooLong(line: string): boolean {
-  // a UTF-16 unit is at most three UTF-8 bytes, so most lines need no count
-  return line.length * 3 > MAX_LINE_BYTES && Buffer.byteLength(line) > MAX_LINE_BYTES;
-}
-
-/** Refuses lines over {@link MAX_LINE_BYTES} before anything is written. */
-export function assertLineLength(line: string, eventType: string): void {
-  if (!isTooLong(line)) return;
-  const bytes = Buffer.byteLength(line);
-  throw new RyeError(
+/** What is thrown for an event over {@link MAX_LINE_BYTES}. */
+export function tooLong(eventType: string): RyeError {
+  return new RyeError(
     'log_write_failed',
-    `a ${eventType} event of ${bytes} bytes is over the ${MAX_LINE_BYTES} bytes that one log line may have`,
+    `a ${eventType} event is over the ${MAX_LINE_BYTES} bytes that one log line may have`,
     { hint: 'Store big content as an artifact of the thread and log its path.' },
   );
 }

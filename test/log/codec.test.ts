@@ -2,11 +2,11 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { UnknownEvent } from '../../src/core/events.ts';
 import {
-  assertLineLength,
   decodeHeader,
   decodeLine,
   encodeEvent,
   encodeHeader,
+  eventBytes,
   MAX_LINE_BYTES,
 } from '../../src/log/codec.ts';
 import { delta, headerFor, place, said } from './support.ts';
@@ -127,12 +127,27 @@ describe('headers', () => {
   });
 });
 
+const NOTE = {
+  seq: 1,
+  timestamp: '2026-11-21T00:00:00.000Z',
+  thread_id: 't',
+  event_type: 'note',
+} as const;
+
 describe('the line bound', () => {
   it('counts bytes, not characters', () => {
-    const euro = '€'.repeat(MAX_LINE_BYTES / 3);
-    expect(() => assertLineLength(euro, 'message')).not.toThrow();
-    expect(() => assertLineLength(`${euro}ab`, 'message')).toThrow(
-      /artifact|16777217|one log line/,
-    );
+    const noted = (text: string) => eventBytes({ ...NOTE, payload: { text } });
+    const room = MAX_LINE_BYTES - (noted('')?.length ?? 0);
+    const full = '€'.repeat(room / 3).padEnd(Math.floor(room / 3) + (room % 3), 'a');
+    expect(noted(full)?.length).toBe(MAX_LINE_BYTES);
+    expect(noted(`${full}a`)).toBeUndefined();
   });
+
+  it.each(['', 'plain', '€ and 😀', '\ud83d alone', '\n'])(
+    'makes the bytes of the line of %j',
+    (text) => {
+      const event = { ...NOTE, payload: { text } };
+      expect(eventBytes(event)?.toString('utf8')).toBe(encodeEvent(event));
+    },
+  );
 });

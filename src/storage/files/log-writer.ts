@@ -5,7 +5,7 @@ import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { EventDraft, LogEvent } from '../../core/events.ts';
 import type { IdSource } from '../../core/ids.ts';
 import { sha256Hex, signCheckpoint } from '../../log/checkpoint.ts';
-import { assertLineLength, encodeEvent, isTooLong } from '../../log/codec.ts';
+import { encodeEvent, eventBytes, tooLong } from '../../log/codec.ts';
 import { type LogCursor, placeEvent } from '../../log/cursor.ts';
 import { withoutLongTexts } from '../../log/oversized.ts';
 import type { LogState, LogWriter, LogWriterOptions } from '../store.ts';
@@ -71,7 +71,7 @@ export class FileLogWriter implements LogWriter {
     if (drafts.length === 0) return [];
     const timestamp = this.#now();
     const events: LogEvent[] = [];
-    const lines: string[] = [];
+    const lines: Buffer[] = [];
     let cursor = this.#cursor;
     for (const draft of drafts) {
       const placed = placeEvent(cursor, draft, {
@@ -79,12 +79,13 @@ export class FileLogWriter implements LogWriter {
         timestamp,
         entryId: () => this.#parts.ids.entryId(),
       });
-      const { event, line } = this.#encoded(placed.event);
+      const { event, bytes } = this.#encoded(placed.event);
       events.push(event);
-      lines.push(line);
+      lines.push(bytes);
       cursor = placed.cursor;
     }
-    const bytes = Buffer.from(lines.join(''), 'utf8');
+    const [only] = lines;
+    const bytes = only !== undefined && lines.length === 1 ? only : Buffer.concat(lines);
     this.#write(bytes);
     this.#segmentHash.update(bytes);
     this.#cursor = cursor;
@@ -95,9 +96,9 @@ export class FileLogWriter implements LogWriter {
   }
 
   /** An event too long for a line keeps its place, and its long texts go to artifacts. */
-  #encoded(event: LogEvent): { readonly event: LogEvent; readonly line: string } {
-    const line = encodeEvent(event);
-    if (!isTooLong(line)) return { event, line };
+  #encoded(event: LogEvent): { readonly event: LogEvent; readonly bytes: Buffer } {
+    const bytes = eventBytes(event);
+    if (bytes !== undefined) return { event, bytes };
     const { path, lease } = this.#parts;
     let payload: object = {};
     this.#guard(() => {
@@ -105,9 +106,9 @@ export class FileLogWriter implements LogWriter {
       payload = withoutLongTexts(event.payload, (text) => saveArtifact(path, this.threadId, text));
     });
     const shorter = { ...event, payload } as LogEvent;
-    const shorterLine = encodeEvent(shorter);
-    assertLineLength(shorterLine, event.event_type);
-    return { event: shorter, line: shorterLine };
+    const shorterBytes = eventBytes(shorter);
+    if (shorterBytes === undefined) throw tooLong(event.event_type);
+    return { event: shorter, bytes: shorterBytes };
   }
 
   sync(): void {
