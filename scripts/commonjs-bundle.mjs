@@ -2,21 +2,6 @@
 import { build } from 'esbuild';
 import { bundleStubs } from './bundle-stubs.mjs';
 
-/** SQLite's fourteen small files come along; their search for the native binding becomes the one place where it is. */
-const nativeBinding = {
-  name: 'native-binding',
-  setup(esbuild) {
-    esbuild.onResolve({ filter: /^bindings$/ }, ({ path }) => ({
-      path,
-      namespace: 'native-binding',
-    }));
-    esbuild.onResolve({ filter: /\.node$/ }, ({ path }) => ({ path, external: true }));
-    esbuild.onLoad({ filter: /./, namespace: 'native-binding' }, () => ({
-      contents: `module.exports = () => require('better-sqlite3/build/Release/better_sqlite3.node');`,
-    }));
-  },
-};
-
 /** `import()` of what is in Node needs no loader. */
 const builtinModules = {
   name: 'builtin-modules',
@@ -39,7 +24,7 @@ export async function bundleCommonJs(outfile, { plugins, ...options }) {
     format: 'cjs',
     platform: 'node',
     target: 'node20',
-    plugins: [...plugins, nativeBinding, builtinModules, bundleStubs],
+    plugins: [...plugins, builtinModules, bundleStubs],
     // names stay, for stack traces
     minifyWhitespace: true,
     minifySyntax: true,

@@ -19,7 +19,22 @@ const leaveOut = {
   },
 };
 
+/** SQLite's fourteen small files come along; their search for the native binding becomes the one place where it is. */
+const nativeBinding = {
+  name: 'native-binding',
+  setup(esbuild) {
+    esbuild.onResolve({ filter: /^bindings$/ }, ({ path }) => ({
+      path,
+      namespace: 'native-binding',
+    }));
+    esbuild.onResolve({ filter: /\.node$/ }, ({ path }) => ({ path, external: true }));
+    esbuild.onLoad({ filter: /./, namespace: 'native-binding' }, () => ({
+      contents: `module.exports = () => require('better-sqlite3/build/Release/better_sqlite3.node');`,
+    }));
+  },
+};
+
 /** CommonJS, because Node's loader of ES modules is what is saved. */
 export async function bundleListing(outfile, options) {
-  await bundleCommonJs(outfile, { ...options, plugins: [leaveOut] });
+  await bundleCommonJs(outfile, { ...options, plugins: [leaveOut, nativeBinding] });
 }

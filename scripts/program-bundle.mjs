@@ -22,7 +22,8 @@ export async function bundleProgram(outdir, { define, ...options }) {
 const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;`,
     },
     footer: { js: '})' },
-    external: ['@anthropic-ai/sandbox-runtime'],
+    // the same that the modules need from node_modules
+    external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
     plugins: [commonjsNames],
   });
   writeFileSync(outfile, inAscii(readFileSync(outfile, 'utf8')));
