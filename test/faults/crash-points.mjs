@@ -96,8 +96,6 @@ fs.promises.unlink = async (file) => {
   step(`unlink ${path.basename(file)}`);
 };
 
-// the program as modules: what is compiled into one file has a SQLite of its own, out of reach from here
-require('node:vm').constants = {};
 const Database = require('better-sqlite3');
 const transaction = Database.prototype.transaction;
 Database.prototype.transaction = function (work) {
