@@ -24,14 +24,33 @@ export async function verifyThread(
       hint: 'Run: rye threads list',
     });
   }
-  const { document, check } = await verifyDocument(files, threadId);
-  const checks: Check[] = [check, await verifyTranscript(base, threadId, document)];
+  const { document, checks } = await verifyRecord(base, files, threadId);
   const capabilities = join(folder, 'capabilities.md');
   if (existsSync(capabilities)) checks.push(await verifyText(base, 'capabilities', capabilities));
   const knowledge = document && files.knowledgePath(document.directive, threadId);
   if (knowledge !== undefined && existsSync(knowledge))
     checks.push(await verifyText(base, 'knowledge', knowledge));
   return { thread_id: threadId, ok: checks.every(({ ok }) => ok), checks };
+}
+
+/** How often a thread that is being written to is looked at again. */
+const LOOKS = 5;
+
+/** thread.json and the log that it names. What another process writes in between is no damage: both are read again. */
+async function verifyRecord(
+  base: Foundation,
+  files: ThreadFiles,
+  threadId: string,
+): Promise<{ readonly document: ThreadDocument | undefined; readonly checks: Check[] }> {
+  let found = await verifyDocument(files, threadId);
+  for (let look = 1; ; look += 1) {
+    const transcript = await verifyTranscript(base, threadId, found.document);
+    const checked = { document: found.document, checks: [found.check, transcript] };
+    if (transcript.ok || look === LOOKS) return checked;
+    const after = await verifyDocument(files, threadId);
+    if (JSON.stringify(after) === JSON.stringify(found)) return checked;
+    found = after;
+  }
 }
 
 async function verifyDocument(

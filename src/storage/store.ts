@@ -381,8 +381,10 @@ export interface LogStore {
   holder(threadId: string): Owner | undefined;
 }
 
-/** A log that nobody can open for writing until it is released. */
+/** A log that nobody else can open for writing until it is released. */
 export interface LogHold {
+  /** Opens the log for appending, as `reopen` does, with nobody in between. The writer's end is the end of the hold. */
+  open(options: LogWriterOptions): LogWriter;
   release(): void;
 }
 

@@ -7,6 +7,7 @@ import { buildTree, type SessionTree } from '../log/tree.ts';
 import type { LogWriter } from '../storage/store.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
+import { verifyLog } from './verified-log.ts';
 
 /** A log that is open for an edit: what is in it, and what is known of its thread. */
 export interface OpenEdit {
@@ -24,24 +25,25 @@ export interface LogEdit {
   readonly cost?: Cost;
 }
 
+async function recordOf({ store }: ThreadEnv, threadId: string): Promise<ThreadRecord> {
+  const record = await store.registry.get(threadId);
+  if (record) return record;
+  throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+    hint: 'Run: rye threads list',
+  });
+}
+
 /** A thread's signed document and its row, for a log that verifies. */
 export async function readVerified(
   env: ThreadEnv,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument; readonly record: ThreadRecord }> {
-  const record = await env.store.registry.get(threadId);
-  if (!record) {
-    throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
-      hint: 'Run: rye threads list',
-    });
-  }
-  const document = await env.files.readDocument(threadId);
-  const expected = document.transcript;
-  const checked = await env.store.logs.verify(threadId, { verifier: env.verifier, expected });
-  if (checked.ok) return { document, record };
+  const record = await recordOf(env, threadId);
+  const { document, verdict } = await verifyLog(env, threadId);
+  if (verdict.ok) return { document, record };
   throw new RyeError(
-    checked.code,
-    `the log of ${threadId} does not verify: ${checked.reason} at byte ${checked.offset}`,
+    verdict.code,
+    `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`,
     { hint: `\`rye verify thread ${threadId}\` shows all checks. Nothing was changed.` },
   );
 }
@@ -56,14 +58,7 @@ export async function editLog(
   threadId: string,
   make: (open: OpenEdit) => LogEdit | Promise<LogEdit>,
 ): Promise<readonly LogEvent[]> {
-  const { document, record } = await readVerified(env, threadId);
-  assertIdle(record);
-  const writer = env.store.logs.reopen(threadId, {
-    signer: env.signer(),
-    durability: 'turn',
-    owner: env.owner,
-    epoch: record.epoch,
-  });
+  const { document, record, writer } = await openVerified(env, threadId);
   let hasBegun = false;
   const begin = async (): Promise<void> => {
     if (hasBegun) return;
@@ -98,6 +93,26 @@ export async function editLog(
   }
 }
 
+/** What is verified is what is written to: nobody else writes from before the first look on. */
+async function openVerified(
+  env: ThreadEnv,
+  threadId: string,
+): Promise<Pick<OpenEdit, 'document' | 'record' | 'writer'>> {
+  const { epoch } = assertIdle(await recordOf(env, threadId));
+  const { owner } = env;
+  const hold = env.store.logs.hold(threadId, owner, epoch);
+  try {
+    const { document, record } = await readVerified(env, threadId);
+    assertIdle(record);
+    const signer = env.signer();
+    const writer = hold.open({ signer, durability: 'turn', owner, epoch: record.epoch });
+    return { document, record, writer };
+  } catch (error) {
+    hold.release();
+    throw error;
+  }
+}
+
 /** What a model call on a finished thread cost counts for the thread, and so for its ancestors. */
 async function bookCost(env: ThreadEnv, record: ThreadRecord, cost: Cost): Promise<void> {
   const { thread_id: id, epoch } = record;
@@ -110,8 +125,9 @@ export function costOf({ cost }: ThreadDocument): Cost {
   return cost ?? NO_COST;
 }
 
-function assertIdle({ thread_id: id, status }: ThreadRecord): void {
-  if (!isActive(status)) return;
+function assertIdle(record: ThreadRecord): ThreadRecord {
+  const { thread_id: id, status } = record;
+  if (!isActive(status)) return record;
   throw new RyeError(
     'thread_locked',
     `thread ${id} is ${status}: only its own process writes its log`,

@@ -78,7 +78,7 @@ async function archiveThread(
   const document = await env.files.readDocument(threadId);
   // it never ran: there is no log
   if (document.cost === undefined) return undefined;
-  await assertIntact(env, document);
+  await assertIntact(env, threadId);
   if (dryRun) {
     const bytes = document.transcript?.bytes ?? null;
     return {

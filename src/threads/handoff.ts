@@ -38,9 +38,9 @@ export async function startHandoff(
   env: ThreadEnv,
   { started, cost, recorder }: HandoffRequest,
 ): Promise<Successor> {
-  const { threadId, plan: before, document, parent } = started;
+  const { threadId, plan: before, parent } = started;
   recorder.checkpoint();
-  await assertIntact(env, document);
+  await assertIntact(env, threadId);
   const { registry, ledger, logs } = env.store;
   await ledger.report(threadId, toMicroUsd(cost.spend), started.record.epoch);
   const limits = remainingLimits(before.limits, {

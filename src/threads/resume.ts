@@ -100,8 +100,7 @@ async function readResumable(
 ): Promise<Resumable> {
   const threadId = record.thread_id;
   const { files, store } = env;
-  const document = await files.readDocument(threadId);
-  await assertIntact(env, document);
+  const document = await assertIntact(env, threadId);
   const planned = await files.readPlan(document);
   assertProgram(env, planned, threadId);
   const { parent_thread_id: parentId } = planned;

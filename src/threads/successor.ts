@@ -7,6 +7,7 @@ import { type Cost, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import type { ThreadEnv } from './ports.ts';
 import { endUnstarted, registerThread, type StartedThread } from './start.ts';
 import { startDocument, type ThreadDocument } from './thread-document.ts';
+import { verifyLog } from './verified-log.ts';
 
 /** What a thread used of its limits, its children's spend included. */
 export interface UsedLimits {
@@ -105,21 +106,15 @@ export async function payingAncestor(
   return undefined;
 }
 
-/** Refuses to go on from a log that is not what was signed; with `lenient` it only says so. */
-export async function assertIntact(
-  env: ThreadEnv,
-  { thread_id: threadId, transcript }: ThreadDocument,
-): Promise<void> {
-  const verdict = await env.store.logs.verify(threadId, {
-    verifier: env.verifier,
-    expected: transcript,
-  });
-  if (verdict.ok) return;
+/** Refuses to go on from a log that is not what was signed; with `lenient` it only says so. Returns what was signed. */
+export async function assertIntact(env: ThreadEnv, threadId: string): Promise<ThreadDocument> {
+  const { document, verdict } = await verifyLog(env, threadId);
+  if (verdict.ok) return document;
   const message = `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`;
   const { recovery } = await env.config();
   if (recovery.transcriptIntegrity === 'lenient') {
     env.onNotice(`${message}; going on, as transcript_integrity is lenient`);
-    return;
+    return document;
   }
   throw new RyeError(verdict.code, message, {
     hint: `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient it goes on all the same.`,

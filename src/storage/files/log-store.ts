@@ -88,7 +88,13 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
       const { processes } = options;
       const folder = folderOf(threadId);
       const lease = onDisk(folder, () => takeLease({ folder, threadId, owner, epoch, processes }));
-      return { release: () => lease.release() };
+      return {
+        release: () => lease.release(),
+        open: (writer) => {
+          assertThere(pathOf(threadId), threadId);
+          return openUnder(lease, pathOf(threadId), threadId, { ...options, writer });
+        },
+      };
     },
     path: pathOf,
     holder(threadId) {
@@ -180,13 +186,21 @@ function openNew(path: string, threadId: string): number {
   }
 }
 
-function reopenLog(path: string, threadId: string, parts: OpenParts): LogWriter {
+function assertThere(path: string, threadId: string): void {
   try {
     statSync(path);
   } catch (error) {
     throw missingLog(error, threadId);
   }
+}
+
+function reopenLog(path: string, threadId: string, parts: OpenParts): LogWriter {
+  assertThere(path, threadId);
   const lease = onDisk(path, () => lend(dirname(path), threadId, parts));
+  return openUnder(lease, path, threadId, parts);
+}
+
+function openUnder(lease: Lease, path: string, threadId: string, parts: OpenParts): LogWriter {
   return openHeld(lease, path, (): LogWriter => {
     if (lease.isFromLiving) moveToNewFile(path);
     const position = findPosition(path, threadId);

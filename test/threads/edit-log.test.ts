@@ -1,0 +1,66 @@
+import { writeFileSync } from 'node:fs';
+import { expect, it, onTestFinished } from 'vitest';
+import { Foundation } from '../../src/app/foundation.ts';
+import { threadEnv } from '../../src/app/thread-env.ts';
+import { titleThread } from '../../src/threads/edit-tree.ts';
+import type { ThreadEnv } from '../../src/threads/ports.ts';
+import { assertIntact } from '../../src/threads/successor.ts';
+import { directive, type Lab, openLab } from '../attacks/lab.ts';
+import { says } from '../helpers/wire-server.ts';
+
+/** A finished thread, and another process that acts right after thread.json was read for the first time. */
+async function scene(act: (here: Lab, id: string) => Promise<void>) {
+  const here = await openLab();
+  onTestFinished(async () => await here.remove());
+  await here.model(() => says('Done.'));
+  here.signed('directives/work.md', directive('work'));
+  const { thread_id: id } = await here.run('work');
+  const { project: projectPath, home: userSpacePath, env } = here;
+  const base = new Foundation({ projectPath, userSpacePath, env });
+  onTestFinished(() => base.close());
+  const made = threadEnv(base, { allowUnsigned: false });
+  let reads = 0;
+  const readDocument = async (threadId: string) => {
+    const document = await made.files.readDocument(threadId);
+    reads += 1;
+    if (reads === 1) await act(here, id);
+    return document;
+  };
+  const raced: ThreadEnv = { ...made, files: { ...made.files, readDocument } };
+  return { here, id, raced };
+}
+
+async function titles(here: Lab, id: string): Promise<readonly string[]> {
+  const { rows } = await here.rye().trees.view(id, { filter: 'all' });
+  return rows.filter(({ kind }) => kind === 'title').map(({ text }) => text);
+}
+
+it('an edit lets nobody in between what it verified and what it writes', async () => {
+  const refused: unknown[] = [];
+  const { here, id, raced } = await scene(async (lab, thread) => {
+    await lab
+      .rye()
+      .trees.title(thread, 'of another process')
+      .catch((error: unknown) => refused.push((error as { code?: string }).code));
+  });
+  await titleThread(raced, id, 'mine');
+  expect(refused).toEqual(['thread_locked']);
+  expect(await titles(here, id)).toEqual(['mine']);
+  expect((await here.rye().threads.verify(id)).ok).toBe(true);
+  // and gives way when it is done
+  await here.rye().trees.title(id, 'of another process');
+  expect(await titles(here, id)).toEqual(['mine', 'of another process']);
+});
+
+it('who goes on from a log takes what is written in between for no damage', async () => {
+  const { here, id, raced } = await scene(async (lab, thread) => {
+    await lab.rye().trees.title(thread, 'of another process');
+  });
+  const document = await assertIntact(raced, id);
+  expect(document.transcript).toEqual((await raced.files.readDocument(id)).transcript);
+  writeFileSync(raced.store.logs.path(id), 'x', { flag: 'a' });
+  await expect(assertIntact(raced, id)).rejects.toMatchObject({ code: 'transcript_tampered' });
+  await expect(here.rye().trees.title(id, 'again')).rejects.toMatchObject({
+    code: 'transcript_tampered',
+  });
+});
