@@ -3,6 +3,7 @@ import { totalTokens } from './usage.ts';
 
 /** USD with the digits that matter: four below a dollar, two above. */
 export function formatUsd(usd: number): string {
+  if (usd !== 0 && usd < 0.0001) return `$${usd.toFixed(6)}`;
   return `$${usd.toFixed(usd !== 0 && usd < 1 ? 4 : 2)}`;
 }
 

@@ -98,7 +98,14 @@ export interface EventPayloads {
     readonly error?: string;
   };
   rule_matched: JsonObject;
-  limit_reached: { readonly code: string; readonly current: number; readonly max: number };
+  limit_reached: {
+    readonly code: string;
+    readonly current: number;
+    readonly max: number;
+    /** USD that the next call may cost and what is left, where a call was not made for want of money. */
+    readonly needed?: number;
+    readonly left?: number;
+  };
   mcp_server_started: McpServerStart;
   mcp_list_changed: {
     readonly server: string;

@@ -1,3 +1,4 @@
+import { formatUsd } from '../core/amounts.ts';
 import { RyeError } from '../core/errors.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
@@ -10,6 +11,7 @@ import {
   checkLimits,
   escalateLimit,
   type LimitReached,
+  worstMicroUsd,
 } from '../policy/limits.ts';
 import type { ModelRequest } from '../providers/provider.ts';
 import { ContextMeter, projectContext } from './context.ts';
@@ -45,10 +47,10 @@ export function reachedLimit(run: Run): LimitReached | undefined {
 
 /** Records a reached limit and asks the hooks; undefined when one of them raised it. */
 export async function handleLimit(run: Run, reached: LimitReached): Promise<Ending | undefined> {
-  const { name, current, max } = reached;
+  const { name, current, max, short } = reached;
   await run.write({
     event_type: 'limit_reached',
-    payload: { code: `limit_${name}`, current, max },
+    payload: { code: `limit_${name}`, current, max, ...short },
   });
   const decision = await run.control('limit', {
     limit_code: `limit_${name}`,
@@ -99,14 +101,19 @@ async function escalate(
 }
 
 function limitEnding(reached: LimitReached, text?: string): Ending {
-  const { name, current, max } = reached;
-  const shown = Math.round(current * 1e6) / 1e6;
-  const message = text ?? `the limit ${name} was reached: ${shown} of ${max}`;
-  const error = new RyeError(`limit_${name}`, message, {
+  const { name, current, max, short } = reached;
+  const error = new RyeError(`limit_${name}`, text ?? reasonOf(reached), {
     hint: `Raise ${name} in the directive's <limits> or with --limit ${name}=…, then resume the thread.`,
-    details: { limit: name, current, max },
+    details: { limit: name, current, max, ...short },
   });
   return { kind: 'limit', ...reached, error: error.toJSON() };
+}
+
+function reasonOf({ name, current, max, short }: LimitReached): string {
+  if (short) {
+    return `the next call may cost up to ${formatUsd(short.needed)}, and ${formatUsd(short.left)} of the ${formatUsd(max)} that may be spent are left`;
+  }
+  return `the limit ${name} was reached: ${Math.round(current * 1e6) / 1e6} of ${max}`;
 }
 
 export type CallPlan =
@@ -126,25 +133,20 @@ export async function planCall(run: Run): Promise<CallPlan> {
   const mayAnswer = Math.min(model.max_output_tokens, run.behavior.maxTokens ?? Infinity);
   const wanted = Math.min(mayAnswer, Math.max(MIN_OUTPUT_TOKENS, room));
   const changed = await outgoing(run, preamble);
-  let maxTokens: number | undefined = wanted;
+  let maxTokens = wanted;
   if (model.pricing) {
-    maxTokens = affordableMaxTokens({
+    const call = {
       remainingMicroUsd: await run.remainingMicroUsd(),
       inputTokens: Math.max(run.meter.worstTokens(preamble), changed.worstTokens),
       pricing: model.pricing,
       wanted,
       minimum: Math.min(MIN_OUTPUT_TOKENS, wanted),
-    });
+    };
+    const affordable = affordableMaxTokens(call);
+    if (affordable === undefined) return unaffordable(run, call);
+    maxTokens = affordable;
   } else if (!plan.allow_unpriced) {
     return { kind: 'refused', ending: unpriced(run) };
-  }
-  if (maxTokens === undefined) {
-    const reached = {
-      name: 'spend' as const,
-      current: toUsd(run.spentMicroUsd),
-      max: run.limits.spend,
-    };
-    return { kind: 'unaffordable', reached };
   }
   return {
     kind: 'ready',
@@ -164,6 +166,19 @@ export async function planCall(run: Run): Promise<CallPlan> {
 }
 
 /** What is sent of the conversation, and what that may cost where handlers had a say in it. */
+function unaffordable(
+  run: Run,
+  call: Parameters<typeof affordableMaxTokens>[0] & { readonly minimum: number },
+): CallPlan {
+  const short = {
+    needed: toUsd(worstMicroUsd(call, call.minimum)),
+    left: toUsd(Math.max(0, call.remainingMicroUsd)),
+  };
+  const { spend: max } = run.limits;
+  const reached = { name: 'spend' as const, current: toUsd(run.spentMicroUsd), max, short };
+  return { kind: 'unaffordable', reached };
+}
+
 async function outgoing(
   run: Run,
   preamble: number,

@@ -153,6 +153,8 @@ export interface LimitReached {
   readonly name: LimitName;
   readonly current: number;
   readonly max: number;
+  /** USD that the cheapest next call may cost, and what is left for it: of the limit, or of a budget around it. */
+  readonly short?: { readonly needed: number; readonly left: number };
 }
 
 /** The first limit, in the order of {@link LIMIT_NAMES}, of which nothing is left before another turn. */
@@ -204,19 +206,26 @@ export interface AffordableRequest {
   readonly minimum?: number;
 }
 
+/** The most that a call with so many tokens may cost: every input token at the dearest of the input and cache prices. */
+export function worstMicroUsd(
+  { inputTokens, pricing }: Pick<AffordableRequest, 'inputTokens' | 'pricing'>,
+  outputTokens: number,
+): MicroUsd {
+  const dearest = Math.max(pricing.input, pricing.cache_write ?? 0, pricing.cache_read ?? 0);
+  return priceMicroUsd(
+    { ...NO_USAGE, input_tokens: inputTokens, output_tokens: outputTokens },
+    { input: dearest, output: pricing.output },
+  );
+}
+
 /**
  * The `max_tokens` with which a call can't exceed the remaining budget, or undefined when not even the minimum
- * fits. The worst case prices every input token at the dearest of the input and cache prices.
+ * fits in the worst case.
  */
 export function affordableMaxTokens(request: AffordableRequest): number | undefined {
   const { remainingMicroUsd, inputTokens, pricing, wanted, minimum = 256 } = request;
   const least = Math.min(minimum, wanted);
-  const dearest = Math.max(pricing.input, pricing.cache_write ?? 0, pricing.cache_read ?? 0);
-  const worst = (output: number): MicroUsd =>
-    priceMicroUsd(
-      { ...NO_USAGE, input_tokens: inputTokens, output_tokens: output },
-      { input: dearest, output: pricing.output },
-    );
+  const worst = (output: number): MicroUsd => worstMicroUsd({ inputTokens, pricing }, output);
   if (worst(wanted) <= remainingMicroUsd) return wanted;
   if (pricing.output <= 0) return undefined;
   const fitting = Math.floor((remainingMicroUsd - worst(0)) / pricing.output);

@@ -214,9 +214,23 @@ describe('the spend cap', () => {
 
   it('does not start a turn that has no room for 256 tokens', async () => {
     const { outcome, events, requests } = await play({ ...spend(0.0025), turns: [] });
-    expect(outcome).toMatchObject({ kind: 'limit', name: 'spend', error: { code: 'limit_spend' } });
+    expect(outcome).toMatchObject({
+      kind: 'limit',
+      name: 'spend',
+      error: {
+        code: 'limit_spend',
+        message:
+          'the next call may cost up to $0.0026, and $0.0025 of the $0.0025 that may be spent are left',
+      },
+    });
     expect(requests).toHaveLength(0);
     expect(trace(events)).toEqual(['limit_spend']);
+    const limit = events.find(({ event_type }) => event_type === 'limit_reached');
+    expect(limit?.payload).toMatchObject({
+      current: 0,
+      needed: expect.closeTo(0.0026, 4),
+      left: 0.0025,
+    });
   });
 
   it('is also held by what the budget has left', async () => {

@@ -26,9 +26,12 @@ const FORMATS: { readonly [T in EventType]?: Format<T> } = {
     const why = reason === undefined ? '' : `: ${reason}`;
     return { tone: 'bad', text: `✗ ${tool} ${outcome} ${took}${why}` };
   },
-  limit_reached: ({ code, current, max }) => ({
+  limit_reached: ({ code, current, max, needed, left }) => ({
     tone: 'warning',
-    text: `limit reached: ${code} (${current} of ${max})`,
+    text:
+      needed === undefined || left === undefined
+        ? `limit reached: ${code} (${current} of ${max})`
+        : `limit reached: ${code} (the next call may cost ${formatUsd(needed)}, ${formatUsd(left)} are left)`,
   }),
   error_classified: ({ category, message }) => ({ tone: 'bad', text: `${category}: ${message}` }),
   retry_scheduled: ({ attempt, delay_ms }) => ({
