@@ -1,5 +1,5 @@
 import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
-import type { EventDraft } from '../core/events.ts';
+import type { EventDraft, EventPayloads } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
 import type { AssistantMessage } from '../core/message.ts';
@@ -174,8 +174,14 @@ async function remedyFor(run: Run, failure: ProviderFailure, tries: Tries): Prom
     if (await compactOnce(run, decision, tries)) return RETRY;
   }
   if (wantsRetry(decision, classified) && tries.failures <= run.plan.settings.max_retries) {
-    await waitToRetry(run, { failure, classified, decision, attempt: tries.failures });
-    return RETRY;
+    const wait = waitFor(run, { failure, classified, decision, attempt: tries.failures });
+    // a provider may ask for more time than the thread has: another model may do, and else the failure is the end
+    if (wait.policy !== 'use_header' || wait.delay_ms / 1000 < run.secondsLeft()) {
+      await run.write({ event_type: 'retry_scheduled', payload: wait });
+      await run.ports.clock.sleep(wait.delay_ms, run.stop.signal);
+      return RETRY;
+    }
+    return fallBack(run, { failure, classified, tries, waitSeconds: wait.delay_ms / 1000 });
   }
   return fallBack(run, { failure, classified, tries });
 }
@@ -233,10 +239,11 @@ interface Failed {
   readonly classified: Classification;
 }
 
-async function waitToRetry(
+/** How long to wait before the next attempt, and who says so. */
+function waitFor(
   run: Run,
   failed: Failed & { readonly decision: ControlAction | undefined; readonly attempt: number },
-): Promise<void> {
+): EventPayloads['retry_scheduled'] {
   const { failure, classified, decision, attempt } = failed;
   const asked = decision?.control === 'retry' ? decision.delay_seconds : undefined;
   const delayMs =
@@ -249,16 +256,15 @@ async function waitToRetry(
         })
       : asked * 1000;
   const policy = asked === undefined ? classified.policy.kind : 'hook';
-  await run.write({
-    event_type: 'retry_scheduled',
-    payload: { attempt, delay_ms: delayMs, policy },
-  });
-  await run.ports.clock.sleep(delayMs, run.stop.signal);
+  return { attempt, delay_ms: delayMs, policy };
 }
 
-async function fallBack(run: Run, failed: Failed & { readonly tries: Tries }): Promise<Remedy> {
-  const { failure, classified, tries } = failed;
-  const error = failureError(run, failure, classified);
+async function fallBack(
+  run: Run,
+  failed: Failed & { readonly tries: Tries; readonly waitSeconds?: number },
+): Promise<Remedy> {
+  const { tries } = failed;
+  const error = failureError(run, failed);
   const next = run.nextModel();
   if (!next) return { kind: 'ended', ending: { kind: 'error', error } };
   tries.failures = 0;
@@ -270,12 +276,21 @@ async function fallBack(run: Run, failed: Failed & { readonly tries: Tries }): P
   return RETRY;
 }
 
-function failureError(run: Run, failure: ProviderFailure, { category }: Classification): ErrorInfo {
+function failureError(
+  run: Run,
+  { failure, classified, waitSeconds }: Failed & { readonly waitSeconds?: number },
+): ErrorInfo {
   const { provider, id } = run.model;
+  const { category } = classified;
   const code = failureCode(category, failure.type);
-  return new RyeError(code, `${provider}/${id}: ${failure.message}`, {
+  const wait =
+    waitSeconds === undefined
+      ? ''
+      : `; it asks to wait ${Math.ceil(waitSeconds)} s, which is longer than the thread may still run`;
+  return new RyeError(code, `${provider}/${id}: ${failure.message}${wait}`, {
     hint: HINTS[category],
     details: compact({
+      retry_after_seconds: waitSeconds,
       category,
       status: failure.status,
       type: failure.type,

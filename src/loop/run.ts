@@ -257,7 +257,12 @@ export class Run {
   }
 
   armDuration(): void {
-    this.stop.arm(Math.max(0, this.limits.duration_seconds - this.elapsedSeconds()) * 1000);
+    this.stop.arm(this.secondsLeft() * 1000);
+  }
+
+  /** What is left of the time that the thread may run. */
+  secondsLeft(): number {
+    return Math.max(0, this.limits.duration_seconds - this.elapsedSeconds());
   }
 
   /** Asks control hooks. A dispatch that fails is noted and decides nothing. */

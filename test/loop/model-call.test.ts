@@ -3,7 +3,8 @@ import { RyeError } from '../../src/core/errors.ts';
 import { userText } from '../../src/core/message.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { hiddenMessage } from '../../src/loop/run.ts';
-import type { ModelEvent } from '../../src/providers/provider.ts';
+import type { ErrorRule } from '../../src/policy/error-class.ts';
+import type { ModelEvent, ModelProvider } from '../../src/providers/provider.ts';
 import {
   fails,
   hangs,
@@ -101,6 +102,65 @@ describe('retries', () => {
   });
 });
 
+describe('a wait that the provider asks for', () => {
+  const limited = { status: 429, message: 'slow down', retry_after_ms: 60_000 } as const;
+  const errorRules: readonly ErrorRule[] = [
+    {
+      id: 'limited',
+      status: [{ first: 429, last: 429 }],
+      type: [],
+      phase: [],
+      message: [],
+      category: 'rate_limited',
+      retryable: true,
+      policy: { kind: 'use_header', fallback: { kind: 'none' } },
+    },
+  ];
+  const plan = { limits: { ...planOf().limits, duration_seconds: 50 } };
+
+  it('is waited where there is time for it', async () => {
+    const clock = new VirtualClock();
+    const { outcome, events } = await play({
+      turns: [fails(limited), says('Done.')],
+      ports: { clock, errorRules },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(trace(events)).toContain('retry 1 after 60000');
+    expect(clock.slept).toContain(60_000);
+  });
+
+  it('beyond the limit is not begun: the next model takes over at once', async () => {
+    const clock = new VirtualClock();
+    const { outcome, requests, events } = await play({
+      plan: { ...plan, fallbacks: [OTHER] },
+      turns: [fails(limited), says('Done.')],
+      ports: { clock, errorRules },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(requests.map(({ model }) => model)).toEqual(['model-1', 'model-2']);
+    expect(clock.slept).not.toContain(60_000);
+    expect(trace(events)).not.toContain('retry');
+  });
+
+  it('beyond the limit ends the run at once where there is no other model, and says how long', async () => {
+    const { outcome, requests } = await play({
+      plan,
+      turns: [fails(limited), says('never')],
+      ports: { errorRules },
+    });
+    expect(requests).toHaveLength(1);
+    expect(outcome).toMatchObject({
+      kind: 'error',
+      error: {
+        code: 'provider_rate_limited',
+        message:
+          'scripted/model-1: slow down; it asks to wait 60 s, which is longer than the thread may still run',
+        details: { retry_after_seconds: 60 },
+      },
+    });
+  });
+});
+
 describe('error hooks', () => {
   it.each([
     [
@@ -189,15 +249,70 @@ describe('fallbacks', () => {
   });
 
   it('take over when a provider cannot be made', async () => {
-    const { outcome } = await play({
+    const missing = (): never => {
+      throw new RyeError('provider_key_missing', 'SOME_KEY is not set');
+    };
+    const { outcome } = await play({ turns: [], ports: { provider: missing } });
+    expect(outcome).toMatchObject({ kind: 'error', error: { code: 'provider_key_missing' } });
+    const other: ModelProvider = {
+      name: 'other',
+      async *stream() {
+        yield* says('Done.') as readonly ModelEvent[];
+        await Promise.resolve();
+      },
+    };
+    const asked: string[] = [];
+    const second = await play({
+      plan: { fallbacks: [OTHER] },
       turns: [],
       ports: {
-        provider: () => {
-          throw new RyeError('provider_key_missing', 'SOME_KEY is not set');
+        provider: ({ id }) => {
+          asked.push(id);
+          return id === 'model-1' ? missing() : other;
         },
       },
     });
-    expect(outcome).toMatchObject({ kind: 'error', error: { code: 'provider_key_missing' } });
+    expect(second.outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
+    expect(asked).toEqual(['model-1', 'model-2']);
+  });
+
+  it('take over in the middle of an answer: what was said is paid for, kept for people and sent to nobody', async () => {
+    const usage = {
+      input_tokens: 50,
+      output_tokens: 1,
+      cache_read_tokens: 0,
+      cache_write_tokens: 0,
+    };
+    const { outcome, events, requests } = await play({
+      plan: { ...settings(0), fallbacks: [{ ...OTHER, pricing: { input: 2, output: 20 } }] },
+      turns: [
+        fails({ phase: 'stream' }, [
+          START,
+          { type: 'usage', usage },
+          { type: 'text_delta', text: 'Half an answer, '.repeat(25) },
+        ]),
+        says('A whole one.'),
+      ],
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'A whole one.' });
+    expect(requests.map(({ model }) => model)).toEqual(['model-1', 'model-2']);
+    expect(requests[1]?.messages).toEqual(requests[0]?.messages);
+    // 50 in at 1 and 100 out at 10 USD for a million, then 100 in at 2 and 10 out at 20
+    expect(outcome.cost).toMatchObject({ input_tokens: 150, output_tokens: 110, turns: 1 });
+    expect(outcome.cost.spend).toBeCloseTo((50 + 1000 + 200 + 200) / 1e6, 9);
+    const partial = events.find(
+      ({ event_type, payload }) =>
+        event_type === 'message' &&
+        payload.message.role === 'assistant' &&
+        payload.message.stop_reason === 'aborted',
+    );
+    expect(partial?.payload).toMatchObject({ message: { model: 'model-1', provider: 'scripted' } });
+    const order = trace(events);
+    const places = [`omit ${partial?.id}`, 'transient', 'model_change'].map((what) =>
+      order.findIndex((line) => line.includes(what)),
+    );
+    expect(places).toEqual(places.toSorted((a, b) => a - b));
+    expect(places).not.toContain(-1);
   });
 });
 
