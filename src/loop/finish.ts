@@ -4,11 +4,18 @@ import { type AssistantMessage, type ToolCallBlock, textOf } from '../core/messa
 import { reachedLimit } from './limits.ts';
 import type { Ending } from './ports.ts';
 import { isReturnName } from './return.ts';
-import { hiddenMessage, type Run } from './run.ts';
+import { hiddenMessage, note, type Run } from './run.ts';
 import { askForOutput, owesOutput, readOutput, settleOutput } from './structured.ts';
 
 /** How often an answer that was cut at `max_tokens` is continued, per run of cuts. */
 const MAX_CONTINUATIONS = 3;
+
+/** A call in the text of an answer, at the start of a line, in the forms that models are trained on. */
+const TEXT_CALL =
+  /^[ \t]*(?:<tool_call[\s>]|```tool_call|<function=|<\|python_tag\|>|\[TOOL_CALLS\])/m;
+/** What helps where a model, or its server, knows no calls beside the text. */
+export const CALLS_AS_TEXT =
+  'Take `tools` out of the capabilities of the model in its provider file: its calls are then read from its text.';
 
 /** What to tell a model that stopped without calling a tool; undefined when that is its end. */
 type Nudge = { readonly type: string; readonly text: string };
@@ -22,6 +29,11 @@ export async function finishOrNudge(
   if (reminders.length > 0) {
     await run.record(reminders);
     return undefined;
+  }
+  const isTextCall = bearsTools(run) && TEXT_CALL.test(textOf(message.content));
+  if (isTextCall && !run.counters.saidTextCall) {
+    run.counters.saidTextCall = true;
+    await run.write(note(`the answer holds a call as text, which is not run. ${CALLS_AS_TEXT}`));
   }
   const nudge = nudgeFor(run, message);
   if (nudge) {
@@ -42,7 +54,9 @@ export async function finishOrNudge(
     'outputs_missing',
     `the model ended without returning ${missing.join(', ')}`,
     {
-      hint: 'Say in the directive when to call rye_directive_return, or make the outputs optional.',
+      hint: isTextCall
+        ? CALLS_AS_TEXT
+        : 'Say in the directive when to call rye_directive_return, or make the outputs optional.',
       details: { missing },
     },
   );

@@ -7,6 +7,7 @@ import { type Classification, classify, failureCode, retryDelayMs } from '../pol
 import type { ProviderFailure } from '../providers/provider.ts';
 import { type Attempt, attemptAnswer } from './answer.ts';
 import { compactContext } from './compaction.ts';
+import { CALLS_AS_TEXT } from './finish.ts';
 import { handleLimit, planCall } from './limits.ts';
 import type { Ending, Interrupt } from './ports.ts';
 import { hookError, type Run } from './run.ts';
@@ -288,7 +289,7 @@ function failureError(
       ? ''
       : `; it asks to wait ${Math.ceil(waitSeconds)} s, which is longer than the thread may still run`;
   return new RyeError(code, `${provider}/${id}: ${failure.message}${wait}`, {
-    hint: HINTS[category],
+    hint: NO_TOOLS.test(failure.message) ? CALLS_AS_TEXT : HINTS[category],
     details: compact({
       retry_after_seconds: waitSeconds,
       category,
@@ -299,9 +300,13 @@ function failureError(
   }).toJSON();
 }
 
+/** How Ollama and others refuse a request for a model that knows no tools. */
+const NO_TOOLS = /does not support (?:tools|function)/i;
+
 const HINTS: Partial<Record<Classification['category'], string>> = {
   rate_limited: 'Wait and resume the thread, or configure a fallback model.',
   transient: 'Resume the thread when the provider can be reached again.',
+  permanent: 'Check the model and its provider: rye models list',
   quota: 'Check the plan and billing of the provider account.',
   auth: 'Check the API key of the provider.',
   context_exceeded: 'Compact the thread, or choose a model with a larger context window.',

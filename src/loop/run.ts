@@ -40,6 +40,8 @@ export interface Counters {
   emptyNudges: number;
   continuations: number;
   escalations: number;
+  /** Whether people were told that the model writes its calls as text. */
+  saidTextCall: boolean;
 }
 
 /**
@@ -63,6 +65,7 @@ export class Run {
     emptyNudges: 0,
     continuations: 0,
     escalations: 0,
+    saidTextCall: false,
   };
   /** Call ids of the whole thread: results are found by them. */
   readonly callIds = new Set<string>();

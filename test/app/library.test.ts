@@ -221,6 +221,22 @@ describe('handlers', () => {
     );
   });
 
+  it('a subscriber that throws is dropped, and the run goes on', async () => {
+    const lab = await libraryLab([says('Done.')]);
+    await lab.directive('work');
+    let told = 0;
+    const outcome = await lab.open().run({
+      directiveId: WORK,
+      behavior: { nudge: false },
+      onEvent: () => {
+        told += 1;
+        throw new Error('broken');
+      },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(told).toBe(1);
+  });
+
   it('that observe change nothing when they fail, and are reported once', async () => {
     const lab = await libraryLab([says('Done.')]);
     await lab.directive('work');

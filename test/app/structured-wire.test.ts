@@ -37,7 +37,7 @@ const WIRES: readonly (readonly [string, Wire])[] = [
     'anthropic, by a call',
     {
       // a model that always thinks can't be forced: the tool is offered, and the question asks for it
-      asked: ({ tools }) => JSON.stringify(tools).includes('__output__'),
+      asked: ({ tools = [] }) => JSON.stringify(tools).includes('__output__'),
       schema: LOOSE,
       isCall: true,
       isChat: false,

@@ -432,6 +432,22 @@ describe('dispatchObserving', () => {
   });
 });
 
+it('a hook that runs no item waits for nobody and arms no timer', async () => {
+  const slept: number[] = [];
+  const clock = { ...manualClock(), sleep: (ms: number) => Promise.resolve(void slept.push(ms)) };
+  const gate = (action: object) =>
+    hooksFrom(3, { id: 'gate', event: 'tool_gate', action, timeout_seconds: 5 });
+  const call = { event: 'tool_gate', context: STEP } as const;
+  const run: RunAction = () => new Promise(() => undefined);
+  const ask = async (action: object) =>
+    await dispatchControl(gate(action), call, options(run, { clock }));
+  expect((await ask({ control: 'fail', error: 'no' })).decision).toMatchObject({ control: 'fail' });
+  expect((await ask({ emit: 'seen' })).drafts).toHaveLength(1);
+  expect(slept).toEqual([]);
+  await ask(running('x'));
+  expect(slept).toEqual([5000]);
+});
+
 describe('a hook that takes too long', () => {
   const hooks = hooksFrom(3, {
     id: 'slow',

@@ -125,6 +125,31 @@ describe('a directive with outputs', () => {
     });
   });
 
+  it.each([
+    '<tool_call>\n{"name": "rye_ls", "arguments": {}}\n</tool_call>',
+    'I look.\n```tool_call\n{"name": "rye_ls"}\n```',
+    '<function=rye_ls>{}</function>',
+  ])('that writes its calls as text fails with what helps, said once: %j', async (text) => {
+    const { outcome, events } = await play({
+      plan,
+      tools: LS,
+      turns: [says(text), says(text), says(text)],
+    });
+    expect(outcome).toMatchObject({
+      kind: 'error',
+      error: {
+        code: 'outputs_missing',
+        hint: expect.stringContaining('capabilities of the model') as string,
+      },
+    });
+    expect(events.filter(({ event_type }) => event_type === 'note')).toHaveLength(1);
+  });
+
+  it('may speak of calls, as long as they stand in the middle of a line', async () => {
+    const { events } = await play({ tools: LS, turns: [says('Write `<tool_call>` to call.')] });
+    expect(events.filter(({ event_type }) => event_type === 'note')).toEqual([]);
+  });
+
   it('completes in text when all outputs are optional', async () => {
     const { outcome } = await play({
       plan: { outputs: [output('greeting', false)] },

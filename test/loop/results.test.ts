@@ -22,6 +22,25 @@ it('counts bytes of text and characters of images', async () => {
   });
 });
 
+it('of a skill stays whole, as instructions must, up to 128 KiB', async () => {
+  const bytes = 128 * 1024;
+  const use = toolOf('skills/use', {
+    run: ({ name }) => Promise.resolve(textOutput('x'.repeat(bytes + (name === 'huge' ? 1 : 0)))),
+  });
+  const { events } = await play({
+    tools: { skills_use: use },
+    turns: [
+      says('', [
+        { id: 'a', name: 'skills_use', input: { name: 'long' } },
+        { id: 'b', name: 'skills_use', input: { name: 'huge' } },
+      ]),
+      says('Done.'),
+    ],
+  });
+  expect(resultText(events, 'a')).toHaveLength(bytes);
+  expect(resultText(events, 'b')).toContain('<persisted-output');
+});
+
 it('goes to a file by the threshold of the behavior, unless the tool is exempt', async () => {
   const long = toolOf('rye/long', { run: () => Promise.resolve(textOutput('x'.repeat(300))) });
   const turns = [says('', [{ id: 'a', name: 'rye_long' }]), says('Done.')];

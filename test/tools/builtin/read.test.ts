@@ -126,6 +126,9 @@ describe('read', () => {
     expect(again.data).toMatchObject({ unchanged: true, content: 'one\ntwo' });
     expect((await read({ limit: 1 })).data['unchanged']).toBeUndefined();
     await read();
+    // another slice, although it shows the same
+    expect((await read({ limit: 7 })).data['unchanged']).toBeUndefined();
+    await read();
     await project.write('a.txt', 'one\nTWO\n');
     expect((await read()).text).toBe('1\tone\n2\tTWO');
     memory.clear();
