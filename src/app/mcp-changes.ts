@@ -16,7 +16,7 @@ export interface McpChangesOptions {
   readonly offered: SessionTools;
   /** Whether the thread's capabilities cover a tool. */
   readonly isGranted: (id: string) => boolean;
-  /** Plans a tool that came since the thread was approved; throws why the thread may not call it. */
+  /** Plans a tool that came since the thread was approved. */
   readonly plan: (tool: Tool, isLazy: boolean) => PlannedTool;
   readonly notice: (text: string) => void;
 }
@@ -32,7 +32,7 @@ interface Seen extends Pick<Connection, 'tools'> {
 const MAX_NAMED = 20;
 
 /**
- * Takes up, between turns, what the servers of a thread have changed about their tools. New ones are judged like those
+ * Takes up, between turns, what the servers of a thread have changed about their tools. New ones come under the grants
  * of the plan. One that is not what the thread was approved with is refused until it is again: what was judged is not
  * there any more. The system text stays as it is; the model is told behind the conversation.
  */
@@ -41,7 +41,7 @@ export class McpChanges {
   readonly #names: readonly string[];
   readonly #seen = new Map<string, Seen | undefined>();
   readonly #withdrawn = new Map<string, Withdrawal>();
-  readonly #leftOut = new Map<string, string>();
+  readonly #leftOut = new Set<string>();
 
   constructor(options: McpChangesOptions) {
     this.#options = options;
@@ -112,22 +112,19 @@ export class McpChanges {
     ];
   }
 
-  /** The new tools that the thread may call, and why it may not call the others; each reason is told once. */
+  /** The new tools; one whose name the model knows already is left out, which is told once. */
   #plan(added: readonly Tool[], isLazy: boolean) {
-    const taken = new Set(this.#options.offered.planned.map((tool) => tool.name));
+    const taken = new Set(this.#options.offered.planned.map(({ name }) => name));
     const tools: PlannedTool[] = [];
     const refusals: string[] = [];
     for (const tool of added) {
-      try {
-        const planned = this.#options.plan(tool, isLazy);
-        if (taken.has(planned.name)) throw new Error(`another tool is offered as ${planned.name}`);
+      const planned = this.#options.plan(tool, isLazy);
+      if (!taken.has(planned.name)) {
         taken.add(planned.name);
         tools.push(planned);
-        this.#leftOut.delete(tool.id);
-      } catch (error) {
-        const refusal = `${tool.id}: ${messageOf(error)}`;
-        if (this.#leftOut.get(tool.id) !== refusal) refusals.push(refusal);
-        this.#leftOut.set(tool.id, refusal);
+      } else if (!this.#leftOut.has(tool.id)) {
+        this.#leftOut.add(tool.id);
+        refusals.push(`${tool.id}: another tool is offered as ${planned.name}`);
       }
     }
     return { tools, refusals };

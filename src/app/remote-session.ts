@@ -19,8 +19,6 @@ export interface RemoteSessionOptions {
   readonly offered: SessionTools;
   readonly plan: ThreadPlan;
   readonly config: Pick<ThreadConfig, 'risks' | 'toolPreloadTokens'>;
-  /** Throws why a tool may not be held. */
-  readonly admit: ((tool: Tool) => void) | undefined;
   readonly record: ((drafts: readonly EventDraft[]) => void) | undefined;
 }
 
@@ -31,7 +29,7 @@ export function reachesServer(capabilities: readonly string[], server: string): 
 
 /** Holds the MCP servers for a thread, writes how each started to its log, and follows what they change about their tools. */
 export function openRemote(options: RemoteSessionOptions): Pick<OpenTools, 'refresh' | 'close'> {
-  const { base, servers, offered, plan, admit, record } = options;
+  const { base, servers, offered, plan, record } = options;
   const { capabilities } = plan;
   const release = servers.hold();
   const isReached = ({ server }: McpServerStart): boolean => reachesServer(capabilities, server);
@@ -49,10 +47,8 @@ export function openRemote(options: RemoteSessionOptions): Pick<OpenTools, 'refr
     servers,
     offered,
     isGranted: (id) => covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id }),
-    plan: (tool, isLazy) => {
-      admit?.(tool);
-      return plannedLate(tool, { ...options, isLazy });
-    },
+    // its risk is that of the grant, which the plan has judged: tools of servers declare none
+    plan: (tool, isLazy) => plannedLate(tool, { ...options, isLazy }),
     notice: base.notice,
   });
   const refresh = async (): Promise<readonly EventDraft[]> => {

@@ -184,7 +184,6 @@ export class Tools implements ToolSource {
       offered,
       plan,
       config,
-      admit: scope.admit,
       record,
     });
     return {

@@ -1,4 +1,6 @@
-import { describe, expect, it } from 'vitest';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Preset } from '../../src/app/presets.ts';
 import { runThreadProcess } from '../../src/app/thread-process.ts';
 import type { ThreadPlan } from '../../src/core/plan.ts';
@@ -86,6 +88,21 @@ describe('what a program brings along', () => {
     const resumed = await lab.open({ preset: seeing }).recovery.resume({ threadId, message });
     expect(resumed).toMatchObject({ status: 'completed', result: 'Second.' });
     expect(told).toEqual(['completed']);
+  });
+});
+
+it('a launched thread that another program runs after all ends instead of running unguarded', async () => {
+  const lab = await libraryLab();
+  await lab.directive('work');
+  const idle = path.join(lab.project, 'idle.mjs');
+  writeFileSync(idle, 'setInterval(() => undefined, 1000);');
+  const rye = lab.open({ preset: GUARDED, program: [idle] });
+  const { thread_id: id, pid } = await rye.children.launch(WORK);
+  onTestFinished(() => void (pid !== null && process.kill(pid, 'SIGKILL')));
+  const { signal } = new AbortController();
+  await expect(lab.open().children.runLaunched(id, { signal })).rejects.toMatchObject(REFUSED);
+  expect(await rye.threads.show(id)).toMatchObject({
+    thread: { status: 'error', error: { code: 'program_required' } },
   });
 });
 

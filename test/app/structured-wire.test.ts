@@ -50,7 +50,7 @@ const WIRES: readonly (readonly [string, Wire])[] = [
   [
     'openai, by a forced call',
     {
-      asked: ({ tool_choice: choice }) => JSON.stringify(choice)?.includes('__output__') === true,
+      asked: ({ tool_choice: choice }) => (JSON.stringify(choice) ?? '').includes('__output__'),
       schema: STRICT,
       isCall: true,
       isChat: true,

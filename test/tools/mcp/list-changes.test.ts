@@ -176,6 +176,26 @@ test('new tools of a lazy server are found by a search, not offered at once', as
   );
 });
 
+test('a new tool that the model could not tell from another one is left out, and that is said once', async () => {
+  const opened = await labOf(OVER_STDIO, [
+    evolve('f-one', 'The first.'),
+    evolve('f_one', 'The second.'),
+    evolve('fine', 'New.'),
+    call('f_one', 'which'),
+  ]);
+  const { results, of } = await ran(opened);
+  expect(results.get('which')).toContain('f-one says which');
+  expect(of('mcp_list_changed')).toEqual([
+    { server: 'live', list: 'tools', added: ['mcp/live/f-one'] },
+    {
+      server: 'live',
+      list: 'tools',
+      left_out: ['mcp/live/f_one: another tool is offered as mcp_live_f_one'],
+    },
+    { server: 'live', list: 'tools', added: ['mcp/live/fine'] },
+  ]);
+});
+
 test('a list that can not be read leaves the tools as they were; resources and prompts are only told', async () => {
   const opened = await labOf(OVER_STDIO, [
     () => calls(toolUse('mcp_live_evolve', { list: 'resources' }, 'r')),
