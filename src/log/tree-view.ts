@@ -272,7 +272,10 @@ function otherText(entry: TreeEntry): string {
   if (isKnown(entry, 'thinking_change')) return entry.payload.level;
   if (isKnown(entry, 'custom')) return entry.payload.custom_type;
   if (isKnown(entry, 'context_edit')) return `${entry.payload.action} ${entry.payload.target_id}`;
-  if (isKnown(entry, 'system_prompt')) return entry.payload.text.slice(0, MAX_TEXT);
+  if (isKnown(entry, 'system_prompt')) {
+    const { text, tools } = entry.payload;
+    return `${tools.length} tools ${text.slice(0, MAX_TEXT)}`;
+  }
   if (isKnown(entry, 'rule_injection')) {
     return entry.payload.rules.map(({ name }) => name).join(', ');
   }

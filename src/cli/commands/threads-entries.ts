@@ -3,7 +3,7 @@ import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
-import { printDocument, printLine } from '../output.ts';
+import { colorsOf, printDocument, printLine } from '../output.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
 import { withRye } from '../session.ts';
 import { neutralise } from '../terminal-text.ts';
@@ -22,7 +22,8 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   );
   if (invocation.global.json) printDocument(io, asDocument(view));
   else {
-    for (const line of drawSessionTree(view, io.stdout)) printLine(io, line);
+    const colors = colorsOf(io.stdout, io, invocation.global);
+    for (const line of drawSessionTree(view, io.stdout, colors)) printLine(io, line);
     for (const { offset, message } of view.problems) {
       io.stderr.write(`rye: warning: byte ${offset}: ${message}\n`);
     }

@@ -1,8 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
 import { main } from '../../../src/cli/main.ts';
+import { displayWidth } from '../../../src/cli/terminal-text.ts';
 import type { LogProblem } from '../../../src/log/problem.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
@@ -98,6 +100,33 @@ describe('threads entries', () => {
       '',
     ]);
     expect(await rye('threads', 'entries', id, '--filter', 'most')).toMatchObject({ code: 2 });
+  });
+
+  it('keeps to the width of a terminal and has colours there, unless nobody wants them', async () => {
+    const { id, at } = await thread();
+    await rye('threads', 'label', id, at('user'), 'the start');
+    await rye('threads', 'branch', id, '--at', at('tool_result'), '--message', 'On.');
+    const drawn = async (env: Readonly<Record<string, string>>) => {
+      const terminal = { stdoutIsTty: true, columns: 50, cwd: lab.project };
+      const io = createFakeIo({ ...terminal, env: { ...lab.env, ...env } });
+      const open = (request: Parameters<typeof openRye>[0]) => Promise.resolve(openRye(request));
+      await main(['threads', 'entries', id], { ...io, homeDirectory: lab.home, openRye: open });
+      return io.out().trimEnd().split('\n');
+    };
+    const plain = await drawn({ NO_COLOR: '1' });
+    expect(plain.every((line) => displayWidth(line) <= 50)).toBe(true);
+    const coloured = await drawn({});
+    expect(coloured.map(stripVTControlCharacters)).toEqual(plain);
+    const escape = '\u001b';
+    expect(coloured[0]).toContain(`${escape}[33m[the start]${escape}[39m`);
+    expect(coloured.at(-1)).toMatch(new RegExp(`^${escape}\\[2m.* ○ assistant: Answer 3`));
+    expect(plain.map((line) => line.slice(9).trim().slice(0, 3))).toEqual([
+      '● u',
+      '● a',
+      '● t',
+      '◆ u',
+      '○ a',
+    ]);
   });
 
   it('searches all words in label, kind and text', async () => {
