@@ -9,6 +9,7 @@ import { bundleStubs } from './bundle-stubs.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
 import { definitions } from './define.mjs';
 import { bundleListing } from './listing-bundle.mjs';
+import { plainHeaders } from './plain-headers-plugin.mjs';
 import { bundleProgram } from './program-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -40,7 +41,7 @@ async function bundle(outdir) {
     target: 'node20',
     // what is found relative to their own folders: a native binding, helper programs
     external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
-    plugins: [bundleStubs, commonjsNames],
+    plugins: [bundleStubs, plainHeaders, commonjsNames],
     define,
     legalComments: 'none',
     logLevel: 'warning',

@@ -7,6 +7,7 @@ import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { bundleCommonJs } from './commonjs-bundle.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
+import { plainHeaders } from './plain-headers-plugin.mjs';
 
 const WARM_UP = fileURLToPath(new URL('program-warm-up.mjs', import.meta.url));
 
@@ -24,7 +25,7 @@ const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;`,
     footer: { js: '})' },
     // the same that the modules need from node_modules
     external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
-    plugins: [commonjsNames],
+    plugins: [plainHeaders, commonjsNames],
   });
   writeFileSync(outfile, inAscii(readFileSync(outfile, 'utf8')));
   const { status } = spawnSync(process.execPath, [WARM_UP, outdir], {

@@ -1,6 +1,7 @@
 import type * as http from 'node:http';
 import type { Agent, ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
+import { PlainHeaders } from './plain-headers.ts';
 
 /** Idle connections are given up before common servers give them up, which is after 5 s: a request must not meet its end. */
 const IDLE_MS = 4000;
@@ -25,26 +26,40 @@ export async function httpFetch(
   address: string | URL | Request,
   init: RequestInit = {},
 ): Promise<Response> {
-  const url = new URL(address instanceof Request ? address.url : address);
+  const url = new URL(typeof address === 'object' && 'url' in address ? address.url : address);
   const stop = new Stop(init.signal);
   const message = await ask(url, init, stop);
   const { statusCode: status = 0, statusMessage: statusText = '' } = message;
-  const headers = headersOf(message);
   if (status >= 300 && status < 400) return redirected(message, status);
   const body = new Body(await decoded(message), stop);
-  if (status >= 400) return new Response(await textOf(body), { status, statusText, headers });
-  const response = new Response(null, { status, statusText, headers });
-  bodies.set(response, body);
-  return response;
+  const fields = fieldsOf(message);
+  if (status >= 400) {
+    return new Response(await textOf(body), { status, statusText, headers: fields });
+  }
+  // the SDKs pass it on and read its status and its headers
+  return new GoodAnswer(message, body, new PlainHeaders(fields)) as unknown as Response;
 }
 
 /** Undefined for a response that {@link httpFetch} did not make. */
 export function bodyOf(response: Response): AnswerBody | undefined {
-  return bodies.get(response);
+  return response instanceof GoodAnswer ? response.bytes : undefined;
 }
 
-// beside the response: one with a body needs the streams of the web, which cost a copy and a few promises for each chunk
-const bodies = new WeakMap<Response, AnswerBody>();
+/** What of a `Response` is asked for: one of the platform's brings its whole `fetch` along, and copies what it streams. */
+class GoodAnswer {
+  readonly ok = true;
+  readonly status: number;
+  readonly statusText: string;
+  readonly headers: PlainHeaders;
+  readonly bytes: AnswerBody;
+
+  constructor(message: IncomingMessage, bytes: AnswerBody, headers: PlainHeaders) {
+    this.status = message.statusCode ?? 0;
+    this.statusText = message.statusMessage ?? '';
+    this.headers = headers;
+    this.bytes = bytes;
+  }
+}
 
 type Client = Pick<typeof http, 'request' | 'Agent'>;
 const agents = new Map<string, Agent>();
@@ -121,7 +136,7 @@ async function ask(url: URL, { method, headers, body }: RequestInit, stop: Stop)
     const request = client.request(url, {
       agent,
       method,
-      headers: { 'accept-encoding': 'identity', ...Object.fromEntries(new Headers(headers)) },
+      headers: { 'accept-encoding': 'identity', ...Object.fromEntries(new PlainHeaders(headers)) },
     });
     stop.watch(request);
     request.once('response', resolve);
@@ -131,12 +146,10 @@ async function ask(url: URL, { method, headers, body }: RequestInit, stop: Stop)
   });
 }
 
-function headersOf({ headersDistinct }: IncomingMessage): Headers {
-  const headers = new Headers();
-  for (const [name, values = []] of Object.entries(headersDistinct)) {
-    for (const value of values) headers.append(name, value);
-  }
-  return headers;
+function fieldsOf({ headersDistinct }: IncomingMessage): [string, string][] {
+  return Object.entries(headersDistinct).flatMap(([name, values = []]) =>
+    values.map((value): [string, string] => [name, value]),
+  );
 }
 
 /** Says where to, without the path: what the SDKs take for the provider's own error. */

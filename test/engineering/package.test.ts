@@ -148,6 +148,18 @@ describe('bin/rye.js', () => {
   });
 });
 
+describe('what talks to a provider', () => {
+  it('names no Headers of the platform, which would load its whole fetch', () => {
+    const chunks = path.join(installed, 'dist', 'chunks');
+    const sdk = readdirSync(chunks)
+      .map((name) => readFileSync(path.join(chunks, name), 'utf8'))
+      .filter((text) => text.includes('// node_modules/@anthropic-ai/sdk/internal/headers.mjs'));
+    expect(sdk).toHaveLength(1);
+    expect(sdk.join('')).toContain('new PlainHeaders()');
+    expect(sdk.join('')).not.toMatch(/new Headers\(|instanceof Headers\b/);
+  });
+});
+
 describe('the compiled program', () => {
   const CACHE = `program-${process.version}-${process.arch}.cache`;
   const alone = path.join(folder, 'alone');

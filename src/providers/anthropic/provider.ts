@@ -72,7 +72,15 @@ export function anthropicProvider(options: AnthropicOptions): ModelProvider {
         const body = buildRequest(request, traitsOf(config, request.model), config.name);
         // not messages.create(): that writes warnings about models to the terminal
         const response = await watch.wait(
-          api.post('/v1/messages', { body, signal: watch.signal, stream: true }).asResponse(),
+          api
+            .post('/v1/messages', {
+              // as text, because the SDK holds anything else against the kinds of body that the platform's fetch takes
+              body: JSON.stringify(body),
+              headers: { 'content-type': 'application/json' },
+              signal: watch.signal,
+              stream: true,
+            })
+            .asResponse(),
         );
         phase = 'stream';
         yield* answer({ sdk, response, watch, request, context });
