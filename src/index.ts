@@ -47,6 +47,7 @@ export type {
 } from './app/rye.ts';
 export type {
   BranchOptions,
+  ContextSettings,
   FoldedContext,
   ImportedSession,
   ImportOptions,

@@ -2,6 +2,7 @@ import type { LogEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { Message } from '../core/message.ts';
 import type { ThreadRecord } from '../core/thread.ts';
+import type { ContextSettings } from '../log/context.ts';
 import type { LogProblem } from '../log/problem.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { TreeFilter, TreeRow } from '../log/tree-view.ts';
@@ -11,6 +12,7 @@ import type { ImportedSession, ImportOptions } from './import-session.ts';
 
 export { TREE_FILTERS } from '../log/tree-view.ts';
 export type {
+  ContextSettings,
   ImportedSession,
   ImportOptions,
   LogProblem,
@@ -56,6 +58,8 @@ export interface FoldedContext {
   readonly messages: readonly Message[];
   /** Entry behind each message; null for a made-up tool result. */
   readonly sources: readonly (string | null)[];
+  /** What entries of the path set last; absent: nothing did. */
+  readonly settings: ContextSettings;
 }
 
 /**

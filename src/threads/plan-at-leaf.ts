@@ -1,3 +1,4 @@
+import { RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../log/tree.ts';
@@ -44,8 +45,16 @@ async function withModel(
   const at = chain.findIndex((one) => one.provider === provider && one.id === id);
   const [known, ...rest] = at === -1 ? [] : chain.slice(at);
   if (known) return { ...plan, model: known, fallbacks: rest };
-  const found = await configuredModel(env, plan, { model: id, provider });
-  return { ...plan, model: found.model, fallbacks: found.fallbacks };
+  try {
+    const found = await configuredModel(env, plan, { model: id, provider });
+    return { ...plan, model: found.model, fallbacks: found.fallbacks };
+  } catch (error) {
+    if (!(error instanceof RyeError)) throw error;
+    throw new RyeError(error.code, `entry ${change.id} set the model: ${error.message}`, {
+      hint: error.hint ?? 'Configure the model, or go on from an earlier entry with --from.',
+      cause: error,
+    });
+  }
 }
 
 function isImported({ payload }: TreeEntry): boolean {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
@@ -32,6 +32,11 @@ it('a thread goes on with the model and the thinking that were set, where they w
     ['model_change', `anthropic/${SONNET}`],
     ['thinking_change', 'high'],
   ]);
+
+  expect((await trees.context(id)).settings).toEqual({
+    model: { provider: 'anthropic', model: SONNET },
+    thinking: 'high',
+  });
 
   const resumed = await recovery.resume({ threadId: id, message: 'On.' });
   expect(resumed).toMatchObject({ status: 'completed', model: SONNET });
@@ -102,4 +107,20 @@ it('what no thread could go on with is not written', async () => {
   });
   await expect(trees.changeThinking(id, 'hard')).rejects.toMatchObject({ code: 'usage' });
   expect(readFileSync(file)).toEqual(bytes);
+});
+
+it('a model that is not configured any more is named with the entry that set it', async () => {
+  const here = await lab();
+  await here.model(() => says('Done.'));
+  here.signed(
+    'config/agent/providers/mine.yaml',
+    'kind: anthropic\nbase_url: http://127.0.0.1:9\nprices_as_of: "2026-11-21"\ntiers: {fast: own}\nmodels:\n  own: {context_window: 9000, max_output_tokens: 900, pricing: {input: 1, output: 1}}\n',
+  );
+  const { thread_id: id } = await here.run('work');
+  const [change] = await here.rye().trees.changeModel(id, { model: 'own', provider: 'mine' });
+  rmSync(here.path('config/agent/providers/mine.yaml'));
+  await expect(here.rye().recovery.resume({ threadId: id, message: 'On.' })).rejects.toMatchObject({
+    code: 'model_not_found',
+    message: expect.stringContaining(`entry ${change?.id} set the model`),
+  });
 });
