@@ -4,7 +4,13 @@ import { textOf, userText } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { addUsage, type MicroUsd, NO_USAGE, priceMicroUsd, type Usage } from '../core/usage.ts';
 import { SUMMARY_SYSTEM } from '../log/summary-prompt.ts';
-import { classify, type ErrorRule, retryDelayMs } from '../policy/error-class.ts';
+import {
+  type Classification,
+  classify,
+  type ErrorRule,
+  failureCode,
+  retryDelayMs,
+} from '../policy/error-class.ts';
 import { affordableMaxTokens } from '../policy/limits.ts';
 import type {
   ModelEvent,
@@ -53,9 +59,11 @@ export async function summarize(
     if ('text' in answer) return { text: answer.text, usage };
     if (signal.aborted) return { error: cancelled(), usage };
     if (!('failure' in answer)) return { error: answer.error, usage };
-    const { retryable, policy } = classify(answer.failure, summarizer.errorRules);
-    if (!retryable || attempt > summarizer.maxRetries)
-      return { error: failed(answer.failure), usage };
+    const classified = classify(answer.failure, summarizer.errorRules);
+    const { retryable, policy } = classified;
+    if (!retryable || attempt > summarizer.maxRetries) {
+      return { error: failed(answer.failure, classified), usage };
+    }
     const { clock, random } = summarizer;
     const retryAfterMs = answer.failure.retry_after_ms;
     await clock.sleep(retryDelayMs({ policy, attempt, retryAfterMs, random }), signal);
@@ -66,8 +74,11 @@ function cancelled(): RyeError {
   return new RyeError('cancelled', 'the summary was cancelled');
 }
 
-function failed({ message }: ProviderFailure): RyeError {
-  return new RyeError('provider_rejected', `the summary could not be made: ${message}`);
+function failed({ message, type }: ProviderFailure, { category }: Classification): RyeError {
+  const code = failureCode(category, type);
+  return new RyeError(code, `the summary could not be made: ${message}`, {
+    hint: 'The thread is as it was.',
+  });
 }
 
 /** A call is made only if its worst case fits what is left. */

@@ -125,16 +125,16 @@ describe('a finished thread', () => {
     expect(await intact()).toBe('ok');
   });
 
-  it('stays as it is when the summary fails', async () => {
-    await lab.model([{ status: 400, error: { type: 'invalid_request_error', message: 'no' } }]);
-    const text = readFileSync(path.join(lab.project, '.ai/state/threads', id, 'transcript.jsonl'));
-    const again = lab.rye();
-    await expect(
-      again.trees.branch(id, { at: await entryOf('user'), summary: 'model' }),
-    ).rejects.toMatchObject({ code: 'provider_rejected' });
-    expect(
-      readFileSync(path.join(lab.project, '.ai/state/threads', id, 'transcript.jsonl')),
-    ).toEqual(text);
+  it.each([
+    [400, 'invalid_request_error', 'provider_rejected'],
+    [401, 'authentication_error', 'provider_auth'],
+  ])('stays as it is when the summary fails with %i, and says why', async (status, type, code) => {
+    await lab.model(() => ({ status, error: { type, message: 'no' } }));
+    const file = path.join(lab.project, '.ai/state/threads', id, 'transcript.jsonl');
+    const text = readFileSync(file);
+    const branched = lab.rye().trees.branch(id, { at: await entryOf('user'), summary: 'model' });
+    await expect(branched).rejects.toMatchObject({ code, hint: 'The thread is as it was.' });
+    expect(readFileSync(file)).toEqual(text);
     expect(await intact()).toBe('ok');
   });
 
