@@ -30,11 +30,10 @@ function isBlock(block: unknown): boolean {
 
 function areBlocks(content: unknown): boolean {
   if (!Array.isArray(content)) return false;
-  for (const block of content) if (!isBlock(block)) return false;
+  for (let at = 0; at < content.length; at += 1) if (!isBlock(content[at])) return false;
   return true;
 }
 
-/** Most lines of a large log are messages. */
 const message: Check = ({ message: value }) => {
   if (!isRecord(value)) return 'its payload has no message';
   const { role, content, call_id } = value;
@@ -95,5 +94,7 @@ export function payloadProblem(
   eventType: string,
   payload: Record<string, unknown>,
 ): string | undefined {
+  // most lines of a large log
+  if (eventType === 'message') return message(payload);
   return Object.hasOwn(CHECKS, eventType) ? CHECKS[eventType]?.(payload) : undefined;
 }
