@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   appendFileSync,
@@ -312,6 +313,7 @@ describe('a hostile index', () => {
 
   it.each<[string, (path: string) => unknown]>([
     ['a folder', (path) => mkdirSync(join(path, 'x'), { recursive: true })],
+    ['a named pipe', (path) => execFileSync('mkfifo', [path])],
     ['a link to a file', (path) => symlinkSync('/etc/hostname', path)],
     ['a link to itself', (path) => symlinkSync(path, path)],
   ])('that is %s stops nothing and leaves nothing behind', async (_, place) => {
