@@ -2,7 +2,7 @@ import type { EventDraft, LogEvent } from '../../src/core/events.ts';
 import type { AssistantMessage, StopReason } from '../../src/core/message.ts';
 import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
 import { deliveryFacts } from '../../src/log/delivery-facts.ts';
-import type { Deliveries } from '../../src/storage/store.ts';
+import type { Deliveries } from '../../src/storage/deliveries.ts';
 import { ThreadInbox } from '../../src/threads/inbox.ts';
 import type { OpenTools, ThreadEnv } from '../../src/threads/ports.ts';
 import type { StartedThread } from '../../src/threads/start.ts';

@@ -1,7 +1,8 @@
 import * as fc from 'fast-check';
 import { RE2JS } from 're2js';
 import { describe, expect, it } from 'vitest';
-import { compileStreamRegex, streamRegexProblem } from '../../src/policy/regex-stream.ts';
+import { streamRegexProblem } from '../../src/policy/regex-program.ts';
+import { compileStreamRegex } from '../../src/policy/regex-stream.ts';
 
 /** Where the first match is complete when the text comes in these pieces; `end` when only its end decides. */
 function matchedAt(patterns: readonly string[], pieces: readonly string[]): number | 'end' | 'no' {

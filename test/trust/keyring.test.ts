@@ -15,7 +15,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { renderTrustedKey } from '../../src/trust/key-files.ts';
-import { type Keyring, openKeyring } from '../../src/trust/keyring-fs.ts';
+import type { Keyring } from '../../src/trust/keyring.ts';
+import { openKeyring } from '../../src/trust/keyring-fs.ts';
 import { checkText, signText } from '../../src/trust/signature.ts';
 import { testKey } from './keys.ts';
 

@@ -1,9 +1,6 @@
 import type { InterruptMode, PlannedRule, RepeatMode, RuleSettings } from '../../core/rules.ts';
-import {
-  compileStreamRegex,
-  type StreamRegex,
-  streamRegexProblem,
-} from '../../policy/regex-stream.ts';
+import { streamRegexProblem } from '../../policy/regex-program.ts';
+import { compileStreamRegex, type StreamRegex } from '../../policy/regex-stream.ts';
 import {
   compilePathGlob,
   type GlobCompiler,

@@ -10,7 +10,7 @@ import type {
   ResolveParams,
   RunKey,
   SteerParams,
-} from '../store.ts';
+} from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import { accept, admitPeople, admitSteer, requestSteer } from './delivery-attempts.ts';
 import { enqueue, reports, resolve } from './delivery-queue.ts';

@@ -6,7 +6,7 @@ import {
   type SteerRules,
   TEXT_NEEDS,
 } from '../../policy/steer.ts';
-import type { AdmitParams, RunKey, SteerParams } from '../store.ts';
+import type { AdmitParams, RunKey, SteerParams } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import {
   assertEpoch,

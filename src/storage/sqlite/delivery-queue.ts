@@ -6,7 +6,7 @@ import {
 } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
-import type { EnqueueParams, ResolveParams } from '../store.ts';
+import type { EnqueueParams, ResolveParams } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import {
   attemptsOf,

@@ -1,6 +1,6 @@
 import type { Delivery, RunEnd } from '../../core/delivery.ts';
 import { riskOf, settleDelivery } from '../../policy/steer.ts';
-import type { EndRunParams, OpenRunParams, RecoverParams, RunKey } from '../store.ts';
+import type { EndRunParams, OpenRunParams, RecoverParams, RunKey } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import { acceptRow, headOf, insertAttempt, reject } from './delivery-attempts.ts';
 import { close, closeWaited, moveDeliveries } from './delivery-queue.ts';

@@ -15,13 +15,8 @@ import { LazyDatabase } from './database.ts';
 import { SqliteDeliveries } from './deliveries.ts';
 import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
 import { assign, takeLaunch } from './launches.ts';
-import {
-  ACTIVE_STATUSES,
-  COLUMNS,
-  REGISTRY_MIGRATIONS,
-  type RegistryRow,
-  recordOf,
-} from './registry-rows.ts';
+import { conditions } from './registry-filter.ts';
+import { COLUMNS, REGISTRY_MIGRATIONS, type RegistryRow, recordOf } from './registry-rows.ts';
 
 export interface SqliteRegistryOptions {
   readonly path: string;
@@ -390,28 +385,4 @@ export class SqliteRegistry implements Registry {
       `thread ${successor.thread_id} cannot continue ${threadId}: that comes after it in the chain`,
     );
   }
-}
-
-function conditions(filter: ThreadFilter): {
-  readonly where: string;
-  readonly parameters: readonly string[];
-} {
-  const { active, status, directive, parentId } = filter;
-  const parts: string[] = [];
-  const parameters: string[] = [];
-  const add = (sql: string, ...values: readonly string[]): void => {
-    parts.push(sql);
-    parameters.push(...values);
-  };
-  if (active !== undefined) add(`status ${active ? '' : 'NOT '}IN (${ACTIVE_STATUSES})`);
-  if (status !== undefined) add('status = ?', status);
-  if (parentId !== undefined) add('parent_id = ?', parentId);
-  if (directive?.includes('*')) add('directive GLOB ?', literalGlob(directive));
-  else if (directive !== undefined) add('directive = ?', directive);
-  return { where: parts.length === 0 ? '' : `WHERE ${parts.join(' AND ')}`, parameters };
-}
-
-/** Only `*` is a wildcard: the others of SQLite's GLOB stand for themselves. */
-function literalGlob(pattern: string): string {
-  return pattern.replaceAll(/[?[]/g, '[$&]');
 }

@@ -1,0 +1,140 @@
+import type {
+  Delivery,
+  DeliveryClass,
+  DeliveryFacts,
+  DeliveryKind,
+  DeliveryMode,
+  DeliveryReport,
+  RunEnd,
+  RunKind,
+  RunProof,
+  RunTraits,
+} from '../core/delivery.ts';
+import type { SteerDecision, SteerRules } from '../policy/steer.ts';
+
+export interface EnqueueParams {
+  readonly deliveryId: string;
+  readonly threadId: string;
+  readonly class: DeliveryClass;
+  readonly kind: DeliveryKind;
+  readonly mode: DeliveryMode;
+  readonly source: string;
+  /** What makes a repeated enqueue a no-op. */
+  readonly sourceKey?: string;
+  readonly text: string;
+  readonly requiresArtifact: boolean;
+  readonly now: string;
+}
+
+/** A run, and the claim of the process that owns it. */
+export interface RunKey {
+  readonly threadId: string;
+  readonly epoch: number;
+  readonly runId: string;
+}
+
+export interface OpenRunParams extends RunKey {
+  readonly traits: RunTraits;
+  /** Entries that the conversation begins with. */
+  readonly carried: ReadonlySet<string>;
+  /** Threads that this one continues: what waits for them moves here. */
+  readonly from: readonly string[];
+  readonly now: string;
+}
+
+export interface AdmitParams {
+  readonly key: RunKey;
+  readonly modes: readonly DeliveryMode[];
+  readonly newEntryId: () => string;
+  readonly now: string;
+}
+
+/** What only the owner can say of its run, and only now. */
+export type SteerPoint = Pick<
+  RunProof,
+  | 'observed_at'
+  | 'valid_until'
+  | 'answer_boundary_passed'
+  | 'after_tool_batch'
+  | 'pending_approvals'
+  | 'open_tool_calls'
+>;
+
+export interface SteerParams {
+  readonly key: RunKey;
+  readonly point: SteerPoint;
+  readonly rules: SteerRules;
+  readonly now: string;
+  readonly nowMs: number;
+  readonly ids: { readonly attempt: () => string; readonly entry: () => string };
+}
+
+export interface EndRunParams {
+  readonly key: RunKey;
+  readonly end: RunEnd;
+  /** Opens a run for the head of the queue in the same transaction. */
+  readonly next?: {
+    readonly runId: string;
+    readonly attemptId: string;
+    readonly entryId: string;
+    readonly traits: RunTraits;
+    /** Leave the run open where nothing waits. */
+    readonly onlyIfWaiting: boolean;
+  };
+  readonly now: string;
+}
+
+export interface RecoverParams {
+  readonly threadId: string;
+  readonly epoch: number;
+  readonly facts: DeliveryFacts;
+  readonly now: string;
+}
+
+export interface ResolveParams {
+  readonly threadId: string;
+  readonly seq: number;
+  readonly as: 'delivered' | 'dropped' | 'retry';
+  /** For the new delivery of a retry. */
+  readonly newId: string;
+  readonly now: string;
+}
+
+/**
+ * Messages to threads, the runs that take them, and the record of every decision. Each method is one transaction; what
+ * changes a run is refused with `thread_locked` to an owner that lost the thread.
+ */
+export interface Deliveries {
+  /** T1. A known source key is a no-op; the addressee's chain is followed to its end. */
+  enqueue(params: EnqueueParams): Promise<Delivery>;
+  /** Everything that a thread has or was sent, in order of arrival. */
+  list(threadId: string): Promise<readonly DeliveryReport[]>;
+  /** Whether something waits for the thread that is not in its log. One indexed read. */
+  isAnyWaiting(threadId: string): Promise<boolean>;
+  /** Opens the thread's run; returns deliveries whose entries the conversation carries and no answer covered yet. */
+  openRun(params: OpenRunParams): Promise<readonly Delivery[]>;
+  /** Says anew what the run may do: earlier proofs are worth nothing then. */
+  updateRun(key: RunKey, kind: RunKind, traits: RunTraits): Promise<void>;
+  /** Reserves all that people want said now. Each comes with the id of the entry to write. */
+  admitPeople(params: AdmitParams): Promise<readonly Delivery[]>;
+  /** T3: judges the head and inserts an attempt where it may go into the run. Undefined: nothing waits. */
+  requestSteer(params: SteerParams): Promise<SteerDecision | undefined>;
+  /** T4, first half: judges again, and reserves the entry. Undefined: nothing to write. */
+  admitSteer(params: SteerParams): Promise<Delivery | undefined>;
+  /** T2 and T4, second half: these entries are in the log. */
+  accept(key: RunKey, entryIds: readonly string[], now: string): Promise<void>;
+  /** T5: a committed answer covers these entries. */
+  consume(
+    key: RunKey,
+    covered: { readonly entryIds: readonly string[]; readonly answerId: string },
+    now: string,
+  ): Promise<void>;
+  /** The thread has the results of these children by waiting for them: they are not delivered as well. */
+  consumeWaited(key: RunKey, children: readonly string[], now: string): Promise<void>;
+  /** T7, and T2 with `next`: the delivery that begins the next run, whose entry is to be written. */
+  endRun(params: EndRunParams): Promise<Delivery | undefined>;
+  /** T8. */
+  recover(params: RecoverParams): Promise<void>;
+  /** T10. */
+  resolve(params: ResolveParams): Promise<Delivery>;
+}
