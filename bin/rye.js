@@ -37,14 +37,15 @@ function listsThreads([group, ...others]) {
   return others[0] === 'list' || others.every((other) => other.startsWith('-'));
 }
 
+/** For the compiled program: V8 forgets who imports for a script that it did not compile itself. */
+const importModule = (name) => import(name);
+
 /**
  * The whole program as V8 compiled it when it was built, which saves most of its start. Undefined under another Node than
  * that, or where a flag of V8 makes it worthless: then the modules do.
  */
 function compiledProgram() {
-  const { Script, constants } = require('node:vm');
-  const importModuleDynamically = constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER;
-  if (importModuleDynamically === undefined) return undefined;
+  const { Script } = require('node:vm');
   const { readFileSync } = require('node:fs');
   const path = require('node:path');
   const folder = path.join(__dirname, '..', 'dist', 'cli');
@@ -59,10 +60,10 @@ function compiledProgram() {
   } catch {
     return undefined;
   }
-  const script = new Script(source, { filename, cachedData, importModuleDynamically });
+  const script = new Script(source, { filename, cachedData });
   if (script.cachedDataRejected) return undefined;
   const program = { exports: {} };
-  script.runInThisContext()(program.exports, require, program, filename);
+  script.runInThisContext()(program.exports, require, program, filename, importModule);
   return program.exports;
 }
 

@@ -19,7 +19,7 @@ export async function bundleProgram(outdir, { define, ...options }) {
     define: { ...define, 'import.meta.url': 'ryeModuleUrl' },
     // an expression, as Node wraps CommonJS: what V8 compiled is for exactly this text
     banner: {
-      js: `(function (exports, require, module, __filename) {
+      js: `(function (exports, require, module, __filename, importModule) {
 const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;`,
     },
     footer: { js: '})' },
@@ -27,7 +27,7 @@ const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;`,
     external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
     plugins: [plainHeaders, commonjsNames],
   });
-  writeFileSync(outfile, inAscii(readFileSync(outfile, 'utf8')));
+  writeFileSync(outfile, withImporter(inAscii(readFileSync(outfile, 'utf8'))));
   const { status } = spawnSync(process.execPath, [WARM_UP, outdir], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
@@ -40,4 +40,13 @@ function inAscii(text) {
     /[^\0-\u007f]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
+}
+
+/** V8 forgets who imports for a script that it has compiled before: what is not in the bundle, the caller imports. */
+function withImporter(text) {
+  const replaced = text.replaceAll('import("@anthropic-ai/sandbox-runtime")', (call) =>
+    call.replace('import', 'importModule'),
+  );
+  if (replaced === text) throw new Error('the program imports no sandbox');
+  return replaced;
 }

@@ -71,12 +71,11 @@ async function openProvider() {
 setFlagsFromString('--no-flush-bytecode');
 const file = path.join(folder, 'program.cjs');
 const source = readFileSync(file, 'latin1');
-const script = new vm.Script(source, {
-  filename: file,
-  importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-});
+// the name stands in stack traces, wherever the program is installed
+const script = new vm.Script(source, { filename: 'rye/dist/cli/program.cjs' });
 const program = { exports: {} };
-script.runInThisContext()(program.exports, createRequire(import.meta.url), program, file);
+const require = createRequire(import.meta.url);
+script.runInThisContext()(program.exports, require, program, file, (name) => import(name));
 const { main, createProcessIo } = program.exports;
 
 const provider = await openProvider();

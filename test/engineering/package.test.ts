@@ -148,6 +148,20 @@ describe('bin/rye.js', () => {
   });
 });
 
+const viaModules = (words: readonly string[]): string => {
+  const main = pathToFileURL(path.join(installed, 'dist', 'cli', 'main.js')).href;
+  const start = `process.argv.splice(1, 0, 'rye'); (await import('${main}')).start();`;
+  return shown([process.execPath, '--input-type=module', '-e', start, '--', ...words]);
+};
+const viaBin = (words: readonly string[]): string =>
+  shown([process.execPath, path.join(installed, 'bin', 'rye.js'), ...words]);
+const shown = (command: readonly string[]): string =>
+  execFileSync('bash', ['-c', '"$0" "$@" 2>&1; echo "exit $?"', ...command], {
+    encoding: 'utf8',
+    cwd: folder,
+    env: { PATH: process.env['PATH'], HOME: path.join(folder, '.home') },
+  });
+
 describe('what talks to a provider', () => {
   it('names no Headers of the platform, which would load its whole fetch', () => {
     const chunks = path.join(installed, 'dist', 'chunks');
@@ -186,6 +200,10 @@ describe('the compiled program', () => {
     expect(bytes.findIndex((byte) => byte > 0x7f)).toBe(-1);
   });
 
+  it('reaches what is not in the file, such as the sandbox', () => {
+    expect(viaBin(['doctor'])).toBe(viaModules(['doctor']));
+  });
+
   it.each([
     ['is damaged', (cache: Buffer) => cache.fill(0, 0, 32)],
     ['is cut', (cache: Buffer) => cache.subarray(0, cache.length >> 1)],
@@ -205,20 +223,6 @@ describe('the compiled program', () => {
 });
 
 describe('the one file that lists threads', () => {
-  const viaModules = (words: readonly string[]): string => {
-    const main = pathToFileURL(path.join(installed, 'dist', 'cli', 'main.js')).href;
-    const start = `process.argv.splice(1, 0, 'rye'); (await import('${main}')).start();`;
-    return shown([process.execPath, '--input-type=module', '-e', start, '--', ...words]);
-  };
-  const viaBin = (words: readonly string[]): string =>
-    shown([process.execPath, path.join(installed, 'bin', 'rye.js'), ...words]);
-  const shown = (command: readonly string[]): string =>
-    execFileSync('bash', ['-c', '"$0" "$@" 2>&1; echo "exit $?"', ...command], {
-      encoding: 'utf8',
-      cwd: folder,
-      env: { PATH: process.env['PATH'], HOME: path.join(folder, '.home') },
-    });
-
   it.each([
     ['threads'],
     ['threads --json'],
