@@ -34,6 +34,10 @@ const FORMATS: { readonly [T in EventType]?: Format<T> } = {
         : `limit reached: ${code} (the next call may cost ${formatUsd(needed)}, ${formatUsd(left)} are left)`,
   }),
   error_classified: ({ category, message }) => ({ tone: 'bad', text: `${category}: ${message}` }),
+  model_change: ({ provider, model }) => ({
+    tone: 'warning',
+    text: `goes on with ${provider}/${model}`,
+  }),
   retry_scheduled: ({ attempt, delay_ms }) => ({
     tone: 'warning',
     text: `retry ${attempt} in ${formatSeconds(delay_ms / 1000)}`,

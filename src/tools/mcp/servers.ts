@@ -34,6 +34,9 @@ export interface OfferedTools {
   readonly warnings: readonly string[];
 }
 
+/** Tools that a hint lists. */
+const MAX_NAMED = 12;
+
 /**
  * The MCP servers of an open rye. Each is connected at most once, when it is first needed, and again after its
  * connection broke; all end when the last of the threads that hold them has ended.
@@ -112,7 +115,7 @@ export class McpServers {
       didYouMean(
         id,
         tools.map((tool) => tool.id),
-      ),
+      ) ?? offers(tools),
     );
   }
 
@@ -240,6 +243,13 @@ function wouldConnect(server: McpServerConfig): string {
       ? `start ${server.command}`
       : `connect to ${new URL(server.url).host}`;
   return `the tools of the MCP server ${server.name} are not known without a connection: a run would ${how} to ask for them`;
+}
+
+/** What there is, for somebody who guessed. */
+function offers(tools: readonly Tool[]): string {
+  const names = tools.slice(0, MAX_NAMED).map(({ id }) => id);
+  const more = tools.length > names.length ? ` and ${tools.length - names.length} more` : '';
+  return names.length === 0 ? 'It offers none.' : `It offers ${names.join(', ')}${more}.`;
 }
 
 function notFound(message: string, hint = 'See .ai/config/mcp.yaml.'): RyeError {
