@@ -2,7 +2,16 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
 import { text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
-import { attacks, codeOf, directive, harmless, type Lab, settledCode, shellTool } from './lab.ts';
+import {
+  type Attack,
+  attacks,
+  codeOf,
+  directive,
+  harmless,
+  type Lab,
+  settledCode,
+  shellTool,
+} from './lab.ts';
 
 const FILES = '<execute><tool>rye/file-system/*</tool></execute>';
 const LS = '<execute><tool>rye/file-system/ls</tool></execute>';
@@ -370,6 +379,16 @@ describe('grants', () => {
         return plan('<execute><tool>demo/*</tool></execute>')(lab);
       },
     },
+    ...['tool/search', 'directive/return'].map(
+      (id): Attack => ({
+        name: `takes a name that rye needs itself: ${id}`,
+        code: 'wire_name_collision',
+        run: (lab) => {
+          lab.signed(`tools/${id}.sh`, shellTool('echo 1'));
+          return plan(`<execute><tool>${id}</tool></execute>`)(lab);
+        },
+      }),
+    ),
     {
       name: 'takes the wire name of a built-in tool',
       code: 'wire_name_collision',
