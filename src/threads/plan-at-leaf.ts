@@ -1,6 +1,6 @@
 import { RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
-import type { ThreadPlan } from '../core/plan.ts';
+import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../log/tree.ts';
 import { THINKING_LEVELS } from '../providers/provider.ts';
 import type { ThreadEnv } from './ports.ts';
@@ -64,13 +64,26 @@ function isImported({ payload }: TreeEntry): boolean {
 /** A model of today's configuration for a thread that was planned before; refused where it could not run on it. */
 export async function configuredModel(
   env: ThreadEnv,
-  { process: steps, allow_unpriced: allowUnpriced }: ThreadPlan,
+  plan: ThreadPlan,
   wanted: { readonly model: string; readonly provider?: string | undefined },
 ) {
   const { model: id, provider } = wanted;
+  const { process: steps, allow_unpriced: allowUnpriced } = plan;
   const hasSteps = steps.length > 0;
   const found = await env.models.resolve({ wanted: id, provider, hasSteps });
   if (found.unfit) throw found.unfit;
+  assertSameNature(plan, found.model);
   assertPriced([found.model, ...found.fallbacks], allowUnpriced);
   return found;
+}
+
+/** A plan for no model has none of the rules that one is to be watched by; that of an imported session has nothing to do. */
+function assertSameNature({ model, chain, directive }: ThreadPlan, other: PlannedModel): void {
+  const isImport = chain.length === 0 && directive.category === 'imported';
+  if (isImport || (model.kind === 'literal') === (other.kind === 'literal')) return;
+  throw new RyeError(
+    'usage',
+    `the thread was planned for ${model.provider}/${model.id} and can't go on with ${other.provider}/${other.id}`,
+    { hint: `Run ${directive.id} anew with --model ${other.id}.` },
+  );
 }

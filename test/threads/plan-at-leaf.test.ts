@@ -107,6 +107,12 @@ it('what no thread could go on with is not written', async () => {
   });
   await expect(trees.changeThinking(id, 'hard')).rejects.toMatchObject({ code: 'usage' });
   expect(readFileSync(file)).toEqual(bytes);
+  // planned without a model, it has no rules that a model would be watched by
+  const { thread_id: steps } = await here.run('hello', { model: 'literal' });
+  await expect(trees.changeModel(steps, { model: SONNET })).rejects.toMatchObject({
+    code: 'usage',
+    hint: `Run hello anew with --model ${SONNET}.`,
+  });
 });
 
 it('a model that is not configured any more is named with the entry that set it', async () => {
