@@ -384,4 +384,21 @@ describe('the rules that rye ships', () => {
     );
     expect(interrupt?.reason).toBe('stream rule secret-api-key');
   });
+
+  it.each([...rules.keys()].filter((name) => name.startsWith('secret-')))(
+    '%s watches what servers of files write, too',
+    (name) => {
+      const rule = rules.get(name);
+      const [content = ''] = EXAMPLES[name]?.breaks ?? [];
+      const isHeard = (tool: string, input: object): boolean =>
+        rule !== undefined &&
+        hear(sessionOf([rule]).watch(1), [...call(tool, input), finish()]).matched.includes(name);
+      const edit = { path: 'a.env', edits: [{ oldText: content, newText: '' }] };
+      expect(isHeard('mcp/files/write_file', { path: 'a.env', content })).toBe(true);
+      expect(isHeard('mcp/files/edit_file', { path: 'a.env', edits: [{ newText: content }] })).toBe(
+        true,
+      );
+      expect(isHeard('mcp/files/edit_file', edit)).toBe(false);
+    },
+  );
 });
