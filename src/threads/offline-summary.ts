@@ -180,9 +180,22 @@ function compactEnv(env: ThreadEnv, plan: ThreadPlan, ask: AskBeforeCompact): Co
     clock: env.clock,
     random: env.random,
     errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
-    provider: () => env.models.open(plan.model, plan),
+    provider: () => {
+      if (plan.model.kind === 'literal') throw noModel();
+      return env.models.open(plan.model, plan);
+    },
     ask,
   };
+}
+
+function noModel(): RyeError {
+  return new RyeError(
+    'literal_unsupported',
+    'the thread ran without a model that could summarise',
+    {
+      hint: 'Give the text yourself: --summary TEXT, or a before_compact hook.',
+    },
+  );
 }
 
 /** The thread's own limit and its budget, and the parent's, hold for model calls after its end too. */

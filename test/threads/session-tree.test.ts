@@ -138,6 +138,17 @@ describe('a finished thread', () => {
     expect(await intact()).toBe('ok');
   });
 
+  it('that ran without a model has none to summarise, but takes a summary', async () => {
+    const { thread_id } = await lab.run('hello', { model: 'literal' });
+    const at = await entryOf('user', thread_id);
+    await expect(rye.trees.branch(thread_id, { at, summary: 'model' })).rejects.toMatchObject({
+      code: 'literal_unsupported',
+    });
+    expect((await rye.trees.view(thread_id)).leaf_id).not.toBe(at);
+    await rye.trees.branch(thread_id, { at, summary: { text: 'Greeted.' } });
+    expect((await rye.trees.context(thread_id)).messages).toHaveLength(2);
+  });
+
   it('takes labels, a title, custom entries and messages, and context edits', async () => {
     const user = await entryOf('user');
     await rye.trees.label(id, user, ' start\nhere ');
