@@ -73,7 +73,11 @@ export function recordedRun(
     event.seq > before && isKnown(event, 'thread_finished');
   const until = events.find(isOver)?.seq ?? Number.POSITIVE_INFINITY;
   const ran = path.slice(start).filter(({ seq }) => seq < until);
-  const end = endSteps(endOf(events, ran));
+  // a path that was copied and never gone on from has no run of its own
+  const hasBegun =
+    historyLeaf === null ||
+    events.some(({ event_type, seq }) => event_type === 'turn_started' && seq > before);
+  const end = hasBegun ? endSteps(endOf(events, ran)) : [];
   return {
     steps: [...ran.flatMap(recordedStep), ...end],
     hasEnd: end.length > 0,

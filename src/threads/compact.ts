@@ -137,9 +137,10 @@ async function withSummary(
 ): Promise<CompactResult> {
   const { model, plan, remainingMicroUsd, reason } = request;
   const { summary, details: own } = report.supplied ?? {};
-  const details = { ...filesAsDetails(made.files), ...own, reason };
+  const details: JsonObject = { ...filesAsDetails(made.files), ...own, reason };
   if (summary !== undefined) {
-    const entry = compactionDraft(made, summary, { ...details, from_hook: true });
+    const { usage: _ofNoModel, ...told } = details;
+    const entry = compactionDraft(made, summary, { ...told, from_hook: true });
     return { kind: 'done', summary, plan: made, drafts: [...drafts, entry], usage: NO_USAGE };
   }
   const instructions = [request.instructions, ...report.instructions].filter(

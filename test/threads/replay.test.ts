@@ -299,6 +299,8 @@ it('leaves out what was added behind the end of the run, and what was broken off
   const { steps } = await replay(here, id);
   await trees.branch(id, { at: (await trees.view(id)).leaf_id ?? '', message: 'And now?' });
   expect(await replay(here, id)).toMatchObject({ difference: null, steps, matched: steps });
+  const { thread_id: copy } = await trees.extract(id, { at: rows[1]?.entry.id ?? '' });
+  expect(await replay(here, copy)).toMatchObject({ difference: null, steps: 0 });
   await trees.branch(id, { at: rows[1]?.entry.id ?? '', message: 'Another way.' });
   expect(await replay(here, id)).toMatchObject({ difference: null, answers: 1 });
 });
