@@ -4,14 +4,13 @@ import { wireName } from '../core/ids.ts';
 import type { PlannedTool } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Behavior } from '../loop/behavior.ts';
-import { isReturnName } from '../loop/return.ts';
 import { covers, specificity } from '../policy/capability.ts';
 import type { ToolDefinition } from '../providers/provider.ts';
 import type { GrantedTool } from '../threads/ports.ts';
 import type { DisclosureCandidate } from '../tools/disclosure.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
-import { createToolSearch, TOOL_SEARCH_ID } from '../tools/tool-search.ts';
+import { createToolSearch } from '../tools/tool-search.ts';
 import type { ToolScope } from './tool-scope.ts';
 
 /** A primary action by itself is harmless: each call is judged by the item that it is about. */
@@ -82,9 +81,7 @@ export function assertDistinct(
 ): void {
   const byName = new Map<string, string>();
   for (const { id, name } of tools) {
-    // what rye offers itself, beside the tools of the thread
-    const isReserved = name === TOOL_SEARCH_ID || isReturnName(name);
-    const other = isReserved ? name : byName.get(name);
+    const other = byName.get(name);
     if (other !== undefined) {
       throw new RyeError(
         'wire_name_collision',

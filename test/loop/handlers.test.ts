@@ -208,6 +208,16 @@ describe('handlers of results', () => {
     expect(resultText(played.events, 'a')).toBe('[{"type":"text","text":"first"}] second');
   });
 
+  it('each know the size before any of them changed it', async () => {
+    const sizes: number[] = [];
+    const tool_transform = ({ output_bytes: bytes }: ResultContext) => {
+      sizes.push(bytes);
+      return { result: 'changed to something longer' };
+    };
+    await playWith({ tool_transform: [tool_transform, tool_transform] });
+    expect(sizes).toEqual([13, 13]);
+  });
+
   it('that fail change nothing', async () => {
     const played = await playWith({
       tool_transform: [

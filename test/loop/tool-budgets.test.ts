@@ -61,6 +61,17 @@ describe('counts', () => {
     expect(counts).toEqual([{}, {}, { 'rye/echo': 1 }]);
   });
 
+  it('a substitute is counted like a call that runs, so that it uses up a budget', async () => {
+    const { events } = await play({
+      plan: { behavior: { tool_budgets: { 'rye/echo': 1 } } },
+      tools: ECHO,
+      turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+      ports: { handlers: composeHandlers({ tool_gate: () => ({ result: 'in its place' }) }) },
+    });
+    expect(resultText(events, 'a')).toBe('in its place');
+    expect(resultText(events, 'b')).toContain('Blocked: ');
+  });
+
   it('counts start again with each run', async () => {
     let more = 1;
     const { script, counts } = counting({

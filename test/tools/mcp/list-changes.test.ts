@@ -247,8 +247,11 @@ test('a thread that goes on looks first at what its servers offer now', async ()
     secrets: {},
   });
   expect(resumed).toMatchObject({ status: 'completed', result: 'done' });
+  // before its first request
+  const offered = namesOf(lab.server.requests[2]?.body as WireBody);
+  expect(offered).toContain('mcp_live_fresh');
+  expect(offered).not.toContain('mcp_live_stable');
   const last = JSON.stringify(lab.server.requests.at(-1)?.body.messages);
   expect(last).toContain('fresh says new');
   expect(last).toContain('changed its description');
-  expect(namesOf(lab.server.requests.at(-1)?.body as WireBody)).not.toContain('mcp_live_stable');
 });
