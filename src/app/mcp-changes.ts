@@ -16,8 +16,8 @@ export interface McpChangesOptions {
   readonly offered: SessionTools;
   /** Whether the thread's capabilities cover a tool. */
   readonly isGranted: (id: string) => boolean;
-  /** Plans a tool that came since the thread was approved. */
-  readonly plan: (tool: Tool, isLazy: boolean) => PlannedTool;
+  /** Plans a tool that came since the thread was approved, beside those that the thread has by then. */
+  readonly plan: (tool: Tool, isLazy: boolean, beside: readonly PlannedTool[]) => PlannedTool;
   readonly notice: (text: string) => void;
 }
 
@@ -114,11 +114,12 @@ export class McpChanges {
 
   /** The new tools; one whose name the model knows already is left out, which is told once. */
   #plan(added: readonly Tool[], isLazy: boolean) {
-    const taken = new Set(this.#options.offered.planned.map(({ name }) => name));
+    const { offered, plan } = this.#options;
+    const taken = new Set(offered.planned.flatMap((tool) => [tool.name, offered.shown(tool)]));
     const tools: PlannedTool[] = [];
     const refusals: string[] = [];
     for (const tool of added) {
-      const planned = this.#options.plan(tool, isLazy);
+      const planned = plan(tool, isLazy, [...offered.planned, ...tools]);
       if (!taken.has(planned.name)) {
         taken.add(planned.name);
         tools.push(planned);

@@ -48,7 +48,7 @@ export function openRemote(options: RemoteSessionOptions): Pick<OpenTools, 'refr
     offered,
     isGranted: (id) => covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id }),
     // its risk is that of the grant, which the plan has judged: tools of servers declare none
-    plan: (tool, isLazy) => plannedLate(tool, { ...options, isLazy }),
+    plan: (tool, isLazy, beside) => plannedLate(tool, { ...options, isLazy, beside }),
     notice: base.notice,
   });
   const refresh = async (): Promise<readonly EventDraft[]> => {
@@ -70,10 +70,18 @@ function isRemote({ id }: PlannedTool): boolean {
 /** A tool that came since the plan was made: offered with its schema where the budget for that has room. */
 function plannedLate(
   { id, description, inputSchema, traits }: Tool,
-  { plan, config, offered, isLazy }: RemoteSessionOptions & { readonly isLazy: boolean },
-) {
+  {
+    plan,
+    config,
+    isLazy,
+    beside,
+  }: Pick<RemoteSessionOptions, 'plan' | 'config'> & {
+    readonly isLazy: boolean;
+    readonly beside: readonly PlannedTool[];
+  },
+): PlannedTool {
   const tool = { id, name: wireName(id), description, input_schema: inputSchema };
-  const loaded = offered.planned.filter(({ preloaded }) => preloaded);
+  const loaded = beside.filter(({ preloaded }) => preloaded);
   const used = loaded.reduce((sum, one) => sum + definitionTokens(one), 0);
   const hasRoom = used + definitionTokens(tool) <= config.toolPreloadTokens;
   const need = capabilityOf({ verb: 'execute', item_type: 'tool', item_id: id });

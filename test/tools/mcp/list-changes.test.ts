@@ -176,6 +176,19 @@ test('new tools of a lazy server are found by a search, not offered at once', as
   );
 });
 
+test('new tools are offered with their schemas as far as there is room for these, and found beyond that', async () => {
+  const long = (tool: string, id: string) =>
+    toolUse('mcp_live_evolve', { tool, description: 'x'.repeat(4000) }, id);
+  const opened = await labOf(OVER_STDIO, [() => calls(long('fa', 'a'), long('fb', 'b'))]);
+  const { bodies } = await ran(opened);
+  const offered = namesOf(bodies.at(-1) as WireBody);
+  expect(['mcp_live_fa', 'mcp_live_fb'].filter((name) => offered.includes(name))).toHaveLength(1);
+  expect(offered).toContain('tool_search');
+  expect(JSON.stringify(bodies.at(-1)?.messages)).toMatch(
+    /You can call now: mcp_live_f[ab]\. Load with tool_search before calling: mcp_live_f[ab]\./,
+  );
+});
+
 test('a new tool that the model could not tell from another one is left out, and that is said once', async () => {
   const opened = await labOf(OVER_STDIO, [
     evolve('f-one', 'The first.'),
