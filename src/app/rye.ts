@@ -146,6 +146,12 @@ export interface ToolRunResult {
   readonly duration_ms: number;
 }
 
+/** A thread of a list. */
+export interface ListedThread extends ThreadRecord {
+  /** It should be running, and its process has ended without finishing it. */
+  readonly process_gone?: true;
+}
+
 export interface ThreadListFilter {
   readonly active?: boolean;
   readonly status?: ThreadStatus;
@@ -176,7 +182,7 @@ export interface ThreadsService {
   /** Runs to the end. A thread that failed is a result; only a thread that could not be started throws. */
   execute(request: ExecuteDirectiveRequest): Promise<ThreadResult>;
   executeTool(request: ExecuteToolRequest): Promise<ToolRunResult>;
-  list(filter?: ThreadListFilter): Promise<readonly ThreadRecord[]>;
+  list(filter?: ThreadListFilter): Promise<readonly ListedThread[]>;
   /** Resolves a unique prefix or suffix to a full id; refuses with `ambiguous` or `thread_not_found`. */
   resolveId(part: string): Promise<string>;
   show(threadId: string): Promise<ThreadDetails>;

@@ -1,9 +1,9 @@
 import { RyeError } from '../core/errors.ts';
-import type { ThreadRecord } from '../core/thread.ts';
+import { isActive, type ThreadRecord } from '../core/thread.ts';
 import { openRegistry } from '../storage/open-registry.ts';
 import { createProcessTable } from '../storage/processes.ts';
-import type { Registry } from '../storage/store.ts';
-import type { OpenRyeOptions, Rye, ThreadListFilter, ThreadsService } from './rye.ts';
+import type { ProcessTable, Registry, Store } from '../storage/store.ts';
+import type { ListedThread, OpenRyeOptions, Rye, ThreadListFilter, ThreadsService } from './rye.ts';
 import { withUserEnv } from './user-env.ts';
 
 const MAX_CANDIDATES = 10;
@@ -17,10 +17,11 @@ export interface ThreadList extends Pick<Rye, 'close'> {
 export function openThreadList(options: OpenRyeOptions): ThreadList {
   // for its notices: a file of keys that others can read is worth a word in every command
   withUserEnv(options);
-  const registry = openRegistry(options.projectPath, createProcessTable());
+  const processes = createProcessTable();
+  const registry = openRegistry(options.projectPath, processes);
   return {
     threads: {
-      list: async (filter) => await listThreads(registry, filter),
+      list: async (filter) => await listThreads({ registry, processes }, filter),
       resolveId: async (part) => await resolveThreadId(registry, part),
     },
     close() {
@@ -31,10 +32,25 @@ export function openThreadList(options: OpenRyeOptions): ThreadList {
 
 /** {@link ThreadsService.list} */
 export async function listThreads(
-  registry: Registry,
+  { registry, processes }: Pick<Store, 'registry' | 'processes'>,
   { parent, ...rest }: ThreadListFilter = {},
-): Promise<readonly ThreadRecord[]> {
-  return await registry.list({ ...rest, ...(parent === undefined ? {} : { parentId: parent }) });
+): Promise<readonly ListedThread[]> {
+  const filter = { ...rest, ...(parent === undefined ? {} : { parentId: parent }) };
+  const threads = await registry.list(filter);
+  return threads.map((thread) =>
+    hasLostProcess(thread, processes) ? { ...thread, process_gone: true } : thread,
+  );
+}
+
+/** Whether nobody runs a thread that should be run. Of a process on another host nobody knows. */
+function hasLostProcess(thread: ThreadRecord, processes: ProcessTable): boolean {
+  const { status, pid, process_start: processStart, host } = thread;
+  return (
+    isActive(status) &&
+    pid !== null &&
+    host !== null &&
+    !processes.isAlive({ pid, processStart: processStart ?? '', host })
+  );
 }
 
 /** {@link ThreadsService.resolveId} */

@@ -7,6 +7,7 @@ import type { Foundation } from './foundation.ts';
 import type {
   ExecuteDirectiveRequest,
   ExecuteToolRequest,
+  ListedThread,
   ThreadDetails,
   ThreadListFilter,
   ThreadsService,
@@ -40,8 +41,8 @@ export class Threads implements ThreadsService {
     return await runTool(this.#base, request);
   }
 
-  async list(filter?: ThreadListFilter): Promise<readonly ThreadRecord[]> {
-    return await listThreads(this.#base.store.registry, filter);
+  async list(filter?: ThreadListFilter): Promise<readonly ListedThread[]> {
+    return await listThreads(this.#base.store, filter);
   }
 
   async resolveId(part: string): Promise<string> {

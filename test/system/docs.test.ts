@@ -40,7 +40,8 @@ beforeEach(async () => {
   writeFileSync(launcher, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
   chmodSync(launcher, 0o755);
 }, 60_000);
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
+// a thread that a page started may still write its last files
+afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
 
 /** What a reader sees who types this line: both streams, in the same folder as the lines before. */
 async function type(command: string): Promise<string> {

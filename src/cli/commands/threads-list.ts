@@ -23,7 +23,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   }
   const rows = threads.map((thread) => [
     thread.thread_id,
-    thread.status,
+    thread.process_gone === true ? `${thread.status} (process gone)` : thread.status,
     thread.created_at,
     String(thread.cost.turns),
     formatUsd(thread.cost.spend),
@@ -31,6 +31,11 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   ]);
   const headings = ['THREAD', 'STATUS', 'CREATED', 'TURNS', 'SPEND', 'RESULT'];
   io.stdout.write(formatTable(headings, rows, io.stdout));
+  if (!invocation.global.quiet && threads.some((thread) => thread.process_gone === true)) {
+    io.stderr.write(
+      'hint: Threads whose process is gone are ended in order by: rye threads recover\n',
+    );
+  }
   return EXIT.ok;
 }
 

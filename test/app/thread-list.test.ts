@@ -1,0 +1,44 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { systemClock, systemIds } from '../../src/app/system.ts';
+import { openThreadList } from '../../src/app/thread-list.ts';
+import { main } from '../../src/cli/main.ts';
+import { openStore } from '../../src/storage/open-store.ts';
+import type { Owner } from '../../src/storage/store.ts';
+import { createFakeIo } from '../helpers/fake-io.ts';
+
+it('a list says which threads have lost their process, and what ends them in order', async () => {
+  const project = mkdtempSync(path.join(tmpdir(), 'rye-list-'));
+  onTestFinished(() => rmSync(project, { recursive: true, force: true }));
+  const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });
+  onTestFinished(() => store.close());
+  const self = store.processes.self();
+  const owners: Readonly<Record<string, Owner>> = {
+    alive: self,
+    gone: { ...self, processStart: 'another boot:1' },
+    elsewhere: { pid: self.pid, processStart: 'another boot:1', host: `not-${hostname()}` },
+  };
+  for (const [threadId, owner] of Object.entries(owners)) {
+    const now = '2026-11-21T08:00:00.000Z';
+    await store.registry.register({
+      threadId,
+      directive: 'd',
+      parentId: null,
+      model: 'm',
+      now,
+      owner,
+    });
+  }
+  const list = openThreadList({ projectPath: project, userSpacePath: project, env: {} });
+  onTestFinished(() => list.close());
+  const listed = await list.threads.list();
+  expect(listed.filter((one) => one.process_gone).map((one) => one.thread_id)).toEqual(['gone']);
+
+  const io = createFakeIo({ rye: list as never });
+  expect(await main(['threads', 'list'], io)).toBe(0);
+  expect(io.out()).toMatch(/^gone +created \(process gone\)/m);
+  expect(io.out()).toMatch(/^alive +created +2026/m);
+  expect(io.err()).toContain('rye threads recover');
+});
