@@ -85,4 +85,6 @@ export interface HookDeclaration {
   readonly capabilities?: readonly string[];
   /** `file:line` where it stands. */
   readonly origin: string;
+  /** In plans: it came with rye, and so needs no capability. Wherever rye is by then, the plan goes on to say so. */
+  readonly shipped?: true;
 }

@@ -201,8 +201,8 @@ export class HookRunner implements HookPort {
   }
 
   #authorize(hook: HookDeclaration, { primary, item_type, item_id }: ItemAction): void {
-    const { env, plan } = this.#options;
-    if (env.isShipped(hook.origin)) return;
+    if (hook.shipped === true) return;
+    const { plan } = this.#options;
     const need = { verb: primary, item_type, item_id };
     if (covers(hook.capabilities ?? plan.capabilities, need)) return;
     throw new RyeError(

@@ -1,4 +1,5 @@
 import { RyeError } from '../core/errors.ts';
+import type { HookDeclaration } from '../core/hook.ts';
 import { type JsonObject, toText } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import type { ContextBlock, PlannedModel, PlanSource, ThreadPlan } from '../core/plan.ts';
@@ -101,7 +102,7 @@ export async function prepareThread(
     capabilities,
     acknowledged: risk.acknowledged,
     risks: risk.risks,
-    hooks: resolved.hooks,
+    hooks: plannedHooks(env, resolved.hooks),
     tools: risk.tools,
     model,
     fallbacks,
@@ -252,4 +253,12 @@ function planOrigins({
 /** The chain's hooks stand in the merged table with their layer. */
 function withoutHooks(origins: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(origins).filter(([path]) => !path.startsWith('hooks.')));
+}
+
+/** Hooks that came with rye are marked: a thread may go on where rye is elsewhere. */
+function plannedHooks(
+  env: ThreadEnv,
+  hooks: readonly HookDeclaration[],
+): readonly HookDeclaration[] {
+  return hooks.map((hook) => (env.isShipped(hook.origin) ? { ...hook, shipped: true } : hook));
 }

@@ -18,6 +18,7 @@ interface Plan {
     readonly id: string;
     readonly enabled: boolean;
     readonly origin: string;
+    readonly shipped?: boolean;
   }[];
   readonly tools: readonly { readonly name: string; readonly risk: string }[];
   readonly origins: Readonly<Record<string, string>>;
@@ -35,6 +36,12 @@ test('three-deep extends and five hook layers merge into the plan that the golde
     '--input=token=s3cr3t-value',
   ]);
   expect(view(plan as Plan, here)).toEqual(JSON.parse(readFileSync(GOLDEN, 'utf8')));
+  // wherever rye is when the thread goes on: what it shipped stays what it shipped
+  const { hooks } = plan as Plan;
+  const mine = hooks.filter(({ shipped }) => shipped !== true);
+  expect(mine.map(({ origin }) => origin)).not.toContainEqual(expect.stringContaining('/system/'));
+  expect(hooks.find(({ id }) => id === 'ctx_directive_instruction')?.shipped).toBe(true);
+  expect(mine.length).toBeGreaterThan(0);
 });
 
 test('a dry run prints where each value comes from, and changes nothing', async () => {
