@@ -30,7 +30,7 @@ export async function httpFetch(
   const stop = new Stop(init.signal);
   const message = await ask(url, init, stop);
   const { statusCode: status = 0, statusMessage: statusText = '' } = message;
-  if (status >= 300 && status < 400) return redirected(message, status);
+  if (status >= 300 && status < 400) return redirected(url.host, message);
   const body = new Body(await decoded(message), stop);
   const fields = fieldsOf(message);
   if (status >= 400) {
@@ -153,12 +153,15 @@ function fieldsOf({ headersDistinct }: IncomingMessage): [string, string][] {
 }
 
 /** Says where to, without the path: what the SDKs take for the provider's own error. */
-function redirected(message: IncomingMessage, status: number): Response {
+function redirected(host: string, message: IncomingMessage): Response {
   message.destroy();
   const { location = '' } = message.headers;
   const where = URL.canParse(location) ? new URL(location).origin : 'another address';
-  const error = { type: 'redirected', message: `it redirects to ${where}, which is not followed` };
-  return Response.json({ type: 'error', error }, { status });
+  const error = {
+    type: 'redirected',
+    message: `${host} redirects to ${where}, which is not followed`,
+  };
+  return Response.json({ type: 'error', error }, { status: message.statusCode ?? 0 });
 }
 
 /** Servers, and proxies before them, may encode what was asked for as it is. */

@@ -203,7 +203,7 @@ describe('a response', () => {
     expect([response.status, response.ok, await response.text()]).toEqual([
       307,
       false,
-      `{"type":"error","error":{"type":"redirected","message":"it redirects to ${where}, which is not followed"}}`,
+      `{"type":"error","error":{"type":"redirected","message":"${new URL(url).host} redirects to ${where}, which is not followed"}}`,
     ]);
     expect(paths).toEqual(['/v1']);
   });
