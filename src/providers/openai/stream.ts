@@ -4,6 +4,7 @@ import { GrowingText } from '../../core/text.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
 import { ReasoningDetails, reasoningText } from './reasoning.ts';
+import { TaggedThought } from './tagged-thought.ts';
 import { TextCallReader, type TextPiece } from './text-calls.ts';
 import { usageOf } from './usage.ts';
 
@@ -54,6 +55,7 @@ class Decoder implements ChunkDecoder {
   readonly #longNames: ReadonlyMap<string, string>;
   readonly #reader: TextCallReader | undefined;
   readonly #details = new ReasoningDetails();
+  readonly #tagged = new TaggedThought();
   readonly #blocks: Block[] = [];
   /** The call that the server's index means now. */
   readonly #byIndex = new Map<number, CallBlock>();
@@ -84,7 +86,12 @@ class Decoder implements ChunkDecoder {
   }
 
   end(isMarked: boolean): Decoded {
-    const events = this.#pieces(this.#reader?.end() ?? []);
+    const { thought, text } = this.#tagged.end();
+    const events = [
+      ...this.#think(thought),
+      ...this.#say(text),
+      ...this.#pieces(this.#reader?.end() ?? []),
+    ];
     if (this.#reason === undefined && !(isMarked && this.#hasStarted)) {
       const message = 'the answer ended before its last chunk';
       return { events, error: { type: 'incomplete_stream', message } };
@@ -103,20 +110,24 @@ class Decoder implements ChunkDecoder {
     this.#details.add(delta['reasoning_details']);
     const events: ModelEvent[] = [];
     const thought = reasoningText(delta);
-    if (thought !== '') {
-      this.#append('thinking', thought);
-      events.push({ type: 'thinking_delta', text: thought });
-    }
-    for (const member of ['content', 'refusal']) {
-      const text = asText(delta[member]);
-      if (text === '') continue;
-      events.push(...this.#pieces(this.#reader?.push(text) ?? [{ kind: 'text', text }]));
-    }
+    events.push(...this.#think(thought));
+    const { thought: tagged, text: said } = this.#tagged.push(asText(delta['content']));
+    events.push(...this.#think(tagged), ...this.#say(said), ...this.#say(asText(delta['refusal'])));
     const calls = delta['tool_calls'];
     if (Array.isArray(calls)) {
       for (const call of calls.filter(isRecord)) events.push(...this.#call(call));
     }
     return events;
+  }
+
+  #think(text: string): ModelEvent[] {
+    if (text === '') return [];
+    this.#append('thinking', text);
+    return [{ type: 'thinking_delta', text }];
+  }
+
+  #say(text: string): ModelEvent[] {
+    return text === '' ? [] : this.#pieces(this.#reader?.push(text) ?? [{ kind: 'text', text }]);
   }
 
   #pieces(pieces: readonly TextPiece[]): ModelEvent[] {
