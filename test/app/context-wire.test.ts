@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
-import { calls, says, toolUse, type WireBody, type WireTurn } from '../helpers/wire-server.ts';
+import { calls, says, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 const FILE_TOOLS = ['rye/file-system/read', 'rye/file-system/edit'];
@@ -29,7 +29,7 @@ async function requests(behavior: JsonObject, turns: readonly WireTurn[]) {
     kind: 'completed',
   });
   return lab.server.requests.map(({ body }) =>
-    ((body as WireBody).messages ?? []).map((message) =>
+    (body.messages ?? []).map((message) =>
       JSON.stringify(message).replaceAll(/,?"cache_control":\{"type":"ephemeral"\}/g, ''),
     ),
   );

@@ -21,7 +21,7 @@ describe('a thought in the text', () => {
     ['', ['', '']],
   ])('%j', (answer, parted) => {
     expect(read(answer)).toEqual(parted);
-    expect(read(...answer)).toEqual(parted);
+    expect(read(...answer.split(''))).toEqual(parted);
     for (let cut = 1; cut < answer.length; cut += 1) {
       expect(read(answer.slice(0, cut), answer.slice(cut))).toEqual(parted);
     }
