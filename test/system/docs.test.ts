@@ -41,7 +41,17 @@ beforeEach(async () => {
   chmodSync(launcher, 0o755);
 }, 60_000);
 // a thread that a page started may still write its last files
-afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
+afterEach(() => remove(10));
+
+/** The process of a thread may still write what it leaves behind; a retry of `rmSync` alone removes no file that came since. */
+function remove(tries: number): void {
+  try {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
+  } catch (error) {
+    if (tries === 0) throw error;
+    remove(tries - 1);
+  }
+}
 
 /** What a reader sees who types this line: both streams, in the same folder as the lines before. */
 async function type(command: string): Promise<string> {
