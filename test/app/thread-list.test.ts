@@ -5,6 +5,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { openThreadList } from '../../src/app/thread-list.ts';
 import { main } from '../../src/cli/main.ts';
+import { NO_COST } from '../../src/core/usage.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Owner } from '../../src/storage/store.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
@@ -31,6 +32,13 @@ it('a list says which threads have lost their process, and what ends them in ord
       owner,
     });
   }
+  await store.registry.finish('elsewhere', {
+    status: 'error',
+    now: '2026-11-21T08:00:01.000Z',
+    cost: NO_COST,
+    result: 'long '.repeat(50_000),
+    epoch: 1,
+  });
   const list = openThreadList({ projectPath: project, userSpacePath: project, env: {} });
   onTestFinished(() => list.close());
   const listed = await list.threads.list();
@@ -41,4 +49,12 @@ it('a list says which threads have lost their process, and what ends them in ord
   expect(io.out()).toMatch(/^gone +created \(process gone\)/m);
   expect(io.out()).toMatch(/^alive +created +2026/m);
   expect(io.err()).toContain('rye threads recover');
+  const longest = Math.max(
+    ...io
+      .out()
+      .split('\n')
+      .map((line) => line.length),
+  );
+  expect(longest).toBeGreaterThan(500);
+  expect(longest).toBeLessThan(700);
 });

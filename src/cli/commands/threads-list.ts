@@ -7,6 +7,10 @@ import { flagOption, type Invocation, numberOption, textOption } from '../invoca
 import type { Io } from '../io.ts';
 import { formatTable, printDocument } from '../output.ts';
 import { withThreadList } from '../session.ts';
+import { truncate } from '../terminal-text.ts';
+
+/** Columns of a result: a row is for looking over, `show` and `--json` have the whole. */
+const MAX_RESULT = 500;
 
 /** `rye threads list`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
@@ -27,7 +31,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     thread.created_at,
     String(thread.cost.turns),
     formatUsd(thread.cost.spend),
-    thread.error?.message ?? thread.result ?? '',
+    truncate(thread.error?.message ?? thread.result ?? '', MAX_RESULT),
   ]);
   const headings = ['THREAD', 'STATUS', 'CREATED', 'TURNS', 'SPEND', 'RESULT'];
   io.stdout.write(formatTable(headings, rows, io.stdout));
