@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { absoluteSearchPath } from '../core/search-path.ts';
-import { groupGuard } from './group-guard.ts';
+import { killGuard } from './kill-guard.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */
 const KILL_GRACE_MS = 2000;
@@ -99,7 +99,7 @@ async function runGroup(request: ProcessRequest): Promise<ProcessResult> {
     const durationMs = Math.round(performance.now() - started);
     return { exitCode: code, exitSignal: signal, stopped, durationMs };
   } finally {
-    if (child.pid !== undefined) groupGuard.release(child.pid);
+    if (child.pid !== undefined) killGuard.release(child.pid);
     clearTimeout(timer);
     request.signal.removeEventListener('abort', onAbort);
     child.stdout?.destroy();
@@ -124,7 +124,7 @@ async function start(request: ProcessRequest): Promise<ChildProcess> {
     child.once('spawn', resolve);
     child.once('error', (error) => reject(spawnFailed(request.command, error)));
   });
-  if (child.pid !== undefined) groupGuard.hold(child.pid);
+  if (child.pid !== undefined) killGuard.hold(child.pid);
   // After the start an error is a failed signal; the exit tells the rest.
   child.on('error', () => undefined);
   if (child.stdin !== null) {

@@ -5,6 +5,7 @@ import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ToolFile } from '../../items/tool-files-fs.ts';
 import { guarded } from '../guard.ts';
+import { killGuard } from '../kill-guard.ts';
 import {
   type Command,
   nodeCommand,
@@ -85,6 +86,7 @@ async function execute(
     options.resolveSecret ?? noSecret,
   );
   const folder = await mkdtemp(join(options.runFolder ?? tmpdir(), 'rye-run-'));
+  killGuard.holdFolder(folder);
   try {
     return await runScript({
       id: source.id,
@@ -98,6 +100,7 @@ async function execute(
     });
   } finally {
     await rm(folder, { recursive: true, force: true });
+    killGuard.releaseFolder(folder);
   }
 }
 

@@ -1,7 +1,8 @@
-// A process that runs a tool: one that hangs, or one that is over. `leave` says its guard's pid and goes.
+// A process that runs a tool: one that hangs, or one that is over; or that has folders. `leave` says its guard's pid and goes.
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeSync } from 'node:fs';
-import { groupGuard } from '../../src/tools/group-guard.ts';
+import path from 'node:path';
+import { killGuard } from '../../src/tools/kill-guard.ts';
 import { runProcess } from '../../src/tools/process.ts';
 
 const [mode, seconds] = process.argv.slice(2);
@@ -16,7 +17,7 @@ function guardPid(): string {
           .slice(stat.lastIndexOf(')') + 2)
           .slice(1)
           .startsWith(own);
-        return isOwn && readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('sign group');
+        return isOwn && readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('sign what');
       } catch {
         return false;
       }
@@ -40,11 +41,21 @@ const run = (script: string) =>
   });
 
 if (mode === 'hang') await run(`sleep ${seconds} & echo up; exec sleep ${seconds}`);
-else {
+else if (mode === 'folders') {
+  const folder = (name: string): string => path.join(seconds ?? '', name);
+  killGuard.holdFolder(folder('held one'));
+  killGuard.holdFolder(folder('given back'));
+  killGuard.holdFolder(folder('held two'));
+  killGuard.releaseFolder(folder('given back'));
+  // the guard has what was told as soon as the pipe has taken it
+  await new Promise(setImmediate);
+  writeSync(1, 'up\n');
+  setInterval(() => undefined, 1000);
+} else {
   // a group that was let go of is none of the guard's business, whoever is in it
   const stray = spawn('sleep', [seconds ?? ''], { detached: true, stdio: 'ignore' });
   stray.unref();
-  groupGuard.hold(stray.pid ?? 0);
-  groupGuard.release(stray.pid ?? 0);
+  killGuard.hold(stray.pid ?? 0);
+  killGuard.release(stray.pid ?? 0);
   writeSync(1, `${guardPid()}\n`);
 }

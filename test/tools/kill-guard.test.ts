@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { expect, it, vi } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 
-const CHILD = path.resolve(import.meta.dirname, 'group-guard-child.ts');
+const CHILD = path.resolve(import.meta.dirname, 'kill-guard-child.ts');
 
 /** Processes, zombies left out, with these words among their arguments. */
 function running(words: string): readonly string[] {
@@ -38,12 +39,27 @@ it('a rye that is killed takes its running tools with it, and what they started'
   await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toEqual([]), 10_000);
 });
 
+it('what is left of its private folders goes with a rye that is killed, and nothing else', async () => {
+  const root = mkdtempSync(path.join(tmpdir(), 'rye guard *-'));
+  onTestFinished(() => rmSync(root, { recursive: true, force: true }));
+  const names = ['held one', 'given back', 'held two', 'never told'];
+  const folders = names.map((name) => path.join(root, name));
+  for (const folder of folders) mkdirSync(path.join(folder, 'deep'), { recursive: true });
+  const { child, ended } = await owner('folders', root);
+  child.kill('SIGKILL');
+  await ended;
+  await vi.waitFor(
+    () => expect(readdirSync(root).toSorted()).toEqual(['given back', 'never told']),
+    10_000,
+  );
+});
+
 it('the guard ends with its rye, keeps it from nothing, and leaves finished groups alone', async () => {
   const seconds = '3613';
   const { ended, guard } = await owner('leave', seconds);
   expect(await ended).toEqual([0, null]);
   expect(guard).toMatch(/^\d+$/);
-  await vi.waitFor(() => expect(running('sign group')).not.toContain(guard), 10_000);
+  await vi.waitFor(() => expect(running('sign what')).not.toContain(guard), 10_000);
   const [stray, ...others] = running(`sleep\0${seconds}`);
   expect(others).toEqual([]);
   process.kill(Number(stray), 'SIGKILL');

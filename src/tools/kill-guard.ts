@@ -1,0 +1,84 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+
+/**
+ * Reads `+ GROUP`, `- GROUP`, `+d FOLDER` and `-d FOLDER` lines; when its input ends, because the process that wrote them
+ * is gone however it went, it kills every group and removes every folder that was not taken back. A shell builtin loop:
+ * nothing is started but itself, and `rm` where something is left.
+ */
+const SCRIPT = `set -f
+nl="
+"
+held=" "
+folders=$nl
+while read -r sign what; do
+  case "$sign" in
+  +) held="$held$what " ;;
+  -)
+    rest=" "
+    for one in $held; do [ "$one" = "$what" ] || rest="$rest$one "; done
+    held=$rest ;;
+  +d) folders="$folders$what$nl" ;;
+  -d) folders="\${folders%%"$nl$what$nl"*}$nl\${folders#*"$nl$what$nl"}" ;;
+  esac
+done
+for one in $held; do kill -KILL -"$one" 2>/dev/null; done
+IFS=$nl
+for one in $folders; do /bin/rm -rf -- "$one"; done`;
+
+/**
+ * Sees to it that no process group and no private folder outlives this process: a rye that is killed with SIGKILL can end
+ * nothing itself any more. Best effort, as the bounds of a call are kept without it: where there is no `sh`, nothing is
+ * guarded.
+ */
+class KillGuard {
+  #guard: ChildProcess | undefined;
+  #isOut = process.platform === 'win32';
+
+  hold(group: number): void {
+    this.#tell('+', String(group));
+  }
+
+  release(group: number): void {
+    if (this.#guard) this.#tell('-', String(group));
+  }
+
+  /** `folder` is absolute, and this process alone made it. */
+  holdFolder(folder: string): void {
+    // a line for each: such a path, which nobody has, is left to whoever cleans up
+    if (!folder.includes('\n')) this.#tell('+d', folder);
+  }
+
+  releaseFolder(folder: string): void {
+    if (this.#guard && !folder.includes('\n')) this.#tell('-d', folder);
+  }
+
+  #tell(sign: '+' | '-' | '+d' | '-d', what: string): void {
+    if (this.#isOut) return;
+    this.#guard ??= this.#start();
+    this.#guard.stdin?.write(`${sign} ${what}\n`);
+  }
+
+  #start(): ChildProcess {
+    // a session of its own: what interrupts rye's terminal must not end the guard
+    const guard = spawn('/bin/sh', ['-c', SCRIPT], {
+      cwd: '/',
+      env: {},
+      stdio: ['pipe', 'ignore', 'ignore'],
+      detached: true,
+    });
+    const giveUp = (): void => {
+      this.#isOut = true;
+    };
+    guard.on('error', giveUp);
+    guard.on('exit', giveUp);
+    guard.stdin?.on('error', giveUp);
+    // it ends with this process, which need not wait for it
+    guard.unref();
+    const { stdin } = guard;
+    if (stdin && 'unref' in stdin && typeof stdin.unref === 'function') stdin.unref();
+    return guard;
+  }
+}
+
+/** The guard of this process; started with the first thing that it holds. */
+export const killGuard = new KillGuard();
