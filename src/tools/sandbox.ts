@@ -1,9 +1,8 @@
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SandboxManager } from '@anthropic-ai/sandbox-runtime';
 import { messageOf, RyeError } from '../core/errors.ts';
+import { makePrivateFolder } from './private-folder.ts';
 import type { Confine, ConfinedCommand } from './process.ts';
 import { runProcess } from './process.ts';
 
@@ -184,7 +183,7 @@ async function confine(
   { options, network, command, signal }: Confinement,
 ): Promise<ConfinedCommand> {
   const { projectPath, userSpacePath, allowPaths, allowDomains } = options;
-  const temporary = await mkdtemp(join(tmpdir(), 'rye-sandbox-'));
+  const temporary = await makePrivateFolder('sandbox');
   const reachesNetwork = network && allowDomains.length > 0 && domains === allowDomains.join();
   const socket = manager.getLinuxHttpSocketPath();
   const denyRead = [
@@ -193,25 +192,29 @@ async function confine(
     ...(reachesNetwork || socket === undefined ? [] : [socket]),
   ].filter((path) => existsSync(path));
   const denyWrite = [join(projectPath, '.ai')].filter((path) => existsSync(path));
-  const script = `export TMPDIR=${quoted(temporary)}; exec ${command.map(quoted).join(' ')}`;
-  const { argv } = await manager.wrapWithSandboxArgv(
+  const script = `export TMPDIR=${quoted(temporary.path)}; exec ${command.map(quoted).join(' ')}`;
+  const wrapped = manager.wrapWithSandboxArgv(
     script,
     undefined,
     {
-      filesystem: { denyRead, allowWrite: [projectPath, ...allowPaths, temporary], denyWrite },
+      filesystem: { denyRead, allowWrite: [projectPath, ...allowPaths, temporary.path], denyWrite },
     },
     signal,
     projectPath,
     // the default id is the command itself, which would stand in the child's environment
     { commandId: 'rye', commandText: 'rye' },
   );
+  const { argv } = await wrapped.catch(async (error: unknown) => {
+    await temporary.remove();
+    throw error;
+  });
   const [program = '', ...args] = argv;
   return {
     command: program,
     args,
     release: async () => {
       manager.cleanupAfterCommand();
-      await rm(temporary, { recursive: true, force: true });
+      await temporary.remove();
     },
   };
 }

@@ -1,11 +1,10 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ToolFile } from '../../items/tool-files-fs.ts';
 import { guarded } from '../guard.ts';
-import { killGuard } from '../kill-guard.ts';
+import { makePrivateFolder } from '../private-folder.ts';
 import {
   type Command,
   nodeCommand,
@@ -85,12 +84,11 @@ async function execute(
     input,
     options.resolveSecret ?? noSecret,
   );
-  const folder = await mkdtemp(join(options.runFolder ?? tmpdir(), 'rye-run-'));
-  killGuard.holdFolder(folder);
+  const folder = await makePrivateFolder('run', options.runFolder);
   try {
     return await runScript({
       id: source.id,
-      command: await prepareCommand(source, folder, context.projectPath),
+      command: await prepareCommand(source, folder.path, context.projectPath),
       input: resolved.input,
       timeoutSeconds: source.traits.timeout_seconds ?? CAUTIOUS_TRAITS.timeout_seconds,
       network: source.traits.network ?? CAUTIOUS_TRAITS.network,
@@ -99,8 +97,7 @@ async function execute(
       options: { ...options, passEnv: [...(options.passEnv ?? []), ...(source.env ?? [])] },
     });
   } finally {
-    await rm(folder, { recursive: true, force: true });
-    killGuard.releaseFolder(folder);
+    await folder.remove();
   }
 }
 

@@ -1,10 +1,10 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { readSkillFiles, type SkillFile } from '../../items/skill-files-fs.ts';
 import { confine } from '../paths.ts';
+import { makePrivateFolder } from '../private-folder.ts';
 import { runScript, type ScriptOptions, scriptCommand } from '../script.ts';
 import { CAUTIOUS_TRAITS, type ToolContext, type ToolOutput } from '../tool.ts';
 import type { OfferedSkill } from './offered-skill.ts';
@@ -51,15 +51,15 @@ export async function runSkillScript(
   const { id } = offered;
   const script = await confinedFile(offered, path);
   const files = admittedFiles(offered, script.path);
-  const copy = await mkdtemp(join(tmpdir(), 'rye-skill-'));
+  const copy = await makePrivateFolder('skill');
   try {
     for (const file of files) {
-      const target = join(copy, file.path);
+      const target = join(copy.path, file.path);
       await mkdir(dirname(target), { recursive: true, mode: 0o700 });
       await writeFile(target, file.bytes, { mode: 0o600, flag: 'wx' });
     }
     const name = `${id}/${script.path}`;
-    const command = scriptCommand(name, script.real, join(copy, script.path));
+    const command = scriptCommand(name, script.real, join(copy.path, script.path));
     return await runScript({
       id: name,
       command: { ...command, args: [...command.args, ...args] },
@@ -70,7 +70,7 @@ export async function runSkillScript(
       options,
     });
   } finally {
-    await rm(copy, { recursive: true, force: true });
+    await copy.remove();
   }
 }
 
