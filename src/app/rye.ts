@@ -11,6 +11,7 @@ import type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts
 import type { KilledThread } from '../threads/kill.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { WaitReport } from '../threads/wait.ts';
+import type { KeyInfo as KeySummary } from '../trust/keyring.ts';
 import type { DeliveriesService } from './deliveries-types.ts';
 import type { ExportsService } from './exports-types.ts';
 import type { Preset } from './presets.ts';
@@ -95,16 +96,6 @@ export interface ItemsService {
   verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]>;
 }
 
-export interface KeySummary {
-  readonly key_id: string;
-  readonly owner: string;
-  readonly source: 'own' | 'user' | 'project';
-  readonly trusted: boolean;
-  readonly revoked: boolean;
-  readonly revoked_at?: string;
-  readonly path: string;
-}
-
 /** A key that somebody offers. */
 export interface KeyOffer {
   readonly key_id: string;
@@ -128,6 +119,7 @@ export interface KeysService {
 }
 
 export type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts';
+export type { KeyInfo as KeySummary } from '../trust/keyring.ts';
 export type { ExecuteDirectiveRequest } from './requests.ts';
 
 export interface ExecuteToolRequest {

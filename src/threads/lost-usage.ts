@@ -42,7 +42,10 @@ const NOTHING: Used = { usage: NO_USAGE, price: 0 };
 export function lostUsage(events: readonly Event[], plan: ThreadPlan): LostUsage | undefined {
   const { kind } = plan.model;
   if (kind === 'literal' || kind === 'replay') return undefined;
-  const since = events.slice(events.findLastIndex(isBooked) + 1);
+  const unbooked = events.slice(events.findLastIndex(isBooked) + 1);
+  // answers before the first turn are copies of what another thread has paid for
+  const first = unbooked.findIndex((event) => isKnown(event, 'turn_started'));
+  const since = first === -1 ? [] : unbooked.slice(first);
   const answers = since.flatMap((event) =>
     isKnown(event, 'message') && event.payload.message.role === 'assistant'
       ? [event.payload.message]

@@ -30,10 +30,10 @@ describe('what children see', () => {
         Object.assign(lab.env, {
           ANTHROPIC_API_KEY: 'sk-ant-0123456789abcdef',
           AWS_SECRET_ACCESS_KEY: 'aws-secret-0123456789',
-          LD_PRELOAD: '/tmp/evil.so',
-          NODE_OPTIONS: '--require=/tmp/evil.js',
-          BASH_ENV: '/tmp/evil.sh',
-          PYTHONPATH: '/tmp/evil',
+          LD_PRELOAD: '/evil.so',
+          NODE_OPTIONS: '--require=/evil.js',
+          BASH_ENV: '/evil.sh',
+          PYTHONPATH: '/evil',
         });
         const shown = await bash(lab, 'env');
         return ['ANTHROPIC', 'AWS', 'LD_PRELOAD', 'NODE_OPTIONS', 'BASH_ENV', 'PYTHONPATH'].filter(

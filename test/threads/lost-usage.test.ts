@@ -47,6 +47,7 @@ describe('what a dead process had not booked', () => {
     ['nothing was asked', []],
     ['the last turn is paid for', [TURN, said('abcd'), answer(5), booked]],
     ['not a word of the answer had come', [TURN, answer(5), booked, TURN]],
+    ['the answers were copied and nobody had gone on from them', [answer(5), answer(7)]],
   ])('is nothing where %s', (_, drafts) => {
     expect(lostOf(drafts)).toBeUndefined();
   });
