@@ -23,6 +23,7 @@ const EXIT_BY_CODE = {
   tool_failed: EXIT.failed,
   hook_failed: EXIT.failed,
   outputs_missing: EXIT.failed,
+  directive_error: EXIT.failed,
   log_write_failed: EXIT.failed,
   log_malformed: EXIT.failed,
   storage_failed: EXIT.failed,

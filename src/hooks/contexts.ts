@@ -135,7 +135,7 @@ const CONTEXTS = {
   error: record(
     {
       ...run,
-      source: choice('model', 'tool'),
+      source: choice('model', 'tool', 'directive'),
       error: failure,
       classification: record(
         { category: text(), retryable: flag() },
@@ -162,7 +162,15 @@ const CONTEXTS = {
     },
     thread,
   ),
-  directive_return: record({ ...run, outputs }, { ...thread, result: text() }),
+  directive_return: record(
+    { ...run, outputs },
+    {
+      ...thread,
+      result: text(),
+      status: text('error when the directive could not be finished'),
+      error_detail: text('Why not'),
+    },
+  ),
   rule_triggered: record(
     { thread_id: text(), rule: text('Name of the rule'), stream: text('text, thinking or tool') },
     {

@@ -1,6 +1,5 @@
 import { posix } from 'node:path';
 import type { EventDraft } from '../core/events.ts';
-import type { JsonObject } from '../core/json.ts';
 import {
   type AssistantMessage,
   contentBytes,
@@ -12,7 +11,7 @@ import {
 import { admit, notStarted } from './gates.ts';
 import { aboutCall, answerFailure, shaped } from './handlers.ts';
 import { boundResult, type Result, remindedResult, resultDraft, settledDraft } from './results.ts';
-import { isReturn, judgeReturn, returnInput } from './return.ts';
+import { isReturn, judgeReturn, type Returned, returnedError, returnInput } from './return.ts';
 import type { Run } from './run.ts';
 import {
   execute,
@@ -28,9 +27,9 @@ import {
 const MAX_CALLS = 256;
 const MAX_ERROR_CHARS = 1000;
 
-/** What a batch came to: the outputs, when the directive returned. */
+/** What a batch came to: what the directive returned, when it did. */
 export interface BatchResult {
-  readonly outputs?: JsonObject;
+  readonly returned?: Returned;
 }
 
 /**
@@ -65,18 +64,20 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
   if (!returning) return {};
   const verdict = judgeReturn(run, { ...returning, failed });
   await results.settle(verdict.settled);
-  return verdict.outputs ? { outputs: verdict.outputs } : {};
+  return verdict.returned ? { returned: verdict.returned } : {};
 }
 
-/** The first return whose outputs are as declared. */
+/** The first return that reports an error, or whose outputs are as declared. */
 async function findReturn(
   run: Run,
   requested: readonly Requested[],
-): Promise<{ readonly request: Requested; readonly outputs: JsonObject } | undefined> {
+): Promise<{ readonly request: Requested; readonly returned: Returned } | undefined> {
   for (const request of requested.slice(0, MAX_CALLS)) {
+    const failure = returnedError(run, request.call);
+    if (failure) return { request, returned: failure };
     const input = returnInput(request.call);
     const checked = input && (await run.ports.checkReturn(input));
-    if (checked?.ok) return { request, outputs: checked.outputs };
+    if (checked?.ok) return { request, returned: { kind: 'outputs', outputs: checked.outputs } };
   }
   return undefined;
 }

@@ -149,7 +149,7 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
   if (plan.outputs.length > 0 && !run.outputs && counters.outputNudges === 0) {
     counters.outputNudges += 1;
     const names = plan.outputs.map(({ name }) => name).join(', ');
-    const text = `The directive has not returned. Finish what is left, then call rye_directive_return with ${names}.`;
+    const text = `The directive has not returned. Finish what is left, then call rye_directive_return with ${names}. If you cannot finish, call it with status "error" and error_detail.`;
     return { type: 'nudge_outputs', text };
   }
   if (textOf(message.content).trim() === '' && run.lastText === '' && counters.emptyNudges === 0) {

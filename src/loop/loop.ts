@@ -8,6 +8,7 @@ import { finishOrNudge, finishUnlessMore, noteText, takeOutput } from './finish.
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
+import { endReturned } from './return.ts';
 import { hiddenMessage, hookError, note, Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 import { outputCall } from './structured.ts';
@@ -101,13 +102,15 @@ async function actOn(run: Run, message: AssistantMessage): Promise<Ending | unde
   run.counters.continuations = 0;
   run.holdInjections();
   await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
-  const { outputs } = await runToolBatch(run, message);
+  const { returned } = await runToolBatch(run, message);
+  const outputs = returned?.kind === 'outputs' ? returned.outputs : undefined;
   await run.releaseInjections();
-  if (!outputs) await boundTurnOutput(run);
-  if (!outputs) await run.record(run.watcher?.takeFollowUps() ?? []);
+  if (!returned) await boundTurnOutput(run);
+  if (!returned) await run.record(run.watcher?.takeFollowUps() ?? []);
   if (outputs) await run.observe('directive_return', { outputs, result: run.lastText });
   const decided = run.verdict ?? (await afterStep(run, toolCallsOf(message).length));
   const ending = await endingOf(run, decided);
+  if (returned?.kind === 'error') return ending ?? (await endReturned(run, returned.detail));
   if (ending?.kind === 'error' || !outputs) return ending;
   return finishUnlessMore(run, { kind: 'completed', result: run.lastText, outputs });
 }

@@ -1,12 +1,20 @@
-import { isJsonObject, type JsonObject } from '../core/json.ts';
+import { type ErrorInfo, RyeError } from '../core/errors.ts';
+import { wireName } from '../core/ids.ts';
+import { isJsonObject, type JsonObject, type JsonValue, toText } from '../core/json.ts';
 import type { ToolCallBlock } from '../core/message.ts';
+import { headBytes } from '../core/text.ts';
 import { notStarted } from './gates.ts';
-import type { Run } from './run.ts';
+import type { Ending } from './ports.ts';
+import { hiddenMessage, hookError, type Run } from './run.ts';
 import { type Requested, type Settled, settleUnrun } from './tool-call.ts';
 
-const RETURN_NAMES: ReadonlySet<string> = new Set(['rye_directive_return', 'directive_return']);
-/** The id under which `rye_execute` reaches the return. */
+/** The id under which `rye_execute` and steps reach the return. */
 const RETURN_ID = 'rye/agent/threads/directive_return';
+const RETURN_NAMES: ReadonlySet<string> = new Set([
+  'rye_directive_return',
+  'directive_return',
+  wireName(RETURN_ID),
+]);
 
 /** True for a call that returns from the directive: the loop answers it, no tool does, and no capability is needed. */
 export function isReturn({ name, input }: ToolCallBlock): boolean {
@@ -25,24 +33,110 @@ export function returnInput(call: ToolCallBlock): JsonObject | undefined {
   return isJsonObject(parameters) ? parameters : {};
 }
 
+/** What a directive returns: its outputs, or why the model could not finish. */
+export type Returned =
+  | { readonly kind: 'outputs'; readonly outputs: JsonObject }
+  | { readonly kind: 'error'; readonly detail: string };
+
+/** The longest `error_detail` that becomes the error of a thread; the log keeps all of it. */
+const MAX_DETAIL_BYTES = 4096;
+
+/**
+ * What a call reports with `"status": "error"`; undefined for any other return. A directive that declares an output
+ * `status` returns one with it: there, only an undeclared `error_detail` makes an error of the value.
+ */
+export function returnedError(run: Run, call: ToolCallBlock): Returned | undefined {
+  const input = returnInput(call);
+  const { status, error_detail: detail = null } = input ?? {};
+  if (typeof status !== 'string' || status.trim().toLowerCase() !== 'error') return undefined;
+  const declares = (name: string): boolean =>
+    run.plan.outputs.some((output) => output.name === name);
+  if (declares('status') && (detail === null || declares('error_detail'))) return undefined;
+  return { kind: 'error', detail: detailText(detail) };
+}
+
+function detailText(detail: JsonValue): string {
+  const text = detail === null ? '' : toText(detail).trim();
+  if (text === '') return 'the model returned an error and gave no error_detail';
+  const head = headBytes(text, MAX_DETAIL_BYTES);
+  return head.length < text.length ? `${head}…` : text;
+}
+
+/**
+ * The end of a thread whose model could not finish, unless an `error` hook decides otherwise: a retry sends the model
+ * back to work, as often as a failed model call is tried again.
+ */
+export async function endReturned(run: Run, detail: string): Promise<Ending | undefined> {
+  const error = directiveError(detail);
+  await run.observe('directive_return', {
+    outputs: {},
+    result: run.lastText,
+    status: 'error',
+    error_detail: detail,
+  });
+  const decision = await run.control('error', {
+    source: 'directive',
+    error: { code: error.code, message: detail },
+    classification: { category: 'directive', retryable: false },
+    attempt: run.counters.returnRetries + 1,
+  });
+  switch (decision?.control) {
+    case 'abort':
+      return { kind: 'error', error: hookError(decision, 'error').toJSON() };
+    case 'fail':
+      return {
+        kind: 'error',
+        error: decision.error === undefined ? error : hookError(decision, 'error').toJSON(),
+      };
+    case 'suspend':
+      return { kind: 'suspended', reason: decision.reason ?? detail };
+    case 'handoff':
+      return { kind: 'handoff' };
+    case 'retry':
+      return (await retryReturned(run)) ? undefined : { kind: 'error', error };
+    case 'continue':
+    case 'escalate':
+    case 'compact':
+    case undefined:
+      break;
+  }
+  return { kind: 'error', error };
+}
+
+async function retryReturned(run: Run): Promise<boolean> {
+  if (run.counters.returnRetries >= run.plan.settings.max_retries) return false;
+  run.counters.returnRetries += 1;
+  const text =
+    'A hook asks you to try again. Look for another way; if there is none, return the error again.';
+  await run.record([hiddenMessage('return_retry', text)]);
+  return true;
+}
+
+function directiveError(detail: string): ErrorInfo {
+  return new RyeError('directive_error', detail, {
+    hint: 'Resolve what the model reports, then resume the thread.',
+    details: { returned_by: 'model' },
+  }).toJSON();
+}
+
 export interface Returning {
   readonly request: Requested;
-  readonly outputs: JsonObject;
+  readonly returned: Returned;
   /** A call before it in the same answer failed. */
   readonly failed: boolean;
 }
 
 /**
- * Decides about a return with valid outputs, after the calls before it. The model wrote it before it knew their
- * results, so when one failed it has to look first and return again.
+ * Decides about a valid return, after the calls before it. The model wrote its outputs before it knew their results, so
+ * when one failed it has to look first and return again. An error does not depend on them.
  */
 export function judgeReturn(
   run: Run,
-  { request, outputs, failed }: Returning,
-): { readonly settled: Settled; readonly outputs?: JsonObject } {
+  { request, returned, failed }: Returning,
+): { readonly settled: Settled; readonly returned?: Returned } {
   const { name } = request.call;
   if (run.stop.signal.aborted) return { settled: notStarted(run, request, name) };
-  if (failed || run.verdict) {
+  if ((failed && returned.kind === 'outputs') || run.verdict) {
     const reason = 'another call of the same answer failed. Look at its result, then return again.';
     return { settled: settleUnrun(request, name, { outcome: 'skipped', reason }) };
   }
@@ -51,8 +145,10 @@ export function judgeReturn(
     requested: request,
     tool: name,
     outcome: 'ok',
-    content: [{ type: 'text', text: 'Returned.' }],
+    content: [
+      { type: 'text', text: returned.kind === 'outputs' ? 'Returned.' : 'Returned as an error.' },
+    ],
     durationMs: 0,
   };
-  return { settled, outputs };
+  return { settled, returned };
 }

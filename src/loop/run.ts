@@ -40,6 +40,8 @@ export interface Counters {
   emptyNudges: number;
   continuations: number;
   escalations: number;
+  /** How often a hook sent the model back after it had returned an error. */
+  returnRetries: number;
   /** Whether people were told that the model writes its calls as text. */
   saidTextCall: boolean;
 }
@@ -65,6 +67,7 @@ export class Run {
     emptyNudges: 0,
     continuations: 0,
     escalations: 0,
+    returnRetries: 0,
     saidTextCall: false,
   };
   /** Call ids of the whole thread: results are found by them. */

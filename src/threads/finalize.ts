@@ -238,10 +238,14 @@ class Finalization {
   async #afterComplete(): Promise<void> {
     const { started, hooks, log, outcome } = this.#request;
     if (!log || !hooks || (await this.#isTakenOver())) return;
+    const { error: failure } = this.#verdict;
     try {
       const drafts = await hooks.observeAfterComplete({
         thread_id: started.threadId,
         status: this.#verdict.status,
+        result: this.#keptResult(),
+        ...(this.#outputs ? { outputs: this.#outputs } : {}),
+        ...(failure ? { error: { code: failure.code, message: failure.message } } : {}),
         cost: { ...outcome.cost },
         project_path: this.#env.projectPath,
       });

@@ -16,6 +16,12 @@ const JSON_TYPES: Readonly<Record<ValueType, string>> = {
 
 const DIRECTIVE_RETURN_NAME = 'rye_directive_return';
 
+/** By these a return reports that the directive could not be finished. An output of the same name replaces one. */
+const ERROR_PROPERTIES: JsonObject = {
+  status: { type: 'string', enum: ['completed', 'error'], description: 'Default: completed.' },
+  error_detail: { type: 'string', description: 'Why you cannot finish, with status "error".' },
+};
+
 /** The tool by which a model ends a directive that declares outputs. The loop answers it, there is no Tool. */
 export function directiveReturnDefinition(outputs: readonly OutputDeclaration[]): {
   readonly name: string;
@@ -25,15 +31,18 @@ export function directiveReturnDefinition(outputs: readonly OutputDeclaration[])
   return {
     name: DIRECTIVE_RETURN_NAME,
     description:
-      'Ends the directive and returns its outputs. Call it once, when everything is done.',
+      'Ends the directive and returns its outputs. Call it once, when everything is done. If you are blocked and cannot finish, call it with status "error" and say why in error_detail; the outputs may then be missing.',
     input_schema: {
       type: 'object',
-      properties: Object.fromEntries(
-        outputs.map(({ name, type, description }) => [
-          name,
-          { type: JSON_TYPES[type], ...(description === '' ? {} : { description }) },
-        ]),
-      ),
+      properties: {
+        ...ERROR_PROPERTIES,
+        ...Object.fromEntries(
+          outputs.map(({ name, type, description }) => [
+            name,
+            { type: JSON_TYPES[type], ...(description === '' ? {} : { description }) },
+          ]),
+        ),
+      },
       required: outputs.filter(({ required }) => required).map(({ name }) => name),
     },
   };

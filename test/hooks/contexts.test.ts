@@ -36,7 +36,7 @@ describe('hookSchema', () => {
   it('has the same types as the compiler sees', () => {
     expectTypeOf<HookContexts['resolve_extends']['has_extends']>().toEqualTypeOf<boolean>();
     expectTypeOf<HookContexts['tool_gate']['input']>().toEqualTypeOf<JsonObject>();
-    expectTypeOf<HookContexts['error']['source']>().toEqualTypeOf<'model' | 'tool'>();
+    expectTypeOf<HookContexts['error']['source']>().toEqualTypeOf<'model' | 'tool' | 'directive'>();
     expectTypeOf<HookContexts['after_complete']['outputs']>().toEqualTypeOf<
       JsonObject | undefined
     >();
