@@ -64,8 +64,9 @@ export function reportFailure(
     io.stderr.write(failureText(error));
   } else {
     const document = failureDocument(error.toJSON());
+    const status = error.code === 'cancelled' ? 'cancelled' : 'error';
     io.stdout.write(
-      `${JSON.stringify(mode === 'json' ? document : { event_type: 'result', ...document })}\n`,
+      `${JSON.stringify(mode === 'json' ? document : { event_type: 'result', status, ...document })}\n`,
     );
   }
   if (verbose) io.stderr.write(`${stackOf(thrown)}\n`);

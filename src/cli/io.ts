@@ -11,7 +11,7 @@ export interface Sink {
   write(content: string | Uint8Array): void;
 }
 
-/** `reader_gone`: the other end of the pipe closed, as `head` does; that is no failure worth a word. */
+/** `reader_gone`: the other end of the pipe closed, as `head` does, which is no failure. `failed`: the output is lost. */
 export type Delivery = 'whole' | 'reader_gone' | 'failed';
 
 /** Everything that a command touches outside itself, so that a test can stand in for the process. */
@@ -33,10 +33,12 @@ export interface Io {
   /** Calls `action` every `ms` until the returned function is called. Does not keep the process alive. */
   repeat(ms: number, action: () => void): () => void;
   /**
-   * From the first call on, SIGINT, SIGTERM and a closed stdout abort this signal instead of ending the process; a
-   * second SIGINT or SIGTERM ends it.
+   * From the first call on, SIGINT, SIGTERM, SIGHUP and SIGQUIT abort this signal instead of ending the process. A closed
+   * stdout does not: a thread does not depend on the reader of its output.
    */
   cancellation(): AbortSignal;
+  /** Aborts when stdout takes nothing more. For commands that only show something, such as `threads logs --follow`. */
+  readonly outputClosed: AbortSignal;
   /** Waits until what was written has left the process, and says whether stdout took all of it. */
   flush(): Promise<Delivery>;
   openRye(options: OpenRyeOptions): Promise<Rye>;

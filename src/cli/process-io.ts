@@ -1,7 +1,8 @@
 import { homedir } from 'node:os';
 import process from 'node:process';
 import type { WriteStream } from 'node:tty';
-import { EXIT, messageOf, systemCodeOf } from '../core/errors.ts';
+import { messageOf, systemCodeOf } from '../core/errors.ts';
+import { createCancellation } from './cancellation.ts';
 import type { Delivery, Io, Sink } from './io.ts';
 
 const DEFAULT_COLUMNS = 80;
@@ -19,29 +20,6 @@ function sinkOf(stream: WriteStream, onError: (error: unknown) => void): Sink {
     },
     write(content) {
       stream.write(content);
-    },
-  };
-}
-
-/** Aborts a signal on SIGINT, SIGTERM or on demand; a second signal of the system ends the process at once. */
-function createCancellation(): { readonly signal: () => AbortSignal; readonly abort: () => void } {
-  const controller = new AbortController();
-  let listening = false;
-  const interrupt = (): void => {
-    if (controller.signal.aborted) process.exit(EXIT.cancelled);
-    controller.abort();
-  };
-  return {
-    signal: () => {
-      if (!listening) {
-        listening = true;
-        process.on('SIGINT', interrupt);
-        process.on('SIGTERM', interrupt);
-      }
-      return controller.signal;
-    },
-    abort: () => {
-      controller.abort();
     },
   };
 }
@@ -70,14 +48,28 @@ async function ask(question: string): Promise<string> {
 /** The Io of the running process. */
 export function createProcessIo(): Io {
   const cancellation = createCancellation();
+  const closed = new AbortController();
   let delivery: Delivery = 'whole';
   const stderr = sinkOf(process.stderr, () => {});
-  const stdout = sinkOf(process.stdout, (error) => {
+  const open = sinkOf(process.stdout, (error) => {
+    if (delivery !== 'whole') return;
     delivery = systemCodeOf(error) === 'EPIPE' ? 'reader_gone' : 'failed';
-    cancellation.abort();
+    closed.abort();
     if (delivery === 'reader_gone') return;
     stderr.write(`rye: cannot write to standard output: ${messageOf(error)} [storage_failed]\n`);
   });
+  const stdout: Sink = {
+    ...open,
+    get columns() {
+      return open.columns;
+    },
+    get rows() {
+      return open.rows;
+    },
+    write(content) {
+      if (delivery === 'whole') open.write(content);
+    },
+  };
   return {
     stdout,
     stderr,
@@ -96,11 +88,15 @@ export function createProcessIo(): Io {
       };
     },
     cancellation: cancellation.signal,
+    outputClosed: closed.signal,
     flush: async () => {
       await Promise.all([drained(process.stdout), drained(process.stderr)]);
       return delivery;
     },
-    openRye: async (options) => (await import('../app/open-rye.ts')).openRye(options),
+    openRye: async (options) => {
+      cancellation.opened(options);
+      return (await import('../app/open-rye.ts')).openRye(options);
+    },
     openThreadList: async (options) =>
       (await import('../app/thread-list.ts')).openThreadList(options),
   };

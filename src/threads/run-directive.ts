@@ -1,7 +1,9 @@
+import { RyeError } from '../core/errors.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import { isStopped, orStopped } from '../loop/stop.ts';
 import type { ChildStarter } from './children.ts';
 import type { SpawnRequest, ThreadEnv } from './ports.ts';
-import { type PrepareRequest, prepareThread } from './prepare.ts';
+import { type PreparedThread, type PrepareRequest, prepareThread } from './prepare.ts';
 import { prepareToolRun } from './prepare-tool.ts';
 import { type RunOptions, runThread } from './run.ts';
 import { launchThread, type RunnerOptions } from './spawn.ts';
@@ -21,7 +23,7 @@ export async function runDirective(
   env: ThreadEnv,
   { prepare, threadId, onStarted, runner, ...options }: DirectiveRun,
 ): Promise<ThreadResult> {
-  const { plan, secrets, parent } = await prepareThread(env, prepare);
+  const { plan, secrets, parent } = await prepared(env, prepare, options.signal);
   const started = await startThread(env, plan, { threadId, parent });
   await onStarted?.(started.threadId, plan.directive.id);
   return await runThread(env, started, {
@@ -29,6 +31,24 @@ export async function runDirective(
     secrets,
     children: childStarter(env, runner),
   });
+}
+
+/** Prepares a thread. Nothing is left to finalize when it is interrupted, so it stops at once, with `cancelled`. */
+async function prepared(
+  env: ThreadEnv,
+  request: PrepareRequest,
+  signal: AbortSignal | undefined,
+): Promise<PreparedThread> {
+  const work = prepareThread(env, request);
+  const ready = signal === undefined ? await work : await orStopped(work, signal);
+  if (!isStopped(ready)) return ready;
+  throw new RyeError(
+    'cancelled',
+    `${request.directiveId} was interrupted before its thread began`,
+    {
+      hint: 'Nothing was run. Start it again.',
+    },
+  );
 }
 
 /** Starts children of any thread of this process, nested or in processes of their own. */

@@ -124,6 +124,7 @@ async function start(request: ProcessRequest): Promise<ChildProcess> {
     child.once('spawn', resolve);
     child.once('error', (error) => reject(spawnFailed(request.command, error)));
   });
+  hurryWith(child);
   if (child.pid !== undefined) killGuard.hold(child.pid);
   // After the start an error is a failed signal; the exit tells the rest.
   child.on('error', () => undefined);
@@ -159,6 +160,22 @@ async function settleGroup(child: ChildProcess, closed: Promise<void>): Promise<
   await Promise.race([closed, pause(LINGER_MS)]);
 }
 
+/** Leaders of groups that were started here and run. */
+const live = new Set<ChildProcess>();
+let isHurried = false;
+
+/** Puts the group of a started child among those that {@link hurryGroups} kills, until the child is gone. */
+export function hurryWith(child: ChildProcess): void {
+  live.add(child);
+  child.once('exit', () => live.delete(child));
+}
+
+/** Kills the groups of all calls under way; from now on groups get no time between SIGTERM and SIGKILL. */
+export function hurryGroups(): void {
+  isHurried = true;
+  for (const child of live) signalGroup(child, 'SIGKILL');
+}
+
 const ending = new WeakMap<ChildProcess, Promise<void>>();
 
 /** SIGTERM to the group, SIGKILL after the grace; resolves when no member is left. Safe to call twice. */
@@ -170,7 +187,7 @@ export function endGroup(child: ChildProcess): Promise<void> {
 
 async function endGroupOnce(child: ChildProcess): Promise<void> {
   if (!signalGroup(child, 'SIGTERM')) return;
-  const deadline = performance.now() + KILL_GRACE_MS;
+  const deadline = performance.now() + (isHurried ? 0 : KILL_GRACE_MS);
   for (let wait = 5; performance.now() < deadline; wait = Math.min(wait * 2, 100)) {
     await pause(wait);
     if (!groupAlive(child)) return;

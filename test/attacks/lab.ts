@@ -111,7 +111,7 @@ export async function openLab(): Promise<Lab> {
     async remove() {
       for (const rye of opened) rye.close();
       for (const server of servers) await server.close();
-      rmSync(base, { recursive: true, force: true });
+      rmSync(base, { recursive: true, force: true, maxRetries: 5 });
     },
   };
   await lab.rye().keys.init();

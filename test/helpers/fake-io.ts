@@ -62,6 +62,7 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
     now: () => now,
     repeat: () => () => {},
     cancellation: () => controller.signal,
+    outputClosed: new AbortController().signal,
     flush: () => Promise.resolve(options.delivery ?? 'whole'),
     openRye: open,
     openThreadList: open,

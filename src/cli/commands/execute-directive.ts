@@ -49,9 +49,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     outputFile === undefined ? undefined : await assertWritableTarget('--output', outputFile, io);
   const result = await execute(request, invocation, io, mode);
   if (target !== undefined) await writeResult(target, result, mode);
-  const delivery = await io.flush();
-  const exitCode = exitCodeOfResult(result);
-  return delivery !== 'whole' && exitCode === EXIT.ok ? EXIT.failed : exitCode;
+  return exitCodeOfResult(result);
 }
 
 async function execute(

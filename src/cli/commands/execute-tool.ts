@@ -15,7 +15,6 @@ import { neutralise } from '../terminal-text.ts';
 /** `rye execute tool <id>`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const toolId = requiredArgument(invocation, 0, 'id');
-  const signal = io.cancellation();
   const params = await readValues(
     {
       pairs: listOption(invocation, 'param'),
@@ -25,6 +24,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     },
     io,
   );
+  const signal = io.cancellation();
   const request = {
     toolId,
     params,

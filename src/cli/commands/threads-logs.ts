@@ -12,7 +12,8 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const part = requiredArgument(invocation, 0, 'id');
   const follow = flagOption(invocation, 'follow');
   const { json } = invocation.global;
-  const signal = follow ? io.cancellation() : undefined;
+  const cancelled = follow ? io.cancellation() : undefined;
+  const signal = cancelled && AbortSignal.any([cancelled, io.outputClosed]);
   const query = compact({
     tail: numberOption(invocation, 'tail'),
     since: numberOption(invocation, 'since'),
@@ -33,5 +34,5 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     const document = { thread_id: threadId, events: collected, total: collected.length };
     printDocument(io, { success: true, ...document });
   }
-  return signal?.aborted === true ? EXIT.cancelled : EXIT.ok;
+  return cancelled?.aborted === true ? EXIT.cancelled : EXIT.ok;
 }

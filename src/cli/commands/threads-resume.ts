@@ -1,4 +1,4 @@
-import { EXIT, type ExitCode } from '../../core/errors.ts';
+import type { ExitCode } from '../../core/errors.ts';
 import { compact, toText } from '../../core/json.ts';
 import type { OutputMode } from '../failure.ts';
 import { readLimits, readValues } from '../input-values.ts';
@@ -46,9 +46,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
       }),
     );
     renderer.finish(result);
-    const delivery = await io.flush();
-    const exitCode = exitCodeOfResult(result);
-    return delivery !== 'whole' && exitCode === EXIT.ok ? EXIT.failed : exitCode;
+    return exitCodeOfResult(result);
   } finally {
     renderer.close();
   }

@@ -50,7 +50,8 @@ async function watch(
   look: () => Promise<readonly ThreadTreeNode[]>,
   { invocation, io }: { readonly invocation: Invocation; readonly io: Io },
 ): Promise<ExitCode> {
-  const signal = io.cancellation();
+  const cancelled = io.cancellation();
+  const signal = AbortSignal.any([cancelled, io.outputClosed]);
   const { json } = invocation.global;
   const inPlace = canRedraw(io.stdout, io.env) && !json;
   let drawn: readonly string[] = [];
@@ -74,7 +75,7 @@ async function watch(
     await draw();
   }
   await draw(true);
-  return signal.aborted ? EXIT.cancelled : EXIT.ok;
+  return cancelled.aborted ? EXIT.cancelled : EXIT.ok;
 }
 
 /** Suspended threads are left out: they go on only when somebody resumes them. */

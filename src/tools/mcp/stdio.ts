@@ -4,7 +4,13 @@ import { ReadBuffer, serializeMessage } from '@modelcontextprotocol/sdk/shared/s
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf, RyeError } from '../../core/errors.ts';
-import { type Confine, type ConfinedCommand, endGroup, signalGroup } from '../process.ts';
+import {
+  type Confine,
+  type ConfinedCommand,
+  endGroup,
+  hurryWith,
+  signalGroup,
+} from '../process.ts';
 
 /** A message beyond it ends the connection: no answer is that large in good faith. */
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
@@ -68,6 +74,7 @@ export class StdioTransport implements Transport {
         hint: 'Check that the program is installed and on PATH.',
       });
     }
+    hurryWith(child);
     child.on('error', () => undefined); // a failed signal; the exit tells the rest
     child.stdin.on('error', (error) => this.onerror?.(error));
     child.stderr.on('data', (chunk: Buffer) => {

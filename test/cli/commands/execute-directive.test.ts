@@ -176,12 +176,4 @@ describe('exit status', () => {
     expect(code).toBe(expected);
     expect(io.err().includes('rye: ')).toBe(!result.success);
   });
-
-  it.each(['reader_gone', 'failed'] as const)(
-    'is a failure when stdout is %s',
-    async (delivery) => {
-      const { code } = await runHello([], COMPLETED, { delivery });
-      expect(code).toBe(1);
-    },
-  );
 });
