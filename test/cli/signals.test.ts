@@ -217,7 +217,7 @@ describe('other commands', () => {
   it('resume a thread and finalize it when SIGHUP comes', async () => {
     const lab = await labWith({ script: ['hang', 'hang'] });
     const first = await start(lab, RUN);
-    await expect.poll(() => WAITING.begun(lab, first.stdout), POLL).toBe(true);
+    await lab.server().request(0);
     first.child.kill('SIGKILL');
     await first.ended;
     const args = ['threads', 'resume', 't', '--output-format', 'stream-json'];
@@ -252,7 +252,6 @@ describe('other commands', () => {
   it('stop following when the reader of stdout has gone', async () => {
     const lab = await labWith(WAITING);
     const pid = await launched(lab);
-    onTestFinished(() => void process.kill(pid, 'SIGTERM'));
     await lab.server().request(0);
     const following = await start(lab, ['threads', 'logs', 't', '--follow']);
     await expect.poll(following.stdout, POLL).toContain('turn_started');
