@@ -91,10 +91,7 @@ async function start(lab: Lab, args: readonly string[]): Promise<Started> {
   return { child, stdout: () => stdout, ended };
 }
 
-const RUN = [
-  ...['run', 'work', '--thread-id', 't', '--acknowledge', 'elevated'],
-  ...['--output-format', 'stream-json'],
-];
+const RUN = 'run work --thread-id t --acknowledge elevated --output-format stream-json'.split(' ');
 
 /** Checks that every record of the thread states the same end. */
 async function expectFinal(lab: Lab, { stdout, ended }: Started): Promise<void> {
@@ -122,8 +119,8 @@ function isAlive(pid: number): boolean {
 }
 
 describe('a foreground run finalizes its thread as cancelled with exit 130', () => {
-  const once_ = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
-  const cases = PHASES.flatMap((phase) => once_.map((signal) => ({ phase, signal })));
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
+  const cases = PHASES.flatMap((phase) => signals.map((signal) => ({ phase, signal })));
 
   it.each(cases)('when $signal comes while $phase.name', async ({ phase, signal }) => {
     const lab = await labWith(phase);
@@ -168,7 +165,7 @@ async function silentServer(): Promise<Server> {
   return server;
 }
 
-const ASYNC = ['run', 'work', '--thread-id', 't', '--acknowledge', 'elevated', '--async'];
+const ASYNC = 'run work --thread-id t --acknowledge elevated --async'.split(' ');
 
 async function launched(lab: Lab): Promise<number> {
   const starter = await start(lab, ASYNC);
@@ -208,7 +205,7 @@ describe('other commands', () => {
       expect(Number(session)).toBe(pid);
       process.kill(pid, signal);
       await expect
-        .poll(async () => (await lab.rye().threads.show('t')).document?.['status'], POLL)
+        .poll(async () => (await lab.rye().threads.show('t')).thread.status, POLL)
         .toBe('cancelled');
       await expectCancelled(lab, 't');
     },
