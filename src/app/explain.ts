@@ -36,39 +36,64 @@ export interface ExplainRequest {
 
 /**
  * Which hooks would fire for a directive and, for those that would not, why. The context is what is known before a
- * run; members that only a run has (cost, errors) are absent, so conditions on them are false.
+ * run; a hook whose condition reads what only a run knows (costs, errors) depends on it.
  */
 export async function explainDirectiveHooks(
   base: Foundation,
   { directiveId, event, inputs }: ExplainRequest,
 ): Promise<readonly HookExplanation[]> {
   const env = threadEnv(base, { allowUnsigned: true });
-  const { plan } = await prepareThread(env, { directiveId, inputs });
+  const { plan } = await prepareThread(env, { directiveId, inputs, isDryRun: true });
+  const { routingContext } = await resolveDirective(env.items, await env.config(), {
+    directiveId,
+    inputs,
+  });
   const context: JsonObject = {
     directive: directiveId,
     directive_body: [directiveId, plan.directive.description, plan.body].join('\n'),
     category: plan.directive.category,
-    has_extends: plan.chain.length > 1,
     model: plan.model.id,
     limits: { ...plan.limits },
+    spend_limit: plan.limits.spend,
+    max_turns: plan.limits.turns,
+    capabilities_summary: plan.capabilities.join(', '),
     inputs: plan.inputs,
+    parent_thread_id: plan.parent_thread_id,
     depth: plan.limits.depth,
     project_path: base.options.projectPath,
   };
+  const { suppress, capabilities } = plan;
   const events = event === undefined ? HOOK_EVENTS : [event];
-  return events.flatMap((one) =>
-    explainHooks(plan.hooks, { event: one, context }, plan.suppress).map((explained) => ({
+  return events.flatMap((one) => {
+    const call = { event: one, context: one === 'resolve_extends' ? routingContext : context };
+    return explainHooks(plan.hooks, call, { suppress, capabilities }).map((explained) => ({
       hook: explained.hook,
-      would_fire: explained.fires && explained.behind === undefined,
+      would_fire: explained.fires === true && explained.behind === undefined,
+      depends_on: explained.behind === undefined ? explained.dependsOn : [],
       because: becauseOf(explained),
-    })),
-  );
+    }));
+  });
 }
 
-function becauseOf({ fires, reason, because, behind }: ExplainedHook): string {
+function becauseOf(explained: ExplainedHook): string {
+  const { reason, because, behind, mayBeBehind, dependsOn, missing, hook } = explained;
   if (behind !== undefined) return `hook ${behind} decides before it`;
-  if (fires || reason !== 'not_matched') return reason === 'fires' ? 'its condition holds' : reason;
-  return because.map(({ text }) => text).join('; ');
+  const unless = mayBeBehind === undefined ? '' : `, unless hook ${mayBeBehind} decides first`;
+  switch (reason) {
+    case 'depends':
+      return `depends on ${dependsOn.join(', ')}, known during a run only${unless}`;
+    case 'fires':
+      return (
+        (hook.condition === undefined ? 'it has no condition' : 'its condition holds') + unless
+      );
+    case 'denied':
+      return `it cannot run: it needs ${missing ?? 'a capability'}`;
+    case 'not_matched':
+      return because.map(({ text }) => text).join('; ');
+    case 'disabled':
+    case 'suppressed':
+      return reason;
+  }
 }
 
 /** The context schema of an event, or of all of them. */

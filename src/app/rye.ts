@@ -257,8 +257,11 @@ export type { DeliveriesService } from './deliveries-types.ts';
 
 export interface HookExplanation {
   readonly hook: HookDeclaration;
+  /** True if it fires for certain. */
   readonly would_fire: boolean;
-  /** The condition node that was false, with the values compared. */
+  /** Paths of the event's context that decide whether it fires and that are known during a run only. */
+  readonly depends_on: readonly string[];
+  /** What decided, such as the condition node that was false with the values compared. */
   readonly because: string;
 }
 

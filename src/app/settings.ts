@@ -3,6 +3,8 @@ import type { HookDeclaration, HookLayer } from '../core/hook.ts';
 import { isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
 import type { ThreadSettings } from '../core/plan.ts';
+import { didYouMean } from '../core/text.ts';
+import { DEFAULT_PROJECT_BOUND, grantFile, readCapabilities } from '../hooks/authority.ts';
 import { type RawHook, readHooks } from '../hooks/declaration.ts';
 import type { LoadedConfig } from '../items/config.ts';
 import type { Config } from '../items/config-fs.ts';
@@ -224,12 +226,55 @@ export async function readConfiguredHooks(config: Config): Promise<ThreadConfig[
     config.loadFrom('agent/hooks', 'project'),
     config.load('agent/hook_conditions'),
   ]);
+  const userFile = hooksFile(user, 'user');
+  const projectFile = hooksFile(project, 'project');
+  const bound = userFile.projectBound ?? DEFAULT_PROJECT_BOUND;
   return {
-    user: hooksOf(user, 'hooks', 0),
+    user: grantFile(hooksOf(user, 'hooks', 0), { declared: userFile.declared, bound: undefined }),
     builtin: hooksOf(shipped, 'builtin_hooks', 2),
-    project: hooksOf(project, 'hooks', 3),
+    project: grantFile(hooksOf(project, 'hooks', 3), { declared: projectFile.declared, bound }),
     infra: hooksOf(await config.loadFrom('agent/hook_conditions', 'system'), 'infra_hooks', 4),
   };
+}
+
+/** Members of a hooks file beside its hooks; the last three describe the file and change nothing. */
+const HOOKS_FILE_MEMBERS = [
+  'hooks',
+  'capabilities',
+  'project_capabilities',
+  'schema_version',
+  'category',
+  'description',
+];
+
+/** What a hooks file says about the capabilities of its hooks, and for the user's file about those of projects. */
+function hooksFile(
+  config: LoadedConfig,
+  space: 'user' | 'project',
+): {
+  readonly declared: readonly string[] | undefined;
+  readonly projectBound: readonly string[] | undefined;
+} {
+  const file = new Reader('agent/hooks', config);
+  const refuse = (name: string, what: string, hint: string | undefined): never => {
+    throw new RyeError('config_invalid', `${file.origin(name)}: ${what}`, { hint });
+  };
+  for (const name of Object.keys(config.value)) {
+    if (HOOKS_FILE_MEMBERS.includes(name)) continue;
+    const known = `A hooks file has ${HOOKS_FILE_MEMBERS.slice(0, 3).join(', ')}.`;
+    refuse(name, `unknown member "${name}"`, didYouMean(name, HOOKS_FILE_MEMBERS) ?? known);
+  }
+  const listOf = (name: string): readonly string[] | undefined =>
+    config.value[name] === undefined ? undefined : readCapabilities(file.texts(name));
+  const projectBound = listOf('project_capabilities');
+  if (projectBound !== undefined && space === 'project') {
+    refuse(
+      'project_capabilities',
+      'a project cannot say what projects may do',
+      'Move project_capabilities to ~/.ai/config/agent/hooks.yaml.',
+    );
+  }
+  return { declared: listOf('capabilities'), projectBound };
 }
 
 function hooksOf(config: LoadedConfig, list: string, layer: HookLayer): readonly HookDeclaration[] {

@@ -81,10 +81,12 @@ export interface HookDeclaration {
   readonly timeout_seconds: number;
   readonly on_error?: 'ignore' | 'fail';
   readonly description?: string;
-  /** Capabilities that a user's own hook brings; elsewhere hooks act under the thread's. */
+  /** What a hook of a configured file may do in addition to its thread; a directive's hooks have only the thread's. */
   readonly capabilities?: readonly string[];
   /** `file:line` where it stands. */
   readonly origin: string;
   /** In plans: it came with rye, and so needs no capability. Wherever rye is by then, the plan goes on to say so. */
   readonly shipped?: true;
+  /** In plans: the directive's `suppress` keeps it out of the context. */
+  readonly suppressed?: true;
 }

@@ -112,7 +112,9 @@ const CONTEXTS = {
       inputs,
       model: nullable(text('The model or tier that the directive asks for')),
     },
-    {},
+    {
+      requested_model: record({}, { id: text(), tier: text(), provider: text() }),
+    },
   ),
   thread_started: record(started, startedOptional),
   thread_continued: record({ ...started, previous_thread_id: text() }, startedOptional),

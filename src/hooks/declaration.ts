@@ -29,7 +29,7 @@ export interface ReadHooks {
 const DEFAULT_TIMEOUT_SECONDS = 30;
 const MAX_TIMEOUT_SECONDS = 3600;
 const MAX_ID_LENGTH = 200;
-const USER_LAYER: HookLayer = 0;
+const DIRECTIVE_LAYER: HookLayer = 1;
 
 const MEMBERS = [
   'id',
@@ -134,10 +134,10 @@ function readHook({ value, origin }: RawHook, layer: HookLayer): HookDeclaration
 
   const event = eventMember(value['event'], refuse);
   checkFits(value, { event, layer }, refuse);
-  const condition = conditionMember(value['condition'], location);
+  const condition = conditionMember(value['condition'], event, location);
   const actions = actionsMember(value, refuse);
   for (const action of actions) checkAction(action, event, refuse);
-  if (condition !== undefined) checkPaths(conditionPaths(condition), event, refuse);
+  if (condition !== undefined) checkConditionPaths(condition, event, refuse);
   return { ...common, event, ...(condition === undefined ? {} : { condition }), actions };
 }
 
@@ -168,8 +168,22 @@ function eventMember(value: unknown, refuse: Refuse): HookEvent {
   return isHookEvent(value) ? value : refuseName('event', value, HOOK_EVENTS, refuse);
 }
 
-function conditionMember(value: unknown, location: SourceLocation): Condition | undefined {
-  return value === undefined ? undefined : parseCondition(value, location);
+function conditionMember(
+  value: unknown,
+  event: HookEvent,
+  location: SourceLocation,
+): Condition | undefined {
+  if (value === undefined) return undefined;
+  const condition = parseCondition(value, location);
+  return event === 'resolve_extends' ? withRequestedModel(condition) : condition;
+}
+
+/** `model.tier` and its like: `model` is a text, and its parts are members of `requested_model`. */
+function withRequestedModel(condition: Condition): Condition {
+  if ('any' in condition) return { any: condition.any.map(withRequestedModel) };
+  if ('all' in condition) return { all: condition.all.map(withRequestedModel) };
+  if ('not' in condition) return { not: withRequestedModel(condition.not) };
+  return { ...condition, path: condition.path.replace(/^model\./, 'requested_model.') };
 }
 
 function actionsMember(value: Record<string, unknown>, refuse: Refuse): readonly HookAction[] {
@@ -222,10 +236,10 @@ function checkFits(
       refuse(`"${member}" on the event ${event} ${why}`);
     }
   }
-  if (value['capabilities'] !== undefined && layer !== USER_LAYER) {
+  if (value['capabilities'] !== undefined && layer === DIRECTIVE_LAYER) {
     refuse(
-      '"capabilities" is for user hooks only',
-      'Elsewhere a hook acts under the capabilities of its thread.',
+      '"capabilities" is not for hooks of a directive',
+      "They act under the capabilities of their thread: grant it in the directive's <permissions>.",
     );
   }
 }
@@ -252,7 +266,21 @@ function checkAction(action: HookAction, event: HookEvent, refuse: Refuse): void
 function interpolatedPart(action: HookAction): JsonValue {
   if (action.kind === 'item') return [action.item_id, action.params];
   if (action.kind === 'emit') return action.data;
+  if (action.kind === 'inject') return action.text;
   return action.kind === 'control' ? { ...action.action } : null;
+}
+
+/**
+ * Refuses paths that the event's context can't have. `exists` may also ask for what only another event has, so that
+ * one condition can serve several events.
+ */
+function checkConditionPaths(condition: Condition, event: HookEvent, refuse: Refuse): void {
+  const valued = conditionPaths(condition, 'exists');
+  const asked = conditionPaths(condition).filter((path) => !valued.includes(path));
+  const unknown = asked.filter((path) =>
+    HOOK_EVENTS.every((any) => contextPathProblem(any, path) !== undefined),
+  );
+  checkPaths([...valued, ...unknown], event, refuse);
 }
 
 function checkPaths(paths: readonly string[], event: HookEvent, refuse: Refuse): void {

@@ -88,9 +88,10 @@ function endsTheStart(hook: HookDeclaration, failure: RyeError): boolean {
 }
 
 /**
- * Control events: the first hook of layers 0 to 3 with a control action decides and no later one of them runs; infra
- * hooks always run and never decide. A failing gate hook refuses, as does any hook that says `on_error: fail`; other
- * failures are recorded and skipped. Injected texts become hidden `custom_message` drafts.
+ * Control events: the first hook of layers 0, 1, 3 and then 2 with a control action decides and no later one of them
+ * runs; a later one whose condition holds is recorded as `superseded`. Infra hooks always run and never decide. A
+ * failing gate hook refuses, as does any hook that says `on_error: fail`; other failures are recorded and skipped.
+ * Injected texts become hidden `custom_message` drafts.
  */
 export async function dispatchControl(
   hooks: readonly HookDeclaration[],
@@ -101,7 +102,11 @@ export async function dispatchControl(
   const drafts: EventDraft[] = [];
   let decided: { readonly decision: ControlAction; readonly decidedBy: string } | undefined;
   for (const hook of hooksOf(hooks, call.event)) {
-    if (decided !== undefined && !isInfra(hook)) continue;
+    if (decided !== undefined && !isInfra(hook)) {
+      if (notRun(hook, call, []) === undefined)
+        fired.push(firedRecord(hook, { matched: true, outcome: 'superseded' }));
+      continue;
+    }
     const ran = await runHook(hook, call, options);
     fired.push(ran.fired);
     drafts.push(...ran.drafts, ...ran.contents.map(injectedMessage));

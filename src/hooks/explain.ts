@@ -1,35 +1,57 @@
 import type { HookDeclaration } from '../core/hook.ts';
-import { type DecidingNode, explain } from '../policy/condition.ts';
-import { dispatchKind } from './contexts.ts';
-import { type HookCall, isInfra, isSuppressed } from './run-hook.ts';
+import { type DecidingNode, explain, forecast } from '../policy/condition.ts';
+import { missingCapability } from './authority.ts';
+import { contextPathProblem, dispatchKind } from './contexts.ts';
+import { type HookCall, inRunningOrder, isInfra, isSuppressed } from './run-hook.ts';
 
 /** Whether one hook would fire for an event, and why. */
 export interface HookExplanation {
   readonly hook: HookDeclaration;
-  readonly fires: boolean;
-  /** `fires`, `disabled`, `suppressed` or `not_matched`. */
-  readonly reason: 'fires' | 'disabled' | 'suppressed' | 'not_matched';
-  /** The condition nodes that decided, with the values compared. Empty where there is no condition. */
+  /** Undefined if that depends on what only a run knows. */
+  readonly fires: boolean | undefined;
+  readonly reason: 'fires' | 'disabled' | 'suppressed' | 'not_matched' | 'denied' | 'depends';
+  /** The condition nodes that decided, with the values compared. Empty without a condition. */
   readonly because: readonly DecidingNode[];
-  /** Id of an earlier hook that decides, so that this one matches but would not get its turn. */
+  /** Paths of the context that are known during a run only. */
+  readonly dependsOn: readonly string[];
+  /** The capability that the hook's action needs and that neither its thread nor its file holds. */
+  readonly missing?: string;
+  /** Id of an earlier hook that decides, so that this one is not asked. */
   readonly behind?: string;
+  /** Id of an earlier hook that may decide, so that this one may not be asked. */
+  readonly mayBeBehind?: string;
 }
 
-/** Says for every hook of an event, in running order, whether it would fire in a context and, if not, why. */
+/** What is known about a thread before it runs. */
+export interface ExplainOptions {
+  readonly suppress?: readonly string[];
+  readonly capabilities?: readonly string[];
+}
+
+/**
+ * Tells for every hook of an event, in running order, whether it would fire in a context and, if not, why. A path
+ * that the context lacks although the event's type has it is known during a run only: the hook then depends on it.
+ */
 export function explainHooks(
   hooks: readonly HookDeclaration[],
   call: HookCall,
-  suppress: readonly string[] = [],
+  options: ExplainOptions = {},
 ): readonly HookExplanation[] {
-  const relevant = hooks
-    .filter((hook) => hook.event === call.event)
-    .toSorted((a, b) => a.layer - b.layer);
   let decider: string | undefined;
-  return relevant.map((hook) => {
-    const explained = explainOne(hook, call, suppress);
-    const behind = isInfra(hook) ? undefined : decider;
-    if (explained.fires && decides(hook)) decider ??= hook.id;
-    return behind === undefined || !explained.fires ? explained : { ...explained, behind };
+  let possible: string | undefined;
+  return inRunningOrder(hooks, call.event).map((hook) => {
+    const explained = explainOne(hook, call, options);
+    const earlier = isInfra(hook) ? {} : { behind: decider, mayBeBehind: possible };
+    if (decides(hook)) {
+      if (explained.fires === true) decider ??= hook.id;
+      else if (explained.fires === undefined) possible ??= hook.id;
+    }
+    if (explained.fires === false) return explained;
+    return {
+      ...explained,
+      ...(earlier.behind === undefined ? {} : { behind: earlier.behind }),
+      ...(earlier.mayBeBehind === undefined ? {} : { mayBeBehind: earlier.mayBeBehind }),
+    };
   });
 }
 
@@ -41,14 +63,34 @@ function decides(hook: HookDeclaration): boolean {
 
 function explainOne(
   hook: HookDeclaration,
-  { context }: HookCall,
-  suppress: readonly string[],
+  { event, context }: HookCall,
+  { suppress = [], capabilities = [] }: ExplainOptions,
 ): HookExplanation {
-  if (!hook.enabled) return { hook, fires: false, reason: 'disabled', because: [] };
-  const { result, because } =
-    hook.condition === undefined ? { result: true, because: [] } : explain(hook.condition, context);
-  if (!result) return { hook, fires: false, reason: 'not_matched', because };
-  return isSuppressed(hook, suppress)
-    ? { hook, fires: false, reason: 'suppressed', because }
-    : { hook, fires: true, reason: 'fires', because };
+  const of = (
+    reason: HookExplanation['reason'],
+    rest: Partial<HookExplanation> = {},
+  ): HookExplanation => ({
+    hook,
+    fires: reason === 'fires',
+    reason,
+    because: [],
+    dependsOn: [],
+    ...rest,
+  });
+  if (!hook.enabled) return of('disabled');
+  const { condition } = hook;
+  const isKnown = (path: string): boolean =>
+    Object.hasOwn(context, path.split('.', 1)[0] ?? '') ||
+    contextPathProblem(event, path) !== undefined;
+  const judged = condition === undefined ? true : forecast(condition, context, isKnown);
+  const because =
+    condition === undefined || typeof judged !== 'boolean'
+      ? []
+      : explain(condition, context).because;
+  if (judged === false) return of('not_matched', { because });
+  if (isSuppressed(hook, suppress)) return of('suppressed', { because });
+  const missing = missingCapability(hook, capabilities);
+  if (missing !== undefined) return of('denied', { because, missing });
+  if (judged === true) return of('fires', { because });
+  return of('depends', { fires: undefined, dependsOn: judged });
 }

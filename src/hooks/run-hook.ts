@@ -2,7 +2,13 @@ import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { RyeError, toRyeError } from '../core/errors.ts';
 import type { EventDraft, EventPayloads } from '../core/events.ts';
-import type { ControlAction, HookAction, HookDeclaration, HookEvent } from '../core/hook.ts';
+import type {
+  ControlAction,
+  HookAction,
+  HookDeclaration,
+  HookEvent,
+  HookLayer,
+} from '../core/hook.ts';
 import { assertItemId } from '../core/ids.ts';
 import { isJsonObject, isRecord, type JsonObject, type JsonValue, toText } from '../core/json.ts';
 import type { ContextBlock } from '../core/plan.ts';
@@ -74,15 +80,33 @@ export function isInfra({ layer }: HookDeclaration): boolean {
   return layer === 4;
 }
 
-/** The hooks of an event that are on, in the order in which they run. */
+/** The enabled hooks of an event, in the order in which they run. */
 export function hooksOf(
   hooks: readonly HookDeclaration[],
   event: HookEvent,
 ): readonly HookDeclaration[] {
-  return hooks
-    .filter((hook) => hook.event === event && hook.enabled)
-    .toSorted((a, b) => a.layer - b.layer);
+  return inRunningOrder(
+    hooks.filter(({ enabled }) => enabled),
+    event,
+  );
 }
+
+/**
+ * All hooks of an event in the order in which they run: by layer, except that a control event asks the builtin
+ * defaults after the project's hooks. A default always decides, so a project's hook after it would never be asked.
+ */
+export function inRunningOrder(
+  hooks: readonly HookDeclaration[],
+  event: HookEvent,
+): readonly HookDeclaration[] {
+  const isControl = dispatchKind(event) === 'control';
+  const rank = ({ layer }: HookDeclaration): number =>
+    isControl && layer === BUILTIN_LAYER ? PROJECT_LAYER + 0.5 : layer;
+  return hooks.filter((hook) => hook.event === event).toSorted((a, b) => rank(a) - rank(b));
+}
+
+const BUILTIN_LAYER: HookLayer = 2;
+const PROJECT_LAYER: HookLayer = 3;
 
 /**
  * Whether a directive's `suppress` keeps a hook out: by its id or the full id of an item that it loads. Only hooks
@@ -212,7 +236,8 @@ async function runActions(
     } else if (action.kind === 'emit') {
       progress.drafts.push(emitted(action, context));
     } else if (action.kind === 'inject') {
-      progress.contents.push(block(hook, hook.id, action.text));
+      const { value } = interpolate(action.text, context);
+      progress.contents.push(block(hook, hook.id, value === null ? '' : toText(value)));
     } else if (action.kind === 'control') {
       progress.control = resolveControl(action.action, context);
     }

@@ -238,9 +238,36 @@ function shown(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}…` : text;
 }
 
-/** Every path that a condition reads, for checks against a context's type. */
-export function conditionPaths(condition: Condition): readonly string[] {
-  if ('any' in condition) return condition.any.flatMap(conditionPaths);
-  if ('all' in condition) return condition.all.flatMap(conditionPaths);
-  return 'not' in condition ? conditionPaths(condition.not) : [condition.path];
+/** Every path that a condition reads, but for comparisons with `except`, for checks against a context's type. */
+export function conditionPaths(
+  condition: Condition,
+  except?: ConditionOperator,
+): readonly string[] {
+  const pathsOf = (part: Condition): readonly string[] => conditionPaths(part, except);
+  if ('any' in condition) return condition.any.flatMap(pathsOf);
+  if ('all' in condition) return condition.all.flatMap(pathsOf);
+  if ('not' in condition) return pathsOf(condition.not);
+  return condition.op === except ? [] : [condition.path];
+}
+
+/** True, false, or the paths that must be known before the condition can be judged. */
+export type Forecast = boolean | readonly string[];
+
+/** Judges a condition as far as the paths that are known before a run allow. */
+export function forecast(
+  condition: Condition,
+  context: unknown,
+  isKnown: (path: string) => boolean,
+): Forecast {
+  if ('not' in condition) {
+    const below = forecast(condition.not, context, isKnown);
+    return typeof below === 'boolean' ? !below : below;
+  }
+  if ('path' in condition)
+    return isKnown(condition.path) ? evaluate(condition, context) : [condition.path];
+  const [parts, decisive] = 'any' in condition ? [condition.any, true] : [condition.all, false];
+  const judged = parts.map((part) => forecast(part, context, isKnown));
+  if (judged.includes(decisive)) return decisive;
+  const open = judged.flatMap((one) => (typeof one === 'boolean' ? [] : one));
+  return open.length === 0 ? !decisive : [...new Set(open)];
 }

@@ -6,6 +6,7 @@ import type { JsonObject } from '../core/json.ts';
 import { compact } from '../core/json.ts';
 import { textOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import { mayRun } from '../hooks/authority.ts';
 import { type CompactReport, dispatchBeforeCompact } from '../hooks/before-compact.ts';
 import {
   type ContextReport,
@@ -24,7 +25,6 @@ import type {
   HookReport,
   ObservedEvent,
 } from '../loop/ports.ts';
-import { covers } from '../policy/capability.ts';
 import type { OpenTools, RunChild, ThreadEnv } from './ports.ts';
 import type { Recorder } from './recorder.ts';
 
@@ -40,14 +40,15 @@ export interface HookRunnerOptions {
 type ItemAction = Parameters<RunAction>[1];
 
 /**
- * Runs a thread's merged hooks. Their item actions act under the thread's capabilities; a user's own hook may bring
- * its own, and the hooks that rye ships are not bound.
+ * Runs a thread's merged hooks. Their item actions act under the thread's capabilities and, for hooks of a configured
+ * file, under what that file is granted; the hooks that rye ships are not bound.
  */
 export class HookRunner implements HookPort {
   readonly #options: HookRunnerOptions;
   /** What every event's context carries. Secret inputs are not in it. */
   readonly #base: JsonObject;
   readonly #listened: ReadonlySet<HookEvent>;
+  readonly #failed = new Set<string>();
   #calls = 0;
 
   constructor(options: HookRunnerOptions) {
@@ -74,7 +75,9 @@ export class HookRunner implements HookPort {
     context: JsonObject,
     signal: AbortSignal,
   ): Promise<HookDecision> {
-    return await dispatchControl(this.#hooks, this.#call(event, context), this.#dispatch(signal));
+    return this.#noticed(
+      await dispatchControl(this.#hooks, this.#call(event, context), this.#dispatch(signal)),
+    );
   }
 
   async observe(
@@ -82,7 +85,9 @@ export class HookRunner implements HookPort {
     context: JsonObject,
     signal: AbortSignal,
   ): Promise<HookReport> {
-    return await dispatchObserving(this.#hooks, this.#call(event, context), this.#dispatch(signal));
+    return this.#noticed(
+      await dispatchObserving(this.#hooks, this.#call(event, context), this.#dispatch(signal)),
+    );
   }
 
   async gate(context: JsonObject, signal: AbortSignal): Promise<GateDecision> {
@@ -101,19 +106,16 @@ export class HookRunner implements HookPort {
   ): Promise<ContextReport> {
     const { plan } = this.#options;
     const { id, description, category } = plan.directive;
-    return await dispatchContext(
-      this.#hooks,
-      this.#call(event, {
-        directive_body: [id, description, plan.body].join('\n'),
-        limits: { ...plan.limits },
-        category,
-        spend_limit: plan.limits.spend,
-        max_turns: plan.limits.turns,
-        capabilities_summary: plan.capabilities.join(', '),
-        ...context,
-      }),
-      this.#dispatch(signal),
-    );
+    const call = this.#call(event, {
+      directive_body: [id, description, plan.body].join('\n'),
+      limits: { ...plan.limits },
+      category,
+      spend_limit: plan.limits.spend,
+      max_turns: plan.limits.turns,
+      capabilities_summary: plan.capabilities.join(', '),
+      ...context,
+    });
+    return this.#noticed(await dispatchContext(this.#hooks, call, this.#dispatch(signal)));
   }
 
   /** `before_compact`: whether there is to be a summary, whose, and what it is to attend to. */
@@ -124,22 +126,12 @@ export class HookRunner implements HookPort {
 
   /** `after_complete`: what the hooks left for the log. Bounded by each hook's own timeout, never cancelled. */
   async observeAfterComplete(context: JsonObject): Promise<readonly EventDraft[]> {
-    const { fired, drafts } = await dispatchObserving(
-      this.#hooks,
-      this.#call('after_complete', context),
-      this.#dispatch(new AbortController().signal),
-    );
-    return [...fired.map(firedDraft), ...drafts];
+    return await this.#observed('after_complete', context);
   }
 
   /** `child_finished`: what the hooks left for the log. */
   async observeChild(context: JsonObject): Promise<readonly EventDraft[]> {
-    const { fired, drafts } = await dispatchObserving(
-      this.#hooks,
-      this.#call('child_finished', context),
-      this.#dispatch(new AbortController().signal),
-    );
-    return [...fired.map(firedDraft), ...drafts];
+    return await this.#observed('child_finished', context);
   }
 
   /** Whether a hook listens to the end of the thread, and so may add to its log. */
@@ -149,12 +141,7 @@ export class HookRunner implements HookPort {
 
   /** `delivery`: what the hooks left for the conversation and the log. */
   async observeDelivery(context: JsonObject): Promise<readonly EventDraft[]> {
-    const { fired, drafts } = await dispatchObserving(
-      this.#hooks,
-      this.#call('delivery', context),
-      this.#dispatch(new AbortController().signal),
-    );
-    return [...fired.map(firedDraft), ...drafts];
+    return await this.#observed('delivery', context);
   }
 
   /** Whether an `after_complete` hook may start a child thread, which needs this thread's budget to be open still. */
@@ -165,6 +152,31 @@ export class HookRunner implements HookPort {
         event === 'after_complete' &&
         actions.some((action) => action.kind === 'item' && action.primary === 'execute'),
     );
+  }
+
+  async #observed(event: HookEvent, context: JsonObject): Promise<readonly EventDraft[]> {
+    const { fired, drafts } = this.#noticed(
+      await dispatchObserving(
+        this.#hooks,
+        this.#call(event, context),
+        this.#dispatch(new AbortController().signal),
+      ),
+    );
+    return [...fired.map(firedDraft), ...drafts];
+  }
+
+  /** Tells the person once about each hook that failed; what the plan warned of was said before. */
+  #noticed<T extends { readonly fired: readonly Fired[] }>(report: T): T {
+    const { env, plan } = this.#options;
+    for (const { id, event, outcome, error } of report.fired) {
+      if (outcome !== 'failed' && outcome !== 'timeout') continue;
+      const isKnown =
+        this.#failed.has(id) ||
+        plan.warnings.some((warning) => warning.startsWith(`hook ${id} cannot run:`));
+      this.#failed.add(id);
+      if (!isKnown) env.onNotice(`hook ${id} on ${event} failed: ${error ?? outcome}`);
+    }
+    return report;
   }
 
   get #hooks(): readonly HookDeclaration[] {
@@ -196,22 +208,14 @@ export class HookRunner implements HookPort {
     if (primary === 'sign')
       return await this.#runTool('rye/sign', { item_type: type, item_id: id }, signal);
     if (primary === 'fetch' || type === 'knowledge') return await this.#loadBody(action);
-    if (type === 'directive') return await this.#runDirective(id, params, signal);
+    if (type === 'directive') return await this.#runDirective(hook, action, signal);
     return await this.#runTool(id, params, signal);
   }
 
   #authorize(hook: HookDeclaration, { primary, item_type, item_id }: ItemAction): void {
-    if (hook.shipped === true) return;
-    const { plan } = this.#options;
     const need = { verb: primary, item_type, item_id };
-    if (covers(hook.capabilities ?? plan.capabilities, need)) return;
-    throw new RyeError(
-      'capability_denied',
-      `hook ${hook.id} needs ${capabilityOf(need)}, which its thread does not hold`,
-      {
-        hint: `Grant it in the directive's <permissions>, or remove the hook at ${hook.origin}.`,
-      },
-    );
+    if (mayRun(hook, this.#options.plan.capabilities, need)) return;
+    throw hookDenied(hook, capabilityOf(need));
   }
 
   async #loadBody({ item_type: type, item_id: id }: ItemAction): Promise<ActionOutcome> {
@@ -223,11 +227,12 @@ export class HookRunner implements HookPort {
   }
 
   async #runDirective(
-    directiveId: string,
-    inputs: JsonObject,
+    { capabilities: hookCapabilities }: HookDeclaration,
+    { item_id: directiveId, params: inputs }: ItemAction,
     signal: AbortSignal,
   ): Promise<ActionOutcome> {
-    const result = await this.#options.children.runForHook({ directiveId, inputs }, signal);
+    const request = { directiveId, inputs, ...(hookCapabilities ? { hookCapabilities } : {}) };
+    const result = await this.#options.children.runForHook(request, signal);
     if (!result.success) {
       throw new RyeError(
         'hook_failed',
@@ -290,3 +295,18 @@ export function firedDraft(fired: Fired): EventDraft {
 function openInputs({ inputs, secret_inputs: secrets }: ThreadPlan): JsonObject {
   return Object.fromEntries(Object.entries(inputs).filter(([name]) => !secrets.includes(name)));
 }
+
+function hookDenied({ id, layer, origin }: HookDeclaration, capability: string): RyeError {
+  return new RyeError(
+    'capability_denied',
+    `hook ${id} needs ${capability}, which neither its thread nor its file is granted`,
+    {
+      hint:
+        layer === PROJECT_LAYER
+          ? `Add it to project_capabilities in ~/.ai/config/agent/hooks.yaml, or remove the hook at ${origin}.`
+          : `Grant it in the directive's <permissions>, or remove the hook at ${origin}.`,
+    },
+  );
+}
+
+const PROJECT_LAYER = 3;

@@ -193,6 +193,8 @@ export interface SpawnRequest {
   readonly inputs: JsonObject;
   readonly limits?: PartialLimits;
   readonly model?: string;
+  /** What the hook that starts the child may do in addition to its thread. */
+  readonly hookCapabilities?: readonly string[];
 }
 
 export interface OpenTools {

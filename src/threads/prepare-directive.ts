@@ -1,5 +1,5 @@
 import type { HookDeclaration } from '../core/hook.ts';
-import type { JsonObject } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import type { PlanSource } from '../core/plan.ts';
 import { parseHooks } from '../hooks/declaration.ts';
 import { dispatchRouting } from '../hooks/dispatch.ts';
@@ -24,6 +24,8 @@ export interface ResolvedDirective {
   readonly warnings: readonly string[];
   /** The hook that chose the parent, if one did. */
   readonly routedBy: string | undefined;
+  /** What `resolve_extends` hooks were told. */
+  readonly routingContext: JsonObject;
 }
 
 export interface DirectiveRequest {
@@ -46,16 +48,22 @@ export async function resolveDirective(
   const leaf = await load(directiveId);
   const { directive } = leaf;
   const ownHooks = parseHooks(directive.rawHooks, DIRECTIVE_LAYER);
-  const routing = dispatchRouting(mergeLayers({ ...config.hooks, directive: ownHooks }).hooks, {
+  const { id, tier, provider } = directive.model ?? {};
+  const routingContext: JsonObject = {
     directive: directiveId,
     has_extends: directive.extends !== undefined,
     category: directive.category ?? '',
     inputs,
-    model: directive.model?.id ?? directive.model?.tier ?? null,
-  });
+    model: id ?? tier ?? null,
+    requested_model: compact({ id, tier, provider }),
+  };
+  const routing = dispatchRouting(
+    mergeLayers({ ...config.hooks, directive: ownHooks }).hooks,
+    routingContext,
+  );
   const links = await walkChain(
     directiveId,
-    async (id) => (id === directiveId ? leaf : await load(id)),
+    async (link) => (link === directiveId ? leaf : await load(link)),
     routing.target,
   );
   const composed = composeChain(links);
@@ -68,6 +76,7 @@ export async function resolveDirective(
     hooks: merged.hooks,
     warnings: merged.warnings,
     routedBy: routing.decidedBy,
+    routingContext,
   };
 }
 

@@ -26,14 +26,20 @@ export function planLimits(
   });
 }
 
-/** What a thread may do: what its chain grants, within every ceiling and within what its parent holds. */
+/**
+ * What a thread may do: what its chain grants, within every ceiling and within what its parent holds, to which the
+ * hook that starts it adds what its own file is granted.
+ */
 export function planCapabilities(
   composed: Composed,
   parent: ThreadDocument | undefined,
+  hookCapabilities: readonly string[] = [],
 ): readonly string[] {
   const declared = composed.capabilities.map((text) => parseCapability(text));
   for (const ceiling of composed.ceilings) assertWithin(declared, ceiling, composed.name);
-  return parent ? attenuate(declared, parent.capabilities) : [...new Set(declared)];
+  return parent
+    ? attenuate(declared, [...parent.capabilities, ...hookCapabilities])
+    : [...new Set(declared)];
 }
 
 function assertWithin(

@@ -1,5 +1,4 @@
 import { RyeError } from '../core/errors.ts';
-import type { HookDeclaration } from '../core/hook.ts';
 import { type JsonObject, toText } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import type { ContextBlock, PlannedModel, PlanSource, ThreadPlan } from '../core/plan.ts';
@@ -14,6 +13,7 @@ import { assertAliases, planBehavior } from './behavior.ts';
 import { shareSpend } from './child-budget.ts';
 import type { ItemSource, ThreadConfig, ThreadEnv } from './ports.ts';
 import { type ResolvedDirective, resolveDirective, sourceOf } from './prepare-directive.ts';
+import { planHooks } from './prepare-hooks.ts';
 import { assertPriced, planCapabilities, planLimits, planRisks } from './prepare-policy.ts';
 import { planRules } from './prepare-rules.ts';
 import { programOf } from './program.ts';
@@ -29,6 +29,8 @@ export interface PrepareRequest {
   readonly acknowledge?: readonly string[] | undefined;
   readonly allowUnpriced?: boolean | undefined;
   readonly behavior?: JsonObject | undefined;
+  /** What the hook that starts this child may do in addition to its parent thread. */
+  readonly hookCapabilities?: readonly string[] | undefined;
   /** The plan is only shown: nothing is started for it. */
   readonly isDryRun?: boolean | undefined;
 }
@@ -62,7 +64,7 @@ export async function prepareThread(
     declared: composed.rawLimits,
     overrides,
   });
-  const capabilities = planCapabilities(composed, parent);
+  const capabilities = planCapabilities(composed, parent, request.hookCapabilities);
   const models = await planModels(env, request, composed);
   const { model, fallbacks, origin: modelOrigin, unfit } = models;
   const granted = await env.tools.granted(capabilities, {
@@ -83,7 +85,7 @@ export async function prepareThread(
   const behavior = await planBehavior(env, config, { composed, given: request.behavior });
   assertAliases(behavior, risk.tools);
   const text = interpolateDirective(env, config, { composed, values, secretNames });
-  const sources = [...resolved.chain, ...context.sources];
+  const hooks = await planHooks(env, resolved, capabilities);
   const plan: ThreadPlan = {
     format: 1,
     directive: { ...sourceOf(resolved.leaf), ...headline(composed) },
@@ -102,18 +104,18 @@ export async function prepareThread(
     capabilities,
     acknowledged: risk.acknowledged,
     risks: risk.risks,
-    hooks: plannedHooks(env, resolved.hooks),
+    hooks: hooks.hooks,
     tools: risk.tools,
     model,
     fallbacks,
     thinking: composed.model?.thinking ?? 'off',
-    integrity: integrityOf(sources),
+    integrity: integrityOf([...resolved.chain, ...context.sources]),
     allow_unpriced: request.allowUnpriced ?? false,
     continuation_directive: composed.continuationDirective ?? null,
     behavior,
     origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
     warnings: [
-      ...[composed, resolved, granted, text, rules].flatMap(({ warnings }) => warnings),
+      ...[composed, resolved, granted, text, rules, hooks].flatMap(({ warnings }) => warnings),
       ...(unfit ? [`a run would be refused: ${unfit.message}`] : []),
       ...unknownBehavior(behavior),
     ],
@@ -253,12 +255,4 @@ function planOrigins({
 /** The chain's hooks stand in the merged table with their layer. */
 function withoutHooks(origins: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(origins).filter(([path]) => !path.startsWith('hooks.')));
-}
-
-/** Hooks that came with rye are marked: a thread may go on where rye is elsewhere. */
-function plannedHooks(
-  env: ThreadEnv,
-  hooks: readonly HookDeclaration[],
-): readonly HookDeclaration[] {
-  return hooks.map((hook) => (env.isShipped(hook.origin) ? { ...hook, shipped: true } : hook));
 }

@@ -78,8 +78,8 @@ export function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarte
 }
 
 function prepareChild(
-  { directiveId, inputs, limits, model }: SpawnRequest,
+  { directiveId, inputs, limits, model, hookCapabilities }: SpawnRequest,
   parentThreadId: string,
 ): PrepareRequest {
-  return { directiveId, inputs, limits, model, parentThreadId };
+  return { directiveId, inputs, limits, model, hookCapabilities, parentThreadId };
 }

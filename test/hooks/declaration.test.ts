@@ -295,12 +295,6 @@ describe('parseHooks', () => {
       '',
     ],
     [
-      'capabilities outside the user layer',
-      { ...good, capabilities: ['rye.*'] },
-      '"capabilities" is for user hooks only',
-      '',
-    ],
-    [
       'another layer',
       { ...good, layer: 4 },
       'hooks of this source are in layer 3, not 4',

@@ -201,7 +201,7 @@ describe('dispatchContext', () => {
       ['rye/bash', { command: 'echo prod' }],
       ['quiet', {}],
     ]);
-    expect(report.contents.map(({ content }) => content)).toEqual(['prod\n', 'literal ${model}']);
+    expect(report.contents.map(({ content }) => content)).toEqual(['prod\n', 'literal m']);
     expect(report.drafts).toEqual([
       { event_type: 'custom', payload: { custom_type: 'seen', data: { env: 'prod', n: null } } },
     ]);
@@ -270,13 +270,17 @@ describe('dispatchControl', () => {
   });
   const call = { event: 'after_step', context: STEP } as const;
 
-  it('lets the first control action decide; no later hook runs but infra ones', async () => {
+  it('asks a project before the builtin defaults, and runs no hook but infra ones after the decision', async () => {
     const { hooks } = mergeLayers({
       infra: hooksFrom(4, hook('i', { emit: 'saved', data: { turn: '${turn}' } })),
-      project: hooksFrom(3, hook('p', { control: 'abort' })),
       builtin: hooksFrom(
         2,
-        hook('b', { control: 'suspend', reason: 'at ${cost.spend} of ${limits.spend}' }),
+        hook('b', { control: 'abort' }),
+        hook('c', { control: 'abort' }, { condition: { path: 'turn', op: 'gt', value: 9 } }),
+      ),
+      project: hooksFrom(
+        3,
+        hook('p', { control: 'suspend', reason: 'at ${cost.spend} of ${limits.spend}' }),
       ),
       user: hooksFrom(0, hook('u', running('count'))),
     });
@@ -290,9 +294,9 @@ describe('dispatchControl', () => {
       }),
     );
     expect(report.decision).toEqual({ control: 'suspend', reason: 'at 0.25 of ' });
-    expect(report.decidedBy).toBe('b');
+    expect(report.decidedBy).toBe('p');
     expect(ran).toEqual(['u']);
-    expect(outcomes(report.fired)).toEqual(['u ok', 'b suspend', 'i ok']);
+    expect(outcomes(report.fired)).toEqual(['u ok', 'p suspend', 'b superseded', 'i ok']);
     expect(report.drafts).toEqual([
       { event_type: 'custom', payload: { custom_type: 'saved', data: { turn: 2 } } },
     ]);

@@ -27,9 +27,9 @@ describe('explainHooks', () => {
       ]),
     ).toEqual([
       ['u', 'not_matched', 'attempt lt 2 is false: it is 3', undefined],
+      ['p', 'fires', undefined, undefined],
       ['b', 'disabled', undefined, undefined],
-      ['c', 'fires', undefined, undefined],
-      ['p', 'fires', undefined, 'c'],
+      ['c', 'fires', undefined, 'p'],
       ['i', 'fires', undefined, undefined],
     ]);
   });
@@ -42,11 +42,44 @@ describe('explainHooks', () => {
       action: { primary: 'fetch', item_type: 'knowledge', item_id: 'k/a' },
     });
     const call = { event: 'thread_started', context: { model: 'm' } } as const;
-    expect(explainHooks(hooks, call, ['k/a'])).toMatchObject([
+    expect(explainHooks(hooks, call, { suppress: ['k/a'] })).toMatchObject([
       { fires: false, reason: 'suppressed' },
     ]);
     expect(explainHooks(hooks, call)).toMatchObject([
+      { fires: false, reason: 'denied', missing: 'rye.fetch.knowledge.k.a' },
+    ]);
+    expect(explainHooks(hooks, call, { capabilities: ['rye.fetch.*'] })).toMatchObject([
       { fires: true, because: [{ node: '', text: 'model exists is true: it is "m"' }] },
+    ]);
+  });
+
+  it('leaves open what depends on members that only a run has, and says what may decide first', () => {
+    const retryable = { path: 'classification.retryable', op: 'eq', value: true };
+    const { hooks } = mergeLayers({
+      builtin: hooksFrom(2, { id: 'give_up', event: 'error', action: { control: 'fail' } }),
+      project: hooksFrom(
+        3,
+        { id: 'again', event: 'error', condition: retryable, action: { control: 'retry' } },
+        {
+          id: 'never',
+          event: 'error',
+          condition: { all: [retryable, { path: 'directive', op: 'eq', value: 'other' }] },
+          action: { control: 'retry' },
+        },
+      ),
+    });
+    const explained = explainHooks(hooks, { event: 'error', context: { directive: 'mine' } });
+    expect(
+      explained.map(({ hook, fires, dependsOn, mayBeBehind }) => [
+        hook.id,
+        fires,
+        dependsOn,
+        mayBeBehind,
+      ]),
+    ).toEqual([
+      ['again', undefined, ['classification.retryable'], undefined],
+      ['never', false, [], undefined],
+      ['give_up', true, [], 'again'],
     ]);
   });
 });

@@ -24,8 +24,8 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     printDocument(io, { success: true, directive, hooks, total: hooks.length });
     return EXIT.ok;
   }
-  const rows = hooks.map(({ hook, would_fire, because }) => [
-    would_fire ? 'fires' : '-',
+  const rows = hooks.map(({ hook, would_fire, depends_on, because }) => [
+    would_fire ? 'fires' : depends_on.length > 0 ? 'maybe' : '-',
     String(hook.layer),
     hook.event,
     hook.id,

@@ -1,3 +1,4 @@
+import type { HookDeclaration } from '../../core/hook.ts';
 import { LIMIT_NAMES } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { oneLine } from '../terminal-text.ts';
@@ -23,11 +24,15 @@ export function describePlan(plan: ThreadPlan): string {
     ...plan.capabilities.map((capability) => ['permission', capability] as const),
     ...plan.risks.map(({ capability, risk }) => ['risk', `${risk} ${capability}`] as const),
     ...plan.tools.map(({ id, preloaded }) => ['tool', preloaded ? id : `${id} (by name)`] as const),
-    ...plan.hooks.map(
-      ({ id, event, layer }) => ['hook', `${id} on ${event}, layer ${layer}`] as const,
-    ),
+    ...plan.hooks.map((hook) => ['hook', describeHook(hook)] as const),
     ...plan.context.map(({ id, position }) => ['context', `${id} (${position})`] as const),
     ...plan.warnings.map((warning) => ['warning', warning] as const),
   ];
   return lines.map(([name, value]) => `${name.padEnd(11)} ${oneLine(value)}\n`).join('');
+}
+
+/** A hook with its layer, and why it does not run if that is certain. */
+function describeHook({ id, event, layer, enabled, suppressed }: HookDeclaration): string {
+  const off = suppressed === true ? ' (suppressed by the directive)' : '';
+  return `${id} on ${event}, layer ${layer}${enabled ? off : ' (disabled)'}`;
 }
