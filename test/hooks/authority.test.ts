@@ -29,7 +29,7 @@ describe('grantFile', () => {
       fetches('b', { capabilities: ['rye.fetch.knowledge.x', 'rye.execute.tool.rye.bash'] }),
     );
     const granted = grantFile(hooks, {
-      declared: ['rye.*.knowledge.*'],
+      declared: ['rye.fetch.knowledge.*', 'rye.execute.tool.*'],
       bound: ['rye.fetch.*'],
     });
     expect(granted.map(({ capabilities }) => capabilities)).toEqual([
