@@ -8,6 +8,7 @@ import { covers, specificity } from '../policy/capability.ts';
 import type { ToolDefinition } from '../providers/provider.ts';
 import type { GrantedTool } from '../threads/ports.ts';
 import type { DisclosureCandidate } from '../tools/disclosure.ts';
+import { GUARDED_KINDS, type GuardedKind } from '../tools/guarded-paths.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
 import { createToolSearch } from '../tools/tool-search.ts';
@@ -49,8 +50,16 @@ function grantOf(id: string, capabilities: readonly string[]): 'exact' | number 
   return Math.max(0, ...capabilities.filter((one) => covers([one], need)).map(specificity));
 }
 
+/** Stands in grants for writing guarded paths, followed by their kind; no tool has such an id. */
+const GUARDS_ID = 'rye/file-system/guarded';
 const TOOL_GRANT = 'rye.execute.tool.';
 const MCP_GRANT = `${TOOL_GRANT}mcp.`;
+
+/** Whether capabilities let file tools write guarded paths of a kind. */
+export function liftsGuard(capabilities: readonly string[]): (kind: GuardedKind) => boolean {
+  return (kind) =>
+    covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: `${GUARDS_ID}/${kind}` });
+}
 
 /** What is granted and allows no tool that there is: as a rule a misspelt name. A server may have tools later. */
 export function idleGrants(
@@ -62,15 +71,16 @@ export function idleGrants(
     (grant) =>
       grant.startsWith(TOOL_GRANT) &&
       !grant.startsWith(MCP_GRANT) &&
+      !GUARDED_KINDS.some(liftsGuard([grant])) &&
       !offered.some(({ id }) =>
         covers([grant], { verb: 'execute', item_type: 'tool', item_id: id }),
       ),
   );
   return idle.map((grant) => {
-    const hint = didYouMean(
-      grant.slice(TOOL_GRANT.length).replaceAll('.', '/'),
-      known().map(({ id }) => id),
-    );
+    const hint = didYouMean(grant.slice(TOOL_GRANT.length).replaceAll('.', '/'), [
+      ...known().map(({ id }) => id),
+      ...GUARDED_KINDS.map((kind) => `${GUARDS_ID}/${kind}`),
+    ]);
     return `the permission ${grant} allows no tool that there is${hint === undefined ? '' : `. ${hint}`}`;
   });
 }

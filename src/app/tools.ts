@@ -56,6 +56,7 @@ import {
   factsOf,
   idleGrants,
   isPrimary,
+  liftsGuard,
 } from './tool-candidates.ts';
 import type { ToolScope } from './tool-scope.ts';
 
@@ -236,6 +237,7 @@ export class Tools implements ToolSource {
         env,
         allowedPaths: absolutePaths(scope?.allowPaths ?? [], projectPath),
         sandbox: scope?.sandbox,
+        lifts: liftsGuard(scope?.capabilities ?? []),
         ...(scope?.memory ? { memory: scope.memory } : {}),
         ...scope?.builtin,
       }),

@@ -14,6 +14,16 @@ const MAX_PATTERN_LENGTH = 256;
 const MAX_STARS = 16;
 const OPEN_END = '.*';
 
+/**
+ * Grants that lift the guard over what rye obeys. They are a class of their own: no `*` of another grant reaches them,
+ * so that whoever grants "all tools" does not grant the removal of the guards.
+ */
+const GUARD_GRANT = /^rye\.execute\.tool\.rye\.file-system\.guarded(?:[.*]|$)/;
+
+function isSameClass(one: string, other: string): boolean {
+  return GUARD_GRANT.test(one) === GUARD_GRANT.test(other);
+}
+
 /** Stands where a pattern's `*` is, as a text that no literal of another pattern can match. */
 type PlainGlob = string;
 
@@ -64,6 +74,7 @@ function plainGlobs(capability: string): readonly PlainGlob[] {
 
 /** Whether everything that `narrow` grants is granted by `wide` too. */
 export function includes(wide: string, narrow: string): boolean {
+  if (!isSameClass(canonical(wide), canonical(narrow))) return false;
   const globs = plainGlobs(wide);
   return plainGlobs(narrow).every((text) => globs.some((glob) => globMatches(glob, text)));
 }
@@ -86,7 +97,10 @@ function isCapability(grant: string): boolean {
 }
 
 function coversText(grant: string, wanted: string): boolean {
-  return plainGlobs(grant).some((glob) => globMatches(glob, wanted));
+  return (
+    isSameClass(canonical(grant), wanted) &&
+    plainGlobs(grant).some((glob) => globMatches(glob, wanted))
+  );
 }
 
 /** The globs, with no other wildcard than `*`, of which a capability text has to match one to be granted. */
@@ -113,6 +127,7 @@ export function expandsTo(
  * when two patterns with many `*` overlap in too many ways.
  */
 export function meet(left: string, right: string): string[] {
+  if (!isSameClass(canonical(left), canonical(right))) return [];
   if (includes(left, right)) return [canonical(right)];
   if (includes(right, left)) return [canonical(left)];
   const found = new Set<string>();

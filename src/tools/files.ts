@@ -5,6 +5,7 @@ import { access, lstat, mkdir, open, readdir, readlink, rename, rm, stat } from 
 import { basename, dirname, join } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
+import { touchesRepository } from './guarded-paths.ts';
 import {
   assertStillReal,
   type ConfinedPath,
@@ -223,6 +224,21 @@ async function assertVersion(
 /** Identity of a file's content as far as the file system tells. */
 export function versionOf(stats: { ino: number; size: number; mtimeMs: number }): string {
   return `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+}
+
+const REPOSITORY_QUEUE = 'repository';
+
+/**
+ * Runs a write alone when its name could complete a repository: of several such writes at once, each has to see what
+ * the one before it made.
+ */
+export async function alone<T>(
+  path: string,
+  projectPath: string,
+  change: () => Promise<T>,
+): Promise<T> {
+  if (!touchesRepository(path, projectPath)) return await change();
+  return await exclusively(REPOSITORY_QUEUE, change);
 }
 
 const queues = new Map<string, Promise<unknown>>();

@@ -2,6 +2,13 @@ import type { Stats } from 'node:fs';
 import { lstat, realpath } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
+import {
+  foldedSegments,
+  type Guard,
+  type GuardedKind,
+  guardOf,
+  repositoryGuard,
+} from './guarded-paths.ts';
 
 /** What file tools may touch. All roots are absolute. */
 export interface PathRules {
@@ -10,6 +17,8 @@ export interface PathRules {
   readonly allow: readonly string[];
   /** The thread that asks: it may read its own artifacts. */
   readonly threadId: string;
+  /** Whether the thread holds the grant that lifts the guard of a kind; absent: it holds none. */
+  readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
 }
 
 export type Access = 'read' | 'write';
@@ -44,10 +53,9 @@ export async function confine(
       hint: 'Use a path inside the project; other folders have to be allowed in the configuration.',
     });
   }
-  const reason =
-    protectedReason(real, project, access === 'read' ? rules.threadId : undefined) ??
-    (access === 'write' ? unwritableReason(real, project) : undefined);
+  const reason = protectedReason(real, project, access === 'read' ? rules.threadId : undefined);
   if (reason !== undefined) throw denied(path, reason);
+  if (access === 'write') await assertUnguarded(path, real, { root, project, lifts: rules.lifts });
   const stats = await statsOf(real);
   const kind = stats === undefined ? undefined : specialKind(stats);
   if (kind !== undefined) throw denied(path, `it is ${kind}, not a file`);
@@ -64,7 +72,7 @@ export function protectedReason(
   readingThread: string | undefined,
 ): string | undefined {
   const inProject = isInside(real, project);
-  const parts = (inProject ? relative(project, real) : real).toLowerCase().split(sep);
+  const parts = foldedSegments(real, inProject ? project : sep);
   for (let index = 0; index < parts.length; index += 1) {
     if (parts[index] !== '.ai') continue;
     if (parts[index + 1] === 'config' && parts[index + 2] === 'keys') {
@@ -78,10 +86,24 @@ export function protectedReason(
   return undefined;
 }
 
-/** git runs programs that its folder names, with the rights of whoever calls it next. */
-function unwritableReason(real: string, project: string): string | undefined {
-  const below = isInside(real, project) ? relative(project, real) : real;
-  return below.toLowerCase().split(sep).includes('.git') ? 'it belongs to git' : undefined;
+interface GuardScope {
+  readonly root: string;
+  readonly project: string;
+  readonly lifts: PathRules['lifts'];
+}
+
+/** Refuses a write to what rye obeys, and to what runs programs when a person works in the folder. */
+async function assertUnguarded(
+  path: string,
+  real: string,
+  { root, project, lifts }: GuardScope,
+): Promise<void> {
+  const guard: Guard | undefined =
+    guardOf(real, root, isInside(real, project)) ?? (await repositoryGuard(real, root));
+  if (guard === undefined || lifts?.(guard.kind) === true) return;
+  throw denied(path, guard.reason, {
+    hint: `File tools do not write it. A person can, or can grant <execute><tool>rye/file-system/guarded/${guard.kind}</tool></execute> to the directive; no * includes that grant.`,
+  });
 }
 
 function isOwnArtifact(real: string, project: string, threadId: string | undefined): boolean {

@@ -1,7 +1,8 @@
-import { existsSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SandboxManager } from '@anthropic-ai/sandbox-runtime';
 import { messageOf, RyeError } from '../core/errors.ts';
+import { ROOT_TRAPS } from './guarded-paths.ts';
 import { makePrivateFolder } from './private-folder.ts';
 import type { Confine, ConfinedCommand } from './process.ts';
 import { runProcess } from './process.ts';
@@ -191,7 +192,10 @@ async function confine(
     // the proxy serves whoever reaches its socket
     ...(reachesNetwork || socket === undefined ? [] : [socket]),
   ].filter((path) => existsSync(path));
-  const denyWrite = [join(projectPath, '.ai')].filter((path) => existsSync(path));
+  const denyWrite = [
+    ...[join(projectPath, '.ai')].filter((path) => existsSync(path)),
+    ...trapsOf(projectPath),
+  ];
   const script = `export TMPDIR=${quoted(temporary.path)}; exec ${command.map(quoted).join(' ')}`;
   const wrapped = manager.wrapWithSandboxArgv(
     script,
@@ -217,6 +221,17 @@ async function confine(
       await temporary.remove();
     },
   };
+}
+
+/**
+ * What commands must not write in a project's root although they write the project: the sandbox protects a list of
+ * its own in the working directory of rye, which can be another folder. A command may use git, but not set its hooks.
+ */
+function trapsOf(projectPath: string): readonly string[] {
+  const git = join(projectPath, '.git');
+  const isFolder = lstatSync(git, { throwIfNoEntry: false })?.isDirectory() === true;
+  const ofGit = isFolder ? [join(git, 'hooks'), join(git, 'config')] : existsSync(git) ? [git] : [];
+  return [...ofGit, ...ROOT_TRAPS.map((name) => join(projectPath, name))];
 }
 
 /** One word for a POSIX shell. */

@@ -190,7 +190,7 @@ describe('calls that a thread may not make', () => {
           'directives/job.md',
           directive('job', {
             permissions:
-              '<execute><tool>rye/file-system/write</tool><tool>demo/*</tool></execute><acknowledge risk="elevated">a test</acknowledge>',
+              '<execute><tool>rye/file-system/write</tool><tool>rye/file-system/guarded/tools</tool><tool>demo/*</tool></execute><acknowledge risk="elevated">a test</acknowledge>',
           }),
         );
         return await settledCode(lab, await lab.run('job'), 1);

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -237,6 +238,32 @@ describe('the sandbox', () => {
         expect(await bash(lab, 'tr "\\0" "\\n" < /proc/$PPID/environ')).not.toContain(
           process.cwd(),
         );
+      } finally {
+        await lab.remove();
+        await closeSandbox();
+      }
+    },
+    60_000,
+  );
+
+  it.runIf(here)(
+    'lets commands use git, but set no traps in the root of the project',
+    async () => {
+      const lab = await sandboxed('required');
+      try {
+        execFileSync('git', ['init', '-q', lab.project]);
+        const traps = ['.git/hooks/pre-commit', '.git/config', '.envrc', '.mcp.json', '.hg/hgrc'];
+        const tries = [...traps, '.vscode/tasks.json', '.husky/pre-commit'].map(
+          (trap) => `mkdir -p $(dirname ${trap}) && echo x >> ${trap} && echo SET ${trap}`,
+        );
+        const answer = await bash(
+          lab,
+          `echo x > a.txt; git add a.txt; git status --short; ${tries.join('; ')}; true`,
+        );
+        expect(answer).toContain('A  a.txt');
+        expect(answer).not.toMatch(/^SET/m);
+        expect(answer).toMatch(/denied|Read-only|exists/);
+        expect(readdirSync(lab.project).toSorted()).toEqual(['.ai', '.git', 'a.txt']);
       } finally {
         await lab.remove();
         await closeSandbox();

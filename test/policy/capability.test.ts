@@ -302,3 +302,34 @@ describe('specificity', () => {
     expect(sorted).toEqual(ranked);
   });
 });
+
+describe('grants that lift a guard', () => {
+  const GUARD = 'rye.execute.tool.rye.file-system.guarded';
+  const need = tool('rye/file-system/guarded/config');
+
+  it.each([
+    'rye.*',
+    'rye.execute.*',
+    'rye.execute.tool.*',
+    'rye.execute.tool.rye.*',
+    'rye.execute.tool.rye.file-system.*',
+    'rye.execute.tool.rye.file-system.g*',
+    'rye.execute.tool.rye.file-system.guard*',
+    'rye.*.config',
+  ])('are not reached by %s', (grant) => {
+    expect(covers([grant], need)).toBe(false);
+    expect(includes(grant, `${GUARD}.config`)).toBe(false);
+    expect(meet(grant, `${GUARD}.config`)).toEqual([]);
+    expect(attenuate([`${GUARD}.*`], [grant])).toEqual([]);
+    expect(uncovered([`${GUARD}.config`], [grant])).toEqual([`${GUARD}.config`]);
+  });
+
+  it.each([`${GUARD}.config`, `${GUARD}.*`, `${GUARD}.c*`, `${GUARD}*`])(
+    'are named by %s',
+    (grant) => {
+      expect(covers([grant], need)).toBe(true);
+      expect(attenuate([`${GUARD}.config`], [grant])).toEqual([`${GUARD}.config`]);
+      expect(covers([grant], tool('rye/file-system/write'))).toBe(false);
+    },
+  );
+});

@@ -44,6 +44,9 @@ describe('riskOf', () => {
     ['rye.execute.tool.rye.file-system.*', undefined, 'write'],
     ['rye.execute.tool.rye.file-system.r*', undefined, 'write'],
     ['rye.fetch.*', undefined, 'safe'],
+    // lifting a guard is elevated in every table, and makes no pattern that does not name it riskier
+    ['rye.execute.tool.rye.file-system.guarded.config', undefined, 'elevated'],
+    ['rye.execute.tool.rye.file-system.guarded.*', 'safe', 'elevated'],
     // a declared risk stands where only the type is classified
     ['rye.execute.tool.my.greet', 'safe', 'safe'],
     ['rye.execute.tool.my.greet', 'unrestricted', 'unrestricted'],

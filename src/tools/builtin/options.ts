@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../core/json.ts';
 import type { FileMemory } from '../file-memory.ts';
+import type { GuardedKind } from '../guarded-paths.ts';
 import type { PathRules } from '../paths.ts';
 import type { Confine } from '../process.ts';
 import type { ToolContext } from '../tool.ts';
@@ -10,6 +11,8 @@ export interface BuiltinOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Absolute folders outside the project that configuration opens. */
   readonly allowedPaths?: readonly string[];
+  /** Whether the thread may write guarded paths of a kind; absent: of none. */
+  readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
   /** Names of further environment variables for commands. */
   readonly passEnv?: readonly string[];
   /** Read deduplication and read-before-edit; without it both are off. */
@@ -31,6 +34,7 @@ export function rulesOf(options: BuiltinOptions, context: ToolContext): PathRule
     projectPath: context.projectPath,
     allow: options.allowedPaths ?? [],
     threadId: context.threadId,
+    lifts: options.lifts,
   };
 }
 

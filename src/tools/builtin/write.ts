@@ -4,7 +4,7 @@ import { normalize } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { objectSchema, text } from '../arguments.ts';
-import { exclusively, openForRead, versionOf, writeText } from '../files.ts';
+import { alone, exclusively, openForRead, versionOf, writeText } from '../files.ts';
 import { guarded } from '../guard.ts';
 import { confine } from '../paths.ts';
 import type { Tool, ToolContext, ToolOutput, ToolTraits } from '../tool.ts';
@@ -50,7 +50,9 @@ async function write(
   const rules = rulesOf(options, context);
   const content = text(input, 'content');
   const first = await confine(text(input, 'path'), 'write', rules);
-  return exclusively(first.real, async () => {
+  const onlyOne = async (change: () => Promise<ToolOutput>): Promise<ToolOutput> =>
+    await exclusively(first.real, async () => await alone(first.real, context.projectPath, change));
+  return await onlyOne(async () => {
     // Looked at again: a call that waited here sees what the one before it made.
     const path = await confine(text(input, 'path'), 'write', rules);
     if (path.stats?.isDirectory() === true) {
