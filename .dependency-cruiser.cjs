@@ -2,17 +2,19 @@
 // A path ending in .ts names one file of that folder: its port.
 const LAYERS = {
   core: [],
+  disk: ['core'],
   policy: ['core'],
-  trust: ['core'],
+  trust: ['core', 'disk'],
   log: ['core'],
-  items: ['core', 'trust'],
+  items: ['core', 'disk', 'trust'],
   hooks: ['core', 'policy'],
   providers: ['core'],
-  tools: ['core', 'items'],
-  storage: ['core', 'log', 'policy'],
+  tools: ['core', 'disk', 'items'],
+  storage: ['core', 'disk', 'log', 'policy'],
   loop: ['core', 'policy', 'hooks', 'log', 'providers/provider.ts', 'tools/tool.ts'],
   threads: [
     'core',
+    'disk',
     'policy',
     'hooks',
     'log',
@@ -26,6 +28,7 @@ const LAYERS = {
   export: ['core', 'log', 'items', 'trust'],
   app: [
     'core',
+    'disk',
     'policy',
     'trust',
     'log',
@@ -40,7 +43,7 @@ const LAYERS = {
   ],
   'mcp-server': ['core', 'app'],
   monitor: ['core', 'app'],
-  cli: ['core', 'app', 'mcp-server', 'monitor'],
+  cli: ['core', 'disk', 'app', 'mcp-server', 'monitor'],
 };
 // Folders with no I/O at all, and the only builtins they may use.
 const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export'];
@@ -95,6 +98,12 @@ module.exports = {
         dependencyTypes: ['core'],
         path: '^(node:)?(fs|fs/promises|child_process|net|http|https|os)$',
       },
+    },
+    {
+      name: 'disk-only-in-fs-files',
+      severity: 'error',
+      from: { path: '^src/(items|trust|threads)/', pathNot: '-fs\\.ts$' },
+      to: { path: '^src/disk/' },
     },
     ...Object.entries(VENDORS).map(([pkg, homes]) => ({
       name: `vendor-${pkg}`,

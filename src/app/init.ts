@@ -1,8 +1,8 @@
 import { existsSync, lstatSync } from 'node:fs';
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import writeFileAtomic from 'write-file-atomic';
-import { messageOf, RyeError } from '../core/errors.ts';
+import { RyeError } from '../core/errors.ts';
+import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { signText } from '../trust/signature.ts';
 import type { Foundation } from './foundation.ts';
 import type { InitOutcome } from './rye.ts';
@@ -70,7 +70,7 @@ export async function initProject(
       continue;
     }
     const signed = signText({ text, style, key: base.keyring.signer(), now: base.clock.now() });
-    await write(join(projectPath, name), signed);
+    write(join(projectPath, name), signed);
     created.push(name);
   }
   ((await ignoreState(projectPath)) ? created : kept).push(IGNORE_FILE);
@@ -111,19 +111,11 @@ async function ignoreState(projectPath: string): Promise<boolean> {
   const text = existsSync(path) ? await readFile(path, 'utf8') : '';
   if (text.split(/\r?\n/).some((line) => line.trim().replace(/^\//, '') === IGNORED)) return false;
   const separator = text === '' || text.endsWith('\n') ? '' : '\n';
-  await write(path, `${text}${separator}${IGNORED}\n`);
+  write(path, `${text}${separator}${IGNORED}\n`);
   return true;
 }
 
-async function write(path: string, text: string): Promise<void> {
-  try {
-    await mkdir(dirname(path), { recursive: true });
-    await writeFileAtomic(path, text);
-  } catch (error) {
-    throw new RyeError('state_unwritable', `cannot write: ${messageOf(error)}`, {
-      location: { path },
-      hint: 'Check who owns the folder and its permissions.',
-      cause: error,
-    });
-  }
+function write(path: string, text: string): void {
+  makeFolders(dirname(path));
+  writeWhole(path, text);
 }

@@ -1,11 +1,10 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
-import writeFileAtomic from 'write-file-atomic';
 import { RyeError } from '../core/errors.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
 import { isItemType } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
+import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
 import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
 import { type FoundFile, itemFolder, type ListedItem, type Spaces } from '../items/spaces-fs.ts';
@@ -178,9 +177,9 @@ export class Items implements ItemsService {
       return await this.#copySkill(item, { target: join(folder, item.id), root, items });
     }
     const path = join(folder, `${item.id}${item.extension}`);
-    await mkdir(dirname(path), { recursive: true });
+    makeFolders(dirname(path));
     assertInside(dirname(path), root);
-    await writeFileAtomic(path, Buffer.from(item.bytes));
+    writeWhole(path, item.bytes);
     return path;
   }
 
@@ -196,9 +195,9 @@ export class Items implements ItemsService {
     if (existsSync(list)) files.push({ path: relative(from, list), bytes: readFileSync(list) });
     for (const { path, bytes } of files) {
       const full = join(target, path);
-      await mkdir(dirname(full), { recursive: true });
+      makeFolders(dirname(full));
       assertInside(dirname(full), root);
-      await writeFileAtomic(full, Buffer.from(bytes));
+      writeWhole(full, bytes);
     }
     return join(target, 'SKILL.md');
   }

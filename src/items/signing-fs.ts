@@ -1,6 +1,7 @@
 import { dirname } from 'node:path';
-import { type ErrorInfo, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
+import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import type { SignableType, Space } from '../core/ids.ts';
+import { writeWhole } from '../disk/whole-file.ts';
 import type { SigningKey } from '../trust/keys.ts';
 import { faultError } from '../trust/policy.ts';
 import { signText } from '../trust/signature.ts';
@@ -126,7 +127,7 @@ async function signOne(
   const signed = signText({ text, style, key: options.signer(), now: options.now() });
   if (signed === text) return { ...outcome, status: 'unchanged' };
   if (dryRun) return { ...outcome, status: 'would_sign' };
-  await replaceFile(path, signed);
+  writeWhole(path, signed);
   return { ...outcome, status: 'signed' };
 }
 
@@ -143,7 +144,7 @@ async function signSkill(
   const list = signedSkillList({ folder, id }, { key: signer(), now: now() });
   if (list === undefined) return 'unchanged';
   if (dryRun) return 'would_sign';
-  await replaceFile(skillListPath(folder), list);
+  writeWhole(skillListPath(folder), list);
   return 'signed';
 }
 
@@ -195,20 +196,4 @@ export async function matchItems(
     hint: 'Beside a slash, * stays within one folder and ** crosses folders.',
     details: { type, pattern },
   });
-}
-
-async function replaceFile(path: string, text: string): Promise<void> {
-  const { default: writeFileAtomic } = await import('write-file-atomic');
-  try {
-    await writeFileAtomic(path, text);
-  } catch (error) {
-    throw new RyeError(
-      'state_unwritable',
-      `cannot write ${path} (${systemCodeOf(error) ?? 'unknown error'})`,
-      {
-        hint: 'Check that the file is yours, is writable and that there is space left. It was not changed.',
-        cause: error,
-      },
-    );
-  }
 }

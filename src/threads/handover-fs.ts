@@ -1,7 +1,8 @@
 import { closeSync, constants, openSync } from 'node:fs';
-import { mkdir, open, readFile, rename, unlink } from 'node:fs/promises';
+import { readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 
 const FILE = 'handover.json';
 
@@ -9,18 +10,9 @@ const FILE = 'handover.json';
  * Leaves a text for the process that will run the thread, readable by its owner alone: it may hold secrets. The file
  * appears whole.
  */
-export async function leaveHandover(folder: string, text: string): Promise<void> {
-  const path = join(folder, FILE);
-  const partial = `${path}.partial`;
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  const file = await open(partial, 'wx', 0o600);
-  try {
-    await file.writeFile(text);
-    await file.datasync();
-  } finally {
-    await file.close();
-  }
-  await rename(partial, path);
+export function leaveHandover(folder: string, text: string): void {
+  makeFolders(folder, 0o700);
+  writeWhole(join(folder, FILE), text, { mode: 0o600, follow: false });
 }
 
 /** Reads what was left; `spawn_failed` when there is nothing to read. */

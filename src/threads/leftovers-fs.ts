@@ -1,6 +1,7 @@
 import { readdir, rmdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemCodeOf } from '../core/errors.ts';
+import { UNFINISHED_FILE } from '../disk/whole-file.ts';
 
 /** Half-written files, and what was left for a process that never took it: it may hold secrets. */
 const LEFTOVER =
@@ -10,7 +11,9 @@ const LEFTOVER =
 export async function removeLeftovers(folder: string): Promise<void> {
   try {
     const names = await readdir(folder);
-    for (const name of names.filter((one) => LEFTOVER.test(one))) await unlink(join(folder, name));
+    for (const name of names) {
+      if (LEFTOVER.test(name) || UNFINISHED_FILE.test(name)) await unlink(join(folder, name));
+    }
     await rmdir(folder);
   } catch (error) {
     const code = systemCodeOf(error);

@@ -52,7 +52,7 @@ export async function launchThread(
       status: 'created',
     });
     await env.files.writePlan(threadId, plan);
-    await leaveHandover(env.files.folder(threadId), JSON.stringify(handover));
+    leaveHandover(env.files.folder(threadId), JSON.stringify(handover));
     await env.store.registry.assign(threadId, null, now);
   } catch (error) {
     await endUnstarted(env, threadId, { status: 'error', error: toRyeError(error).toJSON() });

@@ -1,12 +1,11 @@
-import { constants } from 'node:fs';
-import { mkdir, open, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import writeFileAtomic from 'write-file-atomic';
 import type { Clock } from '../core/clock.ts';
-import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
 import { assertThreadId } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
 import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, signDocument, signText } from '../trust/signature.ts';
 import { assertOwnPath } from './own-path-fs.ts';
@@ -21,6 +20,8 @@ export interface ThreadFilesOptions {
   readonly key: () => SigningKey;
   readonly keys: KeyLookup;
 }
+
+const RECOVER = 'Free some space or check the permissions, then run `rye threads recover`.';
 
 /** The folder below a project that holds all threads. */
 export function threadsFolder(projectPath: string): string {
@@ -37,7 +38,8 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   const root = join(projectPath, '.ai');
   const write = async (path: string, text: string): Promise<void> => {
     await assertOwnPath(root, path);
-    await writeWhole(path, text);
+    makeFolders(dirname(path));
+    writeWhole(path, text, { hint: RECOVER });
   };
   const signedMarkdown = (text: string): string =>
     signText({ text, style: 'html', key: options.key(), now: clock.now() });
@@ -63,18 +65,9 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     writeArtifact: async (threadId, name, bytes) => {
       const artifacts = join(folder(threadId), 'artifacts');
       await assertOwnPath(root, artifacts);
-      return relative(projectPath, await writeNewFile(artifacts, safeName(name), bytes));
+      return relative(projectPath, writeNewFile(artifacts, safeName(name), bytes));
     },
   };
-}
-
-async function writeWhole(path: string, text: string): Promise<void> {
-  try {
-    await mkdir(dirname(path), { recursive: true });
-    await writeFileAtomic(path, text);
-  } catch (error) {
-    throw writeError(path, error);
-  }
 }
 
 /** The parsed thread.json as it stands, signature not yet checked. */
@@ -141,45 +134,15 @@ async function readPlan(
 }
 
 /** Creates `name`, or `name-2`, `name-3`… : call ids are the model's and may repeat. */
-async function writeNewFile(folder: string, name: string, text: string): Promise<string> {
-  await mkdir(folder, { recursive: true });
+function writeNewFile(folder: string, name: string, text: string): string {
+  makeFolders(folder);
   for (let attempt = 1; ; attempt += 1) {
     const path = join(folder, attempt === 1 ? `${name}.txt` : `${name}-${attempt}.txt`);
-    try {
-      const file = await open(
-        path,
-        constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY,
-        0o644,
-      );
-      try {
-        await file.writeFile(text);
-      } finally {
-        await file.close();
-      }
-      return path;
-    } catch (error) {
-      if (systemCodeOf(error) !== 'EEXIST') throw writeError(path, error);
-    }
+    if (createWhole(path, text)) return path;
   }
 }
 
 function safeName(name: string): string {
   const safe = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 100);
   return safe === '' ? 'result' : safe;
-}
-
-function writeError(path: string, error: unknown): RyeError {
-  const code = systemCodeOf(error);
-  const full = code === 'ENOSPC' || code === 'EDQUOT';
-  return new RyeError(
-    full ? 'storage_failed' : 'state_unwritable',
-    `cannot write: ${messageOf(error)}`,
-    {
-      location: { path },
-      hint: full
-        ? 'The disk is full: free some space and run `rye threads recover`.'
-        : 'Check who owns the folder and its permissions.',
-      cause: error,
-    },
-  );
 }

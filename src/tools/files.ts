@@ -1,10 +1,11 @@
-import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
-import { access, lstat, mkdir, open, readdir, readlink, rename, rm, stat } from 'node:fs/promises';
+import { access, lstat, mkdir, open, readdir, readlink, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
+import { diskReason } from '../disk/reasons.ts';
+import { stageFile } from '../disk/whole-file.ts';
 import { touchesRepository } from './guarded-paths.ts';
 import {
   assertStillReal,
@@ -116,7 +117,7 @@ export async function writeText(request: WriteRequest): Promise<string> {
     if (error instanceof RyeError) throw error;
     throw new RyeError(
       'tool_failed',
-      `${JSON.stringify(path.shown)} could not be written: ${writeReason(error)}`,
+      `${JSON.stringify(path.shown)} could not be written: ${diskReason(error)}`,
       {
         cause: error,
       },
@@ -131,16 +132,15 @@ async function replaceIn(
 ): Promise<string> {
   const name = basename(path.real);
   const target = join(folder, name);
-  const temporary = join(folder, `.${name.slice(0, 60)}.${randomBytes(6).toString('hex')}.tmp`);
+  if (mode !== undefined) await access(target, constants.W_OK);
+  const staged = stageFile(target, { follow: false, ...(mode === undefined ? {} : { mode }) });
   try {
-    if (mode !== undefined) await access(target, constants.W_OK);
-    await writeNew(temporary, content, mode);
+    staged.write(content);
     await assertVersion(target, path.shown, expected);
-    await rename(temporary, target);
+    staged.commit();
     return versionOf(await stat(target));
-  } catch (error) {
-    await rm(temporary, { force: true }).catch(() => undefined);
-    throw error;
+  } finally {
+    staged.discard();
   }
 }
 
@@ -181,25 +181,6 @@ async function inFolder<T>(
     const held = `/proc/self/fd/${handle.fd}`;
     if ((await readlink(held)) !== real) throw exchanged(shown);
     return await work(held);
-  } finally {
-    await handle.close();
-  }
-}
-
-async function writeNew(
-  temporary: string,
-  content: string,
-  mode: number | undefined,
-): Promise<void> {
-  const handle = await open(
-    temporary,
-    constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
-    0o666,
-  );
-  try {
-    await handle.writeFile(content, 'utf8');
-    if (mode !== undefined) await handle.chmod(mode);
-    await handle.sync();
   } finally {
     await handle.close();
   }
@@ -277,24 +258,6 @@ function openProblem(path: ConfinedPath, error: unknown): RyeError {
     'tool_failed',
     `${JSON.stringify(path.shown)} could not be opened: ${messageOf(error)}`,
   );
-}
-
-function writeReason(error: unknown): string {
-  switch (systemCodeOf(error) ?? '') {
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return 'the disk is full';
-    case 'EROFS':
-      return 'the file system is read-only';
-    case 'EACCES':
-    case 'EPERM':
-      return 'the operating system does not permit it';
-    case 'ENOTDIR':
-    case 'EEXIST':
-      return 'a part of its path is a file, not a folder';
-    default:
-      return systemCodeOf(error) ?? 'unknown error';
-  }
 }
 
 function notText(shown: string, reason: string): RyeError {

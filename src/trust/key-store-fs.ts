@@ -2,18 +2,15 @@ import {
   closeSync,
   constants,
   fstatSync,
-  linkSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   type Stats,
-  writeFileSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
+import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
 
 const MAX_KEY_FILE_BYTES = 65_536;
 const DIRECTORY_MODE = 0o700;
@@ -104,40 +101,20 @@ function unsafe(path: string, why: string, cause?: unknown): RyeError {
 
 /** Creates a folder of the key store, reachable by its owner only from the start. */
 export function makeKeyDirectory(path: string): void {
-  onDisk(path, () => mkdirSync(path, { recursive: true, mode: DIRECTORY_MODE }));
+  makeFolders(path, DIRECTORY_MODE);
 }
 
-/**
- * Creates a file that must not exist yet, whole or not at all; false when it exists. It is written under another
- * name and linked into place, so that no reader sees a part of it and of two writers one wins.
- */
+/** Creates a key file that must not exist yet, whole or not at all; false when it exists. */
 export function createKeyFile(path: string, text: string): boolean {
-  const staged = join(dirname(path), `.${process.pid}-${process.hrtime.bigint()}.tmp`);
-  return onDisk(path, () => {
-    writeFileSync(staged, text, { flag: 'wx', mode: FILE_MODE, flush: true });
-    try {
-      linkSync(staged, path);
-      return true;
-    } catch (error) {
-      if (systemCodeOf(error) === 'EEXIST') return false;
-      throw error;
-    } finally {
-      rmSync(staged, { force: true });
-    }
-  });
+  return createWhole(path, text, { mode: FILE_MODE });
 }
 
 /** Replaces or creates a key file atomically, mode 0600 from its creation; never through a symbolic link. */
-export async function writeKeyFile(path: string, text: string): Promise<void> {
+export function writeKeyFile(path: string, text: string): void {
   if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink()) {
     throw unsafe(path, 'it is a symbolic link');
   }
-  const { default: writeFileAtomic } = await import('write-file-atomic');
-  try {
-    await writeFileAtomic(path, text, { mode: FILE_MODE });
-  } catch (error) {
-    throw unwritable(path, error);
-  }
+  writeWhole(path, text, { mode: FILE_MODE, follow: false });
 }
 
 /** Names of the `.toml` files in a folder without the extension, sorted; none when there is no folder. */
@@ -152,23 +129,4 @@ export function keyFileNames(folder: string): readonly string[] {
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
     throw unsafe(folder, `it cannot be listed (${code})`, error);
   }
-}
-
-function onDisk<T>(path: string, action: () => T): T {
-  try {
-    return action();
-  } catch (error) {
-    throw unwritable(path, error);
-  }
-}
-
-function unwritable(path: string, error: unknown): RyeError {
-  return new RyeError(
-    'state_unwritable',
-    `cannot write ${path} (${systemCodeOf(error) ?? 'unknown error'})`,
-    {
-      hint: 'Check that the folder is yours, is writable and has space left.',
-      cause: error,
-    },
-  );
 }

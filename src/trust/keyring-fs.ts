@@ -107,7 +107,7 @@ class DiskKeyring implements Keyring {
         details: { path: signing },
       });
     }
-    await writeKeyFile(publicKey, publicPem);
+    writeKeyFile(publicKey, publicPem);
     this.#forget();
     return this.#info(this.signer().keyId, 'own', { owner: 'self', path: publicKey });
   }
@@ -178,7 +178,7 @@ class DiskKeyring implements Keyring {
         reason: options.reason ?? '',
       });
       makeKeyDirectory(this.#user.revoked);
-      await writeKeyFile(path, signText({ text, style: 'hash', key: this.signer(), now }));
+      writeKeyFile(path, signText({ text, style: 'hash', key: this.signer(), now }));
     }
     return this.#describe(keyId, info.source, info.path);
   }
@@ -190,12 +190,12 @@ class DiskKeyring implements Keyring {
     const next = readPrivateKey(pair.privatePem, 'the new key');
     // Each step leaves a keyring that works: the new key is vouched for before it signs anything.
     makeKeyDirectory(join(archive, old.keyId));
-    await writeKeyFile(join(archive, old.keyId, 'private_key.pem'), this.#readPrivate());
-    await writeKeyFile(join(archive, old.keyId, 'public_key.pem'), old.pem);
+    writeKeyFile(join(archive, old.keyId, 'private_key.pem'), this.#readPrivate());
+    writeKeyFile(join(archive, old.keyId, 'public_key.pem'), old.pem);
     await this.#writeTrusted({ key: next, owner: 'self' }, old);
     await this.#writeTrusted({ key: old, owner: 'self (until rotated)' }, next);
-    await writeKeyFile(privateKey, pair.privatePem);
-    await writeKeyFile(publicKey, pair.publicPem);
+    writeKeyFile(privateKey, pair.privatePem);
+    writeKeyFile(publicKey, pair.publicPem);
     this.#forget();
     await this.#resign(old.keyId, next);
     return { old_key_id: old.keyId, key_id: next.keyId };
@@ -310,7 +310,7 @@ class DiskKeyring implements Keyring {
     makeKeyDirectory(this.#user.trusted);
     const signed =
       key === undefined ? text : signText({ text, style: 'hash', key, now: this.#now() });
-    await writeKeyFile(this.#user.trustedFile(file.key.keyId), signed);
+    writeKeyFile(this.#user.trustedFile(file.key.keyId), signed);
   }
 
   /** Signs with the new key what the old one vouched for, so that revoking the old one later loses nothing. */
@@ -322,7 +322,7 @@ class DiskKeyring implements Keyring {
       if (signedBy !== oldKeyId || name === next.keyId) continue;
       const verdict = checkText({ text, style: 'hash', keys: this });
       if (!verdict.ok) continue;
-      await writeKeyFile(path, signText({ text, style: 'hash', key: next, now: this.#now() }));
+      writeKeyFile(path, signText({ text, style: 'hash', key: next, now: this.#now() }));
     }
   }
 

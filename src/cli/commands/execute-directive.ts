@@ -1,7 +1,6 @@
-import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { ExecuteDirectiveRequest } from '../../app/rye.ts';
-import { EXIT, type ExitCode, messageOf, RyeError } from '../../core/errors.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import type { OutputMode } from '../failure.ts';
@@ -130,12 +129,8 @@ async function readSchema(file: string | undefined, io: Io): Promise<JsonObject 
 
 async function writeResult(target: string, result: ThreadResult, mode: OutputMode): Promise<void> {
   const text = mode === 'text' ? resultText(result) : JSON.stringify(result);
-  try {
-    await writeFile(target, text.endsWith('\n') ? text : `${text}\n`);
-  } catch (error) {
-    throw new RyeError('storage_failed', `--output: ${messageOf(error)}`, {
-      hint: `The thread itself is finished: rye threads show ${result.thread_id}`,
-      cause: error,
-    });
-  }
+  const { writeOutput } = await import('../../disk/whole-file.ts');
+  writeOutput(target, text.endsWith('\n') ? text : `${text}\n`, {
+    hint: `The thread itself has finished. See its result with: rye threads show ${result.thread_id}`,
+  });
 }

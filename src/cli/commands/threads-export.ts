@@ -1,13 +1,6 @@
 import path from 'node:path';
 import type { ThreadExport } from '../../app/exports-types.ts';
-import {
-  type ErrorInfo,
-  EXIT,
-  type ExitCode,
-  exitCodeOf,
-  messageOf,
-  RyeError,
-} from '../../core/errors.ts';
+import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { EXPORT_FORMATS, type ExportFormat } from '../../core/export-format.ts';
 import { compact } from '../../core/json.ts';
 import { assertWritableTarget } from '../files.ts';
@@ -100,15 +93,8 @@ async function writeExport(
   { invocation, io, defect }: Printing,
 ): Promise<void> {
   const bytes = Buffer.concat([...exported.chunks].map((chunk) => Buffer.from(chunk)));
-  const { default: writeFileAtomic } = await import('write-file-atomic');
-  try {
-    await writeFileAtomic(target, bytes);
-  } catch (error) {
-    throw new RyeError('storage_failed', `--out: ${messageOf(error)}`, {
-      hint: 'The thread is as it was.',
-      cause: error,
-    });
-  }
+  const { writeOutput } = await import('../../disk/whole-file.ts');
+  writeOutput(target, bytes, { hint: 'Name another file with --out. The thread is as it was.' });
   if (invocation.global.json) {
     printDocument(io, { ...documentOf(exported, defect), path: target, bytes: bytes.length });
   } else if (!invocation.global.quiet) {

@@ -7,11 +7,11 @@ import {
   readFileSync,
   renameSync,
   unlinkSync,
-  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
 import { compact, isRecord, parseJson } from '../../core/json.ts';
+import { writeFully } from '../../disk/whole-file.ts';
 import type { Owner, ProcessTable } from '../store.ts';
 
 /** The right to append to one thread's log, held as `lease.json` in the thread's folder. */
@@ -53,7 +53,7 @@ export function takeLease(request: LeaseRequest): Lease {
   const record = { pid, process_start: processStart, host, epoch };
   const fd = openSync(temporary, 'wx', 0o600);
   try {
-    writeSync(fd, `${JSON.stringify(record)}\n`);
+    writeFully(fd, `${JSON.stringify(record)}\n`);
     const isFromLiving = placeLease(temporary, path, request);
     return heldLease(path, fd, { ...request, isFromLiving });
   } catch (error) {

@@ -1,5 +1,6 @@
 import { createReadStream, existsSync } from 'node:fs';
-import { open, rename, rm, stat } from 'node:fs/promises';
+import { open, rm, stat } from 'node:fs/promises';
+import { stageFile } from '../../disk/whole-file.ts';
 import { readChunks, readChunksSync } from './lines.ts';
 
 /** Where the log of an archived thread stands. */
@@ -52,31 +53,15 @@ export async function archiveLog(path: string): Promise<Archived> {
   const { size: before } = await stat(path);
   const { pipeline } = await import('node:stream/promises');
   const { createGzip } = await import('node:zlib');
-  await replace(archivePath(path), path, async (partial) => {
-    const target = await open(partial, 'wx', 0o600);
-    await pipeline(
-      createReadStream(path),
-      createGzip({ level: 9 }),
-      target.createWriteStream({ flush: true }),
-    );
-  });
-  return { before, after: (await stat(archivePath(path))).size };
-}
-
-/** Makes `target` whole beside it, puts it in its place, then removes `source`. */
-async function replace(
-  target: string,
-  source: string,
-  make: (partial: string) => Promise<void>,
-): Promise<void> {
-  const partial = `${target}.partial`;
-  await rm(partial, { force: true });
+  const archive = stageFile(archivePath(path), { mode: 0o600, follow: false });
   try {
-    await make(partial);
-    await rename(partial, target);
-  } catch (error) {
-    await rm(partial, { force: true });
-    throw error;
+    await pipeline(createReadStream(path), createGzip({ level: 9 }), async (packed) => {
+      for await (const chunk of packed) archive.write(chunk as Buffer);
+    });
+    archive.commit();
+  } finally {
+    archive.discard();
   }
-  await rm(source);
+  await rm(path);
+  return { before, after: (await stat(archivePath(path))).size };
 }

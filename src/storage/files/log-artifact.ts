@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
-import { lstatSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
+import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
 
 /**
  * Keeps a text that is too long for a line of the log at `path`, durably and by its hash, so that the same text is kept once.
@@ -9,7 +10,7 @@ import { RyeError } from '../../core/errors.ts';
  */
 export function saveArtifact(path: string, threadId: string, text: string): string {
   const folder = join(dirname(path), 'artifacts');
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolders(folder, 0o700);
   if (lstatSync(folder).isSymbolicLink()) {
     throw new RyeError('path_denied', `nothing is written to ${folder}: it is a symbolic link`, {
       hint: 'Remove the link; rye makes its own files and folders.',
@@ -17,10 +18,6 @@ export function saveArtifact(path: string, threadId: string, text: string): stri
     });
   }
   const name = `text-${createHash('sha256').update(text).digest('hex').slice(0, 32)}.txt`;
-  // only the holder of the lease writes here, so that one name for unfinished files is enough
-  const unfinished = join(folder, '.unfinished');
-  rmSync(unfinished, { force: true });
-  writeFileSync(unfinished, text, { flag: 'wx', mode: 0o600, flush: true });
-  renameSync(unfinished, join(folder, name));
+  writeWhole(join(folder, name), text, { mode: 0o600, follow: false });
   return `.ai/state/threads/${threadId}/artifacts/${name}`;
 }

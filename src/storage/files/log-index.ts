@@ -1,17 +1,9 @@
-import { createHash, randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  readSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { createHash } from 'node:crypto';
+import { closeSync, constants, fstatSync, openSync, readSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
+import { writeWhole } from '../../disk/whole-file.ts';
 import { decodeHeader, decodeLine, MAX_LINE_BYTES } from '../../log/codec.ts';
 import { buildTree, type TreeEntry } from '../../log/tree.ts';
 import { upgradeFrom } from '../../log/versions.ts';
@@ -253,17 +245,15 @@ interface PlacedEntry {
  * written there is none, and nobody is told: everything works without it.
  */
 export function writeIndex(path: string, threadId: string, opened: OpenedLog): void {
-  const temporary = `${indexPath(path)}.${randomBytes(6).toString('hex')}`;
   let log: number | undefined;
   try {
     log = openSync(path, constants.O_RDONLY);
     const text = fstatSync(log).size < INDEXED_BYTES ? undefined : encoded(log, threadId, opened);
     if (!text) return;
-    writeFileSync(temporary, text, { flag: 'wx', mode: 0o600 });
-    renameSync(temporary, indexPath(path));
+    writeWhole(indexPath(path), text, { mode: 0o600, follow: false });
   } catch (error) {
+    // a RyeError has a code too: that of the disk that took no index
     if (systemCodeOf(error) === undefined) throw error;
-    discard(temporary);
   } finally {
     if (log !== undefined) closeSync(log);
   }

@@ -1,23 +1,25 @@
 import { createHash } from 'node:crypto';
 import {
   closeSync,
-  copyFileSync,
   fsyncSync,
   ftruncateSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readSync,
-  renameSync,
   statSync,
-  writeFileSync,
-  writeSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
+import {
+  makeFolders,
+  stageFile,
+  syncFolder,
+  writeFully,
+  writeWhole,
+} from '../../disk/whole-file.ts';
 import { chainStart } from '../../log/checkpoint.ts';
 import { encodeHeader } from '../../log/codec.ts';
 import { LOG_START } from '../../log/cursor.ts';
@@ -30,6 +32,7 @@ import type {
   ProcessTable,
 } from '../store.ts';
 import { type Lease, readLease, takeLease } from './lease.ts';
+import { readChunksSync } from './lines.ts';
 import { archiveLog, isArchived } from './log-archive.ts';
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
 import { findPosition } from './log-position.ts';
@@ -144,14 +147,14 @@ function createLog(path: string, header: LogHeader, parts: OpenParts): LogWriter
   const threadId = header.thread_id;
   const folder = dirname(path);
   const lease = onDisk(path, () => {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(folder, 0o700);
     return lend(folder, threadId, parts);
   });
   return openHeld(lease, path, (): LogWriter => {
     const fd = openNew(path, threadId);
     try {
       const line = Buffer.from(encodeHeader(header), 'utf8');
-      writeAll(fd, line);
+      writeFully(fd, line);
       syncCreation(fd, folder, parts.writer);
       const position: WriterPosition = {
         bytes: line.length,
@@ -217,15 +220,13 @@ function openUnder(lease: Lease, path: string, threadId: string, parts: OpenPart
 
 /** Puts a copy in the log's place, so that the descriptor of a stopped writer, should it wake up, leads nowhere. */
 function moveToNewFile(path: string): void {
-  const copy = `${path}.taken-over`;
-  copyFileSync(path, copy);
-  const fd = openSync(copy, 'r+');
+  const copy = stageFile(path);
   try {
-    fsyncSync(fd);
+    for (const chunk of readChunksSync(path)) copy.write(chunk);
+    copy.commit();
   } finally {
-    closeSync(fd);
+    copy.discard();
   }
-  renameSync(copy, path);
 }
 
 /** Moves what a crash left of the last record into `transcript.torn-<offset>`, then takes it off the log. */
@@ -234,7 +235,7 @@ function cutTornTail(path: string, fd: number, end: number): void {
   if (length <= 0) return;
   const torn = Buffer.alloc(length);
   readSync(fd, torn, 0, length, end);
-  writeFileSync(join(dirname(path), `transcript.torn-${end}`), torn, { mode: 0o600, flush: true });
+  writeWhole(join(dirname(path), `transcript.torn-${end}`), torn, { mode: 0o600 });
   ftruncateSync(fd, end);
   fsyncSync(fd);
 }
@@ -262,22 +263,12 @@ function writerOver({
   });
 }
 
-function writeAll(fd: number, bytes: Buffer): void {
-  for (let done = 0; done < bytes.length; ) done += writeSync(fd, bytes, done);
-}
-
 /** A new file survives a power cut only once its folder is on the disk too. */
 function syncCreation(fd: number, folder: string, { durability }: LogWriterOptions): void {
   if (durability === 'off') return;
   fsyncSync(fd);
-  for (const path of [folder, dirname(folder)]) {
-    const directory = openSync(path, 'r');
-    try {
-      fsyncSync(directory);
-    } finally {
-      closeSync(directory);
-    }
-  }
+  syncFolder(folder);
+  syncFolder(dirname(folder));
 }
 
 /** Gives the lease back when opening fails. */

@@ -1,9 +1,11 @@
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, fdatasyncSync, ftruncateSync, writeSync } from 'node:fs';
+import { closeSync, fdatasyncSync, ftruncateSync } from 'node:fs';
 import { type Clock, isoTime } from '../../core/clock.ts';
-import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
+import { RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { EventDraft, LogEvent } from '../../core/events.ts';
 import type { IdSource } from '../../core/ids.ts';
+import { diskReason } from '../../disk/reasons.ts';
+import { writeFully } from '../../disk/whole-file.ts';
 import { sha256Hex, signCheckpoint } from '../../log/checkpoint.ts';
 import { encodeEvent, eventBytes, tooLong } from '../../log/codec.ts';
 import { type LogCursor, placeEvent } from '../../log/cursor.ts';
@@ -185,10 +187,7 @@ export class FileLogWriter implements LogWriter {
     this.#guard(() => {
       this.#parts.lease.assertHeld();
       this.#dirty = true;
-      let done = 0;
-      while (done < bytes.length) {
-        done += writeSync(this.#parts.fd, bytes, done);
-      }
+      writeFully(this.#parts.fd, bytes);
     });
     this.#bytes += bytes.length;
     this.#fileHash.update(bytes);
@@ -198,7 +197,7 @@ export class FileLogWriter implements LogWriter {
     try {
       effect();
     } catch (error) {
-      this.#failure = error instanceof RyeError ? error : this.#failed(messageOf(error), error);
+      this.#failure = error instanceof RyeError ? error : this.#failed(diskReason(error), error);
       if (!(error instanceof RyeError)) this.#cutBack();
       throw this.#failure;
     }
@@ -215,22 +214,10 @@ export class FileLogWriter implements LogWriter {
 
   #failed(reason: string, cause: unknown): RyeError {
     const system = systemCodeOf(cause);
-    return new RyeError(
-      'log_write_failed',
-      `cannot append to ${this.#parts.path}: ${REASONS[system ?? ''] ?? reason}`,
-      {
-        hint: 'What is in the log so far is kept. Repair the disk, then resume the thread.',
-        details: { thread_id: this.threadId, ...(system === undefined ? {} : { system }) },
-        cause,
-      },
-    );
+    return new RyeError('log_write_failed', `cannot append to ${this.#parts.path}: ${reason}`, {
+      hint: 'What is in the log so far is kept. Repair the disk, then resume the thread.',
+      details: { thread_id: this.threadId, ...(system === undefined ? {} : { system }) },
+      cause,
+    });
   }
 }
-
-const REASONS: Readonly<Record<string, string>> = {
-  ENOSPC: 'the disk is full (ENOSPC)',
-  EDQUOT: 'the disk quota is used up (EDQUOT)',
-  EFBIG: 'the file may not grow further (EFBIG)',
-  EIO: 'the disk reports an error (EIO)',
-  EROFS: 'the file system is read-only (EROFS)',
-};

@@ -1,0 +1,42 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, it } from 'vitest';
+
+const SOURCES = path.resolve(import.meta.dirname, '../../src');
+const FS_IMPORT = /^import (?:type )?(.+?) from 'node:fs(?:\/promises)?';$/gms;
+
+/** What puts bytes under a name, or a name elsewhere; a whole import of the file system could do all of it. */
+const WRITER =
+  /^(?:writeFile|appendFile|copyFile|cp|rename|link|createWriteStream|write|writev|f?truncate)(?:Sync)?$|\*/;
+const METHOD = /\.(?:writeFile|appendFile|createWriteStream)\(/g;
+
+/** What writes for itself, and why that is right. */
+const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
+  // the one writer
+  'disk/whole-file.ts': ['ftruncateSync', 'linkSync', 'renameSync', 'writeSync'],
+  // the log takes a half-written batch off again
+  'storage/files/log-writer.ts': ['ftruncateSync'],
+  'storage/files/log-store.ts': ['ftruncateSync'],
+  // the lease keeps its file open to see whether it was taken
+  'storage/files/lease.ts': ['linkSync', 'renameSync'],
+  // copies of verified bytes in a private folder that is removed after the call
+  'tools/item/item-tool.ts': ['writeFile'],
+  'tools/skills/skill-files.ts': ['writeFile'],
+  // the terminal
+  'cli/browser/terminal.ts': ['writeSync'],
+};
+
+it('the sources write files through src/disk alone', () => {
+  const found: Record<string, readonly string[]> = {};
+  for (const name of readdirSync(SOURCES, { recursive: true, encoding: 'utf8' })) {
+    if (!name.endsWith('.ts')) continue;
+    const text = readFileSync(path.join(SOURCES, name), 'utf8');
+    const imported = [...text.matchAll(FS_IMPORT)]
+      .flatMap(([, names = '']) => names.replaceAll(/[{}]/g, '').split(','))
+      .map((one) => one.trim().replace(/ as .*/, ''));
+    const writers = imported.filter((one) => WRITER.test(one));
+    const methods = [...text.matchAll(METHOD)].map(([call]) => call);
+    if (writers.length + methods.length > 0) found[name] = [...writers, ...methods].toSorted();
+  }
+  expect(found).toEqual(EXCEPTIONS);
+});
