@@ -50,8 +50,18 @@ limits:
 
 const IGNORE_FILE = '.gitignore';
 const FILES = [
-  { name: '.ai/directives/example.md', text: EXAMPLE, style: 'html' },
-  { name: '.ai/config/agent/resilience.yaml', text: RESILIENCE, style: 'yaml' },
+  {
+    name: '.ai/directives/example.md',
+    text: EXAMPLE,
+    style: 'html',
+    subject: { kind: 'directive', id: 'example' },
+  },
+  {
+    name: '.ai/config/agent/resilience.yaml',
+    text: RESILIENCE,
+    style: 'yaml',
+    subject: { kind: 'config', id: 'agent/resilience' },
+  },
 ] as const;
 
 /** Makes `.ai/` in the project: an example directive, limits, `.gitignore` lines; and the signing key if there is none. */
@@ -64,12 +74,12 @@ export async function initProject(
   const created: string[] = [];
   const kept: string[] = [];
   const key = await ensureKey(base);
-  for (const { name, text, style } of FILES) {
+  for (const { name, ...file } of FILES) {
     if (existsSync(join(projectPath, name)) && !force) {
       kept.push(name);
       continue;
     }
-    const signed = signText({ text, style, key: base.keyring.signer(), now: base.clock.now() });
+    const signed = signText({ ...file, key: base.keyring.signer(), now: base.clock.now() });
     write(join(projectPath, name), signed);
     created.push(name);
   }

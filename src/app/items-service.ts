@@ -136,11 +136,13 @@ export class Items implements ItemsService {
       if (!found) return { ...row, version: null, description: '', signature: 'invalid' };
       const items = await this.#base.items(false);
       const { version, description } = summarize(type, found.text);
+      const verdict = items.check(found);
       return {
         ...row,
         version: version === '' ? null : version,
         description,
-        signature: stateOf(items.check(found)),
+        signature: stateOf(verdict),
+        ...(verdict.ok && verdict.by === 'key' ? { signature_version: verdict.version } : {}),
       };
     } catch (error) {
       if (!(error instanceof RyeError)) throw error;

@@ -30,6 +30,8 @@ export type SignatureState =
   | 'revoked'
   | 'invalid'
   | 'partial'
+  | 'outdated'
+  | 'moved'
   | 'system'
   | 'builtin';
 
@@ -42,6 +44,8 @@ export interface ItemSummary {
   readonly version: string | null;
   readonly description: string;
   readonly signature: SignatureState;
+  /** 1 for a good signature of the older form; absent where no key signed. */
+  readonly signature_version?: 1 | 2;
   /** The space whose item of the same id is used instead of this one. */
   readonly shadowed_by: Space | null;
 }

@@ -1,16 +1,22 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
+import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../core/errors.ts';
 import { isFinal } from '../core/thread.ts';
+import { renderCapabilities } from '../export/capabilities.ts';
+import { displacedRecord } from '../items/binding.ts';
 import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
+import { capabilitiesSubject, exportSubject } from '../threads/thread-files-fs.ts';
 import { faultError } from '../trust/policy.ts';
-import { checkText } from '../trust/signature.ts';
+import { checkText, type Verdict } from '../trust/signature.ts';
+import { blankSignatureLine } from '../trust/signature-line.ts';
 import type { Foundation } from './foundation.ts';
 import type { ThreadVerification } from './rye.ts';
 
 type Check = ThreadVerification['checks'][number];
+
+const DEFINITIONS = '\n## Tool definitions\n';
 
 /** Checks everything that a thread signed: thread.json, each checkpoint of its log, capabilities.md and its export. */
 export async function verifyThread(
@@ -26,10 +32,12 @@ export async function verifyThread(
   }
   const { document, checks } = await verifyRecord(base, files, threadId);
   const capabilities = join(folder, 'capabilities.md');
-  if (existsSync(capabilities)) checks.push(await verifyText(base, 'capabilities', capabilities));
+  const record = { files, threadId, document };
+  if (existsSync(capabilities))
+    checks.push(await verifyText(base, { name: 'capabilities', path: capabilities }, record));
   const knowledge = document && files.knowledgePath(document.directive, threadId);
   if (knowledge !== undefined && existsSync(knowledge))
-    checks.push(await verifyText(base, 'knowledge', knowledge));
+    checks.push(await verifyText(base, { name: 'knowledge', path: knowledge }, record));
   return { thread_id: threadId, ok: checks.every(({ ok }) => ok), checks };
 }
 
@@ -97,16 +105,25 @@ async function verifyTranscript(
   }
 }
 
+interface SignedText {
+  readonly name: 'capabilities' | 'knowledge';
+  readonly path: string;
+}
+
+/** The thread whose record a signed text has to be. */
+interface RecordOwner {
+  readonly files: ThreadFiles;
+  readonly threadId: string;
+  readonly document: ThreadDocument | undefined;
+}
+
 async function verifyText(
   base: Foundation,
-  name: 'capabilities' | 'knowledge',
-  path: string,
+  { name, path }: SignedText,
+  owner: RecordOwner,
 ): Promise<Check> {
-  const verdict = checkText({
-    text: await readFile(path, 'utf8'),
-    style: 'html',
-    keys: base.keyring,
-  });
+  const text = await readFile(path, 'utf8');
+  const verdict = await checkRecord(base, { name, text }, owner);
   if (verdict.ok)
     return {
       name,
@@ -118,6 +135,42 @@ async function verifyText(
     ok: false,
     error: faultError({ type: 'knowledge', id: name, space: 'project', path }, verdict).toJSON(),
   };
+}
+
+/** A record is signed as that of its thread. One of the older form has to say by its content whose it is. */
+async function checkRecord(
+  { keyring: keys }: Foundation,
+  { name, text }: { readonly name: SignedText['name']; readonly text: string },
+  owner: RecordOwner,
+): Promise<Verdict> {
+  const id = `agent/threads/${owner.document?.directive ?? ''}/${owner.threadId}`;
+  const isSnapshot = name === 'capabilities';
+  const subject = isSnapshot ? capabilitiesSubject(owner.threadId) : exportSubject(`${id}.md`);
+  const verdict = checkText({ text, style: 'html', keys, subject });
+  if (!verdict.ok || verdict.by !== 'key' || verdict.version !== 1) return verdict;
+  const detail = isSnapshot
+    ? await foreignSnapshot(text, owner)
+    : displacedRecord('knowledge', id, text);
+  const { keyId } = verdict;
+  return detail === undefined ? verdict : { ok: false, code: 'item_moved', keyId, detail };
+}
+
+/** Compares a snapshot with the plan of its thread, up to the tool definitions, which the plan does not hold. */
+async function foreignSnapshot(
+  text: string,
+  { files, document }: RecordOwner,
+): Promise<string | undefined> {
+  const detail = 'it is not the capability snapshot of this thread';
+  if (document === undefined) return detail;
+  try {
+    const [planned = ''] = renderCapabilities(await files.readPlan(document), []).split(
+      DEFINITIONS,
+    );
+    const [found = ''] = blankSignatureLine(text, 'html').trimStart().split(DEFINITIONS);
+    return found === planned ? undefined : detail;
+  } catch (error) {
+    return messageOf(error);
+  }
 }
 
 function infoOf(error: unknown): ErrorInfo {

@@ -78,6 +78,7 @@ const EXIT_BY_CODE = {
   key_revoked: EXIT.integrity,
   signature_invalid: EXIT.integrity,
   signature_partial: EXIT.integrity,
+  signature_outdated: EXIT.integrity,
   item_moved: EXIT.integrity,
   key_missing: EXIT.integrity,
   key_unsafe: EXIT.integrity,

@@ -1,7 +1,21 @@
 import { basename, dirname } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import type { ItemType, SignableType } from '../core/ids.ts';
+import type { SignedSubject } from '../trust/signature-line.ts';
 import { normalizeNewlines } from './source-text.ts';
+
+/** What an item's file is signed as. The extension of a tool belongs to its kind: it chooses the interpreter. */
+export function itemSubject({
+  type,
+  id,
+  extension,
+}: {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly extension: string;
+}): SignedSubject {
+  return { kind: type === 'tool' ? `tool${extension}` : type, id };
+}
 
 /** Where rye puts the exports of threads, which it signs by itself. */
 const EXPORTS = 'agent/threads/';
@@ -18,19 +32,29 @@ export interface StatedIdentity {
 }
 
 /**
- * Why a text that verifies must still not stand for this id, or undefined. A signature says who wrote a text, not
- * where it stands. rye itself signs the exports of threads and their capability snapshots; a model wrote much of
- * them, so they count as nothing but knowledge at the place where rye puts them.
+ * Why a text with a good signature of the older form must still not be used as this item, or undefined. rye itself signed
+ * the exports of threads and their capability snapshots. A model wrote much of them, so they count as nothing but
+ * knowledge at the place where rye puts them.
  */
 export function displacedRecord(type: SignableType, id: string, text: string): string | undefined {
   const content = normalizeNewlines(text).replace(SIGNATURE, '');
   if (content.startsWith(CAPABILITIES)) return 'it is the capability snapshot of a thread';
   if (type === 'directive' && isKnowledge(content)) return 'it is a knowledge entry';
-  const thread = /^thread_id: *(.*)$/m.exec(FRONTMATTER.exec(content)?.[1] ?? '')?.[1];
+  const exported = exportedThread(content);
+  if (exported === undefined) return undefined;
+  if (type === 'knowledge' && id === `${EXPORTS}${exported.directive}/${exported.thread}`)
+    return undefined;
+  return `it is the record of the thread ${exported.thread}`;
+}
+
+/** The thread that a text says it is the export of, if it says so. */
+function exportedThread(content: string): { thread: string; directive: string } | undefined {
+  const frontmatter = FRONTMATTER.exec(content)?.[1] ?? '';
+  const member = (name: string): string | undefined =>
+    new RegExp(`^${name}: *(.*)$`, 'm').exec(frontmatter)?.[1];
+  const thread = member('thread_id');
   if (thread === undefined) return undefined;
-  const exported = type === 'knowledge' && id.startsWith(EXPORTS);
-  if (exported && id.endsWith(`/${unquoted(thread)}`)) return undefined;
-  return `it is the record of the thread ${unquoted(thread)}`;
+  return { thread: unquoted(thread), directive: unquoted(member('directive') ?? '') };
 }
 
 /**

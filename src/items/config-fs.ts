@@ -3,6 +3,7 @@ import { SPACES, type Space } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import {
+  countsAsUnsigned,
   decide,
   faultError,
   overlayPolicy,
@@ -82,7 +83,7 @@ export async function loadTrustPolicy(
       const found = options.spaces.find('config', 'trust', { space });
       if (found === undefined) continue;
       const verdict = verifyFile(found, options);
-      const mayLoosen = verdict.ok || (space === 'user' && verdict.code === 'unsigned');
+      const mayLoosen = verdict.ok || (space === 'user' && countsAsUnsigned(verdict.code));
       const { value } = flattenConfig(await parseConfig(found));
       const overlaid = overlayPolicy(policy, readPolicyLayer(value, found.path), { mayLoosen });
       policy = overlaid.policy;

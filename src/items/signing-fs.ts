@@ -4,8 +4,9 @@ import type { SignableType, Space } from '../core/ids.ts';
 import { writeWhole } from '../disk/whole-file.ts';
 import type { SigningKey } from '../trust/keys.ts';
 import { faultError } from '../trust/policy.ts';
-import { signText } from '../trust/signature.ts';
-import { signatureStyle } from '../trust/signature-line.ts';
+import { claimedSubject, signText } from '../trust/signature.ts';
+import { type SignatureStyle, signatureStyle } from '../trust/signature-line.ts';
+import { itemSubject } from './binding.ts';
 import { signedSkillList, skillListPath } from './skill-files-fs.ts';
 import { type FoundFile, type ItemPath, itemNotFound, type Spaces } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile, verifySkill } from './verified-fs.ts';
@@ -38,6 +39,10 @@ export interface VerifyOutcome {
   readonly ok: boolean;
   readonly error?: ErrorInfo;
   readonly key_id?: string;
+  /** 1 for a good signature of the older form, which names neither kind nor id. */
+  readonly signature_version?: 1 | 2;
+  /** When it was signed, if its signature proves that. */
+  readonly signed_at?: string;
 }
 
 export interface SignRequest {
@@ -58,7 +63,7 @@ export interface SignOptions {
 
 /**
  * Signs in place the items that a pattern names in the project and user spaces: atomically, keeping each file's
- * mode, leaving alone what is signed already. Throws `item_not_found`, and `read_only_space` for system items.
+ * mode, leaving alone what is signed so already. A signature of the older form is replaced. Throws `item_not_found`, and `read_only_space` for system items.
  */
 export async function signItems(
   { type, pattern, dryRun = false }: SignRequest,
@@ -114,21 +119,33 @@ async function signOne(
   options: SignOptions,
 ): Promise<SignOutcome> {
   const { type, id, path, extension, text } = file;
-  const outcome = { type, id, path, problems: await options.validate(file) };
+  const style = signatureStyle(extension);
+  const problems = [...(await options.validate(file)), ...movedWarning(file, style)];
+  const outcome = { type, id, path, problems };
   if (outcome.problems.some(({ severity }) => severity === 'error'))
     return { ...outcome, status: 'failed' };
   if (type === 'skill') return { ...outcome, status: await signSkill(file, dryRun, options) };
-  const style = signatureStyle(extension);
   if (style === undefined) {
     throw new RyeError('usage', `files that end in ${extension} carry no signature`, {
       location: { path },
     });
   }
-  const signed = signText({ text, style, key: options.signer(), now: options.now() });
+  const subject = itemSubject(file);
+  const signed = signText({ text, style, subject, key: options.signer(), now: options.now() });
   if (signed === text) return { ...outcome, status: 'unchanged' };
   if (dryRun) return { ...outcome, status: 'would_sign' };
   writeWhole(path, signed);
   return { ...outcome, status: 'signed' };
+}
+
+/** Signing a file that was signed as another item gives it a new meaning; the signer has to know. */
+function movedWarning(file: FoundFile, style: SignatureStyle | undefined): readonly Problem[] {
+  const { path, text } = file;
+  const claimed = style === undefined ? undefined : claimedSubject(text, style);
+  const { kind, id } = itemSubject(file);
+  if (claimed === undefined || (claimed.kind === kind && claimed.id === id)) return [];
+  const message = `the file was signed as ${claimed.kind} ${claimed.id}, and now as ${kind} ${id}`;
+  return [{ severity: 'warning', code: 'item_moved', message, path, line: 1, column: null }];
 }
 
 /**
@@ -163,7 +180,10 @@ function verifyOne({ type, id, space, path }: ItemPath, context: VerifyContext):
     const key = verdict.keyId === undefined ? {} : { key_id: verdict.keyId };
     return { ...outcome, ok: false, error: faultError(found, verdict).toJSON(), ...key };
   }
-  return { ...outcome, ok: true, ...(verdict.by === 'key' ? { key_id: verdict.keyId } : {}) };
+  if (verdict.by === 'manifest') return { ...outcome, ok: true };
+  const { keyId: key_id, version: signature_version, signedAt } = verdict;
+  const signed_at = signedAt === undefined ? {} : { signed_at: signedAt };
+  return { ...outcome, ok: true, key_id, signature_version, ...signed_at };
 }
 
 /**

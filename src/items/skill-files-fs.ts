@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../core/json.ts';
 import { type KeyLookup, type SigningKey, sha256Hex } from '../trust/keys.ts';
-import { checkDocument, isSignedBy, signDocument, type Verdict } from '../trust/signature.ts';
+import { checkDocument, isSignedAs, signDocument, type Verdict } from '../trust/signature.ts';
+import { itemSubject } from './binding.ts';
 
 /** The file of a skill's folder that holds the signature over all the others. */
 const LIST = '.rye-files.json';
@@ -72,8 +73,14 @@ export function signedSkillList(
   const document: JsonObject = { skill: id, files };
   const { _signature, ...before } = readList(folder) ?? {};
   const isSame = JSON.stringify(before) === JSON.stringify(document);
-  if (isSame && isSignedBy({ ...document, _signature }, key)) return undefined;
-  return `${JSON.stringify(signDocument(document, key, now), null, 1)}\n`;
+  const subject = listSubject(id);
+  if (isSame && isSignedAs({ ...document, _signature }, { subject, key })) return undefined;
+  return `${JSON.stringify(signDocument(document, { subject, key, now }), null, 1)}\n`;
+}
+
+/** The list of a skill is what signs it, so it is signed as the skill. */
+function listSubject(id: string): ReturnType<typeof itemSubject> {
+  return itemSubject({ type: 'skill', id, extension: '.json' });
 }
 
 /** Where the list of a skill stands. */
@@ -93,19 +100,12 @@ export interface SkillList {
 export function openSkillList(folder: string, id: string, keys: KeyLookup): SkillList | undefined {
   const document = readList(folder);
   if (document === undefined) return undefined;
-  const verdict = checkDocument(document, keys);
-  const { skill } = document;
-  const moved: Verdict = {
-    ok: false,
-    code: 'item_moved',
-    detail: `its list is that of the skill ${JSON.stringify(skill)}`,
-  };
+  const verdict = checkList(document, id, keys);
   const hashes = isRecord(document['files']) ? document['files'] : {};
   return {
     paths: Object.keys(hashes),
     check: ({ path, bytes }) => {
       if (!verdict.ok) return verdict;
-      if (skill !== id) return moved;
       const expected = Object.hasOwn(hashes, path) ? hashes[path] : undefined;
       if (expected === sha256Hex(bytes)) return verdict;
       return expected === undefined
@@ -113,6 +113,16 @@ export function openSkillList(folder: string, id: string, keys: KeyLookup): Skil
         : { ok: false, code: 'content_modified', detail: path };
     },
   };
+}
+
+function checkList(document: JsonObject, id: string, keys: KeyLookup): Verdict {
+  const verdict = checkDocument(document, { keys, subject: listSubject(id) });
+  if (!verdict.ok || verdict.by !== 'key' || verdict.version !== 1) return verdict;
+  const { keyId } = verdict;
+  const { skill } = document;
+  if (skill === id) return { ok: false, code: 'signature_outdated', keyId };
+  const signedAs = typeof skill === 'string' ? { signedAs: { kind: 'skill', id: skill } } : {};
+  return { ok: false, code: 'item_moved', keyId, ...signedAs };
 }
 
 function readList(folder: string): JsonObject | undefined {

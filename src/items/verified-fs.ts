@@ -6,7 +6,8 @@ import { checkSystemFile, type SystemManifest } from '../trust/manifest.ts';
 import { decide, faultError, type Operation, type TrustPolicy } from '../trust/policy.ts';
 import { checkText, type Verdict } from '../trust/signature.ts';
 import { signatureStyle } from '../trust/signature-line.ts';
-import { displacedRecord } from './binding.ts';
+import { itemSubject } from './binding.ts';
+import { olderFormFault } from './older-form.ts';
 import { openSkillList, readSkillFiles, type SkillFile } from './skill-files-fs.ts';
 import { type FoundFile, itemNotFound, type Spaces } from './spaces-fs.ts';
 
@@ -92,21 +93,22 @@ export function openItems(options: ItemsOptions): VerifiedItems {
 
 /**
  * Checks a file against the keyring, or a system file against the manifest of the release. A skill is signed by the
- * list of its files, else by a line in SKILL.md.
+ * list of its files, else by a line in SKILL.md, which covers that file alone.
  */
 export function verifyFile(found: FoundFile, context: VerifyContext): Verdict {
   const { type, id, text, bytes, path, space, extension } = found;
-  const { keyring } = context;
+  const { keyring: keys } = context;
   if (space === 'system') return verifySystemFile(path, bytes, context);
-  const list = type === 'skill' ? openSkillList(dirname(path), id, keyring) : undefined;
+  const list = type === 'skill' ? openSkillList(dirname(path), id, keys) : undefined;
   if (list) return list.check({ path: SKILL, bytes });
   const style = signatureStyle(extension);
   if (style === undefined) return { ok: false, code: 'unsigned' };
-  const verdict = checkText({ text, style, keys: keyring });
-  if (!verdict.ok || verdict.by !== 'key') return verdict;
-  const displaced = displacedRecord(type, id, text);
-  if (displaced === undefined) return verdict;
-  return { ok: false, code: 'item_moved', keyId: verdict.keyId, detail: displaced };
+  const verdict = checkText({ text, style, keys, subject: itemSubject(found) });
+  if (!verdict.ok || verdict.by !== 'key' || verdict.version !== 1) return verdict;
+  const fault = olderFormFault(found, {
+    isShipped: () => context.spaces.find(type, id, { space: 'system' }) !== undefined,
+  });
+  return fault === undefined ? verdict : { ok: false, keyId: verdict.keyId, ...fault };
 }
 
 const SKILL = 'SKILL.md';

@@ -1,13 +1,15 @@
 import { readFile } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { assertThreadId } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { itemSubject } from '../items/binding.ts';
 import type { KeyLookup, SigningKey } from '../trust/keys.ts';
-import { checkDocument, signDocument, signText } from '../trust/signature.ts';
+import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
+import type { SignedSubject } from '../trust/signature-line.ts';
 import { assertOwnPath } from './own-path-fs.ts';
 import { planHash, planText } from './plan-hash.ts';
 import type { ThreadFiles } from './ports.ts';
@@ -28,6 +30,22 @@ export function threadsFolder(projectPath: string): string {
   return join(projectPath, '.ai', 'state', 'threads');
 }
 
+/** What thread.json is signed as. */
+function documentSubject(threadId: string): SignedSubject {
+  return { kind: 'thread', id: threadId };
+}
+
+/** What the capability snapshot of a thread is signed as. */
+export function capabilitiesSubject(threadId: string): SignedSubject {
+  return { kind: 'capabilities', id: threadId };
+}
+
+/** An export is signed as the knowledge entry that it is, by its path below the folder of knowledge. */
+export function exportSubject(path: string): SignedSubject {
+  const id = path.split(sep).join('/').replace(/\.md$/, '');
+  return itemSubject({ type: 'knowledge', id, extension: '.md' });
+}
+
 /** The signed files of threads on disk. Every write is atomic: a reader sees the old file or the new one. */
 export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   const { projectPath, clock } = options;
@@ -41,18 +59,19 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     makeFolders(dirname(path));
     writeWhole(path, text, { hint: RECOVER });
   };
-  const signedMarkdown = (text: string): string =>
-    signText({ text, style: 'html', key: options.key(), now: clock.now() });
+  const signing = (subject: SignedSubject): Signing => ({
+    subject,
+    key: options.key(),
+    now: clock.now(),
+  });
   return {
     folder,
     knowledgePath: (directive, threadId) =>
       join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
     writeDocument: async (document) => {
-      const signed = signDocument(asJson(document), options.key(), clock.now());
-      await write(
-        join(folder(document.thread_id), 'thread.json'),
-        `${JSON.stringify(signed, null, 2)}\n`,
-      );
+      const { thread_id: id } = document;
+      const signed = signDocument(asJson(document), signing(documentSubject(id)));
+      await write(join(folder(id), 'thread.json'), `${JSON.stringify(signed, null, 2)}\n`);
     },
     readDocument: async (threadId) =>
       verifyDocument(await readThreadJson(folder(threadId), threadId), threadId, options.keys),
@@ -60,8 +79,14 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
       await write(join(folder(threadId), 'plan.json'), planText(plan)),
     readPlan: async (document) => await readPlan(folder(document.thread_id), document),
     writeCapabilities: async (threadId, text) =>
-      await write(join(folder(threadId), 'capabilities.md'), signedMarkdown(text)),
-    writeKnowledge: async (path, text) => await write(path, signedMarkdown(text)),
+      await write(
+        join(folder(threadId), 'capabilities.md'),
+        signText({ text, style: 'html', ...signing(capabilitiesSubject(threadId)) }),
+      ),
+    writeKnowledge: async (path, text) => {
+      const subject = exportSubject(relative(join(root, 'knowledge'), path));
+      await write(path, signText({ text, style: 'html', ...signing(subject) }));
+    },
     writeArtifact: async (threadId, name, bytes) => {
       const artifacts = join(folder(threadId), 'artifacts');
       await assertOwnPath(root, artifacts);
@@ -92,7 +117,7 @@ async function readThreadJson(folder: string, threadId: string): Promise<JsonObj
 }
 
 function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup): ThreadDocument {
-  const verdict = checkDocument(document, keys);
+  const verdict = checkDocument(document, { keys, subject: documentSubject(threadId) });
   if (!verdict.ok) {
     const foreign = verdict.code === 'key_untrusted' || verdict.code === 'key_revoked';
     throw new RyeError(

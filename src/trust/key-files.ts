@@ -1,7 +1,8 @@
 import { RyeError } from '../core/errors.ts';
 import { parseToml, type TomlValue, tomlString } from './key-toml.ts';
 import { isKeyId, type KeyLookup, readPublicKey, type VerifyingKey } from './keys.ts';
-import { checkText } from './signature.ts';
+import { checkText, type Verdict } from './signature.ts';
+import type { SignedSubject } from './signature-line.ts';
 
 /** What `trusted/<fingerprint>.toml` says. */
 export interface TrustedKeyFile {
@@ -17,6 +18,24 @@ export interface RevocationFile {
   /** ISO 8601 UTC. */
   readonly revokedAt: string;
   readonly reason: string;
+}
+
+/** What rye signs the file of a trusted key as. */
+export function trustedKeySubject(keyId: string): SignedSubject {
+  return { kind: 'trusted-key', id: keyId };
+}
+
+/** What rye signs a revocation as. */
+export function revocationSubject(keyId: string): SignedSubject {
+  return { kind: 'revocation', id: keyId };
+}
+
+/**
+ * Checks the signature of a trusted key's file. The older form is enough, because its text states the fingerprint and an
+ * unsigned one counts too.
+ */
+export function checkTrustedKey(text: string, keyId: string, keys: KeyLookup): Verdict {
+  return checkText({ text, style: 'hash', keys, subject: trustedKeySubject(keyId) });
 }
 
 /** Reads a trusted key; throws `invalid_input` when the PEM does not have the fingerprint that the file states. */
@@ -61,13 +80,9 @@ export function readOfferedKey(
     return { key: readPublicKey(text, source), owner: owner ?? 'unknown' };
   }
   const file = parseTrustedKey(text, source);
-  const verdict = checkText({
-    text,
-    style: 'hash',
-    keys: {
-      find: (keyId) =>
-        keyId === file.key.keyId ? { status: 'trusted', key: file.key } : keys.find(keyId),
-    },
+  const verdict = checkTrustedKey(text, file.key.keyId, {
+    find: (keyId) =>
+      keyId === file.key.keyId ? { status: 'trusted', key: file.key } : keys.find(keyId),
   });
   if (!verdict.ok && verdict.code !== 'unsigned' && verdict.code !== 'key_untrusted') {
     throw new RyeError(verdict.code, `the key file of ${file.key.keyId} does not verify`, {

@@ -6,12 +6,15 @@ import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { didYouMean } from '../core/text.ts';
 import {
   assertKeyId,
+  checkTrustedKey,
   parseRevokedAt,
   parseTrustedKey,
   readOfferedKey,
   renderRevocation,
   renderTrustedKey,
+  revocationSubject,
   type TrustedKeyFile,
+  trustedKeySubject,
 } from './key-files.ts';
 import { keyPaths } from './key-paths.ts';
 import {
@@ -33,7 +36,7 @@ import {
   type SigningKey,
   type VerifyingKey,
 } from './keys.ts';
-import { checkText, payloadSigner, payloadVerifier, signText } from './signature.ts';
+import { payloadSigner, payloadVerifier, signText } from './signature.ts';
 import { parseSignatureLine, splitText } from './signature-line.ts';
 
 export interface KeyringOptions {
@@ -178,7 +181,9 @@ class DiskKeyring implements Keyring {
         reason: options.reason ?? '',
       });
       makeKeyDirectory(this.#user.revoked);
-      writeKeyFile(path, signText({ text, style: 'hash', key: this.signer(), now }));
+      const subject = revocationSubject(keyId);
+      const key = this.signer();
+      writeKeyFile(path, signText({ text, style: 'hash', subject, key, now }));
     }
     return this.#describe(keyId, info.source, info.path);
   }
@@ -230,13 +235,9 @@ class DiskKeyring implements Keyring {
     if (file.projects !== undefined && !file.projects.includes(this.#realProject())) {
       return { status: 'unknown', reason: 'it is confirmed for other projects only' };
     }
-    const verdict = checkText({
-      text,
-      style: 'hash',
-      keys: {
-        find: (signer) =>
-          signer === keyId ? { status: 'trusted', key: file.key } : this.#find(signer, vouching),
-      },
+    const verdict = checkTrustedKey(text, keyId, {
+      find: (signer) =>
+        signer === keyId ? { status: 'trusted', key: file.key } : this.#find(signer, vouching),
     });
     if (!verdict.ok && verdict.code !== 'unsigned') {
       return { status: 'unknown', reason: `its key file ${path} does not verify: ${verdict.code}` };
@@ -306,11 +307,11 @@ class DiskKeyring implements Keyring {
 
   async #writeTrusted(file: TrustedKeyFile, signer?: SigningKey): Promise<void> {
     const key = signer ?? (this.#ownKey() === undefined ? undefined : this.signer());
+    const { keyId } = file.key;
     const text = renderTrustedKey(file);
     makeKeyDirectory(this.#user.trusted);
-    const signed =
-      key === undefined ? text : signText({ text, style: 'hash', key, now: this.#now() });
-    writeKeyFile(this.#user.trustedFile(file.key.keyId), signed);
+    const signed = key === undefined ? text : this.#signTrusted(keyId, text, key);
+    writeKeyFile(this.#user.trustedFile(keyId), signed);
   }
 
   /** Signs with the new key what the old one vouched for, so that revoking the old one later loses nothing. */
@@ -320,10 +321,14 @@ class DiskKeyring implements Keyring {
       const text = readKeyFile(path)?.text ?? '';
       const signedBy = parseSignatureLine(splitText(text, 'hash').line, 'hash')?.keyId;
       if (signedBy !== oldKeyId || name === next.keyId) continue;
-      const verdict = checkText({ text, style: 'hash', keys: this });
-      if (!verdict.ok) continue;
-      writeKeyFile(path, signText({ text, style: 'hash', key: next, now: this.#now() }));
+      if (!checkTrustedKey(text, name, this).ok) continue;
+      writeKeyFile(path, this.#signTrusted(name, text, next));
     }
+  }
+
+  #signTrusted(keyId: string, text: string, key: SigningKey): string {
+    const subject = trustedKeySubject(keyId);
+    return signText({ text, style: 'hash', subject, key, now: this.#now() });
   }
 
   #realProject(): string {

@@ -78,8 +78,8 @@ export function readPrivateKey(
   };
 }
 
-/** What signs a file is its hash: the same signature of the same hash stays good, and checking it is slow. */
-const REMEMBERED_LENGTH = 64;
+/** The statement of a file's signature is short. One that was good stays good, and checking it is slow. */
+const REMEMBERED_LENGTH = 512;
 const REMEMBERED_SIGNATURES = 1024;
 
 function verifyingKey(raw: Uint8Array, crypto: Ed25519): VerifyingKey {

@@ -94,21 +94,27 @@ export interface DecisionRequest {
   readonly allowUnsigned?: boolean;
 }
 
+/** True for a fault that proves nothing against a file: it has no signature that could be wrong. */
+export function countsAsUnsigned(code: SignatureFault): boolean {
+  return code === 'unsigned' || code === 'signature_outdated';
+}
+
 /**
- * What to do with an item whose signature was checked. An edited system item is always refused. Configuration in
- * the user's own space need not be signed, but a signature that is there has to be right.
+ * What to do with an item whose signature was checked. An edited system item is always refused, as is a file that was
+ * signed as another item unless the policy asks for nothing. Configuration in the user's own space need not be signed,
+ * but a signature that is there has to be right.
  */
 export function decide(policy: TrustPolicy, request: DecisionRequest): Decision {
   const { operation, space, verdict, allowUnsigned = false } = request;
   if (verdict.ok) return 'accept';
   if (space === 'system') return 'refuse';
-  if (verdict.code === 'unsigned') {
+  if (countsAsUnsigned(verdict.code)) {
     if (space === 'user' && operation === 'config') return 'accept';
     if (space === 'project' && allowUnsigned) return 'accept';
   }
   const requirement = policy[operation][space];
-  if (requirement === 'required') return 'refuse';
-  return requirement === 'warn' ? 'warn' : 'accept';
+  if (requirement === 'off') return 'accept';
+  return requirement === 'warn' && verdict.code !== 'item_moved' ? 'warn' : 'refuse';
 }
 
 /** The file that a fault is about, as messages name it. */
@@ -135,6 +141,7 @@ export function faultError(subject: FaultSubject, fault: Fault): RyeError {
       space,
       path,
       ...(fault.keyId === undefined ? {} : { key_id: fault.keyId }),
+      ...(fault.signedAs === undefined ? {} : { signed_as: fault.signedAs }),
     },
   });
 }
@@ -170,9 +177,13 @@ function explain(
       `${name} is signed by the older convention, which covers only a part of the file`,
       `Review the whole file, then run: ${sign}`,
     ],
+    signature_outdated: [
+      `${name} has a signature of the older form, which does not name what it signs${because}`,
+      `Review the file, then sign it again: ${sign}`,
+    ],
     item_moved: [
-      `${name} is signed, but the file does not stand for it${because}`,
-      `Review it, put what you want of it into a file of its own, then run: ${sign}`,
+      `the file of ${name} was signed as ${otherName(fault)}${because}, and is refused as ${name}`,
+      `Review the file. To use it as ${name}, sign it again: ${sign}`,
     ],
     system_item_modified: [
       `the system ${name} is not the one that this release was built with${because}`,
@@ -181,6 +192,10 @@ function explain(
   } as const satisfies Record<SignatureFault, readonly [string, string]>;
   const [message, hint] = texts[fault.code];
   return { message, hint };
+}
+
+function otherName({ signedAs }: Fault): string {
+  return signedAs === undefined ? 'another item' : `${signedAs.kind} ${signedAs.id}`;
 }
 
 function oneOf<T extends string>(

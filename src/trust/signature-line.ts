@@ -27,27 +27,73 @@ export function signatureStyle(extension: string): SignatureStyle | undefined {
   return Object.hasOwn(STYLES, extension) ? STYLES[extension] : undefined;
 }
 
-/** The four facts of a signature, as they stand in `rye:signed:TS:HASH:SIG:FP`. */
+/**
+ * What a file is signed as. `kind` is the item type, for a tool with the extension that chooses its interpreter, such as
+ * `tool.sh`; or a record that rye keeps. `id` is the canonical id, such as `agent/hooks`.
+ */
+export interface SignedSubject {
+  readonly kind: string;
+  readonly id: string;
+}
+
+/** The facts of a signature, as the line lists them. */
 export interface SignatureFields {
-  /** `YYYY-MM-DDTHH:MM:SSZ`; informational, the signature does not cover it. */
+  /** `YYYY-MM-DDTHH:MM:SSZ`. Covered by the signature if there is a `subject`, else informational. */
   readonly signedAt: string;
+  /** Absent in the older form, whose signature covers the hash alone. */
+  readonly subject?: SignedSubject;
   /** SHA-256 hex of the content. */
   readonly hash: string;
   readonly signature: string;
   readonly keyId: string;
 }
 
-const FIELDS =
-  /^rye:signed:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ):([0-9a-f]{64}):([A-Za-z0-9_-]{86}(?:==?)?):([0-9a-f]{16})(?:\|[A-Za-z0-9_-]+@[A-Za-z0-9_-]+)?$/;
+const TIME = String.raw`(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)`;
+const HASH = '([0-9a-f]{64})';
+const KEY = '([0-9a-f]{16})';
+const FIELDS = new RegExp(
+  `^rye:signed:v2:${TIME}:([a-z-]+(?:\\.[a-z]+)?):([A-Za-z0-9._/-]+):${HASH}:([A-Za-z0-9_-]{86}):${KEY}$`,
+);
+const OLDER_FIELDS = new RegExp(
+  `^rye:signed:${TIME}:${HASH}:([A-Za-z0-9_-]{86}(?:==?)?):${KEY}(?:\\|[A-Za-z0-9_-]+@[A-Za-z0-9_-]+)?$`,
+);
 
-/** Reads `rye:signed:…`, with the optional `|provider@user` suffix; undefined when it is anything else. */
+/**
+ * Reads `rye:signed:v2:TIME:KIND:ID:HASH:SIG:KEY`, or the older `rye:signed:TIME:HASH:SIG:KEY` with its optional
+ * `|provider@user` suffix. Undefined for anything else.
+ */
 export function parseSignature(text: string): SignatureFields | undefined {
-  const [, signedAt = '', hash = '', signature = '', keyId = ''] = FIELDS.exec(text) ?? [];
+  const [, signedAt = '', kind = '', id = '', hash = '', signature = '', keyId = ''] =
+    FIELDS.exec(text) ?? [];
+  return keyId === ''
+    ? parseOlder(text)
+    : { signedAt, subject: { kind, id }, hash, signature, keyId };
+}
+
+function parseOlder(text: string): SignatureFields | undefined {
+  const [, signedAt = '', hash = '', signature = '', keyId = ''] = OLDER_FIELDS.exec(text) ?? [];
   return keyId === '' ? undefined : { signedAt, hash, signature, keyId };
 }
 
-export function formatSignature({ signedAt, hash, signature, keyId }: SignatureFields): string {
-  return `rye:signed:${signedAt}:${hash}:${signature}:${keyId}`;
+export function formatSignature(fields: NamedFields): string {
+  const { signedAt, subject, hash, signature, keyId } = fields;
+  return `rye:signed:v2:${signedAt}:${subject.kind}:${subject.id}:${hash}:${signature}:${keyId}`;
+}
+
+/** The fields of a signature that names its subject, which every new one does. */
+export type NamedFields = SignatureFields & { readonly subject: SignedSubject };
+
+/**
+ * The text that the key signs. Its first line keeps it apart from everything else that rye signs, no field contains a
+ * line feed, so that two sets of facts never have one statement. In the older form it is the hash alone.
+ */
+export function signedStatement({
+  signedAt,
+  subject,
+  hash,
+}: Omit<SignatureFields, 'signature' | 'keyId'>): string {
+  if (subject === undefined) return hash;
+  return `rye-item-v2\nkind ${subject.kind}\nid ${subject.id}\ntime ${signedAt}\nsha256 ${hash}\n`;
 }
 
 type CommentStyle = Exclude<SignatureStyle, 'json'>;
@@ -99,7 +145,7 @@ export function parseSignatureLine(line: string, style: CommentStyle): Signature
 }
 
 /** A signature line of the style without its end. */
-export function formatSignatureLine(fields: SignatureFields, style: CommentStyle): string {
+export function formatSignatureLine(fields: NamedFields, style: CommentStyle): string {
   const [comment] = COMMENTS[style];
   return `${comment?.open ?? ''}${formatSignature(fields)}${comment?.close ?? ''}`;
 }

@@ -7,10 +7,13 @@ import { type KeyLookup, type SigningKey, sha256Hex } from './keys.ts';
 import {
   formatSignature,
   formatSignatureLine,
+  type NamedFields,
   parseSignature,
   parseSignatureLine,
   type SignatureFields,
   type SignatureStyle,
+  type SignedSubject,
+  signedStatement,
   splitText,
 } from './signature-line.ts';
 
@@ -22,91 +25,124 @@ export type SignatureFault =
   | 'key_revoked'
   | 'signature_invalid'
   | 'signature_partial'
+  | 'signature_outdated'
   | 'item_moved'
   | 'system_item_modified';
 
 /** The outcome of checking one file or document. `detail` is a clause that completes the fault's message. */
 export type Verdict =
-  | { readonly ok: true; readonly by: 'key'; readonly keyId: string; readonly signedAt: string }
+  | {
+      readonly ok: true;
+      readonly by: 'key';
+      readonly keyId: string;
+      /** 1 is the older form: it proves the content and its signer, and neither kind, id nor time. */
+      readonly version: 1 | 2;
+      /** Absent in the older form, which does not cover the time. */
+      readonly signedAt?: string;
+    }
   | { readonly ok: true; readonly by: 'manifest' }
   | {
       readonly ok: false;
       readonly code: SignatureFault;
       readonly keyId?: string;
+      /** Only a time that the signature proves. */
       readonly signedAt?: string;
+      /** What the file was signed as, if its signature proves that. */
+      readonly signedAs?: SignedSubject;
       readonly detail?: string;
     };
 
 /** Member of a JSON document that holds its signature. */
 const SIGNATURE_MEMBER = '_signature';
 
-export interface TextToSign {
-  readonly text: string;
-  readonly style: SignatureStyle;
+/** Who signs what, and when. */
+export interface Signing {
+  readonly subject: SignedSubject;
   readonly key: SigningKey;
   /** Milliseconds since the epoch. */
   readonly now: number;
 }
 
+export interface TextToSign extends Signing {
+  readonly text: string;
+  readonly style: SignatureStyle;
+}
+
 /**
- * The text with a signature of `key` in its place, replacing the one that stood there. The same content under the
- * same key comes back byte for byte. Ends of line are kept; a byte order mark, which would hide the signature, is
- * dropped. Throws `invalid_input` for a `json` text that is no JSON object.
+ * The text with a signature of `key` in its place, replacing the one that was there. The same content, subject and key
+ * return the same bytes; a signature of the older form is replaced. Ends of line are kept; a byte order mark, which
+ * would hide the signature, is dropped. Throws `invalid_input` for a `json` text that is no JSON object.
  */
-export function signText({ text, style, key, now }: TextToSign): string {
-  if (style === 'json') return signJsonText(text, key, now);
+export function signText({ text, style, ...signing }: TextToSign): string {
+  if (style === 'json') return signJsonText(text, signing);
   const unmarked = text.startsWith('\u{FEFF}') ? text.slice(1) : text;
   const { shebang, line, content } = splitText(unmarked, style);
   const hash = contentHash(content);
-  const fields = parseSignatureLine(line, style);
-  if (fields !== undefined && isSameSignature(fields, hash, key)) return unmarked;
+  if (isSameSignature(parseSignatureLine(line, style), hash, signing)) return unmarked;
   const eol = /^[^\n]*\r\n/.test(unmarked) ? '\r\n' : '\n';
   const head = shebang === '' || shebang.endsWith('\n') ? shebang : `${shebang}${eol}`;
-  return `${head}${formatSignatureLine(makeSignature(hash, key, now), style)}${eol}${content}`;
+  return `${head}${formatSignatureLine(makeSignature(hash, signing), style)}${eol}${content}`;
 }
 
-export interface TextToCheck {
+/** What a signature is checked against: the keys that count, and what the file is used as. */
+export interface Expected {
+  readonly keys: KeyLookup;
+  readonly subject: SignedSubject;
+}
+
+export interface TextToCheck extends Expected {
   readonly text: string;
   readonly style: SignatureStyle;
-  readonly keys: KeyLookup;
 }
 
-/** Checks a file's signature in this order: signed, unchanged, key trusted, key not revoked, signature valid. */
-export function checkText({ text, style, keys }: TextToCheck): Verdict {
-  if (style === 'json') return checkDocument(parseJson(text), keys);
+/**
+ * Checks a file's signature in this order: signed, unchanged, key trusted, key not revoked, signature valid, signed as
+ * `subject`. A good signature of the older form names no subject: the caller decides whether that is enough.
+ */
+export function checkText({ text, style, ...expected }: TextToCheck): Verdict {
+  if (style === 'json') return checkDocument(parseJson(text), expected);
   const { line, content } = splitText(text, style);
   const fields = parseSignatureLine(line, style);
   if (fields === undefined) return { ok: false, code: 'unsigned' };
-  if (contentHash(content) === fields.hash) return checkFields(fields, keys);
-  const older = olderHashes(content, style).includes(fields.hash);
-  return fault(older ? 'signature_partial' : 'content_modified', fields);
+  if (contentHash(content) === fields.hash) return checkFields(fields, expected);
+  return olderHashes(content, style).includes(fields.hash)
+    ? fault('signature_partial', fields)
+    : modified(fields, expected.keys);
 }
 
 /** Signs a JSON document: the canonical JSON of everything but `_signature` is what is hashed. */
-export function signDocument(document: JsonObject, key: SigningKey, now: number): JsonObject {
+export function signDocument(document: JsonObject, signing: Signing): JsonObject {
   const { [SIGNATURE_MEMBER]: _replaced, ...content } = document;
-  const fields = makeSignature(sha256Hex(canonicalJson(content)), key, now);
+  const fields = makeSignature(sha256Hex(canonicalJson(content)), signing);
   return { ...content, [SIGNATURE_MEMBER]: formatSignature(fields) };
 }
 
 /** Checks what {@link signDocument} made; anything that is no JSON object counts as unsigned. */
-export function checkDocument(document: unknown, keys: KeyLookup): Verdict {
+export function checkDocument(document: unknown, expected: Expected): Verdict {
   if (!isJsonObject(document)) return { ok: false, code: 'unsigned' };
   const { [SIGNATURE_MEMBER]: text, ...content } = document;
   const fields = typeof text === 'string' ? parseSignature(text) : undefined;
   if (fields === undefined) return { ok: false, code: 'unsigned' };
   const canonical = canonicalOrNothing(content);
   if (canonical === undefined || sha256Hex(canonical) !== fields.hash) {
-    return fault('content_modified', fields);
+    return modified(fields, expected.keys);
   }
-  return checkFields(fields, keys);
+  return checkFields(fields, expected);
 }
 
-/** Whether `key` has signed this very document, so that signing it again would change nothing but the time. */
-export function isSignedBy(document: JsonObject, key: SigningKey): boolean {
+/** True if this document has this signature already, so that signing it again would change nothing but the time. */
+export function isSignedAs(document: JsonObject, signing: Omit<Signing, 'now'>): boolean {
   const { [SIGNATURE_MEMBER]: text, ...content } = document;
   const fields = typeof text === 'string' ? parseSignature(text) : undefined;
-  return fields !== undefined && isSameSignature(fields, sha256Hex(canonicalJson(content)), key);
+  return isSameSignature(fields, sha256Hex(canonicalJson(content)), signing);
+}
+
+/** What a file's signature says that it was signed as. Not checked: a hint for people, never evidence. */
+export function claimedSubject(text: string, style: SignatureStyle): SignedSubject | undefined {
+  if (style !== 'json') return parseSignatureLine(splitText(text, style).line, style)?.subject;
+  const document = parseJson(text);
+  const member = isJsonObject(document) ? document[SIGNATURE_MEMBER] : undefined;
+  return typeof member === 'string' ? parseSignature(member)?.subject : undefined;
 }
 
 /** Signs JSON payloads, such as the log's checkpoints, over their canonical JSON. */
@@ -145,37 +181,66 @@ const STATES = {
   key_revoked: 'revoked',
   signature_invalid: 'invalid',
   signature_partial: 'partial',
-  item_moved: 'invalid',
+  signature_outdated: 'outdated',
+  item_moved: 'moved',
   system_item_modified: 'modified',
 } as const satisfies Record<SignatureFault, string>;
 
-function checkFields(fields: SignatureFields, keys: KeyLookup): Verdict {
-  const { keyId, signedAt, hash, signature } = fields;
+function checkFields(fields: SignatureFields, { keys, subject }: Expected): Verdict {
+  const { keyId, signedAt, signature, subject: signedAs } = fields;
   const found = keys.find(keyId);
   if (found.status === 'unknown') return fault('key_untrusted', fields, found.reason);
   if (found.status === 'revoked') {
     const when = found.revokedAt === null ? undefined : `revoked ${found.revokedAt}`;
     return fault('key_revoked', fields, when);
   }
-  return found.key.verify(hash, signature)
-    ? { ok: true, by: 'key', keyId, signedAt }
-    : fault('signature_invalid', fields);
+  if (!found.key.verify(signedStatement(fields), signature)) {
+    return fault('signature_invalid', fields);
+  }
+  if (signedAs === undefined) return { ok: true, by: 'key', keyId, version: 1 };
+  if (isSameSubject(signedAs, subject)) return { ok: true, by: 'key', keyId, version: 2, signedAt };
+  return { ...fault('item_moved', fields), signedAt, signedAs };
+}
+
+/** A changed content, with the time of its signature if the line itself is genuine. */
+function modified(fields: SignatureFields, keys: KeyLookup): Verdict {
+  const { keyId, signedAt, signature, subject } = fields;
+  const found = subject === undefined ? undefined : keys.find(keyId);
+  const isProven =
+    found?.status === 'trusted' && found.key.verify(signedStatement(fields), signature);
+  return { ...fault('content_modified', fields), ...(isProven ? { signedAt } : {}) };
 }
 
 function fault(
   code: SignatureFault,
-  { keyId, signedAt }: SignatureFields,
+  { keyId }: SignatureFields,
   detail?: string,
-): Verdict {
-  return { ok: false, code, keyId, signedAt, ...(detail === undefined ? {} : { detail }) };
+): Extract<Verdict, { ok: false }> {
+  return { ok: false, code, keyId, ...(detail === undefined ? {} : { detail }) };
 }
 
-function makeSignature(hash: string, key: SigningKey, now: number): SignatureFields {
-  return { signedAt: isoSeconds(now), hash, signature: key.sign(hash), keyId: key.keyId };
+function makeSignature(hash: string, { subject, key, now }: Signing): NamedFields {
+  const facts = { signedAt: isoSeconds(now), subject, hash };
+  return { ...facts, signature: key.sign(signedStatement(facts)), keyId: key.keyId };
 }
 
-function isSameSignature(fields: SignatureFields, hash: string, key: SigningKey): boolean {
-  return fields.keyId === key.keyId && fields.hash === hash && key.verify(hash, fields.signature);
+function isSameSignature(
+  fields: SignatureFields | undefined,
+  hash: string,
+  { subject, key }: Omit<Signing, 'now'>,
+): boolean {
+  return (
+    fields?.subject !== undefined &&
+    isSameSubject(fields.subject, subject) &&
+    fields.keyId === key.keyId &&
+    fields.hash === hash &&
+    key.verify(signedStatement(fields), fields.signature)
+  );
+}
+
+/** Letter case counts, also on file systems that ignore it. */
+function isSameSubject(one: SignedSubject, other: SignedSubject): boolean {
+  return one.kind === other.kind && one.id === other.id;
 }
 
 function contentHash(content: string): string {
@@ -213,17 +278,15 @@ function olderHashes(content: string, style: SignatureStyle): string[] {
   return parts.map((part) => sha256Hex(part));
 }
 
-function signJsonText(text: string, key: SigningKey, now: number): string {
+function signJsonText(text: string, signing: Signing): string {
   const document = parseJson(text);
   if (!isJsonObject(document)) {
     throw new RyeError('invalid_input', 'only a JSON object can carry a signature', {
       hint: 'Check the syntax of the file, and put its values into one object.',
     });
   }
-  const { [SIGNATURE_MEMBER]: old, ...content } = document;
-  const fields = typeof old === 'string' ? parseSignature(old) : undefined;
-  const hash = sha256Hex(canonicalJson(content));
-  if (fields !== undefined && isSameSignature(fields, hash, key)) return text;
-  const signature = formatSignature(makeSignature(hash, key, now));
+  if (isSignedAs(document, signing)) return text;
+  const { [SIGNATURE_MEMBER]: _old, ...content } = document;
+  const signature = formatSignature(makeSignature(sha256Hex(canonicalJson(content)), signing));
   return `${JSON.stringify({ [SIGNATURE_MEMBER]: signature, ...content }, null, 2)}\n`;
 }

@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
-import { renderTrustedKey } from '../../src/trust/key-files.ts';
+import { renderTrustedKey, trustedKeySubject } from '../../src/trust/key-files.ts';
 import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
 import { signText } from '../../src/trust/signature.ts';
 import { attacks, directive, harmless, type Lab } from './lab.ts';
@@ -271,7 +271,13 @@ describe('whom to trust', () => {
           [friend, lab.stranger],
         ] as const) {
           const text = renderTrustedKey({ key, owner: 'x' });
-          const signed = signText({ text, style: 'hash', key: voucher, now: 0 });
+          const signed = signText({
+            text,
+            style: 'hash',
+            subject: trustedKeySubject(key.keyId),
+            key: voucher,
+            now: 0,
+          });
           writeFileSync(lab.path(`${KEYS}/trusted/${key.keyId}.toml`), signed, { mode: 0o600 });
         }
         jobByStranger(lab);

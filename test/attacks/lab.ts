@@ -11,6 +11,7 @@ import type { ThreadResult } from '../../src/core/thread.ts';
 import { generateKeyPair, readPrivateKey, type SigningKey } from '../../src/trust/keys.ts';
 import { signText } from '../../src/trust/signature.ts';
 import { signatureStyle } from '../../src/trust/signature-line.ts';
+import { subjectOfPath } from '../helpers/signed-files.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 
 const NOW = Date.UTC(2026, 0, 2, 3, 4, 5);
@@ -83,7 +84,8 @@ export async function openLab(): Promise<Lab> {
     read: (name) => readFileSync(path(name), 'utf8'),
     signed(name, text, key = lab.key()) {
       const style = signatureStyle(name.slice(name.lastIndexOf('.'))) ?? 'hash';
-      return lab.write(name, signText({ text, style, key, now: NOW }));
+      const subject = subjectOfPath(name);
+      return lab.write(name, signText({ text, style, subject, key, now: NOW }));
     },
     async sign(type, pattern) {
       for (const { status, problems } of await lab.rye().items.sign(type, pattern)) {

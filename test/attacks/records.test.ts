@@ -133,7 +133,11 @@ describe('logs', () => {
       code: 'key_untrusted',
       run: verified(async (lab) => {
         const path = 'state/threads/one/thread.json';
-        const signed = signDocument(JSON.parse(lab.read(path)), lab.stranger, 0);
+        const signed = signDocument(JSON.parse(lab.read(path)), {
+          subject: { kind: 'thread', id: 'one' },
+          key: lab.stranger,
+          now: 0,
+        });
         lab.write(path, JSON.stringify(signed));
       }),
     },

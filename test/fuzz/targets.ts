@@ -45,17 +45,18 @@ const PATTERNS = ['rye.execute.tool.rye.bash', 'rye.*', 'rye.fetch.knowledge.a.*
 
 const key = readPrivateKey(generateKeyPair().privatePem, 'fuzz');
 const keys = { find: () => ({ status: 'trusted', key }) as const };
+const subject = { kind: 'directive', id: 'demo/job' };
 const CONTENT = 'line one\nline two: {"a": 1}\n';
 const SIGNED = (['html', 'hash', 'yaml', 'slash'] as const).map((style) => ({
   style,
-  text: signText({ text: CONTENT, style, key, now: 0 }),
+  text: signText({ text: CONTENT, style, subject, key, now: 0 }),
 }));
 const DOCUMENT = {
   thread_id: 'one',
   limits: { turns: 5, spend: 0.25 },
   capabilities: ['rye.fetch.*'],
 };
-const THREAD_JSON = JSON.stringify(signDocument(DOCUMENT, key, 0), null, 2);
+const THREAD_JSON = JSON.stringify(signDocument(DOCUMENT, { subject, key, now: 0 }), null, 2);
 
 export const TARGETS: readonly FuzzTarget[] = [
   {
@@ -135,7 +136,7 @@ export const TARGETS: readonly FuzzTarget[] = [
     seeds: SIGNED.map(({ text }) => text),
     accept(text) {
       for (const { style } of SIGNED) {
-        if (!checkText({ text, style, keys }).ok) continue;
+        if (!checkText({ text, style, keys, subject }).ok) continue;
         const { content } = splitText(text, style);
         if (content.replaceAll('\r\n', '\n') !== CONTENT) return `${style} accepts another content`;
       }
@@ -147,7 +148,7 @@ export const TARGETS: readonly FuzzTarget[] = [
     seeds: [THREAD_JSON],
     accept(text) {
       const parsed = parseJson(text);
-      if (!checkDocument(parsed, keys).ok || !isJsonObject(parsed)) return undefined;
+      if (!checkDocument(parsed, { keys, subject }).ok || !isJsonObject(parsed)) return undefined;
       const { _signature: _dropped, ...content } = parsed;
       return canonicalJson(content) === canonicalJson(DOCUMENT)
         ? undefined

@@ -9,6 +9,7 @@ import { openKeyring } from '../../src/trust/keyring-fs.ts';
 import type { SigningKey } from '../../src/trust/keys.ts';
 import { signText } from '../../src/trust/signature.ts';
 import { signatureStyle } from '../../src/trust/signature-line.ts';
+import { subjectOfPath } from '../helpers/signed-files.ts';
 
 export const NOW = Date.UTC(2026, 0, 2, 3, 4, 5);
 
@@ -57,7 +58,8 @@ export function makeSpaces(): SpaceFixture {
     },
     writeSigned(space, path, text, key = keyring.signer()) {
       const style = signatureStyle(path.slice(path.lastIndexOf('.'))) ?? 'hash';
-      return fixture.write(space, path, signText({ text, style, key, now: NOW }));
+      const subject = subjectOfPath(path);
+      return fixture.write(space, path, signText({ text, style, subject, key, now: NOW }));
     },
     context: () => ({ spaces, keyring, manifest: systemManifest(folders.system) }),
     remove: () => rmSync(base, { recursive: true, force: true }),

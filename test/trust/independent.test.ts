@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import nacl from 'tweetnacl';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRye } from '../../src/app/open-rye.ts';
+import { naclEd25519, platformEd25519 } from '../../src/trust/ed25519.ts';
 import { readPrivateKey } from '../../src/trust/keys.ts';
-import { checkDocument, checkText } from '../../src/trust/signature.ts';
+import { checkDocument, checkText, signText } from '../../src/trust/signature.ts';
 
 /*
  * A second implementation of the format, from its description in docs/trust.md alone: nothing of src/trust takes part
@@ -15,31 +16,59 @@ import { checkDocument, checkText } from '../../src/trust/signature.ts';
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 
+/** The PKCS #8 PEM of a raw seed. */
+const pkcs8 = (seed: Uint8Array): string => {
+  const der = Buffer.concat([Buffer.from('302e020100300506032b657004220420', 'hex'), seed]);
+  return `-----BEGIN PRIVATE KEY-----\n${der.toString('base64')}\n-----END PRIVATE KEY-----\n`;
+};
+
 /** The last 32 bytes of the DER inside of a PEM: the raw key of Ed25519 in SPKI as in PKCS #8. */
 const rawKey = (pem: string): Uint8Array =>
   Buffer.from(pem.replaceAll(/-----[^-]+-----|\s/g, ''), 'base64').subarray(-32);
 
-function verifies(line: string, content: string, publicPem: string): boolean {
-  const [, hash = '', signature = '', keyId = ''] =
-    /rye:signed:[^:]+:[^:]+:[^:]+Z:([0-9a-f]{64}):([A-Za-z0-9_-]+):([0-9a-f]{16})/.exec(line) ?? [];
+/** What a file is signed as. */
+interface Named {
+  readonly kind: string;
+  readonly id: string;
+}
+
+const statementOf = ({ kind, id }: Named, time: string, hash: string): string =>
+  ['rye-item-v2', `kind ${kind}`, `id ${id}`, `time ${time}`, `sha256 ${hash}`, ''].join('\n');
+
+function verifies(
+  line: string,
+  content: string,
+  { named, publicPem }: { readonly named: Named; readonly publicPem: string },
+): boolean {
+  const [, time = '', kind, id, hash = '', signature = '', keyId] =
+    /rye:signed:v2:([-0-9T:]+Z):([a-z.-]+):([\w./-]+):([0-9a-f]{64}):([\w-]+):([0-9a-f]{16})/.exec(
+      line,
+    ) ?? [];
   return (
+    kind === named.kind &&
+    id === named.id &&
     sha256(content.replaceAll('\r\n', '\n')) === hash &&
     sha256(publicPem).slice(0, 16) === keyId &&
     nacl.sign.detached.verify(
-      Buffer.from(hash),
+      Buffer.from(statementOf(named, time, hash)),
       Buffer.from(signature, 'base64url'),
       rawKey(publicPem),
     )
   );
 }
 
-function signatureOf(content: string, seed: Uint8Array, publicPem: string): string {
+const TIME = '2026-01-02T03:04:05Z';
+
+function signatureOf(
+  content: string,
+  { named, seed, publicPem }: { named: Named; seed: Uint8Array; publicPem: string },
+): string {
   const hash = sha256(content);
   const { secretKey } = nacl.sign.keyPair.fromSeed(seed);
-  const signature = Buffer.from(nacl.sign.detached(Buffer.from(hash), secretKey)).toString(
-    'base64url',
-  );
-  return `rye:signed:2026-01-02T03:04:05Z:${hash}:${signature}:${sha256(publicPem).slice(0, 16)}`;
+  const statement = Buffer.from(statementOf(named, TIME, hash));
+  const signature = Buffer.from(nacl.sign.detached(statement, secretKey)).toString('base64url');
+  const keyId = sha256(publicPem).slice(0, 16);
+  return `rye:signed:v2:${TIME}:${named.kind}:${named.id}:${hash}:${signature}:${keyId}`;
 }
 
 /** Canonical JSON of values without numbers that need care: sorted members, no spaces. */
@@ -70,21 +99,27 @@ describe('an independent implementation', () => {
   });
 
   it.each([
-    '.ai/directives/example.md',
-    '.ai/config/agent/resilience.yaml',
-    '.ai/state/threads/one/capabilities.md',
-    '.ai/knowledge/agent/threads/hello/one.md',
-  ])('verifies %s, which rye signed, and notices an edit', (name) => {
+    ['.ai/directives/example.md', 'directive', 'example'],
+    ['.ai/config/agent/resilience.yaml', 'config', 'agent/resilience'],
+    ['.ai/state/threads/one/capabilities.md', 'capabilities', 'one'],
+    ['.ai/knowledge/agent/threads/hello/one.md', 'knowledge', 'agent/threads/hello/one'],
+  ])('verifies %s, which rye signed as %s %s, and notices an edit', (name, kind, id) => {
     const [line = '', ...rest] = readFileSync(join(projectPath, name), 'utf8').split('\n');
     const content = rest.join('\n');
-    expect(verifies(line, content, keyFile('public_key.pem'))).toBe(true);
-    expect(verifies(line, `${content}x`, keyFile('public_key.pem'))).toBe(false);
+    const expected = { named: { kind, id }, publicPem: keyFile('public_key.pem') };
+    expect(verifies(line, content, expected)).toBe(true);
+    expect(verifies(line, `${content}x`, expected)).toBe(false);
+    expect(verifies(line.replace(/v2:\d{4}/, 'v2:2020'), content, expected)).toBe(false);
   });
 
   it('verifies thread.json, which rye signed, over its canonical JSON', () => {
     const path = join(projectPath, '.ai/state/threads/one/thread.json');
     const { _signature, ...document } = JSON.parse(readFileSync(path, 'utf8'));
-    expect(verifies(_signature, canonical(document), keyFile('public_key.pem'))).toBe(true);
+    const expected = {
+      named: { kind: 'thread', id: 'one' },
+      publicPem: keyFile('public_key.pem'),
+    };
+    expect(verifies(_signature, canonical(document), expected)).toBe(true);
   });
 
   it('verifies every checkpoint of the log, and that they hang together', () => {
@@ -116,20 +151,50 @@ describe('an independent implementation', () => {
     const key = readPrivateKey(keyFile('private_key.pem'), 'own');
     const keys = { find: () => ({ status: 'trusted', key }) as const };
     const content = 'line one\nzwei\n';
-    const signature = signatureOf(content, seed, pem);
+    const subject = { kind: 'tool.sh', id: 'demo/run' };
+    const signing = { named: subject, seed, publicPem: pem };
+    const signature = signatureOf(content, signing);
     for (const [style, text] of [
       ['html', `<!-- ${signature} -->\n${content}`],
       ['hash', `#!/bin/sh\n# ${signature}\n${content}`],
       ['yaml', `# ${signature}\r\n${content.replaceAll('\n', '\r\n')}`],
       ['slash', `// ${signature}\n${content}`],
     ] as const) {
-      expect(checkText({ text, style, keys })).toMatchObject({ ok: true });
-      expect(checkText({ text: `${text}x`, style, keys })).toMatchObject({
+      expect(checkText({ text, style, keys, subject })).toMatchObject({ ok: true });
+      expect(checkText({ text: `${text}x`, style, keys, subject })).toMatchObject({
         code: 'content_modified',
       });
     }
     const document = { b: [true, null, 'ü'], a: { z: '1', y: 'x' } };
-    const signed = { ...document, _signature: signatureOf(canonical(document), seed, pem) };
-    expect(checkDocument(signed, keys)).toMatchObject({ ok: true });
+    const signed = { ...document, _signature: signatureOf(canonical(document), signing) };
+    expect(checkDocument(signed, { keys, subject })).toMatchObject({ ok: true });
+  });
+
+  it.each([
+    [
+      '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60',
+      '7f2d9ed0b71b8e5a',
+      'swB-96Ktw4QR9sZykDceeLwapagEp94rI8zF6z8KlYt0hGghBYrXDUsQpVvfTsostmlExTJ7qkBG3JUeJMBjDg',
+    ],
+    [
+      '4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb',
+      'bf019c455f05e75c',
+      'lxkIH3-k9Cj-mlu_uN0-akNVnK_Uu5IbX4nuRp5inHKVHn0uHXzoVajXoHjOWYwFenGdAuwlGUIKm75Ltw6bAw',
+    ],
+  ])('and both of rye reproduce the known line of the RFC 8032 key %s', (hex, keyId, signature) => {
+    const seed = Buffer.from(hex, 'hex');
+    const subject = { kind: 'config', id: 'agent/hooks' };
+    const text = 'hooks: []\n';
+    const line = `# rye:signed:v2:${TIME}:config:agent/hooks:${sha256(text)}:${signature}:${keyId}`;
+    for (const crypto of [platformEd25519, naclEd25519]) {
+      const key = readPrivateKey(pkcs8(seed), 'a vector', crypto);
+      const keys = { find: () => ({ status: 'trusted', key }) as const };
+      const signed = signText({ text, style: 'yaml', subject, key, now: Date.parse(TIME) });
+      expect(signed).toBe(`${line}\n${text}`);
+      expect(checkText({ text: signed, style: 'yaml', keys, subject })).toMatchObject({ ok: true });
+      const publicPem = key.pem;
+      expect(verifies(line, text, { named: subject, publicPem })).toBe(true);
+      expect(`# ${signatureOf(text, { named: subject, seed, publicPem })}`).toBe(line);
+    }
   });
 });

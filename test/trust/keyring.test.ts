@@ -14,9 +14,14 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { renderTrustedKey } from '../../src/trust/key-files.ts';
+import {
+  renderTrustedKey,
+  revocationSubject,
+  trustedKeySubject,
+} from '../../src/trust/key-files.ts';
 import type { Keyring } from '../../src/trust/keyring.ts';
 import { openKeyring } from '../../src/trust/keyring-fs.ts';
+import type { SigningKey } from '../../src/trust/keys.ts';
 import { checkText, signText } from '../../src/trust/signature.ts';
 import { testKey } from './keys.ts';
 
@@ -37,13 +42,16 @@ const write = (path: string, text: string): void => {
   mkdirSync(join(path, '..'), { recursive: true });
   writeFileSync(path, text);
 };
+const ITEM = { kind: 'directive', id: 'a' };
+const signKeyFile = (text: string, key: SigningKey, keyId = teammate.keyId): string =>
+  signText({ text, style: 'hash', subject: trustedKeySubject(keyId), key, now: NOW });
 const statusOf = (ring: Keyring, keyId: string): string => ring.find(keyId).status;
 const verdictOf = (ring: Keyring, text: string): string => {
-  const verdict = checkText({ text, style: 'html', keys: ring });
+  const verdict = checkText({ text, style: 'html', keys: ring, subject: ITEM });
   return verdict.ok ? 'ok' : verdict.code;
 };
 const signed = (key = keyring.signer()): string =>
-  signText({ text: 'Body\n', style: 'html', key, now: NOW });
+  signText({ text: 'Body\n', style: 'html', subject: ITEM, key, now: NOW });
 const projectKey = (): string =>
   join(projectPath, '.ai/config/keys/trusted', `${teammate.keyId}.toml`);
 const code = (value: string) => expect.objectContaining({ code: value });
@@ -179,7 +187,7 @@ describe('trust', () => {
       'content_modified',
       () => {
         const text = renderTrustedKey({ key: teammate, owner: 'Tim' });
-        return signText({ text, style: 'hash', key: teammate, now: NOW }).replace('Tim', 'Eve');
+        return signKeyFile(text, teammate).replace('Tim', 'Eve');
       },
     ],
     [
@@ -187,10 +195,7 @@ describe('trust', () => {
       'signature_invalid',
       () => {
         const text = renderTrustedKey({ key: teammate, owner: 'Tim' });
-        return signText({ text, style: 'hash', key: teammate, now: NOW }).replace(
-          /:[\w-]{86}:/,
-          `:${'A'.repeat(86)}:`,
-        );
+        return signKeyFile(text, teammate).replace(/:[\w-]{86}:/, `:${'A'.repeat(86)}:`);
       },
     ],
   ])('refuses %s', async (_, expected, text) => {
@@ -222,17 +227,10 @@ describe('a trusted key file', () => {
   test.each([
     [
       'is edited after signing',
-      () =>
-        put(
-          signText({ text: plain, style: 'hash', key: teammate, now: NOW }).replace('Tim', 'Eve'),
-        ),
+      () => put(signKeyFile(plain, teammate).replace('Tim', 'Eve')),
       /content_modified/,
     ],
-    [
-      'is signed by a stranger',
-      () => put(signText({ text: plain, style: 'hash', key: stranger, now: NOW })),
-      /key_untrusted/,
-    ],
+    ['is signed by a stranger', () => put(signKeyFile(plain, stranger)), /key_untrusted/],
     ['holds another key', () => put(renderTrustedKey({ key: stranger, owner: 'x' })), /holds key/],
     ['is no TOML', () => put('pem: x'), /name = value/],
     [
@@ -257,11 +255,11 @@ describe('a trusted key file', () => {
   });
 
   test('that a trusted key vouches for counts; two that vouch for each other do not', () => {
-    put(signText({ text: plain, style: 'hash', key: stranger, now: NOW }));
+    put(signKeyFile(plain, stranger));
     put(renderTrustedKey({ key: stranger, owner: 'S' }), stranger.keyId);
     expect(statusOf(keyring, teammate.keyId)).toBe('trusted');
     const strangers = renderTrustedKey({ key: stranger, owner: 'S' });
-    put(signText({ text: strangers, style: 'hash', key: teammate, now: NOW }), stranger.keyId);
+    put(signKeyFile(strangers, teammate, stranger.keyId), stranger.keyId);
     expect(statusOf(keyring, teammate.keyId)).toBe('unknown');
     expect(statusOf(keyring, stranger.keyId)).toBe('unknown');
     expect(keyring.find(stranger.keyId)).toMatchObject({
@@ -320,7 +318,10 @@ describe('revoke', () => {
     });
     expect(verdictOf(watching, signed(teammate))).toBe('key_revoked');
     const text = readFileSync(file(`revoked/${teammate.keyId}.toml`), 'utf8');
-    expect(checkText({ text, style: 'hash', keys: keyring }).ok).toBe(true);
+    expect(
+      checkText({ text, style: 'hash', keys: keyring, subject: revocationSubject(teammate.keyId) })
+        .ok,
+    ).toBe(true);
     expect(text).toContain('reason = "left"');
     await expect(keyring.trust(teammate.pem)).rejects.toThrow(code('key_revoked'));
     expect(await keyring.revoke(teammate.keyId)).toMatchObject({ revoked: true });

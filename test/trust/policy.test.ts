@@ -13,6 +13,7 @@ const GOOD: Verdict = {
   ok: true,
   by: 'key',
   keyId: 'a'.repeat(16),
+  version: 2,
   signedAt: '2026-01-01T00:00:00Z',
 };
 const bad = (code: SignatureFault): Extract<Verdict, { ok: false }> => ({ ok: false, code });
@@ -26,6 +27,13 @@ describe('the strict policy', () => {
     ['execute', 'project', 'key_untrusted', true, 'refuse'],
     ['execute', 'user', 'unsigned', true, 'refuse'],
     ['execute', 'system', 'system_item_modified', true, 'refuse'],
+    ['execute', 'project', 'signature_outdated', false, 'refuse'],
+    ['execute', 'project', 'signature_outdated', true, 'accept'],
+    ['execute', 'project', 'item_moved', true, 'refuse'],
+    ['fetch', 'project', 'item_moved', false, 'refuse'],
+    ['config', 'project', 'item_moved', false, 'refuse'],
+    ['config', 'user', 'item_moved', false, 'refuse'],
+    ['config', 'user', 'signature_outdated', false, 'accept'],
     ['fetch', 'project', 'content_modified', false, 'warn'],
     ['fetch', 'user', 'unsigned', false, 'warn'],
     ['fetch', 'system', 'system_item_modified', true, 'refuse'],
@@ -104,6 +112,8 @@ describe('errors', () => {
     ['key_revoked', 'rye sign directive demo/x'],
     ['signature_invalid', 'rye sign directive demo/x'],
     ['signature_partial', 'rye sign directive demo/x'],
+    ['signature_outdated', 'rye sign directive demo/x'],
+    ['item_moved', 'rye sign directive demo/x'],
     ['system_item_modified', 'Reinstall'],
   ] as const)('for %s name the file and what to do', (code, hint) => {
     const subject = { type: 'directive', id: 'demo/x', space: 'project', path: '/p/x.md' } as const;

@@ -6,6 +6,7 @@ import { fingerprint, readPrivateKey, readPublicKey } from '../../src/trust/keys
 import {
   checkDocument,
   checkText,
+  claimedSubject,
   payloadSigner,
   payloadVerifier,
   signatureState,
@@ -17,17 +18,19 @@ import {
   type SignatureStyle,
   signatureStyle,
 } from '../../src/trust/signature-line.ts';
+import { signedOlder } from '../helpers/signed-files.ts';
 import { lookup, testKey } from './keys.ts';
 
 const NOW = Date.UTC(2026, 10, 21, 8, 9, 10, 987);
 const key = testKey(1);
 const other = testKey(2);
 const keys = lookup([key]);
+const subject = { kind: 'directive', id: 'demo/job' };
 
 const sign = (text: string, style: SignatureStyle): string =>
-  signText({ text, style, key, now: NOW });
+  signText({ text, style, subject, key, now: NOW });
 const check = (text: string, style: SignatureStyle, known = keys) =>
-  checkText({ text, style, keys: known });
+  checkText({ text, style, keys: known, subject });
 const code = (text: string, style: SignatureStyle, known = keys): string => {
   const verdict = check(text, style, known);
   return verdict.ok ? 'ok' : verdict.code;
@@ -39,12 +42,12 @@ describe('the signature line', () => {
     [
       'html',
       '# Title\n\nBody\n',
-      /^<!-- rye:signed:2026-11-21T08:09:10Z:[0-9a-f]{64}:[\w-]{86}:[0-9a-f]{16} -->\n# Title\n\nBody\n$/,
+      /^<!-- rye:signed:v2:2026-11-21T08:09:10Z:directive:demo\/job:[0-9a-f]{64}:[\w-]{86}:[0-9a-f]{16} -->\n# Title\n\nBody\n$/,
     ],
     [
       'yaml',
       'a: 1\n',
-      /^# rye:signed:2026-11-21T08:09:10Z:[0-9a-f]{64}:[\w-]{86}:[0-9a-f]{16}\na: 1\n$/,
+      /^# rye:signed:v2:2026-11-21T08:09:10Z:directive:demo\/job:[0-9a-f]{64}:[\w-]{86}:[0-9a-f]{16}\na: 1\n$/,
     ],
     ['hash', '#!/bin/sh\necho\n', /^#!\/bin\/sh\n# rye:signed:\S+\necho\n$/],
     [
@@ -64,15 +67,17 @@ describe('the signature line', () => {
       ok: true,
       by: 'key',
       keyId: key.keyId,
+      version: 2,
       signedAt: '2026-11-21T08:09:10Z',
     });
   });
 
-  test('covers SHA-256 of the rest of the file, signed as 64 ASCII characters', () => {
+  test('covers SHA-256 of the rest of the file, in a statement with kind, id and time', () => {
     const line = sign('#!/bin/sh\nécho\n', 'hash').split('\n')[1] ?? '';
-    const [, , , , , hash = '', signature = '', keyId] = line.split(':');
+    const [hash = '', signature = '', keyId] = line.split(':').slice(-3);
     expect(hash).toBe(sha256('écho\n'));
-    expect(key.verify(hash, signature)).toBe(true);
+    const statement = `rye-item-v2\nkind directive\nid demo/job\ntime 2026-11-21T08:09:10Z\nsha256 ${hash}\n`;
+    expect(key.verify(statement, signature)).toBe(true);
     expect(keyId).toBe(sha256(key.pem).slice(0, 16));
   });
 
@@ -110,11 +115,68 @@ describe('the signature line', () => {
     expect(code([change(line), ...rest].join('\n'), 'html')).toBe('unsigned');
   });
 
-  test('may carry padding and the provider suffix of older signers', () => {
+  test('may carry padding and a provider suffix only in the older form', () => {
+    const suffix = (text: string) => text.replace(' -->', '|github@some-body -->');
+    const padding = (text: string) => text.replace(/([\w-]{86}):/, '$1==:');
+    const older = signedOlder('Body\n', key, ['<!-- ', ' -->']);
+    expect(code(padding(older), 'html')).toBe('ok');
+    expect(code(suffix(older), 'html')).toBe('ok');
+    expect(code(older.replace(' -->', '|github@so me -->'), 'html')).toBe('unsigned');
     const signed = sign('Body\n', 'html');
-    expect(code(signed.replace(/([\w-]{86}):/, '$1==:'), 'html')).toBe('ok');
-    expect(code(signed.replace(' -->', '|github@some-body -->'), 'html')).toBe('ok');
-    expect(code(signed.replace(' -->', '|github@so me -->'), 'html')).toBe('unsigned');
+    expect(code(suffix(signed), 'html')).toBe('unsigned');
+    expect(code(padding(signed), 'html')).toBe('unsigned');
+  });
+
+  test.each([
+    ['the time', (line: string) => line.replace('2026-11-21', '2020-01-01')],
+    ['the kind', (line: string) => line.replace(':directive:', ':config:')],
+    ['the id', (line: string) => line.replace('demo/job', 'demo/other')],
+    [
+      'the version',
+      (line: string) => line.replace(':v2:', ':').replace(':directive:demo/job:', ':'),
+    ],
+  ])('does not verify when %s in it is changed', (_, change) => {
+    expect(code(change(sign('Body\n', 'html')), 'html')).toBe('signature_invalid');
+  });
+
+  test('is refused as any other kind or id, and says what it was signed as', () => {
+    const text = sign('Body\n', 'html');
+    for (const used of [
+      { kind: 'config', id: 'demo/job' },
+      { kind: 'directive', id: 'demo/jobs' },
+      { kind: 'directive', id: 'Demo/job' },
+    ]) {
+      expect(checkText({ text, style: 'html', keys, subject: used })).toEqual({
+        ok: false,
+        code: 'item_moved',
+        keyId: key.keyId,
+        signedAt: '2026-11-21T08:09:10Z',
+        signedAs: subject,
+      });
+    }
+  });
+
+  test('states a time for changed content only if the line is genuine', () => {
+    const signed = `${sign('Body\n', 'html')}more`;
+    expect(check(signed, 'html')).toMatchObject({
+      code: 'content_modified',
+      signedAt: '2026-11-21T08:09:10Z',
+    });
+    const dated = signed.replace('2026-11-21', '2020-01-01');
+    const older = `${signedOlder('Body\n', key, ['<!-- ', ' -->'])}more`;
+    for (const text of [dated, older]) {
+      expect(check(text, 'html')).toEqual({
+        ok: false,
+        code: 'content_modified',
+        keyId: key.keyId,
+      });
+    }
+  });
+
+  test('of the older form is good, and says that it names nothing', () => {
+    const text = signedOlder('Body\n', key, ['<!-- ', ' -->']);
+    const good = { ok: true, by: 'key', keyId: key.keyId, version: 1 };
+    expect(check(text, 'html')).toEqual(good);
   });
 
   test('may be an HTML comment on YAML, as older signers wrote it', () => {
@@ -135,7 +197,18 @@ describe('signing', () => {
 
   test.each(styles)('%s files twice under one key changes nothing, whatever the time', (style) => {
     const once = sign('#!/x\nBody', style);
-    expect(signText({ text: once, style, key, now: NOW + 86_400_000 })).toBe(once);
+    expect(signText({ text: once, style, subject, key, now: NOW + 86_400_000 })).toBe(once);
+  });
+
+  test('replaces the older form, and a signature as another item, of the same content', () => {
+    const older = signedOlder('Body\n', key, ['<!-- ', ' -->']);
+    expect(sign(older, 'html')).toBe(sign('Body\n', 'html'));
+    const moved = { kind: 'directive', id: 'other' };
+    const elsewhere = signText({ text: 'Body\n', style: 'html', subject: moved, key, now: NOW });
+    expect(sign(elsewhere, 'html')).toBe(sign('Body\n', 'html'));
+    expect(claimedSubject(elsewhere, 'html')).toEqual(moved);
+    expect(claimedSubject(sign('{}', 'json'), 'json')).toEqual(subject);
+    expect(claimedSubject(older, 'html')).toBeUndefined();
   });
 
   test('JSON twice changes nothing, however the file is indented', () => {
@@ -148,7 +221,7 @@ describe('signing', () => {
     ['a signature of changed content', (text: string) => text.replace('Body', 'Changed')],
     [
       "another key's signature",
-      (text: string) => signText({ text, style: 'html', key: other, now: NOW }),
+      (text: string) => signText({ text, style: 'html', subject, key: other, now: NOW }),
     ],
     [
       'a line that is no signature any more',
@@ -231,7 +304,6 @@ describe('checking', () => {
       ok: false,
       code: 'key_revoked',
       keyId: key.keyId,
-      signedAt: '2026-11-21T08:09:10Z',
       detail: 'revoked 2026-01-02T03:04:05Z',
     });
   });
@@ -277,15 +349,27 @@ describe('signed documents', () => {
   };
 
   test('verify after a trip through any JSON writer', () => {
-    const signed = signDocument(document, key, NOW);
-    expect(checkDocument(JSON.parse(JSON.stringify(signed, null, 4)), keys).ok).toBe(true);
+    const signed = signDocument(document, { subject, key, now: NOW });
+    expect(checkDocument(JSON.parse(JSON.stringify(signed, null, 4)), { keys, subject }).ok).toBe(
+      true,
+    );
     const shuffled = Object.fromEntries(Object.entries(signed).toReversed());
-    expect(checkDocument(shuffled, keys).ok).toBe(true);
+    expect(checkDocument(shuffled, { keys, subject }).ok).toBe(true);
   });
 
   test('are signed anew without their old signature', () => {
-    const twice = signDocument(signDocument(document, other, NOW), key, NOW);
-    expect(twice).toEqual(signDocument(document, key, NOW));
+    const twice = signDocument(signDocument(document, { subject, key: other, now: NOW }), {
+      subject,
+      key,
+      now: NOW,
+    });
+    expect(twice).toEqual(signDocument(document, { subject, key, now: NOW }));
+  });
+
+  test('are refused as another document', () => {
+    const signed = signDocument(document, { subject, key, now: NOW });
+    const used = { kind: 'directive', id: 'b-1' };
+    expect(checkDocument(signed, { keys, subject: used })).toMatchObject({ code: 'item_moved' });
   });
 
   test.each([
@@ -293,16 +377,16 @@ describe('signed documents', () => {
     ['an added member', { capabilities: ['rye.*'] }],
     ['a lone surrogate', { text: '\ud800' }],
   ])('do not verify with %s', (_, change) => {
-    const forged = { ...signDocument(document, key, NOW), ...change };
-    expect(checkDocument(forged, keys)).toMatchObject({ code: 'content_modified' });
+    const forged = { ...signDocument(document, { subject, key, now: NOW }), ...change };
+    expect(checkDocument(forged, { keys, subject })).toMatchObject({ code: 'content_modified' });
   });
 
   test('do not verify with a removed member, nor with __proto__ slipped in', () => {
-    const { limits: _, ...less } = signDocument(document, key, NOW);
-    expect(checkDocument(less, keys)).toMatchObject({ code: 'content_modified' });
-    const text = JSON.stringify(signDocument(document, key, NOW));
+    const { limits: _, ...less } = signDocument(document, { subject, key, now: NOW });
+    expect(checkDocument(less, { keys, subject })).toMatchObject({ code: 'content_modified' });
+    const text = JSON.stringify(signDocument(document, { subject, key, now: NOW }));
     const polluted: unknown = JSON.parse(text.replace('{', '{"__proto__":{"x":1},'));
-    expect(checkDocument(polluted, keys)).toMatchObject({ code: 'content_modified' });
+    expect(checkDocument(polluted, { keys, subject })).toMatchObject({ code: 'content_modified' });
   });
 
   test('count as unsigned when there is nothing to check', () => {
@@ -316,7 +400,7 @@ describe('signed documents', () => {
       { _signature: 1 },
       { _signature: 'rye:signed:x' },
     ]) {
-      expect(checkDocument(value, keys)).toEqual({ ok: false, code: 'unsigned' });
+      expect(checkDocument(value, { keys, subject })).toEqual({ ok: false, code: 'unsigned' });
     }
   });
 });

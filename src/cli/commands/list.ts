@@ -20,7 +20,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     item.id,
     item.space,
     item.version ?? '-',
-    item.signature,
+    item.signature_version === 1 ? `${item.signature} (v1)` : item.signature,
     item.shadowed_by === null ? item.description : `(shadowed by ${item.shadowed_by})`,
   ]);
   const headings = ['ID', 'SPACE', 'VERSION', 'SIGNATURE', 'DESCRIPTION'];

@@ -1,4 +1,4 @@
-import type { ThreadVerification } from '../../app/rye.ts';
+import type { ThreadVerification, VerifyOutcome } from '../../app/rye.ts';
 import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf } from '../../core/errors.ts';
 import type { SignableType } from '../../core/ids.ts';
 import { compact } from '../../core/json.ts';
@@ -39,6 +39,7 @@ async function verifyItems(
         `${item.ok ? 'ok  ' : 'FAIL'} ${displayPath(item.path, io)}${reason(item.error)}`,
       );
       printHint(item.error, io);
+      printUpgrade(item, io);
     }
   }
   return exitFor(success, error);
@@ -72,6 +73,13 @@ function reason(error: ErrorInfo | undefined): string {
 
 function printHint(error: ErrorInfo | undefined, io: Io): void {
   if (error?.hint !== undefined) io.stderr.write(`hint: ${error.hint}\n`);
+}
+
+function printUpgrade({ type, id, signature_version: version }: VerifyOutcome, io: Io): void {
+  if (version !== 1) return;
+  io.stderr.write(
+    `hint: The signature has the older form, which names neither kind nor id. Sign it again: rye sign ${type} ${id}\n`,
+  );
 }
 
 function exitFor(success: boolean, error: ErrorInfo | undefined): ExitCode {

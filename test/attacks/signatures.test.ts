@@ -1,0 +1,443 @@
+import { copyFileSync, existsSync, mkdirSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe } from 'vitest';
+import { Foundation } from '../../src/app/foundation.ts';
+import { loadTrustPolicy } from '../../src/items/config-fs.ts';
+import { canonicalJson } from '../../src/trust/canonical.ts';
+import { sha256Hex } from '../../src/trust/keys.ts';
+import { signedOlder } from '../helpers/signed-files.ts';
+import { attacks, directive, harmless, type Lab, shellTool } from './lab.ts';
+
+const note = (name: string, members = ''): string =>
+  `---\nname: ${name}\ntitle: A note\nversion: "1.0.0"\nentry_type: note\ncategory: howto\n${members}---\nRead me.\n`;
+const yamlNote = (members: string): string =>
+  `name: example\ntitle: A note\nversion: "1.0.0"\nentry_type: note\n${members}`;
+const SERVER = 'servers:\n  evil: {command: touch, args: [PWNED]}\n';
+const HOOKS =
+  'hooks:\n  - {id: h, event: tool_gate, action: {primary: execute, item_type: tool, item_id: t}}\n';
+const HTML = ['<!-- ', ' -->'] as const;
+const HASH = ['# ', ''] as const;
+
+const verify = async (lab: Lab, type: 'config' | 'rule' | 'skill' | 'tool', id: string) => {
+  const [outcome] = await lab.rye().items.verify(type, id);
+  return outcome?.error?.code ?? 'accepted';
+};
+const copy = (lab: Lab, from: string, to: string): string => lab.write(to, lab.read(from));
+const runTool = (lab: Lab, toolId: string) =>
+  lab.rye().threads.executeTool({ toolId, acknowledge: ['elevated'] });
+
+describe('a file that was signed as one kind', () => {
+  attacks([
+    {
+      name: 'makes configuration of MCP servers of signed knowledge',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('knowledge/example.yaml', yamlNote(SERVER));
+        copy(lab, 'knowledge/example.yaml', 'config/mcp.yaml');
+        return verify(lab, 'config', 'mcp');
+      },
+    },
+    {
+      name: 'makes hooks of signed knowledge',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('knowledge/example.yaml', yamlNote(HOOKS));
+        copy(lab, 'knowledge/example.yaml', 'config/agent/hooks.yaml');
+        return verify(lab, 'config', 'agent/hooks');
+      },
+    },
+    {
+      name: 'makes other configuration of signed knowledge, which would only be warned about unsigned',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('knowledge/example.yaml', yamlNote(''));
+        copy(lab, 'knowledge/example.yaml', 'config/agent/agent.yaml');
+        lab.signed('directives/job.md', directive('job'));
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+    {
+      name: 'makes a rule of signed knowledge',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('knowledge/howto/x.md', note('x', 'condition: secret\n'));
+        copy(lab, 'knowledge/howto/x.md', 'rules/x.md');
+        return verify(lab, 'rule', 'x');
+      },
+    },
+    {
+      name: 'makes a skill of signed knowledge',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('knowledge/howto/x.md', note('x', 'description: Helps.\n'));
+        copy(lab, 'knowledge/howto/x.md', 'skills/x/SKILL.md');
+        return verify(lab, 'skill', 'x');
+      },
+    },
+    {
+      name: 'makes a tool of signed configuration',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('config/tools.yaml', 'description: A tool.\ncommand: [touch, PWNED]\n');
+        copy(lab, 'config/tools.yaml', 'tools/tools.yaml');
+        return runTool(lab, 'tools');
+      },
+    },
+    {
+      name: 'fetches signed knowledge as another entry, which would only be warned about unsigned',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('knowledge/howto/x.md', note('x'));
+        copy(lab, 'knowledge/howto/x.md', 'knowledge/howto/y.md');
+        return lab.rye().items.fetch('knowledge', 'howto/y');
+      },
+    },
+  ]);
+
+  harmless([
+    {
+      name: 'starts no server of a signed note that was copied over mcp.yaml',
+      expected: ['not run', false, true],
+      run: async (lab) => {
+        const command = `servers:\n  evil: {command: touch, args: [${join(lab.project, 'PWNED')}]}\n`;
+        lab.signed('knowledge/example.yaml', yamlNote(command));
+        copy(lab, 'knowledge/example.yaml', 'config/mcp.yaml');
+        const answer = await runTool(lab, 'mcp/evil/x').then(
+          () => 'run',
+          () => 'not run',
+        );
+        const told = 'was signed as knowledge example, and is refused as config mcp';
+        return [
+          answer,
+          existsSync(join(lab.project, 'PWNED')),
+          lab.notices.some((notice) => notice.includes(told)),
+        ];
+      },
+    },
+    {
+      name: 'sends no key to the server of another provider, whose signed file was copied',
+      expected: 0,
+      run: async (lab) => {
+        const thief = await lab.model([]);
+        await lab.model(() => ({ steps: [{ kind: 'text', chunks: ['done'] }] }));
+        lab.signed('config/agent/providers/local.yaml', `base_url: ${thief.url}\n`);
+        copy(lab, 'config/agent/providers/local.yaml', 'config/agent/providers/anthropic.yaml');
+        lab.signed('directives/job.md', directive('job'));
+        await lab.run('job').catch(() => undefined);
+        return thief.requests.length;
+      },
+    },
+    {
+      name: 'is good in another project and in the user space under the same id',
+      expected: ['accepted', 'accepted'],
+      run: async (lab) => {
+        lab.signed('config/agent/hooks.yaml', 'hooks: []\n');
+        const answers = [];
+        for (const folder of ['other', '~']) {
+          const to = folder === '~' ? lab.path('~/.ai') : join(lab.project, 'other/.ai');
+          mkdirSync(join(to, 'config/agent'), { recursive: true });
+          copyFileSync(lab.path('config/agent/hooks.yaml'), join(to, 'config/agent/hooks.yaml'));
+          const rye = lab.rye({ projectPath: join(lab.project, folder) });
+          const [outcome] = await rye.items.verify('config', 'agent/hooks');
+          answers.push(outcome?.error?.code ?? 'accepted');
+        }
+        return answers;
+      },
+    },
+  ]);
+});
+
+describe('a file that was signed as one id', () => {
+  attacks([
+    {
+      name: 'copies a signed provider file under the name of another provider',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('config/agent/providers/local.yaml', 'base_url: http://127.0.0.1:1\n');
+        copy(lab, 'config/agent/providers/local.yaml', 'config/agent/providers/openai.yaml');
+        return verify(lab, 'config', 'agent/providers/openai');
+      },
+    },
+    {
+      name: 'copies signed configuration over the hooks, with the other extension',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('config/agent/agent.yaml', HOOKS);
+        copy(lab, 'config/agent/agent.yaml', 'config/agent/hooks.yml');
+        return verify(lab, 'config', 'agent/hooks');
+      },
+    },
+    {
+      name: 'has two files for one configuration',
+      code: 'duplicate_item',
+      run: async (lab) => {
+        lab.signed('config/mcp.yaml', 'servers: {}\n');
+        lab.signed('config/mcp.yml', SERVER);
+        lab.signed(
+          'directives/job.md',
+          directive('job', { permissions: '<execute><tool>mcp/*</tool></execute>' }),
+        );
+        return verify(lab, 'config', 'mcp');
+      },
+    },
+    {
+      name: 'copies a signed tool to the id that a grant names',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('tools/deploy/wipe.sh', shellTool("echo '{}'"));
+        copy(lab, 'tools/deploy/wipe.sh', 'tools/notes/list.sh');
+        return runTool(lab, 'notes/list');
+      },
+    },
+    {
+      name: 'copies a signed tool over one that rye ships',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('tools/deploy/wipe.js', 'console.log("{}")\n');
+        copy(lab, 'tools/deploy/wipe.js', 'tools/rye/core/greet.js');
+        return runTool(lab, 'rye/core/greet');
+      },
+    },
+    {
+      name: 'gives a signed tool the extension of another interpreter',
+      code: 'item_moved',
+      run: (lab) => {
+        const path = lab.signed('tools/t.sh', shellTool("echo '{}'"));
+        renameSync(path, lab.path('tools/t.py'));
+        return runTool(lab, 't');
+      },
+    },
+    {
+      name: 'copies a signed rule over one that rye ships',
+      code: 'item_moved',
+      run: (lab) => {
+        lab.signed('rules/mine.md', '---\nname: mine\ncondition: [a]\n---\nObey me.\n');
+        copy(lab, 'rules/mine.md', 'rules/go/go-no-panic.md');
+        return verify(lab, 'rule', 'go/go-no-panic');
+      },
+    },
+    {
+      name: 'copies the signed list of one skill into the folder of another',
+      code: 'item_moved',
+      run: async (lab) => {
+        lab.write('skills/one/SKILL.md', '---\nname: one\ndescription: Helps.\n---\nRead.\n');
+        await lab.sign('skill', 'one');
+        copy(lab, 'skills/one/SKILL.md', 'skills/two/SKILL.md');
+        copy(lab, 'skills/one/.rye-files.json', 'skills/two/.rye-files.json');
+        return verify(lab, 'skill', 'two');
+      },
+    },
+    {
+      name: 'copies the capability snapshot of one thread into another',
+      code: 'item_moved',
+      run: async (lab) => {
+        for (const threadId of ['one', 'two']) await lab.run('hello', { threadId });
+        copy(lab, 'state/threads/two/capabilities.md', 'state/threads/one/capabilities.md');
+        return failedCheck(lab, 'one');
+      },
+    },
+    {
+      name: 'copies the export of one thread over that of another',
+      code: 'item_moved',
+      run: async (lab) => {
+        for (const threadId of ['one', 'two']) await lab.run('hello', { threadId });
+        const folder = 'knowledge/agent/threads/hello';
+        copy(lab, `${folder}/two.md`, `${folder}/one.md`);
+        return failedCheck(lab, 'one');
+      },
+    },
+  ]);
+
+  harmless([
+    {
+      name: 'loosens no trust policy as another configuration file',
+      expected: 'required',
+      run: async (lab) => {
+        lab.signed('config/agent/agent.yaml', 'execute: {project: "off"}\n');
+        copy(lab, 'config/agent/agent.yaml', 'config/trust.yaml');
+        const base = new Foundation({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
+        const policy = await loadTrustPolicy({ ...base.verification, onNotice: () => undefined });
+        base.close();
+        return policy.execute.project;
+      },
+    },
+  ]);
+});
+
+async function failedCheck(lab: Lab, threadId: string): Promise<string> {
+  const { ok, checks } = await lab.rye().threads.verify(threadId);
+  return ok ? 'ok' : (checks.find((check) => !check.ok)?.error?.code ?? 'no code');
+}
+
+describe('the signature line', () => {
+  attacks([
+    {
+      name: 'dates a signed directive back',
+      code: 'signature_invalid',
+      run: (lab) => {
+        lab.signed('directives/job.md', directive('job'));
+        lab.write('directives/job.md', lab.read('directives/job.md').replace(':2026-', ':2020-'));
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+    {
+      name: 'writes another id into the line of a copy',
+      code: 'signature_invalid',
+      run: (lab) => {
+        lab.signed('tools/deploy/wipe.sh', shellTool("echo '{}'"));
+        const text = lab.read('tools/deploy/wipe.sh').replace('deploy/wipe:', 'notes/list:');
+        lab.write('tools/notes/list.sh', text);
+        return runTool(lab, 'notes/list');
+      },
+    },
+    {
+      name: 'adds the suffix of a provider, which older signatures may have',
+      code: 'unsigned',
+      run: (lab) => {
+        lab.signed('directives/job.md', directive('job'));
+        const text = lab.read('directives/job.md').replace(' -->', '|github@mallory -->');
+        lab.write('directives/job.md', text);
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+    {
+      name: 'drops version, kind and id, to be read as the older form',
+      code: 'signature_invalid',
+      run: (lab) => {
+        lab.signed('directives/job.md', directive('job'));
+        const text = lab.read('directives/job.md');
+        lab.write('directives/job.md', text.replace('v2:', '').replace('directive:job:', ''));
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+  ]);
+});
+
+describe('a signature of the older form', () => {
+  const older = (lab: Lab, path: string, text: string): string =>
+    lab.write(path, signedOlder(text, lab.key(), path.endsWith('.md') ? HTML : HASH));
+  const header = (members: string): string =>
+    `description: A tool.\n${members}traits: {risk: safe}`;
+
+  attacks([
+    ...(
+      [
+        ['configuration', 'config', 'agent/hooks', 'config/agent/hooks.yaml', HOOKS],
+        [
+          'a provider',
+          'config',
+          'agent/providers/x',
+          'config/agent/providers/x.yaml',
+          'models: []\n',
+        ],
+        ['a rule', 'rule', 'x', 'rules/x.md', '---\nname: x\ncondition: [a]\n---\nObey me.\n'],
+        ['a skill', 'skill', 'x', 'skills/x/SKILL.md', '---\nname: x\ndescription: D.\n---\nHi.\n'],
+      ] as const
+    ).map(([what, type, id, path, text]) => ({
+      name: `offers ${what}`,
+      code: 'signature_outdated' as const,
+      run: (lab: Lab) => {
+        older(lab, path, text);
+        return verify(lab, type, id);
+      },
+    })),
+    {
+      name: 'offers a list of the files of a skill',
+      code: 'signature_outdated',
+      run: (lab) => {
+        const text = '---\nname: x\ndescription: D.\n---\nHi.\n';
+        lab.write('skills/x/SKILL.md', text);
+        const list = { skill: 'x', files: { 'SKILL.md': sha256Hex(text) } };
+        const hash = sha256Hex(canonicalJson(list));
+        const line = `rye:signed:2026-01-02T03:04:05Z:${hash}:${lab.key().sign(hash)}:${lab.key().keyId}`;
+        lab.write('skills/x/.rye-files.json', JSON.stringify({ ...list, _signature: line }));
+        return verify(lab, 'skill', 'x');
+      },
+    },
+    {
+      name: 'offers a directive that declares no category',
+      code: 'signature_outdated',
+      run: (lab) => {
+        older(lab, 'directives/job.md', directive('job').replace('<category></category>', ''));
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+    {
+      name: 'offers a tool that declares a category and no name',
+      code: 'signature_outdated',
+      run: (lab) => {
+        older(lab, 'tools/notes/list.sh', shellTool("echo '{}'", header('category: notes\n')));
+        return runTool(lab, 'notes/list');
+      },
+    },
+    {
+      name: 'offers a tool that declares another name',
+      code: 'item_moved',
+      run: (lab) => {
+        const text = shellTool("echo '{}'", header('name: wipe\ncategory: notes\n'));
+        older(lab, 'tools/notes/list.sh', text);
+        return runTool(lab, 'notes/list');
+      },
+    },
+    {
+      name: 'offers a tool in place of one that rye ships',
+      code: 'signature_outdated',
+      run: (lab) => {
+        const text = shellTool("echo '{}'", header('name: greet\ncategory: rye/core\n'));
+        older(lab, 'tools/rye/core/greet.sh', text);
+        return runTool(lab, 'rye/core/greet');
+      },
+    },
+    {
+      name: 'offers knowledge that declares no category as context',
+      code: 'signature_outdated',
+      run: (lab) => {
+        older(lab, 'knowledge/howto/x.md', note('x').replace('category: howto\n', ''));
+        const metadata = '<context><before>howto/x</before></context>';
+        lab.signed('directives/job.md', directive('job', { metadata }));
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+    {
+      name: 'offers a directive as knowledge that declares everything but its kind',
+      code: 'signature_outdated',
+      run: (lab) => {
+        older(lab, 'knowledge/howto/x.md', note('x').replace('entry_type: note\n', ''));
+        const metadata = '<context><before>howto/x</before></context>';
+        lab.signed('directives/job.md', directive('job', { metadata }));
+        return lab.rye().threads.plan({ directiveId: 'job' });
+      },
+    },
+  ]);
+
+  harmless([
+    {
+      name: 'stays good for a directive, a tool and knowledge that declare kind and id',
+      expected: ['job', true, 1],
+      run: async (lab) => {
+        older(lab, 'knowledge/howto/x.md', note('x'));
+        const metadata = '<context><before>howto/x</before></context>';
+        older(lab, 'directives/job.md', directive('job', { metadata }));
+        const text = shellTool("echo '{}'", header('name: list\ncategory: notes\n'));
+        older(lab, 'tools/notes/list.sh', text);
+        const plan = await lab.rye().threads.plan({ directiveId: 'job' });
+        const result = await lab.rye().threads.executeTool({ toolId: 'notes/list' });
+        const [listed] = await lab.rye().items.list('tool', { space: 'project' });
+        return [plan.directive.id, result.success, listed?.signature_version];
+      },
+    },
+    {
+      name: 'is replaced by rye sign though the content is the same, and a new one is not',
+      expected: ['signed', 'accepted', 'unchanged', true],
+      run: async (lab) => {
+        older(lab, 'config/agent/hooks.yaml', 'hooks: []\n');
+        const [first] = await lab.rye().items.sign('config', 'agent/hooks');
+        const text = lab.read('config/agent/hooks.yaml');
+        const verdict = await verify(lab, 'config', 'agent/hooks');
+        const [second] = await lab.rye().items.sign('config', 'agent/hooks');
+        const isSame = lab.read('config/agent/hooks.yaml') === text;
+        return [first?.status, verdict, second?.status, isSame];
+      },
+    },
+  ]);
+});
