@@ -223,6 +223,8 @@ export interface OpenTools {
 export interface ThreadFiles {
   readonly folder: (threadId: string) => string;
   readonly knowledgePath: (directive: string, threadId: string) => string;
+  /** True if the thread's folder holds a document, a plan or a log, whatever the registry says. */
+  exists(threadId: string): boolean;
   writeDocument(document: ThreadDocument): Promise<void>;
   /** Reads and verifies thread.json: `thread_tampered` or a key's code where it is not what was signed. */
   readDocument(threadId: string): Promise<ThreadDocument>;

@@ -72,14 +72,17 @@ export async function registerThread(
   };
   if (threadId !== undefined) {
     assertThreadId(threadId);
+    await assertNoFiles(env, threadId);
     return await env.store.registry.register({ ...params, threadId });
   }
   for (let attempt = 1; attempt <= MAX_ID_ATTEMPTS; attempt += 1) {
     try {
       const candidate = threadIdCandidate(plan.directive.id, now, attempt);
+      await assertNoFiles(env, candidate);
       return await env.store.registry.register({ ...params, threadId: candidate });
     } catch (error) {
-      if (!(error instanceof RyeError) || error.code !== 'thread_id_taken') throw error;
+      const isTaken = error instanceof RyeError && TAKEN.has(error.code);
+      if (!isTaken) throw error;
     }
   }
   throw new RyeError(
@@ -89,6 +92,22 @@ export async function registerThread(
       hint: 'Choose one with --thread-id.',
     },
   );
+}
+
+const TAKEN: ReadonlySet<string> = new Set(['thread_id_taken', 'thread_exists']);
+
+/**
+ * Refuses an id whose folder holds a thread that the registry does not know, as after a lost registry: a start would
+ * replace what that thread's signed record says.
+ */
+async function assertNoFiles(env: ThreadEnv, threadId: string): Promise<void> {
+  if (!env.files.exists(threadId)) return;
+  if ((await env.store.registry.get(threadId)) !== undefined) return;
+  const folder = env.files.folder(threadId);
+  throw new RyeError('thread_exists', `${folder} holds a thread that the registry does not list`, {
+    hint: 'Run `rye doctor --repair` to list it again, or choose another --thread-id.',
+    details: { thread_id: threadId, path: folder },
+  });
 }
 
 /** Registers a root's budget, or sets a child's aside from its parent's. */

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
@@ -22,6 +23,9 @@ export interface ThreadFilesOptions {
   readonly key: () => SigningKey;
   readonly keys: KeyLookup;
 }
+
+/** Files by which a folder is that of a thread; other threads' folders may be in it too. */
+const OWN_FILES = ['thread.json', 'plan.json', 'transcript.jsonl', 'transcript.jsonl.gz'];
 
 const RECOVER = 'Free some space or check the permissions, then run `rye threads recover`.';
 
@@ -56,6 +60,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   const root = join(projectPath, '.ai');
   const write = async (path: string, text: string): Promise<void> => {
     await assertOwnPath(root, path);
+    assertState(projectPath, path);
     makeFolders(dirname(path));
     writeWhole(path, text, { hint: RECOVER });
   };
@@ -68,6 +73,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     folder,
     knowledgePath: (directive, threadId) =>
       join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
+    exists: (threadId) => OWN_FILES.some((name) => existsSync(join(folder(threadId), name))),
     writeDocument: async (document) => {
       const { thread_id: id } = document;
       const signed = signDocument(asJson(document), signing(documentSubject(id)));
@@ -93,6 +99,19 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
       return relative(projectPath, writeNewFile(artifacts, safeName(name), bytes));
     },
   };
+}
+
+/**
+ * The registry made the folder before any thread could start. If it is gone, the thread's log and records are gone with
+ * it, and a new folder with nothing but the end of a thread would hide that.
+ */
+function assertState(projectPath: string, path: string): void {
+  const threads = threadsFolder(projectPath);
+  if (!path.startsWith(threads) || existsSync(threads)) return;
+  throw new RyeError('state_missing', `${threads} was removed or renamed while a thread ran`, {
+    hint: 'Put the folder back, then run: rye threads recover',
+    details: { path: threads },
+  });
 }
 
 /** The parsed thread.json as it stands, signature not yet checked. */

@@ -1,11 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import {
   closeSync,
+  existsSync,
   fstatSync,
   linkSync,
   openSync,
   readFileSync,
   renameSync,
+  statSync,
   unlinkSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +18,10 @@ import type { Owner, ProcessTable } from '../store.ts';
 
 /** The right to append to one thread's log, held as `lease.json` in the thread's folder. */
 export interface Lease {
-  /** Refuses with `thread_locked` when another process has taken the thread over. Costs one `fstat`. */
+  /**
+   * Refuses with `thread_locked` when another process has taken the thread over, and with `state_missing` when the folder
+   * is no longer there: bytes that only an open file holds are lost. Costs two `stat`.
+   */
   assertHeld(): void;
   release(): void;
   /** It was taken from a process that is stopped or hangs but may wake up, so its open descriptor must lead nowhere. */
@@ -98,18 +103,38 @@ function lockedError(threadId: string, holder: LeaseRecord | undefined): RyeErro
   });
 }
 
-/** The open descriptor tells whether the file is still in place: a taker's rename leaves it without a link. */
+/** True while the path names the open file: a taker's rename puts another file there, a removed folder leaves none. */
+function isFileAt(path: string, fd: number): boolean {
+  const named = statSync(path, { throwIfNoEntry: false });
+  if (named === undefined) return false;
+  const { ino, dev } = fstatSync(fd);
+  return named.ino === ino && named.dev === dev;
+}
+
+function missingFolder({ threadId, folder }: LeaseRequest): RyeError {
+  return new RyeError(
+    'state_missing',
+    `the folder of thread ${threadId} was removed or renamed while it ran: ${folder}`,
+    {
+      hint: 'Put the folder back, then run: rye threads recover',
+      details: { thread_id: threadId, path: folder },
+    },
+  );
+}
+
 function heldLease(
   path: string,
   fd: number,
   request: LeaseRequest & { readonly isFromLiving: boolean },
 ): Lease {
   let released = false;
-  const isHeld = (): boolean => !released && fstatSync(fd).nlink > 0;
+  const isHeld = (): boolean => !released && isFileAt(path, fd);
   return {
     isFromLiving: request.isFromLiving,
     assertHeld() {
-      if (!isHeld()) throw lockedError(request.threadId, readLease(request.folder));
+      if (isHeld()) return;
+      if (!existsSync(request.folder)) throw missingFolder(request);
+      throw lockedError(request.threadId, readLease(request.folder));
     },
     release() {
       if (released) return;
