@@ -78,7 +78,7 @@ export type {
 } from './core/message.ts';
 export { contentBytes } from './core/message.ts';
 export type { ThreadPlan } from './core/plan.ts';
-export type { SearchHit } from './core/search.ts';
+export type { SearchAnswer, SearchHit } from './core/search.ts';
 export type { ThreadRecord, ThreadResult, ThreadStatus } from './core/thread.ts';
 export type { Cost, Usage } from './core/usage.ts';
 export { composeHandlers, type DecidingHandlers, type HandlerMap } from './hooks/handlers.ts';

@@ -73,7 +73,7 @@ export class Items implements ItemsService {
   async search(
     type: ItemType | 'all',
     query: string,
-    options: { limit?: number; space?: Space; since?: string } = {},
+    options: { limit?: number; space?: Space; since?: string; contextLines?: number } = {},
   ) {
     const { searchItems } = await import('./search.ts');
     return await searchItems(this.#base, { type, query, ...options });

@@ -46,14 +46,20 @@ export function primaryActions(base: Foundation, scope: ToolScope | undefined): 
       return textOutput(item.text, { id: itemId, type: itemType, space: item.space });
     },
     searchItems: async ({ query, itemType, limit }) => {
-      const { results, total } = await searchItems(base, {
+      const { results, total, notices } = await searchItems(base, {
         type: itemType,
         query,
         limit,
         capabilities,
       });
-      const rows = results.map(({ id, title, snippet }) => ({ id, title, snippet }));
-      return textOutput(JSON.stringify({ results: rows, total }, null, 2), { total });
+      const rows = results.map(({ id, title, snippet, signature }) => ({
+        id,
+        title,
+        snippet,
+        signature,
+      }));
+      const document = { results: rows, total, ...(notices.length === 0 ? {} : { notices }) };
+      return textOutput(JSON.stringify(document, null, 2), { total });
     },
     signItem: async ({ itemType, itemId }) => await sign(base, itemType, itemId),
     searchKnowledge: async (query, limit) =>

@@ -5,7 +5,7 @@ import type { HookDeclaration, HookEvent } from '../core/hook.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
-import type { SearchHit } from '../core/search.ts';
+import type { SearchAnswer } from '../core/search.ts';
 import type { ThreadRecord, ThreadResult, ThreadStatus } from '../core/thread.ts';
 import type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts';
 import type { KilledThread } from '../threads/kill.ts';
@@ -85,8 +85,8 @@ export interface ItemsService {
   search(
     type: ItemType | 'all',
     query: string,
-    options?: { limit?: number; space?: Space; since?: string },
-  ): Promise<{ readonly results: readonly SearchHit[]; readonly total: number }>;
+    options?: { limit?: number; space?: Space; since?: string; contextLines?: number },
+  ): Promise<SearchAnswer>;
   /** Without a selector: everything in the project space. */
   validate(selector?: {
     type: ItemType;

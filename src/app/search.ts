@@ -1,11 +1,23 @@
-import { dirname, join, relative, sep } from 'node:path';
+import { dirname, extname, join, relative, sep } from 'node:path';
 import { ITEM_TYPES, type ItemType, isItemType, type Space } from '../core/ids.ts';
-import type { SearchHit } from '../core/search.ts';
+import { compact } from '../core/json.ts';
+import type { IndexedHit, SearchAnswer, SearchHit, SearchNode } from '../core/search.ts';
 import { scanFolders } from '../items/folder-scan-fs.ts';
-import { type ScannedItem, type ScanResult, scanItems } from '../items/search-fs.ts';
+import { toSearchDocument } from '../items/search-document.ts';
+import {
+  MAX_TEXT,
+  readInside,
+  type ScannedItem,
+  type ScanResult,
+  scanItems,
+} from '../items/search-fs.ts';
 import { parseQuery } from '../items/search-query.ts';
+import { contextOf, snippetOf } from '../items/snippet.ts';
+import { itemFolder } from '../items/spaces-fs.ts';
+import { verifyFile, verifySkill } from '../items/verified-fs.ts';
 import { grantedGlobs } from '../policy/capability.ts';
 import type { SearchIndex } from '../storage/store.ts';
+import { signatureState } from '../trust/signature.ts';
 import type { Foundation } from './foundation.ts';
 
 export interface SearchRequest {
@@ -17,75 +29,208 @@ export interface SearchRequest {
   readonly since?: string;
   /** What a thread holds: only items that it may fetch are found and counted. */
   readonly capabilities?: readonly string[];
+  /** Lines of the file to give with each result, on each side of its first match. */
+  readonly contextLines?: number;
 }
 
 const DEFAULT_LIMIT = 10;
 /** Below the knowledge folder: where threads are exported to. */
 const EXPORTS = 'agent/threads';
 
-/** Full-text search over items and thread exports; brings the index up to date first. */
+/** Milliseconds that one search spends at most on bringing the index up to date; the next one continues. */
+const REFRESH_MS = 10_000;
+/** Milliseconds from there on for the matches and for reading their files. */
+const ANSWER_MS = 2000;
+/** Bytes of files whose signature one search checks; the smallest come first. */
+const VERIFY_BYTES = 48 * 1024 * 1024;
+
+/**
+ * Full-text search over items and thread exports; brings the index up to date first. The index only names and ranks files:
+ * titles and snippets come from the files, whose signatures are checked. Time and bytes are bounded, and the answer says
+ * if a bound cut it.
+ */
 export async function searchItems(
   base: Foundation,
-  { type, query, limit = DEFAULT_LIMIT, space, since, capabilities }: SearchRequest,
-): Promise<{ readonly results: readonly SearchHit[]; readonly total: number }> {
+  { type, query, limit = DEFAULT_LIMIT, space, since, ...request }: SearchRequest,
+): Promise<SearchAnswer> {
+  const { capabilities } = request;
   const parsed = parseQuery(
     since === undefined ? query : `${query} after:${since}`,
     base.clock.now(),
   );
-  await refreshIndex(base);
-  const { hits, total } = await base.store.index.search({
-    ...(parsed.text ? { text: parsed.text } : {}),
-    filters: {
-      ...parsed.filters,
-      ...(type === 'all' ? {} : { types: [type] }),
-      ...(space === undefined ? {} : { space }),
-      ...(capabilities === undefined ? {} : { granted: grantedGlobs(capabilities) }),
+  const { items, left } = await refreshIndex(base);
+  const end = base.clock.now() + ANSWER_MS;
+  const isOver = (): boolean => base.clock.now() >= end;
+  const found = await base.store.index.search(
+    {
+      ...(parsed.text ? { text: parsed.text } : {}),
+      filters: {
+        ...parsed.filters,
+        ...(type === 'all' ? {} : { types: [type] }),
+        ...(space === undefined ? {} : { space }),
+        ...(capabilities === undefined ? {} : { granted: grantedGlobs(capabilities) }),
+      },
+      limit,
     },
-    limit,
+    isOver,
+  );
+  const view = { items, isOver, node: parsed.text, contextLines: request.contextLines };
+  const results = readHits(base, found.hits, view);
+  const unchecked = results.filter(({ signature }) => signature === 'unchecked').length;
+  const notices = [
+    ...(left > 0 ? [`${left} files are not indexed yet: search again to continue`] : []),
+    ...(found.complete ? [] : [`stopped after ${ANSWER_MS / 1000} s: more may match`]),
+    ...(unchecked > 0
+      ? [`${unchecked} results are not checked: time or size is over the bound`]
+      : []),
+  ];
+  const complete = left === 0 && found.complete;
+  return { results, total: found.total, complete, notices };
+}
+
+/** What is needed to show the matches of one search. */
+interface View {
+  readonly items: ReadonlyMap<string, ScannedItem>;
+  readonly isOver: () => boolean;
+  readonly node: SearchNode | undefined;
+  readonly contextLines: number | undefined;
+}
+
+/** A match whose file was found, with the bytes to read: all of them, or only the head. */
+interface Place {
+  readonly item: ScannedItem;
+  readonly score: number;
+  readonly size: number;
+  readonly isWhole: boolean;
+}
+
+function readHits(base: Foundation, hits: readonly IndexedHit[], view: View): readonly SearchHit[] {
+  const places = hits.flatMap((hit): Omit<Place, 'isWhole'>[] => {
+    const item = itemOf(base, hit, view.items);
+    const head = item && readInside(item, 0);
+    // an index that names other files than the spaces have is damaged or forged
+    return item && head ? [{ item, score: hit.score, size: head.fingerprint.size }] : [];
   });
-  return { results: hits, total };
+  // one huge file must not leave the others unchecked
+  let left = VERIFY_BYTES;
+  const whole = new Set<ScannedItem>();
+  for (const { item, size } of places.toSorted((one, other) => one.size - other.size)) {
+    left -= size;
+    if (left >= 0) whole.add(item);
+  }
+  return places.flatMap((place) => {
+    const hit = readHit(base, { ...place, isWhole: whole.has(place.item) }, view);
+    return hit === undefined ? [] : [hit];
+  });
+}
+
+/** The item that a path of the index stands for; undefined if the spaces have no such item. */
+function itemOf(
+  base: Foundation,
+  { type, id, space, path }: IndexedHit,
+  items: ReadonlyMap<string, ScannedItem>,
+): ScannedItem | undefined {
+  const item = items.get(path) ?? exportAt(exportsRoot(base), path);
+  return item?.type === type && item.id === id && item.space === space ? item : undefined;
+}
+
+function readHit(base: Foundation, place: Place, view: View): SearchHit | undefined {
+  const { item, score, isWhole } = place;
+  const { node, contextLines } = view;
+  const isLate = view.isOver();
+  const read = readInside(item, isLate ? 0 : Math.max(MAX_TEXT, isWhole ? place.size : 0));
+  if (read === undefined) return undefined;
+  const text = read.bytes.toString('utf8');
+  const signature = isWhole && !isLate ? stateOf(base, item, read.bytes, text) : 'unchecked';
+  const head = text.length > MAX_TEXT ? text.slice(0, MAX_TEXT) : text;
+  const document = toSearchDocument({ ...item, fingerprint: read.fingerprint, text: head });
+  const { directive, status } = document;
+  return compact({
+    type: item.type,
+    id: item.id,
+    space: item.space,
+    path: item.path,
+    title: document.title,
+    score,
+    snippet: snippetOf(document, node),
+    signature,
+    verified: signature === 'signed' || signature === 'system',
+    context: contextLines === undefined ? undefined : contextOf(head, node, contextLines),
+    directive: directive === '' ? undefined : directive,
+    status: status === '' ? undefined : status,
+    time: document.time,
+  });
+}
+
+function stateOf(base: Foundation, item: ScannedItem, bytes: Uint8Array, text: string): string {
+  const found = { ...item, extension: extname(item.path), bytes, text, shadows: [] };
+  const check = item.type === 'skill' ? verifySkill : verifyFile;
+  return signatureState(check(found, base.verification));
 }
 
 /**
- * Reads new and changed files into the index and drops what is gone. Costs one stat for each item, and for thread
- * exports, of which there may be many, one for each folder.
+ * Reads new and changed files into the index and drops what is gone, for a bounded time. Costs one `lstat` for each item, and
+ * for thread exports, of which there may be many, one for each folder. Returns the items other than exports by their
+ * paths, and how many changed files are left.
  */
-export async function refreshIndex(base: Foundation): Promise<void> {
+export async function refreshIndex(
+  base: Foundation,
+): Promise<{ readonly items: ReadonlyMap<string, ScannedItem>; readonly left: number }> {
   const { index } = base.store;
-  const exports = join(base.spaces.root('project') ?? '', 'knowledge', EXPORTS);
+  const exports = exportsRoot(base);
+  const end = base.clock.now() + REFRESH_MS;
   const items = ITEM_TYPES.flatMap((type) => base.spaces.list(type, { without: EXPORTS }));
   const scanned = items.flatMap(({ type, id, space, path }): ScannedItem[] =>
-    isItemType(type) ? [{ type, id, space, path }] : [],
+    isItemType(type)
+      ? [{ type, id, space, path, root: join(base.spaces.root(space) ?? '', itemFolder(type)) }]
+      : [],
   );
-  await take(
-    index,
-    scanItems(scanned, await index.fingerprints({ folder: exports, side: 'outside' })),
-  );
-  await refreshExports(base, exports);
+  const isOver = (): boolean => base.clock.now() >= end;
+  const known = await index.fingerprints({ folder: exports, side: 'outside' });
+  const left = await take(index, scanItems(scanned, known), isOver);
+  return {
+    items: new Map(scanned.map((item) => [item.path, item])),
+    left: left + (await refreshExports(base, exports, isOver)),
+  };
 }
 
-async function refreshExports(base: Foundation, root: string): Promise<void> {
+async function refreshExports(
+  base: Foundation,
+  root: string,
+  isOver: () => boolean,
+): Promise<number> {
   const { index } = base.store;
   const { files, changed, gone } = scanFolders(root, await index.folders(), base.clock.now());
-  if (changed.size === 0 && gone.length === 0) return;
+  if (changed.size === 0 && gone.length === 0) return 0;
   const touched = new Set([...changed.keys(), ...gone]);
   const known = await index.fingerprints({ folder: root, side: 'inside' });
   const before = new Map([...known].filter(([path]) => touched.has(dirname(path))));
-  const found = files
-    .filter((path) => path.endsWith('.md'))
-    .map((path): ScannedItem => {
-      const id = `${EXPORTS}/${relative(root, path).split(sep).join('/').slice(0, -'.md'.length)}`;
-      return { type: 'knowledge', id, space: 'project', path };
-    });
-  await take(index, scanItems(found, before));
-  await index.updateFolders(changed, gone);
+  const found = files.flatMap((path) => exportAt(root, path) ?? []);
+  const left = await take(index, scanItems(found, before), isOver);
+  // folders are remembered once all of their files are indexed
+  await index.updateFolders(left === 0 ? changed : new Map(), gone);
+  return left;
 }
 
-async function take(index: SearchIndex, scan: ScanResult): Promise<void> {
+function exportsRoot(base: Foundation): string {
+  return join(base.spaces.root('project') ?? '', itemFolder('knowledge'), EXPORTS);
+}
+
+/** The export of a thread that a path below the folder of exports stands for. */
+function exportAt(root: string, path: string): ScannedItem | undefined {
+  if (!path.startsWith(root + sep) || !path.endsWith('.md')) return undefined;
+  const id = `${EXPORTS}/${relative(root, path).split(sep).join('/').slice(0, -'.md'.length)}`;
+  return { type: 'knowledge', id, space: 'project', path, root };
+}
+
+/** Returns how many changed files were left when the time was over. */
+async function take(index: SearchIndex, scan: ScanResult, isOver: () => boolean): Promise<number> {
   let { removed } = scan;
-  for await (const batch of scan.changed()) {
-    await index.update(batch, removed);
+  for await (const { documents, left } of scan.changed()) {
+    await index.update(documents, removed);
     removed = [];
+    if (left > 0 && isOver()) return left;
   }
   if (removed.length > 0) await index.update([], removed);
+  return 0;
 }

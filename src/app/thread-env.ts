@@ -80,7 +80,7 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
     },
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
-    indexExport: async () => await refreshIndex(base),
+    indexExport: async () => void (await refreshIndex(base)),
   };
   return threads;
 }

@@ -57,7 +57,17 @@ export interface SearchDocument {
 export interface FileFingerprint {
   readonly size: number;
   readonly mtime_ms: number;
-  readonly sha256?: string;
+}
+
+/** What an index says of a match. Text for people comes from the file that it names, never from the index. */
+export interface IndexedHit {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  /** Absolute path. */
+  readonly path: string;
+  /** BM25 as a positive number, larger is better; 0 without a text query. */
+  readonly score: number;
 }
 
 export interface SearchHit {
@@ -68,11 +78,25 @@ export interface SearchHit {
   readonly title: string;
   /** BM25 as a positive number, larger is better; 0 without a text query. */
   readonly score: number;
-  /** Matches stand between U+E000 and U+E001, so that every face can mark them in its own way. */
+  /** From the file's bytes. Matches are between U+E000 and U+E001, so that every face can mark them in its own way. */
   readonly snippet: string;
+  /** State of the file's signature, such as `signed` or `modified`; `unchecked` if the search had no time left for it. */
+  readonly signature: string;
+  /** True if the signature covers the bytes that title and snippet come from. */
+  readonly verified: boolean;
+  /** Lines of the file around the first match, if they were asked for. */
+  readonly context?: string;
   readonly directive?: string;
   readonly status?: string;
   readonly time: string;
+}
+
+export interface SearchAnswer {
+  readonly results: readonly SearchHit[];
+  readonly total: number;
+  /** False if a bound on time or bytes cut the work; `notices` then say which. */
+  readonly complete: boolean;
+  readonly notices: readonly string[];
 }
 
 export const SNIPPET_OPEN = '\u{E000}';

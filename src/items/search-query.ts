@@ -6,6 +6,7 @@ import { compact } from '../core/json.ts';
 import type { SearchFilters, SearchNode, TextField } from '../core/search.ts';
 import { TEXT_FIELDS } from '../core/search.ts';
 import { didYouMean } from '../core/text.ts';
+import { wordsOf } from './snippet.ts';
 
 /** The parts of a search that its text decides; limit and space come from elsewhere. */
 export interface ParsedQuery {
@@ -15,6 +16,9 @@ export interface ParsedQuery {
 }
 
 const MAX_LENGTH = 4096;
+/** A query costs time for each of its words and terms, in each document that has them. */
+const MAX_WORDS = 64;
+const MAX_TERMS = 32;
 const MAX_DEPTH = 32;
 const FILTER_FIELDS = ['directive', 'status', 'model', 'after', 'before', 'type'] as const;
 type FilterField = (typeof FILTER_FIELDS)[number];
@@ -26,7 +30,16 @@ type FilterField = (typeof FILTER_FIELDS)[number];
  */
 export function parseQuery(text: string, now: number): ParsedQuery {
   if (text.length > MAX_LENGTH) throw malformed(`it is longer than ${MAX_LENGTH} characters`, 1);
-  return new QueryParser(tokenize(text), text.length + 1, now).parse();
+  const tokens = tokenize(text);
+  const words = tokens.flatMap((token) => [...wordsOf(token.text)]);
+  const parsed = new QueryParser(tokens, text.length + 1, now).parse();
+  const isLong = words.length > MAX_WORDS || countTerms(parsed.text) > MAX_TERMS;
+  if (!isLong) return parsed;
+  throw malformed(
+    `it has more than ${MAX_TERMS} terms or ${MAX_WORDS} words`,
+    1,
+    'Use fewer words.',
+  );
 }
 
 interface Token {
@@ -265,15 +278,25 @@ function isOperator(token: Token, word: string): boolean {
   return token.kind === 'word' && token.field === undefined && token.text === word;
 }
 
+/** Combines terms; one that is repeated among them counts once. */
 function join(
   kind: 'and' | 'or',
   nodes: readonly (SearchNode | undefined)[],
 ): SearchNode | undefined {
-  const present = nodes
-    .filter((node) => node !== undefined)
-    .flatMap((node) => (node.kind === kind ? node.nodes : [node]));
-  const [only, another] = present;
-  return another === undefined ? only : { kind, nodes: present };
+  const present = new Map<string, SearchNode>();
+  for (const node of nodes) {
+    const parts = node?.kind === kind ? node.nodes : [node];
+    for (const part of parts) if (part) present.set(JSON.stringify(part), part);
+  }
+  const [only, another] = present.values();
+  return another === undefined ? only : { kind, nodes: [...present.values()] };
+}
+
+function countTerms(node: SearchNode | undefined): number {
+  if (node === undefined) return 0;
+  if (node.kind === 'not') return countTerms(node.node);
+  if (node.kind !== 'and' && node.kind !== 'or') return 1;
+  return node.nodes.reduce((sum, part) => sum + countTerms(part), 0);
 }
 
 function itemType({ text, column }: Token): ItemType {

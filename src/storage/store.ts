@@ -1,7 +1,7 @@
 import type { ErrorInfo } from '../core/errors.ts';
 import type { EventDraft, LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
-import type { FileFingerprint, SearchDocument, SearchHit, SearchQuery } from '../core/search.ts';
+import type { FileFingerprint, IndexedHit, SearchDocument, SearchQuery } from '../core/search.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost, MicroUsd } from '../core/usage.ts';
@@ -151,6 +151,12 @@ export interface FolderScope {
   readonly side: 'inside' | 'outside';
 }
 
+export interface IndexAnswer {
+  readonly hits: readonly IndexedHit[];
+  readonly total: number;
+  readonly complete: boolean;
+}
+
 /** Full-text index of items and exports. Rebuildable: it is never the only copy of anything. */
 export interface SearchIndex {
   /** Of all files, or of those inside or outside a folder. */
@@ -161,9 +167,11 @@ export interface SearchIndex {
   updateFolders(changed: ReadonlyMap<string, number>, gone: readonly string[]): Promise<void>;
   /** Upserts and removals in one transaction. */
   update(changed: readonly SearchDocument[], removedKeys: readonly string[]): Promise<void>;
-  search(
-    query: SearchQuery,
-  ): Promise<{ readonly hits: readonly SearchHit[]; readonly total: number }>;
+  /**
+   * The best matches, and how many there are. `isOver` is asked after each matching document: once it is true the
+   * answer has what was found so far, and `complete` is false.
+   */
+  search(query: SearchQuery, isOver?: () => boolean): Promise<IndexAnswer>;
 }
 
 /** When appended bytes are forced to the disk: at effects and turn ends, at every append, or never. */

@@ -150,7 +150,7 @@ export function harmless(table: readonly Futile[]): void {
   });
 }
 
-async function inLab<T>(work: (lab: Lab) => T): Promise<Awaited<T>> {
+export async function inLab<T>(work: (lab: Lab) => T): Promise<Awaited<T>> {
   const lab = await openLab();
   try {
     return await work(lab);

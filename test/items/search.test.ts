@@ -1,4 +1,4 @@
-import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
+import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -7,7 +7,7 @@ import type { ItemType } from '../../src/core/ids.ts';
 import type { FileFingerprint, SearchDocument } from '../../src/core/search.ts';
 import { toSearchDocument } from '../../src/items/search-document.ts';
 import type { ScannedItem, ScanResult } from '../../src/items/search-fs.ts';
-import { scanItems } from '../../src/items/search-fs.ts';
+import { readInside, scanItems } from '../../src/items/search-fs.ts';
 
 const FINGERPRINT: FileFingerprint = { size: 1, mtime_ms: Date.parse('2026-01-01T00:00:00Z') };
 
@@ -94,12 +94,12 @@ describe('scanItems', () => {
     const path = join(folder, `${id}.md`);
     mkdirSync(dirname(path), { recursive: true });
     if (text !== undefined) writeFileSync(path, text);
-    return { type: 'knowledge', id, space: 'project', path };
+    return { type: 'knowledge', id, space: 'project', path, root: folder };
   }
 
   async function documents(result: ScanResult): Promise<SearchDocument[]> {
     const all: SearchDocument[] = [];
-    for await (const batch of result.changed()) all.push(...batch);
+    for await (const { documents: batch } of result.changed()) all.push(...batch);
     return all;
   }
 
@@ -109,18 +109,21 @@ describe('scanItems', () => {
   }
 
   it('gives every file to an empty index, in order and in batches', async () => {
-    const items = Array.from({ length: 25 }, (_, at) =>
+    const items = Array.from({ length: 250 }, (_, at) =>
       item(`d/${at}`, `---\ntitle: T${at}\n---\n`),
     );
-    const result = scanItems(items, new Map(), { batchSize: 10, concurrency: 3 });
-    const sizes: number[] = [];
+    const result = scanItems(items, new Map());
+    const sizes: (readonly [number, number])[] = [];
     const titles: string[] = [];
-    for await (const batch of result.changed()) {
-      sizes.push(batch.length);
+    for await (const { documents: batch, left } of result.changed()) {
+      sizes.push([batch.length, left]);
       titles.push(...batch.map(({ title }) => title));
     }
-    expect(result).toMatchObject({ total: 25, changedCount: 25, removed: [] });
-    expect(sizes).toEqual([10, 10, 5]);
+    expect(result).toMatchObject({ total: 250, changedCount: 250, removed: [] });
+    expect(sizes).toEqual([
+      [200, 50],
+      [50, 0],
+    ]);
     expect(titles).toEqual(items.map((_, at) => `T${at}`));
   });
 
@@ -152,10 +155,28 @@ describe('scanItems', () => {
     expect(await documents(vanishing)).toEqual([]);
   });
 
-  it('names each document by its hash and the head of a huge file', async () => {
-    const huge = item('huge', `---\ntitle: T\n---\n${'word '.repeat(400_000)}`);
-    const [found] = await documents(scanItems([huge], new Map()));
-    expect(found?.fingerprint.sha256).toMatch(/^[0-9a-f]{64}$/);
-    expect(found?.body.length).toBeLessThan(1024 * 1024);
+  it('takes the head of a huge file, and few such files in a batch', async () => {
+    const items = Array.from({ length: 9 }, (_, at) =>
+      item(`huge${at}`, `---\ntitle: T\n---\n${'word '.repeat(300_000)}`),
+    );
+    const sizes: number[] = [];
+    for await (const { documents: batch } of scanItems(items, new Map()).changed()) {
+      sizes.push(batch.length);
+      for (const { body } of batch) expect(body.length).toBeLessThan(1024 * 1024);
+    }
+    expect(sizes).toEqual([8, 1]);
+  });
+
+  it('follows no link out of the folder of its type', async () => {
+    const outside = await mkdtemp(join(tmpdir(), 'rye-outside-'));
+    await writeFile(join(outside, 'secret.md'), 'secret words');
+    await writeFile(join(folder, 'real.md'), 'own words');
+    symlinkSync(join(outside, 'secret.md'), join(folder, 'out.md'));
+    symlinkSync(join(folder, 'real.md'), join(folder, 'in.md'));
+    symlinkSync(join(folder, 'none.md'), join(folder, 'broken.md'));
+    const result = scanItems([item('out'), item('in'), item('broken')], new Map());
+    expect((await documents(result)).map(({ body }) => body)).toEqual(['own words']);
+    expect(readInside(item('out'), 9)).toBeUndefined();
+    await rm(outside, { recursive: true });
   });
 });

@@ -43,6 +43,18 @@ export class LazyDatabase {
     return this.#guarded(() => this.#statement(sql).get(...parameters));
   }
 
+  /** Visits the rows of a query, as arrays of columns, until `visit` returns false. */
+  each(
+    sql: string,
+    parameters: readonly unknown[],
+    visit: (row: readonly unknown[]) => boolean,
+  ): void {
+    this.#guarded(() => {
+      const rows = this.#open().prepare(sql).raw();
+      for (const row of rows.iterate(...parameters)) if (!visit(row as unknown[])) return;
+    });
+  }
+
   /** Runs a statement that returns nothing; the number of rows that it changed. */
   run(sql: string, ...parameters: readonly unknown[]): number {
     return this.#guarded(() => {

@@ -1,75 +1,62 @@
 import type { ItemType, Space } from '../../core/ids.ts';
-import { compact } from '../../core/json.ts';
-import {
-  type FileFingerprint,
-  type SearchDocument,
-  type SearchHit,
-  type SearchQuery,
-  SNIPPET_CLOSE,
-  SNIPPET_OPEN,
+import type {
+  FileFingerprint,
+  IndexedHit,
+  SearchDocument,
+  SearchQuery,
 } from '../../core/search.ts';
-import type { FolderScope, SearchIndex } from '../store.ts';
+import type { FolderScope, IndexAnswer, SearchIndex } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 import { compileFilters, compileFts } from './search-query.ts';
 
 const MIGRATIONS: Migrations = [
-  // External content: the text is stored once, in `documents`, where the filters and the snippets need it. A contentless
-  // table would be smaller, but has no snippets.
-  `CREATE TABLE documents (
+  // What the first version created holds copies of texts; the last step drops it.
+  '',
+  'CREATE TABLE folders (path TEXT PRIMARY KEY, mtime_ms REAL NOT NULL) WITHOUT ROWID;',
+  // Contentless: the index stores no text that a search could show in place of the file's.
+  `DROP TABLE IF EXISTS documents_fts;
+   DROP TABLE IF EXISTS documents;
+   DELETE FROM folders;
+   CREATE TABLE documents (
      rowid INTEGER PRIMARY KEY,
      key TEXT NOT NULL UNIQUE,
      size INTEGER NOT NULL,
      mtime_ms REAL NOT NULL,
-     sha256 TEXT,
      type TEXT NOT NULL,
      id TEXT NOT NULL,
      space TEXT NOT NULL,
-     title TEXT NOT NULL,
-     tags TEXT NOT NULL,
-     body TEXT NOT NULL,
      directive TEXT NOT NULL,
      status TEXT NOT NULL,
      model TEXT NOT NULL,
      time TEXT NOT NULL
    );
-   CREATE INDEX documents_by_fingerprint ON documents (key, size, mtime_ms, sha256);
+   CREATE INDEX documents_by_fingerprint ON documents (key, size, mtime_ms);
    CREATE INDEX documents_by_time ON documents (time);
    CREATE VIRTUAL TABLE documents_fts USING fts5 (
-     title, tags, id, body, content = 'documents', content_rowid = 'rowid',
+     title, tags, id, body, content = '', contentless_delete = 1,
      tokenize = 'unicode61 remove_diacritics 2', prefix = '2 3'
    );
-   CREATE TRIGGER documents_inserted AFTER INSERT ON documents BEGIN
-     INSERT INTO documents_fts (rowid, title, tags, id, body) VALUES (new.rowid, new.title, new.tags, new.id, new.body);
-   END;
    CREATE TRIGGER documents_deleted AFTER DELETE ON documents BEGIN
-     INSERT INTO documents_fts (documents_fts, rowid, title, tags, id, body)
-       VALUES ('delete', old.rowid, old.title, old.tags, old.id, old.body);
+     DELETE FROM documents_fts WHERE rowid = old.rowid;
    END;`,
-  'CREATE TABLE folders (path TEXT PRIMARY KEY, mtime_ms REAL NOT NULL) WITHOUT ROWID;',
 ];
 
 // a word in the title says more about a document than one in its body
 const RANK = 'bm25(documents_fts, 8.0, 4.0, 4.0, 1.0)';
-const SNIPPET_TOKENS = 24;
+/** Matches that are kept while the others are visited, beyond those that were asked for. */
+const SPARE = 1000;
 
 interface HitRow {
   readonly type: ItemType;
   readonly id: string;
   readonly space: Space;
-  readonly key: string;
-  readonly title: string;
-  readonly rank: number;
-  readonly snippet: string;
-  readonly directive: string;
-  readonly status: string;
-  readonly time: string;
+  readonly path: string;
 }
 
 interface FingerprintRow {
   readonly key: string;
   readonly size: number;
   readonly mtime_ms: number;
-  readonly sha256: string | null;
 }
 
 /** The full-text index of a project in one SQLite file (FTS5, BM25). */
@@ -81,18 +68,13 @@ export class SqliteSearchIndex implements SearchIndex {
   }
 
   async fingerprints(scope?: FolderScope): Promise<ReadonlyMap<string, FileFingerprint>> {
-    const columns = 'SELECT key, size, mtime_ms, sha256 FROM documents';
+    const columns = 'SELECT key, size, mtime_ms FROM documents';
     // the character after the slash ends the range of what is below a folder
     const range = scope === undefined ? [] : [`${scope.folder}/`, `${scope.folder}0`];
     const sides = { inside: 'key >= ? AND key < ?', outside: 'key < ? OR key >= ?' };
     const where = scope === undefined ? '' : ` WHERE ${sides[scope.side]}`;
     const rows = this.#database.all(`${columns}${where}`, ...range) as readonly FingerprintRow[];
-    return new Map(
-      rows.map(({ key, size, mtime_ms, sha256 }) => [
-        key,
-        { size, mtime_ms, ...(sha256 === null ? {} : { sha256 }) },
-      ]),
-    );
+    return new Map(rows.map(({ key, size, mtime_ms }) => [key, { size, mtime_ms }]));
   }
 
   async folders(): Promise<ReadonlyMap<string, number>> {
@@ -130,89 +112,90 @@ export class SqliteSearchIndex implements SearchIndex {
     });
   }
 
-  async search(
-    query: SearchQuery,
-  ): Promise<{ readonly hits: readonly SearchHit[]; readonly total: number }> {
-    const { conditions, parameters } = compileFilters(query.filters);
+  async search(query: SearchQuery, isOver: () => boolean = () => false): Promise<IndexAnswer> {
+    const selection = { ...compileFilters(query.filters), limit: query.limit };
     return query.text
-      ? this.#match({
-          expression: compileFts(query.text),
-          conditions,
-          parameters,
-          limit: query.limit,
-        })
-      : this.#list({ conditions, parameters, limit: query.limit });
+      ? this.#match({ ...selection, expression: compileFts(query.text), isOver })
+      : this.#list(selection);
   }
 
   close(): void {
     this.#database.close();
   }
 
-  #match({ expression, conditions, parameters, limit }: Selection & { expression: string }): Found {
+  /**
+   * One pass over all matches in the order of the index, so that the clock can be asked at each of them: SQLite cannot
+   * be interrupted within a statement.
+   */
+  #match(selection: Selection & { expression: string; isOver: () => boolean }): IndexAnswer {
+    const { expression, conditions, parameters, limit, isOver } = selection;
     const where = ['documents_fts MATCH ?', ...conditions].join(' AND ');
-    const from = 'documents_fts JOIN documents ON documents.rowid = documents_fts.rowid';
-    // the total needs no join without filters
-    const counted = conditions.length === 0 ? 'documents_fts' : from;
-    const total = this.#count(`FROM ${counted} WHERE ${where}`, [expression, ...parameters]);
-    const rows = this.#database.all(
-      `SELECT documents.type, documents.id, documents.space, documents.key, documents.title, hit.rank,
-         snippet(documents_fts, -1, ?, ?, '…', ${SNIPPET_TOKENS}) AS snippet,
-         documents.directive, documents.status, documents.time
-       FROM (SELECT documents_fts.rowid AS id, ${RANK} AS rank FROM ${from} WHERE ${where}
-             ORDER BY rank, documents_fts.rowid LIMIT ?) AS hit
-       JOIN documents_fts ON documents_fts.rowid = hit.id
-       JOIN documents ON documents.rowid = hit.id
-       WHERE documents_fts MATCH ? ORDER BY hit.rank, hit.id`,
-      SNIPPET_OPEN,
-      SNIPPET_CLOSE,
-      expression,
-      ...parameters,
-      limit,
-      expression,
-    ) as readonly HitRow[];
-    return { hits: rows.map(hitOf), total };
+    const best: Ranked[] = [];
+    let total = 0;
+    let complete = true;
+    this.#database.each(
+      `SELECT documents_fts.rowid, ${RANK}
+       FROM documents_fts JOIN documents ON documents.rowid = documents_fts.rowid WHERE ${where}`,
+      [expression, ...parameters],
+      ([row, rank]) => {
+        total += 1;
+        best.push({ row: Number(row), rank: Number(rank) });
+        if (best.length > limit + SPARE) keepBest(best, limit);
+        complete = !isOver();
+        return complete;
+      },
+    );
+    keepBest(best, limit);
+    // FTS5 ranks by negative numbers, the best match lowest
+    return { hits: best.map(({ row, rank }) => this.#hit(row, 0 - rank)), total, complete };
   }
 
-  #list({ conditions, parameters, limit }: Selection): Found {
+  #hit(row: number, score: number): IndexedHit {
+    const columns = 'SELECT type, id, space, key AS path FROM documents WHERE rowid = ?';
+    return { ...(this.#database.get(columns, row) as HitRow), score };
+  }
+
+  #list({ conditions, parameters, limit }: Selection): IndexAnswer {
     const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
     const rows = this.#database.all(
-      `SELECT type, id, space, key, title, 0.0 AS rank, substr(body, 1, 160) AS snippet, directive, status, time
-       FROM documents ${where} ORDER BY time DESC, rowid DESC LIMIT ?`,
+      `SELECT type, id, space, key AS path FROM documents ${where} ORDER BY time DESC, rowid DESC LIMIT ?`,
       ...parameters,
       limit,
     ) as readonly HitRow[];
-    return { hits: rows.map(hitOf), total: this.#count(`FROM documents ${where}`, parameters) };
-  }
-
-  #count(rest: string, parameters: readonly unknown[]): number {
-    return (
-      (
-        this.#database.get(`SELECT count(*) AS total ${rest}`, ...parameters) as
-          | { total: number }
-          | undefined
-      )?.total ?? 0
-    );
+    const counted = this.#database.get(
+      `SELECT count(*) AS total FROM documents ${where}`,
+      ...parameters,
+    ) as { readonly total: number } | undefined;
+    return {
+      hits: rows.map((row) => ({ ...row, score: 0 })),
+      total: counted?.total ?? 0,
+      complete: true,
+    };
   }
 
   #insert(document: SearchDocument): void {
-    const { fingerprint } = document;
+    const { fingerprint, title, tags, id, body } = document;
     this.#database.run(
-      `INSERT INTO documents (key, size, mtime_ms, sha256, type, id, space, title, tags, body, directive, status,
-         model, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      `INSERT INTO documents (key, size, mtime_ms, type, id, space, directive, status, model, time)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       document.key,
       fingerprint.size,
       fingerprint.mtime_ms,
-      fingerprint.sha256 ?? null,
       document.type,
-      document.id,
+      id,
       document.space,
-      document.title,
-      document.tags,
-      unmarked(document.body),
       document.directive,
       document.status,
       document.model,
       document.time,
+    );
+    this.#database.run(
+      `INSERT INTO documents_fts (rowid, title, tags, id, body)
+       VALUES (last_insert_rowid(), ?, ?, ?, ?)`,
+      title,
+      tags,
+      id,
+      body,
     );
   }
 }
@@ -223,23 +206,13 @@ interface Selection {
   readonly limit: number;
 }
 
-interface Found {
-  readonly hits: readonly SearchHit[];
-  readonly total: number;
+interface Ranked {
+  readonly row: number;
+  readonly rank: number;
 }
 
-/** A document can't fake the marks of a match. */
-function unmarked(text: string): string {
-  return text.replaceAll(SNIPPET_OPEN, '').replaceAll(SNIPPET_CLOSE, '');
-}
-
-function hitOf({ key, rank, directive, status, ...row }: HitRow): SearchHit {
-  return compact({
-    ...row,
-    path: key,
-    // FTS5 ranks by negative numbers, the best match lowest
-    score: rank === 0 ? 0 : -rank,
-    directive: directive === '' ? undefined : directive,
-    status: status === '' ? undefined : status,
-  });
+/** Sorts matches, best first, and drops those beyond the limit. */
+function keepBest(matches: Ranked[], limit: number): void {
+  matches.sort((left, right) => left.rank - right.rank || left.row - right.row);
+  matches.length = Math.min(matches.length, limit);
 }

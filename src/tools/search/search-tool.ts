@@ -1,5 +1,10 @@
 import type { JsonObject } from '../../core/json.ts';
-import { type SearchHit, SNIPPET_CLOSE, SNIPPET_OPEN } from '../../core/search.ts';
+import {
+  type SearchAnswer,
+  type SearchHit,
+  SNIPPET_CLOSE,
+  SNIPPET_OPEN,
+} from '../../core/search.ts';
 import { integer, text } from '../arguments.ts';
 import { guarded } from '../guard.ts';
 import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
@@ -12,9 +17,9 @@ export type SearchKnowledge = (
   query: string,
   limit: number,
   context: ToolContext,
-) => Promise<{ readonly results: readonly SearchHit[]; readonly total: number }>;
+) => Promise<SearchAnswer>;
 
-/** `rye/search`. `data`: `results` (`id`, `title`, `path`, `score`, `snippet`, `time`), `total`. */
+/** `rye/search`. `data`: `results` (`id`, `title`, `path`, `score`, `snippet`, `signature`, `time`), `total`, `complete`. */
 export function createSearchTool(search: SearchKnowledge): Tool {
   return {
     id: 'rye/search',
@@ -49,20 +54,17 @@ export function createSearchTool(search: SearchKnowledge): Tool {
   };
 }
 
-function present({
-  results,
-  total,
-}: {
-  readonly results: readonly SearchHit[];
-  readonly total: number;
-}): ToolOutput {
+function present({ results, total, complete, notices }: SearchAnswer): ToolOutput {
   const rows = results.map(rowOf);
-  const blocks = rows.map(({ id, title, snippet }) => `${id}: ${title}\n  ${snippet}`);
-  if (total > rows.length) blocks.push(`(${rows.length} of ${total} results shown; raise limit)`);
-  return textOutput(rows.length === 0 ? 'No results.' : blocks.join('\n'), {
-    results: rows,
-    total,
+  const blocks = results.map(({ verified }, index) => {
+    const { id = '', title = '', snippet = '', signature = '' } = rows[index] ?? {};
+    return `${id}: ${title}${verified ? '' : ` [${signature}]`}\n  ${snippet}`;
   });
+  if (rows.length === 0) blocks.push('No results.');
+  else if (total > rows.length)
+    blocks.push(`(${rows.length} of ${total} results shown; raise limit)`);
+  blocks.push(...notices.map((notice) => `(${notice})`));
+  return textOutput(blocks.join('\n'), { results: rows, total, complete });
 }
 
 function rowOf(hit: SearchHit) {
@@ -76,6 +78,7 @@ function rowOf(hit: SearchHit) {
     path: hit.path,
     score: hit.score,
     snippet,
+    signature: hit.signature,
     time: hit.time,
   };
   return row satisfies JsonObject;

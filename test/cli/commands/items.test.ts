@@ -160,10 +160,13 @@ describe('search', () => {
     title: 'Notes',
     score: 2,
     snippet: 'the \u{E000}Budget\u{E001} of',
+    signature: 'signed',
+    verified: true,
     time: '2026-01-01T00:00:00Z',
   } as const;
+  const whole = { total: 1, complete: true, notices: [] };
   const search = (): ReturnType<ItemsService['search']> =>
-    Promise.resolve({ results: [hit], total: 1 });
+    Promise.resolve({ results: [hit], ...whole });
 
   it('marks matches for people and programs', async () => {
     const [, text] = await rye(['search', 'all', 'budget'], { search });
@@ -172,14 +175,30 @@ describe('search', () => {
     expect(JSON.parse(json.out())).toMatchObject({ results: [{ snippet: 'the **Budget** of' }] });
   });
 
-  it('shows the lines around the match with --context', async () => {
-    const notes = path.join(folder, 'notes.md');
-    writeFileSync(notes, '1\n2\n3\n4\nthe budget of\n6\n7\n8\n9\n');
+  it('marks what does not verify, and says what a bound cut', async () => {
+    const results = [{ ...hit, signature: 'modified', verified: false }];
+    const notices = ['stopped after 2 s: more may match'];
     const found = (): ReturnType<ItemsService['search']> =>
-      Promise.resolve({ results: [{ ...hit, path: notes }], total: 1 });
-    const [, io] = await rye(['search', 'all', 'budget', '--context', '--json'], { search: found });
-    expect(JSON.parse(io.out())).toMatchObject({
-      results: [{ context: '2\n3\n4\nthe budget of\n6\n7\n8' }],
+      Promise.resolve({ results, total: 1, complete: false, notices });
+    const [, text] = await rye(['search', 'all', 'budget', '-q'], { search: found });
+    expect(text.out()).toContain('knowledge notes (project, modified) Notes');
+    expect(text.err()).toBe('rye: warning: stopped after 2 s: more may match\n');
+    const [, json] = await rye(['search', 'all', 'budget', '--json'], { search: found });
+    expect(JSON.parse(json.out())).toMatchObject({
+      complete: false,
+      notices,
+      results: [{ verified: false }],
     });
+  });
+
+  it('shows the lines around the match with --context', async () => {
+    const asked: unknown[] = [];
+    const found = (...[, , options]: Parameters<ItemsService['search']>) => {
+      asked.push(options);
+      return Promise.resolve({ results: [{ ...hit, context: 'one\ntwo' }], ...whole });
+    };
+    const [, io] = await rye(['search', 'all', 'budget', '--context'], { search: found });
+    expect(io.out()).toBe('knowledge notes (project) Notes\n  hello.md\n  one\n  two\n');
+    expect(asked).toEqual([{ contextLines: 3 }]);
   });
 });

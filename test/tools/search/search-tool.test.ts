@@ -12,8 +12,11 @@ const hit: SearchHit = {
   title: 'Title',
   score: 2.5,
   snippet: `one ${SNIPPET_OPEN}two${SNIPPET_CLOSE}\nthree`,
+  signature: 'signed',
+  verified: true,
   time: '2026-01-01T00:00:00.000Z',
 };
+const whole = { complete: true, notices: [] };
 
 describe('rye/search', () => {
   it('shows hits with marked snippets', async () => {
@@ -21,7 +24,7 @@ describe('rye/search', () => {
     const asked: unknown[] = [];
     const tool = createSearchTool((query, limit) => {
       asked.push(query, limit);
-      return Promise.resolve({ results: [hit], total: 7 });
+      return Promise.resolve({ results: [hit], total: 7, ...whole });
     });
     const result = shown(await tool.execute({ query: 'two', limit: 1 }, project.context()));
     expect(asked).toEqual(['two', 1]);
@@ -34,9 +37,23 @@ describe('rye/search', () => {
     });
   });
 
+  it('marks what does not verify, and says what a bound cut', async () => {
+    await using project = await Project.create();
+    const results = [{ ...hit, signature: 'modified', verified: false }];
+    const notices = ['stopped after 2 s: more may match'];
+    const tool = createSearchTool(() =>
+      Promise.resolve({ results, total: 1, complete: false, notices }),
+    );
+    const result = shown(await tool.execute({ query: 'two' }, project.context()));
+    expect(result.text).toBe(
+      'a/b: Title [modified]\n  one **two** three\n(stopped after 2 s: more may match)',
+    );
+    expect(result.data).toMatchObject({ complete: false, results: [{ signature: 'modified' }] });
+  });
+
   it('says when there is nothing, and explains a malformed query', async () => {
     await using project = await Project.create();
-    const empty = createSearchTool(() => Promise.resolve({ results: [], total: 0 }));
+    const empty = createSearchTool(() => Promise.resolve({ results: [], total: 0, ...whole }));
     expect(shown(await empty.execute({ query: 'x' }, project.context())).text).toBe('No results.');
     const bad = createSearchTool(() => Promise.reject(new RyeError('query_malformed', 'column 3')));
     expect(shown(await bad.execute({ query: '"x' }, project.context())).data).toEqual({

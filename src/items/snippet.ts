@@ -1,0 +1,206 @@
+import {
+  type SearchDocument,
+  type SearchNode,
+  SNIPPET_CLOSE,
+  SNIPPET_OPEN,
+  type TextField,
+} from '../core/search.ts';
+
+/** Characters of a snippet, and of those how many come before its first match. */
+const WIDTH = 200;
+const BEFORE = 60;
+/** Without a match: so much of the beginning. */
+const HEAD = 160;
+/** Matches that are compared to find the best place. */
+const MAX_MATCHES = 200;
+/** Characters of context on each side of a match, whatever the length of the lines. */
+const CONTEXT_WIDTH = 1200;
+
+/** What the tokenizer of the index takes for the characters of a word, and for accents on them. */
+interface Alphabet {
+  readonly word: string;
+  readonly accents: string;
+  readonly flags: string;
+}
+
+const ANY: Alphabet = {
+  word: String.raw`\p{L}\p{N}\p{Co}`,
+  accents: String.raw`\p{M}`,
+  flags: 'iu',
+};
+// classes of Unicode take several milliseconds to compile
+const ASCII: Alphabet = { word: 'a-z0-9', accents: '', flags: 'i' };
+
+function alphabetOf(text: string): Alphabet {
+  return isAscii(text) ? ASCII : ANY;
+}
+
+function isAscii(text: string): boolean {
+  return !/[^\0-\x7f]/.test(text);
+}
+
+/** The words of a text as the index sees them: in lower case, without accents. */
+export function wordsOf(text: string): readonly string[] {
+  const { word, flags } = alphabetOf(text);
+  return folded(text).match(new RegExp(`[${word}]+`, `g${flags}`)) ?? [];
+}
+
+function folded(text: string): string {
+  const plain = isAscii(text) ? text : text.normalize('NFD').replaceAll(/\p{M}/gu, '');
+  return plain.toLowerCase();
+}
+
+/**
+ * The part of a document that shows best why it matches, with marks around the matches: most different terms close
+ * together. Costs time linear in the text. Without a match in the text: its beginning.
+ */
+export function snippetOf(
+  document: Pick<SearchDocument, 'title' | 'tags' | 'id' | 'body'>,
+  node: SearchNode | undefined,
+): string {
+  for (const [field, name] of FIELDS) {
+    const text = unmarked(document[name]);
+    const pattern = node && patternOf(node, field, alphabetOf(text));
+    const matches = pattern ? findMatches(text, pattern) : [];
+    if (matches.length > 0) return cut(text, matches);
+  }
+  return unmarked(document.body).slice(0, HEAD);
+}
+
+/** The lines around the first match in a text, `lines` on each side; undefined if none of the terms occurs in it. */
+export function contextOf(
+  text: string,
+  node: SearchNode | undefined,
+  lines: number,
+): string | undefined {
+  const alphabet = alphabetOf(text);
+  const patterns = FIELDS.map(([field]) => node && patternOf(node, field, alphabet));
+  const match = patterns
+    .map((pattern) => pattern && findMatches(text, pattern, 1)[0])
+    .find(Boolean);
+  if (match === undefined) return undefined;
+  let start = match.start;
+  for (let line = 0; line <= lines && start > 0; line += 1)
+    start = text.lastIndexOf('\n', start - 1);
+  let end = match.end;
+  for (let line = 0; line <= lines && end !== -1; line += 1) {
+    end = text.indexOf('\n', line === 0 ? end : end + 1);
+  }
+  const from = Math.max(text[start] === '\n' ? start + 1 : 0, match.start - CONTEXT_WIDTH, 0);
+  const to = Math.min(end === -1 ? text.length : end, match.start + CONTEXT_WIDTH);
+  return text.slice(from, to).replaceAll('\r', '');
+}
+
+const FIELDS: readonly (readonly [TextField, 'title' | 'tags' | 'id' | 'body'])[] = [
+  ['body', 'body'],
+  ['title', 'title'],
+  ['tag', 'tags'],
+  ['id', 'id'],
+];
+
+interface Match {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** One pattern for all that a query wants to find in a field; undefined if that is nothing. */
+function patternOf(node: SearchNode, field: TextField, alphabet: Alphabet): RegExp | undefined {
+  const wanted = [...new Set(alternatives(node, field, alphabet))];
+  if (wanted.length === 0) return undefined;
+  // the longest first: a phrase is marked as a whole, where its first word is a term of its own too
+  const longest = wanted.toSorted((left, right) => right.length - left.length);
+  return new RegExp(`(?<![${alphabet.word}])(?:${longest.join('|')})`, `g${alphabet.flags}`);
+}
+
+function alternatives(node: SearchNode, field: TextField, alphabet: Alphabet): string[] {
+  if (node.kind === 'not') return [];
+  if (node.kind === 'and' || node.kind === 'or')
+    return node.nodes.flatMap((part) => alternatives(part, field, alphabet));
+  if (node.field !== undefined && node.field !== field) return [];
+  const { word: letters, accents } = alphabet;
+  const words = wordsOf(node.text).map((word) =>
+    alphabet === ASCII
+      ? word
+      : Array.from(word, (character) => `${variantsOf(character)}${accents}*`).join(''),
+  );
+  if (words.length === 0) return [];
+  const isPrefix = node.kind === 'term' && node.prefix;
+  // bounded: one word may be as long as its document
+  const end = isPrefix ? `[${letters}${accents}]{0,64}` : `(?![${letters}${accents}])`;
+  return [`${words.join(`[^${letters}]{1,64}`)}${end}`];
+}
+
+/** A character, or the class of it with all accents. */
+function variantsOf(character: string): string {
+  accented ??= accentedLetters();
+  return `[${character}${accented.get(character) ?? ''}]`;
+}
+
+let accented: ReadonlyMap<string, string> | undefined;
+
+function accentedLetters(): ReadonlyMap<string, string> {
+  const letters = new Map<string, string>();
+  for (let code = 0xc0; code < 0x2000; code += 1) {
+    const letter = String.fromCodePoint(code);
+    const plain = folded(letter);
+    if (plain !== letter.toLowerCase() && plain.length === 1) {
+      letters.set(plain, `${letters.get(plain) ?? ''}${letter}`);
+    }
+  }
+  return letters;
+}
+
+function findMatches(text: string, pattern: RegExp, limit = MAX_MATCHES): Match[] {
+  const matches: Match[] = [];
+  for (const { 0: found, index } of text.matchAll(pattern)) {
+    matches.push({ start: index, end: index + found.length });
+    if (matches.length === limit) break;
+  }
+  return matches;
+}
+
+/** Cuts the window with the most different matches, the first of several. */
+function cut(text: string, matches: readonly Match[]): string {
+  let best = 0;
+  let most = 0;
+  for (const [at, { start }] of matches.entries()) {
+    const near = matches.slice(at, at + 24).filter(({ end }) => end <= start + WIDTH - BEFORE);
+    const kinds = new Set(near.map((match) => folded(text.slice(match.start, match.end)))).size;
+    if (kinds > most) [best, most] = [at, kinds];
+  }
+  const first = matches[best]?.start ?? 0;
+  const from = wordStart(text, Math.max(0, first - BEFORE), first);
+  const to = wordEnd(text, Math.min(text.length, from + WIDTH), from);
+  let marked = from > 0 ? '…' : '';
+  let at = from;
+  for (const { start, end } of matches) {
+    if (start < from || start >= to) continue;
+    const last = Math.min(end, to);
+    marked += `${text.slice(at, start)}${SNIPPET_OPEN}${text.slice(start, last)}${SNIPPET_CLOSE}`;
+    at = last;
+  }
+  return `${marked}${text.slice(at, to)}${to < text.length ? '…' : ''}`;
+}
+
+/** The next beginning of a word, not after `limit`: a cut neither splits a word nor a surrogate pair. */
+function wordStart(text: string, from: number, limit: number): number {
+  if (from === 0) return 0;
+  const gap = text.slice(from, limit).search(/\s/);
+  return gap === -1 ? whole(text, from) : from + gap + 1;
+}
+
+function wordEnd(text: string, to: number, from: number): number {
+  if (to === text.length) return to;
+  const gap = text.slice(from, to).search(/\s\S*$/);
+  return gap <= 0 || gap < WIDTH / 2 ? whole(text, to) : from + gap;
+}
+
+function whole(text: string, at: number): number {
+  const code = text.charCodeAt(at);
+  return code >= 0xdc_00 && code <= 0xdf_ff ? at - 1 : at;
+}
+
+/** A document cannot fake the marks of a match. */
+function unmarked(text: string): string {
+  return text.replaceAll(SNIPPET_OPEN, '').replaceAll(SNIPPET_CLOSE, '');
+}
