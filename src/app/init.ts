@@ -7,7 +7,8 @@ import { signText } from '../trust/signature.ts';
 import type { Foundation } from './foundation.ts';
 import type { InitOutcome } from './rye.ts';
 
-const IGNORED = '.ai/state/';
+/** What rye writes by itself: the state of threads, and their exports with prompts and tool output. */
+const IGNORED = ['.ai/state/', '.ai/knowledge/agent/threads/'] as const;
 
 const EXAMPLE = `# Example
 
@@ -110,18 +111,32 @@ async function ensureKey(
     return { key_id: base.keyring.signer().keyId, key_created: false };
   } catch (error) {
     if (!(error instanceof RyeError) || error.code !== 'key_missing') throw error;
-    const { key_id } = await base.keyring.init();
-    return { key_id, key_created: true };
+    return await createKey(base);
   }
 }
 
-/** Adds the state folder to .gitignore; false when it stands there already. */
+/** Makes the signing key; one that another `rye init` makes at the same moment is taken instead. */
+async function createKey(
+  base: Foundation,
+): Promise<{ readonly key_id: string; readonly key_created: boolean }> {
+  try {
+    const { key_id } = await base.keyring.init();
+    return { key_id, key_created: true };
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'already_exists') throw error;
+    return { key_id: base.keyring.signer().keyId, key_created: false };
+  }
+}
+
+/** Adds what rye writes by itself to .gitignore; false if it is there already. */
 async function ignoreState(projectPath: string): Promise<boolean> {
   const path = join(projectPath, IGNORE_FILE);
   const text = existsSync(path) ? await readFile(path, 'utf8') : '';
-  if (text.split(/\r?\n/).some((line) => line.trim().replace(/^\//, '') === IGNORED)) return false;
+  const lines = new Set(text.split(/\r?\n/).map((line) => line.trim().replace(/^\//, '')));
+  const missing = IGNORED.filter((folder) => !lines.has(folder));
+  if (missing.length === 0) return false;
   const separator = text === '' || text.endsWith('\n') ? '' : '\n';
-  write(path, `${text}${separator}${IGNORED}\n`);
+  write(path, `${text}${separator}${missing.join('\n')}\n`);
   return true;
 }
 

@@ -2,12 +2,18 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
-import { isItemType } from '../core/ids.ts';
+import { ITEM_TYPES, isItemType } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
 import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
-import { type FoundFile, itemFolder, type ListedItem, type Spaces } from '../items/spaces-fs.ts';
+import {
+  type FoundFile,
+  itemFolder,
+  type ListedItem,
+  type MisnamedFile,
+  type Spaces,
+} from '../items/spaces-fs.ts';
 import { summarize } from '../items/summary.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import type { Tool } from '../tools/tool.ts';
@@ -41,9 +47,20 @@ export class Items implements ItemsService {
   async list(type: ItemType, options: { space?: Space } = {}): Promise<readonly ItemSummary[]> {
     const spaces = await this.#spaces(type);
     const listed = spaces.list(type, options.space === undefined ? {} : { space: options.space });
-    const items = await Promise.all(listed.map((item) => this.#summary(type, item, spaces)));
-    if (type !== 'tool' || (options.space ?? 'system') !== 'system') return items;
-    return [...(await this.#builtinTools()).map(builtinSummary), ...items];
+    const found = await Promise.all(listed.map((item) => this.#summary(type, item, spaces)));
+    for (const space of options.space === undefined
+      ? (['project', 'user'] as const)
+      : [options.space])
+      this.#noticeMisnamed(type, space, spaces);
+    if (type !== 'tool') return found;
+    const builtin = await this.#builtinTools();
+    const taken = new Set(builtin.map(({ id }) => id));
+    // the id belongs to a part of rye, so the file is never used
+    const items = found.map((item) =>
+      taken.has(item.id) ? { ...item, shadowed_by: 'system' as const } : item,
+    );
+    if ((options.space ?? 'system') !== 'system') return items;
+    return [...builtin.map(builtinSummary), ...items];
   }
 
   async fetch(
@@ -54,10 +71,19 @@ export class Items implements ItemsService {
     const builtin = type === 'tool' ? await this.#builtin(id, options.copyTo) : undefined;
     if (builtin) return builtin;
     const items = await this.#base.items(false);
-    const found = (await this.#spaces(type)).find(type, id);
+    const spaces = await this.#spaces(type);
+    const found = spaces.find(type, id);
     const item = found ? items.admit(found, 'fetch') : items.load(type, id, 'fetch');
     const copiedTo =
       options.copyTo === undefined ? undefined : await this.#copy(item, options.copyTo, items);
+    if (copiedTo !== undefined && options.copyTo !== item.space) {
+      const copy = spaces.find(type, id, { space: options.copyTo ?? item.space });
+      const state = copy && stateOf(items.check(copy));
+      if (state !== 'signed' && state !== 'system')
+        this.#base.notice(
+          `the copy is ${state ?? 'invalid'}, so neither it nor what extends it runs yet. Review it, then run: rye sign ${type} ${id}`,
+        );
+    }
     return {
       type,
       id,
@@ -84,11 +110,20 @@ export class Items implements ItemsService {
     const files = selector
       ? await matchItems(selector.type, selector.pattern, spaces)
       : this.#projectFiles();
-    const { problemsOf } = await import('./validation.ts');
+    const { problemsOf, toProblem } = await import('./validation.ts');
     const problems: Problem[] = [];
-    for (const { type, id, space } of files) {
-      const found = spaces.find(type, id, { space });
-      if (found) problems.push(...(await problemsOf(found)));
+    for (const { type, id, space, path } of files) {
+      try {
+        const found = spaces.find(type, id, { space });
+        if (found) problems.push(...(await problemsOf(found)), ...(await this.#reserved(found)));
+      } catch (error) {
+        // one file that cannot be read must not hide the problems of the others
+        if (!(error instanceof RyeError)) throw error;
+        problems.push(toProblem(error, path));
+      }
+    }
+    for (const { type } of selector ? [selector] : ITEM_TYPES.map((each) => ({ type: each }))) {
+      problems.push(...spaces.misnamed(type, 'project').map(misnamedProblem));
     }
     return { problems, checked: files.length };
   }
@@ -100,6 +135,7 @@ export class Items implements ItemsService {
   ): Promise<readonly SignOutcome[]> {
     const { keyring, clock } = this.#base;
     const spaces = await this.#spaces(type);
+    if (pattern.includes('*')) this.#noticeMisnamed(type, 'project', spaces);
     const { problemsOf } = await import('./validation.ts');
     return await signItems(
       { type, pattern, dryRun: options.dryRun ?? false },
@@ -107,7 +143,7 @@ export class Items implements ItemsService {
         spaces,
         signer: () => keyring.signer(),
         now: () => clock.now(),
-        validate: (file) => problemsOf(file),
+        validate: async (file) => [...(await problemsOf(file)), ...(await this.#reserved(file))],
       },
     );
   }
@@ -115,6 +151,22 @@ export class Items implements ItemsService {
   async verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]> {
     const spaces = await this.#spaces(type);
     return await verifyItems({ type, pattern }, { ...this.#base.verification, spaces });
+  }
+
+  #noticeMisnamed(type: SignableType, space: Space, spaces: Spaces): void {
+    for (const { path, reason } of spaces.misnamed(type, space)) {
+      this.#base.notice(`ignored: ${path} is no ${type}: ${reason}. Rename the file.`);
+    }
+  }
+
+  /** The problem of a tool file whose id belongs to a tool that is a part of rye. */
+  async #reserved({ type, id, path, space }: FoundFile): Promise<readonly Problem[]> {
+    if (type !== 'tool' || space === 'system') return [];
+    const isTaken = (await this.#builtinTools()).some((tool) => tool.id === id);
+    const message = `the id ${id} is reserved for a tool that is a part of rye, so this file is never used; rename it`;
+    return isTaken
+      ? [{ severity: 'error', code: 'tool_id_reserved', message, path, line: 1, column: null }]
+      : [];
   }
 
   async #builtin(id: string, copyTo?: 'project' | 'user'): Promise<FetchedItem | undefined> {
@@ -150,12 +202,12 @@ export class Items implements ItemsService {
     }
   }
 
-  #projectFiles(): { type: ItemType; id: string; space: Space }[] {
-    return (['directive', 'tool', 'knowledge', 'rule', 'skill'] as const).flatMap((type) =>
+  #projectFiles(): { type: ItemType; id: string; space: Space; path: string }[] {
+    return ITEM_TYPES.flatMap((type) =>
       this.#base.spaces
         .list(type, { space: 'project' })
         .filter(({ id }) => !(type === 'knowledge' && id.startsWith('agent/threads/')))
-        .map(({ id, space }) => ({ type, id, space })),
+        .map(({ id, space, path }) => ({ type, id, space, path })),
     );
   }
 
@@ -203,6 +255,11 @@ export class Items implements ItemsService {
     }
     return join(target, 'SKILL.md');
   }
+}
+
+function misnamedProblem({ type, path, reason }: MisnamedFile): Problem {
+  const message = `the file is no ${type}, because its name is not an id: ${reason}; rename it`;
+  return { severity: 'warning', code: 'invalid_item_id', message, path, line: null, column: null };
 }
 
 /** A project that somebody else made must not choose where a copy goes. */

@@ -126,6 +126,7 @@ export class Tools implements ToolSource {
       tools: candidates.map(({ tool }) => ({ ...tool, preloaded: upFront.has(tool.id) })),
       warnings: [
         ...warnings,
+        ...this.#overriddenFiles(fixed),
         ...idleGrants(capabilities, [...fixed, ...items], () => [
           ...this.#fixedTools(undefined),
           ...this.#base.spaces.list('tool'),
@@ -135,6 +136,19 @@ export class Tools implements ToolSource {
         ...(taint === undefined ? [] : [taint]),
       ],
     };
+  }
+
+  /** Files of the project whose ids belong to tools that are a part of rye: they are never used. */
+  #overriddenFiles(fixed: readonly Tool[]): readonly string[] {
+    const { spaces } = this.#base;
+    return fixed.flatMap(({ id }) => {
+      const file = spaces.locate('tool', id, 'project');
+      return file === undefined
+        ? []
+        : [
+            `ignored: ${file} (the id ${id} is reserved for a tool that is a part of rye). Rename it.`,
+          ];
+    });
   }
 
   async open(session: ToolSession): Promise<OpenTools> {

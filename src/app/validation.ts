@@ -57,7 +57,8 @@ async function configProblems(file: FoundFile): Promise<readonly Problem[]> {
   }
 }
 
-function toProblem({ code, message, location }: RyeError, path: string): Problem {
+/** An error as one line of a report; `path` is the file's, if the error names none. */
+export function toProblem({ code, message, location }: RyeError, path: string): Problem {
   const prefix = location ? `${formatLocation(location)}: ` : '';
   return {
     severity: 'error',

@@ -49,6 +49,7 @@ const EXIT_BY_CODE = {
   xml_malformed: EXIT.usage,
   knowledge_malformed: EXIT.usage,
   tool_malformed: EXIT.usage,
+  tool_id_reserved: EXIT.usage,
   rule_malformed: EXIT.usage,
   skill_malformed: EXIT.usage,
   item_too_large: EXIT.usage,

@@ -59,6 +59,29 @@ export function headBytes(text: string, maxBytes: number): string {
   return bytes.toString('utf8', 0, end);
 }
 
+/** Cuts `text` to its last `maxBytes` UTF-8 bytes at most, without splitting a code point. */
+export function tailBytes(text: string, maxBytes: number): string {
+  const bytes = Buffer.from(text, 'utf8');
+  if (bytes.length <= maxBytes) return text;
+  let start = bytes.length - maxBytes;
+  while (isContinuation(bytes[start])) start += 1;
+  return bytes.toString('utf8', start);
+}
+
+/**
+ * The first and the last `maxBytes / 2` bytes of a longer text, with a line between them that tells how much is
+ * missing. The end of a tool's output is as telling as its beginning: errors and totals come last.
+ */
+export function headAndTail(text: string, maxBytes: number): string {
+  const total = Buffer.byteLength(text, 'utf8');
+  if (total <= maxBytes) return text;
+  const half = Math.floor(maxBytes / 2);
+  const head = headBytes(text, half);
+  const tail = tailBytes(text, half);
+  const missing = total - Buffer.byteLength(head, 'utf8') - Buffer.byteLength(tail, 'utf8');
+  return `${head}\n…(${missing} bytes omitted)…\n${tail}`;
+}
+
 function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }

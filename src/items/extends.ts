@@ -97,11 +97,31 @@ export async function walkChain<T extends LoadedDirective>(
         },
       );
     }
-    const loaded: T = await load(next);
+    const loaded: T = await loadAncestor(next, chain[0], load);
     next = (seen.length === 1 ? leafExtends : undefined) ?? loaded.directive.extends;
     chain.unshift(loaded);
   }
   return chain;
+}
+
+/** Loads the next link; an ancestor that cannot be used is an error of the directive that extends it. */
+async function loadAncestor<T extends LoadedDirective>(
+  id: string,
+  child: T | undefined,
+  load: (id: string) => Promise<T>,
+): Promise<T> {
+  try {
+    return await load(id);
+  } catch (error) {
+    if (!(error instanceof RyeError) || child === undefined) throw error;
+    const { origins, path } = child.directive;
+    const origin = origins['extends'] ?? path;
+    throw new RyeError(error.code, `${origin}: ${child.id} extends ${id}: ${error.message}`, {
+      hint: error.hint,
+      details: error.details,
+      cause: error,
+    });
+  }
 }
 
 function arrow(ids: readonly string[]): string {

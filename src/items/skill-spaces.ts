@@ -51,5 +51,13 @@ export function withForeignSkills(own: Spaces, foreign: Spaces): Spaces {
       .filter((item) => space === undefined || item.space === space)
       .toSorted((a, b) => (a.id === b.id ? 0 : a.id < b.id ? -1 : 1));
   };
-  return { root: (space) => own.root(space), find, list };
+  return {
+    root: (space) => own.root(space),
+    find,
+    list,
+    locate: (type, id, space) =>
+      own.locate(type, id, space) ??
+      (type === 'skill' ? foreign.locate(type, id, space) : undefined),
+    misnamed: (type, space) => own.misnamed(type, space),
+  };
 }

@@ -1,21 +1,9 @@
-import {
-  closeSync,
-  constants,
-  type Dirent,
-  fstatSync,
-  lstatSync,
-  openSync,
-  readdirSync,
-  readSync,
-  realpathSync,
-  type Stats,
-} from 'node:fs';
+import { type Dirent, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, sep } from 'node:path';
 import { type ErrorCode, RyeError, systemCodeOf } from '../core/errors.ts';
 import { assertItemId, itemIdProblem, type SignableType, SPACES, type Space } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
-
-const MAX_ITEM_BYTES = 4 * 1024 * 1024;
+import { decode, denied, readInside, realPathOf } from './read-inside-fs.ts';
 
 interface TypeLayout {
   /** Folder below `.ai`. */
@@ -93,6 +81,17 @@ export interface Spaces {
   find(type: SignableType, id: string, options?: FindOptions): FoundFile | undefined;
   /** All items of a type, by id and then space; one directory walk for each space. */
   list(type: SignableType, options?: ListOptions): readonly ListedItem[];
+  /** The path of an id's file in one space, if it has one; nothing is read. */
+  locate(type: SignableType, id: string, space: Space): string | undefined;
+  /** Files of one space that look like items of a type and have no id, because of a character in their name. */
+  misnamed(type: SignableType, space: Space): readonly MisnamedFile[];
+}
+
+/** A file that would be an item under another name. */
+export interface MisnamedFile {
+  readonly type: SignableType;
+  readonly path: string;
+  readonly reason: string;
 }
 
 export interface FindOptions {
@@ -178,7 +177,7 @@ class DiskSpaces implements Spaces {
     if (first === undefined) return undefined;
     const root = this.#roots.get(first.space) ?? '';
     const bytes = readInside(first, join(realPathOf(root) ?? root, LAYOUT[type].folder));
-    return { ...first, bytes, text: decode(bytes, first), shadows };
+    return { ...first, bytes, text: decode(bytes, first, LAYOUT[first.type].malformed), shadows };
   }
 
   list(type: SignableType, options: ListOptions = {}): readonly ListedItem[] {
@@ -199,6 +198,21 @@ class DiskSpaces implements Spaces {
         SPACES.indexOf(a.space) - SPACES.indexOf(b.space) ||
         compareText(a.path, b.path),
     );
+  }
+
+  locate(type: SignableType, id: string, space: Space): string | undefined {
+    return this.#candidates(type, id, space)[0]?.path;
+  }
+
+  misnamed(type: SignableType, space: Space): readonly MisnamedFile[] {
+    const root = this.#roots.get(space);
+    if (root === undefined) return [];
+    const top = join(root, LAYOUT[type].folder);
+    return readTree(top, undefined).flatMap((dirent) => {
+      const path = join(dirent.parentPath, dirent.name);
+      const reason = misnaming(type, relative(top, path).split(sep).join('/'));
+      return reason === undefined ? [] : [{ type, path, reason }];
+    });
   }
 
   /** Files that stand for the id in one space; a few `lstat`s, whatever the size of the folder. */
@@ -248,6 +262,16 @@ function idOf(type: SignableType, path: string): string | undefined {
   return id.split('/').some((segment) => NOT_ITEMS.has(segment)) ? undefined : id;
 }
 
+/** Why a file has no id although its extension is one of its type. Hidden files and foreign folders are no items. */
+function misnaming(type: SignableType, path: string): string | undefined {
+  const { extensions, entry } = LAYOUT[type];
+  const extension = extname(path);
+  const isForeign = path.split('/').some((part) => part.startsWith('.') || NOT_ITEMS.has(part));
+  if (isForeign || !extensions.includes(extension)) return undefined;
+  if (entry !== undefined && basename(path) !== entry) return undefined;
+  return itemIdProblem(entry === undefined ? path.slice(0, -extension.length) : dirname(path));
+}
+
 /** Keys live below `.ai/config` but are no configuration. */
 function isReserved(type: SignableType, id: string): boolean {
   return type === 'config' && id.startsWith('keys/');
@@ -285,93 +309,6 @@ function readFolder(folder: string): readonly Dirent[] {
   }
 }
 
-/**
- * Reads a file that must really lie below `folder`. The descriptor is opened first and then compared with what
- * the real path names, so that a link swapped in between is noticed.
- */
-function readInside({ path, type, id }: ItemPath, folder: string): Uint8Array {
-  const linked = lstatSync(path, { throwIfNoEntry: false });
-  if (linked !== undefined && !linked.isSymbolicLink()) assertRegular(linked, path);
-  let descriptor: number;
-  try {
-    // without O_NONBLOCK a FIFO would hang the program
-    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  } catch (error) {
-    throw denied(path, `it cannot be opened (${systemCodeOf(error) ?? 'unknown error'})`);
-  }
-  try {
-    const stats = fstatSync(descriptor);
-    assertRegular(stats, path);
-    const real = realPathOf(path);
-    const named = real === undefined ? undefined : lstatSync(real, { throwIfNoEntry: false });
-    if (real === undefined || named?.ino !== stats.ino || named.dev !== stats.dev) {
-      throw denied(path, 'it changed while it was read');
-    }
-    if (!real.startsWith(folder + sep)) {
-      throw denied(path, `it is a symbolic link out of ${folder}`);
-    }
-    return readAll(descriptor, { path, type, id });
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-function readAll(
-  descriptor: number,
-  { path, type, id }: Pick<ItemPath, 'path' | 'type' | 'id'>,
-): Uint8Array {
-  const { size } = fstatSync(descriptor);
-  // one byte more than it should have tells a file that grows
-  const buffer = Buffer.allocUnsafe(Math.min(size, MAX_ITEM_BYTES) + 1);
-  let length = 0;
-  while (length < buffer.length) {
-    const count = readSync(descriptor, buffer, length, buffer.length - length, null);
-    if (count === 0) return buffer.subarray(0, length);
-    length += count;
-  }
-  if (length > MAX_ITEM_BYTES) {
-    throw new RyeError('item_too_large', `${type} ${id} is larger than 4 MiB`, {
-      location: { path },
-      hint: 'Keep data out of items; put it into a file that a tool reads.',
-    });
-  }
-  throw denied(path, 'it changed while it was read');
-}
-
-const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
-function decode(bytes: Uint8Array, { path, type, id }: ItemPath): string {
-  const nul = bytes.indexOf(0);
-  if (nul === -1) {
-    try {
-      return UTF8.decode(bytes);
-    } catch {
-      // told below, together with NUL
-    }
-  }
-  throw new RyeError(LAYOUT[type].malformed, `${type} ${id} is not UTF-8 text`, {
-    location: nul === -1 ? { path } : { path, line: lineOf(bytes, nul) },
-    hint: 'Items are text files; save it as UTF-8.',
-  });
-}
-
-function lineOf(bytes: Uint8Array, offset: number): number {
-  let line = 1;
-  for (const byte of bytes.subarray(0, offset)) if (byte === 0x0a) line += 1;
-  return line;
-}
-
-function assertRegular(stats: Stats, path: string): void {
-  if (!stats.isFile()) throw denied(path, 'it is not a regular file');
-}
-
-function denied(path: string, why: string): RyeError {
-  return new RyeError('path_denied', `${path} is refused: ${why}`, {
-    hint: 'Items are regular files inside of their space.',
-    details: { path },
-  });
-}
-
 function duplicate(one: ItemPath, other: ItemPath): RyeError {
   return new RyeError(
     'duplicate_item',
@@ -381,14 +318,6 @@ function duplicate(one: ItemPath, other: ItemPath): RyeError {
       details: { type: one.type, id: one.id, paths: [one.path, other.path] },
     },
   );
-}
-
-function realPathOf(path: string): string | undefined {
-  try {
-    return realpathSync(path);
-  } catch {
-    return undefined;
-  }
 }
 
 function compareText(left: string, right: string): number {

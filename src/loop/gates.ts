@@ -81,13 +81,19 @@ async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | S
   }
   if (isStopped(resolution)) return notStarted(run, requested, call.name);
   if (resolution.kind === 'resolved') return resolution.call;
-  return unknown(run, requested, resolution.near);
+  return unknown(run, requested, resolution);
 }
 
-async function unknown(run: Run, requested: Requested, near: readonly string[]): Promise<Settled> {
+async function unknown(
+  run: Run,
+  requested: Requested,
+  { near, id }: Extract<Resolution, { readonly kind: 'unknown' }>,
+): Promise<Settled> {
   const { call } = requested;
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
-  const reason = `${call.name}.${hint}`;
+  const asked =
+    id === undefined || id === call.name ? call.name : `${id}, which ${call.name} was to run`;
+  const reason = `${asked}.${hint}`;
   const settled = settleUnrun(requested, call.name, { outcome: 'unknown', reason });
   const error = { code: 'item_not_found', message: `Unknown tool: ${reason}` };
   const answer = await answerUnknown(run, aboutCall(run, call), error);

@@ -1,4 +1,4 @@
-import { RyeError } from '../core/errors.ts';
+import { RyeError, toRyeError } from '../core/errors.ts';
 import { type JsonObject, toText } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import type { ContextBlock, PlannedModel, PlanSource, ThreadPlan } from '../core/plan.ts';
@@ -116,7 +116,7 @@ export async function prepareThread(
     origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
     warnings: [
       ...[composed, resolved, granted, text, rules, hooks].flatMap(({ warnings }) => warnings),
-      ...(unfit ? [`a run would be refused: ${unfit.message}`] : []),
+      ...refusals(env, unfit, request),
       ...unknownBehavior(behavior),
     ],
     settings: config.settings,
@@ -255,4 +255,23 @@ function planOrigins({
 /** The chain's hooks stand in the merged table with their layer. */
 function withoutHooks(origins: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(origins).filter(([path]) => !path.startsWith('hooks.')));
+}
+
+/** Why a run of the plan would be refused that a dry run only shows. */
+function refusals(
+  env: ThreadEnv,
+  unfit: RyeError | undefined,
+  { isDryRun }: Pick<PrepareRequest, 'isDryRun'>,
+): readonly string[] {
+  if (isDryRun !== true) return [];
+  const found = unfit ? [unfit] : [];
+  try {
+    env.signer();
+  } catch (error) {
+    found.push(toRyeError(error));
+  }
+  return found.map(
+    ({ message, hint }) =>
+      `a run would be refused: ${message}${hint === undefined ? '' : `. ${hint}`}`,
+  );
 }

@@ -54,12 +54,16 @@ export async function startThread(
   }
 }
 
-/** Registers a plan under its own or the next free id, owned by this process; a parent's spawns are counted. */
+/**
+ * Registers a plan under its own or the next free id, owned by this process; a parent's spawns are counted. Without a
+ * signing key nothing is registered: `key_missing`.
+ */
 export async function registerThread(
   env: ThreadEnv,
   plan: ThreadPlan,
   { threadId, parent, continuationOf }: StartRequest,
 ): Promise<ThreadRecord> {
+  env.signer();
   const now = env.clock.now();
   const params = {
     directive: plan.directive.id,

@@ -1,6 +1,7 @@
 import { extname } from 'node:path';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
+import { headAndTail } from '../core/text.ts';
 import { interpreterOf, shellOf } from './item/run-copy.ts';
 import { scrubText, scrubValue } from './item/secrets.ts';
 import { boundedProgress, HeadBuffer, TailBuffer } from './output.ts';
@@ -10,6 +11,8 @@ import { errorOutput, textOutput } from './tool.ts';
 
 const MAX_STDOUT_BYTES = 10 * 1024 * 1024;
 const STDERR_TAIL_BYTES = 8 * 1024;
+/** What a failed script printed before it failed; the whole of it would hide the reason. */
+const FAILED_STDOUT_BYTES = 16 * 1024;
 const PROGRESS_BYTES = 64 * 1024;
 
 /** A program and its arguments; no shell ever reads them. */
@@ -131,7 +134,8 @@ function present(
   const data = dataOf(value, result);
   const failure = failureOf(result);
   if (failure !== undefined) {
-    const parts = [`${id} ${failure}.`, stderr.trim(), text].filter((part) => part !== '');
+    const shown = headAndTail(text, FAILED_STDOUT_BYTES);
+    const parts = [`${id} ${failure}.`, stderr.trim(), shown].filter((part) => part !== '');
     return errorOutput(parts.join('\n'), data);
   }
   if (isJsonObject(value) && value['success'] === false) return errorOutput(text, data);

@@ -37,7 +37,8 @@ export function createToolSet({ tools, names = {}, loadTool }: ToolSetOptions): 
     if (target === undefined) return { kind: 'resolved', call: callOf(tool, input) };
     const known = find(target.id);
     const inner = known ?? (await loadTool(target.id));
-    if (inner === undefined || depth >= MAX_LOOK_THROUGH) return unknown(target.id);
+    if (inner === undefined || depth >= MAX_LOOK_THROUGH)
+      return { kind: 'unknown', near: nearNames(target.id, byId.keys()), id: target.id };
     if (target.parameters === undefined || input['async'] === true) {
       // The gates judge the tool that is meant, and validation of the outer call refuses unusable parameters; an
       // asynchronous run is started by the outer tool.

@@ -70,8 +70,8 @@ export interface ResolvedCall {
 
 export type Resolution =
   | { readonly kind: 'resolved'; readonly call: ResolvedCall }
-  /** `near` are wire names that the model may have meant. */
-  | { readonly kind: 'unknown'; readonly near: readonly string[] };
+  /** `near` are names that the model may have meant; `id` is the item that a primary action asked for. */
+  | { readonly kind: 'unknown'; readonly near: readonly string[]; readonly id?: string };
 
 /** The tools of one thread, keyed by wire name. */
 export interface ToolSet {

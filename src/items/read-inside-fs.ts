@@ -1,0 +1,117 @@
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readSync,
+  realpathSync,
+  type Stats,
+} from 'node:fs';
+import { sep } from 'node:path';
+import { type ErrorCode, RyeError, systemCodeOf } from '../core/errors.ts';
+import type { SignableType } from '../core/ids.ts';
+
+const MAX_ITEM_BYTES = 4 * 1024 * 1024;
+
+/** What errors say about the file that is read. */
+interface ItemFile {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly path: string;
+}
+
+/**
+ * Reads a file that must really lie below `folder`. The descriptor is opened first and then compared with what
+ * the real path names, so that a link swapped in between is noticed.
+ */
+export function readInside({ path, type, id }: ItemFile, folder: string): Uint8Array {
+  const linked = lstatSync(path, { throwIfNoEntry: false });
+  if (linked !== undefined && !linked.isSymbolicLink()) assertRegular(linked, path);
+  let descriptor: number;
+  try {
+    // without O_NONBLOCK a FIFO would hang the program
+    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    throw denied(path, `it cannot be opened (${systemCodeOf(error) ?? 'unknown error'})`);
+  }
+  try {
+    const stats = fstatSync(descriptor);
+    assertRegular(stats, path);
+    const real = realPathOf(path);
+    const named = real === undefined ? undefined : lstatSync(real, { throwIfNoEntry: false });
+    if (real === undefined || named?.ino !== stats.ino || named.dev !== stats.dev) {
+      throw denied(path, 'it changed while it was read');
+    }
+    if (!real.startsWith(folder + sep)) {
+      throw denied(path, `it is a symbolic link out of ${folder}`);
+    }
+    return readAll(descriptor, { path, type, id });
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function readAll(descriptor: number, { path, type, id }: ItemFile): Uint8Array {
+  const { size } = fstatSync(descriptor);
+  // one byte more than it should have tells a file that grows
+  const buffer = Buffer.allocUnsafe(Math.min(size, MAX_ITEM_BYTES) + 1);
+  let length = 0;
+  while (length < buffer.length) {
+    const count = readSync(descriptor, buffer, length, buffer.length - length, null);
+    if (count === 0) return buffer.subarray(0, length);
+    length += count;
+  }
+  if (length > MAX_ITEM_BYTES) {
+    throw new RyeError('item_too_large', `${type} ${id} is larger than 4 MiB`, {
+      location: { path },
+      hint: 'Keep data out of items; put it into a file that a tool reads.',
+    });
+  }
+  throw denied(path, 'it changed while it was read');
+}
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** The text of an item's bytes; throws `code` unless they are UTF-8 without NUL. */
+export function decode(bytes: Uint8Array, { path, type, id }: ItemFile, code: ErrorCode): string {
+  const nul = bytes.indexOf(0);
+  if (nul === -1) {
+    try {
+      return UTF8.decode(bytes);
+    } catch {
+      // told below, together with NUL
+    }
+  }
+  throw new RyeError(code, `${type} ${id} is not UTF-8 text`, {
+    location: nul === -1 ? { path } : { path, line: lineOf(bytes, nul) },
+    hint: 'Items are text files; save it as UTF-8.',
+  });
+}
+
+function lineOf(bytes: Uint8Array, offset: number): number {
+  let line = 1;
+  for (const byte of bytes.subarray(0, offset)) if (byte === 0x0a) line += 1;
+  return line;
+}
+
+function assertRegular(stats: Stats, path: string): void {
+  if (!stats.isFile()) throw denied(path, 'it is not a regular file');
+}
+
+/** The error for a path that is not a readable file or folder of its space. */
+export function denied(path: string, why: string): RyeError {
+  return new RyeError('path_denied', `${path} is refused: ${why}`, {
+    hint: 'Items are regular files inside of their space.',
+    details: { path },
+  });
+}
+
+/** The real path of a file or folder; undefined if it does not exist. */
+export function realPathOf(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined;
+  }
+}
