@@ -60,7 +60,7 @@ export function headBytes(text: string, maxBytes: number): string {
 }
 
 /** Cuts `text` to its last `maxBytes` UTF-8 bytes at most, without splitting a code point. */
-export function tailBytes(text: string, maxBytes: number): string {
+function tailBytes(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text, 'utf8');
   if (bytes.length <= maxBytes) return text;
   let start = bytes.length - maxBytes;
