@@ -9,7 +9,7 @@ import { validateInput } from '../tools/schema.ts';
 import type { ToolOutput } from '../tools/tool.ts';
 import type { Foundation } from './foundation.ts';
 import type { ExecuteToolRequest, ToolRunResult } from './rye.ts';
-import { threadSandbox } from './sandboxing.ts';
+import { reachableDomains, threadSandbox } from './sandboxing.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadEnv } from './thread-env.ts';
 import { Tools } from './tools.ts';
@@ -31,6 +31,7 @@ export async function runTool(
     allowPaths: config.settings.allow_paths,
     secrets: {},
     sandbox: threadSandbox(base, config.settings),
+    ...reachableDomains(config.settings),
     // a tool outside any thread starts no children
     children: {
       run: refuse,

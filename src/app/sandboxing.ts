@@ -20,6 +20,15 @@ export function threadSandbox(
   });
 }
 
+/** Requests of HTTP tools leave from this process, so the sandbox's list of hosts is checked for them. */
+export function reachableDomains({ sandbox }: Pick<ThreadSettings, 'sandbox'>): {
+  readonly allowDomains?: readonly string[];
+} {
+  return sandbox === undefined || sandbox.mode === 'off'
+    ? {}
+    : { allowDomains: sandbox.allow_domains };
+}
+
 function endSandbox(): void {
   void closeSandbox();
 }

@@ -10,6 +10,8 @@ export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children'> {
   readonly allowPaths: readonly string[];
   /** Confines commands; absent: they run as they are. */
   readonly sandbox?: ReturnType<typeof sandboxFor>;
+  /** Hosts that HTTP tools may reach; absent if commands run without a sandbox. */
+  readonly allowDomains?: readonly string[];
   /** Refuses a tool that is loaded while the thread runs and that it may not hold. */
   readonly admit?: (tool: Tool) => void;
   /** What the thread has read; absent where the same file may be read again and again. */

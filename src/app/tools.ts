@@ -43,7 +43,7 @@ import { mcpServers } from './mcp.ts';
 import { orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
 import { openRemote, reachesServer } from './remote-session.ts';
-import { absolutePaths, threadSandbox } from './sandboxing.ts';
+import { absolutePaths, reachableDomains, threadSandbox } from './sandboxing.ts';
 import { messageSender } from './send-message.ts';
 import { SessionTools } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
@@ -162,6 +162,7 @@ export class Tools implements ToolSource {
       capabilities,
       allowPaths: settings.allow_paths,
       sandbox: threadSandbox(this.#base, settings),
+      ...reachableDomains(settings),
       admit: lateRiskCheck(plan, config.risks),
       // explicit steps use the text of each read, so a second one must not answer with a stub
       ...(plan.model.kind === 'literal' ? {} : { memory: new FileMemory(behavior) }),
@@ -358,16 +359,7 @@ export class Tools implements ToolSource {
     const item = items.load('tool', id, 'execute');
     const metadata = await readToolMetadata(item.text, item.path);
     assertStandsFor({ type: 'tool', id, path: item.path }, { category: metadata.category });
-    if (metadata.kind === 'typescript') {
-      throw new RyeError(
-        'tool_malformed',
-        `the tool ${id} is TypeScript, which Node 20 does not run`,
-        {
-          location: { path: item.path },
-          hint: 'Compile it to .js, or give it a YAML manifest with a command.',
-        },
-      );
-    }
+    if (metadata.unsupported) throw metadata.unsupported;
     const tool = createItemTool(
       {
         id,
@@ -380,10 +372,12 @@ export class Tools implements ToolSource {
         content: item.bytes,
         files: readToolFiles(item.path, metadata.files ?? {}),
         ...(metadata.command ? { command: metadata.command } : {}),
+        ...(metadata.runtime ? { runtime: metadata.runtime } : {}),
       },
       {
         env: this.#base.options.env,
         sandbox: scope?.sandbox,
+        ...(scope?.allowDomains ? { allowDomains: scope.allowDomains } : {}),
         resolveSecret: (name) => scope?.secrets[name],
       },
     );

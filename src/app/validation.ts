@@ -17,13 +17,14 @@ export async function problemsOf(file: FoundFile): Promise<readonly Problem[]> {
   const found = await validateItem({ type, id, path, text });
   // whoever wrote a skill for another program is not held to what only rye refuses
   const isLenient = type === 'skill' && isForeignSkill(path) && isLoadable(file);
-  const problems = found.map(({ severity, code, message, location }) => ({
+  const problems = found.map(({ severity, code, message, location, hint }) => ({
     severity: isLenient ? ('warning' as const) : severity,
     code,
     message,
     path: location.path,
     line: location.line ?? null,
     column: location.column ?? null,
+    ...(hint === undefined ? {} : { hint }),
   }));
   const isSound = problems.every(({ severity }) => severity !== 'error');
   return type === 'directive' && isSound ? [...problems, ...directiveProblems(file)] : problems;
@@ -58,7 +59,7 @@ async function configProblems(file: FoundFile): Promise<readonly Problem[]> {
 }
 
 /** An error as one line of a report; `path` is the file's, if the error names none. */
-export function toProblem({ code, message, location }: RyeError, path: string): Problem {
+export function toProblem({ code, message, location, hint }: RyeError, path: string): Problem {
   const prefix = location ? `${formatLocation(location)}: ` : '';
   return {
     severity: 'error',
@@ -67,5 +68,6 @@ export function toProblem({ code, message, location }: RyeError, path: string): 
     path: location?.path ?? path,
     line: location?.line ?? null,
     column: location?.column ?? null,
+    ...(hint === undefined ? {} : { hint }),
   };
 }

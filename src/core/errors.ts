@@ -50,6 +50,7 @@ const EXIT_BY_CODE = {
   knowledge_malformed: EXIT.usage,
   tool_malformed: EXIT.usage,
   tool_id_reserved: EXIT.usage,
+  tool_unsupported: EXIT.usage,
   rule_malformed: EXIT.usage,
   skill_malformed: EXIT.usage,
   item_too_large: EXIT.usage,

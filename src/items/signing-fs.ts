@@ -19,6 +19,8 @@ export interface Problem {
   readonly path: string;
   readonly line: number | null;
   readonly column: number | null;
+  /** What to write instead; may have several lines, to be pasted. */
+  readonly hint?: string;
 }
 
 /** What became of one file that was to be signed. */
@@ -109,8 +111,9 @@ function isAboutOneFile(error: unknown): error is RyeError {
   return error instanceof RyeError && !error.code.startsWith('key_');
 }
 
-function problemOf({ code, message }: RyeError, path: string): Problem {
-  return { severity: 'error', code, message, path, line: null, column: null };
+function problemOf({ code, message, hint }: RyeError, path: string): Problem {
+  const problem = { severity: 'error', code, message, path, line: null, column: null } as const;
+  return hint === undefined ? problem : { ...problem, hint };
 }
 
 async function signOne(

@@ -1,5 +1,6 @@
 import type {
   BinaryExpression,
+  CallExpression,
   Expression,
   Literal,
   Node,
@@ -11,7 +12,8 @@ import type {
 } from 'acorn';
 import { parse } from 'acorn';
 import type { SourceLocation } from '../core/errors.ts';
-import type { JsonObject, JsonValue } from '../core/json.ts';
+import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
+import type { SourceFacts } from './tool-facts.ts';
 import type { RawToolMetadata } from './tool-metadata.ts';
 import { TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
 
@@ -21,16 +23,64 @@ import { TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
  */
 export function readJsConstants(text: string, path: string): RawToolMetadata {
   const found = new Map<string, { readonly value: JsonValue; readonly location: SourceLocation }>();
-  for (const { name, init, node } of topLevelConstants(parseProgram(text, path))) {
+  const program = parseProgram(text, path);
+  const declared = [...topLevelConstants(program)];
+  const known = new Map(
+    declared.filter(({ isConst }) => isConst).map(({ name, init }) => [name, init]),
+  );
+  for (const { name, init, node } of declared) {
     const member = Object.hasOwn(TOOL_CONSTANTS, name) ? TOOL_CONSTANTS[name] : undefined;
     if (member === undefined) continue;
-    const value = literalValue(init, { path, name });
+    const value = literalValue(init, { path, name, known, open: new Set() });
     if (value !== null) found.set(member, { value, location: placeOf(node, path) });
   }
   const members: JsonObject = Object.fromEntries(
     [...found].map(([key, { value }]) => [key, value]),
   );
-  return { value: members, locate: (key) => found.get(key)?.location ?? { path, line: 1 } };
+  return {
+    value: members,
+    locate: (key) => found.get(key)?.location ?? { path, line: 1 },
+    facts: factsOf(program, text),
+  };
+}
+
+/** A file whose top level only declares, imports and exports, without any call, does nothing when it runs. */
+function factsOf(program: Program, text: string): SourceFacts {
+  const runsSomething = program.body.some((statement) => acts(statement));
+  const flags = [
+    ...(/["'`]--params["'`]|\bparams["']?\s*:\s*\{\s*type:\s*["']string/.test(text)
+      ? ['--params']
+      : []),
+    ...(/(?:--|["'`])project-path\b/.test(text) ? ['--project-path'] : []),
+  ];
+  return { flags, imports: [], runsSomething, hasMain: runsSomething };
+}
+
+/** Nodes whose content runs later, if at all. */
+const LATER = new Set(['FunctionDeclaration', 'FunctionExpression', 'ArrowFunctionExpression']);
+const ACTIONS = new Set([
+  'CallExpression',
+  'NewExpression',
+  'AwaitExpression',
+  'TaggedTemplateExpression',
+  'ImportExpression',
+]);
+
+/** True for a node that calls something when it is evaluated. */
+function acts(node: unknown): boolean {
+  if (Array.isArray(node)) return node.some(acts);
+  if (typeof node !== 'object' || node === null) return false;
+  const { type } = node as { readonly type?: string };
+  if (type !== undefined && LATER.has(type)) return false;
+  if (type !== undefined && ACTIONS.has(type)) return !isRequire(node as Node);
+  return Object.values(node).some(acts);
+}
+
+/** Loading a module is no work of the tool. */
+function isRequire(node: Node): boolean {
+  if (node.type !== 'CallExpression') return false;
+  const { callee } = node as CallExpression;
+  return callee.type === 'Identifier' && callee.name === 'require';
 }
 
 function parseProgram(text: string, path: string): Program {
@@ -55,16 +105,20 @@ function syntaxError(error: unknown, path: string): Error {
   return toolMalformed(`this is not JavaScript: ${reason}`, { path, line, column: column + 1 });
 }
 
-function* topLevelConstants(
-  program: Program,
-): Generator<{ readonly name: string; readonly init: Expression; readonly node: Node }> {
+function* topLevelConstants(program: Program): Generator<{
+  readonly name: string;
+  readonly init: Expression;
+  readonly node: Node;
+  readonly isConst: boolean;
+}> {
   for (const statement of program.body) {
     const declaration =
       statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
     if (declaration?.type !== 'VariableDeclaration') continue;
     for (const { id, init } of declaration.declarations) {
       const name = identifierOf(id);
-      if (name !== undefined && init) yield { name, init, node: id };
+      const isConst = declaration.kind === 'const';
+      if (name !== undefined && init) yield { name, init, node: id, isConst };
     }
   }
 }
@@ -81,16 +135,27 @@ function placeOf(node: Node, path: string): SourceLocation {
 interface Constant {
   readonly path: string;
   readonly name: string;
+  /** Top-level constants that a value may refer to. */
+  readonly known: ReadonlyMap<string, Expression>;
+  /** Those that are being read, so that a circle ends. */
+  readonly open: ReadonlySet<string>;
 }
 
 type LiteralNode = Expression | SpreadElement | null;
 
 function literalValue(node: LiteralNode, constant: Constant): JsonValue {
+  if (node?.type === 'Identifier') {
+    const known = constant.open.has(node.name) ? undefined : constant.known.get(node.name);
+    if (known === undefined) throw notLiteral(node, constant);
+    return literalValue(known, { ...constant, open: new Set([...constant.open, node.name]) });
+  }
   if (node?.type === 'ArrayExpression') {
-    return node.elements.map((element) => literalValue(element, constant));
+    return node.elements.flatMap((element) => listItems(element, constant));
   }
   if (node?.type === 'ObjectExpression') {
-    return Object.fromEntries(node.properties.map((property) => literalMember(property, constant)));
+    return Object.fromEntries(
+      node.properties.flatMap((property) => literalMembers(property, constant)),
+    );
   }
   const value = scalarValue(node, constant);
   if (value === undefined) throw notLiteral(node, constant);
@@ -127,12 +192,32 @@ function plainLiteral(node: Literal): JsonValue | undefined {
     : undefined;
 }
 
-function literalMember(
+function listItems(element: LiteralNode, constant: Constant): readonly JsonValue[] {
+  if (element?.type !== 'SpreadElement') return [literalValue(element, constant)];
+  const value =
+    element.argument.type === 'Identifier' && constant.known.has(element.argument.name)
+      ? literalValue(element.argument, constant)
+      : undefined;
+  if (Array.isArray(value)) return value;
+  throw notLiteral(element, constant);
+}
+
+function literalMembers(
   property: Property | SpreadElement,
   constant: Constant,
-): [string, JsonValue] {
-  const { type } = property;
-  if (type !== 'Property' || property.kind !== 'init' || property.computed || property.method) {
+): readonly (readonly [string, JsonValue | undefined])[] {
+  if (property.type === 'SpreadElement') {
+    const isKnown =
+      property.argument.type === 'Identifier' && constant.known.has(property.argument.name);
+    const value = isKnown ? literalValue(property.argument, constant) : undefined;
+    if (isJsonObject(value)) return Object.entries(value);
+    throw notLiteral(property, constant);
+  }
+  return [literalMember(property, constant)];
+}
+
+function literalMember(property: Property, constant: Constant): [string, JsonValue] {
+  if (property.kind !== 'init' || property.computed || property.method) {
     throw notLiteral(property, constant);
   }
   return [memberName(property.key, constant), literalValue(property.value, constant)];
@@ -150,6 +235,6 @@ function notLiteral(node: Node | null, { path, name }: Constant): Error {
   return toolMalformed(
     `${name} is not a literal value`,
     node === null ? { path } : placeOf(node, path),
-    'Metadata is read without running the tool: write plain strings, numbers, lists and objects.',
+    'Metadata is read without running the tool: write plain strings, numbers, lists and objects, or names of such constants of this file.',
   );
 }

@@ -1,21 +1,17 @@
-import { spawn } from 'node:child_process';
-import { RyeError, systemCodeOf } from '../core/errors.ts';
-import { isJsonObject, parseJson } from '../core/json.ts';
-import { absoluteSearchPath } from '../core/search-path.ts';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { RyeError } from '../core/errors.ts';
+import { itemIdProblem } from '../core/ids.ts';
+import type { JsonObject } from '../core/json.ts';
 import { sha256Hex } from '../trust/keys.ts';
+import { blankSignatureLine } from '../trust/signature-line.ts';
+import type { PythonOptions } from './python-source-fs.ts';
 import { normalizeNewlines } from './source-text.ts';
+import { siblingAdvice } from './tool-advice.ts';
 import { readToolHeader } from './tool-header.ts';
 import type { RawToolMetadata, ToolMetadata } from './tool-metadata.ts';
-import { checkToolMetadata, TOOL_CONSTANTS, toolKind, toolMalformed } from './tool-metadata.ts';
+import { checkToolMetadata, toolKind } from './tool-metadata.ts';
 import { parseYamlMapping } from './yaml-source.ts';
-
-export interface ToolReadOptions {
-  /** The interpreter that reads Python's syntax tree. Default `python3`. */
-  readonly python?: string;
-  /** Search path for it. Default: this process's. */
-  readonly searchPath?: string;
-  readonly timeoutMs?: number;
-}
 
 /**
  * Reads a tool's metadata from its text without running it: a header comment in any language, else a YAML manifest, else the constants in the
@@ -25,7 +21,7 @@ export interface ToolReadOptions {
 export async function readToolMetadata(
   text: string,
   path: string,
-  options?: ToolReadOptions,
+  options?: PythonOptions,
 ): Promise<ToolMetadata> {
   if (options !== undefined) return await readMetadata(text, path, options);
   const key = `${sha256Hex(text)} ${path}`;
@@ -44,17 +40,34 @@ const remembered = new Map<string, ToolMetadata>();
 async function readMetadata(
   text: string,
   path: string,
-  options: ToolReadOptions,
+  options: PythonOptions,
 ): Promise<ToolMetadata> {
   const normalized = normalizeNewlines(text);
-  const raw = readToolHeader(normalized, path) ?? (await readOwnForm(normalized, path, options));
-  return checkToolMetadata(raw, path);
+  const raw = await readRaw(normalized, path, options);
+  const metadata = checkToolMetadata(raw, path, (id) => readManifest(path, id));
+  const unsupported = partOf(metadata) ?? metadata.unsupported ?? unpinned(raw, metadata);
+  return unsupported === undefined ? metadata : { ...metadata, unsupported };
+}
+
+async function readRaw(
+  text: string,
+  path: string,
+  options: PythonOptions,
+): Promise<RawToolMetadata> {
+  const header = readToolHeader(text, path);
+  if (header === undefined) return await readOwnForm(text, path, options);
+  // a header needs no interpreter, unless only the syntax tree can tell how the file runs
+  const isModule = toolKind(path) === 'python' && /^(?:async )?def execute\(/m.test(text);
+  const { facts } = isModule
+    ? await readOwnForm(text, path, options)
+    : { facts: scriptFacts(text, path) };
+  return facts === undefined ? header : { ...header, facts };
 }
 
 async function readOwnForm(
   text: string,
   path: string,
-  options: ToolReadOptions,
+  options: PythonOptions,
 ): Promise<RawToolMetadata> {
   const kind = toolKind(path);
   if (kind === 'manifest') {
@@ -64,137 +77,99 @@ async function readOwnForm(
     const { readJsConstants } = await import('./tool-constants.ts');
     return readJsConstants(text, path);
   }
-  if (kind === 'python') return readPythonConstants(text, path, options);
-  return { value: {}, locate: () => ({ path, line: 1 }) };
-}
-
-/**
- * Reads source on stdin and prints the literal top-level assignments to the names given as arguments. `ast` only parses; nothing is imported or
- * run, and -I keeps the working directory and the user's site packages out.
- */
-const PYTHON = `
-import ast, json, sys
-names = set(sys.argv[1:])
-source = sys.stdin.buffer.read()
-def fail(message, node):
-    print(json.dumps({"error": message, "line": getattr(node, "lineno", 1) or 1, "column": (getattr(node, "col_offset", 0) or 0) + 1}))
-    sys.exit(0)
-try:
-    tree = ast.parse(source)
-except SyntaxError as error:
-    print(json.dumps({"error": "this is not Python: " + str(error.msg), "line": error.lineno or 1, "column": error.offset or 1}))
-    sys.exit(0)
-except (ValueError, RecursionError, MemoryError) as error:
-    fail("this is not Python: " + str(error), None)
-members = {}
-for node in tree.body:
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target = node.targets[0]
-    elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        target = node.target
-    else:
-        continue
-    if not isinstance(target, ast.Name) or target.id not in names:
-        continue
-    try:
-        value = ast.literal_eval(node.value)
-        text = json.dumps(value, allow_nan=False)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        fail(target.id + " is not a literal value", node.value)
-    members[target.id] = {"value": json.loads(text), "line": node.lineno, "column": node.col_offset + 1}
-print(json.dumps({"members": members}))
-`;
-
-const DEFAULT_TIMEOUT_MS = 10_000;
-const MAX_OUTPUT = 4 * 1024 * 1024;
-
-async function readPythonConstants(
-  text: string,
-  path: string,
-  options: ToolReadOptions,
-): Promise<RawToolMetadata> {
-  const mentioned = Object.keys(TOOL_CONSTANTS).some((name) => text.includes(name));
-  if (!mentioned) return { value: {}, locate: () => ({ path, line: 1 }) };
-  const answer = parseJson(await runPython(text, path, options));
-  if (!isJsonObject(answer)) throw pythonFailed(path, 'it gave no answer');
-  const { error, line, column } = answer;
-  if (typeof error === 'string') {
-    throw toolMalformed(error, { path, line: Number(line), column: Number(column) });
+  if (kind === 'python') {
+    const { readPythonSource } = await import('./python-source-fs.ts');
+    return await readPythonSource(text, path, options);
   }
-  const members = isJsonObject(answer['members']) ? answer['members'] : {};
-  const found = Object.entries(members).flatMap(([name, entry]) => {
-    const member = TOOL_CONSTANTS[name];
-    return member !== undefined && isJsonObject(entry) && entry['value'] !== null
-      ? [{ member, entry }]
-      : [];
-  });
-  return {
-    value: Object.fromEntries(found.map(({ member, entry }) => [member, entry['value']])),
-    locate: (key) => {
-      const entry = found.find(({ member }) => member === key)?.entry;
-      return entry === undefined
-        ? { path, line: 1 }
-        : { path, line: Number(entry['line']), column: Number(entry['column']) };
-    },
-  };
+  const facts = scriptFacts(text, path);
+  return { value: {}, locate: () => ({ path, line: 1 }), ...(facts ? { facts } : {}) };
 }
 
-async function runPython(text: string, path: string, options: ToolReadOptions): Promise<string> {
-  const {
-    python = 'python3',
-    searchPath = process.env['PATH'],
-    timeoutMs = DEFAULT_TIMEOUT_MS,
-  } = options;
-  const child = spawn(python, ['-I', '-c', PYTHON, ...Object.keys(TOOL_CONSTANTS)], {
-    // The tool's author must not be able to steer the interpreter through the caller's environment.
-    env: { PATH: absoluteSearchPath(searchPath ?? ''), PYTHONUTF8: '1' },
-    stdio: ['pipe', 'pipe', 'ignore'],
-    timeout: timeoutMs,
-    killSignal: 'SIGKILL',
-  });
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    child.on('error', (error) => reject(missingPython(error, path, python)));
-    child.stdout.on('data', (chunk: Buffer) => {
-      length += chunk.length;
-      if (length <= MAX_OUTPUT) chunks.push(chunk);
-      else child.kill('SIGKILL');
-    });
-    // The interpreter may end before it has read everything; the exit status tells what happened.
-    child.stdin.on('error', () => undefined);
-    child.on('close', (code, signal) => {
-      if (code === 0) resolve(Buffer.concat(chunks).toString('utf8'));
-      else
-        reject(
-          pythonFailed(
-            path,
-            signal === null ? `it ended with status ${code}` : 'it took too long or said too much',
-          ),
-        );
-    });
-    child.stdin.end(text);
-  });
+/** A shell script without any command would succeed by doing nothing. */
+function scriptFacts(text: string, path: string): RawToolMetadata['facts'] {
+  if (toolKind(path) !== 'shell') return undefined;
+  const works = text.split('\n').some((line) => /^\s*[^#\s]/.test(line));
+  return { flags: [], imports: [], hasMain: works, runsSomething: works };
 }
 
-const HEADER_HINT = 'A header comment between "# rye:tool" and "# /rye:tool" needs no Python.';
+const MAX_MANIFEST_BYTES = 256 * 1024;
 
-function missingPython(error: Error, path: string, python: string): RyeError {
-  if (systemCodeOf(error) !== 'ENOENT') return pythonFailed(path, error.message);
-  return new RyeError(
-    'tool_failed',
-    `${python} is not installed, so this tool's metadata cannot be read`,
-    {
-      location: { path },
-      hint: `Install Python 3. ${HEADER_HINT}`,
-      cause: error,
-    },
+/** The manifest `id` below the `.ai/tools` that `path` is in. Only advice is made of it, so it needs no signature. */
+function readManifest(path: string, id: string): JsonObject | undefined {
+  const marker = '/.ai/tools/';
+  const at = path.lastIndexOf(marker);
+  if (at === -1 || itemIdProblem(id) !== undefined) return undefined;
+  for (const extension of ['.yaml', '.yml', '.json']) {
+    const file = join(path.slice(0, at + marker.length), `${id}${extension}`);
+    const stats = statSync(file, { throwIfNoEntry: false });
+    if (stats?.isFile() !== true || stats.size > MAX_MANIFEST_BYTES) continue;
+    try {
+      const text = blankSignatureLine(readFileSync(file, 'utf8'), 'yaml');
+      return parseYamlMapping({ path: file, text, line: 1, column: 1 }, 'tool_malformed').value;
+    } catch (error) {
+      if (!(error instanceof RyeError)) throw error;
+      return undefined;
+    }
+  }
+  return undefined;
+}
+
+/** A tool runs alone in a private folder, with the files that it pins: a neighbour that it imports would be missing there. */
+function unpinned(raw: RawToolMetadata, { path, files = {} }: ToolMetadata): RyeError | undefined {
+  for (const { module, level, line, optional } of raw.facts?.imports ?? []) {
+    const root = module.split('.')[0] ?? '';
+    if (optional || level > 0 || root === '') continue;
+    if (Object.keys(files).some((name) => name === `${root}.py` || name.startsWith(`${root}/`)))
+      continue;
+    const file = [`${root}.py`, `${root}/__init__.py`].find((name) =>
+      existsSync(join(dirname(path), name)),
+    );
+    if (file === undefined) continue;
+    const { message, hint } = siblingAdvice(file, hashOf(join(dirname(path), file)), line);
+    return new RyeError('tool_unsupported', message, {
+      location: { ...raw.locate(''), line },
+      hint,
+    });
+  }
+  return undefined;
+}
+
+const MAX_NEIGHBORS = 500;
+
+/** A module that a tool beside it pins is no mistake, although it is no tool: `details.part_of` names that tool. */
+function partOf({ path, unsupported, description }: ToolMetadata): RyeError | undefined {
+  if (unsupported === undefined || description !== '' || toolKind(path) !== 'python')
+    return undefined;
+  const folder = dirname(path);
+  const name = basename(path);
+  const pin = new RegExp(`["']?${name.replaceAll('.', '\\.')}["']?\\s*:\\s*["']?[0-9a-f]{64}`);
+  const owner = neighbors(folder).find(
+    (file) => file !== name && pin.test(headOf(join(folder, file))),
   );
+  if (owner === undefined) return undefined;
+  return new RyeError('tool_unsupported', `${name} is a module of ${owner}, not a tool`, {
+    location: { path, line: 1 },
+    hint: `Run the tool ${owner} instead.`,
+    details: { part_of: owner },
+  });
 }
 
-function pythonFailed(path: string, reason: string): RyeError {
-  return new RyeError('tool_failed', `python3 could not read this tool's metadata: ${reason}`, {
-    location: { path },
-    hint: HEADER_HINT,
-  });
+function neighbors(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder).slice(0, MAX_NEIGHBORS);
+  } catch {
+    return [];
+  }
+}
+
+function headOf(file: string): string {
+  const stats = statSync(file, { throwIfNoEntry: false });
+  const isSmall = stats?.isFile() === true && stats.size <= MAX_MANIFEST_BYTES;
+  return isSmall ? readFileSync(file, 'utf8') : '';
+}
+
+function hashOf(file: string): string | undefined {
+  const stats = statSync(file, { throwIfNoEntry: false });
+  const isPlain = stats?.isFile() === true && stats.size <= 4 * 1024 * 1024;
+  return isPlain ? sha256Hex(readFileSync(file)) : undefined;
 }

@@ -7,6 +7,8 @@ import { itemIdProblem } from '../core/ids.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { compact, isJsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
+import type { RuntimeQuestion, SourceFacts } from './tool-facts.ts';
+import { runtimeOf, type ToolRuntime } from './tool-runtime.ts';
 import type { YamlMapping } from './yaml-source.ts';
 
 /** How a tool's file is run. A `manifest` names its command, an `executable` runs by its first line. */
@@ -43,14 +45,21 @@ export interface ToolMetadata {
   readonly traits: DeclaredTraits;
   /** Program and arguments of a manifest. */
   readonly command?: readonly string[];
-  /** SHA-256 of each file beside a manifest that its command uses, by relative path. */
+  /** How parameters reach it; absent: as JSON on stdin. */
+  readonly runtime?: ToolRuntime;
+  /** Why rye does not run it (`tool_unsupported`), with what to write instead. */
+  readonly unsupported?: RyeError;
+  /** SHA-256 of each file beside the tool that it uses, by relative path. */
   readonly files?: Readonly<Record<string, string>>;
   /** Environment variables that the tool wants passed on. */
   readonly env: readonly string[];
 }
 
 /** Metadata before it is checked: members of the header, the manifest or the constants, and where they stand. */
-export type RawToolMetadata = YamlMapping;
+export interface RawToolMetadata extends YamlMapping {
+  /** What the source shows of its behavior; absent if it was not looked at. */
+  readonly facts?: SourceFacts;
+}
 
 const KIND_BY_EXTENSION: Readonly<Record<string, ToolKind>> = {
   '.js': 'javascript',
@@ -76,29 +85,85 @@ export const TOOL_CONSTANTS: Readonly<Record<string, string>> = {
   __tool_description__: 'description',
   __category__: 'category',
   __traits__: 'traits',
+  __executor_id__: 'executor_id',
+  __tool_type__: 'tool_type',
+  __files__: 'files',
   CONFIG_SCHEMA: 'config_schema',
   ENV_CONFIG: 'env_config',
 };
 
-/** Checks what a tool declares. Errors: `tool_malformed` with the place in the file. */
-export function checkToolMetadata(raw: RawToolMetadata, path: string): ToolMetadata {
+/**
+ * Checks what a tool declares. Errors: `tool_malformed` with the place in the file. `manifest` reads another manifest of the same space,
+ * for advice.
+ */
+export function checkToolMetadata(
+  raw: RawToolMetadata,
+  path: string,
+  manifest?: (id: string) => JsonObject | undefined,
+): ToolMetadata {
   const { value } = raw;
   const kind = toolKind(path);
   const text = (key: string): string | undefined => readText(raw, key);
-  const isManifest = kind === 'manifest';
-  const files = isManifest ? readFiles(raw) : undefined;
+  const files = readFiles(raw);
+  const inputSchema = readSchema(raw);
+  const properties = inputSchema['properties'];
+  const { runtime, unsupported } = decideRuntime({
+    path,
+    kind,
+    value,
+    locate: (key) => raw.locate(key),
+    facts: raw.facts,
+    files,
+    parameters: isJsonObject(properties) ? Object.keys(properties) : [],
+    manifest,
+  });
+  const hasCommand =
+    kind === 'manifest' &&
+    unsupported === undefined &&
+    runtime?.how !== 'http' &&
+    runtime?.how !== 'shell';
   return compact({
     path,
     kind,
     description: text('description') ?? '',
     version: text('version'),
     category: text('category'),
-    inputSchema: readSchema(raw),
-    traits: readTraits(raw),
-    command: isManifest ? readCommand(raw, files ?? {}) : undefined,
+    inputSchema,
+    traits: declaredTraits(raw, runtime),
+    runtime,
+    unsupported,
+    command: hasCommand ? readCommand(raw, files ?? {}) : undefined,
     files,
     env: readEnv(value['env'] ?? value['env_config']),
   });
+}
+
+function decideRuntime(question: RuntimeQuestion): {
+  readonly runtime?: ToolRuntime | undefined;
+  readonly unsupported?: RyeError;
+} {
+  try {
+    return { runtime: runtimeOf(question) };
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'tool_unsupported') {
+      return { unsupported: error };
+    }
+    throw error;
+  }
+}
+
+/** The older form has the timeout in `config`; a request uses the network whatever it says. */
+function declaredTraits(raw: RawToolMetadata, runtime: ToolRuntime | undefined): DeclaredTraits {
+  const traits = readTraits(raw);
+  const { config } = raw.value;
+  const timeout = isJsonObject(config) ? config['timeout'] : undefined;
+  const isTimed = typeof timeout === 'number' && Number.isFinite(timeout) && timeout > 0;
+  return {
+    ...(isTimed && raw.value['executor_id'] !== undefined ? { timeout_seconds: timeout } : {}),
+    ...(runtime?.how === 'http' ? { timeout_seconds: runtime.request.timeoutSeconds } : {}),
+    ...traits,
+    ...(runtime?.how === 'http' ? { network: true } : {}),
+  };
 }
 
 export function toolMalformed(message: string, location: SourceLocation, hint?: string): RyeError {
@@ -211,7 +276,7 @@ function readCommand(
     throw toolMalformed(
       'the manifest names no command',
       location,
-      'Write command: [program, argument, …].',
+      'Write command: [program, argument, …], or move the file out of .ai/tools if it is not a tool.',
     );
   }
   if (!Array.isArray(command) && /\s/.test(program)) {
@@ -262,8 +327,16 @@ function readFiles(raw: RawToolMetadata): Readonly<Record<string, string>> | und
   return Object.fromEntries(pinned);
 }
 
-/** `env` lists names; `ENV_CONFIG` of the older form is a mapping whose keys are the names. */
+/**
+ * `env` lists names. `ENV_CONFIG` of the older form is a mapping: its `env` member, or itself, has the names as keys; what it says of an
+ * interpreter is not a variable.
+ */
 function readEnv(value: JsonValue | undefined): readonly string[] {
-  const names = Array.isArray(value) ? value : isJsonObject(value) ? Object.keys(value) : [];
+  const own = isJsonObject(value) && isJsonObject(value['env']) ? value['env'] : value;
+  const names = Array.isArray(own)
+    ? own
+    : isJsonObject(own)
+      ? Object.keys(own).filter((name) => name !== 'interpreter')
+      : [];
   return names.filter((name) => typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name));
 }

@@ -1,4 +1,4 @@
-import { basename, dirname, extname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import type { ErrorCode, SourceLocation } from '../core/errors.ts';
 import type { ItemType } from '../core/ids.ts';
 import { readDirective } from './directive.ts';
@@ -10,6 +10,7 @@ import { Problems } from './problem.ts';
 import { parseRule } from './rule.ts';
 import { readSkill } from './skill.ts';
 import { Locator, normalizeNewlines } from './source-text.ts';
+import type { ToolMetadata } from './tool-metadata.ts';
 import { readToolMetadata } from './tool-metadata-fs.ts';
 
 /** One item's file as it is checked before it is signed. */
@@ -165,16 +166,21 @@ function checkKnowledge({ id, path, text }: ItemSource, problems: Problems): voi
   }
 }
 
+/** Metadata of a script in a language whose constants rye does not read. */
+const HEADER_EXAMPLE = `# rye:tool
+# version: 1.0.0
+# description: Counts words.
+# parameters: [{name: path, type: string, required: true}]
+# /rye:tool`;
+
 async function checkTool({ id, path, text }: ItemSource, problems: Problems): Promise<void> {
   const tool = await readToolMetadata(text, path);
   const location = { path, line: 1 };
   const missing = (what: string, hint: string): void =>
     problems.error({ code: 'tool_malformed', message: `${what} is missing`, location, hint });
-  const where = extname(path) === '.sh' ? 'in the rye:tool header' : 'in the metadata';
-  if (tool.description === '')
-    missing('description', `Say ${where} what the tool does; the model chooses by it.`);
-  if (tool.version === undefined) missing('version', `Add version 1.0.0 ${where}.`);
-  else if (!SEMVER.test(tool.version)) {
+  if (!checkRuntime(tool, problems)) return;
+  checkDescription(tool, missing);
+  if (tool.version !== undefined && !SEMVER.test(tool.version)) {
     problems.error({
       code: 'tool_malformed',
       message: `the version "${tool.version}" is not X.Y.Z`,
@@ -185,5 +191,38 @@ async function checkTool({ id, path, text }: ItemSource, problems: Problems): Pr
   if (tool.category !== undefined && tool.category !== category) {
     const message = `the category "${tool.category}" is not the folder's, "${category}"`;
     problems.error({ code: 'tool_malformed', message, location });
+  }
+}
+
+/** Reports why a tool cannot run; false if the file is no tool at all, which needs no description either. */
+function checkRuntime(
+  { unsupported, path, description }: ToolMetadata,
+  problems: Problems,
+): boolean {
+  if (unsupported === undefined) return true;
+  const location = { path, line: 1 };
+  if (unsupported.details?.['part_of'] !== undefined) {
+    const { message, code } = unsupported;
+    problems.warn({ code, message: message.replace(/^[^ ]+: /, ''), location });
+    return false;
+  }
+  problems.caught(unsupported, { code: 'tool_unsupported', location });
+  return description !== '';
+}
+
+function checkDescription(
+  { kind, description, version }: ToolMetadata,
+  missing: (what: string, hint: string) => void,
+): void {
+  const hasConstants = kind === 'python' || kind === 'javascript';
+  if (description === '') {
+    const example = hasConstants
+      ? 'as a constant, such as __tool_description__ = "Counts words."'
+      : `in a header:\n${HEADER_EXAMPLE}`;
+    const place = kind === 'manifest' ? 'in the manifest: description: Counts words.' : example;
+    missing('description', `Describe the tool for the model ${place}`);
+  }
+  if (version === undefined) {
+    missing('version', hasConstants ? 'Add __version__ = "1.0.0".' : 'Add version: 1.0.0 to it.');
   }
 }

@@ -58,6 +58,7 @@ process.exit(1);
       inputSchema: { type: 'object' },
       traits: {},
       env: [],
+      unsupported: expect.objectContaining({ code: 'tool_unsupported' }),
     });
   });
 
@@ -115,8 +116,8 @@ CONFIG = None
   test.each([
     ['a call', 'import os\n__version__ = os.getcwd()\n', '2:15'],
     ['a syntax error', '__version__ = "1"\ndef f(:\n', '2:7'],
-    ['a value that JSON has not', 'CONFIG_SCHEMA = {"a": {1, 2}}\n', '1:17'],
-    ['infinity', 'CONFIG_SCHEMA = {"a": 1e999}\n', '1:17'],
+    ['a value that JSON has not', 'CONFIG_SCHEMA = {"a": {1, 2}}\n', '1:23'],
+    ['infinity', 'CONFIG_SCHEMA = {"a": 1e999}\n', '1:23'],
     ['deep nesting', `CONFIG_SCHEMA = ${'['.repeat(5000)}${']'.repeat(5000)}\n`, '1:'],
   ])('is refused with its place: %s', async (_, text, place) => {
     expect(where(await rejectionOf(readToolMetadata(text, 't.py')))).toContain(

@@ -147,12 +147,14 @@ describe('knowledge', () => {
 
 describe('other items', () => {
   test.each<[ItemType, string, string, number]>([
-    ['tool', 't.js', "const __version__='1.0.0';const __tool_description__='D'", 0],
-    ['tool', 't.js', '', 2],
+    ['tool', 't.js', "const __version__='1.0.0';const __tool_description__='D';work()", 0],
+    ['tool', 't.js', 'work()', 2],
+    ['tool', 't.js', '', 1],
+    ['tool', 't.js', "const __version__='1.0.0';const __tool_description__='D'", 1],
     [
       'tool',
       't.js',
-      "const __version__='1.0';const __tool_description__='D';const __category__='x'",
+      "const __version__='1.0';const __tool_description__='D';const __category__='x';work()",
       2,
     ],
     ['tool', 't.js', 'const', 1],

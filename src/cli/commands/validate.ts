@@ -38,13 +38,19 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   return errors.length === 0 ? EXIT.ok : EXIT.usage;
 }
 
-/** `file:line:col: code: message`, as compilers print it; warnings say so. */
+/** `file:line:col: code: message`, as compilers print it; warnings say so. The hint of an error follows, indented, ready to paste. */
 export function formatProblem(problem: Problem, io: Io): string {
-  const { line, column } = problem;
+  const { line, column, hint, severity } = problem;
   const location = formatLocation({
     path: displayPath(problem.path, io),
     ...compact({ line: line ?? undefined, column: column ?? undefined }),
   });
-  const severity = problem.severity === 'warning' ? 'warning: ' : '';
-  return `${location}: ${severity}${problem.code}: ${oneLine(problem.message)}`;
+  const mark = severity === 'warning' ? 'warning: ' : '';
+  const first = `${location}: ${mark}${problem.code}: ${oneLine(problem.message)}`;
+  if (hint === undefined || severity === 'warning') return first;
+  const rest = hint.split('\n').map((text) => {
+    const indent = /^ */.exec(text)?.[0] ?? '';
+    return `  ${indent}${oneLine(text)}`;
+  });
+  return [first, ...rest].join('\n');
 }

@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ToolFile } from '../../items/tool-files-fs.ts';
+import type { ToolRuntime } from '../../items/tool-runtime.ts';
 import { guarded } from '../guard.ts';
 import { makePrivateFolder } from '../private-folder.ts';
 import {
@@ -15,6 +16,7 @@ import {
 import type { Tool, ToolContext, ToolOutput, ToolTraits } from '../tool.ts';
 import { CAUTIOUS_TRAITS } from '../tool.ts';
 import { coveredText } from './run-copy.ts';
+import { runtimeCommand } from './runtimes.ts';
 import { type ResolveSecret, resolveSecrets } from './secrets.ts';
 
 /** How the file of a tool is run. */
@@ -34,7 +36,9 @@ export interface ItemToolSource {
   readonly kind: ItemToolKind;
   /** Program and arguments of a manifest; `{tool_dir}` and `{project}` are replaced in each. */
   readonly command?: readonly string[];
-  /** What stands in `{tool_dir}` while it runs: the files that the manifest pins, as they were checked. */
+  /** How parameters reach it; absent: as JSON on stdin. */
+  readonly runtime?: ToolRuntime;
+  /** Files beside the tool while it runs, in `{tool_dir}`: those that it pins, as they were checked. */
   readonly files?: readonly ToolFile[];
   readonly description: string;
   readonly inputSchema: JsonObject;
@@ -49,6 +53,8 @@ export interface ItemToolSource {
 export interface ItemToolOptions extends ScriptOptions {
   /** Absent: there are no secrets. */
   readonly resolveSecret?: ResolveSecret;
+  /** Hosts that HTTP tools may reach; absent: any. */
+  readonly allowDomains?: readonly string[];
   /** Folder for private run folders. Default: the system's temporary folder. */
   readonly runFolder?: string;
 }
@@ -84,13 +90,36 @@ async function execute(
     input,
     options.resolveSecret ?? noSecret,
   );
+  const timeoutSeconds = source.traits.timeout_seconds ?? CAUTIOUS_TRAITS.timeout_seconds;
+  if (source.runtime?.how === 'http') {
+    const { sendRequest } = await import('./http-request.ts');
+    const { env, allowDomains } = options;
+    const { request } = source.runtime;
+    return await sendRequest({
+      ...resolved,
+      id: source.id,
+      request,
+      timeoutSeconds,
+      env,
+      allowDomains,
+      context,
+    });
+  }
   const folder = await makePrivateFolder('run', options.runFolder);
   try {
+    const { plain, file } = await prepareCommand(source, folder.path, context.projectPath);
     return await runScript({
       id: source.id,
-      command: await prepareCommand(source, folder.path, context.projectPath),
+      command: runtimeCommand(source.runtime, plain, {
+        ...resolved,
+        id: source.id,
+        file,
+        folder: folder.path,
+        projectPath: context.projectPath,
+        env: options.env,
+      }),
       input: resolved.input,
-      timeoutSeconds: source.traits.timeout_seconds ?? CAUTIOUS_TRAITS.timeout_seconds,
+      timeoutSeconds,
       network: source.traits.network ?? CAUTIOUS_TRAITS.network,
       secrets: resolved.secrets,
       context,
@@ -105,39 +134,29 @@ function noSecret(): undefined {
   return undefined;
 }
 
-/** Writes the verified bytes into the private folder and says how to run them. */
+/** Writes the verified bytes, and the files that the tool pins, into the private folder; returns how to run them. */
 async function prepareCommand(
   source: ItemToolSource,
   folder: string,
   projectPath: string,
-): Promise<Command> {
-  if (source.kind === 'manifest') {
-    for (const { name, bytes } of source.files ?? []) {
-      const file = join(folder, name);
-      await mkdir(dirname(file), { recursive: true });
-      await writeFile(file, bytes, { mode: 0o700, flag: 'wx' });
-    }
-    return manifestCommand(source, folder, projectPath);
+): Promise<{ readonly plain: Command; readonly file: string }> {
+  for (const { name, bytes } of source.files ?? []) {
+    const file = join(folder, name);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, bytes, { mode: 0o700, flag: 'wx' });
   }
   const file = join(folder, basename(source.path));
+  if (source.kind === 'manifest') {
+    const plain =
+      source.runtime?.how === 'shell'
+        ? { program: '', args: [] }
+        : manifestCommand(source, folder, projectPath);
+    return { plain, file };
+  }
   await writeFile(file, coveredText(source.content), { mode: 0o600, flag: 'wx' });
-  if (source.kind !== 'typescript') return scriptCommand(source.id, source.path, file);
-  assertTypescriptRuns(source);
-  return nodeCommand(file);
-}
-
-/** Node runs TypeScript by itself from 22.18 on. */
-function assertTypescriptRuns({ id, path }: ItemToolSource): void {
-  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-  if (major > 22 || (major === 22 && minor >= 18)) return;
-  throw new RyeError(
-    'spawn_failed',
-    `${id} is TypeScript, which Node ${process.versions.node} does not run`,
-    {
-      location: { path },
-      hint: 'Use Node 22.18 or later, or compile the tool to JavaScript.',
-    },
-  );
+  const plain =
+    source.kind === 'typescript' ? nodeCommand(file) : scriptCommand(source.id, source.path, file);
+  return { plain, file };
 }
 
 function manifestCommand(source: ItemToolSource, folder: string, projectPath: string): Command {

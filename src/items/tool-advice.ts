@@ -1,0 +1,247 @@
+import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
+import { type Advice, type ModuleImport, plainText, type RuntimeQuestion } from './tool-facts.ts';
+
+/** Advice for a file that would end with success because it does nothing. */
+export function inertAdvice(
+  kind: 'python' | 'javascript' | 'shell',
+  path = '',
+  value: JsonObject = {},
+): Advice {
+  if (kind === 'shell') {
+    return {
+      message: 'the script has no command, so running it would do nothing',
+      hint: 'Write the commands below the header; the parameters come as JSON on stdin.',
+    };
+  }
+  if (kind === 'javascript') {
+    return {
+      message: 'the file only declares and exports, so running it would do nothing',
+      hint: "End it with the work: import { readFileSync } from 'node:fs'; console.log(JSON.stringify(await execute(JSON.parse(readFileSync(0, 'utf8')), process.env.RYE_PROJECT_PATH)));",
+    };
+  }
+  const name = path.slice(path.lastIndexOf('/') + 1);
+  if (name === '__init__.py' || Object.keys(value).length === 0) {
+    return {
+      message: `${name} is a module, not a tool: it describes no tool and runs nothing`,
+      hint: `Pin it in the tool that imports it, __files__ = {"${name}": "SHA-256"}, or move it out of .ai/tools.`,
+    };
+  }
+  return {
+    message: 'the file only defines functions, so running it would do nothing',
+    hint: 'Define execute(params, project_path), which rye calls, or end the file with if __name__ == "__main__": and the work.',
+  };
+}
+
+/** Libraries that Rye OS puts beside its tools. */
+const RUNTIME_LIBRARY = new Set(['module_loader', 'condition_evaluator', 'interpolation']);
+const OWN_PACKAGES = /^(?:rye|lillux|lilux|kiwi_mcp|ryeos_\w+)$/;
+
+/** What to write instead of parts of the `rye` package. */
+const REPLACEMENTS: readonly (readonly [pattern: RegExp, hint: string])[] = [
+  [/\bAI_DIR\b/, 'Write AI_DIR = ".ai" instead of the import.'],
+  [
+    /path_utils|get_user_space|constants/,
+    'Write the path instead: Path(project_path) / ".ai", or Path.home() / ".ai" for the user space.',
+  ],
+  [
+    /integrity|signing|metadata_manager|lillux|verify/i,
+    'Remove it: rye checks signatures before a tool runs. `rye sign` and `rye verify` do it by hand.',
+  ],
+  [
+    /execut|actions|tools?\b|resolv|fetch|search/i,
+    'A tool cannot call rye in its own process: let the directive call the other item, or run subprocess.run(["rye", "execute", "tool", ID, "--json"]).',
+  ],
+];
+
+/** Why an import cannot work; undefined for a package that may be installed. */
+export function importAdvice({ module, names, level, line }: ModuleImport): Advice | undefined {
+  const root = module.split('.')[0] ?? '';
+  if (level > 0) {
+    const file = `${root === '' ? (names[0] ?? 'module') : root}.py`;
+    return {
+      message: `line ${line} imports ${'.'.repeat(level)}${module} relative to a package, and a tool is not part of one`,
+      hint: `Write ${root === '' ? `import ${names.join(', ')}` : `from ${module} import ${names.join(', ')}`} and pin the file: __files__ = {"${file}": "SHA-256"}.`,
+    };
+  }
+  if (RUNTIME_LIBRARY.has(root)) {
+    return {
+      message: `line ${line} imports ${module} from the runtime library of Rye OS, which is not here`,
+      hint: `Copy what the tool needs from it into the tool, or pin a copy: __files__ = {"${root}.py": "SHA-256"}.`,
+    };
+  }
+  if (!OWN_PACKAGES.test(root)) return undefined;
+  const text = [module, ...names].join(' ');
+  const hint = REPLACEMENTS.find(([pattern]) => pattern.test(text))?.[1];
+  return {
+    message: `line ${line} imports ${[module, ...names].join(' ').trim()}: the Python package of Rye OS is not here`,
+    hint:
+      hint ??
+      'Remove the import, or wrap it in try: … except ImportError: if the tool works without it.',
+  };
+}
+
+/** Why a sibling module is missing when the tool runs. */
+export function siblingAdvice(file: string, sha256: string | undefined, line: number): Advice {
+  const hash = sha256 ?? 'SHA-256';
+  return {
+    message: `line ${line} imports ${file}, which the tool's signature does not cover`,
+    hint: `Pin it in the tool: __files__ = {"${file}": "${hash}"}`,
+  };
+}
+
+function yamlText(value: JsonValue | undefined): string {
+  const text = plainText(value);
+  return /^[A-Za-z0-9_./:@-]+$/.test(text) ? text : JSON.stringify(text);
+}
+
+/** One entry of `.ai/config/mcp.yaml` for a server's manifest; undefined if it names neither a program nor an address. */
+export function mcpServerEntry(name: string, server: JsonObject): string | undefined {
+  const config = isJsonObject(server['config']) ? server['config'] : server;
+  const { command, args, url, headers, timeout, env } = config;
+  const lines: string[] = [];
+  if (typeof url === 'string') lines.push(`url: ${yamlText(url)}`);
+  else if (typeof command === 'string') {
+    lines.push(`command: ${yamlText(command)}`);
+    if (Array.isArray(args)) lines.push(`args: [${args.map(yamlText).join(', ')}]`);
+  } else return undefined;
+  for (const [key, value] of [
+    ['headers', headers],
+    ['env', env],
+  ] as const) {
+    if (!isJsonObject(value) || Object.keys(value).length === 0) continue;
+    const pairs = Object.entries(value).map(
+      ([member, text]) => `${member}: ${JSON.stringify(plainText(text))}`,
+    );
+    lines.push(`${key}: { ${pairs.join(', ')} }`);
+  }
+  if (typeof timeout === 'number') lines.push(`timeout_seconds: ${timeout}`);
+  return [`  ${name}:`, ...lines.map((line) => `    ${line}`)].join('\n');
+}
+
+/** The name that an id gives a server: its last part, with the characters that names may have. */
+export function mcpServerName(id: string): string {
+  return (id.split('/').at(-1) ?? id).replaceAll(/[^A-Za-z0-9_-]/g, '-');
+}
+
+/** Rye OS has one manifest for each server and each of its tools; here a server is configured once. */
+export function mcpAdvice({ value, path, manifest }: RuntimeQuestion): Advice {
+  const config = isJsonObject(value['config']) ? value['config'] : {};
+  const isServer = typeof config['tool_name'] !== 'string';
+  const serverId = plainText(config['server'], path.replace(/\.\w+$/, ''));
+  const name = mcpServerName(serverId);
+  const server = isServer ? value : manifest?.(serverId);
+  const entry =
+    (server && mcpServerEntry(name, server)) ?? `  ${name}:\n    command: PROGRAM\n    args: []`;
+  const write = `Delete this file and write into .ai/config/mcp.yaml:\nservers:\n${entry}\nThen sign it: rye sign config mcp.`;
+  return isServer
+    ? { message: `the MCP server ${name} is declared as a tool`, hint: write }
+    : {
+        message: `the tool ${plainText(config['tool_name'])} of the MCP server ${name} is declared by a manifest`,
+        hint: `${write} The tool is then mcp/${name}/${plainText(config['tool_name']).replaceAll(/[^A-Za-z0-9_-]/g, '_')}.`,
+      };
+}
+
+/** Manifests below `rye/agent/providers` describe model providers, which models must not call as tools. */
+export function providerAdvice(value: JsonObject): Advice | undefined {
+  const isProvider =
+    ['tool_use', 'tier_mapping', 'pricing', 'profiles'].some((key) => value[key] !== undefined) ||
+    plainText(value['category']).includes('agent/providers');
+  if (!isProvider) return undefined;
+  const name =
+    plainText(value['tool_id'] ?? value['name'], 'NAME')
+      .split('/')
+      .at(-1) ?? 'NAME';
+  return {
+    message: `the manifest describes the model provider ${name}, which is not a tool`,
+    hint: `Delete this file and write .ai/config/agent/providers/${name}.yaml:\n${providerFile(value)}\nThen sign it: rye sign config agent/providers/${name}.`,
+  };
+}
+
+/** The provider file that says the same: address, variable of the key, tiers, and the price of each model. */
+export function providerFile(value: JsonObject): string {
+  const config = isJsonObject(value['config']) ? value['config'] : {};
+  const auth = isJsonObject(config['auth']) ? config['auth'] : {};
+  const url = typeof config['url'] === 'string' ? config['url'] : 'https://HOST/v1';
+  const isAnthropic = /\/messages\b/.test(url) || url.includes('anthropic');
+  const base = url.replace(/\/(?:v1\/messages|chat\/completions|messages)\b.*$/, '');
+  const variable = /\$\{(\w+)\}/.exec(plainText(auth['token'] ?? auth['key']))?.[1];
+  const tiers = isJsonObject(value['tier_mapping']) ? Object.entries(value['tier_mapping']) : [];
+  const prices = isJsonObject(value['pricing']) ? Object.entries(value['pricing']) : [];
+  const ids = new Set([...tiers.map(([, id]) => plainText(id)), ...prices.map(([id]) => id)]);
+  const priceOf = (id: string): string => {
+    const price = prices.find(([one]) => one === id)?.[1];
+    return isJsonObject(price) && price['input'] !== undefined
+      ? `{ input: ${plainText(price['input'], '0')}, output: ${plainText(price['output'], '0')} }`
+      : 'null';
+  };
+  const models = [...ids].map(
+    (id) =>
+      `  ${yamlText(id)}: { context_window: 128000, max_output_tokens: 8192, pricing: ${priceOf(id)} }`,
+  );
+  return [
+    `kind: ${isAnthropic ? 'anthropic' : 'openai'}`,
+    `base_url: ${yamlText(base)}`,
+    ...(variable === undefined ? [] : [`api_key_env: ${variable}`]),
+    ...(tiers.length === 0
+      ? []
+      : [`tiers: { ${tiers.map(([tier, id]) => `${tier}: ${yamlText(id)}`).join(', ')} }`]),
+    ...(models.length === 0 ? ['models: {}'] : ['models:', ...models]),
+  ].join('\n');
+}
+
+/** A state graph is a directive with explicit steps here. */
+export function graphAdvice(value: JsonObject): Advice {
+  return {
+    message: 'the manifest is a state graph, which rye does not walk',
+    hint: `Write a directive with a process; it runs without a model by --provider literal:\n${graphSteps(value)}\nBranches (next: with when:) and loops (foreach) become instructions to a model in the body.`,
+  };
+}
+
+/** The nodes of a graph, in the order that following the first edge visits them, as `<process>` steps. */
+export function graphSteps(value: JsonObject): string {
+  const config = isJsonObject(value['config']) ? value['config'] : {};
+  const nodes = isJsonObject(config['nodes']) ? config['nodes'] : {};
+  const order = visited(nodes, config['start']);
+  const steps = order.flatMap((name) => {
+    const node = nodes[name];
+    const action = isJsonObject(node) && isJsonObject(node['action']) ? node['action'] : undefined;
+    if (action === undefined) return [];
+    const params = isJsonObject(action['params']) ? Object.entries(action['params']) : [];
+    return [
+      `  <step name="${name}">`,
+      `    <execute item_type="${plainText(action['item_type'], 'tool')}" item_id="${plainText(action['item_id'])}">`,
+      ...params.map(([key, text]) => `      <param name="${key}">${xmlText(text)}</param>`),
+      '    </execute>',
+      '  </step>',
+    ];
+  });
+  return ['<process>', ...steps, '</process>'].join('\n');
+}
+
+function visited(nodes: JsonObject, start: JsonValue | undefined): readonly string[] {
+  const order: string[] = [];
+  const queue = [typeof start === 'string' ? start : (Object.keys(nodes)[0] ?? '')];
+  for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
+    const node = nodes[name];
+    if (order.includes(name) || !isJsonObject(node)) continue;
+    order.push(name);
+    const { next } = node;
+    const edges = Array.isArray(next) ? next : [next];
+    queue.push(
+      ...edges.flatMap((edge) => {
+        const target = isJsonObject(edge) ? edge['to'] : edge;
+        return typeof target === 'string' ? [target] : [];
+      }),
+    );
+  }
+  return order;
+}
+
+function xmlText(value: JsonValue | undefined): string {
+  const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll(/\$\{state\.(\w+)\}/g, '${steps.$1.text}');
+}

@@ -1,0 +1,119 @@
+import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
+import { type Advice, plainText, type RuntimeQuestion, refuse } from './tool-facts.ts';
+
+/** A request in which `{name}` stands for parameters and `${NAME}` for variables of rye's environment. */
+export interface HttpTemplate {
+  readonly method: string;
+  /** Scheme, host and port are literal, so that the signature of the manifest fixes where the request goes. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Absent: all parameters as one JSON object, for methods that have a body. */
+  readonly body?: JsonValue;
+  readonly timeoutSeconds: number;
+}
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
+const DEFAULT_TIMEOUT_SECONDS = 120;
+const HOST =
+  /^https?:\/\/[A-Za-z0-9.-]+(?::\d+)?(?=[/?]|$)|^https?:\/\/\[[0-9a-fA-F:]+\](?::\d+)?(?=[/?]|$)/;
+
+/** Reads `method`, `url`, `headers`, `auth`, `body` and `timeout`; throws `tool_unsupported` for what would not be safe or would be ignored. */
+export function readHttpTemplate(question: RuntimeQuestion, config: JsonObject): HttpTemplate {
+  const no = (advice: Advice): never => {
+    throw refuse(question, advice, 'config');
+  };
+  const method = plainText(config['method'], 'GET').toUpperCase();
+  if (!METHODS.includes(method)) {
+    no({
+      message: `the HTTP method ${method} is unknown`,
+      hint: `Use one of ${METHODS.join(', ')}.`,
+    });
+  }
+  const url = textOf(config['url']) ?? '';
+  if (!HOST.test(url)) {
+    no({
+      message: `the URL ${JSON.stringify(url)} does not begin with a literal scheme and host`,
+      hint: 'Write the host out, such as url: https://api.example.com/v1/{id}. Parameters and variables belong after it.',
+    });
+  }
+  const { body } = config;
+  const headers = { ...headersOf(config['headers'], no), ...authOf(config['auth'], no) };
+  const hasBody = !['GET', 'HEAD'].includes(method);
+  if (!hasBody && body !== undefined && body !== null) {
+    no({
+      message: `${method} requests have no body`,
+      hint: 'Put the parameters into the query of the url: ?name={name}.',
+    });
+  }
+  const template = {
+    method,
+    url,
+    headers,
+    timeoutSeconds: timeoutOf(config['timeout'], no),
+    ...(body === undefined || body === null ? {} : { body }),
+  };
+  const sendsAll = hasBody && template.body === undefined;
+  const used = JSON.stringify([url, headers, template.body ?? null]);
+  const ignored = question.parameters.find(
+    (name) => !sendsAll && !used.includes(`{${name}}`) && !used.includes('{params_json}'),
+  );
+  if (ignored !== undefined) {
+    no({
+      message: `the request does not use the parameter "${ignored}"`,
+      hint: `Put {${ignored}} into the url, a header or the body, or remove the parameter.`,
+    });
+  }
+  return template;
+}
+
+type Refuse = (advice: Advice) => never;
+
+function headersOf(value: JsonValue | undefined, no: Refuse): Record<string, string> {
+  if (value === undefined || value === null) return {};
+  const entries = isJsonObject(value) ? Object.entries(value) : [['', '']];
+  return Object.fromEntries(
+    entries.map(([name = '', text]) => {
+      const plain = textOf(text);
+      return /^[A-Za-z0-9-]+$/.test(name) && plain !== undefined && !/[\r\n\0]/.test(plain)
+        ? [name.toLowerCase(), plain]
+        : no({
+            message: `the header ${JSON.stringify(name)} is not a name with one line of text`,
+            hint: 'Write headers: {Accept: application/json}.',
+          });
+    }),
+  );
+}
+
+/** `bearer` with a token, or `api_key` with a key and its header. Both name variables; a literal key would be in the file. */
+function authOf(value: JsonValue | undefined, no: Refuse): Record<string, string> {
+  if (value === undefined || value === null) return {};
+  const auth = isJsonObject(value) ? value : {};
+  const secret = textOf(auth['token']) ?? textOf(auth['key']) ?? '';
+  if (!/^\$\{[A-Za-z_]\w*\}$/.test(secret)) {
+    return no({
+      message: 'the credential of "auth" is not the name of a variable',
+      hint: 'Write token: "${NAME}" and set NAME in the environment or in ~/.ai/.env; a key does not belong into a file.',
+    });
+  }
+  if (auth['type'] === 'bearer') return { authorization: `Bearer ${secret}` };
+  if (auth['type'] === 'api_key') {
+    return { [(textOf(auth['header']) ?? 'x-api-key').toLowerCase()]: secret };
+  }
+  return no({
+    message: `the auth type ${JSON.stringify(auth['type'])} is unknown`,
+    hint: 'Use bearer (token) or api_key (key, header).',
+  });
+}
+
+function timeoutOf(value: JsonValue | undefined, no: Refuse): number {
+  if (value === undefined || value === null) return DEFAULT_TIMEOUT_SECONDS;
+  if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
+  return no({
+    message: 'the timeout is not a positive number of seconds',
+    hint: 'Write timeout: 30.',
+  });
+}
+
+function textOf(value: JsonValue | undefined): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
