@@ -9,6 +9,7 @@ import { killThread } from '../threads/kill.ts';
 import type { SessionChildren, ThreadEnv } from '../threads/ports.ts';
 import { runResumed } from '../threads/run-resumed.ts';
 import { cancelThread } from '../threads/supervise.ts';
+import { readSigned } from '../threads/verified-log.ts';
 import { waitThreads } from '../threads/wait-threads.ts';
 import type { OrchestratorActions, OrchestratorCall } from '../tools/orchestrator/orchestrator.ts';
 import type { ToolContext } from '../tools/tool.ts';
@@ -251,7 +252,7 @@ async function eventsOf(
   threadId: string,
 ): Promise<readonly (LogEvent | UnknownEvent)[]> {
   try {
-    return (await env.store.logs.read(threadId)).events;
+    return (await readSigned(env, threadId)).events;
   } catch (error) {
     if (error instanceof RyeError && error.code === 'thread_not_found') return [];
     throw error;

@@ -161,7 +161,16 @@ export interface EventPayloads {
     readonly error?: ErrorInfo;
     readonly cost: Cost;
   };
-  checkpoint: CheckpointPayload;
+  checkpoint: CheckpointPayload | FirstCheckpointPayload;
+  /** Bytes after the last signature that a recovery took off the log. `file` is beside the log. */
+  log_quarantined: {
+    readonly offset: number;
+    readonly bytes: number;
+    readonly sha256: string;
+    /** Lines in it, a torn last one included. */
+    readonly lines: number;
+    readonly file: string;
+  };
   note: { readonly text: string; readonly details?: JsonObject };
 }
 
@@ -171,13 +180,30 @@ export type McpServerStart = { readonly server: string; readonly duration_ms: nu
   | { readonly error: string }
 );
 
-/** A signed statement over the bytes `[from, to)` of the log, chained to the previous one. */
+/**
+ * A signed statement over the bytes `[from, to)` of the log, chained to the previous one. The signature also covers the
+ * thread id, `seq` and `timestamp` of its line.
+ */
 export interface CheckpointPayload {
+  readonly version: 2;
+  /** How often the thread had been claimed by a process; it never decreases in a log. */
+  readonly epoch: number;
   readonly from: number;
   readonly to: number;
   /** SHA-256 hex of the bytes `[from, to)`. */
   readonly sha256: string;
   /** SHA-256 hex of the previous checkpoint's line with its line feed, or of the thread id for the first one. */
+  readonly prev: string;
+  readonly key_id: string;
+  /** Ed25519, base64url, over canonical JSON. */
+  readonly signature: string;
+}
+
+/** The older form of a checkpoint, which is read and no longer written. */
+export interface FirstCheckpointPayload {
+  readonly from: number;
+  readonly to: number;
+  readonly sha256: string;
   readonly prev: string;
   /** `seq` and `timestamp` of the checkpoint's own line: repeated here so that the signature covers them. */
   readonly seq: number;
@@ -236,6 +262,7 @@ export const LOG_ONLY_TYPES = [
   'budget',
   'thread_finished',
   'checkpoint',
+  'log_quarantined',
   'note',
 ] as const satisfies readonly Exclude<EventType, EntryType>[];
 

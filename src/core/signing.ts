@@ -19,6 +19,6 @@ export interface PayloadVerifier {
 
 /** A trusted key. */
 export interface PayloadKey {
-  /** Whether the signature of `payload` is good. Checked beside the caller; never rejects. */
-  verify(payload: JsonObject, signature: string): Promise<boolean>;
+  /** Returns true if the signature of `payload` is good. Never throws. */
+  verify(payload: JsonObject, signature: string): boolean;
 }

@@ -1,9 +1,41 @@
 import { createHash } from 'node:crypto';
-import type { CheckpointPayload } from '../core/events.ts';
+import type {
+  CheckpointPayload,
+  EventDraft,
+  FirstCheckpointPayload,
+  LogEvent,
+} from '../core/events.ts';
+import { isRecord, type JsonObject } from '../core/json.ts';
 import type { PayloadSigner } from '../core/signing.ts';
 
+/** Keeps the statement of a checkpoint apart from everything else that the same key signs. */
+const DOMAIN = 'rye-log-v2';
+
 /** What a checkpoint states, before it is signed. */
-export type CheckpointStatement = Omit<CheckpointPayload, 'key_id' | 'signature'>;
+export interface CheckpointStatement {
+  readonly threadId: string;
+  readonly seq: number;
+  readonly timestamp: string;
+  readonly epoch: number;
+  readonly from: number;
+  readonly to: number;
+  readonly sha256: string;
+  readonly prev: string;
+}
+
+/** The last checkpoint of a log, which covers everything before it. */
+export interface LogHead {
+  /** Length of the log up to the end of the checkpoint's line. */
+  readonly bytes: number;
+  readonly seq: number;
+  /** How often the thread had been claimed by a process when the checkpoint was written. */
+  readonly epoch: number;
+  /** SHA-256 hex of the checkpoint's line with its line feed: the next checkpoint's `prev`. */
+  readonly sha256: string;
+}
+
+/** A `checkpoint` event. */
+export type Checkpoint = Extract<LogEvent, { event_type: 'checkpoint' }>;
 
 /** SHA-256 in hex of text (as UTF-8) or bytes. */
 export function sha256Hex(data: string | Uint8Array): string {
@@ -15,17 +47,72 @@ export function chainStart(threadId: string): string {
   return sha256Hex(threadId);
 }
 
-/** Signs a statement; `key_id` is signed with it. */
-export function signCheckpoint(
-  statement: CheckpointStatement,
-  signer: PayloadSigner,
-): CheckpointPayload {
-  const unsigned = { ...statement, key_id: signer.keyId };
-  return { ...unsigned, signature: signer.sign(unsigned) };
+/** Returns the event that signs a statement. */
+export function signCheckpoint(statement: CheckpointStatement, signer: PayloadSigner): Checkpoint {
+  const { threadId, seq, timestamp, ...facts } = statement;
+  const unsigned = { version: 2, ...facts, key_id: signer.keyId } as const;
+  const event = { seq, timestamp, thread_id: threadId, event_type: 'checkpoint' } as const;
+  const signature = signer.sign(signedPart({ ...event, payload: { ...unsigned, signature: '' } }));
+  return { ...event, payload: { ...unsigned, signature } };
 }
 
-/** The part of a checkpoint's payload that its signature covers. */
-export function signedPart(payload: CheckpointPayload): Omit<CheckpointPayload, 'signature'> {
-  const { from, to, sha256, prev, seq, timestamp, key_id } = payload;
-  return { from, to, sha256, prev, seq, timestamp, key_id };
+/** What the signature of a checkpoint covers, of either version. */
+export function signedPart({ thread_id, seq, timestamp, payload }: Checkpoint): JsonObject {
+  const { from, to, sha256, prev, key_id } = payload;
+  if (!isSecond(payload)) {
+    return { from, to, sha256, prev, seq: payload.seq, timestamp: payload.timestamp, key_id };
+  }
+  const { epoch } = payload;
+  return { domain: DOMAIN, thread_id, seq, timestamp, epoch, from, to, sha256, prev, key_id };
+}
+
+/** True for a checkpoint of today's form, which names its thread and epoch in what it signs. */
+export function isSecond(
+  payload: CheckpointPayload | FirstCheckpointPayload,
+): payload is CheckpointPayload {
+  return 'version' in payload;
+}
+
+/** True for the payload of a checkpoint of either version. */
+export function isCheckpointPayload(
+  value: unknown,
+): value is CheckpointPayload | FirstCheckpointPayload {
+  if (!isRecord(value)) return false;
+  const isSecondForm = value['version'] === 2;
+  if (!isSecondForm && 'version' in value) return false;
+  const numbers = isSecondForm ? ['from', 'to', 'epoch'] : ['from', 'to', 'seq'];
+  const texts = ['sha256', 'prev', 'key_id', 'signature', ...(isSecondForm ? [] : ['timestamp'])];
+  return (
+    numbers.every((member) => Number.isSafeInteger(value[member])) &&
+    texts.every((member) => typeof value[member] === 'string')
+  );
+}
+
+/** Pieces of an answer or of a tool's output as they stream in. A later event has the whole. */
+const PIECES: ReadonlySet<EventDraft['event_type']> = new Set<EventDraft['event_type']>([
+  'token_delta',
+  'thinking_delta',
+  'toolcall_delta',
+  'tool_call_progress',
+]);
+
+/** True for an event that repeats in pieces what a later event has whole. */
+export function isPiece({ event_type: type }: Pick<EventDraft, 'event_type'>): boolean {
+  return PIECES.has(type);
+}
+
+/**
+ * True for an event that may wait some microseconds for its signature, so that it shares one with the event that
+ * follows: no effect in the world depends on it, and a recovery without it repeats nothing.
+ */
+export function canWait(draft: EventDraft): boolean {
+  switch (draft.event_type) {
+    case 'message':
+      return draft.payload.message.role === 'assistant';
+    case 'hook_fired':
+    case 'custom':
+      return true;
+    default:
+      return isPiece(draft);
+  }
 }

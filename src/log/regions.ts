@@ -7,6 +7,7 @@ const LF = 0x0a;
 export class LineRegions {
   #pieces: Buffer[] = [];
   #held = 0;
+  #isSkipping = false;
 
   /** Bytes held back: those behind the last line feed so far. */
   get heldBytes(): number {
@@ -18,7 +19,7 @@ export class LineRegions {
    * others where they lie. Valid until the chunk is reused.
    */
   push(chunk: Uint8Array): readonly Buffer[] {
-    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    const bytes = this.#unskipped(chunk);
     const end = bytes.lastIndexOf(LF) + 1;
     const regions: Buffer[] = [];
     let from = 0;
@@ -36,9 +37,23 @@ export class LineRegions {
     return regions;
   }
 
+  /** Drops what is held back and the rest of its line, so that a line without an end takes no memory. */
+  skipLine(): void {
+    this.#clear();
+    this.#isSkipping = true;
+  }
+
   /** The bytes behind the last line feed. */
   rest(): Buffer {
     return Buffer.concat(this.#pieces);
+  }
+
+  #unskipped(chunk: Uint8Array): Buffer {
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    if (!this.#isSkipping) return bytes;
+    const end = bytes.indexOf(LF) + 1;
+    this.#isSkipping = end === 0;
+    return bytes.subarray(this.#isSkipping ? bytes.length : end);
   }
 
   #clear(): void {

@@ -1,10 +1,17 @@
-import { createHash } from 'node:crypto';
-import type { CheckpointPayload, LogEvent } from '../core/events.ts';
+import { createHash, type Hash } from 'node:crypto';
+import type { LogEvent } from '../core/events.ts';
 import { isRecord, parseJson } from '../core/json.ts';
 import type { KeyRefusal, PayloadKey, PayloadVerifier } from '../core/signing.ts';
-import { chainStart, sha256Hex, signedPart } from './checkpoint.ts';
+import {
+  type Checkpoint,
+  chainStart,
+  isCheckpointPayload,
+  isSecond,
+  type LogHead,
+  sha256Hex,
+  signedPart,
+} from './checkpoint.ts';
 import { decodeHeader, encodeEvent, MAX_LINE_BYTES } from './codec.ts';
-import { OpenChecks } from './open-checks.ts';
 import { LineRegions, matchesAt, seqAt, typeDistance } from './regions.ts';
 
 /** Length, whole-file SHA-256 (hex) and number of events of a log, the header not counted. */
@@ -14,20 +21,38 @@ export interface LogExtent {
   readonly events: number;
 }
 
-/** A log whose every checkpoint holds. `unverified_bytes` stand after the last one, as a crash leaves them. */
-export interface LogIntact extends LogExtent {
-  readonly ok: true;
-  readonly checkpoints: number;
-  readonly verified_bytes: number;
-  readonly unverified_bytes: number;
-}
-
-/** The first place at which a log is not what was signed. */
-export interface LogTampered {
-  readonly ok: false;
+/** The first place at which a log is not what was signed, or is not signed. */
+export interface LogFlaw {
   readonly code: 'transcript_tampered' | 'key_untrusted' | 'key_revoked';
   readonly offset: number;
   readonly reason: string;
+}
+
+interface Checked {
+  /** The log's length up to the last signature that holds: what follows was not signed. */
+  readonly verified_bytes: number;
+  readonly checkpoints: number;
+  /** The checkpoint at which `verified_bytes` ends; absent if no signature holds. */
+  readonly head?: LogHead;
+}
+
+/**
+ * A log that is what was signed, up to `verified_bytes`. `unverified_bytes` follow the last signature: a crash leaves
+ * some, and anyone may have added to them. `events` counts the signed ones; `bytes` and `sha256` are of the whole file.
+ */
+export interface LogIntact extends LogExtent, Checked {
+  readonly ok: true;
+  readonly unverified_bytes: number;
+  readonly head: LogHead;
+  /** Why the unverified bytes can't be read as a log, if so. */
+  readonly flaw?: LogFlaw;
+}
+
+/** A log whose signed part was changed, or whose keys are not trusted, or of which nothing is signed. */
+export interface LogTampered extends LogFlaw, Checked {
+  readonly ok: false;
+  /** Nothing in it is signed, as a crash leaves a log that was just created: nothing signed was changed either. */
+  readonly unsigned?: true;
 }
 
 export type LogVerification = LogIntact | LogTampered;
@@ -39,46 +64,66 @@ export interface LogVerifierOptions {
   readonly expected?: LogExtent | undefined;
 }
 
-/** Takes a log's bytes in order, in chunks of any size; memory is bounded by one line. */
+/** Takes a log's bytes in order, in chunks of any size; memory is bounded by one line and {@link MAX_OPEN} checkpoints. */
 export interface LogVerifier {
-  /**
-   * Resolves when the next chunk may come and this one may be reused; false once the log has failed: further chunks
-   * change nothing. Signatures may still be under way then, a bounded number of them.
-   */
-  push(chunk: Uint8Array): Promise<boolean>;
-  /** Waits for all signatures; the first failure in the order of the bytes counts. */
-  end(): Promise<LogVerification>;
+  /** Takes the next chunk, which may be reused afterwards. False: the verdict is decided, more chunks change nothing. */
+  push(chunk: Uint8Array): boolean;
+  end(): LogVerification;
+  /** SHA-256 of all bytes so far, to be continued. */
+  readonly fileHash: Hash;
 }
 
 const LF = 0x0a;
+const NO_HEADER = 'the log has no header';
+const UNSIGNED = 'nothing in the log is signed';
 const TIMESTAMP_PREFIX = Buffer.from(',"timestamp":"');
-/** Signatures that are checked while the bytes behind them are hashed. */
-const MAX_OPEN_CHECKS = 128;
 const CHECKPOINT = Buffer.from('"event_type":"checkpoint"');
+/**
+ * Checkpoints that are hashed before a signature is checked. Each states the hash of the one before it, so a good
+ * signature of one proves all before it. Only if the last is not good are those before it tried.
+ */
+const MAX_OPEN = 256;
 
 /**
  * Checks the header, the sequence, the hash chain and the signatures of a log in one pass. Lines are not parsed, only
- * hashed; a checkpoint is recognised at the place where the writer puts its type, and any line of another form
+ * hashed; a checkpoint is recognized at the place where the writer puts its type, and any line of another form
  * breaks the chain or the sequence.
+ *
+ * What follows the last good signature is unverified, whatever it is. If something is wrong before that, the log was
+ * changed: so after the first flaw the verifier looks for a later checkpoint that this thread's keys did sign.
  */
 export function createLogVerifier(options: LogVerifierOptions): LogVerifier {
   return new ChainVerifier(options);
 }
 
+/** A checkpoint that fits the chain and whose signature is not checked yet. */
+interface OpenCheckpoint {
+  readonly offset: number;
+  readonly head: LogHead;
+  readonly count: number;
+  readonly isGood: () => boolean;
+}
+
 class ChainVerifier implements LogVerifier {
+  readonly fileHash = createHash('sha256');
   readonly #options: LogVerifierOptions;
-  readonly #file = createHash('sha256');
   readonly #typeAt: number;
+  readonly #regions = new LineRegions();
+  #bytes = 0;
   #segment = createHash('sha256');
   #segmentFrom = 0;
   #prev: string;
-  readonly #regions = new LineRegions();
+  #epoch = 0;
+  #isSecond = false;
   #offset = 0;
   #events = 0;
   #checkpoints = 0;
   #headerSeen = false;
-  #failure: LogTampered | undefined;
-  readonly #checks = new OpenChecks();
+  #flaw: LogFlaw | undefined;
+  /** The flaw is in the signed part, or can't be told from one. */
+  #isTampered = false;
+  #open: OpenCheckpoint[] = [];
+  #good: OpenCheckpoint | undefined;
   /** Keys as they were when first met: one log is judged by one state of the keyring. */
   readonly #keys = new Map<string, PayloadKey | KeyRefusal>();
 
@@ -88,48 +133,64 @@ class ChainVerifier implements LogVerifier {
     this.#typeAt = typeDistance(options.threadId);
   }
 
-  async push(chunk: Uint8Array): Promise<boolean> {
-    if (this.#failure) return false;
+  push(chunk: Uint8Array): boolean {
+    if (this.#isTampered) return false;
+    this.fileHash.update(chunk);
+    this.#bytes += chunk.length;
     for (const region of this.#regions.push(chunk)) this.#lines(region);
-    if (this.#regions.heldBytes > MAX_LINE_BYTES) this.#fail(this.#offset, 'a line is over 16 MiB');
-    await this.#settleChecks(MAX_OPEN_CHECKS);
-    return !this.#failure;
+    if (this.#regions.heldBytes > MAX_LINE_BYTES) {
+      this.#fail(this.#offset, 'a line is over 16 MiB');
+      this.#regions.skipLine();
+    }
+    return !this.#isTampered;
   }
 
-  async end(): Promise<LogVerification> {
-    await this.#settleChecks(0);
-    const torn = this.#regions.rest();
-    this.#file.update(torn);
-    const bytes = this.#offset + torn.length;
-    const sha256 = this.#file.digest('hex');
-    if (!this.#failure) this.#checkEnd({ bytes, sha256, events: this.#events });
-    if (this.#failure) return this.#failure;
+  end(): LogVerification {
+    this.#settle();
+    const sha256 = this.fileHash.copy().digest('hex');
+    const whole = { bytes: this.#bytes, sha256, events: this.#good?.head.seq ?? 0 };
+    if (this.#options.expected) this.#checkEnd(whole, this.#options.expected);
+    const head = this.#good?.head;
+    const verified = head?.bytes ?? 0;
+    const checked = {
+      checkpoints: this.#good?.count ?? 0,
+      verified_bytes: verified,
+      ...(head ? { head } : {}),
+    };
+    if (this.#flaw && this.#isTampered) return { ok: false, ...this.#flaw, ...checked };
+    if (!head) {
+      const unsigned = { offset: 0, reason: this.#headerSeen ? UNSIGNED : NO_HEADER };
+      return {
+        ok: false,
+        code: 'transcript_tampered',
+        ...unsigned,
+        ...this.#flaw,
+        ...checked,
+        unsigned: true,
+      };
+    }
     return {
       ok: true,
-      bytes,
-      sha256,
-      events: this.#events,
-      checkpoints: this.#checkpoints,
-      verified_bytes: this.#segmentFrom,
-      unverified_bytes: bytes - this.#segmentFrom,
+      ...whole,
+      ...checked,
+      head,
+      unverified_bytes: whole.bytes - verified,
+      ...(this.#flaw ? { flaw: this.#flaw } : {}),
     };
   }
 
-  #checkEnd({ bytes, sha256, events }: LogExtent): void {
-    const { expected } = this.#options;
-    if (!expected) {
-      if (!this.#headerSeen) this.#fail(0, 'the log has no header');
-      return;
-    }
+  #checkEnd(found: LogExtent, expected: LogExtent): void {
+    const { bytes, sha256, events } = found;
+    const verified = this.#good?.head.bytes ?? 0;
     if (bytes < expected.bytes) {
       this.#fail(bytes, `the log ends at byte ${bytes}; thread.json says ${expected.bytes}`);
-    } else if (bytes > expected.bytes) {
+    } else if (bytes > expected.bytes && verified >= expected.bytes) {
       this.#fail(
         expected.bytes,
         `bytes follow the end at ${expected.bytes} that thread.json names`,
       );
-    } else if (this.#segmentFrom !== bytes) {
-      this.#fail(this.#segmentFrom, 'no checkpoint covers the end of the finished log');
+    } else if (verified !== bytes) {
+      this.#fail(verified, 'no checkpoint covers the end of the finished log');
     } else if (events !== expected.events) {
       this.#fail(0, `the log has ${events} events; thread.json says ${expected.events}`);
     } else if (sha256 !== expected.sha256) {
@@ -139,25 +200,27 @@ class ChainVerifier implements LogVerifier {
 
   /** Whole lines. Hashes runs of them at once, cut at checkpoints. */
   #lines(bytes: Buffer): void {
-    if (this.#failure) return;
-    this.#file.update(bytes);
     let run = 0;
     let start = 0;
-    while (start < bytes.length && !this.#failure) {
+    while (start < bytes.length && !this.#isTampered) {
       const next = bytes.indexOf(LF, start) + 1;
-      if (!this.#headerSeen) {
+      if (this.#flaw) {
+        this.#seekSigned(bytes.subarray(start, next));
+      } else if (!this.#headerSeen) {
         this.#header(bytes.toString('utf8', start, next - 1));
       } else {
         const digits = this.#sequence(bytes, start);
-        if (digits > 0 && this.#isCheckpoint(bytes, digits)) {
+        if (digits > 0 && matchesAt(bytes, CHECKPOINT, digits + this.#typeAt)) {
           this.#segment.update(bytes.subarray(run, start));
           this.#checkpoint(bytes.subarray(start, next), this.#offset + start);
           run = next;
+        } else if (digits === 0) {
+          this.#seekSigned(bytes.subarray(start, next));
         }
       }
       start = next;
     }
-    if (!this.#failure) this.#segment.update(bytes.subarray(run));
+    if (!this.#flaw) this.#segment.update(bytes.subarray(run));
     this.#offset += bytes.length;
   }
 
@@ -168,10 +231,12 @@ class ChainVerifier implements LogVerifier {
     if ('problem' in decoded) this.#fail(0, `the file is no log: ${decoded.problem}`);
     else if (decoded.header.thread_id !== threadId) {
       this.#fail(0, `the log belongs to thread ${decoded.header.thread_id}, not to ${threadId}`);
+      // no crash of this thread leaves the log of another one
+      this.#isTampered = true;
     }
   }
 
-  /** Checks that the line at `start` carries the next seq; the position after its digits, or 0 after a failure. */
+  /** Checks that the line at `start` has the next seq; returns the position after its digits, or 0 after a failure. */
   #sequence(bytes: Buffer, start: number): number {
     const found = seqAt(bytes, start);
     if (!found || !matchesAt(bytes, TIMESTAMP_PREFIX, found.end)) {
@@ -189,91 +254,130 @@ class ChainVerifier implements LogVerifier {
     return found.end;
   }
 
-  #isCheckpoint(bytes: Buffer, digitsEnd: number): boolean {
-    return matchesAt(bytes, CHECKPOINT, digitsEnd + this.#typeAt);
-  }
-
   #checkpoint(line: Buffer, offset: number): void {
-    const text = line.toString('utf8');
-    const event = parseJson(text);
-    const payload = isRecord(event) ? event['payload'] : undefined;
-    if (!isRecord(event) || !isCheckpointPayload(payload)) {
-      this.#fail(offset, 'the checkpoint is malformed');
+    const event = checkpointIn(line);
+    const problem = event
+      ? (this.#statementProblem(event, offset) ?? this.#lineProblem(event, line))
+      : 'the checkpoint is malformed';
+    if (problem !== undefined || !event) {
+      this.#fail(offset, problem ?? '');
+      this.#seekSigned(line);
       return;
     }
-    const problem =
-      this.#statementProblem(payload, offset) ??
-      this.#lineProblem(event as unknown as LogEvent, text);
-    if (problem !== undefined) {
-      this.#fail(offset, problem);
+    const { key_id: keyId, signature } = event.payload;
+    const key = this.#key(keyId);
+    if (typeof key !== 'object') {
+      const state = key === 'key_revoked' ? 'revoked' : 'not trusted';
+      this.#fail(offset, `the checkpoint is signed with key ${keyId}, which is ${state}`, key);
       return;
     }
-    this.#checkSignature(payload, offset);
     this.#prev = sha256Hex(line);
+    this.#epoch = isSecond(event.payload) ? event.payload.epoch : 0;
+    this.#isSecond = isSecond(event.payload);
     this.#segmentFrom = offset + line.length;
     this.#checkpoints += 1;
+    this.#open.push({
+      offset,
+      count: this.#checkpoints,
+      head: {
+        bytes: this.#segmentFrom,
+        seq: event.seq,
+        epoch: this.#epoch,
+        sha256: this.#prev,
+      },
+      isGood: () => key.verify(signedPart(event), signature),
+    });
+    if (this.#open.length >= MAX_OPEN) this.#settle();
   }
 
-  #checkSignature(payload: CheckpointPayload, offset: number): void {
-    const { key_id, signature } = payload;
-    const key = this.#keys.get(key_id) ?? this.#options.verifier.find(key_id);
-    this.#keys.set(key_id, key);
-    if (typeof key === 'object') {
-      this.#checks.add(offset, key.verify({ ...signedPart(payload) }, signature));
-      return;
+  #key(keyId: string): PayloadKey | KeyRefusal {
+    const key = this.#keys.get(keyId) ?? this.#options.verifier.find(keyId);
+    this.#keys.set(keyId, key);
+    return key;
+  }
+
+  /** Finds the last open checkpoint whose signature holds. One after it that does not is the first flaw. */
+  #settle(): void {
+    const open = this.#open;
+    this.#open = [];
+    const last = open.findLastIndex(({ isGood }) => isGood());
+    this.#good = open[last] ?? this.#good;
+    const bad = open[last + 1];
+    if (!bad) return;
+    this.#flaw = undefined;
+    this.#fail(bad.offset, "the checkpoint's signature is invalid");
+  }
+
+  /**
+   * Looks at a line after the first flaw. A checkpoint that was signed for this thread and covers what the good ones do not
+   * proves that signed bytes were changed or removed; a copy of an earlier one proves nothing.
+   */
+  #seekSigned(line: Buffer): void {
+    if (this.#isTampered || !line.includes(CHECKPOINT)) return;
+    const event = checkpointIn(line);
+    if (event?.thread_id !== this.#options.threadId) return;
+    const { payload } = event;
+    if (payload.to < (this.#good?.head.bytes ?? 0)) return;
+    // the older form names no thread: it counts only in a log that has no other
+    if (!isSecond(payload) && this.#isSecond) return;
+    const key = this.#key(payload.key_id);
+    if (typeof key === 'object' && key.verify(signedPart(event), payload.signature)) {
+      this.#isTampered = true;
     }
-    const state = key === 'key_revoked' ? 'revoked' : 'not trusted';
-    this.#fail(offset, `the checkpoint is signed with key ${key_id}, which is ${state}`, key);
   }
 
-  /** Waits until few enough signatures are open. One that is not good stands before whatever was found since. */
-  async #settleChecks(open: number): Promise<void> {
-    const offset = await this.#checks.settle(open);
-    if (offset === undefined) return;
-    this.#failure = undefined;
-    this.#fail(offset, "the checkpoint's signature is invalid");
-  }
-
-  #statementProblem(payload: CheckpointPayload, offset: number): string | undefined {
+  #statementProblem({ payload }: Checkpoint, offset: number): string | undefined {
     const digest = this.#segment.digest('hex');
     this.#segment = createHash('sha256');
-    if (payload.prev !== this.#prev) {
+    const { prev, from, to, sha256 } = payload;
+    if (prev !== this.#prev) {
       return this.#checkpoints === 0
         ? 'the first checkpoint was made for another thread, or an earlier one is missing'
         : 'the checkpoint does not follow the previous one';
     }
-    if (payload.from !== this.#segmentFrom || payload.to !== offset) {
-      return `the checkpoint covers bytes ${payload.from} to ${payload.to}, but stands at ${this.#segmentFrom} to ${offset}`;
+    if (from !== this.#segmentFrom || to !== offset) {
+      return `the checkpoint covers bytes ${from} to ${to}, but stands at ${this.#segmentFrom} to ${offset}`;
     }
-    if (payload.sha256 !== digest) {
-      return `the bytes from ${payload.from} to ${payload.to} are not those that were signed`;
+    if (sha256 !== digest) {
+      return `the bytes from ${from} to ${to} are not those that were signed`;
     }
-    return undefined;
+    if (!isSecond(payload)) return this.#isSecond ? 'the checkpoint has an older form' : undefined;
+    return payload.epoch < this.#epoch
+      ? `the checkpoint is of epoch ${payload.epoch}, after one of epoch ${this.#epoch}`
+      : undefined;
   }
 
-  /** The envelope repeats what was signed, byte for byte, so that no other form of the line passes. */
-  #lineProblem(event: LogEvent, text: string): string | undefined {
-    const payload = event.payload as CheckpointPayload;
+  /** The line repeats what was signed, byte for byte, so that no other form of it passes. */
+  #lineProblem(event: Checkpoint, line: Buffer): string | undefined {
+    const { payload } = event;
+    const isRepeated =
+      isSecond(payload) || (payload.seq === event.seq && payload.timestamp === event.timestamp);
     const asSigned =
+      isRepeated &&
       event.thread_id === this.#options.threadId &&
-      payload.seq === event.seq &&
-      payload.timestamp === event.timestamp &&
       Buffer.from(payload.signature, 'base64url').toString('base64url') === payload.signature &&
-      encodeEvent(event) === text;
+      encodeEvent(event) === line.toString('utf8');
     return asSigned ? undefined : "the checkpoint's line is not the one that was signed";
   }
 
-  #fail(offset: number, reason: string, code: LogTampered['code'] = 'transcript_tampered'): void {
-    this.#failure ??= { ok: false, code, offset, reason };
+  /** Notes the first flaw. A finished log has none; in another one it matters whether signed bytes follow. */
+  #fail(offset: number, reason: string, code: LogFlaw['code'] = 'transcript_tampered'): void {
+    if (this.#flaw) return;
+    this.#flaw = { code, offset, reason };
+    this.#settle();
+    const isKnownKey = this.#flaw.code === 'transcript_tampered' || this.#good !== undefined;
+    if (this.#options.expected || !isKnownKey) this.#isTampered = true;
   }
 }
 
-function isCheckpointPayload(value: unknown): value is CheckpointPayload {
-  return (
-    isRecord(value) &&
-    ['from', 'to', 'seq'].every((member) => Number.isSafeInteger(value[member])) &&
-    ['sha256', 'prev', 'timestamp', 'key_id', 'signature'].every(
-      (member) => typeof value[member] === 'string',
-    )
-  );
+function checkpointIn(line: Buffer): Checkpoint | undefined {
+  const event = parseJson(line.toString('utf8'));
+  if (!isRecord(event) || !isCheckpointPayload(event['payload'])) return undefined;
+  const { event_type: type, seq, timestamp, thread_id: threadId } = event;
+  const isEnvelope =
+    type === 'checkpoint' &&
+    typeof seq === 'number' &&
+    typeof timestamp === 'string' &&
+    typeof threadId === 'string';
+  return isEnvelope ? (event as unknown as Checkpoint & LogEvent) : undefined;
 }

@@ -1,10 +1,17 @@
 import type { ErrorInfo } from '../core/errors.ts';
-import type { EventDraft, LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import type {
+  EventDraft,
+  EventPayloads,
+  LogEvent,
+  LogHeader,
+  UnknownEvent,
+} from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { FileFingerprint, IndexedHit, SearchDocument, SearchQuery } from '../core/search.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost, MicroUsd } from '../core/usage.ts';
+import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
 import type { LogProblem } from '../log/problem.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
@@ -183,12 +190,21 @@ export type Durability = 'turn' | 'always' | 'off';
  */
 export interface LogWriter {
   readonly threadId: string;
-  /** Appends in one `write`, in order, and returns the events as they stand in the log. */
+  /**
+   * Appends in one `write`, in order, and returns the events as they stand in the log. A checkpoint over them is in the
+   * same write, unless all of them can wait for the next one.
+   */
   append(drafts: readonly EventDraft[]): readonly LogEvent[];
-  /** `fdatasync` of everything appended so far, unless durability is `off`. */
+  /** Signs what is not signed, then `fdatasync` of everything appended so far, unless durability is `off`. */
   sync(): void;
-  /** Appends a checkpoint over everything since the last one. */
-  checkpoint(): LogEvent;
+  /** Signs what is not signed: appends a checkpoint over everything since the last one. */
+  checkpoint(): void;
+  /** True if the last checkpoint covers everything that was appended. */
+  readonly isSigned: boolean;
+  /** The last checkpoint that this writer wrote; undefined before the first. */
+  readonly lastCheckpoint: Checkpoint | undefined;
+  /** The end of what is signed. A log that ends before it was cut. */
+  readonly head: LogHead;
   /** Id of the last entry, from which the next one hangs. */
   readonly leafId: string | null;
   state(): LogState;
@@ -214,15 +230,21 @@ export type EntryLookup = { readonly entry: TreeEntry } | { readonly opened: Ope
 export interface LogStore {
   /** Creates the thread's folder and log, takes the lease, writes the header durably. */
   create(header: LogHeader, options: LogWriterOptions): LogWriter;
-  /** Opens an existing log for appending: takes the lease, repairs a torn tail. */
-  reopen(threadId: string, options: LogWriterOptions): LogWriter;
-  /** Reads a whole log. Never writes. Refused with `thread_not_found` or, when the file is no log, `log_malformed`. */
-  read(threadId: string): Promise<OpenedLog>;
+  /**
+   * Opens an existing log for appending: takes the lease, and moves what no signature covers to a file beside the log,
+   * with a signed `log_quarantined` event that says so. Refused if the signed part does not verify.
+   */
+  reopen(threadId: string, options: LogReopenOptions): LogWriter;
+  /**
+   * Reads a log, or its first `end` bytes. Never writes. Refused with `thread_not_found` or, when the file is no log,
+   * `log_malformed`.
+   */
+  read(threadId: string, part?: LogPart): Promise<OpenedLog>;
   /**
    * Reads what the session tree, its context and the export are made of: entries, starts of tool calls, and where a
    * continuation begins. Of a sound log all else is counted and not parsed; a log with a defect is read whole.
    */
-  readEntries(threadId: string): Promise<OpenedLog>;
+  readEntries(threadId: string, part?: LogPart): Promise<OpenedLog>;
   /**
    * One entry by its whole id. Beside a large log an index says where it stands, and is made where there is none that fits;
    * it is no part of the log, and what it says is checked. Where it does not lead to the entry, the answer is all entries.
@@ -242,6 +264,8 @@ export interface LogStore {
   /** Compresses the log of a thread that is over; it can be read and verified as before, but not written. */
   archive(threadId: string): Promise<{ readonly before: number; readonly after: number }>;
   isArchived(threadId: string): boolean;
+  /** What recoveries took off the log because no signature covered it, oldest first. */
+  quarantined(threadId: string): readonly QuarantinedPart[];
   /** Keeps writers away from a log that is not open; refused with `thread_locked` where somebody has it. */
   hold(threadId: string, owner: Owner, epoch: number): LogHold;
   /** Path of the thread's `transcript.jsonl`. */
@@ -253,9 +277,17 @@ export interface LogStore {
 /** A log that nobody else can open for writing until it is released. */
 export interface LogHold {
   /** Opens the log for appending, as `reopen` does, with nobody in between. The writer's end is the end of the hold. */
-  open(options: LogWriterOptions): LogWriter;
+  open(options: LogReopenOptions): LogWriter;
   release(): void;
 }
+
+/** A part of a log: its first `end` bytes, which end with a line. */
+export interface LogPart {
+  readonly end: number;
+}
+
+/** A file of bytes that were taken off a log. Nothing in it is verified. */
+export type QuarantinedPart = EventPayloads['log_quarantined'];
 
 export interface VerifyOptions {
   readonly verifier: PayloadVerifier;
@@ -273,6 +305,12 @@ export interface LogWriterOptions {
   readonly durability: Durability;
   readonly owner: Owner;
   readonly epoch: number;
+}
+
+export interface LogReopenOptions extends LogWriterOptions {
+  readonly verifier: PayloadVerifier;
+  /** For a log of which nothing is signed: it begins again with this header. */
+  readonly header?: LogHeader;
 }
 
 /** Identity of processes, for leases and recovery. */

@@ -10,12 +10,15 @@ import type { ModelProvider } from '../providers/provider.ts';
 import { compactSession } from './compact.ts';
 import type { HookRunner } from './hook-runner.ts';
 import type { ThreadEnv } from './ports.ts';
+import type { Recorder } from './recorder.ts';
+import { readSigned } from './verified-log.ts';
 
 export interface CompactPortParts {
   readonly env: ThreadEnv;
   readonly plan: ThreadPlan;
   readonly threadId: string;
   readonly hooks: HookRunner;
+  readonly recorder: Recorder;
   readonly provider: (model: PlannedModel) => ModelProvider;
 }
 
@@ -27,9 +30,10 @@ export const NOT_COMPACTED = 'the context was not compacted';
  * would see. It reads the log once per compaction, not per turn.
  */
 export function compactPort(parts: CompactPortParts): NonNullable<LoopPorts['compact']> {
-  const { env, plan, threadId, hooks, provider } = parts;
+  const { env, plan, threadId, hooks, provider, recorder } = parts;
   return async (request, signal): Promise<Compaction | undefined> => {
-    const { events } = await env.store.logs.read(threadId);
+    recorder.sign();
+    const { events } = await readSigned(env, threadId);
     const tree = buildTree(events);
     const { model, reason, instructions, tokens, turn, cost, remainingMicroUsd } = request;
     const result = await compactSession(

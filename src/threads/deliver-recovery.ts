@@ -5,6 +5,7 @@ import { DELIVERY_ENTRY, deliveryFacts } from '../log/delivery-facts.ts';
 import { buildTree, isKnown, pathTo } from '../log/tree.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { StartedThread } from './start.ts';
+import { readSigned } from './verified-log.ts';
 
 /** T8 for a thread whose owner is gone: what its log proves decides what became of its deliveries. */
 export async function recoverDeliveries(
@@ -46,7 +47,7 @@ async function eventsOf(
   threadId: string,
 ): Promise<readonly (LogEvent | UnknownEvent)[]> {
   try {
-    return (await env.store.logs.read(threadId)).events;
+    return (await readSigned(env, threadId)).events;
   } catch (error) {
     // it died before it had a log, or has one that proves nothing
     if (error instanceof RyeError) return [];

@@ -4,10 +4,10 @@ import type { EventDraft, LogEvent } from '../core/events.ts';
 import { isActive, type ThreadRecord } from '../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../core/usage.ts';
 import { buildTree, type SessionTree } from '../log/tree.ts';
-import type { LogWriter } from '../storage/store.ts';
+import type { LogVerification, LogWriter } from '../storage/store.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
-import { verifyLog } from './verified-log.ts';
+import { tamperedError, verifyLog } from './verified-log.ts';
 
 /** A log that is open for an edit: what is in it, and what is known of its thread. */
 export interface OpenEdit {
@@ -37,15 +37,15 @@ async function recordOf({ store }: ThreadEnv, threadId: string): Promise<ThreadR
 export async function readVerified(
   env: ThreadEnv,
   threadId: string,
-): Promise<{ readonly document: ThreadDocument; readonly record: ThreadRecord }> {
+): Promise<{
+  readonly document: ThreadDocument;
+  readonly record: ThreadRecord;
+  readonly verdict: LogVerification;
+}> {
   const record = await recordOf(env, threadId);
   const { document, verdict } = await verifyLog(env, threadId);
-  if (verdict.ok) return { document, record };
-  throw new RyeError(
-    verdict.code,
-    `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`,
-    { hint: `\`rye verify thread ${threadId}\` shows all checks. Nothing was changed.` },
-  );
+  if (verdict.ok) return { document, record, verdict };
+  throw tamperedError(threadId, verdict);
 }
 
 /**
@@ -68,7 +68,6 @@ export async function editLog(
   };
   const close = async (cost?: Cost): Promise<void> => {
     if (!hasBegun) return;
-    writer.checkpoint();
     writer.sync();
     await env.files.writeDocument({
       ...document,
@@ -104,8 +103,10 @@ async function openVerified(
   try {
     const { document, record } = await readVerified(env, threadId);
     assertIdle(record);
+    const { verifier } = env;
     const signer = env.signer();
-    const writer = hold.open({ signer, durability: 'turn', owner, epoch: record.epoch });
+    const { epoch: current } = record;
+    const writer = hold.open({ signer, verifier, durability: 'turn', owner, epoch: current });
     return { document, record, writer };
   } catch (error) {
     hold.release();

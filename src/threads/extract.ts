@@ -10,6 +10,7 @@ import { entryAt } from './edit-tree.ts';
 import type { ThreadEnv } from './ports.ts';
 import { endUnstarted, type StartedThread, startThread } from './start.ts';
 import { headerOf } from './thread-document.ts';
+import { partOf } from './verified-log.ts';
 
 export interface ExtractRequest {
   /** The last entry of the path that the new thread begins with. */
@@ -26,8 +27,8 @@ export async function extractThread(
   sourceId: string,
   { at, threadId }: ExtractRequest,
 ): Promise<ThreadRecord> {
-  const { document: source } = await readVerified(env, sourceId);
-  const { events } = await env.store.logs.readEntries(sourceId);
+  const { document: source, verdict } = await readVerified(env, sourceId);
+  const { events } = await env.store.logs.readEntries(sourceId, partOf(sourceId, verdict));
   const tree = buildTree(events);
   const entryId = entryAt(tree, at);
   if (entryId === null) {
@@ -75,7 +76,6 @@ async function writeExtract(
       ...drafts,
       { event_type: 'thread_finished', payload: { status, result: '', cost } },
     ]);
-    writer.checkpoint();
     writer.sync();
     const now = isoTime(env.clock.now());
     const transcript = writer.state();

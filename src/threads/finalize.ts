@@ -13,6 +13,7 @@ import type { ThreadEnv } from './ports.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 import type { ThreadDocument } from './thread-document.ts';
+import { signedPart } from './verified-log.ts';
 
 /** How much of a result thread.json and the registry keep; the log has all of it. */
 const KEPT_RESULT_BYTES = 256 * 1024;
@@ -339,7 +340,8 @@ export async function reexport(
   document: ThreadDocument,
 ): Promise<void> {
   const threadId = document.thread_id;
-  const { events } = await env.store.logs.readEntries(threadId);
+  const part = await signedPart(env, threadId, document.transcript);
+  const { events } = await env.store.logs.readEntries(threadId, part);
   const path = env.files.knowledgePath(plan.directive.id, threadId);
   const text = env.renderer.knowledge({
     document,

@@ -10,6 +10,7 @@ import type { ThreadEnv } from './ports.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 import { assertIntact, createSuccessor, remainingLimits } from './successor.ts';
+import { partOf } from './verified-log.ts';
 
 /** A thread that is ready to run, and how it begins. */
 export interface Successor {
@@ -40,15 +41,15 @@ export async function startHandoff(
 ): Promise<Successor> {
   const { threadId, plan: before, parent } = started;
   recorder.checkpoint();
-  await assertIntact(env, threadId);
-  const { registry, ledger, logs } = env.store;
+  const { verdict } = await assertIntact(env, threadId);
+  const { registry, ledger } = env.store;
   await ledger.report(threadId, toMicroUsd(cost.spend), started.record.epoch);
   const limits = remainingLimits(before.limits, {
     cost,
     subtreeSpend: toUsd(await ledger.subtreeSpend(threadId)),
     spawns: (await registry.get(threadId))?.spawn_count ?? 0,
   });
-  const { events } = await logs.read(threadId);
+  const { events } = await env.store.logs.read(threadId, partOf(threadId, verdict));
   const tree = buildTree(events);
   const plan = await planAtLeaf(env, before, { tree, leafId: tree.leafId });
   const ceiling = Math.min(CEILING_TOKENS, plan.model.context_window * CEILING_PART);

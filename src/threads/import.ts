@@ -114,11 +114,9 @@ function writeLog(writer: LogWriter, { drafts, origin, problems, result }: Impor
   writer.append([{ event_type: 'note', payload: { text, details: { ...origin, problems } } }]);
   for (let start = 0; start < drafts.length; start += CHUNK) {
     writer.append(drafts.slice(start, start + CHUNK));
-    writer.checkpoint();
   }
   const payload = { status: 'completed', result, cost: NO_COST } as const;
   writer.append([{ event_type: 'thread_finished', payload }]);
-  writer.checkpoint();
   writer.sync();
 }
 

@@ -1,6 +1,7 @@
 import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventDraft, EventType, LogEvent } from '../core/events.ts';
+import { isPiece } from '../log/checkpoint.ts';
 import type { LogWriter } from '../storage/store.ts';
 
 /** How streamed text reaches the log; see `transcript.token_deltas`. */
@@ -8,6 +9,8 @@ export type DeltaMode = 'every' | 'coalesced' | 'off';
 
 const COALESCE_MS = 50;
 const COALESCE_CHARS = 4096;
+/** How long streamed text stays unsigned while it arrives. */
+const UNSIGNED_MS = 1000;
 
 export interface RecorderOptions {
   readonly writer: LogWriter;
@@ -34,10 +37,16 @@ export class Recorder {
   #timer: AbortController | undefined;
   #failure: Error | undefined;
   #subscriber: ((event: LogEvent) => void) | undefined;
+  /** The last checkpoint that subscribers were shown. */
+  #shown: LogEvent | undefined;
+  #signedMs: number;
+  #isSigningSoon = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
     this.#subscriber = options.onEvent;
+    this.#shown = options.writer.lastCheckpoint;
+    this.#signedMs = options.clock.monotonic();
   }
 
   get leafId(): string | null {
@@ -66,11 +75,18 @@ export class Recorder {
     this.#write(batch);
   }
 
-  /** Appends a signed checkpoint over everything so far and forces it to the disk. */
+  /** Signs everything so far. */
+  sign(): void {
+    this.flush();
+    this.#options.writer.checkpoint();
+    this.#publishCheckpoint();
+  }
+
+  /** Signs everything so far and forces it to the disk. */
   checkpoint(): void {
     this.flush();
-    this.#publish([this.#options.writer.checkpoint()]);
     this.#options.writer.sync();
+    this.#publishCheckpoint();
   }
 
   #buffer(draft: DeltaDraft, batch: EventDraft[]): void {
@@ -122,19 +138,61 @@ export class Recorder {
   async #flushLater(cancelled: AbortSignal): Promise<void> {
     await this.#options.clock.sleep(COALESCE_MS, cancelled);
     if (cancelled.aborted) return;
+    this.#inBackground(() => this.flush());
+  }
+
+  /** A failure surfaces at the producer's next record(), because a timer has no caller. */
+  #inBackground(write: () => void): void {
     try {
-      this.flush();
+      write();
     } catch (error) {
-      // surfaces at the producer's next record(): a timer has nobody to throw to
       this.#failure = error instanceof Error ? error : new Error(String(error));
     }
+  }
+
+  /**
+   * Signs what the writer left unsigned: streamed text once a second, everything else as soon as what is under way now
+   * has been written, which often signs it anyway.
+   */
+  #signLater(batch: readonly EventDraft[]): void {
+    const { writer, clock } = this.#options;
+    if (writer.isSigned) {
+      this.#signedMs = clock.monotonic();
+    } else if (!batch.every(isPiece)) {
+      this.#signSoon();
+    } else if (clock.monotonic() - this.#signedMs >= UNSIGNED_MS) {
+      writer.checkpoint();
+      this.#signedMs = clock.monotonic();
+    }
+  }
+
+  #signSoon(): void {
+    if (this.#isSigningSoon) return;
+    this.#isSigningSoon = true;
+    setImmediate(() => {
+      this.#isSigningSoon = false;
+      if (this.#failure || this.#options.writer.isSigned) return;
+      this.#inBackground(() => {
+        this.#options.writer.checkpoint();
+        this.#publishCheckpoint();
+      });
+    });
+  }
+
+  #publishCheckpoint(): void {
+    const { lastCheckpoint } = this.#options.writer;
+    if (!lastCheckpoint || lastCheckpoint === this.#shown) return;
+    this.#shown = lastCheckpoint;
+    this.#publish([lastCheckpoint]);
   }
 
   #write(batch: readonly EventDraft[]): readonly LogEvent[] {
     if (batch.length === 0) return [];
     const events = this.#options.writer.append(batch);
     if (batch.some((draft) => draft.durable)) this.#options.writer.sync();
+    this.#signLater(batch);
     this.#publish(events);
+    this.#publishCheckpoint();
     return events;
   }
 

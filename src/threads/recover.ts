@@ -16,6 +16,7 @@ import type { ThreadEnv } from './ports.ts';
 import { Recorder } from './recorder.ts';
 import { endUnstarted, type UnstartedEnd } from './start.ts';
 import { headerOf, openDocument, type ThreadDocument } from './thread-document.ts';
+import { tamperedError } from './verified-log.ts';
 
 /** What was done about a thread whose process died. */
 export interface RecoveredThread {
@@ -151,15 +152,10 @@ async function openDeadLog(env: ThreadEnv, dead: DeadThread): Promise<DeadLog> {
   const { verifier } = env;
   try {
     const verdict = await logs.verify(threadId, { verifier, expected: document.transcript });
-    if (!verdict.ok && verdict.reason === 'the log has no header') {
-      return { writer: logs.create(headerOf(document), options), events: [] };
-    }
-    if (!verdict.ok) {
-      const message = `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`;
-      return { failure: { code: verdict.code, message } };
-    }
-    const writer = logs.reopen(threadId, options);
-    return { writer, events: (await logs.read(threadId)).events };
+    if (!verdict.ok && !verdict.unsigned)
+      return { failure: tamperedError(threadId, verdict).toJSON() };
+    const writer = logs.reopen(threadId, { ...options, verifier, header: headerOf(document) });
+    return { writer, events: (await logs.read(threadId, { end: writer.head.bytes })).events };
   } catch (error) {
     const failure = toRyeError(error, 'storage_failed');
     // it died between its thread.json and its log

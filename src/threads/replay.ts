@@ -29,6 +29,7 @@ import {
   stoppedClock,
 } from './replay-world.ts';
 import type { StartedThread } from './start.ts';
+import { partOf } from './verified-log.ts';
 import { watchRules } from './watch-rules.ts';
 
 export interface ReplayOptions {
@@ -62,9 +63,9 @@ export async function replayThread(
   options: ReplayOptions,
 ): Promise<ReplayReport> {
   // what somebody edited is no recording
-  const { document, record } = await readVerified(given, threadId);
+  const { document, record, verdict } = await readVerified(given, threadId);
   const recordedPlan = await given.files.readPlan(document);
-  const { header, events } = await given.store.logs.read(threadId);
+  const { header, events } = await given.store.logs.read(threadId, partOf(threadId, verdict));
   const tree = buildTree(events);
   const recording = recordedRun(tree, { header, events, from: options.from });
   const comparison = new ReplayComparison(recording);

@@ -28,6 +28,7 @@ import {
   remainingLimits,
 } from './successor.ts';
 import { openDocument, type ThreadDocument } from './thread-document.ts';
+import { partOf } from './verified-log.ts';
 
 export interface ResumeRequest {
   readonly threadId: string;
@@ -50,6 +51,8 @@ interface Resumable {
   readonly log: OpenedLog;
   readonly tree: SessionTree;
   readonly leafId: string | null;
+  /** False if only the part before a change is used: then nothing is appended to the log. */
+  readonly isIntact: boolean;
 }
 
 /**
@@ -62,7 +65,7 @@ export async function prepareResume(env: ThreadEnv, request: ResumeRequest): Pro
   assertSecrets(resumable.plan, request.secrets);
   const { status, parent_id: parentId } = resumable.record;
   const isPaid = parentId === null || (await payingAncestor(env, parentId)) === parentId;
-  return status === 'suspended' && isPaid
+  return status === 'suspended' && isPaid && resumable.isIntact
     ? await reopen(env, resumable, request)
     : await succeed(env, resumable, request);
 }
@@ -100,12 +103,12 @@ async function readResumable(
 ): Promise<Resumable> {
   const threadId = record.thread_id;
   const { files, store } = env;
-  const document = await assertIntact(env, threadId);
+  const { document, verdict } = await assertIntact(env, threadId);
   const planned = await files.readPlan(document);
   assertProgram(env, planned, threadId);
   const { parent_thread_id: parentId } = planned;
   const parent = parentId === null ? undefined : await files.readDocument(parentId);
-  const log = await store.logs.read(threadId);
+  const log = await store.logs.read(threadId, partOf(threadId, verdict));
   const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
   const fatal = [...log.problems, ...tree.problems].find(isFatalProblem);
   if (fatal) {
@@ -117,7 +120,7 @@ async function readResumable(
   }
   const leafId = from === undefined ? tree.leafId : entryByPrefix(tree, from).id;
   const plan = await planAtLeaf(env, planned, { tree, leafId });
-  return { record, document, plan, parent, log, tree, leafId };
+  return { record, document, plan, parent, log, tree, leafId, isIntact: verdict.ok };
 }
 
 /** Secrets are never stored, so a directive that has some needs them again. */
@@ -273,12 +276,13 @@ async function assertUnchanged(env: ThreadEnv, before: ThreadRecord): Promise<vo
 /** thread.json and the export of the predecessor name the successor; the chain itself is in the registry. */
 async function noteSuccessor(
   env: ThreadEnv,
-  { document, plan }: Resumable,
+  { document, plan, isIntact }: Resumable,
   successorId: string,
 ): Promise<void> {
   const linked = { ...document, status: 'continued' as const, continuation_thread_id: successorId };
   await env.files.writeDocument(linked);
-  await reexport(env, plan, linked);
+  // an export is signed: it takes nothing from a log that was changed
+  if (isIntact) await reexport(env, plan, linked);
 }
 
 async function seedOf(env: ThreadEnv, plan: ThreadPlan, record: ThreadRecord): Promise<string> {

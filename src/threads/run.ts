@@ -142,7 +142,7 @@ function openLog(
     epoch: record.epoch,
   };
   const writer = conversation?.reopens
-    ? env.store.logs.reopen(threadId, owned)
+    ? env.store.logs.reopen(threadId, { ...owned, verifier: env.verifier })
     : env.store.logs.create(headerOf(document), owned);
   const recorder = new Recorder({
     writer,
@@ -373,6 +373,6 @@ function loopPorts(parts: PortParts): LoopPorts {
     ...(tools.refresh ? { refreshTools: tools.refresh } : {}),
     gates: [...tools.gates, inbox.gate],
     inbox,
-    compact: compactPort({ env, plan, threadId, hooks, provider }),
+    compact: compactPort({ env, plan, threadId, hooks, provider, recorder: open.recorder }),
   };
 }

@@ -4,10 +4,11 @@ import { LIMIT_NAMES, type LimitName, type Limits, type PartialLimits } from '..
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive } from '../core/thread.ts';
 import { type Cost, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import type { LogVerification } from '../storage/store.ts';
 import type { ThreadEnv } from './ports.ts';
 import { endUnstarted, registerThread, type StartedThread } from './start.ts';
 import { startDocument, type ThreadDocument } from './thread-document.ts';
-import { verifyLog } from './verified-log.ts';
+import { tamperedError, verifyLog } from './verified-log.ts';
 
 /** What a thread used of its limits, its children's spend included. */
 export interface UsedLimits {
@@ -106,18 +107,24 @@ export async function payingAncestor(
   return undefined;
 }
 
-/** Refuses to go on from a log that is not what was signed; with `lenient` it only says so. Returns what was signed. */
-export async function assertIntact(env: ThreadEnv, threadId: string): Promise<ThreadDocument> {
+/**
+ * Refuses to continue a log whose signed part was changed. With `lenient` it only gives notice; then what precedes the
+ * change counts, and nothing after it.
+ */
+export async function assertIntact(
+  env: ThreadEnv,
+  threadId: string,
+): Promise<{ readonly document: ThreadDocument; readonly verdict: LogVerification }> {
   const { document, verdict } = await verifyLog(env, threadId);
-  if (verdict.ok) return document;
-  const message = `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`;
+  if (verdict.ok) return { document, verdict };
+  const hint = `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient, the part before that is used.`;
+  const error = tamperedError(threadId, verdict, hint);
   const { recovery } = await env.config();
   if (recovery.transcriptIntegrity === 'lenient') {
-    env.onNotice(`${message}; going on, as transcript_integrity is lenient`);
-    return document;
+    env.onNotice(
+      `${error.message}; transcript_integrity is lenient, so the ${verdict.verified_bytes} signed bytes before it are used`,
+    );
+    return { document, verdict };
   }
-  throw new RyeError(verdict.code, message, {
-    hint: `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient it goes on all the same.`,
-    details: { thread_id: threadId, offset: verdict.offset },
-  });
+  throw error;
 }

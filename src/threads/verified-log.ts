@@ -1,4 +1,6 @@
-import type { LogVerification } from '../storage/store.ts';
+import { RyeError } from '../core/errors.ts';
+import type { LogTampered } from '../log/verifier.ts';
+import type { LogExtent, LogPart, LogVerification, OpenedLog } from '../storage/store.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
@@ -22,4 +24,45 @@ export async function verifyLog(
     if (JSON.stringify(after) === JSON.stringify(document)) return { document, verdict };
     document = after;
   }
+}
+
+/** A log that verifies, up to its last signature: no line after it is returned. Refused if its signed part was changed. */
+export async function readSigned(
+  env: Pick<ThreadEnv, 'store' | 'verifier'>,
+  threadId: string,
+): Promise<OpenedLog> {
+  return await env.store.logs.read(threadId, await signedPart(env, threadId));
+}
+
+/** The part of a log that signatures cover. Refused if that was changed. */
+export async function signedPart(
+  { store, verifier }: Pick<ThreadEnv, 'store' | 'verifier'>,
+  threadId: string,
+  expected?: LogExtent,
+): Promise<LogPart> {
+  const verdict = await store.logs.verify(threadId, { verifier, expected });
+  if (!verdict.ok) throw tamperedError(threadId, verdict);
+  return partOf(threadId, verdict);
+}
+
+/** The part of a log that precedes what is unsigned or was changed. */
+export function partOf(
+  threadId: string,
+  { verified_bytes: end }: Pick<LogVerification, 'verified_bytes'>,
+): LogPart {
+  if (end > 0) return { end };
+  throw new RyeError('log_malformed', `nothing in the log of thread ${threadId} is signed`, {
+    hint: `See: rye verify thread ${threadId}`,
+    details: { thread_id: threadId },
+  });
+}
+
+/** The error for a log whose signed part was changed. */
+export function tamperedError(
+  threadId: string,
+  { code, reason, offset }: LogTampered,
+  hint = `\`rye verify thread ${threadId}\` shows all checks. Nothing was changed.`,
+): RyeError {
+  const message = `the log of ${threadId} does not verify: ${reason} at byte ${offset}`;
+  return new RyeError(code, message, { hint, details: { thread_id: threadId, offset } });
 }

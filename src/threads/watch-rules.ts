@@ -3,6 +3,7 @@ import type { LoopPorts } from '../loop/ports.ts';
 import { restoreHistory } from '../loop/stream-rules/history.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { StartedThread } from './start.ts';
+import { readSigned } from './verified-log.ts';
 
 /**
  * The loop's view of a thread's stream rules; empty where nothing watches. A thread that goes on from a log remembers
@@ -15,7 +16,7 @@ export async function watchRules(
 ): Promise<Pick<LoopPorts, 'watchStream'>> {
   if (!plan.rules || plan.rules.stream.length === 0) return {};
   const history = continues
-    ? restoreHistory(buildTree((await env.store.logs.read(threadId)).events))
+    ? restoreHistory(buildTree((await readSigned(env, threadId)).events))
     : undefined;
   const session = env.rules.watch(plan, history);
   return session ? { watchStream: (turn) => session.watch(turn) } : {};

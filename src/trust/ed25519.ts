@@ -9,10 +9,6 @@ export interface Ed25519 {
   signer(seed: Uint8Array): (message: Uint8Array) => Uint8Array;
   /** A key that verifies; answers false for malformed signatures and for those that are not the canonical one. */
   verifier(publicKey: Uint8Array): (message: Uint8Array, signature: Uint8Array) => boolean;
-  /** The same beside the caller, on other processors where the platform can; never rejects. */
-  verifierBeside(
-    publicKey: Uint8Array,
-  ): (message: Uint8Array, signature: Uint8Array) => Promise<boolean>;
   publicKeyOf(seed: Uint8Array): Uint8Array;
 }
 
@@ -51,15 +47,6 @@ export const platformEd25519: Ed25519 = {
     return (message, signature) =>
       signature.length === SIGNATURE_BYTES && verify(null, message, key, signature);
   },
-  verifierBeside(publicKey) {
-    const key = platformPublicKey(publicKey);
-    return async (message, signature) =>
-      signature.length === SIGNATURE_BYTES &&
-      (await new Promise<boolean>((resolve) => {
-        // what could not be checked is not good
-        verify(null, message, key, signature, (error, good) => resolve(!error && good));
-      }));
-  },
   publicKeyOf(seed) {
     const der = createPublicKey(platformPrivateKey(seed)).export({ format: 'der', type: 'spki' });
     return der.subarray(SPKI_PREFIX.length);
@@ -87,10 +74,6 @@ export const naclEd25519: Ed25519 = {
       signature.length === SIGNATURE_BYTES &&
       hasReducedScalar(signature) &&
       nacl().sign.detached.verify(Uint8Array.from(message), Uint8Array.from(signature), key);
-  },
-  verifierBeside(publicKey) {
-    const verifyNow = naclEd25519.verifier(publicKey);
-    return async (message, signature) => await Promise.resolve(verifyNow(message, signature));
   },
   publicKeyOf(seed) {
     return nacl().sign.keyPair.fromSeed(Uint8Array.from(seed)).publicKey;

@@ -9,8 +9,6 @@ export interface VerifyingKey {
   /** SPKI PEM with its final newline. */
   readonly pem: string;
   verify(message: string, signature: string): boolean;
-  /** The same for many signatures: each is checked beside the caller. Never rejects. */
-  verifyBeside(message: string, signature: string): Promise<boolean>;
 }
 
 /** A private key; its seed stays inside. Signatures are base64url without padding. */
@@ -85,7 +83,6 @@ const REMEMBERED_SIGNATURES = 1024;
 function verifyingKey(raw: Uint8Array, crypto: Ed25519): VerifyingKey {
   const pem = publicPem(raw);
   const verify = crypto.verifier(raw);
-  let beside: ReturnType<Ed25519['verifierBeside']> | undefined;
   const good = new Set<string>();
   return {
     keyId: fingerprint(pem),
@@ -100,11 +97,6 @@ function verifyingKey(raw: Uint8Array, crypto: Ed25519): VerifyingKey {
         good.add(pair);
       }
       return isGood;
-    },
-    verifyBeside: async (message, signature) => {
-      beside ??= crypto.verifierBeside(raw);
-      const bytes = signatureBytes(signature);
-      return bytes !== undefined && (await beside(Buffer.from(message, 'utf8'), bytes));
     },
   };
 }

@@ -417,7 +417,8 @@ export function describeStore(name: string, open: () => Store): void {
     it('go from create to verify', async () => {
       const { logs, processes } = open();
       const { signer, verifier } = testKey();
-      const options = { signer, durability: 'always', owner: processes.self(), epoch: 1 } as const;
+      const owner = processes.self();
+      const options = { signer, verifier, durability: 'always', owner, epoch: 1 } as const;
       const writer = logs.create(headerFor('a/b-1'), options);
       writer.append([said('one')]);
       writer.close();
@@ -427,12 +428,14 @@ export function describeStore(name: string, open: () => Store): void {
       const expected = again.state();
       again.close();
       expect((await logs.read('a/b-1')).events.map(({ event_type }) => event_type)).toEqual([
+        'checkpoint',
         'message',
+        'checkpoint',
         'message',
         'checkpoint',
       ]);
       expect(await logs.verify('a/b-1', { verifier, expected })).toMatchObject({ ok: true });
-      expect((await logs.tail('a/b-1', 1)).map(({ seq }) => seq)).toEqual([3]);
+      expect((await logs.tail('a/b-1', 1)).map(({ seq }) => seq)).toEqual([5]);
     });
   });
 }

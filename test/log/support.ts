@@ -1,10 +1,23 @@
-import { createHash, generateKeyPairSync, sign, verify } from 'node:crypto';
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  sign,
+  verify,
+} from 'node:crypto';
 import canonicalize from 'canonicalize';
 import { isoTime } from '../../src/core/clock.ts';
 import type { EventDraft, LogEvent, LogHeader } from '../../src/core/events.ts';
 import type { JsonObject } from '../../src/core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../../src/core/signing.ts';
-import { chainStart, sha256Hex, signCheckpoint } from '../../src/log/checkpoint.ts';
+import {
+  type Checkpoint,
+  type CheckpointStatement,
+  chainStart,
+  sha256Hex,
+  signCheckpoint,
+} from '../../src/log/checkpoint.ts';
 import { encodeEvent, encodeHeader } from '../../src/log/codec.ts';
 import { LOG_START, placeEvent } from '../../src/log/cursor.ts';
 
@@ -14,12 +27,24 @@ function bytes(payload: JsonObject): Buffer {
   return Buffer.from(canonicalize(payload) ?? '');
 }
 
+export interface TestKey {
+  readonly signer: PayloadSigner;
+  readonly verifier: PayloadVerifier;
+  /** Makes the same key in another process. */
+  readonly privatePem: string;
+}
+
 /** A signer and the verifier that trusts it, made of Node's crypto alone. */
-export function testKey(): { readonly signer: PayloadSigner; readonly verifier: PayloadVerifier } {
-  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+export function testKey(privatePem?: string): TestKey {
+  const privateKey =
+    privatePem === undefined
+      ? generateKeyPairSync('ed25519').privateKey
+      : createPrivateKey(privatePem);
+  const publicKey = createPublicKey(privateKey);
   const pem = publicKey.export({ type: 'spki', format: 'pem' });
   const keyId = createHash('sha256').update(pem).digest('hex').slice(0, 16);
   return {
+    privatePem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
     signer: {
       keyId,
       sign: (payload) => sign(null, bytes(payload), privateKey).toString('base64url'),
@@ -28,11 +53,8 @@ export function testKey(): { readonly signer: PayloadSigner; readonly verifier: 
       find(signedBy) {
         if (signedBy !== keyId) return 'key_untrusted';
         return {
-          verify: async (payload, signature) =>
-            await new Promise((resolve) => {
-              const sealed = Buffer.from(signature, 'base64url');
-              verify(null, bytes(payload), publicKey, sealed, (_, good) => resolve(good));
-            }),
+          verify: (payload, signature) =>
+            verify(null, bytes(payload), publicKey, Buffer.from(signature, 'base64url')),
         };
       },
     },
@@ -84,6 +106,27 @@ export function signedLog(
   signer: PayloadSigner,
   threadId = THREAD,
 ): readonly string[] {
+  return linesOf(groups, threadId, (statement) => signCheckpoint(statement, signer));
+}
+
+/** The same as an older rye wrote it. */
+export function firstFormLog(
+  groups: readonly (readonly EventDraft[])[],
+  signer: PayloadSigner,
+): readonly string[] {
+  return linesOf(groups, THREAD, ({ threadId, epoch: _, ...facts }) => {
+    const { seq, timestamp } = facts;
+    const unsigned = { ...facts, key_id: signer.keyId };
+    const payload = { ...unsigned, signature: signer.sign(unsigned) };
+    return { seq, timestamp, thread_id: threadId, event_type: 'checkpoint', payload };
+  });
+}
+
+function linesOf(
+  groups: readonly (readonly EventDraft[])[],
+  threadId: string,
+  sign: (statement: CheckpointStatement) => Checkpoint,
+): readonly string[] {
   const lines = [encodeHeader(headerFor(threadId))];
   let from = 0;
   let prev = chainStart(threadId);
@@ -101,17 +144,9 @@ export function signedLog(
     }
     const text = Buffer.from(lines.join(''));
     const seq = cursor.seq + 1;
-    const payload = signCheckpoint(
-      { from, to: text.length, sha256: sha256Hex(text.subarray(from)), prev, seq, timestamp },
-      signer,
-    );
-    const line = encodeEvent({
-      seq,
-      timestamp,
-      thread_id: threadId,
-      event_type: 'checkpoint',
-      payload,
-    });
+    const sha256 = sha256Hex(text.subarray(from));
+    const statement = { threadId, seq, timestamp, epoch: 1, from, to: text.length, sha256, prev };
+    const line = encodeEvent(sign(statement));
     lines.push(line);
     from = text.length + Buffer.byteLength(line);
     prev = sha256Hex(line);

@@ -1,9 +1,10 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PayloadVerifier } from '../../src/core/signing.ts';
-import { sha256Hex } from '../../src/log/checkpoint.ts';
+import { sha256Hex, signCheckpoint } from '../../src/log/checkpoint.ts';
+import { encodeEvent } from '../../src/log/codec.ts';
 import { createLogVerifier, type LogExtent, type LogVerification } from '../../src/log/verifier.ts';
-import { delta, said, signedLog, THREAD, testKey } from './support.ts';
+import { delta, firstFormLog, said, signedLog, THREAD, testKey } from './support.ts';
 
 const key = testKey();
 const GROUPS = [
@@ -15,7 +16,7 @@ const LINES = signedLog(GROUPS, key.signer);
 const LOG = Buffer.from(LINES.join(''));
 const EXTENT: LogExtent = { bytes: LOG.length, sha256: sha256Hex(LOG), events: LINES.length - 1 };
 
-async function verify(
+function verify(
   bytes: Buffer,
   options: {
     expected?: LogExtent;
@@ -23,7 +24,7 @@ async function verify(
     chunk?: number;
     verifier?: typeof key.verifier;
   } = {},
-): Promise<LogVerification> {
+): LogVerification {
   const checker = createLogVerifier({
     threadId: options.threadId ?? THREAD,
     verifier: options.verifier ?? key.verifier,
@@ -31,44 +32,50 @@ async function verify(
   });
   const chunk = options.chunk ?? bytes.length;
   for (let at = 0; at < bytes.length; at += chunk) {
-    await checker.push(bytes.subarray(at, at + chunk));
+    checker.push(bytes.subarray(at, at + chunk));
   }
-  return await checker.end();
+  return checker.end();
 }
 
 const text = (lines: readonly string[]): Buffer => Buffer.from(lines.join(''));
 const offsetOfLine = (index: number): number => Buffer.byteLength(LINES.slice(0, index).join(''));
 
 describe('a whole log', () => {
-  it('holds, and says what it covers', async () => {
-    expect(await verify(LOG, { expected: EXTENT })).toEqual({
+  it('holds, and says what it covers', () => {
+    expect(verify(LOG, { expected: EXTENT })).toEqual({
       ok: true,
       ...EXTENT,
       checkpoints: 3,
       verified_bytes: LOG.length,
       unverified_bytes: 0,
+      head: {
+        bytes: LOG.length,
+        seq: EXTENT.events,
+        epoch: 1,
+        sha256: sha256Hex(LINES.at(-1) ?? ''),
+      },
     });
   });
 
-  it('gives the same answer for any chunking', async () => {
-    const whole = await verify(LOG);
-    await fc.assert(
-      fc.asyncProperty(fc.integer({ min: 1, max: LOG.length }), async (chunk) => {
-        expect(await verify(LOG, { chunk })).toEqual(whole);
+  it('gives the same answer for any chunking', () => {
+    const whole = verify(LOG);
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: LOG.length }), (chunk) => {
+        expect(verify(LOG, { chunk })).toEqual(whole);
       }),
       { numRuns: 60, seed: 7 },
     );
   });
 
-  it('reports what follows the last checkpoint of a crashed thread', async () => {
+  it('reports what follows the last checkpoint of a crashed thread', () => {
     const lines = signedLog([...GROUPS, [delta('late')]], key.signer).slice(0, -1);
     const tail = Buffer.byteLength(lines.at(-1) ?? '');
-    expect(await verify(text(lines))).toMatchObject({
+    expect(verify(text(lines))).toMatchObject({
       ok: true,
       unverified_bytes: tail,
-      events: 10,
+      events: 9,
     });
-    expect(await verify(Buffer.concat([LOG, Buffer.from('{"seq":10,"tim')]))).toMatchObject({
+    expect(verify(Buffer.concat([LOG, Buffer.from('{"seq":10,"tim')]))).toMatchObject({
       ok: true,
       unverified_bytes: 14,
     });
@@ -76,186 +83,262 @@ describe('a whole log', () => {
 });
 
 describe('tampering', () => {
-  it('finds every edit of a single byte', async () => {
+  it('finds every edit of a single byte', () => {
     for (let at = 0; at < LOG.length; at += 1) {
       const edited = Buffer.from(LOG);
       edited[at] = (edited[at] ?? 0) ^ 1;
-      expect((await verify(edited, { expected: EXTENT })).ok).toBe(false);
+      expect(verify(edited, { expected: EXTENT }).ok).toBe(false);
       // without thread.json the last checkpoint may cease to be one: then its bytes count as unverified
-      const alone = await verify(edited);
+      const alone = verify(edited);
       if (alone.ok && alone.verified_bytes > at) throw new Error(`the edit at ${at} was not found`);
     }
   });
 
-  it('names the checkpoint over an edited event, and its key when that is not trusted', async () => {
+  it('names the checkpoint over an edited event, and its key when that is not trusted', () => {
     const edited = LINES.with(2, (LINES[2] ?? '').replace('"a"', '"A"'));
-    expect(await verify(text(edited))).toMatchObject({
+    expect(verify(text(edited))).toMatchObject({
       ok: false,
       code: 'transcript_tampered',
       offset: offsetOfLine(4),
       reason: expect.stringContaining(`the bytes from 0 to ${offsetOfLine(4)}`),
     });
-    expect(await verify(LOG, { verifier: testKey().verifier })).toMatchObject({
+    expect(verify(LOG, { verifier: testKey().verifier })).toMatchObject({
       ok: false,
       code: 'key_untrusted',
       offset: offsetOfLine(4),
     });
   });
 
-  it.each(LINES.map((_, index) => index))('finds that line %i was removed', async (index) => {
-    expect((await verify(text(LINES.toSpliced(index, 1)), { expected: EXTENT })).ok).toBe(false);
+  it.each(LINES.map((_, index) => index))('finds that line %i was removed', (index) => {
+    expect(verify(text(LINES.toSpliced(index, 1)), { expected: EXTENT }).ok).toBe(false);
     // behind the last checkpoint nothing is covered: only thread.json shows that the end is missing
-    expect((await verify(text(LINES.toSpliced(index, 1)))).ok).toBe(index === LINES.length - 1);
+    expect(verify(text(LINES.toSpliced(index, 1))).ok).toBe(index === LINES.length - 1);
   });
 
   it.each(LINES.slice(1, -1).map((_, index) => index + 1))(
     'finds that line %i changed places',
-    async (at) => {
+    (at) => {
       const swapped = LINES.with(at, LINES[at + 1] ?? '').with(at + 1, LINES[at] ?? '');
-      expect((await verify(text(swapped))).ok).toBe(false);
+      expect(verify(text(swapped)).ok).toBe(false);
     },
   );
 
-  it('finds a cut or grown end against thread.json', async () => {
+  it('finds a cut or grown end against thread.json', () => {
     for (let end = 0; end < LOG.length; end += 7) {
-      expect((await verify(LOG.subarray(0, end), { expected: EXTENT })).ok).toBe(false);
+      expect(verify(LOG.subarray(0, end), { expected: EXTENT }).ok).toBe(false);
     }
-    expect(await verify(LOG.subarray(0, offsetOfLine(8)), { expected: EXTENT })).toMatchObject({
+    expect(verify(LOG.subarray(0, offsetOfLine(8)), { expected: EXTENT })).toMatchObject({
       offset: offsetOfLine(8),
       reason: expect.stringContaining('the log ends at byte'),
     });
-    expect((await verify(Buffer.concat([LOG, LOG]), { expected: EXTENT })).ok).toBe(false);
+    expect(verify(Buffer.concat([LOG, LOG]), { expected: EXTENT }).ok).toBe(false);
   });
 
-  it('finds that all checkpoints were taken out, renumbered or not', async () => {
+  it('finds that all checkpoints were taken out, renumbered or not', () => {
     const events = LINES.filter((line) => !line.includes('"signature"'));
-    expect(await verify(text(events))).toMatchObject({ ok: false, offset: offsetOfLine(4) });
+    expect(verify(text(events))).toMatchObject({ ok: false, offset: offsetOfLine(4) });
     const renumbered = events.map((line, index) => line.replace(/^\{"seq":\d+/, `{"seq":${index}`));
-    expect((await verify(text(renumbered), { expected: EXTENT })).ok).toBe(false);
-    expect(await verify(text(renumbered))).toMatchObject({
-      ok: true,
+    expect(verify(text(renumbered), { expected: EXTENT }).ok).toBe(false);
+    expect(verify(text(renumbered))).toMatchObject({
+      ok: false,
+      unsigned: true,
       checkpoints: 0,
       verified_bytes: 0,
     });
   });
 
-  it('finds a log of another thread, with and without a changed name', async () => {
-    expect(await verify(LOG, { threadId: 'demo/other-1' })).toMatchObject({ ok: false, offset: 0 });
+  it('finds a log of another thread, with and without a changed name', () => {
+    expect(verify(LOG, { threadId: 'demo/other-1' })).toMatchObject({ ok: false, offset: 0 });
     const renamed = Buffer.from(LINES.join('').replaceAll(THREAD, 'demo/count-1771322457'));
-    expect((await verify(renamed, { threadId: 'demo/count-1771322457' })).ok).toBe(false);
+    expect(verify(renamed, { threadId: 'demo/count-1771322457' }).ok).toBe(false);
   });
 
-  it('finds a start that was taken from a twin log of the same length and key', async () => {
+  it('finds a start that was taken from a twin log of the same length and key', () => {
     const twin = signedLog([[said('hölla'), ...(GROUPS[0]?.slice(1) ?? [])]], key.signer);
     expect(text(twin)).toHaveLength(offsetOfLine(twin.length));
-    expect(await verify(text([...twin, ...LINES.slice(twin.length)]))).toMatchObject({
+    expect(verify(text([...twin, ...LINES.slice(twin.length)]))).toMatchObject({
       ok: false,
       reason: 'the checkpoint does not follow the previous one',
     });
   });
 
-  it('refuses a line without end instead of keeping it in memory', async () => {
-    const checker = createLogVerifier({ threadId: THREAD, verifier: key.verifier });
-    await checker.push(LOG);
+  it('keeps a line without end out of memory, and refuses it in a finished log', () => {
     const block = Buffer.alloc(1024 * 1024, 'x');
+    const checker = createLogVerifier({ threadId: THREAD, verifier: key.verifier });
+    checker.push(LOG);
+    for (let pushes = 0; pushes < 40; pushes += 1) expect(checker.push(block)).toBe(true);
+    expect(checker.end()).toMatchObject({
+      ok: true,
+      verified_bytes: LOG.length,
+      unverified_bytes: 40 * block.length,
+      flaw: { offset: LOG.length, reason: 'a line is over 16 MiB' },
+    });
+    const finished = createLogVerifier({
+      threadId: THREAD,
+      verifier: key.verifier,
+      expected: EXTENT,
+    });
+    finished.push(LOG);
     let pushes = 1;
-    while (await checker.push(block)) pushes += 1;
+    while (finished.push(block)) pushes += 1;
     expect(pushes).toBe(17);
-    expect(await checker.end()).toMatchObject({ ok: false, offset: LOG.length });
+    expect(finished.end()).toMatchObject({ ok: false, offset: LOG.length });
   });
 
-  it('is no log when it is empty or something else', async () => {
-    expect(await verify(Buffer.alloc(0))).toMatchObject({ ok: false, offset: 0 });
-    expect(await verify(Buffer.from('# notes\n'))).toMatchObject({ ok: false, offset: 0 });
+  it('is no log when it is empty or something else', () => {
+    expect(verify(Buffer.alloc(0))).toMatchObject({ ok: false, offset: 0 });
+    expect(verify(Buffer.from('# notes\n'))).toMatchObject({ ok: false, offset: 0 });
   });
 });
 
-describe('signatures that are checked beside the hashing', () => {
-  /** A log of many checkpoints, and what it takes to settle their checks by hand. */
-  function manyChecks(count: number) {
-    const lines = signedLog(
-      Array.from({ length: count }, (_, at) => [delta(`${at}`)]),
-      key.signer,
+/** A verifier that counts what it is asked, and refuses some signatures. */
+function counting(isGood: (nth: number) => boolean = () => true) {
+  const asked: unknown[] = [];
+  const found: string[] = [];
+  const verifier: PayloadVerifier = {
+    find: (keyId) => {
+      found.push(keyId);
+      return {
+        verify: (payload) => {
+          asked.push(payload['seq']);
+          return isGood(Number(payload['seq']));
+        },
+      };
+    },
+  };
+  return { verifier, asked, found };
+}
+
+describe('signatures', () => {
+  const lines = signedLog(
+    Array.from({ length: 600 }, (_, at) => [delta(`${at}`)]),
+    key.signer,
+  );
+  const log = text(lines);
+
+  it('are checked where they prove all before them, and ask for a key once', () => {
+    const { verifier, asked, found } = counting();
+    expect(verify(log, { verifier })).toMatchObject({ ok: true, checkpoints: 600 });
+    expect(asked).toEqual([512, 1024, 1200]);
+    expect(found).toEqual([key.signer.keyId]);
+  });
+
+  it.each([0, 1, 255, 256, 257, 599])(
+    'that do not hold after checkpoint %i leave what precedes them verified',
+    (good) => {
+      const { verifier } = counting((seq) => seq <= 2 * good);
+      const end = Buffer.byteLength(lines.slice(0, 1 + 2 * good).join(''));
+      const offset = Buffer.byteLength(lines.slice(0, 2 + 2 * good).join(''));
+      const reason = "the checkpoint's signature is invalid";
+      const expected = {
+        checkpoints: good,
+        verified_bytes: good === 0 ? 0 : end,
+        ...(good === 0 ? { offset, reason } : { flaw: { offset, reason } }),
+      };
+      expect(verify(log, { verifier })).toMatchObject({ ok: good > 0, ...expected });
+      const extent = { bytes: log.length, sha256: sha256Hex(log), events: 1200 };
+      expect(verify(log, { verifier, expected: extent })).toMatchObject({
+        ok: false,
+        offset,
+        reason,
+      });
+    },
+  );
+});
+
+describe('the unsigned tail of a thread that was not finished', () => {
+  const signed = offsetOfLine(8);
+  const prefix = LOG.subarray(0, signed);
+  const tail = (bytes: string | Buffer): Buffer => Buffer.concat([prefix, Buffer.from(bytes)]);
+  const intact = { ok: true, verified_bytes: signed, events: 7, checkpoints: 2 };
+
+  it('is unverified, whatever it is', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.base64String()), (junk) => {
+        expect(verify(tail(junk))).toMatchObject({
+          ...intact,
+          unverified_bytes: Buffer.byteLength(junk),
+        });
+      }),
+      { seed: 3, numRuns: 200 },
     );
-    const settle: ((good: boolean) => void)[] = [];
-    const asked: string[] = [];
-    const verifier: PayloadVerifier = {
-      find: (keyId) => {
-        asked.push(keyId);
-        return { verify: async () => await new Promise((resolve) => settle.push(resolve)) };
-      },
+  });
+
+  it('stays unverified with a checkpoint of a key that is not trusted', () => {
+    const forger = testKey();
+    const forged = signedLog([...GROUPS.slice(0, 2), [said('forged')]], forger.signer);
+    // chained to what was signed, as one can who reads the log
+    const chained = rechained(forged.slice(8), forger.signer);
+    expect(verify(tail(chained))).toMatchObject({
+      ...intact,
+      flaw: { code: 'key_untrusted' },
+    });
+  });
+
+  it('stays unverified with a checkpoint that names the key and can not have its signature', () => {
+    const forger = { ...testKey().signer, keyId: key.signer.keyId };
+    const chained = rechained([LINES[8] ?? ''], forger);
+    expect(verify(tail(chained + chained))).toMatchObject({
+      ...intact,
+      flaw: { reason: "the checkpoint's signature is invalid" },
+    });
+  });
+
+  it.each([
+    ['of this log again', () => LINES.slice(1, 8).join('')],
+    ['of another thread', () => signedLog(GROUPS, key.signer, 'demo/other-1').slice(8).join('')],
+    [
+      'of another thread under this name',
+      () =>
+        signedLog(GROUPS, key.signer, 'demo/count-1771322457')
+          .slice(8)
+          .join('')
+          .replaceAll('demo/count-1771322457', THREAD),
+    ],
+  ])('stays unverified with signed lines %s', (_, lines) => {
+    expect(verify(tail(lines()))).toMatchObject(intact);
+  });
+
+  it('is none if signed lines of this thread follow: then some before them are gone', () => {
+    const skipped = [...LINES.slice(0, 5), ...LINES.slice(8)].join('');
+    expect(verify(Buffer.from(skipped))).toMatchObject({ ok: false, offset: offsetOfLine(5) });
+    const late = Buffer.concat([prefix, Buffer.from('junk\n'), LOG.subarray(signed)]);
+    expect(verify(late)).toMatchObject({ ok: false, offset: signed });
+  });
+
+  it('is found in front of a checkpoint of an earlier epoch', () => {
+    const third = LINES[8] ?? '';
+    const at = (epoch: number): Buffer => tail(rechained([third], key.signer, epoch));
+    expect(verify(at(1))).toMatchObject({ ok: true, checkpoints: 3, unverified_bytes: 0 });
+    expect(verify(at(0))).toMatchObject({ ok: false, reason: expect.stringContaining('epoch 0') });
+  });
+
+  /** The events among `lines` with a checkpoint that fits the log, after the second checkpoint of LINES. */
+  function rechained(lines: readonly string[], signer: typeof key.signer, epoch = 1): string {
+    const events = lines.filter((line) => !line.includes('"signature"')).join('');
+    const [from, to] = [signed, signed + Buffer.byteLength(events)];
+    const statement = {
+      threadId: THREAD,
+      seq: 9,
+      timestamp: '2026-02-17T10:00:56.123Z',
+      epoch,
+      from,
+      to,
+      sha256: sha256Hex(events),
+      prev: sha256Hex(LINES[7] ?? ''),
     };
-    const checkpointAt = (at: number): number =>
-      Buffer.byteLength(lines.slice(0, 2 + 2 * at).join(''));
-    return { log: text(lines), verifier, settle, asked, checkpointAt };
+    return events + encodeEvent(signCheckpoint(statement, signer));
   }
+});
 
-  it('fail at the first place in the log, whichever is known first', async () => {
-    const { log, verifier, settle, checkpointAt } = manyChecks(5);
-    const verdict = verify(log, { verifier });
-    for (const at of [4, 3, 1, 0, 2]) settle[at]?.(at !== 3 && at !== 1);
-    expect(await verdict).toEqual({
-      ok: false,
-      code: 'transcript_tampered',
-      offset: checkpointAt(1),
-      reason: "the checkpoint's signature is invalid",
-    });
-  });
+describe('checkpoints of the older form', () => {
+  const old = (groups: typeof GROUPS): readonly string[] => firstFormLog(groups, key.signer);
 
-  it('count before a defect behind them, and after one before them', async () => {
-    const broken = (at: number): Buffer =>
-      text(LINES.map((line, index) => (index === at ? line.replace('"seq"', '"sea"') : line)));
-    const badSignature: PayloadVerifier = { find: () => ({ verify: async () => false }) };
-    expect(await verify(broken(6), { verifier: badSignature })).toMatchObject({
-      offset: offsetOfLine(4),
-      reason: "the checkpoint's signature is invalid",
-    });
-    expect(await verify(broken(2), { verifier: badSignature })).toMatchObject({
-      offset: offsetOfLine(2),
-      reason: 'the line does not have the form of an event',
-    });
-  });
-
-  it('count before what thread.json says about the end', async () => {
-    const badSignature: PayloadVerifier = { find: () => ({ verify: async () => false }) };
-    expect(
-      await verify(LOG.subarray(0, -1), { expected: EXTENT, verifier: badSignature }),
-    ).toMatchObject({
-      offset: offsetOfLine(4),
-    });
-  });
-
-  it('are a bounded number at a time, and ask for a key once', async () => {
-    const { log, verifier, settle, asked } = manyChecks(300);
-    const checker = createLogVerifier({ threadId: THREAD, verifier });
-    let taken = 0;
-    let settled = 0;
-    let most = 0;
-    const feed = async (): Promise<LogVerification> => {
-      for (; taken < log.length; taken += 1024)
-        await checker.push(log.subarray(taken, taken + 1024));
-      return await checker.end();
-    };
-    const verdict = feed();
-    while (settled < 300) {
-      await new Promise((resolve) => setImmediate(resolve));
-      most = Math.max(most, settle.length - settled);
-      settle[settled]?.(true);
-      if (settled < settle.length) settled += 1;
-    }
-    expect(await verdict).toMatchObject({ ok: true, checkpoints: 300 });
-    // 128, and those of one more chunk
-    expect(most).toBeGreaterThan(100);
-    expect(most).toBeLessThan(140);
-    expect(asked).toEqual([key.signer.keyId]);
-  });
-
-  it('stop the reading when one has failed', async () => {
-    const { log, verifier, settle } = manyChecks(300);
-    const checker = createLogVerifier({ threadId: THREAD, verifier });
-    const pushed = checker.push(log);
-    settle[0]?.(false);
-    expect(await pushed).toBe(false);
-    expect(await checker.push(log)).toBe(false);
+  it('hold, and newer ones may follow them', () => {
+    const lines = old(GROUPS);
+    const log = text(lines);
+    expect(verify(log)).toMatchObject({ ok: true, checkpoints: 3, unverified_bytes: 0 });
+    const edited = text(lines.with(2, (lines[2] ?? '').replace('"a"', '"A"')));
+    expect(verify(edited)).toMatchObject({ ok: false, verified_bytes: 0 });
   });
 });

@@ -3,7 +3,7 @@ import { writeSync } from 'node:fs';
 import { openStore } from '../../src/storage/open-store.ts';
 import { delta, headerFor, said, testKey } from '../log/support.ts';
 
-const [projectPath = '', threadId = ''] = process.argv.slice(2);
+const [projectPath = '', threadId = '', privatePem = ''] = process.argv.slice(2);
 let ids = 0;
 const nextId = (): string => {
   ids += 1;
@@ -15,7 +15,7 @@ const store = openStore({
   ids: { entryId: nextId, uuid: nextId },
 });
 const writer = store.logs.create(headerFor(threadId), {
-  signer: testKey().signer,
+  signer: testKey(privatePem).signer,
   durability: 'turn',
   owner: store.processes.self(),
   epoch: 1,

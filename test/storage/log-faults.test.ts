@@ -13,7 +13,15 @@ const { logs } = store;
 const CHILD = fileURLToPath(new URL('log-child.ts', import.meta.url));
 
 function startWriter(threadId: string, limitKiB?: number): ChildProcess {
-  const node = [process.execPath, '--import', 'tsx', CHILD, store.projectPath, threadId];
+  const node = [
+    process.execPath,
+    '--import',
+    'tsx',
+    CHILD,
+    store.projectPath,
+    threadId,
+    key.privatePem,
+  ];
   const [command = '', ...rest] =
     limitKiB === undefined
       ? node

@@ -18,7 +18,8 @@ const { logs, processes } = openStore({
   ids: { entryId: nextId, uuid: nextId },
 });
 const { signer, verifier } = testKey();
-const options = { signer, durability: 'off', owner: processes.self(), epoch: 1 } as const;
+const owner = processes.self();
+const options = { signer, verifier, durability: 'off', owner, epoch: 1 } as const;
 
 /** Answers that streamed in, each with its message. */
 function write(): void {
@@ -53,7 +54,8 @@ async function stream(): Promise<object> {
     all: all === last?.seq,
     messages: foldContext(buildTree(events)).messages.length === ids - 1,
     found: 'opened' in found && found.opened.events.length === events.length,
-    reopened: (await logs.tail(THREAD, 1))[0]?.seq === all + 1,
+    // the entry and its checkpoint
+    reopened: (await logs.tail(THREAD, 1))[0]?.seq === all + 2,
   };
 }
 

@@ -30,11 +30,13 @@ describe('tail', () => {
       writer.append([said('x'.repeat(index * 7)), delta('y')]);
     writer.append([said('z'.repeat(200_000)), delta('end')]);
     writer.close();
-    for (const count of [0, 1, 2, 3, 250, 601, 602, 603, 10_000]) {
+    // the header has a checkpoint, and each batch of two
+    const all = 1 + 3 * 301;
+    for (const count of [0, 1, 2, 3, 250, all - 1, all, all + 1, 10_000]) {
       const events = await logs.tail('tail/a', count);
-      const length = Math.min(count, 602);
+      const length = Math.min(count, all);
       expect(events.map(({ seq }) => seq)).toEqual(
-        Array.from({ length }, (_, index) => 602 - length + 1 + index),
+        Array.from({ length }, (_, index) => all - length + 1 + index),
       );
     }
   });
@@ -43,8 +45,8 @@ describe('tail', () => {
     const writer = create('tail/b');
     writer.append([delta('1'), delta('2')]);
     writer.close();
-    appendFileSync(logs.path('tail/b'), '{"seq":3,');
-    expect((await logs.tail('tail/b', 2)).map(({ seq }) => seq)).toEqual([1, 2]);
+    appendFileSync(logs.path('tail/b'), '{"seq":5,');
+    expect((await logs.tail('tail/b', 2)).map(({ seq }) => seq)).toEqual([3, 4]);
   });
 });
 
@@ -74,25 +76,33 @@ describe('follow', () => {
     writer.close();
   });
 
-  it('is not confused by a torn record that the next writer takes off', async () => {
-    const writer = create('follow/torn');
-    writer.append([delta('1'), delta('2')]);
-    writer.close();
-    const path = logs.path('follow/torn');
-    const whole = readFileSync(path);
-    truncateSync(path, whole.length - 20);
-    const stop = new AbortController();
-    const events = logs.follow('follow/torn', { signal: stop.signal })[Symbol.asyncIterator]();
-    const seen: unknown[] = [(await events.next()).value?.payload];
-    const pending = events.next();
-    const again = logs.reopen('follow/torn', store.writer());
-    again.append([delta('two')]);
-    seen.push((await pending).value?.payload);
-    again.close();
-    stop.abort();
-    expect(await events.next()).toMatchObject({ done: true });
-    expect(seen).toEqual([{ text: '1' }, { text: 'two' }]);
-  });
+  it.each([0, 1, 20])(
+    'continues where the log is signed when the next writer takes unsigned lines and %i bytes off',
+    async (torn) => {
+      const id = `follow/torn-${torn}`;
+      const writer = create(id);
+      writer.append([said('1')]);
+      writer.append([delta('2'), delta('3'), delta('4')]);
+      // what a kill leaves: nobody signs the deltas
+      const path = logs.path(id);
+      truncateSync(path, readFileSync(path).length - torn);
+      const stop = new AbortController();
+      const events = logs.follow(id, { since: 1, signal: stop.signal })[Symbol.asyncIterator]();
+      const next = async () => (await events.next()).value?.event_type;
+      const seen = [await next(), await next(), await next(), await next()];
+      const pending = events.next();
+      const again = logs.reopen(id, store.writer({ epoch: 2 }));
+      // the file is longer than before by the time the follower looks
+      again.append([said('five'), said('six')]);
+      const after = [(await pending).value?.payload, (await events.next()).value?.event_type];
+      again.close();
+      stop.abort();
+      const types = ['message', 'checkpoint', 'token_delta', 'token_delta'];
+      expect(seen).toEqual(types);
+      if (torn === 0) expect(after[0]).toEqual({ text: '4' });
+      else expect(after).toMatchObject([{ offset: expect.any(Number) }, 'checkpoint']);
+    },
+  );
 
   it('goes on in the copy that a writer puts in the place of the log it takes over', async () => {
     const writer = create('follow/moved');
@@ -104,17 +114,17 @@ describe('follow', () => {
     const following = (async () => {
       for await (const { seq } of logs.follow('follow/moved', { signal: stop.signal })) {
         seqs.push(seq);
-        if (seq === 2) {
+        if (seq === 4) {
           copyFileSync(path, `${path}.copy`);
           renameSync(`${path}.copy`, path);
           const next = logs.reopen('follow/moved', store.writer());
           next.append([delta('3')]);
           next.close();
         }
-        if (seq === 3) break;
+        if (seq === 5) break;
       }
     })();
     await following;
-    expect(seqs).toEqual([1, 2, 3]);
+    expect(seqs).toEqual([1, 2, 3, 4, 5]);
   });
 });

@@ -5,7 +5,7 @@ import { afterAll } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import type { IdSource } from '../../src/core/ids.ts';
 import { openStore } from '../../src/storage/open-store.ts';
-import type { LogWriterOptions, Store } from '../../src/storage/store.ts';
+import type { LogReopenOptions, Store } from '../../src/storage/store.ts';
 import { testKey } from '../log/support.ts';
 
 const NOW = '2026-02-17T10:00:56.000Z';
@@ -44,7 +44,7 @@ export function temporaryFolder(): string {
 export interface TestStore extends Store {
   readonly projectPath: string;
   /** Options for a writer owned by this process. */
-  writer(changes?: Partial<LogWriterOptions>): LogWriterOptions;
+  writer(changes?: Partial<LogReopenOptions>): LogReopenOptions;
 }
 
 export function openTestStore(projectPath = temporaryFolder()): TestStore {
@@ -55,6 +55,7 @@ export function openTestStore(projectPath = temporaryFolder()): TestStore {
     projectPath,
     writer: (changes) => ({
       signer: key.signer,
+      verifier: key.verifier,
       durability: 'turn',
       owner: store.processes.self(),
       epoch: 1,

@@ -56,7 +56,7 @@ it('who goes on from a log takes what is written in between for no damage', asyn
   const { here, id, raced } = await scene(async (lab, thread) => {
     await lab.rye().trees.title(thread, 'of another process');
   });
-  const document = await assertIntact(raced, id);
+  const { document } = await assertIntact(raced, id);
   expect(document.transcript).toEqual((await raced.files.readDocument(id)).transcript);
   writeFileSync(raced.store.logs.path(id), 'x', { flag: 'a' });
   await expect(assertIntact(raced, id)).rejects.toMatchObject({ code: 'transcript_tampered' });

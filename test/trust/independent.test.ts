@@ -127,9 +127,11 @@ describe('an independent implementation', () => {
     let prev = sha256('one');
     let count = 0;
     for (const line of log.toString().trimEnd().split('\n')) {
-      const { event_type: type, payload } = JSON.parse(line);
+      const { event_type: type, payload, seq, timestamp, thread_id } = JSON.parse(line);
       if (type !== 'checkpoint') continue;
-      const { signature, ...statement } = payload;
+      const { signature, version, ...facts } = payload;
+      expect(version).toBe(2);
+      const statement = { domain: 'rye-log-v2', thread_id, seq, timestamp, ...facts };
       const bytes = log.subarray(payload.from, payload.to);
       expect(createHash('sha256').update(bytes).digest('hex')).toBe(payload.sha256);
       expect(payload.prev).toBe(prev);

@@ -19,8 +19,20 @@ export function isArchived(path: string): boolean {
  */
 const AT_ONCE_BYTES = 8 * 1024 * 1024;
 
-/** The bytes of a log, compressed or not; each chunk is only valid until the next one is asked for. */
-export async function* logChunks(path: string): AsyncGenerator<Buffer, void, undefined> {
+/** The bytes of a log, compressed or not, or its first `end`; each chunk is only valid until the next one is asked for. */
+export async function* logChunks(
+  path: string,
+  end = Number.POSITIVE_INFINITY,
+): AsyncGenerator<Buffer, void, undefined> {
+  let left = end;
+  for await (const chunk of allChunks(path)) {
+    if (left <= 0) return;
+    yield chunk.length <= left ? chunk : chunk.subarray(0, left);
+    left -= chunk.length;
+  }
+}
+
+async function* allChunks(path: string): AsyncGenerator<Buffer, void, undefined> {
   if (isArchived(path)) {
     const { createGunzip } = await import('node:zlib');
     const unpacked = createGunzip();

@@ -1,10 +1,12 @@
-import { createHash, type Hash } from 'node:crypto';
-import { chainStart, sha256Hex } from '../../log/checkpoint.ts';
+import type { Hash } from 'node:crypto';
+import { RyeError } from '../../core/errors.ts';
+import type { PayloadVerifier } from '../../core/signing.ts';
+import { chainStart } from '../../log/checkpoint.ts';
 import { decodeLine, MAX_LINE_BYTES } from '../../log/codec.ts';
 import { advance, LOG_START, type LogCursor } from '../../log/cursor.ts';
 import { LineRegions, matchesAt, seqAt, typeDistance } from '../../log/regions.ts';
+import { createLogVerifier } from '../../log/verifier.ts';
 import { readChunksSync } from './lines.ts';
-import { malformedLog, parseHeader } from './log-reader.ts';
 import type { WriterPosition } from './log-writer.ts';
 
 // streamed text is most of a long log and moves nothing but the seq
@@ -13,83 +15,74 @@ const DELTA_TYPES = ['token_delta', 'thinking_delta', 'toolcall_delta'].map((typ
 );
 const LF = 0x0a;
 
+/** Where a writer continues a log, if every byte of it is signed; else where its signed part ends. */
+export type FoundPosition =
+  | { readonly position: WriterPosition }
+  | { readonly signedBytes: number; readonly reason?: string };
+
 /**
- * Finds where a log ends in one streaming pass: seq, leaf, running hashes, the checkpoint chain. The end is behind the
- * last whole line; what a crash left behind that is not counted.
+ * Finds the end of a log in one streaming pass: seq, leaf, running hash, and the last checkpoint. It is checked as
+ * verification checks it; a log whose signed part was changed is refused with the code of that.
  */
-export function findPosition(path: string, threadId: string): WriterPosition {
-  const finder = new PositionFinder(path, threadId);
-  const regions = new LineRegions();
+export function findPosition(
+  path: string,
+  threadId: string,
+  verifier: PayloadVerifier,
+): FoundPosition {
+  const chain = createLogVerifier({ threadId, verifier });
+  const lines = new CursorReader(threadId);
   for (const chunk of readChunksSync(path)) {
-    for (const region of regions.push(chunk)) finder.take(region);
-    if (regions.heldBytes > MAX_LINE_BYTES) throw malformedLog(path, 'a line is over 16 MiB');
+    if (!chain.push(chunk)) break;
+    lines.push(chunk);
   }
-  return finder.end();
+  const verdict = chain.end();
+  if (!verdict.ok && verdict.unsigned) return { signedBytes: 0, reason: verdict.reason };
+  if (!verdict.ok) {
+    const { code, reason, offset } = verdict;
+    throw new RyeError(code, `${path} does not verify: ${reason} at byte ${offset}`, {
+      hint: `See: rye verify thread ${threadId}`,
+      details: { thread_id: threadId, offset },
+    });
+  }
+  const { head, unverified_bytes: unverified } = verdict;
+  if (unverified > 0) return { signedBytes: head.bytes };
+  return { position: { head, cursor: lines.cursor, fileHash: chain.fileHash } };
 }
 
-class PositionFinder {
-  readonly #path: string;
-  readonly #threadId: string;
-  readonly #typeAt: number;
-  readonly #fileHash = createHash('sha256');
-  #segmentHash: Hash = createHash('sha256');
-  #segmentFrom = 0;
-  #prev: string;
-  #bytes = 0;
-  #cursor: LogCursor = LOG_START;
-  #headerSeen = false;
+/** The position in a file of which nothing is written yet. */
+export function emptyPosition(
+  threadId: string,
+  facts: { readonly epoch: number; readonly fileHash: Hash },
+): WriterPosition {
+  const head = { bytes: 0, seq: 0, epoch: facts.epoch, sha256: chainStart(threadId) };
+  return { head, cursor: LOG_START, fileHash: facts.fileHash };
+}
 
-  constructor(path: string, threadId: string) {
-    this.#path = path;
-    this.#threadId = threadId;
-    this.#prev = chainStart(threadId);
+/** Follows seq and leaf through the lines of a log. What is no event moves neither. */
+class CursorReader {
+  cursor: LogCursor = LOG_START;
+  readonly #typeAt: number;
+  readonly #regions = new LineRegions();
+
+  constructor(threadId: string) {
     this.#typeAt = typeDistance(threadId);
   }
 
-  /** Whole lines. Hashes runs of them at once, cut at checkpoints. */
-  take(bytes: Buffer): void {
-    this.#fileHash.update(bytes);
-    let run = 0;
+  push(chunk: Uint8Array): void {
+    for (const region of this.#regions.push(chunk)) this.#lines(region);
+    if (this.#regions.heldBytes > MAX_LINE_BYTES) this.#regions.skipLine();
+  }
+
+  #lines(bytes: Buffer): void {
     for (let start = 0; start < bytes.length; ) {
       const next = bytes.indexOf(LF, start) + 1;
-      if (!this.#headerSeen) {
-        parseHeader(bytes.toString('utf8', start, next - 1), this.#path, this.#threadId);
-        this.#headerSeen = true;
-      } else if (!this.#skipDelta(bytes, start) && this.#read(bytes.subarray(start, next))) {
-        this.#segmentHash = createHash('sha256');
-        this.#segmentFrom = this.#bytes + next;
-        run = next;
+      if (!this.#skipDelta(bytes, start)) {
+        for (const piece of decodeLine(bytes.toString('utf8', start, next - 1))) {
+          if ('event' in piece) this.cursor = advance(this.cursor, piece.event);
+        }
       }
       start = next;
     }
-    this.#segmentHash.update(bytes.subarray(run));
-    this.#bytes += bytes.length;
-  }
-
-  end(): WriterPosition {
-    if (!this.#headerSeen) throw malformedLog(this.#path, 'it has no whole line');
-    return {
-      bytes: this.#bytes,
-      cursor: this.#cursor,
-      fileHash: this.#fileHash,
-      segmentHash: this.#segmentHash,
-      segmentFrom: this.#segmentFrom,
-      prev: this.#prev,
-    };
-  }
-
-  /** Reads a line with its line feed; true for a checkpoint. */
-  #read(line: Buffer): boolean {
-    if (line.length > MAX_LINE_BYTES) throw malformedLog(this.#path, 'a line is over 16 MiB');
-    const pieces = decodeLine(line.toString('utf8', 0, line.length - 1));
-    for (const piece of pieces) {
-      if ('event' in piece) this.#cursor = advance(this.#cursor, piece.event);
-    }
-    const [first] = pieces;
-    const isCheckpoint =
-      first !== undefined && 'event' in first && first.event.event_type === 'checkpoint';
-    if (isCheckpoint) this.#prev = sha256Hex(line);
-    return isCheckpoint;
   }
 
   /** Counts a line of streamed text without parsing it; false for every other line. */
@@ -98,7 +91,7 @@ class PositionFinder {
     if (!found) return false;
     const typeAt = found.end + this.#typeAt;
     if (!DELTA_TYPES.some((type) => matchesAt(bytes, type, typeAt))) return false;
-    this.#cursor = { seq: found.seq, leafId: this.#cursor.leafId };
+    this.cursor = { seq: found.seq, leafId: this.cursor.leafId };
     return true;
   }
 }

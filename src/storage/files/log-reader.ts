@@ -98,7 +98,7 @@ export function missingLog(error: unknown, threadId: string): unknown {
 }
 
 /** Reads a whole log; memory beyond the events is one line. Never writes. */
-export async function readLog(path: string, threadId: string): Promise<OpenedLog> {
+export async function readLog(path: string, threadId: string, end?: number): Promise<OpenedLog> {
   const splitter = new LineSplitter();
   const reader = new EventReader(0);
   const events: (LogEvent | UnknownEvent)[] = [];
@@ -117,7 +117,7 @@ export async function readLog(path: string, threadId: string): Promise<OpenedLog
     }
   };
   try {
-    for await (const chunk of logChunks(path)) {
+    for await (const chunk of logChunks(path, end)) {
       for (const line of splitter.push(chunk)) take(line);
     }
   } catch (error) {
@@ -142,10 +142,10 @@ export async function verifyLog(
   const checker = createLogVerifier({ threadId, verifier, expected });
   try {
     for await (const chunk of logChunks(path)) {
-      if (!(await checker.push(chunk))) break;
+      if (!checker.push(chunk)) break;
     }
   } catch (error) {
     throw missingLog(error, threadId);
   }
-  return await checker.end();
+  return checker.end();
 }

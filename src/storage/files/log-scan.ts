@@ -16,6 +16,8 @@ import { parseHeader } from './log-reader.ts';
 export interface ScanOptions {
   /** Leave out what has no place in the tree and starts no tool: such lines are counted, not parsed. */
   readonly entriesOnly: boolean;
+  /** How many bytes to read; by default all. */
+  readonly end?: number;
 }
 
 /**
@@ -29,7 +31,7 @@ export async function scanLog(
 ): Promise<OpenedLog | undefined> {
   const scan = new Scan(path, threadId, options);
   const regions = new LineRegions();
-  for await (const chunk of logChunks(path)) {
+  for await (const chunk of logChunks(path, options.end)) {
     for (const region of regions.push(chunk)) {
       for (const piece of piecesOf(region)) if (!scan.take(piece)) return undefined;
     }

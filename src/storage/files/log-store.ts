@@ -1,30 +1,15 @@
 import { createHash } from 'node:crypto';
-import {
-  closeSync,
-  fsyncSync,
-  ftruncateSync,
-  lstatSync,
-  openSync,
-  readSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, fsyncSync, lstatSync, openSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
-import {
-  makeFolders,
-  stageFile,
-  syncFolder,
-  writeFully,
-  writeWhole,
-} from '../../disk/whole-file.ts';
-import { chainStart } from '../../log/checkpoint.ts';
+import { makeFolders, stageFile, syncFolder } from '../../disk/whole-file.ts';
 import { encodeHeader } from '../../log/codec.ts';
-import { LOG_START } from '../../log/cursor.ts';
 import type {
   EntryLookup,
+  LogReopenOptions,
   LogStore,
   LogWriter,
   LogWriterOptions,
@@ -35,9 +20,10 @@ import { type Lease, readLease, takeLease } from './lease.ts';
 import { readChunksSync } from './lines.ts';
 import { archiveLog, isArchived } from './log-archive.ts';
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
-import { findPosition } from './log-position.ts';
-import { missingLog, readLog, verifyLog } from './log-reader.ts';
-import { scanLog } from './log-scan.ts';
+import { emptyPosition, findPosition } from './log-position.ts';
+import { quarantinedIn, quarantineTail } from './log-quarantine.ts';
+import { malformedLog, missingLog, readLog, verifyLog } from './log-reader.ts';
+import { type ScanOptions, scanLog } from './log-scan.ts';
 import { archivedEvents, eventsSince, followLog, tailLog } from './log-tail.ts';
 import { FileLogWriter, type WriterPosition } from './log-writer.ts';
 
@@ -59,8 +45,10 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
   return {
     create: (header, writer) => createLog(pathOf(header.thread_id), header, { ...options, writer }),
     reopen: (threadId, writer) => reopenLog(pathOf(threadId), threadId, { ...options, writer }),
-    read: async (threadId) => await readWhole(pathOf(threadId), threadId, false),
-    readEntries: async (threadId) => await readWhole(pathOf(threadId), threadId, true),
+    read: async (threadId, part) =>
+      await readParsed(pathOf(threadId), threadId, { ...part, entriesOnly: false }),
+    readEntries: async (threadId, part) =>
+      await readParsed(pathOf(threadId), threadId, { ...part, entriesOnly: true }),
     lookUp: async (threadId, id) => await lookUp(pathOf(threadId), threadId, id),
     verify: async (threadId, verify) => await verifyLog(pathOf(threadId), threadId, verify),
     tail: async (threadId, count) => {
@@ -87,6 +75,7 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
       return archived;
     },
     isArchived: (threadId) => isArchived(pathOf(threadId)),
+    quarantined: (threadId) => quarantinedIn(folderOf(threadId)),
     hold: (threadId, owner, epoch) => {
       const { processes } = options;
       const folder = folderOf(threadId);
@@ -119,10 +108,14 @@ async function lastOf<T>(items: AsyncIterable<T>, count: number): Promise<readon
 }
 
 /** Sound logs are read fast; a log with a defect is read again with care. */
-async function readWhole(path: string, threadId: string, entriesOnly: boolean): Promise<OpenedLog> {
+async function readParsed(
+  path: string,
+  threadId: string,
+  options: ScanOptions,
+): Promise<OpenedLog> {
   try {
-    const scanned = await scanLog(path, threadId, { entriesOnly });
-    return scanned ?? (await readLog(path, threadId));
+    const scanned = await scanLog(path, threadId, options);
+    return scanned ?? (await readLog(path, threadId, options.end));
   } catch (error) {
     throw missingLog(error, threadId);
   }
@@ -131,7 +124,7 @@ async function readWhole(path: string, threadId: string, entriesOnly: boolean): 
 async function lookUp(path: string, threadId: string, id: string): Promise<EntryLookup> {
   const found = lookUpByIndex(path, threadId, id);
   if (typeof found === 'object') return { entry: found };
-  const opened = await readWhole(path, threadId, true);
+  const opened = await readParsed(path, threadId, { entriesOnly: true });
   // an index that knows nothing of an entry which is there is no good either
   if (found === 'stale' || opened.events.some((event) => event.id === id)) {
     writeIndex(path, threadId, opened);
@@ -141,6 +134,10 @@ async function lookUp(path: string, threadId: string, id: string): Promise<Entry
 
 interface OpenParts extends FileLogStoreOptions {
   readonly writer: LogWriterOptions;
+}
+
+interface ReopenParts extends FileLogStoreOptions {
+  readonly writer: LogReopenOptions;
 }
 
 function createLog(path: string, header: LogHeader, parts: OpenParts): LogWriter {
@@ -153,18 +150,9 @@ function createLog(path: string, header: LogHeader, parts: OpenParts): LogWriter
   return openHeld(lease, path, (): LogWriter => {
     const fd = openNew(path, threadId);
     try {
-      const line = Buffer.from(encodeHeader(header), 'utf8');
-      writeFully(fd, line);
+      const writer = beginLog({ path, threadId, fd, lease, parts }, header);
       syncCreation(fd, folder, parts.writer);
-      const position: WriterPosition = {
-        bytes: line.length,
-        cursor: LOG_START,
-        fileHash: createHash('sha256').update(line),
-        segmentHash: createHash('sha256').update(line),
-        segmentFrom: 0,
-        prev: chainStart(threadId),
-      };
-      return writerOver({ path, threadId, fd, lease, position, parts });
+      return writer;
     } catch (error) {
       closeSync(fd);
       throw error;
@@ -197,25 +185,59 @@ function assertThere(path: string, threadId: string): void {
   }
 }
 
-function reopenLog(path: string, threadId: string, parts: OpenParts): LogWriter {
+function reopenLog(path: string, threadId: string, parts: ReopenParts): LogWriter {
   assertThere(path, threadId);
   const lease = onDisk(path, () => lend(dirname(path), threadId, parts));
   return openUnder(lease, path, threadId, parts);
 }
 
-function openUnder(lease: Lease, path: string, threadId: string, parts: OpenParts): LogWriter {
+function openUnder(lease: Lease, path: string, threadId: string, parts: ReopenParts): LogWriter {
   return openHeld(lease, path, (): LogWriter => {
     if (lease.isFromLiving) moveToNewFile(path);
-    const position = findPosition(path, threadId);
-    const fd = openSync(path, 'a+');
-    try {
-      cutTornTail(path, fd, position.bytes);
-      return writerOver({ path, threadId, fd, lease, position, parts });
-    } catch (error) {
-      closeSync(fd);
-      throw error;
+    const found = findPosition(path, threadId, parts.writer.verifier);
+    if ('signedBytes' in found) {
+      const { signedBytes, reason = '' } = found;
+      if (signedBytes === 0 && !parts.writer.header) throw malformedLog(path, reason);
+      quarantineTail(path, signedBytes);
     }
+    return openSigned({ lease, path, threadId, parts });
   });
+}
+
+/** Opens a log that is signed up to its end. What was just quarantined, or by a recovery that died, is noted in it. */
+function openSigned({
+  lease,
+  path,
+  threadId,
+  parts,
+}: Omit<OverParts, 'fd'> & { readonly parts: ReopenParts }): LogWriter {
+  const { header, verifier } = parts.writer;
+  const isEmpty = statSync(path).size === 0;
+  const fd = openSync(path, 'a+');
+  try {
+    const over = { path, threadId, fd, lease, parts };
+    if (isEmpty && header) {
+      const writer = beginLog(over, header);
+      noteQuarantined(writer, dirname(path), 0);
+      return writer;
+    }
+    const found = findPosition(path, threadId, verifier);
+    if ('signedBytes' in found) throw malformedLog(path, 'it changed while it was opened');
+    const writer = writerOver({ ...over, position: found.position });
+    noteQuarantined(writer, dirname(path), found.position.head.bytes);
+    return writer;
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+/** Records what was taken off a log at its present end. */
+function noteQuarantined(writer: LogWriter, folder: string, end: number): void {
+  const parts = quarantinedIn(folder).filter(({ offset }) => offset === end);
+  writer.append(
+    parts.map((payload) => ({ event_type: 'log_quarantined', payload, durable: true })),
+  );
 }
 
 /** Puts a copy in the log's place, so that the descriptor of a stopped writer, should it wake up, leads nowhere. */
@@ -229,32 +251,34 @@ function moveToNewFile(path: string): void {
   }
 }
 
-/** Moves what a crash left of the last record into `transcript.torn-<offset>`, then takes it off the log. */
-function cutTornTail(path: string, fd: number, end: number): void {
-  const length = statSync(path).size - end;
-  if (length <= 0) return;
-  const torn = Buffer.alloc(length);
-  readSync(fd, torn, 0, length, end);
-  writeWhole(join(dirname(path), `transcript.torn-${end}`), torn, { mode: 0o600 });
-  ftruncateSync(fd, end);
-  fsyncSync(fd);
-}
-
 function lend(folder: string, threadId: string, { writer, processes }: OpenParts): Lease {
   return takeLease({ folder, threadId, owner: writer.owner, epoch: writer.epoch, processes });
+}
+
+interface OverParts {
+  readonly path: string;
+  readonly threadId: string;
+  readonly fd: number;
+  readonly lease: Lease;
+  readonly parts: OpenParts;
+}
+
+/** Begins an empty file with its signed header. */
+function beginLog(over: OverParts, header: LogHeader): LogWriter {
+  const { epoch } = over.parts.writer;
+  const fileHash = createHash('sha256');
+  const writer = writerOver({
+    ...over,
+    position: emptyPosition(over.threadId, { epoch, fileHash }),
+  });
+  writer.begin(Buffer.from(encodeHeader(header), 'utf8'));
+  return writer;
 }
 
 function writerOver({
   parts,
   ...rest
-}: {
-  readonly path: string;
-  readonly threadId: string;
-  readonly fd: number;
-  readonly lease: Lease;
-  readonly position: WriterPosition;
-  readonly parts: OpenParts;
-}): LogWriter {
+}: OverParts & { readonly position: WriterPosition }): FileLogWriter {
   return new FileLogWriter({
     ...rest,
     options: parts.writer,

@@ -112,19 +112,21 @@ export async function* followLog(
 ): AsyncGenerator<LogEvent | UnknownEvent, void, undefined> {
   const changes = watchFolder(path, signal);
   let handle: FileHandle | undefined;
+  let place: FollowPlace | undefined;
   try {
-    let position: number | undefined;
     while (!signal.aborted) {
       const changed = changes.next();
       handle = await currentHandle(path, handle);
       if (handle) {
-        position ??= await offsetBehind(handle, since);
-        for await (const line of wholeLines(handle, position)) {
-          position = line.offset + line.length;
-          for (const event of newEvents(line, since)) {
+        const found = place && (await placeIn(handle, place));
+        place = found ?? { position: await offsetBehind(handle, since), since };
+        for await (const line of wholeLines(handle, place.position)) {
+          for (const event of newEvents(line, place.since)) {
             if (signal.aborted) return;
             yield event;
+            if (event.event_type === 'checkpoint') place = signedPlace(line, event.seq);
           }
+          place = { ...place, position: line.offset + line.length, last: keptLine(line) };
         }
       }
       await changed;
@@ -135,6 +137,44 @@ export async function* followLog(
     changes.close();
     await handle?.close();
   }
+}
+
+/** How far a follower has come. */
+interface FollowPlace {
+  readonly position: number;
+  /** Events up to this seq are not given out. */
+  readonly since: number;
+  /** The last line that was read. */
+  readonly last?: { readonly offset: number; readonly bytes: Buffer } | undefined;
+  /** The place after the last checkpoint, which a log keeps for ever. */
+  readonly signed?: Pick<FollowPlace, 'position' | 'since'>;
+}
+
+function signedPlace(line: FileLine, seq: number): FollowPlace {
+  const signed = { position: line.offset + line.length, since: seq };
+  return { ...signed, signed };
+}
+
+/** A copy, because the memory of a line is used again. */
+function keptLine({ offset, bytes }: FileLine): FollowPlace['last'] {
+  return bytes && { offset, bytes: Buffer.from(bytes) };
+}
+
+/**
+ * The place from which to read on. A writer that opens the log after a crash takes unsigned lines off and writes other
+ * ones there: if the last line is no longer where it was, the lines after the last checkpoint are new.
+ */
+async function placeIn(handle: FileHandle, place: FollowPlace): Promise<FollowPlace | undefined> {
+  const { last, signed } = place;
+  if (!last) return place;
+  const { buffer } = await handle.read(
+    Buffer.alloc(last.bytes.length),
+    0,
+    last.bytes.length,
+    last.offset,
+  );
+  if (buffer.equals(last.bytes)) return place;
+  return signed && { ...signed, signed };
 }
 
 /**

@@ -6,7 +6,13 @@ import type { EventDraft, LogEvent } from '../../core/events.ts';
 import type { IdSource } from '../../core/ids.ts';
 import { diskReason } from '../../disk/reasons.ts';
 import { writeFully } from '../../disk/whole-file.ts';
-import { sha256Hex, signCheckpoint } from '../../log/checkpoint.ts';
+import {
+  type Checkpoint,
+  canWait,
+  type LogHead,
+  sha256Hex,
+  signCheckpoint,
+} from '../../log/checkpoint.ts';
 import { encodeEvent, eventBytes, tooLong } from '../../log/codec.ts';
 import { type LogCursor, placeEvent } from '../../log/cursor.ts';
 import { withoutLongTexts } from '../../log/oversized.ts';
@@ -14,16 +20,12 @@ import type { LogState, LogWriter, LogWriterOptions } from '../store.ts';
 import type { Lease } from './lease.ts';
 import { saveArtifact } from './log-artifact.ts';
 
-/** Where a writer goes on: everything about the bytes already in the file that later bytes depend on. */
+/** Where a writer continues: everything about the bytes in the file that later bytes depend on. All are signed. */
 export interface WriterPosition {
-  readonly bytes: number;
   readonly cursor: LogCursor;
-  /** Running SHA-256 of the file, and of what follows the last checkpoint; the writer goes on with them. */
+  /** Running SHA-256 of the file; the writer continues it. */
   readonly fileHash: Hash;
-  readonly segmentHash: Hash;
-  readonly segmentFrom: number;
-  /** SHA-256 hex of the last checkpoint's line, or the start of the chain. */
-  readonly prev: string;
+  readonly head: LogHead;
 }
 
 export interface WriterParts {
@@ -38,14 +40,17 @@ export interface WriterParts {
   readonly ids: IdSource;
 }
 
-/** The appending end of one `transcript.jsonl`. Synchronous: an append that returned is in the file. */
+/**
+ * The appending end of one `transcript.jsonl`. Synchronous: an append that returned is in the file. A batch that matters
+ * is signed in the same `write`, so that no crash comes between it and its signature.
+ */
 export class FileLogWriter implements LogWriter {
   readonly threadId: string;
   readonly #parts: WriterParts;
   readonly #fileHash: Hash;
-  #segmentHash: Hash;
-  #segmentFrom: number;
-  #prev: string;
+  #segmentHash = createHash('sha256');
+  #head: LogHead;
+  #lastCheckpoint: Checkpoint | undefined;
   #bytes: number;
   #cursor: LogCursor;
   #dirty = false;
@@ -53,19 +58,35 @@ export class FileLogWriter implements LogWriter {
   #failure: RyeError | undefined;
 
   constructor(parts: WriterParts) {
-    const { position } = parts;
+    const { cursor, fileHash, head } = parts.position;
     this.#parts = parts;
     this.threadId = parts.threadId;
-    this.#fileHash = position.fileHash;
-    this.#segmentHash = position.segmentHash;
-    this.#segmentFrom = position.segmentFrom;
-    this.#prev = position.prev;
-    this.#bytes = position.bytes;
-    this.#cursor = position.cursor;
+    this.#fileHash = fileHash;
+    this.#head = head;
+    this.#bytes = head.bytes;
+    this.#cursor = cursor;
   }
 
   get leafId(): string | null {
     return this.#cursor.leafId;
+  }
+
+  get head(): LogHead {
+    return this.#head;
+  }
+
+  get isSigned(): boolean {
+    return this.#head.bytes === this.#bytes;
+  }
+
+  get lastCheckpoint(): Checkpoint | undefined {
+    return this.#lastCheckpoint;
+  }
+
+  /** Begins the file: its header, signed in the same write. */
+  begin(header: Buffer): void {
+    this.#assertUsable();
+    this.#writeSigned([header], { cursor: this.#cursor, timestamp: this.#now() });
   }
 
   append(drafts: readonly EventDraft[]): readonly LogEvent[] {
@@ -86,14 +107,11 @@ export class FileLogWriter implements LogWriter {
       lines.push(bytes);
       cursor = placed.cursor;
     }
-    const [only] = lines;
-    const bytes = only !== undefined && lines.length === 1 ? only : Buffer.concat(lines);
-    this.#write(bytes);
-    this.#segmentHash.update(bytes);
-    this.#cursor = cursor;
-    if (this.#parts.options.durability === 'always' || drafts.some(({ durable }) => durable)) {
-      this.sync();
-    }
+    const { durability } = this.#parts.options;
+    const isDurable = durability === 'always' || drafts.some(({ durable }) => durable);
+    if (isDurable || !drafts.every(canWait)) this.#writeSigned(lines, { cursor, timestamp });
+    else this.#write(joined(lines), cursor);
+    if (isDurable) this.sync();
     return events;
   }
 
@@ -114,7 +132,7 @@ export class FileLogWriter implements LogWriter {
   }
 
   sync(): void {
-    this.#assertUsable();
+    this.checkpoint();
     if (!this.#dirty || this.#parts.options.durability === 'off') return;
     this.#guard(() => {
       fdatasyncSync(this.#parts.fd);
@@ -122,36 +140,37 @@ export class FileLogWriter implements LogWriter {
     this.#dirty = false;
   }
 
-  checkpoint(): LogEvent {
+  checkpoint(): void {
     this.#assertUsable();
-    const timestamp = this.#now();
-    const seq = this.#cursor.seq + 1;
-    const payload = signCheckpoint(
-      {
-        from: this.#segmentFrom,
-        to: this.#bytes,
-        sha256: this.#segmentHash.copy().digest('hex'),
-        prev: this.#prev,
-        seq,
-        timestamp,
-      },
-      this.#parts.options.signer,
-    );
-    const event = {
-      seq,
-      timestamp,
-      thread_id: this.threadId,
-      event_type: 'checkpoint',
-      payload,
-    } as const;
-    const line = Buffer.from(encodeEvent(event), 'utf8');
-    this.#write(line);
-    this.#cursor = { ...this.#cursor, seq };
-    this.#segmentFrom = this.#bytes;
-    this.#segmentHash = createHash('sha256');
-    this.#prev = sha256Hex(line);
+    if (this.isSigned) return;
+    this.#writeSigned([], { cursor: this.#cursor, timestamp: this.#now() });
     if (this.#parts.options.durability === 'always') this.sync();
-    return event;
+  }
+
+  /** Writes lines and the checkpoint that covers them, and all unsigned ones before, at once. */
+  #writeSigned(
+    lines: readonly Buffer[],
+    { cursor, timestamp }: { readonly cursor: LogCursor; readonly timestamp: string },
+  ): void {
+    const { signer } = this.#parts.options;
+    const { bytes: from, sha256: prev } = this.#head;
+    // a registry that was made again from other records may count from the start
+    const epoch = Math.max(this.#parts.options.epoch, this.#head.epoch);
+    const to = lines.reduce((sum, line) => sum + line.length, this.#bytes);
+    for (const line of lines) this.#segmentHash.update(line);
+    const sha256 = this.#segmentHash.digest('hex');
+    this.#segmentHash = createHash('sha256');
+    const seq = cursor.seq + 1;
+    const { threadId } = this;
+    const event = signCheckpoint(
+      { threadId, seq, timestamp, epoch, from, to, sha256, prev },
+      signer,
+    );
+    const line = Buffer.from(encodeEvent(event), 'utf8');
+    this.#put(joined([...lines, line]));
+    this.#cursor = { ...cursor, seq };
+    this.#head = { bytes: this.#bytes, seq, epoch, sha256: sha256Hex(line) };
+    this.#lastCheckpoint = event;
   }
 
   state(): LogState {
@@ -182,8 +201,14 @@ export class FileLogWriter implements LogWriter {
     if (this.#closed) throw this.#failed('the log is closed', undefined);
   }
 
+  #write(bytes: Buffer, cursor: LogCursor): void {
+    this.#put(bytes);
+    this.#segmentHash.update(bytes);
+    this.#cursor = cursor;
+  }
+
   /** Puts all of `bytes` behind the end of the log, or leaves the log as it was and fails for good. */
-  #write(bytes: Buffer): void {
+  #put(bytes: Buffer): void {
     this.#guard(() => {
       this.#parts.lease.assertHeld();
       this.#dirty = true;
@@ -220,4 +245,9 @@ export class FileLogWriter implements LogWriter {
       cause,
     });
   }
+}
+
+function joined(lines: readonly Buffer[]): Buffer {
+  const [only] = lines;
+  return only !== undefined && lines.length === 1 ? only : Buffer.concat(lines);
 }

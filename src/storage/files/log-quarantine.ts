@@ -1,0 +1,93 @@
+import { createHash } from 'node:crypto';
+import {
+  closeSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readdirSync,
+  readSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { systemCodeOf } from '../../core/errors.ts';
+import { stageFile } from '../../disk/whole-file.ts';
+import type { QuarantinedPart } from '../store.ts';
+import { readChunksSync } from './lines.ts';
+
+const NAME = /^transcript\.unverified-(\d+)(?:-(\d+))?\.jsonl$/;
+const CHUNK_BYTES = 256 * 1024;
+const LF = 0x0a;
+
+/**
+ * Moves what follows the first `end` bytes of a log to `transcript.unverified-<end>.jsonl` beside it. The copy is on the
+ * disk before the log is cut, so a crash in between loses nothing.
+ */
+export function quarantineTail(path: string, end: number): void {
+  const folder = dirname(path);
+  const fd = openSync(path, 'r+');
+  try {
+    if (fstatSync(fd).size <= end) return;
+    copyTail(fd, end, freeName(folder, end));
+    ftruncateSync(fd, end);
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** What was taken off the log in this folder, in the order of its place. */
+export function quarantinedIn(folder: string): readonly QuarantinedPart[] {
+  return namesIn(folder)
+    .flatMap((file) => {
+      const [, offset, count = '1'] = NAME.exec(file) ?? [];
+      return offset === undefined ? [] : [{ file, offset: Number(offset), count: Number(count) }];
+    })
+    .sort((left, right) => left.offset - right.offset || left.count - right.count)
+    .map(({ file, offset }) => ({ offset, ...measured(join(folder, file)), file }));
+}
+
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch (error) {
+    if (systemCodeOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+function measured(path: string): Pick<QuarantinedPart, 'bytes' | 'sha256' | 'lines'> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  let lines = 0;
+  let last = LF;
+  for (const chunk of readChunksSync(path)) {
+    hash.update(chunk);
+    bytes += chunk.length;
+    for (let at = chunk.indexOf(LF); at !== -1; at = chunk.indexOf(LF, at + 1)) lines += 1;
+    last = chunk.at(-1) ?? last;
+  }
+  return { bytes, sha256: hash.digest('hex'), lines: last === LF ? lines : lines + 1 };
+}
+
+function freeName(folder: string, end: number): string {
+  const taken = new Set(namesIn(folder));
+  let name = `transcript.unverified-${end}.jsonl`;
+  for (let count = 2; taken.has(name); count += 1) {
+    name = `transcript.unverified-${end}-${count}.jsonl`;
+  }
+  return join(folder, name);
+}
+
+function copyTail(from: number, start: number, path: string): void {
+  const copy = stageFile(path, { mode: 0o600, follow: false });
+  try {
+    const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
+    for (let at = start, count = -1; count !== 0; at += count) {
+      count = readSync(from, buffer, 0, buffer.length, at);
+      copy.write(buffer.subarray(0, count));
+    }
+    copy.commit();
+  } finally {
+    copy.discard();
+  }
+}
