@@ -106,13 +106,6 @@ export function isPiece({ event_type: type }: Pick<EventDraft, 'event_type'>): b
  * follows: no effect in the world depends on it, and a recovery without it repeats nothing.
  */
 export function canWait(draft: EventDraft): boolean {
-  switch (draft.event_type) {
-    case 'message':
-      return draft.payload.message.role === 'assistant';
-    case 'hook_fired':
-    case 'custom':
-      return true;
-    default:
-      return isPiece(draft);
-  }
+  if (draft.event_type === 'message') return draft.payload.message.role === 'assistant';
+  return draft.event_type === 'hook_fired' || draft.event_type === 'custom' || isPiece(draft);
 }

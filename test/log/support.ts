@@ -114,8 +114,8 @@ export function firstFormLog(
   groups: readonly (readonly EventDraft[])[],
   signer: PayloadSigner,
 ): readonly string[] {
-  return linesOf(groups, THREAD, ({ threadId, epoch: _, ...facts }) => {
-    const { seq, timestamp } = facts;
+  return linesOf(groups, THREAD, ({ threadId, seq, timestamp, from, to, sha256, prev }) => {
+    const facts = { from, to, sha256, prev, seq, timestamp };
     const unsigned = { ...facts, key_id: signer.keyId };
     const payload = { ...unsigned, signature: signer.sign(unsigned) };
     return { seq, timestamp, thread_id: threadId, event_type: 'checkpoint', payload };
@@ -125,7 +125,7 @@ export function firstFormLog(
 function linesOf(
   groups: readonly (readonly EventDraft[])[],
   threadId: string,
-  sign: (statement: CheckpointStatement) => Checkpoint,
+  seal: (statement: CheckpointStatement) => Checkpoint,
 ): readonly string[] {
   const lines = [encodeHeader(headerFor(threadId))];
   let from = 0;
@@ -146,7 +146,7 @@ function linesOf(
     const seq = cursor.seq + 1;
     const sha256 = sha256Hex(text.subarray(from));
     const statement = { threadId, seq, timestamp, epoch: 1, from, to: text.length, sha256, prev };
-    const line = encodeEvent(sign(statement));
+    const line = encodeEvent(seal(statement));
     lines.push(line);
     from = text.length + Buffer.byteLength(line);
     prev = sha256Hex(line);

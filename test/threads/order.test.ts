@@ -28,9 +28,10 @@ it('a whole run, from its start to its end', async () => {
     directiveId: 'team/work',
     followUps: ['Better, please.'],
     handlers: {
-      // deltas are merged by time
+      // deltas are merged, and checkpoints shared, by time
       event: (event) => {
-        if (!event.event_type.endsWith('_delta')) lines.push(line(event));
+        const { event_type: type } = event;
+        if (!type.endsWith('_delta') && type !== 'checkpoint') lines.push(line(event));
       },
     },
   });

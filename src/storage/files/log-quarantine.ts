@@ -42,7 +42,7 @@ export function quarantinedIn(folder: string): readonly QuarantinedPart[] {
       const [, offset, count = '1'] = NAME.exec(file) ?? [];
       return offset === undefined ? [] : [{ file, offset: Number(offset), count: Number(count) }];
     })
-    .sort((left, right) => left.offset - right.offset || left.count - right.count)
+    .toSorted((left, right) => left.offset - right.offset || left.count - right.count)
     .map(({ file, offset }) => ({ offset, ...measured(join(folder, file)), file }));
 }
 
