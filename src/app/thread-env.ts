@@ -1,5 +1,6 @@
 import { renderCapabilities } from '../export/capabilities.ts';
-import { renderThreadKnowledge } from '../export/knowledge.ts';
+import { renderEvent } from '../export/conversation.ts';
+import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
 import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
@@ -66,7 +67,12 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
     },
     tools,
     files: threadFiles(base),
-    renderer: { capabilities: renderCapabilities, knowledge: renderThreadKnowledge },
+    renderer: {
+      capabilities: renderCapabilities,
+      knowledge: renderThreadKnowledge,
+      liveHead: renderLiveHead,
+      entry: renderEvent,
+    },
     parentFromEnvironment: env['RYE_PARENT_THREAD_ID'],
     environment: env,
     fileExists: base.fileExists,

@@ -38,7 +38,12 @@ export function renderThreadKnowledge(facts: ExportFacts): string {
   return [...blocks.slice(0, -1), `${blocks.at(-1) ?? ''}\n`].join('\n\n');
 }
 
-type Facts = Omit<ExportFacts, 'events'>;
+/** The beginning of the entry of a thread that is running: it is unsigned and has no end yet. */
+export function renderLiveHead(facts: Omit<ExportFacts, 'events' | 'finishedAt'>): string {
+  return `${renderHead(facts).join('\n\n')}\n`;
+}
+
+type Facts = Omit<ExportFacts, 'events' | 'finishedAt'> & Partial<Pick<ExportFacts, 'finishedAt'>>;
 
 /** Frontmatter, title and description, as blocks. */
 export function renderHead(facts: Facts): readonly string[] {
@@ -76,7 +81,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
     status,
     model,
     created_at,
-    finished_at: finishedAt,
+    ...(finishedAt === undefined ? {} : { finished_at: finishedAt }),
     ...(cost ? { duration_seconds: cost.elapsed_seconds, cost: { ...cost } } : {}),
     ...(parent_thread_id === null ? {} : { parent: parent_thread_id }),
     ...(continuation_of === undefined ? {} : { continuation_of }),

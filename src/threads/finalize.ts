@@ -9,6 +9,7 @@ import type { LogWriter } from '../storage/store.ts';
 import { recoverDeliveries } from './deliver-recovery.ts';
 import type { HookRunner } from './hook-runner.ts';
 import type { ThreadInbox } from './inbox.ts';
+import type { LiveExport } from './live-export.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -23,7 +24,13 @@ export interface FinalizeRequest {
   readonly outcome: LoopOutcome;
   readonly hooks: HookRunner | undefined;
   /** Absent when the log could not be opened. */
-  readonly log: { readonly writer: LogWriter; readonly recorder: Recorder } | undefined;
+  readonly log:
+    | {
+        readonly writer: LogWriter;
+        readonly recorder: Recorder;
+        readonly live?: Pick<LiveExport, 'close'> | undefined;
+      }
+    | undefined;
   readonly children: readonly string[];
   /** Absent where the thread's own process is gone: then its log says what became of its deliveries. */
   readonly inbox?: Pick<ThreadInbox, 'close'> | undefined;
@@ -260,6 +267,7 @@ class Finalization {
   }
 
   #close(): void {
+    this.#request.log?.live?.close();
     try {
       this.#request.log?.writer.close();
     } catch (error) {

@@ -234,14 +234,28 @@ export interface ThreadFiles {
   readPlan(document: ThreadDocument): Promise<ThreadPlan>;
   writeCapabilities(threadId: string, text: string): Promise<void>;
   writeKnowledge(path: string, text: string): Promise<void>;
+  /** Opens the export of a running thread for appending; undefined if there is one that is not `resumed`. */
+  openExport(path: string, isResumed: boolean): Promise<LiveFile | undefined>;
   /** Writes a large tool result; resolves to its path relative to the project. */
   writeArtifact(threadId: string, name: string, bytes: string): Promise<string>;
+}
+
+/** A file that grows while its thread runs. Writes are unsigned and not synced. */
+export interface LiveFile {
+  /** True if the file is empty, so that it needs its head. */
+  readonly isNew: boolean;
+  append(text: string): void;
+  close(): void;
 }
 
 /** Renders what a thread leaves behind; pure, from the `export` room. */
 export interface ThreadRenderer {
   capabilities(plan: ThreadPlan, definitions: readonly ToolDefinition[]): string;
   knowledge(facts: KnowledgeFacts): string;
+  /** The beginning of the entry of a thread that is running. */
+  liveHead(facts: Omit<KnowledgeFacts, 'events' | 'finishedAt'>): string;
+  /** One event as Markdown blocks; none if people need not read it. */
+  entry(event: LogEvent | UnknownEvent): readonly string[];
 }
 
 export interface KnowledgeFacts {

@@ -19,6 +19,7 @@ import { finalizeThread } from './finalize.ts';
 import { joinChain, type Successor, startHandoff } from './handoff.ts';
 import { HookRunner } from './hook-runner.ts';
 import { ThreadInbox } from './inbox.ts';
+import { type LiveExport, openLiveExport } from './live-export.ts';
 import { type Conversation, type Opening, openingMessages } from './opening.ts';
 import type { OpenTools, ThreadEnv } from './ports.ts';
 import { Recorder } from './recorder.ts';
@@ -83,12 +84,12 @@ async function runLink(
   const options = { ...given, conversation };
   const cancellation = new Cancellation(env, started, options.signal);
   let open: OpenRun | undefined;
-  let log: { writer: LogWriter; recorder: Recorder } | undefined;
+  let log: OpenLog | undefined;
   let outcome: LoopOutcome;
   let successor: Successor | undefined;
   try {
     if (!conversation?.reopens) await env.files.writePlan(started.threadId, started.plan);
-    log = openLog(env, started, options);
+    log = await openLog(env, started, options);
     open = {
       ...log,
       ...(await openSession(env, started, { options, cancellation, log })),
@@ -130,11 +131,17 @@ function failed(error: ErrorInfo, cost: Cost = NO_COST): LoopOutcome {
   return { kind: 'error', error, cost, last_text: '' };
 }
 
-function openLog(
+interface OpenLog {
+  readonly writer: LogWriter;
+  readonly recorder: Recorder;
+  readonly live: LiveExport | undefined;
+}
+
+async function openLog(
   env: ThreadEnv,
   { threadId, plan, record, document }: StartedThread,
   { onEvent, conversation }: RunOptions,
-): { writer: LogWriter; recorder: Recorder } {
+): Promise<OpenLog> {
   const owned = {
     signer: env.signer(),
     durability: plan.settings.durability,
@@ -144,13 +151,17 @@ function openLog(
   const writer = conversation?.reopens
     ? env.store.logs.reopen(threadId, { ...owned, verifier: env.verifier })
     : env.store.logs.create(headerOf(document), owned);
+  const live = await openLiveExport(env, { plan, document }, conversation?.reopens === true);
   const recorder = new Recorder({
     writer,
     clock: env.clock,
     deltas: plan.settings.token_deltas,
-    onEvent,
+    onEvent: (event) => {
+      live?.append(event);
+      onEvent?.(event);
+    },
   });
-  return { writer, recorder };
+  return { writer, recorder, live };
 }
 
 interface SessionParts {

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
@@ -13,7 +13,7 @@ import { checkDocument, type Signing, signDocument, signText } from '../trust/si
 import type { SignedSubject } from '../trust/signature-line.ts';
 import { assertOwnPath } from './own-path-fs.ts';
 import { planHash, planText } from './plan-hash.ts';
-import type { ThreadFiles } from './ports.ts';
+import type { LiveFile, ThreadFiles } from './ports.ts';
 import { asJson, type ThreadDocument } from './thread-document.ts';
 
 export interface ThreadFilesOptions {
@@ -93,12 +93,38 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
       const subject = exportSubject(relative(join(root, 'knowledge'), path));
       await write(path, signText({ text, style: 'html', ...signing(subject) }));
     },
+    openExport: async (path, isResumed) => await openLive(root, path, isResumed),
     writeArtifact: async (threadId, name, bytes) => {
       const artifacts = join(folder(threadId), 'artifacts');
       await assertOwnPath(root, artifacts);
       return relative(projectPath, writeNewFile(artifacts, safeName(name), bytes));
     },
   };
+}
+
+/** A link or another entry at the place of the export is left alone; the end of the thread deals with it. */
+async function openLive(
+  root: string,
+  path: string,
+  isResumed: boolean,
+): Promise<LiveFile | undefined> {
+  const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
+  try {
+    await assertOwnPath(root, path);
+    makeFolders(dirname(path));
+    const fd = openSync(
+      path,
+      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | (isResumed ? 0 : O_EXCL),
+      0o644,
+    );
+    return {
+      isNew: fstatSync(fd).size === 0,
+      append: (text) => void writeSync(fd, text),
+      close: () => closeSync(fd),
+    };
+  } catch {
+    return undefined;
+  }
 }
 
 /**
