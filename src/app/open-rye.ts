@@ -21,12 +21,14 @@ import type {
 import { Trees } from './session-tree-service.ts';
 import { Threads } from './threads-service.ts';
 import { withUserEnv } from './user-env.ts';
+import { checkedPlaces } from './user-space.ts';
 
 /**
  * Opens rye on a project and a user space. Cheap: files, databases and the modules behind each service are opened
  * when they are first needed, so that listing threads does not pay for parsing directives.
  */
-export function openRye(options: OpenRyeOptions): Rye {
+export function openRye(given: OpenRyeOptions): Rye {
+  const options = checkedPlaces(given);
   return new OpenedRye(new Foundation({ ...options, env: withUserEnv(options) }));
 }
 

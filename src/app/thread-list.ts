@@ -5,6 +5,7 @@ import { createProcessTable } from '../storage/processes.ts';
 import type { ProcessTable, Registry, Store } from '../storage/store.ts';
 import type { ListedThread, OpenRyeOptions, Rye, ThreadListFilter, ThreadsService } from './rye.ts';
 import { withUserEnv } from './user-env.ts';
+import { checkedPlaces } from './user-space.ts';
 
 const MAX_CANDIDATES = 10;
 
@@ -14,7 +15,8 @@ export interface ThreadList extends Pick<Rye, 'close'> {
 }
 
 /** Opens the table of threads alone: no items, no keys, no configuration, no log. */
-export function openThreadList(options: OpenRyeOptions): ThreadList {
+export function openThreadList(given: OpenRyeOptions): ThreadList {
+  const options = checkedPlaces(given);
   // for its notices: a file of keys that others can read is worth a word in every command
   withUserEnv(options);
   const processes = createProcessTable();

@@ -24,8 +24,8 @@ export interface Io {
   /** Shows a question on stderr and reads one line of the terminal; empty when it ends or is interrupted. */
   ask(question: string): Promise<string>;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Throws `file_not_found` if the working directory was deleted. */
   readonly cwd: string;
-  readonly homeDirectory: string;
   /** Milliseconds that never go back. */
   monotonic(): number;
   /** Milliseconds since 1970. */

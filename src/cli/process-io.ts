@@ -1,7 +1,6 @@
-import { homedir } from 'node:os';
 import process from 'node:process';
 import type { WriteStream } from 'node:tty';
-import { messageOf, systemCodeOf } from '../core/errors.ts';
+import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { createCancellation } from './cancellation.ts';
 import type { Delivery, Io, Sink } from './io.ts';
 
@@ -45,6 +44,17 @@ async function ask(question: string): Promise<string> {
   }
 }
 
+function workingFolder(): string {
+  try {
+    return process.cwd();
+  } catch (error) {
+    throw new RyeError('file_not_found', "the working directory doesn't exist any more", {
+      hint: 'Change to a folder that exists, or name the project: rye --project FOLDER …',
+      cause: error,
+    });
+  }
+}
+
 /** The Io of the running process. */
 export function createProcessIo(): Io {
   const cancellation = createCancellation();
@@ -77,8 +87,9 @@ export function createProcessIo(): Io {
     readStdin: () => readAll(process.stdin),
     ask,
     env: process.env,
-    cwd: process.cwd(),
-    homeDirectory: process.env['HOME'] ?? homedir(),
+    get cwd() {
+      return workingFolder();
+    },
     monotonic: () => performance.now(),
     now: () => Date.now(),
     repeat: (ms, action) => {

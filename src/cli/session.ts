@@ -1,6 +1,7 @@
 import path from 'node:path';
 import type { OpenRyeOptions, Rye } from '../app/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
+import { accountHome, resolveUserSpace } from '../app/user-space.ts';
 import type { Invocation } from './invocation.ts';
 import type { Io } from './io.ts';
 
@@ -45,10 +46,17 @@ async function placesOf(
   { here = false }: SessionOptions = {},
 ): Promise<OpenRyeOptions> {
   const { findProject } = await import('../app/find-project.ts');
+  // the working directory is read only where a path needs it: it may be gone
+  const absolute = (folder: string): string =>
+    path.isAbsolute(folder) ? path.resolve(folder) : path.resolve(io.cwd, folder);
   const named = (folder: string | undefined): string | undefined =>
-    folder === undefined || folder === '' ? undefined : path.resolve(io.cwd, folder);
-  const userSpacePath =
-    named(global.userSpace) ?? named(io.env['RYE_USER_SPACE']) ?? path.resolve(io.homeDirectory);
+    folder === undefined || folder === '' ? undefined : absolute(folder);
+  const userSpacePath = resolveUserSpace({
+    option: global.userSpace,
+    env: io.env,
+    accountHome: accountHome(),
+    absolute,
+  });
   return {
     projectPath:
       named(global.project) ??

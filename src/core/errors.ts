@@ -87,6 +87,7 @@ const EXIT_BY_CODE = {
   item_moved: EXIT.integrity,
   key_missing: EXIT.integrity,
   key_unsafe: EXIT.integrity,
+  user_space_refused: EXIT.integrity,
   system_item_modified: EXIT.integrity,
   thread_tampered: EXIT.integrity,
   transcript_tampered: EXIT.integrity,

@@ -42,14 +42,46 @@ export function assertItemId(id: string, type: SignableType): void {
 
 /** A thread id is a path below the threads folder, so it obeys the rules of item ids. */
 export function assertThreadId(id: string): void {
-  const problem = itemIdProblem(id);
-  if (problem === undefined) return;
-  throw new RyeError('invalid_thread_id', `${JSON.stringify(id)} is not a thread id: ${problem}`);
+  refuseThreadId(id, itemIdProblem(id));
 }
 
-/** `<directive>-<epoch seconds>`; the `attempt`th candidate (from 1) appends `-2`, `-3`… when ids are taken. */
+/** Refuses ids that a new thread may not have; existing threads keep theirs. */
+export function assertNewThreadId(id: string): void {
+  const reserved = id.split('/').find(isReservedSegment);
+  const problem =
+    reserved === undefined ? undefined : `the segment "${reserved}" is reserved, use another`;
+  refuseThreadId(id, itemIdProblem(id) ?? problem);
+}
+
+function refuseThreadId(id: string, problem: string | undefined): void {
+  if (problem === undefined) return;
+  throw new RyeError('invalid_thread_id', `${JSON.stringify(id)} is not a thread id: ${problem}`, {
+    hint: 'Use letters, digits, "-", "_" and ".", such as review-2. See docs/threads.md.',
+  });
+}
+
+/**
+ * Names that rye gives to files in a thread's folder and beside it. A thread may lie in the folder of another, but not
+ * in the part that is the other's: whichever of them comes first, neither takes a path that the other needs.
+ */
+const RESERVED_NAMES =
+  /^(?:artifacts$|(?:thread|plan|lease|handover)\.json|transcript\.|capabilities\.md|spawn\.log|(?:registry|budget_ledger)\.db)/i;
+
+/** Also what reads as an option or a hidden file, and `.md`, which is how the export of a thread `a` ends: `a.md`. */
+function isReservedSegment(segment: string): boolean {
+  return /^[-.]|\.md$/i.test(segment) || RESERVED_NAMES.test(segment);
+}
+
+/**
+ * `<directive>-<epoch seconds>`; the `attempt`th candidate (from 1) appends `-2`, `-3`… when ids are taken. A segment of
+ * the directive that is reserved gets an underscore.
+ */
 export function threadIdCandidate(directiveId: string, epochMs: number, attempt: number): string {
-  const base = `${directiveId}-${Math.floor(epochMs / 1000)}`;
+  const path = directiveId
+    .split('/')
+    .map((segment) => (isReservedSegment(segment) ? `_${segment.replaceAll('.', '_')}` : segment))
+    .join('/');
+  const base = `${path}-${Math.floor(epochMs / 1000)}`;
   return attempt === 1 ? base : `${base}-${attempt}`;
 }
 

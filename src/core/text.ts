@@ -121,3 +121,15 @@ export class GrowingText {
     return whole;
   }
 }
+
+/** Bidirectional embeddings, overrides and isolates: they make a text look like another one. */
+const BIDI_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/g;
+
+/** Text for documents: no bidirectional controls, one kind of line end, and a mark for each other control character. */
+export function withoutControls(text: string): string {
+  return text
+    .replaceAll(BIDI_CONTROLS, '')
+    .replaceAll(/\r\n?/g, '\n')
+    .replaceAll(/(?![\n\t])\p{Cc}/gu, '\u{FFFD}')
+    .replaceAll(/\p{Surrogate}/gu, '\u{FFFD}');
+}

@@ -2,6 +2,7 @@ import { stringify } from 'yaml';
 import type { ErrorInfo } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
+import { withoutControls } from '../core/text.ts';
 import type { Cost } from '../core/usage.ts';
 import { bounded, renderEvent } from './conversation.ts';
 import { fence, quote } from './markdown.ts';
@@ -91,7 +92,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
     tags: ['thread', status],
   };
   // YAML escapes the other control characters itself.
-  const yaml = stringify(metadata, { lineWidth: 0 }).replaceAll(/(?!\n)\p{Cc}/gu, '\u{FFFD}');
+  const yaml = withoutControls(stringify(metadata, { lineWidth: 0 })).replaceAll('\t', '\u{FFFD}');
   return `---\n${yaml}---`;
 }
 

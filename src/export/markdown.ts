@@ -1,11 +1,10 @@
+import { withoutControls } from '../core/text.ts';
+
 /** Carriage returns end a line in Markdown too; control characters would reach the terminal of whoever prints the file. */
 function plain(value: unknown): string {
   // a log may come from elsewhere: what should be a text need not be one
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
-  return text
-    .replaceAll(/\r\n?/g, '\n')
-    .replaceAll(/(?![\n\t])\p{Cc}/gu, '\u{FFFD}')
-    .replaceAll(/\p{Surrogate}/gu, '\u{FFFD}');
+  return withoutControls(text);
 }
 
 /** A code fence that the text cannot close (CommonMark 4.5: a closing fence is at least as long as the opening one). */

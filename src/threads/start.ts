@@ -1,6 +1,6 @@
 import { isoTime } from '../core/clock.ts';
 import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../core/errors.ts';
-import { assertThreadId, threadIdCandidate } from '../core/ids.ts';
+import { assertNewThreadId, threadIdCandidate } from '../core/ids.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { NO_COST, toMicroUsd } from '../core/usage.ts';
@@ -75,7 +75,7 @@ export async function registerThread(
     ...(continuationOf === undefined ? {} : { continuationOf }),
   };
   if (threadId !== undefined) {
-    assertThreadId(threadId);
+    assertNewThreadId(threadId);
     await assertNoFiles(env, threadId);
     return await env.store.registry.register({ ...params, threadId });
   }

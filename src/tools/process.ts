@@ -253,7 +253,8 @@ export function childEnvironment(
   const extras = new Set(pass.filter((name) => !SECRET_NAME.test(name)));
   const reduced: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) {
-    if (value === undefined) continue;
+    // an empty HOME is as good as none, but programs would take the working directory for it
+    if (value === undefined || (name === 'HOME' && value === '')) continue;
     if (name === 'PATH') reduced[name] = absoluteSearchPath(value);
     else if (PASSED.has(name) || name.startsWith('LC_') || extras.has(name)) reduced[name] = value;
   }

@@ -55,9 +55,8 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
       written.stderr += question;
       return Promise.resolve(options.answer ?? '');
     },
-    env,
+    env: { HOME: '/home/ada', ...env },
     cwd,
-    homeDirectory: '/home/ada',
     monotonic: () => 0,
     now: () => now,
     repeat: () => () => {},

@@ -1,4 +1,5 @@
 import MarkdownIt, { type Token } from 'markdown-it';
+import { withoutControls } from '../../core/text.ts';
 import type { CodeRenderer } from './code.ts';
 import { type Html, html, printable, trusted } from './safe.ts';
 
@@ -35,7 +36,7 @@ export function proseRenderer(code: CodeRenderer): (text: string) => Html {
   return (text) =>
     text.length > MAX_MARKDOWN_CHARS
       ? code.block(text)
-      : html`<div class="prose" dir="auto">${trusted(markdown.render(printable(text)))}</div>`;
+      : html`<div class="prose" dir="auto">${trusted(withoutControls(markdown.render(printable(text))))}</div>`;
 }
 
 /** Links tell nobody where they were clicked, cells are aligned by a class, headings stand below those of the page. */

@@ -1,3 +1,5 @@
+import { withoutControls } from '../../core/text.ts';
+
 /** Text that is HTML already. Only {@link html} and {@link trusted} make it. */
 export class Html {
   readonly text: string;
@@ -52,9 +54,5 @@ const TERMINAL_STYLE = new RegExp(`${String.fromCodePoint(0x1b)}\\[[\\d;?]*[A-Za
 
 /** Without terminal colours and control characters, which a page can't show, and with one kind of line end. */
 export function printable(text: string): string {
-  return text
-    .replaceAll(TERMINAL_STYLE, '')
-    .replaceAll(/\r\n?/g, '\n')
-    .replaceAll(/(?![\n\t])\p{Cc}/gu, '\u{FFFD}')
-    .replaceAll(/\p{Surrogate}/gu, '\u{FFFD}');
+  return withoutControls(text.replaceAll(TERMINAL_STYLE, ''));
 }

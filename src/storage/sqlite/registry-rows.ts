@@ -39,6 +39,7 @@ export const REGISTRY_MIGRATIONS: Migrations = [
    CREATE INDEX threads_by_status ON threads (status);
    CREATE INDEX threads_by_time ON threads (created_at);`,
   DELIVERIES_MIGRATION,
+  'CREATE INDEX threads_by_folded_id ON threads (thread_id COLLATE NOCASE);',
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */

@@ -284,8 +284,10 @@ export class SqliteRegistry implements Registry {
 
   /** Also of rows that something put there before: a new thread has had no messages, no runs and no children. */
   #assertFree(threadId: string): void {
+    // folders of ids that differ in letter case are one folder on many disks
     const taken = this.#database.get(
-      `SELECT 1 FROM threads WHERE thread_id = :id OR parent_id = :id
+      `SELECT 1 FROM threads WHERE thread_id = :id COLLATE NOCASE
+       UNION ALL SELECT 1 FROM threads WHERE parent_id = :id
        UNION ALL SELECT 1 FROM deliveries WHERE thread_id = :id OR sent_to = :id
        UNION ALL SELECT 1 FROM runs WHERE thread_id = :id
        UNION ALL SELECT 1 FROM delivery_attempts WHERE thread_id = :id LIMIT 1`,

@@ -45,7 +45,7 @@ interface Said {
 async function rye(...args: readonly string[]): Promise<Said> {
   const io = createFakeIo({ cwd: lab.project, env: { ...lab.env, HOME: lab.home } });
   const open = (request: Parameters<typeof openRye>[0]) => Promise.resolve(openRye(request));
-  const code = await main(args, { ...io, homeDirectory: lab.home, openRye: open });
+  const code = await main(args, { ...io, env: { ...io.env, HOME: lab.home }, openRye: open });
   return { code, out: io.out(), err: io.err() };
 }
 
@@ -110,7 +110,11 @@ describe('threads entries', () => {
       const terminal = { stdoutIsTty: true, columns: 50, cwd: lab.project };
       const io = createFakeIo({ ...terminal, env: { ...lab.env, ...env } });
       const open = (request: Parameters<typeof openRye>[0]) => Promise.resolve(openRye(request));
-      await main(['threads', 'entries', id], { ...io, homeDirectory: lab.home, openRye: open });
+      await main(['threads', 'entries', id], {
+        ...io,
+        env: { ...io.env, HOME: lab.home },
+        openRye: open,
+      });
       return io.out().trimEnd().split('\n');
     };
     const plain = await drawn({ NO_COLOR: '1' });
