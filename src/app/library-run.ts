@@ -44,7 +44,9 @@ export function startRun(
       return outcomeOf(thread, controller.signal);
     } catch (error) {
       const info = toRyeError(error).toJSON();
-      return { kind: 'failed', error: info, threadId: null, result: '', thread: null };
+      const ended = { error: info, threadId: null, result: '', thread: null };
+      if (info.code !== 'cancelled') return { ...ended, kind: 'failed' };
+      return { ...ended, kind: 'aborted', reason: reasonOf(controller.signal) };
     } finally {
       ended.abort();
       isThere(null);

@@ -21,12 +21,12 @@ export interface UserSpaceSources {
  * would make the working directory, which may be anyone's repository, the place of the keys that rye trusts.
  */
 export function resolveUserSpace(sources: UserSpaceSources): string {
-  const { option, env, accountHome, absolute } = sources;
+  const { option, env, absolute } = sources;
   const named = nonEmpty(option) ?? nonEmpty(env['RYE_USER_SPACE']);
   if (named !== undefined) return absolute(named);
   const home = env['HOME'];
   if (home !== undefined && isAbsolute(home)) return resolve(home);
-  if (accountHome !== undefined) return accountHome;
+  if (sources.accountHome !== undefined) return sources.accountHome;
   throw new RyeError('user_space_refused', 'HOME is not set and the account has no home folder', {
     hint: 'Set RYE_USER_SPACE to a folder of your own.',
   });

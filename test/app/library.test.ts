@@ -12,10 +12,17 @@ describe('a library', () => {
   it('opens without reading or starting anything', async () => {
     const lab = await libraryLab();
     writeFileSync(path.join(lab.project, '.ai/config/mcp.yaml'), 'servers: { broken: 7');
-    const rye = lab.open({ projectPath: path.join(lab.project, 'nowhere') });
-    expect(rye.projectPath).toContain('nowhere');
-    expect(existsSync(path.join(lab.project, 'nowhere'))).toBe(false);
+    expect(lab.open().projectPath).toBe(lab.project);
     expect(lab.server.requests).toEqual([]);
+  });
+
+  it('refuses a project folder that is missing and creates nothing', async () => {
+    const lab = await libraryLab();
+    const projectPath = path.join(lab.project, 'nowhere');
+    expect(() => lab.open({ projectPath })).toThrow(
+      expect.objectContaining({ code: 'file_not_found' }),
+    );
+    expect(existsSync(projectPath)).toBe(false);
   });
 
   it('refuses a misspelt handler when it is opened', async () => {
