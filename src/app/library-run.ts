@@ -44,9 +44,9 @@ export function startRun(
       return outcomeOf(thread, controller.signal);
     } catch (error) {
       const info = toRyeError(error).toJSON();
-      const ended = { error: info, threadId: null, result: '', thread: null };
-      if (info.code !== 'cancelled') return { ...ended, kind: 'failed' };
-      return { ...ended, kind: 'aborted', reason: reasonOf(controller.signal) };
+      const nothing = { error: info, threadId: null, result: '', thread: null };
+      if (info.code !== 'cancelled') return { ...nothing, kind: 'failed' };
+      return { ...nothing, kind: 'aborted', reason: reasonOf(controller.signal) };
     } finally {
       ended.abort();
       isThere(null);
