@@ -7,6 +7,7 @@ import type {
   ExecuteToolRequest,
   KilledThread,
   LaunchedThread,
+  LaunchOptions,
   StatsKey,
   ThreadStats,
   ThreadTreeNode,
@@ -24,9 +25,12 @@ export class LazyChildren implements ChildrenService {
     this.#base = base;
   }
 
-  async launch(request: ExecuteDirectiveRequest): Promise<LaunchedThread> {
+  async launch(
+    request: ExecuteDirectiveRequest,
+    options: LaunchOptions = {},
+  ): Promise<LaunchedThread> {
     const { launchDirective } = await import('./children.ts');
-    return await launchDirective(this.#base, request);
+    return await launchDirective(this.#base, request, options);
   }
 
   async launchTool(request: ExecuteToolRequest): Promise<LaunchedThread> {

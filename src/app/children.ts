@@ -15,6 +15,7 @@ import type {
   ExecuteToolRequest,
   KilledThread,
   LaunchedThread,
+  LaunchOptions,
   WaitOptions,
   WaitReport,
 } from './rye.ts';
@@ -25,12 +26,13 @@ import { observer, prepareRequest, runnerOptions, withPresets } from './thread-r
 export async function launchDirective(
   base: Foundation,
   given: ExecuteDirectiveRequest,
+  { leaves }: LaunchOptions = {},
 ): Promise<LaunchedThread> {
   const request = withPresets(base, given);
   const { allowUnsigned = false, replayFrom, threadId } = request;
   const env = threadEnv(base, { allowUnsigned, replayFrom, preset: request.preset });
   const prepared = await prepareThread(env, prepareRequest(request));
-  return await launchThread(env, { prepared, threadId, options: runnerOptions(request) });
+  return await launchThread(env, { prepared, threadId, options: runnerOptions(request), leaves });
 }
 
 /** Starts one tool in a process of its own. */

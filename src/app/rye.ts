@@ -232,10 +232,18 @@ export interface ThreadStats {
   readonly elapsed_seconds: number;
 }
 
+export interface LaunchOptions {
+  /**
+   * True if this process ends soon after. If no slot is free, a thread with secret inputs is then refused with
+   * `spawn_failed`: they wait in the memory of this process and nowhere else.
+   */
+  readonly leaves?: boolean;
+}
+
 /** Threads in processes of their own, and what can be done to a thread from any process. */
 export interface ChildrenService {
   /** Starts a directive in a process of its own, or queues it. Refuses what can't be started. */
-  launch(request: ExecuteDirectiveRequest): Promise<LaunchedThread>;
+  launch(request: ExecuteDirectiveRequest, options?: LaunchOptions): Promise<LaunchedThread>;
   /** Starts one tool in a process of its own, under the same checks as a thread's call. */
   launchTool(request: ExecuteToolRequest): Promise<LaunchedThread>;
   /** Runs a launched thread in this process, which was started for it. */

@@ -7,8 +7,7 @@ import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 const FILE = 'handover.json';
 
 /**
- * Leaves a text for the process that will run the thread, readable by its owner alone: it may hold secrets. The file
- * appears whole.
+ * Leaves a text for the process that will run the thread, readable by its owner alone. The file appears whole.
  */
 export function leaveHandover(folder: string, text: string): void {
   makeFolders(folder, 0o700);

@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process';
+import type { Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { messageOf, RyeError } from '../core/errors.ts';
+import { isJsonObject, parseJson } from '../core/json.ts';
 import { openSpawnLog } from './handover-fs.ts';
 import type { RunnerCommand } from './ports.ts';
 
@@ -9,6 +12,8 @@ export interface LaunchProcess {
   /** The thread's folder, for its `spawn.log`. */
   readonly folder: string;
   readonly cwd: string;
+  /** Values of secret inputs, written to a pipe that only the process can read. */
+  readonly secrets?: Readonly<Record<string, string>> | undefined;
 }
 
 /**
@@ -16,13 +21,13 @@ export interface LaunchProcess {
  * terminal reaches it. Resolves to its pid once it runs; `spawn_failed` when it can't be started.
  */
 export async function launchProcess(request: LaunchProcess): Promise<number> {
-  const { runner, threadId, folder, cwd } = request;
+  const { runner, threadId, folder, cwd, secrets } = request;
   const log = openSpawnLog(folder);
   try {
     const child = spawn(runner.command, [...runner.args, threadId], {
       cwd,
       env: runner.environment,
-      stdio: ['ignore', log.fd, log.fd],
+      stdio: [secrets === undefined ? 'ignore' : 'pipe', log.fd, log.fd],
       detached: true,
       windowsHide: true,
     });
@@ -30,6 +35,7 @@ export async function launchProcess(request: LaunchProcess): Promise<number> {
       child.once('spawn', resolve);
       child.once('error', reject);
     });
+    if (secrets !== undefined) await sendSecrets(child.stdin, JSON.stringify(secrets));
     child.unref();
     return child.pid ?? 0;
   } catch (error) {
@@ -44,4 +50,23 @@ export async function launchProcess(request: LaunchProcess): Promise<number> {
   } finally {
     log.close();
   }
+}
+
+/** Waits until the process has the text. One that ends before it reads it says so itself. */
+async function sendSecrets(pipe: Writable | null, json: string): Promise<void> {
+  if (pipe === null) return;
+  await new Promise<void>((resolve) => {
+    pipe.once('error', () => resolve());
+    pipe.once('close', () => resolve());
+    pipe.end(json, () => resolve());
+  });
+  pipe.destroy();
+}
+
+/** Reads what {@link launchProcess} sent to this process; undefined if its starter died before. */
+export async function receiveSecrets(): Promise<Readonly<Record<string, string>> | undefined> {
+  const value = parseJson(await text(process.stdin));
+  return value !== undefined && isJsonObject(value)
+    ? (value as Readonly<Record<string, string>>)
+    : undefined;
 }

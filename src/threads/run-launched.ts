@@ -4,7 +4,7 @@ import type { ModelProvider } from '../providers/provider.ts';
 import type { ThreadEnv } from './ports.ts';
 import { runThread } from './run.ts';
 import { childStarter } from './run-directive.ts';
-import { adoptThread, type Handover } from './spawn.ts';
+import { adoptThread, type Handover, secretsOf } from './spawn.ts';
 
 export interface LaunchedRun {
   readonly handover: Handover;
@@ -19,10 +19,11 @@ export async function runLaunched(
   threadId: string,
   { handover, ...options }: LaunchedRun,
 ): Promise<ThreadResult> {
+  const secrets = await secretsOf(env, threadId, handover);
   const started = await adoptThread(env, threadId);
   return await runThread(env, started, {
     ...options,
-    secrets: handover.secrets,
+    secrets,
     children: childStarter(env, handover.options),
   });
 }

@@ -2,8 +2,9 @@ import { isoTime } from '../core/clock.ts';
 import { RyeError, toRyeError } from '../core/errors.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
+import type { Owner } from '../storage/store.ts';
 import { leaveHandover, readHandover, removeHandover } from './handover-fs.ts';
-import { launchProcess } from './launch-fs.ts';
+import { launchProcess, receiveSecrets } from './launch-fs.ts';
 import type { LaunchedThread, ThreadEnv } from './ports.ts';
 import type { PreparedThread } from './prepare.ts';
 import { assertProgram, assertTravels } from './program.ts';
@@ -20,15 +21,26 @@ export interface RunnerOptions {
 /** The content of the private file that a thread's process is handed over, beside the plan. */
 export interface Handover {
   readonly format: 1;
-  /** Values of secret inputs, by name. */
-  readonly secrets: Readonly<Record<string, string>>;
   readonly options: RunnerOptions;
+  /** The process that holds the values of secret inputs in memory, and is the only one that can start the thread. */
+  readonly holder?: Owner;
+  /** Only in files of older versions: values of secret inputs, by name. */
+  readonly secrets?: Readonly<Record<string, string>>;
+}
+
+/** Secret inputs of threads that this process has queued, by project and thread. They are never written to a file. */
+const heldSecrets = new Map<string, Readonly<Record<string, string>>>();
+
+function holdKey(env: ThreadEnv, threadId: string): string {
+  return `${env.projectPath}\0${threadId}`;
 }
 
 export interface LaunchRequest {
   readonly prepared: PreparedThread;
   readonly threadId?: string | undefined;
   readonly options: RunnerOptions;
+  /** True if this process ends after the call, so that secret inputs can't wait in its memory for a slot. */
+  readonly leaves?: boolean | undefined;
 }
 
 /**
@@ -37,7 +49,7 @@ export interface LaunchRequest {
  */
 export async function launchThread(
   env: ThreadEnv,
-  { prepared, threadId: wanted, options }: LaunchRequest,
+  { prepared, threadId: wanted, options, leaves = false }: LaunchRequest,
 ): Promise<LaunchedThread> {
   const { plan, secrets, parent } = prepared;
   assertTravels(env, plan);
@@ -45,7 +57,9 @@ export async function launchThread(
   const threadId = registered.thread_id;
   try {
     await reserveBudget(env, plan, threadId);
-    const handover: Handover = { format: 1, secrets, options };
+    const isSecret = Object.keys(secrets).length > 0;
+    const handover: Handover = { format: 1, options, ...(isSecret ? { holder: env.owner } : {}) };
+    if (isSecret) heldSecrets.set(holdKey(env, threadId), secrets);
     const now = isoTime(env.clock.now());
     await env.files.writeDocument({
       ...startDocument(plan, { threadId, now }),
@@ -55,14 +69,24 @@ export async function launchThread(
     leaveHandover(env.files.folder(threadId), JSON.stringify(handover));
     await env.store.registry.assign(threadId, null, now);
   } catch (error) {
-    await endUnstarted(env, threadId, { status: 'error', error: toRyeError(error).toJSON() });
-    await removeHandover(env.files.folder(threadId));
+    await endQueued(env, threadId, toRyeError(error));
     throw error;
   }
   const failure = (await startQueued(env)).get(threadId);
   if (failure) throw failure;
   const record = await env.store.registry.get(threadId);
   const isQueued = record?.status === 'created' && record.pid === null;
+  if (isQueued && leaves && heldSecrets.has(holdKey(env, threadId))) {
+    const error = new RyeError(
+      'spawn_failed',
+      `no slot is free for ${threadId}, and its secret inputs may not wait in a file`,
+      {
+        hint: 'Start it again when a thread has ended, or raise concurrency in coordination.yaml.',
+      },
+    );
+    await endQueued(env, threadId, error);
+    throw error;
+  }
   return {
     thread_id: threadId,
     directive: plan.directive.id,
@@ -84,6 +108,13 @@ export async function startQueued(env: ThreadEnv): Promise<ReadonlyMap<string, R
   const full = new Set<string | null>();
   for (const record of queued) {
     if (full.has(record.parent_id)) continue;
+    const lost = await secretsLost(env, record.thread_id);
+    if (lost === 'elsewhere') continue;
+    if (lost) {
+      await endQueued(env, record.thread_id, lost);
+      failures.set(record.thread_id, lost);
+      continue;
+    }
     const now = isoTime(env.clock.now());
     const { registry } = env.store;
     if (!(await registry.takeLaunch(record.thread_id, env.owner, coordination, now))) {
@@ -96,19 +127,66 @@ export async function startQueued(env: ThreadEnv): Promise<ReadonlyMap<string, R
   return failures;
 }
 
+/** Ends a thread that was not started, and forgets what was kept for it. */
+async function endQueued(env: ThreadEnv, threadId: string, error: RyeError): Promise<void> {
+  heldSecrets.delete(holdKey(env, threadId));
+  await endUnstarted(env, threadId, { status: 'error', error: error.toJSON() });
+  await removeHandover(env.files.folder(threadId));
+}
+
+/** Whether a queued thread needs secret inputs that this process hasn't: another process has them, or they are lost. */
+async function secretsLost(
+  env: ThreadEnv,
+  threadId: string,
+): Promise<RyeError | 'elsewhere' | undefined> {
+  if (heldSecrets.has(holdKey(env, threadId))) return undefined;
+  let holder: Owner | undefined;
+  try {
+    ({ holder } = await handoverOf(env, threadId));
+  } catch {
+    return undefined; // its own process says what is wrong with it
+  }
+  if (holder === undefined) return undefined;
+  if (env.store.processes.isAlive(holder)) return 'elsewhere';
+  return secretsGone(threadId);
+}
+
+function secretsGone(threadId: string): RyeError {
+  return new RyeError(
+    'spawn_failed',
+    `the secret inputs of ${threadId} are lost: the process that held them has ended`,
+    { hint: 'Start the directive again with its secret inputs.' },
+  );
+}
+
+/** The secret inputs of the thread that this process was started for; ends the thread if they did not arrive. */
+export async function secretsOf(
+  env: ThreadEnv,
+  threadId: string,
+  handover: Handover,
+): Promise<Readonly<Record<string, string>>> {
+  if (handover.holder === undefined) return handover.secrets ?? {};
+  const secrets = await receiveSecrets();
+  if (secrets !== undefined) return secrets;
+  const error = secretsGone(threadId);
+  await endQueued(env, threadId, error);
+  throw error;
+}
+
 /** Starts the process of a thread that this process has taken. */
 async function launch(
   env: ThreadEnv,
   { thread_id: threadId }: ThreadRecord,
 ): Promise<RyeError | undefined> {
-  const folder = env.files.folder(threadId);
   try {
     const pid = await launchProcess({
       runner: await env.runner(),
       threadId,
-      folder,
+      folder: env.files.folder(threadId),
       cwd: env.projectPath,
+      secrets: heldSecrets.get(holdKey(env, threadId)),
     });
+    heldSecrets.delete(holdKey(env, threadId));
     const owner = env.store.processes.identify(pid);
     // one that is gone already has said in the registry how it ended, or is found dead like any other
     const known = owner ?? { ...env.owner, pid, processStart: 'gone' };
@@ -116,8 +194,7 @@ async function launch(
     return undefined;
   } catch (error) {
     const failure = toRyeError(error, 'spawn_failed');
-    await endUnstarted(env, threadId, { status: 'error', error: failure.toJSON() });
-    await removeHandover(folder);
+    await endQueued(env, threadId, failure);
     return failure;
   }
 }

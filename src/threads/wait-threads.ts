@@ -33,6 +33,8 @@ export async function waitThreads(env: ThreadEnv, request: WaitRequest): Promise
     );
   } finally {
     watch.close();
+    // secret inputs in the memory of this process let no other one start what the end of these threads made room for
+    await startQueued(env);
   }
 }
 

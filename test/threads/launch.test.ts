@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { directive, lab, processesOf } from './lab.ts';
@@ -35,9 +35,87 @@ test('a launched thread runs in a process of its own, finalizes itself and leave
   ]);
 });
 
-test('secrets go by a file for the owner alone, never by arguments, environment or other files', async () => {
+test('secrets wait in memory and go by a pipe, never by files, arguments or environment', async () => {
   const here = await lab({ coordination: 'concurrency: { max_total: 1 }\n' });
   const secret = 'very-secret-value-of-this-test';
+  await quiet(here);
+  const first = await here.job('first');
+  const queued = await here.rye.children.launch({
+    directiveId: 'team/quiet',
+    inputs: { token: secret },
+  });
+  expect(queued).toMatchObject({ status: 'created', pid: null });
+  const folder = path.join(here.project, '.ai/state/threads', queued.thread_id);
+  const handover = path.join(folder, 'handover.json');
+  expect(statSync(handover).mode & 0o777).toBe(0o600);
+  expectNowhere(here.project, secret);
+  here.openGate('first');
+  await here.rye.children.wait([first.thread_id]);
+  await here.until('the arrival', () => existsSync(path.join(here.project, 'arrived-quiet')));
+  const { pid } = await here.record(queued.thread_id);
+  expect(readFileSync(`/proc/${pid}/cmdline`, 'utf8')).not.toContain(secret);
+  expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toContain(secret);
+  expect(existsSync(handover)).toBe(false);
+  expectNowhere(here.project, secret);
+  here.openGate('quiet');
+  const report = await here.rye.children.wait([queued.thread_id]);
+  expect(report.success).toBe(true);
+  expectNowhere(here.project, secret);
+});
+
+test('a killed process leaves no secret on disk, also before its thread is recovered', async () => {
+  const here = await lab();
+  const secret = 'another-secret-value';
+  await quiet(here);
+  const request = { directiveId: 'team/quiet', inputs: { token: secret } };
+  const { pid } = await here.rye.children.launch(request, { leaves: true });
+  process.kill(pid ?? 0, 'SIGKILL');
+  await here.until('its exit', () => processesOf(here.project, [pid ?? 0]).length === 0);
+  expectNowhere(here.project, secret);
+});
+
+test('a launch with secrets is refused when no slot is free and its process ends', async () => {
+  const here = await lab({ coordination: 'concurrency: { max_total: 1 }\n' });
+  await quiet(here);
+  const first = await here.job('first');
+  const request = { directiveId: 'team/quiet', inputs: { token: 'a-third-secret' }, threadId: 't' };
+  await expect(here.rye.children.launch(request, { leaves: true })).rejects.toMatchObject({
+    code: 'spawn_failed',
+  });
+  expect(await here.record('t')).toMatchObject({ status: 'error' });
+  here.openGate('first');
+  await here.rye.children.wait([first.thread_id]);
+  expectNowhere(here.project, 'a-third-secret');
+});
+
+test('a queued thread whose secrets died with their process ends with spawn_failed', async () => {
+  const here = await lab({ coordination: 'concurrency: { max_total: 1 }\n' });
+  await quiet(here);
+  const first = await here.job('first');
+  const request = { directiveId: 'team/quiet', inputs: { token: 'a-fourth-secret' } };
+  const { thread_id: id } = await here.rye.children.launch(request);
+  const handover = path.join(here.project, '.ai/state/threads', id, 'handover.json');
+  const left = JSON.parse(readFileSync(handover, 'utf8')) as { holder: { pid: number } };
+  left.holder.pid = 2 ** 22;
+  writeFileSync(handover, JSON.stringify(left));
+  here.openGate('first');
+  // the process of the first thread looks after the queue when it ends
+  await here.until('the end', async () => (await here.record(id)).status === 'error');
+  expect((await here.record(id)).error).toMatchObject({ code: 'spawn_failed' });
+  await here.rye.children.wait([first.thread_id]);
+});
+
+/** Reads every file below a folder, databases and logs included. */
+function expectNowhere(folder: string, secret: string): void {
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true });
+  for (const entry of files.filter((file) => file.isFile())) {
+    const text = readFileSync(path.join(entry.parentPath, entry.name), 'latin1');
+    if (text.includes(secret)) throw new Error(`${entry.name} holds the secret`);
+  }
+}
+
+/** Signs a directive with a secret input, which waits at its gate. */
+async function quiet(here: Awaited<ReturnType<typeof lab>>): Promise<void> {
   here.write(
     '.ai/directives/team/quiet.md',
     directive('team/quiet', {
@@ -48,30 +126,7 @@ test('secrets go by a file for the owner alone, never by arguments, environment 
     }),
   );
   await here.sign();
-  const first = await here.job('first');
-  const queued = await here.rye.children.launch({
-    directiveId: 'team/quiet',
-    inputs: { token: secret },
-  });
-  expect(queued).toMatchObject({ status: 'created', pid: null });
-  const folder = path.join(here.project, '.ai/state/threads', queued.thread_id);
-  const handover = path.join(folder, 'handover.json');
-  expect(statSync(handover).mode & 0o777).toBe(0o600);
-  expect(readFileSync(handover, 'utf8')).toContain(secret);
-  for (const file of ['thread.json', 'plan.json'])
-    expect(readFileSync(path.join(folder, file), 'utf8')).not.toContain(secret);
-  here.openGate('first');
-  await here.rye.children.wait([first.thread_id]);
-  await here.until('the arrival', () => existsSync(path.join(here.project, 'arrived-quiet')));
-  const { pid } = await here.record(queued.thread_id);
-  expect(readFileSync(`/proc/${pid}/cmdline`, 'utf8')).not.toContain(secret);
-  expect(readFileSync(`/proc/${pid}/environ`, 'utf8')).not.toContain(secret);
-  expect(existsSync(handover)).toBe(false);
-  here.openGate('quiet');
-  await here.rye.children.wait([queued.thread_id]);
-  for (const file of ['thread.json', 'plan.json', 'transcript.jsonl', 'spawn.log'])
-    expect(readFileSync(path.join(folder, file), 'utf8')).not.toContain(secret);
-});
+}
 
 test('the environment of a launched thread is reduced; keys of providers reach it by the environment alone', async () => {
   const here = await lab();

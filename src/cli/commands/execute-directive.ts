@@ -38,7 +38,9 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     return EXIT.ok;
   }
   if (flagOption(invocation, 'async')) {
-    const launched = await withRye(invocation, io, (rye) => rye.children.launch(request));
+    const launched = await withRye(invocation, io, (rye) =>
+      rye.children.launch(request, { leaves: true }),
+    );
     const head = mode === 'stream-json' ? { event_type: 'result' } : {};
     printDocument(io, { ...head, success: true, ...launched });
     return EXIT.ok;
