@@ -24,6 +24,7 @@ const EXIT_BY_CODE = {
   hook_failed: EXIT.failed,
   outputs_missing: EXIT.failed,
   directive_error: EXIT.failed,
+  loop_detected: EXIT.failed,
   log_write_failed: EXIT.failed,
   log_malformed: EXIT.failed,
   storage_failed: EXIT.failed,
@@ -123,6 +124,7 @@ const EXIT_BY_CODE = {
   provider_unreachable: EXIT.provider,
   provider_rejected: EXIT.provider,
   provider_key_missing: EXIT.provider,
+  provider_overrun: EXIT.provider,
   context_exceeded: EXIT.provider,
   // somebody asked to stop
   cancelled: EXIT.cancelled,

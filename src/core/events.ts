@@ -65,7 +65,13 @@ export interface EventPayloads {
     readonly inputs: JsonObject;
   };
   thread_continued: { readonly previous_thread_id: string };
-  turn_started: { readonly turn: number };
+  turn_started: { readonly turn: number; readonly request?: RequestEstimate };
+  /** Another model call of the turn, after the one that `turn_started` announced. */
+  request_started: {
+    readonly turn: number;
+    readonly purpose: 'retry' | 'summary';
+    readonly request: RequestEstimate;
+  };
   token_delta: { readonly text: string };
   thinking_delta: { readonly text: string };
   toolcall_delta: { readonly call_id: string; readonly json: string };
@@ -105,6 +111,8 @@ export interface EventPayloads {
     /** USD that the next call may cost and what is left, where a call was not made for want of money. */
     readonly needed?: number;
     readonly left?: number;
+    /** The limit was passed in the middle of an answer, which was stopped. */
+    readonly in_answer?: boolean;
   };
   mcp_server_started: McpServerStart;
   mcp_list_changed: {
@@ -143,9 +151,17 @@ export interface EventPayloads {
     readonly retryable: boolean;
     readonly message: string;
     readonly status?: number;
+    /** What the failed call used, where no message of its own holds that. */
+    readonly usage?: Usage;
   };
   retry_scheduled: { readonly attempt: number; readonly delay_ms: number; readonly policy: string };
-  cost: { readonly turn: number; readonly usage: Usage; readonly total: Cost };
+  cost: {
+    readonly turn: number;
+    readonly usage: Usage;
+    readonly total: Cost;
+    /** USD in `total` that are an upper bound, for calls that were open when the process died. */
+    readonly estimated_usd?: number;
+  };
   child_thread_started: { readonly child_thread_id: string; readonly directive: string };
   child_thread_finished: {
     readonly child_thread_id: string;
@@ -172,6 +188,18 @@ export interface EventPayloads {
     readonly file: string;
   };
   note: { readonly text: string; readonly details?: JsonObject };
+}
+
+/** What a model call may use at most. It is on the disk before the call is made. */
+export interface RequestEstimate {
+  readonly provider: string;
+  readonly model: string;
+  /** Tokens of the request, estimated on the high side. */
+  readonly input_tokens: number;
+  /** Tokens that the answer may have. */
+  readonly max_tokens: number;
+  /** The price of both; absent for a model without a price. */
+  readonly reserved_usd?: number;
 }
 
 /** How the start of an MCP server went, and how long it took. */
@@ -239,6 +267,7 @@ export const LOG_ONLY_TYPES = [
   'thread_started',
   'thread_continued',
   'turn_started',
+  'request_started',
   'token_delta',
   'thinking_delta',
   'toolcall_delta',

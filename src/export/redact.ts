@@ -133,6 +133,7 @@ export class Redaction {
 const KEPT: ReadonlySet<string> = new Set([
   'thread_continued',
   'turn_started',
+  'request_started',
   'token_delta',
   'hook_fired',
   'rule_matched',

@@ -137,7 +137,7 @@ const CONTEXTS = {
   error: record(
     {
       ...run,
-      source: choice('model', 'tool', 'directive'),
+      source: choice('model', 'tool', 'directive', 'loop'),
       error: failure,
       classification: record(
         { category: text(), retryable: flag() },

@@ -16,10 +16,10 @@ import type {
   ModelRequest,
   ProviderFailure,
 } from '../providers/provider.ts';
-import { likelyTokensOf } from './context.ts';
 import type { Interrupt, WhatRuns } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
+import { type Allowance, type Bound, StreamBound } from './stream-bound.ts';
 
 /** One model call as it came out. What was said before a failure is `partial`. */
 export type Attempt =
@@ -30,15 +30,27 @@ export type Attempt =
       readonly partial: AssistantMessage;
     }
   | { readonly kind: 'stopped'; readonly partial: AssistantMessage }
-  | { readonly kind: 'interrupted'; readonly by: Interrupt; readonly partial: AssistantMessage };
+  | { readonly kind: 'interrupted'; readonly by: Interrupt; readonly partial: AssistantMessage }
+  /** The thread's own limit was passed in the middle of the answer. */
+  | {
+      readonly kind: 'exceeded';
+      readonly limit: Exclude<Bound, 'output'>;
+      readonly partial: AssistantMessage;
+    };
 
 type Finish = Extract<ModelEvent, { type: 'finish' }>;
 type Close =
   | { readonly kind: 'finish'; readonly event: Finish }
   | { readonly kind: 'failed'; readonly failure: ProviderFailure }
   | { readonly kind: 'stopped' }
+  | { readonly kind: 'exceeded'; readonly limit: Exclude<Bound, 'output'> }
   /** `whole` is there when the answer had ended: nothing of it is estimated. */
   | { readonly kind: 'interrupted'; readonly by: Interrupt; readonly whole?: Finish };
+
+export interface PlannedCall {
+  readonly request: ModelRequest;
+  readonly allowance: Allowance;
+}
 
 /**
  * Streams one answer into the log as deltas and charges for it, however it ends. Costs O(1) per delta: the stream
@@ -47,7 +59,7 @@ type Close =
 export async function attemptAnswer(
   run: Run,
   provider: ModelProvider,
-  request: ModelRequest,
+  { request, allowance }: PlannedCall,
 ): Promise<Attempt> {
   const call = new AbortController();
   const onStop = (): void => call.abort();
@@ -55,20 +67,31 @@ export async function attemptAnswer(
   if (signal.aborted) call.abort();
   else signal.addEventListener('abort', onStop, { once: true });
   const said = new Partial();
+  const bound = new StreamBound(allowance, run.model.pricing, run.answerRatio);
+  const isSent = !signal.aborted;
+  const end = (close: Close): Attempt => closed(run, { said, close, request, bound, isSent });
   try {
-    const close = await follow(run, provider.stream(request, call.signal), said);
-    return closed(run, { said, close, request });
+    return end(await follow(run, provider.stream(request, call.signal), { said, bound, request }));
   } catch (error) {
     // the port promises not to throw; one that does has failed in the middle of its answer
-    const failure: ProviderFailure = { message: messageOf(error), phase: 'stream' };
-    return closed(run, { said, close: { kind: 'failed', failure }, request });
+    return end({ kind: 'failed', failure: { message: messageOf(error), phase: 'stream' } });
   } finally {
     signal.removeEventListener('abort', onStop);
     call.abort(overReason());
   }
 }
 
-async function follow(run: Run, stream: AsyncIterable<ModelEvent>, said: Partial): Promise<Close> {
+interface Heard {
+  readonly said: Partial;
+  readonly bound: StreamBound;
+  readonly request: ModelRequest;
+}
+
+async function follow(
+  run: Run,
+  stream: AsyncIterable<ModelEvent>,
+  { said, bound, request }: Heard,
+): Promise<Close> {
   run.watcher = run.ports.watchStream?.(run.turn);
   const reader = new StreamReader(stream, run.stop.signal);
   try {
@@ -78,11 +101,10 @@ async function follow(run: Run, stream: AsyncIterable<ModelEvent>, said: Partial
       if (event === 'ended') return { kind: 'failed', failure: CUT_OFF };
       let by = run.watcher?.observe(event);
       if (!by && event.type === 'finish') by = await lateInterrupt(run);
-      const close = by ? interrupted(by, event) : closeOf(event);
+      const passed = bound.take(event);
+      const close = by ? interrupted(by, event) : (closeOf(event) ?? exceeded(passed, request));
       said.take(event);
-      const delta = deltaOf(event);
-      if (delta) run.outbox.post(delta);
-      for (const record of run.watcher?.takeRecords() ?? []) run.outbox.post(record);
+      publish(run, event);
       if (close) return close;
       if (run.outbox.isFull) await run.outbox.room();
     }
@@ -91,10 +113,25 @@ async function follow(run: Run, stream: AsyncIterable<ModelEvent>, said: Partial
   }
 }
 
+/** Queues the event for the log, and what the watcher found in it. */
+function publish(run: Run, event: ModelEvent): void {
+  const delta = deltaOf(event);
+  if (delta) run.outbox.post(delta);
+  for (const record of run.watcher?.takeRecords() ?? []) run.outbox.post(record);
+}
+
 const CUT_OFF: ProviderFailure = {
   message: 'the stream ended without a finish',
   phase: 'stream',
 };
+
+/** The connection is closed at once: nothing that comes later is read, kept or paid for. */
+function exceeded(passed: Bound | undefined, request: ModelRequest): Close | undefined {
+  if (passed !== 'output') return passed && { kind: 'exceeded', limit: passed };
+  const message = `the server went on after max_tokens ${request.max_tokens}, so its answer was stopped`;
+  const failure: ProviderFailure = { message, type: 'max_tokens_ignored', phase: 'stream' };
+  return { kind: 'failed', failure };
+}
 
 function closeOf(event: ModelEvent): Close | undefined {
   if (event.type === 'finish') return { kind: 'finish', event };
@@ -150,11 +187,6 @@ function deltaOf(event: ModelEvent): EventDraft | undefined {
   return undefined;
 }
 
-function deltaLength(event: ModelEvent): number {
-  if (event.type === 'toolcall_delta') return event.json.length;
-  return event.type === 'text_delta' || event.type === 'thinking_delta' ? event.text.length : 0;
-}
-
 function wholeOf(close: Close): Finish | undefined {
   if (close.kind === 'finish') return close.event;
   return close.kind === 'interrupted' ? close.whole : undefined;
@@ -163,15 +195,16 @@ function wholeOf(close: Close): Finish | undefined {
 /** Charges for what came and turns the end of the stream into a value. */
 function closed(
   run: Run,
-  end: { readonly said: Partial; readonly close: Close; readonly request: ModelRequest },
+  end: Heard & { readonly close: Close; readonly isSent: boolean },
 ): Attempt {
-  const { said, close, request } = end;
+  const { said, close, request, bound, isSent } = end;
   const whole = wholeOf(close);
   const content = whole?.content ?? said.blocks();
   const usage = said.usageFor({
-    content,
+    heardTokens: run.answerRatio.tokensOf(bound.bytes),
     inputTokens: run.meter.likelyTokens(run.preamble()),
     isWhole: whole !== undefined,
+    isBilled: isSent && mayBeBilled(close),
   });
   run.charge(usage);
   const message = (stop_reason: StopReason): AssistantMessage => ({
@@ -185,12 +218,21 @@ function closed(
   if (close.kind === 'finish') {
     const { input_tokens, cache_read_tokens, cache_write_tokens } = usage;
     run.meter.calibrate(input_tokens + cache_read_tokens + cache_write_tokens, run.preamble());
+    run.answerRatio.learn(bound.bytes, usage.output_tokens);
     return { kind: 'answered', message: message(close.event.reason) };
   }
   const partial = message('aborted');
   if (close.kind === 'interrupted') return { kind: 'interrupted', by: close.by, partial };
+  if (close.kind === 'exceeded') return { kind: 'exceeded', limit: close.limit, partial };
   if (close.kind === 'stopped' || run.stop.signal.aborted) return { kind: 'stopped', partial };
   return { kind: 'failed', failure: close.failure, partial };
+}
+
+/** A call that reached the server is billed for its input, even if not a word of its answer came. */
+function mayBeBilled(close: Close): boolean {
+  if (close.kind !== 'failed') return true;
+  const { phase } = close.failure;
+  return phase === 'stream' || phase === 'stalled' || phase === 'aborted';
 }
 
 /** Pulls a stream one event at a time and lets go at once when the signal aborts, whatever the stream does. */
@@ -236,10 +278,8 @@ class Partial {
   readonly #blocks: OpenBlock[] = [];
   #usage: Usage | undefined;
   #started = false;
-  #heardBytes = 0;
 
   take(event: ModelEvent): void {
-    this.#heardBytes += deltaLength(event);
     switch (event.type) {
       case 'start':
         this.#started = true;
@@ -282,19 +322,19 @@ class Partial {
 
   /**
    * What to pay for: the provider's count, but of an answer that was cut never less output than was heard. A call
-   * that died before it was answered costs nothing; one that died without a count is estimated.
+   * that never reached the server costs nothing; one that ended without a count is estimated.
    */
   usageFor(answer: {
-    readonly content: readonly AssistantBlock[];
+    readonly heardTokens: number;
     readonly inputTokens: number;
     readonly isWhole: boolean;
+    readonly isBilled: boolean;
   }): Usage {
-    const { content, inputTokens, isWhole } = answer;
+    const { heardTokens, inputTokens, isWhole, isBilled } = answer;
     if (this.#usage && isWhole) return this.#usage;
-    if (!this.#usage && !this.#started && content.length === 0) return NO_USAGE;
-    const heard = likelyTokensOf(this.#heardBytes);
+    if (!this.#usage && !this.#started && !isBilled) return NO_USAGE;
     const counted = this.#usage ?? { ...NO_USAGE, input_tokens: inputTokens };
-    return { ...counted, output_tokens: Math.max(counted.output_tokens, heard) };
+    return { ...counted, output_tokens: Math.max(counted.output_tokens, heardTokens) };
   }
 
   #spoken(type: 'text' | 'thinking'): OpenBlock {

@@ -138,6 +138,7 @@ class ResultQueue {
 
   async settle(settled: Settled): Promise<void> {
     const run = this.#run;
+    run.loopGuard.note(settled);
     const result = await boundResult(run, settled);
     run.turnOutputBytes += contentBytes(result.content);
     this.#waiting.set(settled.requested.position, result);

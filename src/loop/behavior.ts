@@ -32,6 +32,8 @@ export interface Behavior {
   /** Tools whose last result is replayed when they are called alike again. */
   readonly dedupTools: ReadonlySet<string>;
   readonly dedupReads: boolean;
+  /** Turns with the same calls and results that count as a loop; 0: none do. */
+  readonly loopRepeats: number;
   readonly requireReadBeforeEdit: boolean;
   readonly readLineNumbers: boolean;
   /** Bytes above which a result goes to a file; instead of what the configuration says. */
@@ -71,6 +73,9 @@ export interface TailOptions {
 const DEFAULT_THRESHOLD_BYTES = 128 * 1024;
 const DEFAULT_KEEP_TURNS = 4;
 const DEFAULT_GRACE = 2;
+const DEFAULT_LOOP_REPEATS = 5;
+/** Fewer turns are no loop: a check that is made twice is usual. */
+const MIN_LOOP_REPEATS = 3;
 /** What the APIs take as the name of a tool. */
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
@@ -89,6 +94,7 @@ const MEMBERS = [
   'tool_output_budget',
   'dedup_tools',
   'dedup_reads',
+  'loop_repeats',
   'require_read_before_edit',
   'read_line_numbers',
   'persist_threshold',
@@ -116,6 +122,7 @@ export function parseBehavior(raw: JsonObject): Behavior {
     toolOutputBudget: countOf(raw, 'tool_output_budget'),
     dedupTools: toolsOf(raw, 'dedup_tools'),
     dedupReads: flagOf(raw, 'dedup_reads', true),
+    loopRepeats: loopRepeatsOf(raw),
     requireReadBeforeEdit: flagOf(raw, 'require_read_before_edit', false),
     readLineNumbers: flagOf(raw, 'read_line_numbers', true),
     persistThreshold: countOf(raw, 'persist_threshold'),
@@ -134,6 +141,12 @@ export function unknownBehavior(raw: JsonObject): readonly string[] {
       const near = didYouMean(name, MEMBERS);
       return `behavior.${name} means nothing${near === undefined ? '' : `. ${near}`}`;
     });
+}
+
+function loopRepeatsOf(raw: JsonObject): number {
+  const repeats = countOf(raw, 'loop_repeats') ?? DEFAULT_LOOP_REPEATS;
+  if (repeats === 0 || repeats >= MIN_LOOP_REPEATS) return repeats;
+  throw bad('loop_repeats', repeats, `0 for off, or ${MIN_LOOP_REPEATS} and more`);
 }
 
 function tailOf(raw: JsonObject): TailOptions | undefined {

@@ -91,3 +91,28 @@ export class ContextMeter {
 export function likelyTokensOf(bytes: number): number {
   return Math.ceil(bytes / BYTES_PER_TOKEN);
 }
+
+/** The most bytes that a token of an answer is taken for; measured answers may have more by their wire format. */
+const MAX_BYTES_PER_TOKEN = 8;
+
+/**
+ * Bytes of an answer's average token, learned from the answers that the provider counted. Never less than the usual
+ * average: tokens of hidden reasoning are counted too, and would make each heard byte look dearer than it is.
+ */
+export class AnswerRatio {
+  #bytes = 0;
+  #tokens = 0;
+
+  learn(bytes: number, tokens: number): void {
+    if (bytes <= 0 || tokens <= 0) return;
+    this.#bytes += bytes;
+    this.#tokens += tokens;
+  }
+
+  /** Tokens that so many bytes of an answer are likely to be. */
+  tokensOf(bytes: number): number {
+    const measured = this.#tokens === 0 ? BYTES_PER_TOKEN : this.#bytes / this.#tokens;
+    const ratio = Math.min(MAX_BYTES_PER_TOKEN, Math.max(BYTES_PER_TOKEN, measured));
+    return Math.ceil(bytes / ratio);
+  }
+}

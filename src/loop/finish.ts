@@ -3,7 +3,7 @@ import type { JsonObject } from '../core/json.ts';
 import { type AssistantMessage, type ToolCallBlock, textOf } from '../core/message.ts';
 import { reachedLimit } from './limits.ts';
 import type { Ending } from './ports.ts';
-import { isReturnName } from './return.ts';
+import { endFailed, isReturnName } from './return.ts';
 import { hiddenMessage, note, type Run } from './run.ts';
 import { askForOutput, owesOutput, readOutput, settleOutput } from './structured.ts';
 
@@ -161,4 +161,26 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
 
 function bearsTools(run: Run): boolean {
   return run.ports.definitions().some(({ name }) => !isReturnName(name));
+}
+
+/** After a turn with calls: tells the model once that it repeats itself, and ends the run when it does so again. */
+export async function watchLoop(run: Run): Promise<Ending | undefined> {
+  const found = run.loopGuard.endTurn();
+  if (!found) return undefined;
+  const { period, turns, tools, isLast } = found;
+  const what = `${period === 1 ? 'the same calls' : `the same ${period} turns of calls`} (${tools.join(', ')})`;
+  if (!isLast) {
+    const text = `The last ${turns} turns made ${what} and got the same results. Repeating them brings nothing new. Try another way, or finish with what you know: the thread ends when you repeat them again.`;
+    await run.record([hiddenMessage('loop_detected', text)]);
+    return undefined;
+  }
+  const error = new RyeError(
+    'loop_detected',
+    `the model repeated ${what} for ${turns} turns without a new result, after it was told so`,
+    {
+      hint: 'Say in the directive when the work is done, or set behavior.loop_repeats (0: off), then resume the thread.',
+      details: { period, turns, tools: [...tools] },
+    },
+  );
+  return await endFailed(run, { source: 'loop', error: error.toJSON() });
 }

@@ -1,10 +1,12 @@
 import { formatUsd } from '../core/amounts.ts';
 import { RyeError } from '../core/errors.ts';
+import type { RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
+import type { PlannedModel } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { toUsd } from '../core/usage.ts';
+import { type MicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { repairPairing } from '../log/pairing.ts';
 import {
   affordableMaxTokens,
@@ -18,6 +20,7 @@ import { ContextMeter, projectContext } from './context.ts';
 import { transformMessages } from './handlers.ts';
 import type { Ending } from './ports.ts';
 import { hookError, note, type Run } from './run.ts';
+import type { Allowance } from './stream-bound.ts';
 import { owesOutput } from './structured.ts';
 
 /** An answer shorter than this is not worth its input. */
@@ -47,10 +50,16 @@ export function reachedLimit(run: Run): LimitReached | undefined {
 
 /** Records a reached limit and asks the hooks; undefined when one of them raised it. */
 export async function handleLimit(run: Run, reached: LimitReached): Promise<Ending | undefined> {
-  const { name, current, max, short } = reached;
+  const { name, current, max, short, in_answer: inAnswer } = reached;
   await run.write({
     event_type: 'limit_reached',
-    payload: { code: `limit_${name}`, current, max, ...short },
+    payload: {
+      code: `limit_${name}`,
+      current,
+      max,
+      ...short,
+      ...(inAnswer ? { in_answer: true } : {}),
+    },
   });
   const decision = await run.control('limit', {
     limit_code: `limit_${name}`,
@@ -109,7 +118,11 @@ function limitEnding(reached: LimitReached, text?: string): Ending {
   return { kind: 'limit', ...reached, error: error.toJSON() };
 }
 
-function reasonOf({ name, current, max, short }: LimitReached): string {
+function reasonOf({ name, current, max, short, in_answer: inAnswer }: LimitReached): string {
+  if (inAnswer) {
+    const [used, of] = name === 'spend' ? [formatUsd(current), formatUsd(max)] : [current, max];
+    return `the answer was stopped: it passed the limit ${name} (${used} of ${of})`;
+  }
   if (short) {
     return `the next call may cost up to ${formatUsd(short.needed)}, and ${formatUsd(short.left)} of the ${formatUsd(max)} that may be spent are left`;
   }
@@ -117,7 +130,13 @@ function reasonOf({ name, current, max, short }: LimitReached): string {
 }
 
 export type CallPlan =
-  | { readonly kind: 'ready'; readonly request: ModelRequest }
+  | {
+      readonly kind: 'ready';
+      readonly request: ModelRequest;
+      readonly allowance: Allowance;
+      /** For the log; absent where a call costs nothing. */
+      readonly estimate: RequestEstimate | undefined;
+    }
   | { readonly kind: 'unaffordable'; readonly reached: LimitReached }
   | { readonly kind: 'refused'; readonly ending: Ending };
 
@@ -129,15 +148,23 @@ export async function planCall(run: Run): Promise<CallPlan> {
   const { model, ports, plan } = run;
   const tools = ports.definitions();
   const preamble = run.preamble();
-  const room = model.context_window - run.meter.likelyTokens(preamble);
+  const likelyInput = run.meter.likelyTokens(preamble);
+  const room = model.context_window - likelyInput;
+  const tokensLeft = run.limits.tokens - totalTokens(run.cost());
   const mayAnswer = Math.min(model.max_output_tokens, run.behavior.maxTokens ?? Infinity);
-  const wanted = Math.min(mayAnswer, Math.max(MIN_OUTPUT_TOKENS, room));
+  const wanted = Math.min(
+    mayAnswer,
+    Math.max(MIN_OUTPUT_TOKENS, Math.min(room, tokensLeft - likelyInput)),
+  );
   const changed = await outgoing(run, preamble);
+  const inputTokens = Math.max(run.meter.worstTokens(preamble), changed.worstTokens);
   let maxTokens = wanted;
+  let microUsdLeft: MicroUsd | undefined;
   if (model.pricing) {
+    microUsdLeft = await run.remainingMicroUsd();
     const call = {
-      remainingMicroUsd: await run.remainingMicroUsd(),
-      inputTokens: Math.max(run.meter.worstTokens(preamble), changed.worstTokens),
+      remainingMicroUsd: microUsdLeft,
+      inputTokens,
       pricing: model.pricing,
       wanted,
       minimum: Math.min(MIN_OUTPUT_TOKENS, wanted),
@@ -150,6 +177,8 @@ export async function planCall(run: Run): Promise<CallPlan> {
   }
   return {
     kind: 'ready',
+    allowance: { outputTokens: maxTokens, tokensLeft, microUsdLeft, inputTokens: likelyInput },
+    estimate: estimateOf(model, inputTokens, maxTokens),
     request: {
       model: model.id,
       system: ports.system,
@@ -165,7 +194,22 @@ export async function planCall(run: Run): Promise<CallPlan> {
   };
 }
 
-/** What is sent of the conversation, and what that may cost where handlers had a say in it. */
+/** What a call may use at most; undefined for models that nobody pays for. */
+export function estimateOf(
+  { provider, kind, id, pricing }: PlannedModel,
+  inputTokens: number,
+  maxTokens: number,
+): RequestEstimate | undefined {
+  if (kind === 'literal' || kind === 'replay') return undefined;
+  return {
+    provider,
+    model: id,
+    input_tokens: inputTokens,
+    max_tokens: maxTokens,
+    ...(pricing ? { reserved_usd: toUsd(worstMicroUsd({ inputTokens, pricing }, maxTokens)) } : {}),
+  };
+}
+
 function unaffordable(
   run: Run,
   call: Parameters<typeof affordableMaxTokens>[0] & { readonly minimum: number },
@@ -179,6 +223,7 @@ function unaffordable(
   return { kind: 'unaffordable', reached };
 }
 
+/** What is sent of the conversation, and what that may cost where handlers had a say in it. */
 async function outgoing(
   run: Run,
   preamble: number,

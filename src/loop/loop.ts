@@ -4,7 +4,7 @@ import { type AssistantMessage, toolCallsOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { runToolBatch, withUniqueCallIds } from './batch.ts';
 import { compactContext, watchContext } from './compaction.ts';
-import { finishOrNudge, finishUnlessMore, noteText, takeOutput } from './finish.ts';
+import { finishOrNudge, finishUnlessMore, noteText, takeOutput, watchLoop } from './finish.ts';
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
@@ -111,7 +111,7 @@ async function actOn(run: Run, message: AssistantMessage): Promise<Ending | unde
   const decided = run.verdict ?? (await afterStep(run, toolCallsOf(message).length));
   const ending = await endingOf(run, decided);
   if (returned?.kind === 'error') return ending ?? (await endReturned(run, returned.detail));
-  if (ending?.kind === 'error' || !outputs) return ending;
+  if (ending?.kind === 'error' || !outputs) return ending ?? (await watchLoop(run));
   return finishUnlessMore(run, { kind: 'completed', result: run.lastText, outputs });
 }
 

@@ -1,16 +1,17 @@
 import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
-import type { EventDraft, EventPayloads } from '../core/events.ts';
+import type { EventDraft, EventPayloads, RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
 import type { AssistantMessage } from '../core/message.ts';
+import { totalTokens, toUsd } from '../core/usage.ts';
 import { type Classification, classify, failureCode, retryDelayMs } from '../policy/error-class.ts';
 import type { ProviderFailure } from '../providers/provider.ts';
 import { type Attempt, attemptAnswer } from './answer.ts';
 import { compactContext } from './compaction.ts';
-import { CALLS_AS_TEXT } from './finish.ts';
+import { CALLS_AS_TEXT, noteText } from './finish.ts';
 import { handleLimit, planCall } from './limits.ts';
 import type { Ending, Interrupt } from './ports.ts';
-import { hookError, type Run } from './run.ts';
+import { hiddenMessage, hookError, type Run } from './run.ts';
 
 /** What the model-call phase of a turn came to. `again`: nothing usable, but the run goes on. */
 export type Answer =
@@ -43,40 +44,94 @@ export async function streamAnswer(run: Run): Promise<Answer> {
       const ending = await handleLimit(run, plan.reached);
       return ending ? { kind: 'ended', ending } : AGAIN;
     }
-    if (!isBegun) {
-      isBegun = true;
-      run.beginTurn();
-      await run.write({ event_type: 'turn_started', payload: { turn: run.turn } });
-    }
-    const attempt = await attemptWith(run, plan.request);
+    if (!isBegun) run.beginTurn();
+    await announce(run, plan.estimate, isBegun);
+    isBegun = true;
+    const attempt = await attemptWith(run, plan);
     if (attempt.kind !== 'interrupted') await announceMatches(run);
-    switch (attempt.kind) {
-      case 'answered':
-        if (attempt.message.stop_reason !== 'content_filtered') {
-          run.watcher?.accept();
-          return { kind: 'answer', message: attempt.message };
-        }
-        break;
-      case 'stopped':
-        await recordPartial(run, attempt.partial, 'stopped');
-        return AGAIN;
-      case 'interrupted':
-        await interrupt(run, attempt.partial, attempt.by);
-        return AGAIN;
-      case 'failed':
-        break;
-    }
-    const failed = failureOf(attempt);
+    const answer = await answerOf(run, attempt);
+    if (answer) return answer;
+    const failed = failureOf(attempt as Failure);
     await recordPartial(run, failed.partial, failed.failure.message);
-    const remedy = await remedyFor(run, failed.failure, tries);
+    const remedy = await remedyFor(run, failed, tries);
     if (remedy.kind === 'ended') return remedy;
     if (run.stop.signal.aborted) return AGAIN;
   }
 }
 
+type Failure = Extract<Attempt, { kind: 'answered' | 'failed' }>;
+
+/** What an attempt came to; undefined for one that failed, which may be made again. */
+async function answerOf(run: Run, attempt: Attempt): Promise<Answer | undefined> {
+  switch (attempt.kind) {
+    case 'answered':
+      if (attempt.message.stop_reason === 'content_filtered') return undefined;
+      run.watcher?.accept();
+      return { kind: 'answer', message: attempt.message };
+    case 'stopped':
+      await recordPartial(run, attempt.partial, 'stopped');
+      return AGAIN;
+    case 'interrupted':
+      await interrupt(run, attempt.partial, attempt.by);
+      return AGAIN;
+    case 'exceeded':
+      return await exceeded(run, attempt);
+    case 'failed':
+      break;
+  }
+  return undefined;
+}
+
+/**
+ * Writes that a model call is about to be made. One that costs money is on the disk, with what it may cost, before it
+ * is sent: a crash must not forget it.
+ */
+async function announce(
+  run: Run,
+  request: RequestEstimate | undefined,
+  isRetry: boolean,
+): Promise<void> {
+  const { turn } = run;
+  if (!isRetry) {
+    await run.write({
+      event_type: 'turn_started',
+      payload: { turn, ...(request ? { request } : {}) },
+      ...(request ? { durable: true } : {}),
+    });
+  } else if (request) {
+    const payload = { turn, purpose: 'retry', request } as const;
+    await run.write({ event_type: 'request_started', payload, durable: true });
+  }
+}
+
+/** What was said stays in the conversation; the limit's hooks decide whether the model may finish it. */
+async function exceeded(
+  run: Run,
+  { limit: name, partial }: Extract<Attempt, { kind: 'exceeded' }>,
+): Promise<Answer> {
+  const message = withoutCalls(partial);
+  noteText(run, message);
+  if (message.content.length > 0) {
+    await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
+  }
+  const current = name === 'spend' ? toUsd(run.spentMicroUsd) : totalTokens(run.cost());
+  const reached = { name, current, max: run.limits[name], in_answer: true };
+  const ending = await handleLimit(run, reached);
+  if (ending) return { kind: 'ended', ending };
+  const text =
+    'Your answer was cut at a limit, which was raised. Continue exactly where it stopped.';
+  await run.record([hiddenMessage('continue_cut_answer', text)]);
+  return AGAIN;
+}
+
+/** Calls of a cut answer are never run, so the model must not see them as made. */
+function withoutCalls(partial: AssistantMessage): AssistantMessage {
+  return { ...partial, content: partial.content.filter(({ type }) => type !== 'tool_call') };
+}
+
 async function attemptWith(
   run: Run,
-  request: Parameters<typeof attemptAnswer>[2],
+  planned: Parameters<typeof attemptAnswer>[2],
 ): Promise<Attempt> {
   let provider: ReturnType<Run['ports']['provider']>;
   try {
@@ -84,7 +139,7 @@ async function attemptWith(
   } catch (error) {
     return { kind: 'failed', failure: setupFailure(error), partial: emptyAnswer(run) };
   }
-  return attemptAnswer(run, provider, request);
+  return attemptAnswer(run, provider, planned);
 }
 
 /** A provider that can't even be made, for want of a key, fails for good: another model may do. */
@@ -99,7 +154,7 @@ function emptyAnswer(run: Run): AssistantMessage {
   return { role: 'assistant', content: [], provider, model, stop_reason: 'aborted', usage };
 }
 
-function failureOf(attempt: Extract<Attempt, { kind: 'answered' | 'failed' }>): {
+function failureOf(attempt: Failure): {
   readonly failure: ProviderFailure;
   readonly partial: AssistantMessage;
 } {
@@ -129,10 +184,8 @@ async function recordPartial(run: Run, partial: AssistantMessage, reason: string
 /** A stream rule cut the answer: the partial is durable before anything that refers to it. */
 async function interrupt(run: Run, partial: AssistantMessage, by: Interrupt): Promise<void> {
   if (by.keepPartial) {
-    // calls of a cut answer are never run, so the model must not see them as made
-    const content = partial.content.filter((block) => block.type !== 'tool_call');
-    const message: AssistantMessage = { ...partial, content };
-    if (content.length > 0) {
+    const message = withoutCalls(partial);
+    if (message.content.length > 0) {
       await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
     }
   } else {
@@ -150,12 +203,19 @@ async function announceMatches(run: Run): Promise<void> {
   }
 }
 
-async function remedyFor(run: Run, failure: ProviderFailure, tries: Tries): Promise<Remedy> {
+async function remedyFor(
+  run: Run,
+  { failure, partial }: ReturnType<typeof failureOf>,
+  tries: Tries,
+): Promise<Remedy> {
   const classified = classify(failure, run.ports.errorRules);
   const { category, retryable } = classified;
+  const { message, status } = failure;
+  const isUnsaid = partial.content.length === 0 && totalTokens(partial.usage) > 0;
+  const usage = isUnsaid ? partial.usage : undefined;
   await run.write({
     event_type: 'error_classified',
-    payload: compact({ category, retryable, message: failure.message, status: failure.status }),
+    payload: compact({ category, retryable, message, status, usage }),
   });
   tries.failures += 1;
   const decision = await run.control('error', {

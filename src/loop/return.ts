@@ -62,23 +62,30 @@ function detailText(detail: JsonValue): string {
   return head.length < text.length ? `${head}…` : text;
 }
 
-/**
- * The end of a thread whose model could not finish, unless an `error` hook decides otherwise: a retry sends the model
- * back to work, as often as a failed model call is tried again.
- */
+/** The end of a thread whose model could not finish, unless an `error` hook decides otherwise. */
 export async function endReturned(run: Run, detail: string): Promise<Ending | undefined> {
-  const error = directiveError(detail);
   await run.observe('directive_return', {
     outputs: {},
     result: run.lastText,
     status: 'error',
     error_detail: detail,
   });
+  return await endFailed(run, { source: 'directive', error: directiveError(detail) });
+}
+
+/**
+ * The end of a thread that failed for another reason than a model call or a tool. `error` hooks are asked first: a retry
+ * sends the model back to work, as often as a failed model call is tried again.
+ */
+export async function endFailed(
+  run: Run,
+  { source, error }: { readonly source: 'directive' | 'loop'; readonly error: ErrorInfo },
+): Promise<Ending | undefined> {
   const decision = await run.control('error', {
-    source: 'directive',
-    error: { code: error.code, message: detail },
-    classification: { category: 'directive', retryable: false },
-    attempt: run.counters.returnRetries + 1,
+    source,
+    error: { code: error.code, message: error.message },
+    classification: { category: source, retryable: false },
+    attempt: run.counters.sentBack + 1,
   });
   switch (decision?.control) {
     case 'abort':
@@ -89,11 +96,11 @@ export async function endReturned(run: Run, detail: string): Promise<Ending | un
         error: decision.error === undefined ? error : hookError(decision, 'error').toJSON(),
       };
     case 'suspend':
-      return { kind: 'suspended', reason: decision.reason ?? detail };
+      return { kind: 'suspended', reason: decision.reason ?? error.message };
     case 'handoff':
       return { kind: 'handoff' };
     case 'retry':
-      return (await retryReturned(run)) ? undefined : { kind: 'error', error };
+      return (await sendBack(run)) ? undefined : { kind: 'error', error };
     case 'continue':
     case 'escalate':
     case 'compact':
@@ -103,12 +110,12 @@ export async function endReturned(run: Run, detail: string): Promise<Ending | un
   return { kind: 'error', error };
 }
 
-async function retryReturned(run: Run): Promise<boolean> {
-  if (run.counters.returnRetries >= run.plan.settings.max_retries) return false;
-  run.counters.returnRetries += 1;
+async function sendBack(run: Run): Promise<boolean> {
+  if (run.counters.sentBack >= run.plan.settings.max_retries) return false;
+  run.counters.sentBack += 1;
   const text =
-    'A hook asks you to try again. Look for another way; if there is none, return the error again.';
-  await run.record([hiddenMessage('return_retry', text)]);
+    'A hook asks you to try again. Look for another way; if there is none, return an error.';
+  await run.record([hiddenMessage('sent_back', text)]);
   return true;
 }
 

@@ -17,9 +17,10 @@ import {
   type Usage,
 } from '../core/usage.ts';
 import { type Behavior, parseBehavior, thinkingOfRun } from './behavior.ts';
-import { ContextMeter, preambleBytes } from './context.ts';
+import { AnswerRatio, ContextMeter, preambleBytes } from './context.ts';
 import { ContextView } from './context-view.ts';
 import { EarlierResults } from './earlier-results.ts';
+import { LoopGuard } from './loop-guard.ts';
 import { Outbox } from './outbox.ts';
 import type {
   ControlEvent,
@@ -40,8 +41,8 @@ export interface Counters {
   emptyNudges: number;
   continuations: number;
   escalations: number;
-  /** How often a hook sent the model back after it had returned an error. */
-  returnRetries: number;
+  /** How often a hook sent the model back to work instead of ending the thread. */
+  sentBack: number;
   /** Whether people were told that the model writes its calls as text. */
   saidTextCall: boolean;
 }
@@ -57,17 +58,19 @@ export class Run {
   readonly stop: Stop;
   readonly outbox: Outbox;
   readonly meter = new ContextMeter();
+  readonly answerRatio = new AnswerRatio();
   /** What of the conversation is sent. */
   readonly view: ContextView;
   readonly budgets: ToolBudgets;
   readonly earlier: EarlierResults;
+  readonly loopGuard: LoopGuard;
   readonly counters: Counters = {
     toolNudges: 0,
     outputNudges: 0,
     emptyNudges: 0,
     continuations: 0,
     escalations: 0,
-    returnRetries: 0,
+    sentBack: 0,
     saidTextCall: false,
   };
   /** Call ids of the whole thread: results are found by them. */
@@ -112,6 +115,8 @@ export class Run {
     this.view = new ContextView({ ...this.behavior, onShrink: () => this.forgetResults() });
     this.budgets = new ToolBudgets(this.behavior.toolBudgets);
     this.earlier = new EarlierResults(this.behavior.dedupTools);
+    // explicit steps may repeat what they like
+    this.loopGuard = new LoopGuard(plan.model.kind === 'literal' ? 0 : this.behavior.loopRepeats);
     this.ports = ports;
     this.stop = new Stop(ports.clock, signal);
     this.outbox = new Outbox(() => this.stop.close());
@@ -208,6 +213,7 @@ export class Run {
     this.#messages = [...messages];
     this.meter.reset(messages);
     this.view.reset();
+    this.loopGuard.forget();
     this.forgetResults();
   }
 
@@ -228,6 +234,7 @@ export class Run {
     const before = this.thinking;
     this.#runs += 1;
     this.budgets.beginRun();
+    this.loopGuard.forget();
     const level = this.thinking;
     if (level !== before)
       await this.record([{ event_type: 'thinking_change', payload: { level } }]);

@@ -220,6 +220,8 @@ const CODE_OF_TYPE: Readonly<Record<string, ErrorCode>> = {
   literal_step_failed: 'tool_failed',
   replay_exhausted: 'replay_exhausted',
   provider_key_missing: 'provider_key_missing',
+  max_tokens_ignored: 'provider_overrun',
+  answer_too_large: 'provider_overrun',
 };
 
 /** The error code that a thread ends with when this failure is final. */

@@ -155,6 +155,8 @@ export interface LimitReached {
   readonly max: number;
   /** USD that the cheapest next call may cost, and what is left for it: of the limit, or of a budget around it. */
   readonly short?: { readonly needed: number; readonly left: number };
+  /** The limit was passed in the middle of an answer. */
+  readonly in_answer?: boolean;
 }
 
 /** The first limit, in the order of {@link LIMIT_NAMES}, of which nothing is left before another turn. */

@@ -28,6 +28,11 @@ export interface StreamFault {
   readonly status?: number;
 }
 
+/** An answer that takes more on the wire than its `max_tokens` can. */
+export class AnswerTooLarge extends Error {
+  override readonly name = 'AnswerTooLarge';
+}
+
 /** Any thrown error of the SDK or the connection as the facts of a failure, free of secrets. */
 export function failureOf(error: unknown, context: FailureContext): ProviderFailure {
   if (context.aborted) return { phase: 'aborted', message: 'the model call was cancelled' };
@@ -36,6 +41,9 @@ export function failureOf(error: unknown, context: FailureContext): ProviderFail
       phase: 'stalled',
       message: `${context.host} sent no byte for ${context.stallSeconds} s`,
     };
+  }
+  if (error instanceof AnswerTooLarge) {
+    return streamFailure({ type: 'answer_too_large', message: error.message }, context);
   }
   const status = statusOf(error);
   const failure =

@@ -43,6 +43,11 @@ export function compactPort(parts: CompactPortParts): NonNullable<LoopPorts['com
         errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
         provider: () => provider(model),
         ask: (context, asked) => hooks.beforeCompact(context, asked),
+        // on the disk before it is sent: a crash must not forget what it may cost
+        onRequest: (estimate) => {
+          const payload = { turn, purpose: 'summary', request: estimate } as const;
+          recorder.record([{ event_type: 'request_started', payload, durable: true }]);
+        },
       },
       {
         tree,

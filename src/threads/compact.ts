@@ -1,6 +1,6 @@
 import type { Clock } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
-import type { EventDraft } from '../core/events.ts';
+import type { EventDraft, RequestEstimate } from '../core/events.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
@@ -49,6 +49,8 @@ export interface CompactEnv {
   readonly errorRules: readonly ErrorRule[];
   readonly provider: () => ModelProvider;
   readonly ask: AskBeforeCompact;
+  /** Called before each request for a summary with what it may use at most. */
+  readonly onRequest?: (estimate: RequestEstimate) => void;
 }
 
 /** How a compaction went. `drafts` are to be written in each case; only those of `done` change the context. */

@@ -1,5 +1,4 @@
-import type { LogEvent, UnknownEvent } from '../core/events.ts';
-import type { AssistantMessage } from '../core/message.ts';
+import type { LogEvent, RequestEstimate, UnknownEvent } from '../core/events.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import {
   addUsage,
@@ -22,10 +21,10 @@ type Event = LogEvent | UnknownEvent;
 export interface LostUsage {
   /** The turn that it was in. */
   readonly turn: number;
-  /** Of the answers that are in the log: what the provider counted. */
+  /** Of the calls that are in the log: what the provider counted. */
   readonly answered: Used;
-  /** Of the answer that was being heard: an estimate, as its count never came. */
-  readonly heard: Used;
+  /** Of the calls that were open. Nothing proves what the provider bills for them, so each counts as its upper bound. */
+  readonly open: Used;
 }
 
 interface Used {
@@ -36,44 +35,87 @@ interface Used {
 const NOTHING: Used = { usage: NO_USAGE, price: 0 };
 
 /**
- * What a dead process has to pay for and had not booked; undefined where nothing is missing. As in a run that lives, an
- * answer of which not a word had come costs nothing. Where the log keeps no deltas nobody knows, and it is charged.
+ * What a dead process has to pay for and had not booked; undefined if nothing is missing. A call that was announced and
+ * has no end in the log counts with all that it had reserved: its answer may have come whole without a byte of it on the
+ * disk, and a thread that is killed and resumed must reach its limit.
  */
 export function lostUsage(events: readonly Event[], plan: ThreadPlan): LostUsage | undefined {
   const { kind } = plan.model;
   if (kind === 'literal' || kind === 'replay') return undefined;
   const unbooked = events.slice(events.findLastIndex(isBooked) + 1);
   // answers before the first turn are copies of what another thread has paid for
-  const first = unbooked.findIndex((event) => isKnown(event, 'turn_started'));
+  const first = unbooked.findIndex(isAsked);
   const since = first === -1 ? [] : unbooked.slice(first);
-  const answers = since.flatMap((event) =>
-    isKnown(event, 'message') && event.payload.message.role === 'assistant'
-      ? [event.payload.message]
-      : [],
+  const ended = since.flatMap((event) => endedCall(event, events, plan));
+  const opened = openCalls(since).map((call) =>
+    call === 'unknown' ? heardOf(since, events, plan) : reservedFor(call, plan),
   );
-  const unanswered = since.slice(since.findLastIndex(isAskedOrAnswered) + 1);
-  const isOpen = isKnownTurn(since.findLast(isAskedOrAnswered));
-  const length = unanswered.reduce((sum, event) => sum + deltaLength(event), 0);
-  const isHeard = length > 0 || (isOpen && plan.settings.token_deltas === 'off');
-  if (answers.length === 0 && !isHeard) return undefined;
-  const turn = events.findLast((event) => isKnown(event, 'turn_started'))?.payload.turn ?? 0;
+  if (ended.length === 0 && opened.length === 0) return undefined;
   return {
-    turn,
-    answered: answers.map((answer) => answeredWith(answer, plan)).reduce(add, NOTHING),
-    heard: isHeard ? heardOf(length, events, plan) : NOTHING,
+    turn: events.findLast((event) => isKnown(event, 'turn_started'))?.payload.turn ?? 0,
+    answered: ended.reduce(add, NOTHING),
+    open: opened.reduce(add, NOTHING),
   };
 }
 
-/** Adds it to what was booked. The ledger may have been told of the answers already, never of what was being heard. */
+/** Adds it to what was booked. The ledger may have been told of the ended calls already, never of the open ones. */
 export function withLost(booked: Cost, reported: MicroUsd, lost: LostUsage | undefined): Cost {
   const { usage, price } = lost?.answered ?? NOTHING;
-  const heard = lost?.heard ?? NOTHING;
+  const open = lost?.open ?? NOTHING;
   const known = Math.max(toMicroUsd(booked.spend) + price, reported);
   return {
     ...booked,
-    ...addUsage(addUsage(booked, usage), heard.usage),
-    spend: toUsd(known + heard.price),
+    ...addUsage(addUsage(booked, usage), open.usage),
+    spend: toUsd(known + open.price),
   };
+}
+
+/** What an ended call used: its answer has that, or, if nothing was said, the record of its failure. */
+function endedCall(event: Event, events: readonly Event[], plan: ThreadPlan): readonly Used[] {
+  if (isKnown(event, 'message')) {
+    const { message } = event.payload;
+    return message.role === 'assistant' ? [used(message.usage, modelOf(plan, message))] : [];
+  }
+  if (isKnown(event, 'error_classified') && event.payload.usage) {
+    return [used(event.payload.usage, modelInForce(events, plan))];
+  }
+  return [];
+}
+
+/**
+ * The calls without an end. Those for an answer follow one another; one for a summary stays open until it is booked.
+ * `unknown` is a call of a log that does not tell what it might cost.
+ */
+function openCalls(since: readonly Event[]): readonly (RequestEstimate | 'unknown')[] {
+  const summaries: RequestEstimate[] = [];
+  let open: RequestEstimate | 'unknown' | undefined;
+  for (const event of since) {
+    if (isKnown(event, 'turn_started')) open = event.payload.request ?? 'unknown';
+    else if (isKnown(event, 'request_started')) {
+      const { purpose, request } = event.payload;
+      if (purpose === 'summary') summaries.push(request);
+      else open = request;
+    } else if (isKnown(event, 'error_classified')) {
+      // logs that announce no second call go on with one
+      if (open !== 'unknown') open = undefined;
+    } else if (isAnswer(event)) open = undefined;
+    else if (open === undefined && isDelta(event) && !knowsRequests(since)) open = 'unknown';
+  }
+  return open === undefined ? summaries : [...summaries, open];
+}
+
+function knowsRequests(since: readonly Event[]): boolean {
+  return since.some((event) => isKnown(event, 'turn_started') && event.payload.request);
+}
+
+function reservedFor(request: RequestEstimate, plan: ThreadPlan): Used {
+  const usage = {
+    ...NO_USAGE,
+    input_tokens: request.input_tokens,
+    output_tokens: request.max_tokens,
+  };
+  const { price } = used(usage, modelOf(plan, request));
+  return { usage, price: Math.max(price, toMicroUsd(request.reserved_usd ?? 0)) };
 }
 
 /** Everything before such an event is paid for. */
@@ -83,41 +125,45 @@ function isBooked(event: Event): boolean {
   );
 }
 
-function isAskedOrAnswered(event: Event): boolean {
-  return (
-    isKnown(event, 'turn_started') ||
-    (isKnown(event, 'message') && event.payload.message.role === 'assistant')
-  );
+function isAsked(event: Event): boolean {
+  return isKnown(event, 'turn_started') || isKnown(event, 'request_started');
 }
 
-function isKnownTurn(event: Event | undefined): boolean {
-  return event !== undefined && isKnown(event, 'turn_started');
+function isAnswer(event: Event): boolean {
+  return isKnown(event, 'message') && event.payload.message.role === 'assistant';
 }
 
-function deltaLength(event: Event): number {
-  if (isKnown(event, 'toolcall_delta')) return event.payload.json.length;
+function isDelta(event: Event): boolean {
+  return deltaBytes(event) > 0;
+}
+
+function deltaBytes(event: Event): number {
+  if (isKnown(event, 'toolcall_delta')) return Buffer.byteLength(event.payload.json);
   return isKnown(event, 'token_delta') || isKnown(event, 'thinking_delta')
-    ? event.payload.text.length
+    ? Buffer.byteLength(event.payload.text)
     : 0;
 }
 
-function answeredWith({ usage, provider, model }: AssistantMessage, plan: ThreadPlan): Used {
-  return used(usage, modelOf(plan, { provider, model }));
-}
-
-function heardOf(length: number, events: readonly Event[], plan: ThreadPlan): Used {
+/** An estimate, for logs that do not tell what a call might cost: the context that was asked, and what was heard. */
+function heardOf(since: readonly Event[], events: readonly Event[], plan: ThreadPlan): Used {
   const { messages, system, tools } = foldContext(buildTree(events));
   const asked = messages.reduce(
     (sum, message) => sum + messageBytes(message),
     Buffer.byteLength(system) + Buffer.byteLength(JSON.stringify(tools)),
   );
+  const isBoundary = (event: Event): boolean => isAsked(event) || isAnswer(event);
+  const heard = since.slice(since.findLastIndex(isBoundary) + 1);
   const usage = {
     ...NO_USAGE,
     input_tokens: likelyTokensOf(asked),
-    output_tokens: likelyTokensOf(length),
+    output_tokens: likelyTokensOf(heard.reduce((sum, event) => sum + deltaBytes(event), 0)),
   };
+  return used(usage, modelInForce(events, plan));
+}
+
+function modelInForce(events: readonly Event[], plan: ThreadPlan): PlannedModel {
   const change = events.findLast((event) => isKnown(event, 'model_change'));
-  return used(usage, change ? modelOf(plan, change.payload) : plan.model);
+  return change ? modelOf(plan, change.payload) : plan.model;
 }
 
 function modelOf(

@@ -3,7 +3,7 @@ import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../core/errors.
 import type { EventDraft, EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../core/thread.ts';
-import { addUsage, type Cost, NO_COST, toMicroUsd } from '../core/usage.ts';
+import { addUsage, type Cost, NO_COST, toMicroUsd, toUsd } from '../core/usage.ts';
 import { openCalls, settlementDrafts } from '../log/open-calls.ts';
 import { buildTree, isKnown } from '../log/tree.ts';
 import type { LoopOutcome } from '../loop/ports.ts';
@@ -231,9 +231,10 @@ async function costOf(
 }
 
 /** In the log, so that a recovery that is interrupted itself does not charge for it twice. */
-function costOfLost({ turn, answered, heard }: LostUsage, total: Cost): EventDraft {
-  const usage = addUsage(answered.usage, heard.usage);
-  return { event_type: 'cost', payload: { turn, usage, total } };
+function costOfLost({ turn, answered, open }: LostUsage, total: Cost): EventDraft {
+  const usage = addUsage(answered.usage, open.usage);
+  const estimated = open.price === 0 ? {} : { estimated_usd: toUsd(open.price) };
+  return { event_type: 'cost', payload: { turn, usage, total, ...estimated } };
 }
 
 /** undefined where the thread died before it had one; a forged one is refused. */

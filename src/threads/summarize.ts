@@ -1,9 +1,14 @@
+import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { RyeError, toRyeError } from '../core/errors.ts';
+import type { RequestEstimate } from '../core/events.ts';
 import { textOf, userText } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { addUsage, type MicroUsd, NO_USAGE, priceMicroUsd, type Usage } from '../core/usage.ts';
 import { SUMMARY_SYSTEM } from '../log/summary-prompt.ts';
+import { AnswerRatio, likelyTokensOf } from '../loop/context.ts';
+import { estimateOf } from '../loop/limits.ts';
+import { StreamBound } from '../loop/stream-bound.ts';
 import {
   type Classification,
   classify,
@@ -32,6 +37,8 @@ export interface Summarizer {
   readonly allowUnpriced: boolean;
   /** How often a failure that may pass is tried again. */
   readonly maxRetries: number;
+  /** Called before each request with what it may use at most. */
+  readonly onRequest?: ((estimate: RequestEstimate) => void) | undefined;
 }
 
 /** A summary, or why there is none; the usage was paid for in both cases. */
@@ -54,7 +61,10 @@ export async function summarize(
   for (let attempt = 1; ; attempt += 1) {
     const request = requestFor(summarizer, prompt, usage);
     if (request instanceof RyeError) return { error: request, usage };
-    const answer = await ask(summarizer, request, signal);
+    const inputTokens = inputTokensOf(prompt);
+    const estimate = estimateOf(summarizer.model, inputTokens, request.max_tokens);
+    if (estimate) summarizer.onRequest?.(estimate);
+    const answer = await ask(summarizer, { request, inputTokens }, signal);
     usage = addUsage(usage, answer.usage);
     if ('text' in answer) return { text: answer.text, usage };
     if (signal.aborted) return { error: cancelled(), usage };
@@ -81,6 +91,10 @@ function failed({ message, type }: ProviderFailure, { category }: Classification
   });
 }
 
+function inputTokensOf(prompt: string): number {
+  return Math.ceil(Buffer.byteLength(prompt + SUMMARY_SYSTEM) / BYTES_PER_TOKEN_WORST);
+}
+
 /** A call is made only if its worst case fits what is left. */
 function requestFor(
   { model, maxTokens, remainingMicroUsd, allowUnpriced }: Summarizer,
@@ -91,7 +105,7 @@ function requestFor(
   if (model.pricing) {
     affordable = affordableMaxTokens({
       remainingMicroUsd: remainingMicroUsd - priceMicroUsd(used, model.pricing),
-      inputTokens: Math.ceil(Buffer.byteLength(prompt + SUMMARY_SYSTEM) / BYTES_PER_TOKEN_WORST),
+      inputTokens: inputTokensOf(prompt),
       pricing: model.pricing,
       wanted: affordable,
     });
@@ -121,23 +135,67 @@ type Asked =
   | { readonly error: RyeError; readonly usage: Usage };
 
 async function ask(
-  { provider }: Summarizer,
-  request: ModelRequest,
+  { provider, model }: Summarizer,
+  { request, inputTokens }: { readonly request: ModelRequest; readonly inputTokens: number },
   signal: AbortSignal,
 ): Promise<Asked> {
-  let usage: Usage = NO_USAGE;
+  const call = new AbortController();
+  const onStop = (): void => call.abort(signal.reason);
   let stream: AsyncIterable<ModelEvent>;
   try {
-    stream = provider().stream(request, signal);
+    stream = provider().stream(request, call.signal);
   } catch (error) {
-    return { error: toRyeError(error, 'provider_rejected'), usage };
+    return { error: toRyeError(error, 'provider_rejected'), usage: NO_USAGE };
   }
-  for await (const event of stream) {
-    if (event.type === 'usage') usage = event.usage;
-    if (event.type === 'error') return { failure: event.failure, usage };
-    if (event.type === 'finish') return { ...verdictOn(event), usage };
+  if (signal.aborted) onStop();
+  else signal.addEventListener('abort', onStop, { once: true });
+  const heard = new HeardSummary(request, model, inputTokens);
+  try {
+    for await (const event of stream) {
+      const passed = heard.take(event);
+      if (event.type === 'error') return { failure: event.failure, usage: heard.usage };
+      if (event.type === 'finish') return { ...verdictOn(event), usage: heard.usage };
+      if (passed)
+        return { error: noSummary('the server went on after max_tokens'), usage: heard.usage };
+    }
+  } finally {
+    signal.removeEventListener('abort', onStop);
+    call.abort(overReason());
   }
-  return { error: noSummary('its answer has no end'), usage };
+  return { error: noSummary('its answer has no end'), usage: heard.usage };
+}
+
+/** What an answer used so far: the provider's count, and never less than what was heard. */
+class HeardSummary {
+  readonly #inputTokens: number;
+  readonly #bound: StreamBound;
+  #counted: Usage | undefined;
+  #isFinished = false;
+
+  constructor(request: ModelRequest, { pricing }: PlannedModel, inputTokens: number) {
+    this.#inputTokens = inputTokens;
+    const allowance = {
+      outputTokens: request.max_tokens,
+      tokensLeft: Number.POSITIVE_INFINITY,
+      microUsdLeft: undefined,
+      inputTokens,
+    };
+    this.#bound = new StreamBound(allowance, pricing, new AnswerRatio());
+  }
+
+  take(event: ModelEvent): boolean {
+    if (event.type === 'usage') this.#counted = event.usage;
+    if (event.type === 'finish') this.#isFinished = true;
+    return this.#bound.take(event) !== undefined;
+  }
+
+  get usage(): Usage {
+    const { bytes } = this.#bound;
+    if (this.#counted && this.#isFinished) return this.#counted;
+    if (!this.#counted && bytes === 0) return NO_USAGE;
+    const counted = this.#counted ?? { ...NO_USAGE, input_tokens: this.#inputTokens };
+    return { ...counted, output_tokens: Math.max(counted.output_tokens, likelyTokensOf(bytes)) };
+  }
 }
 
 function verdictOn({

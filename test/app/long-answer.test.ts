@@ -1,12 +1,26 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
+import type { Rye } from '../../src/app/rye.ts';
 import { says, text } from '../helpers/wire-server.ts';
-import { libraryLab } from './library-lab.ts';
+import { type LibraryLab, libraryLab } from './library-lab.ts';
 
 /** A line of a log has at most 16 MiB; `npm run test:soak` sends an answer of 17. */
 const MIB = Number(process.env['RYE_ANSWER_MIB'] ?? 1);
 const PIECE = 64 * 1024;
+
+/** A provider whose model may answer as long as it likes: an answer past its `max_tokens` would be stopped. */
+async function talkative({ project, server }: LibraryLab, rye: Rye): Promise<void> {
+  const file = path.join(project, '.ai/config/agent/providers/talkative.yaml');
+  mkdirSync(path.dirname(file), { recursive: true });
+  const model =
+    '{context_window: 60000000, max_output_tokens: 30000000, pricing: {input: 0.01, output: 0.01}}';
+  writeFileSync(
+    file,
+    `kind: anthropic\napi_key_env: ANTHROPIC_API_KEY\nbase_url: ${server.url}\nprices_as_of: "2026-11-21"\ntiers: {fast: long, general: long}\nmodels:\n  long: ${model}\n`,
+  );
+  await rye.items.sign('config', 'agent/providers/talkative');
+}
 
 it('a long answer is kept whole, beside the log where it is too long for a line, verifies, and is gone on from', async () => {
   const isBeside = MIB > 16;
@@ -16,8 +30,14 @@ it('a long answer is kept whole, beside the log where it is too long for a line,
   const lab = await libraryLab([{ steps: [text(...pieces)] }, says('Second.')]);
   await lab.directive('work');
   const rye = lab.open();
+  await talkative(lab, rye);
   const limits = { tokens: 100_000_000 };
-  const run = await rye.run({ directiveId: 'team/work', behavior: { nudge: false }, limits });
+  const run = await rye.run({
+    directiveId: 'team/work',
+    provider: 'talkative',
+    behavior: { nudge: false },
+    limits,
+  });
   expect(run.kind).toBe('completed');
   const threadId = String(run.threadId);
   const folder = path.join(lab.project, '.ai/state/threads', threadId);

@@ -36,7 +36,9 @@ describe('hookSchema', () => {
   it('has the same types as the compiler sees', () => {
     expectTypeOf<HookContexts['resolve_extends']['has_extends']>().toEqualTypeOf<boolean>();
     expectTypeOf<HookContexts['tool_gate']['input']>().toEqualTypeOf<JsonObject>();
-    expectTypeOf<HookContexts['error']['source']>().toEqualTypeOf<'model' | 'tool' | 'directive'>();
+    expectTypeOf<HookContexts['error']['source']>().toEqualTypeOf<
+      'model' | 'tool' | 'directive' | 'loop'
+    >();
     expectTypeOf<HookContexts['after_complete']['outputs']>().toEqualTypeOf<
       JsonObject | undefined
     >();

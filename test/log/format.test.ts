@@ -37,6 +37,7 @@ const TYPES: Record<EventType, true> = {
   thread_started: true,
   thread_continued: true,
   turn_started: true,
+  request_started: true,
   token_delta: true,
   thinking_delta: true,
   toolcall_delta: true,

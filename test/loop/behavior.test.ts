@@ -17,6 +17,7 @@ describe('behavior', () => {
       toolOutputBudget: undefined,
       dedupTools: new Set(),
       dedupReads: true,
+      loopRepeats: 5,
       requireReadBeforeEdit: false,
       readLineNumbers: true,
       persistThreshold: undefined,

@@ -114,7 +114,7 @@ describe('limit hooks', () => {
   it('may raise a limit only so often', async () => {
     let to = 1;
     const { outcome } = await play({
-      plan: { limits: limits({ turns: 1 }) },
+      plan: { limits: limits({ turns: 1 }), behavior: { loop_repeats: 0 } },
       tools: TOOLS,
       turns: Array.from({ length: 40 }, () => step),
       control: (event) => {

@@ -523,8 +523,13 @@ it('takes half a million deltas in flat memory, each for microseconds', {
   const { runLoop } = await import('../../src/loop/loop.ts');
   const { portsOf } = await import('./scripted.ts');
   const delta: ModelEvent = { type: 'text_delta', text: 'abcd' };
+  const free = { ...MODEL, context_window: 4e6, max_output_tokens: 2e6, pricing: null };
   const loop = runLoop(
-    planOf(),
+    planOf({
+      model: free,
+      allow_unpriced: true,
+      limits: { ...planOf().limits, tokens: 4e6 },
+    }),
     portsOf(
       {
         turns: [

@@ -13,6 +13,19 @@ const PLAN = planOf({
 });
 
 const TURN: EventDraft = { event_type: 'turn_started', payload: { turn: 3 } };
+function estimate(input: number, output: number, reserved?: number) {
+  return {
+    provider: MODEL.provider,
+    model: PLAN.model.id,
+    input_tokens: input,
+    max_tokens: output,
+    reserved_usd: reserved ?? (input * 2 + output * 10) / 1e6,
+  };
+}
+const asked = (input: number, output: number, reserved?: number): EventDraft => ({
+  event_type: 'turn_started',
+  payload: { turn: 3, request: estimate(input, output, reserved) },
+});
 const said = (text: string): EventDraft => ({ event_type: 'token_delta', payload: { text } });
 const booked: EventDraft = {
   event_type: 'cost',
@@ -46,7 +59,6 @@ describe('what a dead process had not booked', () => {
   it.each<[string, EventDraft[]]>([
     ['nothing was asked', []],
     ['the last turn is paid for', [TURN, said('abcd'), answer(5), booked]],
-    ['not a word of the answer had come', [TURN, answer(5), booked, TURN]],
     ['the answers were copied and nobody had gone on from them', [answer(5), answer(7)]],
   ])('is nothing where %s', (_, drafts) => {
     expect(lostOf(drafts)).toBeUndefined();
@@ -57,20 +69,20 @@ describe('what a dead process had not booked', () => {
     expect(lost?.turn).toBe(3);
     expect(lost?.answered.usage).toEqual({ ...NO_USAGE, input_tokens: 200, output_tokens: 12 });
     expect(lost?.answered.price).toBe(200 * 2 + 12 * 10);
-    expect(lost?.heard.price).toBe(0);
+    expect(lost?.open.price).toBe(0);
   });
 
   it('is what was being heard, with the context that was asked, as an estimate', () => {
-    const { heard } = lostOf([TURN, said('abcd'), said('efgh')]) ?? {};
-    expect(heard?.usage.output_tokens).toBe(2);
-    expect(heard?.usage.input_tokens).toBeGreaterThan(98);
-    expect(heard?.usage.input_tokens).toBeLessThan(150);
-    expect(heard?.price).toBe((heard?.usage.input_tokens ?? 0) * 2 + 2 * 10);
+    const { open } = lostOf([TURN, said('abcd'), said('efgh')]) ?? {};
+    expect(open?.usage.output_tokens).toBe(2);
+    expect(open?.usage.input_tokens).toBeGreaterThan(98);
+    expect(open?.usage.input_tokens).toBeLessThan(150);
+    expect(open?.price).toBe((open?.usage.input_tokens ?? 0) * 2 + 2 * 10);
   });
 
   it('counts a second try apart from the first', () => {
-    const { answered, heard } = lostOf([TURN, said('abcdefgh'), answer(2), said('abcd')]) ?? {};
-    expect([answered?.usage.output_tokens, heard?.usage.output_tokens]).toEqual([2, 1]);
+    const { answered, open } = lostOf([TURN, said('abcdefgh'), answer(2), said('abcd')]) ?? {};
+    expect([answered?.usage.output_tokens, open?.usage.output_tokens]).toEqual([2, 1]);
   });
 
   it('has the price of the model that was asked', () => {
@@ -80,13 +92,57 @@ describe('what a dead process had not booked', () => {
     };
     const lost = lostOf([TURN, answer(1), change, answer(1, 'dear'), said('abcd')]);
     expect(lost?.answered.price).toBe(100 * 2 + 10 + 101 * 100);
-    expect(lost?.heard.price).toBe(100 * ((lost?.heard.usage.input_tokens ?? 0) + 1));
+    expect(lost?.open.price).toBe(100 * ((lost?.open.usage.input_tokens ?? 0) + 1));
   });
 
-  it('is charged where the log has no deltas, and nobody knows', () => {
-    const settings = { ...PLAN.settings, token_deltas: 'off' as const };
-    expect(lostOf([booked, TURN], { settings })?.heard.usage.input_tokens).toBeGreaterThan(98);
-    expect(lostOf([TURN, answer(1), booked], { settings })).toBeUndefined();
+  it('is the estimate of what was asked when not a word of the answer had come', () => {
+    expect(lostOf([booked, TURN])?.open.usage.input_tokens).toBeGreaterThan(98);
+    expect(lostOf([TURN, answer(5), booked, TURN])?.open.usage.output_tokens).toBe(0);
+    expect(lostOf([TURN, answer(1), booked])).toBeUndefined();
+  });
+
+  it('is all that an open call had reserved when the log tells that', () => {
+    expect(lostOf([booked, asked(1000, 500)])?.open).toEqual({
+      usage: { ...NO_USAGE, input_tokens: 1000, output_tokens: 500 },
+      price: 7000,
+    });
+    // what was heard proves no upper bound
+    expect(lostOf([asked(1000, 500), said('abcd')])?.open.price).toBe(7000);
+    expect(lostOf([asked(1000, 500), said('abcd'), answer(5)])?.open.price).toBe(0);
+  });
+
+  it('is not less than the reservation when a cache write costs more than input', () => {
+    expect(lostOf([asked(1000, 500, 0.009)])?.open.price).toBe(9000);
+  });
+
+  it('counts each call of a turn: the failed one as far as it was counted, the open one whole', () => {
+    const failed: EventDraft = {
+      event_type: 'error_classified',
+      payload: {
+        category: 'transient',
+        retryable: true,
+        message: 'cut',
+        usage: { ...NO_USAGE, input_tokens: 10 },
+      },
+    };
+    const retry: EventDraft = {
+      event_type: 'request_started',
+      payload: { turn: 3, purpose: 'retry', request: estimate(100, 50) },
+    };
+    const lost = lostOf([asked(1000, 500), failed, retry]);
+    expect(lost?.answered.price).toBe(20);
+    expect(lost?.open.price).toBe(100 * 2 + 50 * 10);
+    expect(lostOf([asked(1000, 500), failed])?.open.price).toBe(0);
+  });
+
+  it('keeps a call for a summary open until it is booked', () => {
+    const summary: EventDraft = {
+      event_type: 'request_started',
+      payload: { turn: 3, purpose: 'summary', request: estimate(100, 50) },
+    };
+    expect(lostOf([asked(1000, 500), answer(5), summary])?.open.price).toBe(700);
+    expect(lostOf([booked, summary])?.open.price).toBe(700);
+    expect(lostOf([asked(1000, 500), answer(5), summary, booked])).toBeUndefined();
   });
 
   it('is nothing where no model is asked', () => {
@@ -96,11 +152,11 @@ describe('what a dead process had not booked', () => {
 
   it('is added to what was booked, and once where the ledger had been told', () => {
     const lost = lostOf([booked, TURN, answer(10), said('abcd')]);
-    const heard = lost?.heard.price ?? 0;
+    const open = lost?.open.price ?? 0;
     const total = { ...NO_COST, spend: 0.5 };
-    expect(withLost(total, 0, lost).spend).toBeCloseTo(0.5 + (300 + heard) / 1e6, 9);
-    expect(withLost(total, 500_300, lost).spend).toBeCloseTo(0.5 + (300 + heard) / 1e6, 9);
-    expect(withLost(total, 600_000, lost).spend).toBeCloseTo(0.6 + heard / 1e6, 9);
+    expect(withLost(total, 0, lost).spend).toBeCloseTo(0.5 + (300 + open) / 1e6, 9);
+    expect(withLost(total, 500_300, lost).spend).toBeCloseTo(0.5 + (300 + open) / 1e6, 9);
+    expect(withLost(total, 600_000, lost).spend).toBeCloseTo(0.6 + open / 1e6, 9);
     expect(withLost(total, 0, undefined)).toEqual(total);
   });
 });

@@ -15,6 +15,8 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
     `${formatUsd(max_usd)}${parent === undefined ? '' : ` of ${parent}`}`,
   thread_continued: ({ previous_thread_id: previous }) => `continues ${previous}`,
   turn_started: ({ turn }) => `turn ${turn}`,
+  request_started: ({ purpose, request: { provider, model } }) =>
+    `${purpose} with ${provider}/${model}`,
   system_prompt: ({ text, tools }) => `${text.length} characters, ${tools.length} tools`,
   context_injected: ({ position, blocks }) =>
     `${position}: ${blocks.length === 0 ? 'nothing' : blocks.map(({ id }) => id).join(', ')}`,

@@ -6,6 +6,7 @@ import { bodyOf, httpFetch } from '../http-fetch.ts';
 import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
+import { answerLimits, wholeEvents } from '../whole-events.ts';
 import { buildRequest, type ModelTraits, traitsOfId } from './request.ts';
 import type * as sdkModule from './sdk.ts';
 import { type StreamDecoder, streamDecoder } from './stream.ts';
@@ -118,7 +119,8 @@ async function* answer({
   }
   const decoder = streamDecoder(usedCallIds(request.messages));
   // rawEvents reads nothing but the body, and takes anything iterable for it
-  const watched = { body: watch.bytes(body) } as unknown as Response;
+  const bytes = wholeEvents(watch.bytes(body), answerLimits(request.max_tokens));
+  const watched = { body: bytes } as unknown as Response;
   for await (const { data } of sdk.Stream.rawEvents(watched)) {
     // what came in one piece must not be finished after the abort
     if (watch.signal.aborted) break;

@@ -7,6 +7,7 @@ import { bodyOf, httpFetch } from '../http-fetch.ts';
 import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
+import { answerLimits, wholeEvents } from '../whole-events.ts';
 import { longNames } from './names.ts';
 import { buildRequest, type ModelTraits } from './request.ts';
 import type * as sdkModule from './sdk.ts';
@@ -67,7 +68,8 @@ export function openAiProvider(options: OpenAiOptions): ModelProvider {
           api.post('/chat/completions', { body, signal: watch.signal, stream: true }).asResponse(),
         );
         phase = 'stream';
-        yield* answer({ sdk, response, watch, decoder: decoderFor(request, traits), context });
+        const decoder = decoderFor(request, traits);
+        yield* answer({ sdk, response, watch, request, decoder, context });
       } catch (error) {
         yield { type: 'error', failure: failureOf(error, context()) };
       } finally {
@@ -115,12 +117,13 @@ interface Answer {
   readonly sdk: Sdk;
   readonly response: Response;
   readonly watch: StallWatch;
+  readonly request: ModelRequest;
   readonly decoder: ChunkDecoder;
   readonly context: () => FailureContext;
 }
 
 async function* answer(parts: Answer): AsyncGenerator<ModelEvent> {
-  const { sdk, response, watch, decoder, context } = parts;
+  const { sdk, response, watch, request, decoder, context } = parts;
   const contentType = response.headers.get('content-type') ?? 'text/event-stream';
   const body = bodyOf(response);
   if (!contentType.includes('text/event-stream') || body === undefined) {
@@ -130,7 +133,8 @@ async function* answer(parts: Answer): AsyncGenerator<ModelEvent> {
     return;
   }
   // the iterator reads nothing but the body, and takes anything iterable for it
-  const watched = { body: watch.bytes(body) } as unknown as Response;
+  const bytes = wholeEvents(watch.bytes(body), answerLimits(request.max_tokens));
+  const watched = { body: bytes } as unknown as Response;
   let isMarked = false;
   for await (const { data } of sdk.serverSentEvents(watched, new AbortController())) {
     // what came in one piece must not be finished after the abort
