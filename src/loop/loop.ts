@@ -103,16 +103,30 @@ async function actOn(run: Run, message: AssistantMessage): Promise<Ending | unde
   run.holdInjections();
   await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
   const { returned } = await runToolBatch(run, message);
-  const outputs = returned?.kind === 'outputs' ? returned.outputs : undefined;
   await run.releaseInjections();
-  if (!returned) await boundTurnOutput(run);
-  if (!returned) await run.record(run.watcher?.takeFollowUps() ?? []);
-  if (outputs) await run.observe('directive_return', { outputs, result: run.lastText });
-  const decided = run.verdict ?? (await afterStep(run, toolCallsOf(message).length));
-  const ending = await endingOf(run, decided);
-  if (returned?.kind === 'error') return ending ?? (await endReturned(run, returned.detail));
-  if (ending?.kind === 'error' || !outputs) return ending ?? (await watchLoop(run));
+  if (!returned) {
+    await boundTurnOutput(run);
+    await run.record(run.watcher?.takeFollowUps() ?? []);
+    const ending = await endingOf(run, await stepDecision(run, message));
+    return ending ?? (await watchLoop(run));
+  }
+  if (returned.kind === 'error') {
+    const ending = await endingOf(run, await stepDecision(run, message));
+    return ending ?? (await endReturned(run, returned.detail));
+  }
+  const { outputs } = returned;
+  await run.observe('directive_return', { outputs, result: run.lastText });
+  const ending = await endingOf(run, await stepDecision(run, message));
+  if (ending?.kind === 'error') return ending;
   return finishUnlessMore(run, { kind: 'completed', result: run.lastText, outputs });
+}
+
+/** What a hook of the batch, or else of the whole step, decides. */
+async function stepDecision(
+  run: Run,
+  message: AssistantMessage,
+): Promise<ControlAction | undefined> {
+  return run.verdict ?? (await afterStep(run, toolCallsOf(message).length));
 }
 
 /** Asks the model to summarise where its tools gave more in one turn than they may; the results stay as they are. */

@@ -32,7 +32,7 @@ const MIN_OUTPUT_TOKENS = 256;
 const CALL_BYTES = 16;
 
 /** UTF-8 bytes that an event adds to an answer: text, reasoning, names and arguments of calls count alike. */
-export function heardBytes(event: ModelEvent): number {
+function heardBytes(event: ModelEvent): number {
   switch (event.type) {
     case 'text_delta':
     case 'thinking_delta':
