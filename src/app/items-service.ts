@@ -111,11 +111,14 @@ export class Items implements ItemsService {
       ? await matchItems(selector.type, selector.pattern, spaces)
       : this.#projectFiles();
     const { problemsOf, toProblem } = await import('./validation.ts');
+    const items = await this.#base.items(false);
     const problems: Problem[] = [];
     for (const { type, id, space, path } of files) {
       try {
         const found = spaces.find(type, id, { space });
-        if (found) problems.push(...(await problemsOf(found)), ...(await this.#reserved(found)));
+        if (!found) continue;
+        problems.push(...(await problemsOf(found)), ...(await this.#reserved(found)));
+        problems.push(...olderFormWarning(found, items.check(found)));
       } catch (error) {
         // one file that cannot be read must not hide the problems of the others
         if (!(error instanceof RyeError)) throw error;
@@ -268,6 +271,16 @@ function assertInside(folder: string, root: string): void {
   throw new RyeError('path_denied', `${folder} is refused: it is a symbolic link out of ${root}`, {
     hint: 'Remove the link; rye makes the folder.',
   });
+}
+
+function olderFormWarning({ type, id, path }: FoundFile, verdict: Verdict): readonly Problem[] {
+  const isOlder = verdict.ok
+    ? verdict.by === 'key' && verdict.version === 1
+    : verdict.code === 'signature_outdated';
+  if (!isOlder) return [];
+  const message = `the signature has the older form, which does not name what it signs; run: rye sign ${type} ${id}`;
+  const place = { path, line: 1, column: null };
+  return [{ severity: 'warning', code: 'signature_outdated', message, ...place }];
 }
 
 function stateOf(verdict: Verdict): SignatureState {

@@ -147,7 +147,7 @@ function movedWarning(file: FoundFile, style: SignatureStyle | undefined): reado
   const claimed = style === undefined ? undefined : claimedSubject(text, style);
   const { kind, id } = itemSubject(file);
   if (claimed === undefined || (claimed.kind === kind && claimed.id === id)) return [];
-  const message = `the file was signed as ${claimed.kind} ${claimed.id}, and now as ${kind} ${id}`;
+  const message = `the file has a signature as ${claimed.kind} ${claimed.id}; a new one is for ${kind} ${id}`;
   return [{ severity: 'warning', code: 'item_moved', message, path, line: 1, column: null }];
 }
 

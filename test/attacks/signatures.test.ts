@@ -6,7 +6,8 @@ import { loadTrustPolicy } from '../../src/items/config-fs.ts';
 import { canonicalJson } from '../../src/trust/canonical.ts';
 import { sha256Hex } from '../../src/trust/keys.ts';
 import { signedOlder } from '../helpers/signed-files.ts';
-import { attacks, directive, harmless, type Lab, shellTool } from './lab.ts';
+import { text, toolUse } from '../helpers/wire-server.ts';
+import { attacks, directive, harmless, type Lab, settledCode, shellTool } from './lab.ts';
 
 const note = (name: string, members = ''): string =>
   `---\nname: ${name}\ntitle: A note\nversion: "1.0.0"\nentry_type: note\ncategory: howto\n${members}---\nRead me.\n`;
@@ -313,6 +314,23 @@ describe('the signature line', () => {
   ]);
 });
 
+describe('a thread that may sign', () => {
+  attacks([
+    {
+      name: 'lets a model that may sign everything sign configuration',
+      code: 'capability_denied',
+      run: async (lab) => {
+        lab.write('config/agent/extra.yaml', HOOKS);
+        const call = toolUse('rye_sign', { item_type: 'config', item_id: 'agent/extra' });
+        await lab.model([{ steps: [call] }, { steps: [text('done')] }]);
+        const permissions = '<sign>*</sign><acknowledge risk="elevated">x</acknowledge>';
+        lab.signed('directives/job.md', directive('job', { permissions }));
+        return settledCode(lab, await lab.run('job'));
+      },
+    },
+  ]);
+});
+
 describe('a signature of the older form', () => {
   const older = (lab: Lab, path: string, text: string): string =>
     lab.write(path, signedOlder(text, lab.key(), path.endsWith('.md') ? HTML : HASH));
@@ -322,19 +340,31 @@ describe('a signature of the older form', () => {
   attacks([
     ...(
       [
-        ['configuration', 'config', 'agent/hooks', 'config/agent/hooks.yaml', HOOKS],
+        ['offers configuration', 'config', 'agent/hooks', 'config/agent/hooks.yaml', HOOKS],
         [
-          'a provider',
+          'offers a provider',
           'config',
           'agent/providers/x',
           'config/agent/providers/x.yaml',
           'models: []\n',
         ],
-        ['a rule', 'rule', 'x', 'rules/x.md', '---\nname: x\ncondition: [a]\n---\nObey me.\n'],
-        ['a skill', 'skill', 'x', 'skills/x/SKILL.md', '---\nname: x\ndescription: D.\n---\nHi.\n'],
+        [
+          'offers a rule',
+          'rule',
+          'x',
+          'rules/x.md',
+          '---\nname: x\ncondition: [a]\n---\nObey me.\n',
+        ],
+        [
+          'offers a skill',
+          'skill',
+          'x',
+          'skills/x/SKILL.md',
+          '---\nname: x\ndescription: D.\n---\nHi.\n',
+        ],
       ] as const
-    ).map(([what, type, id, path, text]) => ({
-      name: `offers ${what}`,
+    ).map(([name, type, id, path, text]) => ({
+      name,
       code: 'signature_outdated' as const,
       run: (lab: Lab) => {
         older(lab, path, text);
@@ -424,6 +454,18 @@ describe('a signature of the older form', () => {
         const result = await lab.rye().threads.executeTool({ toolId: 'notes/list' });
         const [listed] = await lab.rye().items.list('tool', { space: 'project' });
         return [plan.directive.id, result.success, listed?.signature_version];
+      },
+    },
+    {
+      name: 'is named by rye validate, whether it is still good or not',
+      expected: ['job', 'x'],
+      run: async (lab) => {
+        older(lab, 'directives/job.md', directive('job'));
+        older(lab, 'rules/x.md', '---\nname: x\ncondition: [a]\n---\nObey me.\n');
+        lab.signed('directives/other.md', directive('other'));
+        const { problems } = await lab.rye().items.validate();
+        const named = problems.filter(({ code }) => code === 'signature_outdated');
+        return named.map(({ message }) => message.split(' ').at(-1));
       },
     },
     {

@@ -71,6 +71,26 @@ describe('signing items', () => {
     ]);
   });
 
+  test('warns when the file has a signature as another item', async () => {
+    const path = at.writeSigned('project', 'knowledge/note.yaml', 'servers: {}\n');
+    at.write('project', 'config/mcp.yaml', readFileSync(path, 'utf8'));
+    expect(await sign({ type: 'config', pattern: 'mcp' })).toMatchObject([
+      {
+        status: 'signed',
+        problems: [
+          {
+            severity: 'warning',
+            code: 'item_moved',
+            message: 'the file has a signature as knowledge note; a new one is for config mcp',
+          },
+        ],
+      },
+    ]);
+    expect(await sign({ type: 'config', pattern: 'mcp' })).toMatchObject([
+      { status: 'unchanged', problems: [] },
+    ]);
+  });
+
   test('only tells with a dry run', async () => {
     const path = at.write('project', 'directives/a.md', 'a');
     expect(await sign({ type: 'directive', pattern: 'a', dryRun: true })).toMatchObject([
@@ -153,6 +173,7 @@ describe('verifying items', () => {
       ['c', false, 'key_untrusted', testKey(9).keyId],
       ['d', true, undefined, undefined],
     ]);
+    expect(outcomes[0]).toMatchObject({ signature_version: 2, signed_at: '2026-01-02T03:04:05Z' });
     expect(outcomes[1]?.error?.hint).toContain('rye sign directive b');
   });
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../src/core/json.ts';
+import { type JsonObject, parseJson } from '../../src/core/json.ts';
 import { fingerprint, readPrivateKey, readPublicKey } from '../../src/trust/keys.ts';
 import {
   checkDocument,
@@ -17,6 +17,7 @@ import {
   blankSignatureLine,
   type SignatureStyle,
   signatureStyle,
+  signedStatement,
 } from '../../src/trust/signature-line.ts';
 import { signedOlder } from '../helpers/signed-files.ts';
 import { lookup, testKey } from './keys.ts';
@@ -402,6 +403,17 @@ describe('signed documents', () => {
     ]) {
       expect(checkDocument(value, { keys, subject })).toEqual({ ok: false, code: 'unsigned' });
     }
+  });
+});
+
+describe('signed statements', () => {
+  test('of a file are never those of a payload or of the older form', () => {
+    const statement = signedStatement({ signedAt: '2026-01-02T03:04:05Z', subject, hash: 'a' });
+    expect(statement).toMatch(/^rye-item-v2\n/);
+    expect(parseJson(statement)).toBeUndefined();
+    const line = key.sign(statement);
+    for (const other of [signedStatement({ signedAt: '', hash: sha256('a') }), '{"a":1}'])
+      expect(key.verify(other, line)).toBe(false);
   });
 });
 

@@ -108,7 +108,7 @@ export const ITEM_COMMANDS: readonly CommandSpec[] = [
   },
   {
     name: 'sign',
-    summary: 'validate, then sign in place; unchanged content stays as it is',
+    summary: 'validate and sign items; replace signatures of the older form',
     arguments: [SIGNABLE_TYPE, ID_OR_GLOB],
     options: [{ name: 'dry-run', description: 'say what would be signed and write nothing' }],
     examples: ['rye sign directive hello', "rye sign tool 'team/*'", 'rye sign config agent/hooks'],

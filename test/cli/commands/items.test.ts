@@ -55,6 +55,12 @@ describe('list', () => {
     expect(code).toBe(0);
   });
 
+  it('marks a signature of the older form', async () => {
+    const older = () => Promise.resolve([{ ...SUMMARY, signature_version: 1 as const }]);
+    const [, io] = await rye(['list', 'directives'], { list: older });
+    expect(io.out()).toContain('  signed (v1)  ');
+  });
+
   it('cuts lines on a terminal only', async () => {
     const [, io] = await rye(['list', 'directive'], { list }, { stdoutIsTty: true, columns: 40 });
     expect(io.out().split('\n')[1]).toBe('hello  project  1.0.0    signed     Say…');
@@ -142,6 +148,17 @@ describe('verify', () => {
     expect(io.out()).toBe('ok   hello.md\nFAIL hello.md: it is not signed [unsigned]\n');
     expect(io.err()).toBe('hint: rye sign\n');
     expect(code).toBe(3);
+  });
+
+  it('tells how to replace the older form when a good signature has it', async () => {
+    const older = (): ReturnType<ItemsService['verify']> =>
+      Promise.resolve([
+        { type: 'tool', id: 'a', space: 'project', path: file, ok: true, signature_version: 1 },
+      ]);
+    const [code, io] = await rye(['verify', 'tool', '*'], { verify: older });
+    expect(io.out()).toBe('ok   hello.md\n');
+    expect(io.err()).toMatch(/^hint: The signature has the older form.* rye sign tool a\n$/);
+    expect(code).toBe(0);
   });
 
   it('says so in the document', async () => {
