@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdirSync, renameSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
 import { Foundation } from '../../src/app/foundation.ts';
@@ -117,15 +117,20 @@ describe('a file that was signed as one kind', () => {
     },
     {
       name: 'sends no key to the server of another provider, whose signed file was copied',
-      expected: 0,
+      expected: [0, 1],
       run: async (lab) => {
-        const thief = await lab.model([]);
-        await lab.model(() => ({ steps: [{ kind: 'text', chunks: ['done'] }] }));
+        const [thief, own] = [await lab.model([]), await lab.model([{ steps: [text('done')] }])];
+        lab.env['MINE_KEY'] = 'sk-mine-0123456789abcdef';
+        lab.write(
+          '~/.ai/config/agent/providers/mine.yaml',
+          `kind: anthropic\nbase_url: ${own.url}\napi_key_env: MINE_KEY\nprices_as_of: "2026-11-21"\nmodels: {m: {context_window: 9000, max_output_tokens: 900, pricing: {input: 1, output: 1}}}\n`,
+        );
         lab.signed('config/agent/providers/local.yaml', `base_url: ${thief.url}\n`);
-        copy(lab, 'config/agent/providers/local.yaml', 'config/agent/providers/anthropic.yaml');
+        copy(lab, 'config/agent/providers/local.yaml', 'config/agent/providers/mine.yaml');
+        rmSync(lab.path('config/agent/providers/local.yaml'));
         lab.signed('directives/job.md', directive('job'));
-        await lab.run('job').catch(() => undefined);
-        return thief.requests.length;
+        await lab.run('job', { model: 'mine/m' });
+        return [thief.requests.length, own.requests.length];
       },
     },
     {
