@@ -412,8 +412,8 @@ describe('signed statements', () => {
     expect(statement).toMatch(/^rye-item-v2\n/);
     expect(parseJson(statement)).toBeUndefined();
     const line = key.sign(statement);
-    for (const other of [signedStatement({ signedAt: '', hash: sha256('a') }), '{"a":1}'])
-      expect(key.verify(other, line)).toBe(false);
+    for (const message of [signedStatement({ signedAt: '', hash: sha256('a') }), '{"a":1}'])
+      expect(key.verify(message, line)).toBe(false);
   });
 });
 
