@@ -82,13 +82,14 @@ describe('A file that does not verify', () => {
     {
       name: 'is marked as unsigned, untrusted or moved',
       expected: [
-        'a/moved | Note | pelican | invalid',
+        'a/moved | Note | pelican | moved',
         'c | Note | pelican | untrusted',
         'd | Note | pelican | unsigned',
       ],
       run: async (lab) => {
-        const thread = HEAD.replace('name: note', 'name: note\nthread_id: t-1');
-        lab.signed('knowledge/a/moved.md', `${thread}pelican`);
+        lab.signed('knowledge/note.md', `${HEAD}pelican`);
+        lab.write('knowledge/a/moved.md', lab.read('knowledge/note.md'));
+        rmSync(lab.path('knowledge/note.md'));
         lab.signed('knowledge/c.md', `${HEAD}pelican`, lab.stranger);
         lab.write('knowledge/d.md', `${HEAD}pelican`);
         return (await shown(lab, 'pelican')).split('\n').toSorted();
