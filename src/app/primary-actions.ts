@@ -62,8 +62,14 @@ export function primaryActions(base: Foundation, scope: ToolScope | undefined): 
       return textOutput(JSON.stringify(document, null, 2), { total });
     },
     signItem: async ({ itemType, itemId }) => await sign(base, itemType, itemId),
-    searchKnowledge: async (query, limit) =>
-      await searchItems(base, { type: 'knowledge', query, limit, capabilities }),
+    searchKnowledge: async ({ query, limit, includeThreads }) =>
+      await searchItems(base, {
+        type: 'knowledge',
+        query,
+        limit,
+        capabilities,
+        withoutThreads: !includeThreads,
+      }),
   };
 }
 

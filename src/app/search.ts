@@ -1,7 +1,13 @@
 import { dirname, extname, join, relative, sep } from 'node:path';
 import { ITEM_TYPES, type ItemType, isItemType, type Space } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
-import type { IndexedHit, SearchAnswer, SearchHit, SearchNode } from '../core/search.ts';
+import type {
+  IndexedHit,
+  SearchAnswer,
+  SearchFilters,
+  SearchHit,
+  SearchNode,
+} from '../core/search.ts';
 import { scanFolders } from '../items/folder-scan-fs.ts';
 import { toSearchDocument } from '../items/search-document.ts';
 import {
@@ -29,6 +35,8 @@ export interface SearchRequest {
   readonly since?: string;
   /** What a thread holds: only items that it may fetch are found and counted. */
   readonly capabilities?: readonly string[];
+  /** Skip the exports of threads, unless the query names a field that only they have. */
+  readonly withoutThreads?: boolean;
   /** Lines of the file to give with each result, on each side of its first match. */
   readonly contextLines?: number;
 }
@@ -69,6 +77,9 @@ export async function searchItems(
         ...(type === 'all' ? {} : { types: [type] }),
         ...(space === undefined ? {} : { space }),
         ...(capabilities === undefined ? {} : { granted: grantedGlobs(capabilities) }),
+        ...(request.withoutThreads === true && !isAboutThreads(parsed.filters)
+          ? { without: `${EXPORTS}/` }
+          : {}),
       },
       limit,
     },
@@ -86,6 +97,10 @@ export async function searchItems(
   ];
   const complete = left === 0 && found.complete;
   return { results, total: found.total, complete, notices };
+}
+
+function isAboutThreads({ directive, status, model }: SearchFilters): boolean {
+  return [directive, status, model].some((field) => field !== undefined);
 }
 
 /** What is needed to show the matches of one search. */

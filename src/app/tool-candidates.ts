@@ -1,7 +1,7 @@
 import { capabilityOf } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
-import type { PlannedTool } from '../core/plan.ts';
+import type { PlannedTool, ThreadPlan } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Behavior } from '../loop/behavior.ts';
 import { covers, specificity } from '../policy/capability.ts';
@@ -122,10 +122,22 @@ export function definitionOf({ name, description, input_schema }: PlannedTool): 
 }
 
 /** How a thread's behavior sets the built-in tools. */
-export function builtinSettings({
-  readLineNumbers,
-  shellMetadata: metadata,
-  shellMaxOutputBytes: maxOutputBytes,
-}: Behavior): NonNullable<ToolScope['builtin']> {
-  return { readLineNumbers, metadata, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
+export function builtinSettings(
+  {
+    readLineNumbers,
+    shellMetadata: metadata,
+    shellMaxOutputBytes: maxOutputBytes,
+    persistThreshold,
+  }: Behavior,
+  { model, settings }: Pick<ThreadPlan, 'model' | 'settings'>,
+): NonNullable<ToolScope['builtin']> {
+  // explicit steps use results as data, which no context bounds
+  const maxResultBytes =
+    model.kind === 'literal' ? 0 : (persistThreshold ?? settings.result_max_bytes);
+  return {
+    readLineNumbers,
+    metadata,
+    maxResultBytes,
+    ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
+  };
 }

@@ -17,5 +17,8 @@ export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children'> {
   /** What the thread has read; absent where the same file may be read again and again. */
   readonly memory?: FileMemory;
   /** How the thread's behavior sets the built-in tools. */
-  readonly builtin?: Pick<BuiltinOptions, 'readLineNumbers' | 'maxOutputBytes' | 'metadata'>;
+  readonly builtin?: Pick<
+    BuiltinOptions,
+    'readLineNumbers' | 'maxOutputBytes' | 'maxResultBytes' | 'metadata'
+  >;
 }

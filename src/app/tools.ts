@@ -166,7 +166,7 @@ export class Tools implements ToolSource {
       admit: lateRiskCheck(plan, config.risks),
       // explicit steps use the text of each read, so a second one must not answer with a stub
       ...(plan.model.kind === 'literal' ? {} : { memory: new FileMemory(behavior) }),
-      builtin: builtinSettings(behavior),
+      builtin: builtinSettings(behavior, plan),
     };
     const unlocked = new Set<string>();
     const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)

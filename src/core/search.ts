@@ -28,6 +28,8 @@ export interface SearchFilters {
   readonly before?: string;
   /** Only what one of these globs over `rye.fetch.<type>.<id with / as .>` matches; none: nothing. */
   readonly granted?: readonly string[];
+  /** Skip items whose id begins with this. */
+  readonly without?: string;
 }
 
 export interface SearchQuery {

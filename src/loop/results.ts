@@ -3,14 +3,15 @@ import type { EventDraft } from '../core/events.ts';
 import { wireName } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
 import { type ContentBlock, contentBytes, type ToolResultMessage } from '../core/message.ts';
-import { escapeXml, headBytes } from '../core/text.ts';
+import { escapeXml, headAndTail } from '../core/text.ts';
 import { isProtectedTool } from '../log/protected-tools.ts';
 import type { Reminder } from './ports.ts';
 import type { Run } from './run.ts';
 import type { Settled } from './tool-call.ts';
 
-/** How much of a large result the model still sees. */
-const PREVIEW_BYTES = 2048;
+/** How much of a large result the model still sees, half of its head and half of its tail. */
+const PREVIEW_BYTES = 4096;
+const READ_ON = 'Read the path in pages for the rest; each page names the offset to continue with.';
 /** Images above this many base64 characters are refused by the model APIs. */
 const MAX_IMAGE_CHARS = 5 * 1024 * 1024;
 
@@ -29,7 +30,7 @@ export interface Result {
   readonly artifact?: string;
 }
 
-/** Moves what is too large for the context into an artifact, leaving a head and the path. Never rejects. */
+/** Moves what is too large for the context into an artifact, leaving head, tail and path. Never rejects. */
 export async function boundResult(run: Run, settled: Settled): Promise<Result> {
   const { content } = settled;
   const { persistThreshold, persistExcludeTools } = run.behavior;
@@ -38,22 +39,24 @@ export async function boundResult(run: Run, settled: Settled): Promise<Result> {
   const imageChars = outputBytes - textBytes;
   // the body of a skill is instructions: without its end they would say something else
   const isKept = isProtectedTool(settled.requested.call.name) && textBytes <= KEPT_BYTES;
+  const threshold = persistThreshold ?? run.plan.settings.result_max_bytes;
   const tooMuchText =
-    textBytes > (persistThreshold ?? run.plan.settings.result_max_bytes) &&
+    threshold > 0 &&
+    textBytes > threshold &&
     !isKept &&
     !persistExcludeTools.has(wireName(settled.tool));
   const tooMuchImage = imageChars > MAX_IMAGE_CHARS;
   if (!tooMuchText && !tooMuchImage) return { settled, content: orEmpty(content), outputBytes };
   const saved = await save(run, settled);
-  // the model sees only the beginning, so that a second read must not answer that it has seen all
+  // the model sees only a part, so that a second read must not answer that it has seen all
   run.forgetResults();
   const images = tooMuchImage ? [] : content.filter((block) => block.type === 'image');
-  const head = headBytes(textOfBlocks(content), PREVIEW_BYTES);
+  const preview = headAndTail(textOfBlocks(content), PREVIEW_BYTES);
   const where = 'path' in saved ? ` path="${escapeXml(saved.path)}"` : '';
-  const lost = 'path' in saved ? '' : `\nThe rest is lost: ${saved.problem}`;
+  const rest = 'path' in saved ? READ_ON : `The rest is lost: ${saved.problem}`;
   const text =
     `<persisted-output tool="${escapeXml(settled.tool)}" bytes="${outputBytes}"${where}>\n` +
-    `${head}\n</persisted-output>\nThis is the beginning of a large result.${lost}`;
+    `${preview}\n</persisted-output>\nThis is the beginning and the end of a large result. ${rest}`;
   return {
     settled,
     content: [{ type: 'text', text }, ...images],

@@ -72,3 +72,13 @@ export async function startsBinary(handle: FileHandle): Promise<boolean> {
   const { bytesRead } = await handle.read(head, 0, head.length, 0);
   return head.subarray(0, bytesRead).includes(0);
 }
+
+/** How many of the bytes form whole code points: the last one may be cut. */
+export function wholeBytes(bytes: Buffer): number {
+  let start = bytes.length - 1;
+  while (start >= 0 && bytes.length - start < 4 && ((bytes[start] ?? 0) & 0xc0) === 0x80)
+    start -= 1;
+  const first = bytes[start] ?? 0;
+  const wanted = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+  return start + wanted <= bytes.length ? bytes.length : Math.max(start, 0);
+}

@@ -1,4 +1,5 @@
 import { StringDecoder } from 'node:string_decoder';
+import { wholeBytes } from './lines.ts';
 
 /** Keeps the last `maxBytes` of a stream, in memory bounded by twice that, and counts the rest. */
 export class TailBuffer {
@@ -24,21 +25,59 @@ export class TailBuffer {
     this.#held = tail.length;
   }
 
-  /** The kept text; a removed head is named as `…(N bytes truncated from head)…`. No code point is split. */
-  text(): string {
+  /** The kept bytes, without a split code point at their start, and how many came before them. */
+  kept(): { readonly bytes: Buffer; readonly omitted: number } {
     const whole = Buffer.concat(this.#chunks);
     let start = Math.max(0, whole.length - this.#maxBytes);
     // A removed head may have taken the first bytes of a code point with it.
     if (this.#total > whole.length - start) while (isContinuation(whole[start])) start += 1;
-    const kept = whole.subarray(start);
-    const removed = this.#total - kept.length;
-    const text = kept.toString('utf8');
-    return removed === 0 ? text : `…(${removed} bytes truncated from head)…\n${text}`;
+    const bytes = whole.subarray(start);
+    return { bytes, omitted: this.#total - bytes.length };
+  }
+
+  /** The kept text; a removed head is named as `…(N bytes truncated from head)…`. No code point is split. */
+  text(): string {
+    const { bytes, omitted } = this.kept();
+    const text = bytes.toString('utf8');
+    return omitted === 0 ? text : `…(${omitted} bytes truncated from head)…\n${text}`;
   }
 }
 
 function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
+}
+
+/**
+ * Keeps the first and the last half of `maxBytes` of a stream. The beginning shows what ran, the end how it went; what is
+ * omitted between them is named.
+ */
+export class HeadTailBuffer {
+  readonly #head: HeadBuffer;
+  readonly #tail: TailBuffer;
+  #room: number;
+
+  constructor(maxBytes: number) {
+    this.#room = Math.floor(maxBytes / 2);
+    this.#head = new HeadBuffer(this.#room);
+    this.#tail = new TailBuffer(maxBytes - this.#room);
+  }
+
+  push(chunk: Buffer): void {
+    const kept = chunk.subarray(0, this.#room);
+    if (kept.length > 0) this.#head.push(kept);
+    this.#room -= kept.length;
+    if (kept.length < chunk.length) this.#tail.push(chunk.subarray(kept.length));
+  }
+
+  /** The kept text, with `…(N bytes omitted)…` on a line of its own where a part is missing. No code point is split. */
+  text(): string {
+    const { omitted, bytes } = this.#tail.kept();
+    const head = this.#head.bytes();
+    if (omitted === 0) return Buffer.concat([head, bytes]).toString('utf8');
+    const cut = wholeBytes(head);
+    const missing = omitted + head.length - cut;
+    return `${head.toString('utf8', 0, cut)}\n…(${missing} bytes omitted)…\n${bytes.toString('utf8')}`;
+  }
 }
 
 /** Keeps the first `maxBytes` of a stream and says whether there was more. */
@@ -65,8 +104,12 @@ export class HeadBuffer {
     return this.#overflowed;
   }
 
+  bytes(): Buffer {
+    return Buffer.concat(this.#chunks);
+  }
+
   text(): string {
-    return Buffer.concat(this.#chunks).toString('utf8');
+    return this.bytes().toString('utf8');
   }
 }
 

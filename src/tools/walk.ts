@@ -1,10 +1,18 @@
 import type { Dirent } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { protectedReason } from './paths.ts';
+import { isInside, protectedReason } from './paths.ts';
 
-/** Folders that searches leave out unless they start inside one. */
+/** Folders that searches skip unless they start inside one. */
 export const IGNORED_FOLDERS: ReadonlySet<string> = new Set(['.git', 'node_modules']);
+
+/** Where rye exports threads, below a project: every run adds what earlier searches found. */
+export const EXPORTS_FOLDER = '.ai/knowledge/agent/threads';
+
+/** True if a search that starts at `root` skips the exports of threads. Real paths. */
+export function skipsExports(root: string, project: string): boolean {
+  return !isInside(root, join(project, EXPORTS_FOLDER));
+}
 
 export interface WalkOptions {
   /** Real path of the folder to walk. */
@@ -33,7 +41,7 @@ export async function* walkFiles(
     const entries = await entriesOf(next.real);
     for (const entry of entries.toReversed()) {
       const real = join(next.real, entry.name);
-      if (!isSearched(entry, real, options.project)) continue;
+      if (!isSearched(entry, real, options)) continue;
       const relative = next.relative === '' ? entry.name : `${next.relative}/${entry.name}`;
       pending.push({ real, relative, file: entry.isFile() });
     }
@@ -45,10 +53,12 @@ async function entriesOf(folder: string): Promise<Dirent[]> {
   return entries.toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function isSearched(entry: Dirent, real: string, project: string): boolean {
+function isSearched(entry: Dirent, real: string, { root, project }: WalkOptions): boolean {
   if (entry.isDirectory()) {
     return (
-      !IGNORED_FOLDERS.has(entry.name) && protectedReason(real, project, undefined) === undefined
+      !IGNORED_FOLDERS.has(entry.name) &&
+      !(real === join(project, EXPORTS_FOLDER) && skipsExports(root, project)) &&
+      protectedReason(real, project, undefined) === undefined
     );
   }
   return entry.isFile();

@@ -9,7 +9,7 @@ it('gives hooks the contexts that their published schemas promise', async () => 
   const gates: unknown[] = [];
   const { hooks } = await play({
     plan: {
-      model: { ...MODEL, context_window: 1000 },
+      model: { ...MODEL, context_window: 2000 },
       limits: { ...planOf().limits, turns: 2 },
       outputs: [{ name: 'x', type: 'string', required: true, description: '' }],
     },

@@ -400,7 +400,7 @@ describe('execution', () => {
 });
 
 describe('large results', () => {
-  it('go to an artifact; the model gets the head and the path', async () => {
+  it('go to an artifact; the model gets head, tail and path', async () => {
     const text = `${'é'.repeat(20_000)}END`;
     const { events, artifacts } = await play({
       tools: { rye_cat: toolOf('rye/cat', { run: () => Promise.resolve(textOutput(text)) }) },
@@ -408,8 +408,9 @@ describe('large results', () => {
     });
     const shown = resultText(events, 'a');
     expect(shown).toMatch(
-      /^<persisted-output tool="rye\/cat" bytes="40003" path="artifacts\/a\.txt">\né+\n<\/persisted-output>/,
+      /^<persisted-output tool="rye\/cat" bytes="40003" path="artifacts\/a\.txt">\né+\n…\(\d+ bytes omitted\)…\né+END\n<\/persisted-output>/,
     );
+    expect(shown).toContain('Read the path in pages');
     expect(shown.length).toBeLessThan(2500);
     expect(artifacts.get('a')).toContain('END');
     expect(events.find(({ event_type }) => event_type === 'tool_settled')?.payload).toMatchObject({
@@ -417,6 +418,18 @@ describe('large results', () => {
       output_bytes: 40_003,
       artifact: 'artifacts/a.txt',
     });
+  });
+
+  it('stay whole when persist_threshold is 0', async () => {
+    const { events, artifacts } = await play({
+      plan: { behavior: { persist_threshold: 0 } },
+      tools: {
+        rye_cat: toolOf('rye/cat', { run: () => Promise.resolve(textOutput('x'.repeat(40_000))) }),
+      },
+      turns: [says('', [call('a', 'rye_cat')]), done],
+    });
+    expect(resultText(events, 'a')).toBe('x'.repeat(40_000));
+    expect(artifacts.size).toBe(0);
   });
 
   it('that cannot be saved say so', async () => {

@@ -170,12 +170,15 @@ describe('bash', () => {
     );
   });
 
-  it('keeps the tail of long output', async () => {
+  it('keeps head, tail and exit status of long output', async () => {
     await using project = await Project.create();
     const long = await project.run('bash', { command: 'seq 1 100000' });
-    expect(long.text).toMatch(/^…\(\d+ bytes truncated from head\)…\n/);
+    expect(long.text).toMatch(/^1\n2\n[\s\S]*\n…\(\d+ bytes omitted\)…\n/);
     expect(long.text).toContain('\n100000\n(exit 0');
     expect(Buffer.byteLength(long.text)).toBeLessThan(33_000);
+    const small = await project.run('bash', { command: 'seq 1 9999' }, { maxResultBytes: 4096 });
+    expect(small.text).toMatch(/^1\n[\s\S]*omitted[\s\S]*9999\n\(exit 0, \d+ms\)$/);
+    expect(Buffer.byteLength(small.text)).toBeLessThanOrEqual(4096);
     const whole = await project.run('bash', { command: 'seq 1 100000' }, { maxOutputBytes: 0 });
     expect(whole.text.startsWith('1\n2\n')).toBe(true);
   });

@@ -82,7 +82,7 @@ export function compileFilters(filters: SearchFilters): {
   readonly conditions: readonly string[];
   readonly parameters: readonly string[];
 } {
-  const { types, space, directive, status, model, after, before, granted } = filters;
+  const { types, space, directive, status, model, after, before, granted, without } = filters;
   const conditions: string[] = [];
   const parameters: string[] = [];
   if (types) {
@@ -93,6 +93,10 @@ export function compileFilters(filters: SearchFilters): {
     const capability = `('rye.fetch.' || documents.type || '.' || replace(documents.id, '/', '.'))`;
     conditions.push(`(0 ${granted.map(() => `OR ${capability} GLOB ?`).join(' ')})`);
     parameters.push(...granted);
+  }
+  if (without !== undefined) {
+    conditions.push('substr(documents.id, 1, length(?)) <> ?');
+    parameters.push(without, without);
   }
   const exact: readonly (readonly [string, string | undefined])[] = [
     ['documents.space =', space],

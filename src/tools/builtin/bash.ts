@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import type { JsonObject } from '../../core/json.ts';
 import { integer, objectSchema, text } from '../arguments.ts';
 import { guarded } from '../guard.ts';
-import { boundedProgress, TailBuffer } from '../output.ts';
+import { boundedProgress, HeadTailBuffer } from '../output.ts';
 import { childEnvironment, type ProcessResult, runProcess } from '../process.ts';
 import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
 import { errorOutput, textOutput } from '../tool.ts';
-import { type BuiltinOptions } from './options.ts';
+import { type BuiltinOptions, NOTICE_BYTES } from './options.ts';
 
 const DEFAULT_TIMEOUT_SECONDS = 120;
 const MAX_TIMEOUT_SECONDS = 3600;
@@ -17,7 +17,7 @@ const PROGRESS_BYTES = 256 * 1024;
 
 /**
  * `rye/bash`: a shell command in the project folder, stdin empty. stdout and stderr are shown together as they
- * came, the tail when there is too much. A non-zero exit is an error output. `data`: `exit_code` (null after a
+ * came; of too much the head and the tail. A non-zero exit is an error output. `data`: `exit_code` (null after a
  * signal), `output`, `duration_ms`, `timed_out`.
  */
 export function createBashTool(options: BuiltinOptions): Tool {
@@ -53,9 +53,7 @@ async function run(
   context: ToolContext,
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
-  const output = new TailBuffer(
-    options.maxOutputBytes === 0 ? CEILING_BYTES : (options.maxOutputBytes ?? DEFAULT_OUTPUT_BYTES),
-  );
+  const output = new HeadTailBuffer(outputCap(options));
   const live = boundedProgress((chunk) => context.progress(chunk), PROGRESS_BYTES);
   const collect = (chunk: Buffer): undefined => {
     output.push(chunk);
@@ -78,6 +76,13 @@ async function run(
     onStderr: collect,
   });
   return present(output.text(), result, options.metadata ?? true);
+}
+
+/** The ending must fit into the result too, because a result that is too large for the context loses its middle. */
+function outputCap({ maxOutputBytes, maxResultBytes = 0 }: BuiltinOptions): number {
+  if (maxOutputBytes !== undefined && maxOutputBytes > 0) return maxOutputBytes;
+  const cap = maxOutputBytes === 0 ? CEILING_BYTES : DEFAULT_OUTPUT_BYTES;
+  return maxResultBytes === 0 ? cap : Math.min(cap, Math.max(maxResultBytes - NOTICE_BYTES, 0));
 }
 
 function present(output: string, result: ProcessResult, metadata: boolean): ToolOutput {

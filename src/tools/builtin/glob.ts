@@ -25,7 +25,7 @@ export function createGlobTool(options: BuiltinOptions): Tool {
   return {
     id: 'rye/file-system/glob',
     description:
-      'Finds files by a glob pattern such as src/**/*.ts, sorted by path. Leaves out .git, node_modules and .ai/state; does not follow links.',
+      'Finds files by a glob pattern such as src/**/*.ts, sorted by path. Skips .git, node_modules, .ai/state and the exports of earlier threads (give path .ai/knowledge/agent/threads for those); does not follow links.',
     inputSchema: objectSchema(
       {
         pattern: { type: 'string', description: 'Pattern relative to path: * ? ** [a-z] {a,b}.' },

@@ -5,7 +5,7 @@ import { isRecord, parseJson } from '../../core/json.ts';
 import { HeadBuffer } from '../output.ts';
 import { isInside, protectedReason, shownPath } from '../paths.ts';
 import { childEnvironment, runProcess } from '../process.ts';
-import { IGNORED_FOLDERS } from '../walk.ts';
+import { EXPORTS_FOLDER, IGNORED_FOLDERS, skipsExports } from '../walk.ts';
 import { type GrepMatch, type GrepQuery, MAX_MATCHES, shownLine } from './grep-files.ts';
 
 const TIMEOUT_MS = 110_000;
@@ -84,7 +84,8 @@ export async function searchWithRipgrep(
 function argumentsOf(query: GrepQuery, cwd: string): string[] {
   const inside = relative(cwd, query.root).split(sep);
   const ignored = [...IGNORED_FOLDERS].filter((name) => !inside.includes(name));
-  const excluded = [...ignored, '.ai/state', '.ai/config/keys'];
+  const exports = skipsExports(query.root, query.project) ? [EXPORTS_FOLDER] : [];
+  const excluded = [...ignored, '.ai/state', '.ai/config/keys', ...exports];
   return [
     '--json',
     '--no-config',

@@ -24,7 +24,7 @@ export function createGrepTool(options: BuiltinOptions): Tool {
   return {
     id: 'rye/file-system/grep',
     description:
-      'Searches file contents by a regular expression (RE2 syntax, line by line) and returns path:line:text. Leaves out .git, node_modules, .ai/state and binary files.',
+      'Searches file contents by a regular expression (RE2 syntax, line by line) and returns path:line:text. Skips .git, node_modules, .ai/state, binary files and the exports of earlier threads (give path .ai/knowledge/agent/threads to search those).',
     inputSchema: objectSchema(
       {
         pattern: { type: 'string', minLength: 1, description: 'Regular expression.' },

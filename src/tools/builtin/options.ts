@@ -19,8 +19,10 @@ export interface BuiltinOptions {
   readonly memory?: FileMemory;
   /** Prefix each line that `read` shows with its number and a tab. Default true. */
   readonly readLineNumbers?: boolean;
-  /** Tail of a command's output that is kept, in bytes; 0 keeps everything up to 16 MiB. Default 32768. */
+  /** How much of a command's output is kept, in bytes, half head and half tail; 0: up to 16 MiB. Default 32768. */
   readonly maxOutputBytes?: number;
+  /** Results above this size leave the context, so that pages are cut below it. 0 or absent: no bound. */
+  readonly maxResultBytes?: number;
   /** End a command's output with `(exit N, Nms)`. Default true. */
   readonly metadata?: boolean;
   /** `false` searches with the built-in engine even where ripgrep is present. Default true. */
@@ -28,6 +30,9 @@ export interface BuiltinOptions {
   /** Confines commands, with the network or without it; absent: they run as they are. */
   readonly sandbox?: ((network: boolean) => Confine) | undefined;
 }
+
+/** Room in a result for the line that tells how it ended or goes on. */
+export const NOTICE_BYTES = 512;
 
 export function rulesOf(options: BuiltinOptions, context: ToolContext): PathRules {
   return {

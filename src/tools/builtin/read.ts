@@ -4,11 +4,11 @@ import type { JsonObject } from '../../core/json.ts';
 import { integer, objectSchema, text } from '../arguments.ts';
 import { MAX_EDIT_BYTES, openForRead } from '../files.ts';
 import { guarded } from '../guard.ts';
-import { decodeCut, readLines, startsBinary } from '../lines.ts';
+import { decodeCut, readLines, startsBinary, wholeBytes } from '../lines.ts';
 import { type ConfinedPath, confine } from '../paths.ts';
 import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
 import { errorOutput, textOutput } from '../tool.ts';
-import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
+import { type BuiltinOptions, NOTICE_BYTES, PATH_PROPERTY, rulesOf } from './options.ts';
 
 const DEFAULT_LINES = 2000;
 const DEFAULT_BYTES = 262_144;
@@ -24,7 +24,7 @@ export function createReadTool(options: BuiltinOptions): Tool {
   return {
     id: 'rye/file-system/read',
     description:
-      'Reads a text file. Lines are numbered as `N<tab>text`; the numbers are not part of the file. Long files are cut: the last line then names the offset to go on with.',
+      'Reads a text file. Lines are numbered as `N<tab>text`; the numbers are not part of the file. Long files come in pages: the last line names the offset to continue with.',
     inputSchema: objectSchema(
       {
         path: PATH_PROPERTY,
@@ -33,6 +33,11 @@ export function createReadTool(options: BuiltinOptions): Tool {
           type: 'integer',
           minimum: 0,
           description: `Lines to show, 0 for no cap. Default ${DEFAULT_LINES}.`,
+        },
+        from_byte: {
+          type: 'integer',
+          minimum: 0,
+          description: 'First byte to show, instead of offset: pages through very long lines.',
         },
         maxBytes: {
           type: 'integer',
@@ -56,7 +61,28 @@ export function createReadTool(options: BuiltinOptions): Tool {
 interface Slice {
   readonly offset: number;
   readonly limit: number;
+  /** Bytes of the file that one page holds. */
   readonly maxBytes: number;
+  /** What a page may hold with its line numbers. */
+  readonly room: number;
+  readonly fromByte: number | undefined;
+  readonly numbered: boolean;
+}
+
+/** A page with its notice stays below the size at which a result would leave the context. */
+function sliceOf(input: JsonObject, options: BuiltinOptions): Slice {
+  const { maxResultBytes = 0, readLineNumbers: numbered = true } = options;
+  const asked = integer(input, 'maxBytes', DEFAULT_BYTES) || CEILING_BYTES;
+  const room =
+    maxResultBytes === 0 ? CEILING_BYTES : Math.max(maxResultBytes - NOTICE_BYTES, NOTICE_BYTES);
+  return {
+    offset: integer(input, 'offset', 1),
+    limit: integer(input, 'limit', DEFAULT_LINES),
+    maxBytes: Math.min(asked, room, CEILING_BYTES),
+    room,
+    fromByte: input['from_byte'] === undefined ? undefined : integer(input, 'from_byte', 0),
+    numbered,
+  };
 }
 
 async function read(
@@ -65,17 +91,14 @@ async function read(
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
   const path = await confine(text(input, 'path'), 'read', rulesOf(options, context));
-  const slice: Slice = {
-    offset: integer(input, 'offset', 1),
-    limit: integer(input, 'limit', DEFAULT_LINES),
-    maxBytes: integer(input, 'maxBytes', DEFAULT_BYTES),
-  };
+  const slice = sliceOf(input, options);
   const handle = await openForRead(path);
   try {
     const { size } = await handle.stat();
-    const shown = (await startsBinary(handle))
-      ? BINARY
-      : await readSlice(handle, slice, context.signal);
+    const isBinary = await startsBinary(handle);
+    if (slice.fromByte !== undefined && !isBinary)
+      return await readBytes(handle, { path, size, fromByte: slice.fromByte, slice });
+    const shown = isBinary ? BINARY : await readSlice(handle, slice, context.signal);
     if (context.signal.aborted)
       return errorOutput('The read was cancelled.', { code: 'cancelled' });
     const facts = { path: path.shown, offset: slice.offset, bytes: size };
@@ -107,34 +130,85 @@ interface Shown {
   readonly truncated: boolean;
   /** The only shown line was cut in the middle. */
   readonly cutLine: boolean;
+  /** Byte of the file at which the page ends. */
+  readonly position: number;
   readonly binary: boolean;
 }
 
-const BINARY: Shown = { lines: [], counted: 0, truncated: false, cutLine: false, binary: true };
+const BINARY: Shown = {
+  lines: [],
+  counted: 0,
+  truncated: false,
+  cutLine: false,
+  position: 0,
+  binary: true,
+};
+
+interface BytePage {
+  readonly path: ConfinedPath;
+  readonly size: number;
+  readonly fromByte: number;
+  readonly slice: Slice;
+}
+
+/** A page by bytes, without line numbers: the only way through a line that is longer than a page. */
+async function readBytes(
+  handle: FileHandle,
+  { path, size, fromByte, slice }: BytePage,
+): Promise<ToolOutput> {
+  if (fromByte >= size && size > 0) {
+    return errorOutput(`from_byte ${fromByte} is past the end: ${path.shown} has ${size} bytes.`, {
+      code: 'invalid_input',
+    });
+  }
+  const page = Buffer.alloc(Math.min(slice.maxBytes, size - fromByte));
+  const { bytesRead } = await handle.read(page, 0, page.length, fromByte);
+  const isLast = fromByte + bytesRead >= size;
+  const shown = page.subarray(0, isLast ? bytesRead : wholeBytes(page.subarray(0, bytesRead)));
+  const content = decodeCut(shown);
+  const next = fromByte + shown.length;
+  const notice = isLast
+    ? `(bytes ${fromByte}-${size} of ${size} shown)`
+    : `(bytes ${fromByte}-${next} of ${size} shown; continue with from_byte=${next})`;
+  return textOutput(`${content}\n${notice}`, {
+    path: path.shown,
+    content,
+    bytes: size,
+    truncated: !isLast,
+    ...(isLast ? {} : { next_byte: next }),
+  });
+}
 
 async function readSlice(handle: FileHandle, slice: Slice, signal: AbortSignal): Promise<Shown> {
-  const maxBytes = Math.min(slice.maxBytes || CEILING_BYTES, CEILING_BYTES);
+  const { maxBytes, room } = slice;
   const maxLines = slice.limit || Number.POSITIVE_INFINITY;
   const lines: string[] = [];
   let used = 0;
+  let numbers = 0;
   let counted = 0;
   let truncated = false;
   let cutLine = false;
+  let position = 0;
   for await (const line of readLines(handle, { from: slice.offset, maxLineBytes: maxBytes })) {
     if (signal.aborted) break;
     if (line.number >= slice.offset) {
-      truncated = lines.length >= maxLines || (lines.length > 0 && used + line.length > maxBytes);
+      numbers += slice.numbered ? String(line.number).length + 1 : 0;
+      const bytes = used + line.length;
+      const isFull = bytes > maxBytes || bytes + numbers > room;
+      truncated = lines.length >= maxLines || (lines.length > 0 && isFull);
       if (truncated) break;
       if (line.bytes.includes(0)) return BINARY;
       lines.push(lineText(line.bytes, line.number));
-      used += line.length;
+      used = bytes;
       cutLine = line.cut;
+      if (cutLine) position += wholeBytes(line.bytes);
     }
     counted = line.number;
     if (cutLine) break;
+    position += line.length;
   }
   if (looksBinary(lines)) return BINARY;
-  return { lines, counted, truncated: truncated || cutLine, cutLine, binary: false };
+  return { lines, counted, truncated: truncated || cutLine, cutLine, position, binary: false };
 }
 
 function lineText(bytes: Buffer, number: number): string {
@@ -217,11 +291,11 @@ function present(
   );
   if (shown.cutLine) {
     body.push(
-      `(line ${last} is longer than maxBytes and was cut; re-read with a larger maxBytes, or with offset=${last + 1} for the next line)`,
+      `(line ${last} is longer than a page; continue with from_byte=${shown.position}, or with offset=${last + 1} for the next line)`,
     );
   } else if (shown.truncated) {
     body.push(
-      `(lines ${facts.offset}-${last} shown, the file goes on; re-read with offset=${last + 1})`,
+      `(lines ${facts.offset}-${last} shown; the file has more: continue with offset=${last + 1})`,
     );
   }
   return textOutput(body.join('\n'), data);

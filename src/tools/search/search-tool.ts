@@ -5,7 +5,7 @@ import {
   SNIPPET_CLOSE,
   SNIPPET_OPEN,
 } from '../../core/search.ts';
-import { integer, text } from '../arguments.ts';
+import { flag, integer, text } from '../arguments.ts';
 import { guarded } from '../guard.ts';
 import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
 import { textOutput } from '../tool.ts';
@@ -14,21 +14,31 @@ const DEFAULT_LIMIT = 10;
 
 /** Full-text search over knowledge, thread exports included; throws `query_malformed` for a bad query. */
 export type SearchKnowledge = (
-  query: string,
-  limit: number,
+  query: KnowledgeQuery,
   context: ToolContext,
 ) => Promise<SearchAnswer>;
+
+export interface KnowledgeQuery {
+  readonly query: string;
+  readonly limit: number;
+  /** Whether the exports of earlier threads are searched too. */
+  readonly includeThreads: boolean;
+}
 
 /** `rye/search`. `data`: `results` (`id`, `title`, `path`, `score`, `snippet`, `signature`, `time`), `total`, `complete`. */
 export function createSearchTool(search: SearchKnowledge): Tool {
   return {
     id: 'rye/search',
     description:
-      'Full-text search over knowledge and the exports of earlier threads: words, "phrases", prefix*, AND OR NOT, fields such as title: tag: directive: status: after: before:.',
+      'Full-text search over knowledge: words, "phrases", prefix*, AND OR NOT, fields such as title: tag: after: before:. Exports of earlier threads are searched with include_threads, or when a field directive:, status: or model: is used.',
     inputSchema: {
       type: 'object',
       properties: {
         query: { type: 'string', minLength: 1 },
+        include_threads: {
+          type: 'boolean',
+          description: 'Search the exports of earlier threads too. Default false.',
+        },
         limit: {
           type: 'integer',
           minimum: 1,
@@ -48,8 +58,12 @@ export function createSearchTool(search: SearchKnowledge): Tool {
     },
     execute: (input, context) =>
       guarded(async () => {
-        const limit = integer(input, 'limit', DEFAULT_LIMIT);
-        return present(await search(text(input, 'query'), limit, context));
+        const query = {
+          query: text(input, 'query'),
+          limit: integer(input, 'limit', DEFAULT_LIMIT),
+          includeThreads: flag(input, 'include_threads'),
+        };
+        return present(await search(query, context));
       }),
   };
 }

@@ -32,7 +32,7 @@ describe('read', () => {
     await using project = await Project.create({ 'a.txt': numbered(2500) });
     const first = await project.run('read', { path: 'a.txt' });
     expect(first.text.split('\n').at(-1)).toBe(
-      '(lines 1-2000 shown, the file goes on; re-read with offset=2001)',
+      '(lines 1-2000 shown; the file has more: continue with offset=2001)',
     );
     expect(first.data).toMatchObject({ lines: 2000, truncated: true, next_offset: 2001 });
     const second = await project.run('read', { path: 'a.txt', offset: 2001 });
@@ -55,8 +55,42 @@ describe('read', () => {
     expect(lines.data).toMatchObject({ content: 'aaaa\nbbbb', next_offset: 3 });
     const long = await project.run('read', { path: 'b.txt', maxBytes: 11 });
     expect(long.data).toMatchObject({ content: 'ééééé', truncated: true, next_offset: 2 });
-    expect(long.text).toContain('line 1 is longer than maxBytes');
+    expect(long.text).toContain('(line 1 is longer than a page; continue with from_byte=10,');
+    const next = await project.run('read', { path: 'b.txt', from_byte: 10, maxBytes: 11 });
+    expect(next.text).toBe('ééééé\n(bytes 10-20 of 102 shown; continue with from_byte=20)');
+    expect(next.data).toMatchObject({ next_byte: 20, truncated: true });
+    const last = await project.run('read', { path: 'b.txt', from_byte: 98 });
+    expect(last.text).toBe('é\nx\n(bytes 98-102 of 102 shown)');
+    const past = await project.run('read', { path: 'b.txt', from_byte: 102 });
+    expect(past.isError).toBe(true);
     expect((await project.run('read', { path: 'b.txt', maxBytes: 0 })).data['lines']).toBe(2);
+  });
+
+  it('keeps every page with its notice below the size at which results leave the context', async () => {
+    await using project = await Project.create({
+      'a.txt': numbered(5000),
+      'one.json': JSON.stringify('é'.repeat(20_000)),
+    });
+    const read: string[] = [];
+    for (let offset: unknown = 1; offset !== undefined; ) {
+      const page = await project.run('read', { path: 'a.txt', offset }, { maxResultBytes: 8192 });
+      expect(Buffer.byteLength(page.text)).toBeLessThanOrEqual(8192);
+      read.push(String(page.data['content']));
+      offset = page.data['next_offset'];
+    }
+    expect(`${read.join('\n')}\n`).toBe(numbered(5000));
+    const bytes: string[] = [];
+    for (let from: unknown = 0; from !== undefined; ) {
+      const page = await project.run(
+        'read',
+        { path: 'one.json', from_byte: from },
+        { maxResultBytes: 8192 },
+      );
+      expect(Buffer.byteLength(page.text)).toBeLessThanOrEqual(8192);
+      bytes.push(String(page.data['content']));
+      from = page.data['next_byte'];
+    }
+    expect(bytes.join('')).toBe(JSON.stringify('é'.repeat(20_000)));
   });
 
   it('reads the head of a 1 GB file and a 10 MB line in bounded memory', async () => {

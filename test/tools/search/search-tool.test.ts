@@ -22,12 +22,12 @@ describe('rye/search', () => {
   it('shows hits with marked snippets', async () => {
     await using project = await Project.create();
     const asked: unknown[] = [];
-    const tool = createSearchTool((query, limit) => {
-      asked.push(query, limit);
+    const tool = createSearchTool((query) => {
+      asked.push(query);
       return Promise.resolve({ results: [hit], total: 7, ...whole });
     });
     const result = shown(await tool.execute({ query: 'two', limit: 1 }, project.context()));
-    expect(asked).toEqual(['two', 1]);
+    expect(asked).toEqual([{ query: 'two', limit: 1, includeThreads: false }]);
     expect(result.text).toBe(
       'a/b: Title\n  one **two** three\n(1 of 7 results shown; raise limit)',
     );
