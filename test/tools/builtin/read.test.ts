@@ -72,23 +72,23 @@ describe('read', () => {
       'one.json': JSON.stringify('é'.repeat(20_000)),
     });
     const read: string[] = [];
-    for (let offset: unknown = 1; offset !== undefined; ) {
+    for (let offset: number | undefined = 1; offset !== undefined; ) {
       const page = await project.run('read', { path: 'a.txt', offset }, { maxResultBytes: 8192 });
       expect(Buffer.byteLength(page.text)).toBeLessThanOrEqual(8192);
-      read.push(String(page.data['content']));
-      offset = page.data['next_offset'];
+      read.push(page.data['content'] as string);
+      offset = page.data['next_offset'] as number | undefined;
     }
     expect(`${read.join('\n')}\n`).toBe(numbered(5000));
     const bytes: string[] = [];
-    for (let from: unknown = 0; from !== undefined; ) {
+    for (let from: number | undefined = 0; from !== undefined; ) {
       const page = await project.run(
         'read',
         { path: 'one.json', from_byte: from },
         { maxResultBytes: 8192 },
       );
       expect(Buffer.byteLength(page.text)).toBeLessThanOrEqual(8192);
-      bytes.push(String(page.data['content']));
-      from = page.data['next_byte'];
+      bytes.push(page.data['content'] as string);
+      from = page.data['next_byte'] as number | undefined;
     }
     expect(bytes.join('')).toBe(JSON.stringify('é'.repeat(20_000)));
   });
