@@ -1,4 +1,4 @@
-import { isAbsolute, join } from 'node:path';
+import { dirname, isAbsolute, join } from 'node:path';
 import type { ThreadSettings } from '../core/plan.ts';
 import { closeSandbox, sandboxFor } from '../tools/sandbox.ts';
 import type { Foundation } from './foundation.ts';
@@ -8,12 +8,15 @@ export function threadSandbox(
   base: Foundation,
   { sandbox, allow_paths: allowPaths }: Pick<ThreadSettings, 'sandbox' | 'allow_paths'>,
 ): ReturnType<typeof sandboxFor> {
-  const { projectPath, userSpacePath } = base.options;
+  const { projectPath, userSpacePath, env } = base.options;
   if (sandbox !== undefined && sandbox.mode !== 'off') base.onClose(endSandbox);
   return sandboxFor({
     mode: sandbox?.mode ?? 'off',
     allowDomains: sandbox?.allow_domains ?? [],
     allowPaths: absolutePaths(allowPaths, projectPath),
+    allowCaches: sandbox?.allow_caches ?? [],
+    env,
+    programPath: dirname(base.systemPath),
     projectPath,
     userSpacePath,
     onNotice: base.notice,

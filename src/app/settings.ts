@@ -204,6 +204,7 @@ function readSettings({
     sandbox: {
       mode: resilience.oneOf('tools.sandbox', SANDBOX_MODES, 'off'),
       allow_domains: resilience.texts('tools.allow_domains'),
+      allow_caches: resilience.texts('tools.allow_caches'),
     },
   };
 }

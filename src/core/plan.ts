@@ -174,5 +174,7 @@ export interface ThreadSettings {
   readonly sandbox?: {
     readonly mode: 'off' | 'auto' | 'required';
     readonly allow_domains: readonly string[];
+    /** Folders of a home that confined commands may read; absent in plans of older versions. */
+    readonly allow_caches?: readonly string[];
   };
 }

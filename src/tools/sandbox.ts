@@ -6,6 +6,7 @@ import { ROOT_TRAPS } from './guarded-paths.ts';
 import { makePrivateFolder } from './private-folder.ts';
 import type { Confine, ConfinedCommand } from './process.ts';
 import { runProcess } from './process.ts';
+import { readRules } from './sandbox-reads.ts';
 
 /** `auto` confines where the machine can, `required` refuses to run where it cannot. */
 export const SANDBOX_MODES = ['off', 'auto', 'required'] as const;
@@ -19,10 +20,16 @@ export interface SandboxSettings {
 
 export interface SandboxOptions extends SandboxSettings {
   readonly projectPath: string;
-  /** Folder that contains the user's `.ai`; its keys and the usual credentials beside it cannot be read. */
+  /** Folder that contains the user's `.ai`; {@link readRules} says what of it and of other homes can be read. */
   readonly userSpacePath: string;
   /** Further folders that may be written. */
   readonly allowPaths: readonly string[];
+  /** Folders of a home that may be read, relative to it or absolute. */
+  readonly allowCaches: readonly string[];
+  /** Where rye is installed: helper programs of the sandbox run from there. */
+  readonly programPath: string;
+  /** The environment of rye. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   /** Called with one line when `auto` runs something without a sandbox. */
   readonly onNotice: (notice: string) => void;
 }
@@ -36,24 +43,6 @@ export interface SandboxState {
 
 const HINT =
   'On Linux install bubblewrap, socat and ripgrep and allow unprivileged user namespaces; or set tools.sandbox: off in resilience.yaml.';
-
-/** Files and folders of a home that hold what opens other doors. */
-const CREDENTIALS = [
-  '.ai/config/keys',
-  '.ai/.env',
-  '.ssh',
-  '.gnupg',
-  '.aws',
-  '.azure',
-  '.kube',
-  '.netrc',
-  '.npmrc',
-  '.pypirc',
-  '.git-credentials',
-  '.docker/config.json',
-  '.config/gh',
-  '.config/gcloud',
-];
 
 type Manager = typeof SandboxManager;
 
@@ -69,14 +58,11 @@ type Opened =
 
 /** The vendor keeps one sandbox per process, so there is one here. */
 let shared: Promise<Opened> | undefined;
+/** A new sandbox begins after the end of the last one, whose reset would take its helpers along. */
+let closing: Promise<void> = Promise.resolve();
 
 function opened(allowDomains: readonly string[]): Promise<Opened> {
-  shared ??= open(allowDomains).catch(
-    (error: unknown): Opened => ({
-      runtime: undefined,
-      state: { available: false, detail: messageOf(error) },
-    }),
-  );
+  shared ??= openAfter(closing, allowDomains);
   return shared;
 }
 
@@ -129,12 +115,35 @@ function mechanism(): string {
 export async function closeSandbox(): Promise<void> {
   const running = shared;
   shared = undefined;
+  closing = resetAfter(closing, running);
+  await closing;
+}
+
+async function resetAfter(
+  earlier: Promise<void>,
+  running: Promise<Opened> | undefined,
+): Promise<void> {
+  await earlier;
   const { runtime } = (await running) ?? {};
-  await runtime?.manager.reset();
+  try {
+    await runtime?.manager.reset();
+  } catch {
+    // what is left of its helpers ends with this process
+  }
+}
+
+/** Opens the sandbox after the last one has closed. */
+async function openAfter(earlier: Promise<void>, allowDomains: readonly string[]): Promise<Opened> {
+  await earlier;
+  try {
+    return await open(allowDomains);
+  } catch (error) {
+    return { runtime: undefined, state: { available: false, detail: messageOf(error) } };
+  }
 }
 
 /**
- * A way to confine commands by the settings: reads everything but credentials, writes the project without its `.ai`
+ * A way to confine commands by the settings: reads everything but homes and credentials, writes the project without its `.ai`
  * and a private temporary folder, no network unless the tool declares it and the project allows hosts. Undefined
  * when it is off. Confining throws `sandbox_unavailable` where it is required and cannot be had.
  */
@@ -172,6 +181,27 @@ function unusable(path: string): Opened {
   return { runtime: undefined, state: { available: false, detail } };
 }
 
+/** What the vendor adds to the environment of each command without a use for it. */
+const VENDOR_VARIABLES = [
+  'JAVA_TOOL_OPTIONS',
+  'SANDBOX_RUNTIME',
+  'CLAUDE_CODE_HOST_HTTP_PROXY_PORT',
+  'CLAUDE_CODE_HOST_SOCKS_PROXY_PORT',
+];
+/** The way to its proxy, with the password: commands without network get none of it. */
+const PROXY_VARIABLES = [
+  ...['HTTP', 'HTTPS', 'ALL', 'GRPC', 'FTP', 'NO'].flatMap((name) => [
+    `${name}_PROXY`,
+    `${name.toLowerCase()}_proxy`,
+  ]),
+  'GIT_CONFIG_PARAMETERS',
+  'GIT_SSH_COMMAND',
+  'RSYNC_PROXY',
+  'DOCKER_HTTP_PROXY',
+  'DOCKER_HTTPS_PROXY',
+  ...['TYPE', 'ADDRESS', 'PORT', 'USERNAME', 'PASSWORD'].map((name) => `CLOUDSDK_PROXY_${name}`),
+];
+
 interface Confinement {
   readonly options: SandboxOptions;
   readonly network: boolean;
@@ -183,25 +213,33 @@ async function confine(
   { manager, domains }: Runtime,
   { options, network, command, signal }: Confinement,
 ): Promise<ConfinedCommand> {
-  const { projectPath, userSpacePath, allowPaths, allowDomains } = options;
+  const { projectPath, allowPaths, allowDomains } = options;
   const temporary = await makePrivateFolder('sandbox');
   const reachesNetwork = network && allowDomains.length > 0 && domains === allowDomains.join();
   const socket = manager.getLinuxHttpSocketPath();
+  const reads = readRules(options);
   const denyRead = [
-    ...CREDENTIALS.map((path) => join(userSpacePath, path)),
-    // the proxy serves whoever reaches its socket
-    ...(reachesNetwork || socket === undefined ? [] : [socket]),
-  ].filter((path) => existsSync(path));
+    ...reads.deny,
+    // the proxy serves every process that reaches its socket
+    ...(reachesNetwork || socket === undefined || !existsSync(socket) ? [] : [socket]),
+  ];
   const denyWrite = [
     ...[join(projectPath, '.ai')].filter((path) => existsSync(path)),
     ...trapsOf(projectPath),
   ];
-  const script = `export TMPDIR=${quoted(temporary.path)}; exec ${command.map(quoted).join(' ')}`;
+  const removed = reachesNetwork ? VENDOR_VARIABLES : [...VENDOR_VARIABLES, ...PROXY_VARIABLES];
+  const environment = `unset ${removed.join(' ')}; export TMPDIR=${quoted(temporary.path)}`;
+  const script = `${environment}; exec ${command.map(quoted).join(' ')}`;
   const wrapped = manager.wrapWithSandboxArgv(
     script,
     undefined,
     {
-      filesystem: { denyRead, allowWrite: [projectPath, ...allowPaths, temporary.path], denyWrite },
+      filesystem: {
+        denyRead,
+        allowRead: [...reads.allow],
+        allowWrite: [projectPath, ...allowPaths, temporary.path],
+        denyWrite,
+      },
     },
     signal,
     projectPath,

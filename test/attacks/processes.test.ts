@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { closeSandbox, sandboxState } from '../../src/tools/sandbox.ts';
 import { text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
@@ -226,7 +226,8 @@ describe('the sandbox', () => {
         expect(
           await bash(lab, `cat ${home}/.ssh/id; cat ${home}/.ai/config/keys/signing/*`),
         ).not.toMatch(/secret of the user|PRIVATE KEY/);
-        expect(await bash(lab, `echo x > ${home}/evil.txt`)).toContain('Read-only');
+        await bash(lab, `echo x > ${home}/evil.txt; true`);
+        expect(existsSync(join(home, 'evil.txt'))).toBe(false);
         expect(await bash(lab, 'echo x > .ai/evil.md')).toContain('Read-only');
         expect(await bash(lab, 'echo x > "$TMPDIR/t" && cat "$TMPDIR/t"')).toContain('x');
         const server = createServer((_request, response) => response.end('reached'));
@@ -238,6 +239,57 @@ describe('the sandbox', () => {
         expect(await bash(lab, 'tr "\\0" "\\n" < /proc/$PPID/environ')).not.toContain(
           process.cwd(),
         );
+      } finally {
+        await lab.remove();
+        await closeSandbox();
+      }
+    },
+    60_000,
+  );
+
+  it.runIf(here)(
+    'hides every home but for caches, programs on PATH and the project in it',
+    async () => {
+      const lab = await sandboxed('required', ', allow_caches: [.cache]');
+      const files = {
+        '.bash_history': 'HIDDEN-1',
+        '.config/git/credentials': 'HIDDEN-2',
+        '.claude/.credentials.json': 'HIDDEN-3',
+        '.password-store/x.gpg': 'HIDDEN-4',
+        '.cache/huggingface/token': 'HIDDEN-5',
+        '.pyenv2/credentials': 'HIDDEN-6',
+        '.ai/.env': 'A=HIDDEN-7',
+        'documents/letter.txt': 'HIDDEN-8',
+        '.cache/pip/wheel': 'SHOWN-1',
+        '.tools/bin/greet': '#!/bin/sh\ncat "$(dirname "$0")/../lib/text"\n',
+        '.tools/lib/text': 'SHOWN-2',
+        '.ai/knowledge/note.md': 'SHOWN-3',
+        'below/project/file.txt': 'SHOWN-4',
+      };
+      for (const [name, text] of Object.entries(files)) {
+        mkdirSync(dirname(join(lab.home, name)), { recursive: true });
+        writeFileSync(join(lab.home, name), text, { mode: 0o755 });
+      }
+      lab.env['PATH'] = `${join(lab.home, '.tools/bin')}:${process.env['PATH'] ?? ''}`;
+      const project = join(lab.home, 'below/project');
+      mkdirSync(join(project, '.ai'));
+      const names = Object.keys(files).filter((name) => !name.startsWith('.tools'));
+      const command = [
+        ...names.map((name) => `cat ${join(lab.home, name)}`),
+        'greet; cat file.txt; echo made > made.txt',
+        'cat /etc/shadow; python3 -c "print(40 + 2)"; env',
+      ].join('; ');
+      try {
+        const { result } = await lab.rye({ projectPath: project }).threads.executeTool({
+          toolId: 'rye/bash',
+          params: { command },
+          acknowledge: ['elevated'],
+        });
+        expect(result).not.toMatch(/HIDDEN|^root:/m);
+        for (const shown of ['SHOWN-1', 'SHOWN-2', 'SHOWN-3', 'SHOWN-4', '42'])
+          expect(result).toContain(shown);
+        expect(readFileSync(join(project, 'made.txt'), 'utf8')).toBe('made\n');
+        expect(result).not.toMatch(/JAVA_TOOL_OPTIONS|SANDBOX_RUNTIME|_PROXY|_proxy/);
       } finally {
         await lab.remove();
         await closeSandbox();

@@ -1,0 +1,132 @@
+import { existsSync, realpathSync } from 'node:fs';
+import { homedir, userInfo } from 'node:os';
+import { basename, delimiter, dirname, isAbsolute, join, sep } from 'node:path';
+
+/** Files and folders of a home that stay unreadable, also if they lie in a folder that may be read. */
+const CREDENTIALS = [
+  '.ai/config/keys',
+  '.ai/.env',
+  '.ssh',
+  '.gnupg',
+  '.aws',
+  '.azure',
+  '.kube',
+  '.netrc',
+  '.npmrc',
+  '.pypirc',
+  '.git-credentials',
+  '.docker/config.json',
+  '.config/gh',
+  '.config/gcloud',
+  '.cargo/credentials',
+  '.cargo/credentials.toml',
+  '.cache/huggingface/token',
+];
+
+/** What only root can read, which rye may be. */
+const SYSTEM_SECRETS = [
+  '/etc/shadow',
+  '/etc/shadow-',
+  '/etc/gshadow',
+  '/etc/gshadow-',
+  '/etc/sudoers',
+  '/etc/sudoers.d',
+  '/etc/ssl/private',
+];
+
+/** Folders of a home that hold more than programs: of these only what is on PATH, and what it needs, may be read. */
+const MIXED = new Set(['.local', '.config', '.cache', '.ssh', '.gnupg', '.aws', 'Library']);
+const LOCAL_PROGRAMS = ['.local/lib', '.local/share/uv', '.local/share/pipx', '.local/share/mise'];
+
+export interface ReadScope {
+  readonly projectPath: string;
+  readonly userSpacePath: string;
+  /** Folders of a home that may be read, relative to it or absolute. */
+  readonly allowCaches: readonly string[];
+  readonly allowPaths: readonly string[];
+  /** Where rye is installed. */
+  readonly programPath: string;
+  /** `PATH` and `HOME` are read. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** What confined commands can't read, and the exceptions in it. Only paths that exist; the order has no meaning. */
+export interface ReadRules {
+  readonly deny: readonly string[];
+  readonly allow: readonly string[];
+}
+
+/**
+ * Denies every home: that of the account, of `HOME` and of the user space. In a home the project, the program folders on
+ * `PATH`, the items of the user and the named caches stay readable; credentials never do.
+ */
+export function readRules(scope: ReadScope): ReadRules {
+  const { projectPath, userSpacePath, allowCaches, allowPaths, env } = scope;
+  const homes = homesOf(scope);
+  // a project that is a home, or holds one, can't be read without it: there only the known credentials are denied
+  const hidden = homes.filter((home) => !isWithin(home, realPath(projectPath)));
+  const programs = (env['PATH'] ?? '').split(delimiter).filter((path) => isAbsolute(path));
+  const allow = hidden.flatMap((home) => [
+    ...programs.flatMap((path) => programFolders(home, path)),
+    ...allowCaches.map((name) => (isAbsolute(name) ? name : join(home, name))),
+  ]);
+  const own = [
+    dirname(process.execPath),
+    ...installation(scope.programPath),
+    join(userSpacePath, '.ai'),
+    ...allowPaths,
+    projectPath,
+  ];
+  const credentials = homes.flatMap((home) => CREDENTIALS.map((name) => join(home, name)));
+  return {
+    deny: existing([...hidden, ...credentials, ...SYSTEM_SECRETS]),
+    allow: existing([...allow, ...own]).filter((path) =>
+      hidden.some((home) => isWithin(path, home)),
+    ),
+  };
+}
+
+/** A package's dependencies are in it, or beside it in a common `node_modules`. */
+function installation(programPath: string): readonly string[] {
+  const beside = dirname(programPath);
+  return basename(beside) === 'node_modules' ? [programPath, beside] : [programPath];
+}
+
+function homesOf({ userSpacePath, env }: ReadScope): readonly string[] {
+  const named = [userSpacePath, env['HOME'], homedir(), accountFolder()];
+  const homes = named.filter((path): path is string => path !== undefined && isAbsolute(path));
+  return [...new Set(homes.map(realPath))].filter((home) => home !== sep);
+}
+
+function accountFolder(): string | undefined {
+  try {
+    return userInfo().homedir;
+  } catch {
+    return undefined; // an account without an entry
+  }
+}
+
+/** The folders of a home that programs of one folder of PATH need, such as `~/.pyenv` for `~/.pyenv/shims`. */
+function programFolders(home: string, onPath: string): readonly string[] {
+  const path = realPath(onPath);
+  if (!isWithin(path, home) || path === home) return [];
+  const [top = ''] = path.slice(home.length + 1).split(sep);
+  if (!MIXED.has(top)) return [join(home, top)];
+  return [path, ...(top === '.local' ? LOCAL_PROGRAMS.map((name) => join(home, name)) : [])];
+}
+
+function existing(paths: readonly string[]): readonly string[] {
+  return [...new Set(paths)].filter((path) => existsSync(path));
+}
+
+function isWithin(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder + sep);
+}
+
+function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
