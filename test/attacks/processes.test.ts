@@ -266,9 +266,9 @@ describe('the sandbox', () => {
         '.ai/knowledge/note.md': 'SHOWN-3',
         'below/project/file.txt': 'SHOWN-4',
       };
-      for (const [name, text] of Object.entries(files)) {
+      for (const [name, content] of Object.entries(files)) {
         mkdirSync(dirname(join(lab.home, name)), { recursive: true });
-        writeFileSync(join(lab.home, name), text, { mode: 0o755 });
+        writeFileSync(join(lab.home, name), content, { mode: 0o755 });
       }
       lab.env['PATH'] = `${join(lab.home, '.tools/bin')}:${process.env['PATH'] ?? ''}`;
       const project = join(lab.home, 'below/project');
