@@ -30,14 +30,14 @@ export function olderFormFault(
 ): OlderFormFault | undefined {
   const { type, id, text } = found;
   if (type === 'config' || type === 'rule' || type === 'skill')
-    return outdated(`which is not enough for a ${type}`);
+    return outdated(`a ${type} file needs one that does`);
   const displaced = displacedRecord(type, id, text);
   if (displaced !== undefined) return { code: 'item_moved', detail: displaced };
   // An export of a thread declares its place by thread_id and directive, which were compared above.
   if (type === 'knowledge' && isExport(found)) return undefined;
   const fault = compare(id, type, declaredIdentity(found));
   if (fault !== undefined || type !== 'tool' || !isShipped()) return fault;
-  return outdated('which cannot replace a tool that rye ships');
+  return outdated('it would replace a tool that rye ships');
 }
 
 /** What the text declares; undefined if it cannot be read as an item of its type. */
@@ -81,9 +81,9 @@ function compare(
     const detail = `its text puts it into the category ${JSON.stringify(category)}`;
     return { code: 'item_moved', detail };
   }
-  if (declared === undefined) return outdated(`and its text does not declare a ${type}`);
-  if (name === undefined) return outdated('and its text declares no name');
-  return category === undefined ? outdated('and its text declares no category') : undefined;
+  if (declared === undefined) return outdated(`its text does not declare a ${type} either`);
+  if (name === undefined) return outdated('its text declares no name');
+  return category === undefined ? outdated('its text declares no category') : undefined;
 }
 
 function isExport({ text, path }: FoundFile): boolean {

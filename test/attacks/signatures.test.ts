@@ -138,16 +138,21 @@ describe('a file that was signed as one kind', () => {
       expected: ['accepted', 'accepted'],
       run: async (lab) => {
         lab.signed('config/agent/hooks.yaml', 'hooks: []\n');
-        const answers = [];
-        for (const folder of ['other', '~']) {
-          const to = folder === '~' ? lab.path('~/.ai') : join(lab.project, 'other/.ai');
-          mkdirSync(join(to, 'config/agent'), { recursive: true });
-          copyFileSync(lab.path('config/agent/hooks.yaml'), join(to, 'config/agent/hooks.yaml'));
-          const rye = lab.rye({ projectPath: join(lab.project, folder) });
-          const [outcome] = await rye.items.verify('config', 'agent/hooks');
-          answers.push(outcome?.error?.code ?? 'accepted');
-        }
-        return answers;
+        const [other, empty] = [join(lab.project, 'other'), join(lab.project, 'empty')];
+        mkdirSync(join(other, '.ai/config/agent'), { recursive: true });
+        mkdirSync(empty);
+        copyFileSync(
+          lab.path('config/agent/hooks.yaml'),
+          join(other, '.ai/config/agent/hooks.yaml'),
+        );
+        copy(lab, 'config/agent/hooks.yaml', '~/.ai/config/agent/hooks.yaml');
+        const verdicts = [other, empty].map(async (projectPath) => {
+          const { items } = lab.rye({ projectPath });
+          const outcomes = await items.verify('config', 'agent/hooks');
+          const own = outcomes.find(({ space }) => space !== 'system');
+          return own?.error?.code ?? (own ? 'accepted' : 'not found');
+        });
+        return await Promise.all(verdicts);
       },
     },
   ]);
@@ -270,6 +275,22 @@ describe('a file that was signed as one id', () => {
   ]);
 });
 
+const snapshot = (id: string): string => `state/threads/${id}/capabilities.md`;
+const exported = (name: string, id: string): string => `knowledge/agent/threads/${name}/${id}.md`;
+
+/** The thread.json of a thread as it was signed before signatures named what they sign. */
+function olderDocument(lab: Lab, id: string): string {
+  const text = lab.read(`state/threads/${id}/thread.json`);
+  const { _signature: _replaced, ...document } = JSON.parse(text) as Record<string, unknown>;
+  return JSON.stringify({ ...document, _signature: olderLine(lab, canonicalJson(document)) });
+}
+
+function olderLine(lab: Lab, content: string): string {
+  const hash = sha256Hex(content);
+  const key = lab.key();
+  return `rye:signed:2026-01-02T03:04:05Z:${hash}:${key.sign(hash)}:${key.keyId}`;
+}
+
 async function failedCheck(lab: Lab, threadId: string): Promise<string> {
   const { ok, checks } = await lab.rye().threads.verify(threadId);
   return ok ? 'ok' : (checks.find((check) => !check.ok)?.error?.code ?? 'no code');
@@ -383,8 +404,7 @@ describe('a signature of the older form', () => {
         const text = '---\nname: x\ndescription: D.\n---\nHi.\n';
         lab.write('skills/x/SKILL.md', text);
         const list = { skill: 'x', files: { 'SKILL.md': sha256Hex(text) } };
-        const hash = sha256Hex(canonicalJson(list));
-        const line = `rye:signed:2026-01-02T03:04:05Z:${hash}:${lab.key().sign(hash)}:${lab.key().keyId}`;
+        const line = olderLine(lab, canonicalJson(list));
         lab.write('skills/x/.rye-files.json', JSON.stringify({ ...list, _signature: line }));
         return verify(lab, 'skill', 'x');
       },
@@ -459,6 +479,34 @@ describe('a signature of the older form', () => {
         const result = await lab.rye().threads.executeTool({ toolId: 'notes/list' });
         const [listed] = await lab.rye().items.list('tool', { space: 'project' });
         return [plan.directive.id, result.success, listed?.signature_version];
+      },
+    },
+    {
+      name: 'stays good for the records of a thread, and for no other thread',
+      expected: ['ok', 'ok', 'item_moved', 'item_moved', 'thread_tampered'],
+      run: async (lab) => {
+        lab.signed('directives/job.md', directive('job', { permissions: '<fetch>*</fetch>' }));
+        await lab.model(() => ({ steps: [answer('done')] }));
+        await lab.run('hello', { threadId: 'one' });
+        await lab.run('job', { threadId: 'two' });
+        for (const [id, name] of [
+          ['one', 'hello'],
+          ['two', 'job'],
+        ] as const) {
+          for (const path of [snapshot(id), exported(name, id)])
+            older(lab, path, lab.read(path).slice(lab.read(path).indexOf('\n') + 1));
+          lab.write(`state/threads/${id}/thread.json`, olderDocument(lab, id));
+        }
+        const answers = [await failedCheck(lab, 'one'), await failedCheck(lab, 'two')];
+        const [own, entry] = [lab.read(snapshot('one')), lab.read(exported('hello', 'one'))];
+        copy(lab, snapshot('two'), snapshot('one'));
+        answers.push(await failedCheck(lab, 'one'));
+        lab.write(snapshot('one'), own);
+        copy(lab, exported('job', 'two'), exported('hello', 'one'));
+        answers.push(await failedCheck(lab, 'one'));
+        lab.write(exported('hello', 'one'), entry);
+        copy(lab, 'state/threads/two/thread.json', 'state/threads/one/thread.json');
+        return [...answers, await failedCheck(lab, 'one')];
       },
     },
     {

@@ -136,7 +136,10 @@ export const TARGETS: readonly FuzzTarget[] = [
     seeds: SIGNED.map(({ text }) => text),
     accept(text) {
       for (const { style } of SIGNED) {
-        if (!checkText({ text, style, keys, subject }).ok) continue;
+        const verdict = checkText({ text, style, keys, subject });
+        if (!verdict.ok) continue;
+        const { signedAt } = { signedAt: undefined, ...verdict };
+        if (signedAt !== '1970-01-01T00:00:00Z') return `${style} accepts the time ${signedAt}`;
         const { content } = splitText(text, style);
         if (content.replaceAll('\r\n', '\n') !== CONTENT) return `${style} accepts another content`;
       }
