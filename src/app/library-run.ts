@@ -1,3 +1,4 @@
+import { abortText } from '../core/abort.ts';
 import type { DeliveryMode } from '../core/delivery.ts';
 import { toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
@@ -70,8 +71,7 @@ function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value
 }
 
 function reasonOf(signal: AbortSignal): string {
-  const reason: unknown = signal.reason;
-  return typeof reason === 'string' ? reason : 'aborted';
+  return abortText(signal.reason) ?? 'aborted';
 }
 
 function outcomeOf(thread: ThreadResult, signal: AbortSignal): RunOutcome {

@@ -8,3 +8,13 @@ export function overReason(): DOMException {
   over ??= new DOMException('This operation was aborted', 'AbortError');
   return over;
 }
+
+/**
+ * The text of what a caller gave as the reason of an abort: a text, or the message of an error such as that of
+ * `AbortSignal.timeout()`. Undefined for the default reason of an abort that was given none.
+ */
+export function abortText(reason: unknown): string | undefined {
+  if (typeof reason === 'string') return reason;
+  if (!(reason instanceof Error) || reason.message === '') return undefined;
+  return reason.name === 'AbortError' ? undefined : reason.message;
+}

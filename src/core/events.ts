@@ -111,6 +111,8 @@ export interface EventPayloads {
     /** USD that the next call may cost and what is left, where a call was not made for want of money. */
     readonly needed?: number;
     readonly left?: number;
+    /** USD that running children hold of the budget. */
+    readonly held?: readonly { readonly thread_id: string; readonly usd: number }[];
     /** The limit was passed in the middle of an answer, which was stopped. */
     readonly in_answer?: boolean;
   };

@@ -6,8 +6,9 @@ import { LIMIT_NAMES } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { type MicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import { type MicroUsd, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { repairPairing } from '../log/pairing.ts';
+import { heldText } from '../policy/budget.ts';
 import {
   affordableMaxTokens,
   checkLimits,
@@ -112,7 +113,9 @@ async function escalate(
 function limitEnding(reached: LimitReached, text?: string): Ending {
   const { name, current, max, short } = reached;
   const error = new RyeError(`limit_${name}`, text ?? reasonOf(reached), {
-    hint: `Raise ${name} in the directive's <limits> or with --limit ${name}=…, then resume the thread.`,
+    hint: short?.held
+      ? 'Wait for the children before the next call, lower their spend limits, or raise spend of this thread; then resume it.'
+      : `Raise ${name} in the directive's <limits> or with --limit ${name}=…, then resume the thread.`,
     details: { limit: name, current, max, ...short },
   });
   return { kind: 'limit', ...reached, error: error.toJSON() };
@@ -124,7 +127,10 @@ function reasonOf({ name, current, max, short, in_answer: inAnswer }: LimitReach
     return `the answer was stopped: it passed the limit ${name} (${used} of ${of})`;
   }
   if (short) {
-    return `the next call may cost up to ${formatUsd(short.needed)}, and ${formatUsd(short.left)} of the ${formatUsd(max)} that may be spent are left`;
+    const held = (short.held ?? []).map(({ thread_id, usd }) => {
+      return { thread_id, microUsd: toMicroUsd(usd) };
+    });
+    return `the next call may cost up to ${formatUsd(short.needed)}, and ${formatUsd(short.left)} of the ${formatUsd(max)} that may be spent are left${heldText(held)}`;
   }
   return `the limit ${name} was reached: ${Math.round(current * 1e6) / 1e6} of ${max}`;
 }
@@ -170,7 +176,7 @@ export async function planCall(run: Run): Promise<CallPlan> {
       minimum: Math.min(MIN_OUTPUT_TOKENS, wanted),
     };
     const affordable = affordableMaxTokens(call);
-    if (affordable === undefined) return unaffordable(run, call);
+    if (affordable === undefined) return await unaffordable(run, call);
     maxTokens = affordable;
   } else if (!plan.allow_unpriced) {
     return { kind: 'refused', ending: unpriced(run) };
@@ -210,13 +216,17 @@ export function estimateOf(
   };
 }
 
-function unaffordable(
+async function unaffordable(
   run: Run,
   call: Parameters<typeof affordableMaxTokens>[0] & { readonly minimum: number },
-): CallPlan {
+): Promise<CallPlan> {
+  const held = (await run.ports.budget.held?.()) ?? [];
   const short = {
     needed: toUsd(worstMicroUsd(call, call.minimum)),
     left: toUsd(Math.max(0, call.remainingMicroUsd)),
+    ...(held.length === 0
+      ? {}
+      : { held: held.map(({ thread_id, microUsd }) => ({ thread_id, usd: toUsd(microUsd) })) }),
   };
   const { spend: max } = run.limits;
   const reached = { name: 'spend' as const, current: toUsd(run.spentMicroUsd), max, short };

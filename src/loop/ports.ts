@@ -8,6 +8,7 @@ import type { AssistantMessage, ContentBlock, Message, ToolCallBlock } from '../
 import type { PlannedModel } from '../core/plan.ts';
 import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
+import type { Held } from '../policy/budget.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
 import type { ModelEvent, ModelProvider, ToolDefinition } from '../providers/provider.ts';
 import type { ResolvedCall, ToolOutput, ToolSet } from '../tools/tool.ts';
@@ -73,6 +74,8 @@ export interface HookPort {
 /** The thread's claim in the ledger. */
 export interface BudgetPort {
   remainingMicroUsd(): Promise<MicroUsd>;
+  /** What running children hold of the budget. */
+  held?(): Promise<readonly Held[]>;
   /** Sets the thread's own spend so far. */
   report(spentMicroUsd: MicroUsd): Promise<void>;
 }

@@ -1,3 +1,4 @@
+import { formatUsd } from '../core/amounts.ts';
 import { RyeError } from '../core/errors.ts';
 import { type MicroUsd, toUsd } from '../core/usage.ts';
 
@@ -115,6 +116,8 @@ export interface Reservation {
   readonly childId: string;
   readonly parentId: string;
   readonly amount: MicroUsd;
+  /** What must stay with the parent, for its next model call. Default 0. */
+  readonly keep?: MicroUsd;
 }
 
 /**
@@ -123,7 +126,7 @@ export interface Reservation {
  * `budget_unregistered` for an unknown parent, `thread_id_taken` for a child of somebody else.
  */
 export function planReserve(rows: readonly BudgetRow[], reservation: Reservation): BudgetRow {
-  const { childId, parentId, amount } = reservation;
+  const { childId, parentId, amount, keep = 0 } = reservation;
   assertAmount(amount, childId);
   const parent = required(rows, parentId);
   const existing = find(rows, childId);
@@ -141,8 +144,10 @@ export function planReserve(rows: readonly BudgetRow[], reservation: Reservation
   };
   const after = [...rows.filter((other) => other.thread_id !== childId), row];
   const committed = subtreeSums(after, parentId).committed;
-  if (parent.status !== 'active' || used > amount || committed > parent.max) {
-    throw insufficient(reservation, parent.status === 'active' ? remaining(rows, parentId) : 0);
+  if (parent.status !== 'active') throw parentEnded(reservation);
+  if (used > amount || committed > parent.max - keep) {
+    const left = remaining(rows, parentId);
+    throw insufficient(reservation, Math.max(0, left - keep), reservedBy(rows, parentId));
   }
   return row;
 }
@@ -188,7 +193,7 @@ export function planHandOver(
   const taken = find(rows, successorId);
   if (taken) throw takenBy(taken);
   if (row.status !== 'active') {
-    throw insufficient({ childId: successorId, parentId: threadId, amount }, 0);
+    throw insufficient({ childId: successorId, parentId: threadId, amount }, 0, []);
   }
   const { parent_id } = row;
   return {
@@ -239,17 +244,65 @@ function takenBy(row: BudgetRow): RyeError {
   );
 }
 
-function insufficient({ childId, parentId, amount }: Reservation, left: MicroUsd): RyeError {
+function parentEnded({ childId, parentId }: Reservation): RyeError {
+  return new RyeError(
+    'illegal_transition',
+    `thread ${parentId} has ended, so ${childId} can't start as its child`,
+    {
+      hint: 'Start the thread without --parent, or resume the parent and start it there.',
+      details: { parent_thread_id: parentId, thread_id: childId },
+    },
+  );
+}
+
+/** A sum that a running child holds. */
+export interface Held {
+  readonly thread_id: string;
+  readonly microUsd: MicroUsd;
+}
+
+/** What the running children of a thread hold of its budget and have not spent, the largest first. */
+export function reservedBy(rows: readonly BudgetRow[], threadId: string): readonly Held[] {
+  return rows
+    .filter((row) => row.parent_id === threadId && row.status === 'active')
+    .map(({ thread_id, reserved }) => ({
+      thread_id,
+      microUsd: Math.max(0, reserved - subtreeSums(rows, thread_id).spend),
+    }))
+    .filter(({ microUsd }) => microUsd > 0)
+    .toSorted((left, right) => right.microUsd - left.microUsd);
+}
+
+/** `; its running children hold $0.39: kid-1 ($0.39)`, or nothing. */
+export function heldText(held: readonly Held[]): string {
+  if (held.length === 0) return '';
+  const total = held.reduce((sum, { microUsd }) => sum + microUsd, 0);
+  const shown = held.slice(0, MAX_NAMED).map(({ thread_id, microUsd }) => {
+    return `${thread_id} (${formatUsd(toUsd(microUsd))})`;
+  });
+  const more = held.length > MAX_NAMED ? ` and ${held.length - MAX_NAMED} more` : '';
+  return `; running children hold ${formatUsd(toUsd(total))}: ${shown.join(', ')}${more}`;
+}
+
+/** Names of children that a message holds at most. */
+const MAX_NAMED = 5;
+
+function insufficient(
+  { childId, parentId, amount }: Reservation,
+  left: MicroUsd,
+  held: readonly Held[],
+): RyeError {
   return new RyeError(
     'budget_insufficient',
-    `thread ${parentId} has $${toUsd(left)} left, too little for the $${toUsd(amount)} of ${childId}`,
+    `thread ${parentId} can spare ${formatUsd(toUsd(left))}, too little for the ${formatUsd(toUsd(amount))} of ${childId}${heldText(held)}`,
     {
-      hint: 'Lower the spend limit of the child, or raise the one of the parent.',
+      hint: 'Lower the spend limit of the child, raise that of the parent, or wait for its other children.',
       details: {
         parent_thread_id: parentId,
         thread_id: childId,
         remaining_usd: toUsd(left),
         requested_usd: toUsd(amount),
+        reserved: held.map(({ thread_id, microUsd }) => ({ thread_id, usd: toUsd(microUsd) })),
       },
     },
   );

@@ -154,7 +154,12 @@ export interface LimitReached {
   readonly current: number;
   readonly max: number;
   /** USD that the cheapest next call may cost, and what is left for it: of the limit, or of a budget around it. */
-  readonly short?: { readonly needed: number; readonly left: number };
+  readonly short?: {
+    readonly needed: number;
+    readonly left: number;
+    /** USD that running children hold, by thread. */
+    readonly held?: readonly { readonly thread_id: string; readonly usd: number }[];
+  };
   /** The limit was passed in the middle of an answer. */
   readonly in_answer?: boolean;
 }

@@ -15,6 +15,7 @@ import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
 import type { LogProblem } from '../log/problem.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
+import type { Held } from '../policy/budget.ts';
 import type { Deliveries } from './deliveries.ts';
 
 export interface RegisterParams {
@@ -131,8 +132,11 @@ export interface LedgerRow {
 export interface Ledger {
   /** Registers a root. Registering the same root again with the same maximum is a no-op. */
   register(threadId: string, max: MicroUsd): Promise<void>;
-  /** Sets `amount` aside from the parent; refused with `budget_insufficient` when it does not fit. */
-  reserve(childId: string, amount: MicroUsd, parentId: string): Promise<void>;
+  /**
+   * Sets `amount` aside from the parent, which keeps at least `keep` (default 0); refused with `budget_insufficient` when
+   * it does not fit, with `illegal_transition` when the parent has ended.
+   */
+  reserve(childId: string, amount: MicroUsd, parentId: string, keep?: MicroUsd): Promise<void>;
   /** Sets the thread's own spend so far. Never lowers it. Refused with `thread_locked` to an owner that was fenced. */
   report(threadId: string, actual: MicroUsd, epoch: number): Promise<void>;
   /** From now on only owners with this epoch or a higher one report for the thread. */
@@ -146,6 +150,8 @@ export interface Ledger {
   handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd>;
   /** max − own − Σ active children max(reserved, subtree) − Σ released children's subtree. */
   remaining(threadId: string): Promise<MicroUsd>;
+  /** What the running children of a thread hold and have not spent, the largest first. */
+  held(threadId: string): Promise<readonly Held[]>;
   subtreeSpend(threadId: string): Promise<MicroUsd>;
   rows(): Promise<readonly LedgerRow[]>;
   /** Ids of the threads whose claim has not ended. */

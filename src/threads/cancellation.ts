@@ -1,3 +1,4 @@
+import { abortText } from '../core/abort.ts';
 import { isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { beatMs, POLL_MS } from './owner.ts';
@@ -69,6 +70,6 @@ export class Cancellation {
   }
 
   #cancel(reason: unknown): void {
-    this.#controller.abort(typeof reason === 'string' ? reason : 'interrupted');
+    this.#controller.abort(abortText(reason) ?? 'interrupted');
   }
 }

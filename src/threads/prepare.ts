@@ -10,7 +10,7 @@ import { parseKnowledge } from '../items/knowledge.ts';
 import { renderPrompt } from '../items/prompt.ts';
 import { unknownBehavior } from '../loop/behavior.ts';
 import { assertAliases, planBehavior } from './behavior.ts';
-import { shareSpend } from './child-budget.ts';
+import { type SharedLimits, shareSpend } from './child-budget.ts';
 import type { ItemSource, ThreadConfig, ThreadEnv } from './ports.ts';
 import { type ResolvedDirective, resolveDirective, sourceOf } from './prepare-directive.ts';
 import { planHooks } from './prepare-hooks.ts';
@@ -58,12 +58,7 @@ export async function prepareThread(
   const { values, secretNames } = resolveInputs(composed.inputs, request.inputs, {
     fileExists: env.fileExists,
   });
-  const overrides = request.limits ?? {};
-  const limits = await shareSpend(env, planLimits(config, composed, { overrides, parent }), {
-    parent,
-    declared: composed.rawLimits,
-    overrides,
-  });
+  const limits = await planSpend(env, config, { request, composed, parent });
   const capabilities = planCapabilities(composed, parent, request.hookCapabilities);
   const models = await planModels(env, request, composed);
   const { model, fallbacks, origin: modelOrigin, unfit } = models;
@@ -115,7 +110,9 @@ export async function prepareThread(
     behavior,
     origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
     warnings: [
-      ...[composed, resolved, granted, text, rules, hooks].flatMap(({ warnings }) => warnings),
+      ...[composed, resolved, limits, granted, text, rules, hooks].flatMap(
+        ({ warnings }) => warnings,
+      ),
       ...refusals(env, unfit, request),
       ...unknownBehavior(behavior),
     ],
@@ -127,6 +124,26 @@ export async function prepareThread(
     secretNames.map((name) => [name, toText(values[name] ?? null)]),
   );
   return { plan, secrets, parent };
+}
+
+/** The limits of the thread; a child spends no more than its parent can spare. */
+async function planSpend(
+  env: ThreadEnv,
+  config: ThreadConfig,
+  {
+    request,
+    composed,
+    parent,
+  }: {
+    readonly request: PrepareRequest;
+    readonly composed: Composed;
+    readonly parent: ThreadDocument | undefined;
+  },
+): Promise<SharedLimits> {
+  const { directiveId, limits: overrides = {} } = request;
+  const resolved = planLimits(config, composed, { overrides, parent });
+  const declared = composed.rawLimits;
+  return await shareSpend(env, resolved, { directiveId, parent, declared, overrides });
 }
 
 /** The model that the options or the directive ask for, and what to fall back on; all of them priced. */
@@ -161,7 +178,13 @@ async function loadParent(
   threadId: string | undefined,
 ): Promise<ThreadDocument | undefined> {
   if (threadId === undefined || threadId === '') return undefined;
-  return await env.files.readDocument(threadId);
+  const parent = await env.files.readDocument(threadId);
+  const row = (await env.store.ledger.rows()).find((one) => one.thread_id === threadId);
+  if (row?.status !== 'released') return parent;
+  throw new RyeError('illegal_transition', `the parent ${threadId} has ended (${parent.status})`, {
+    hint: `Start the thread without --parent, or go on with that one: rye threads resume ${threadId}`,
+    details: { parent_thread_id: threadId, status: parent.status },
+  });
 }
 
 function headline({ name, version, description, category }: Composed) {

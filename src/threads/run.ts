@@ -364,6 +364,7 @@ function loopPorts(parts: PortParts): LoopPorts {
     clock: env.clock,
     budget: {
       remainingMicroUsd: () => ledger.remaining(threadId),
+      held: () => ledger.held(threadId),
       report: (spent) => ledger.report(threadId, spent, epoch),
     },
     cancelled: () => cancellation.reason,

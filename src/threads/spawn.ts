@@ -56,7 +56,7 @@ export async function launchThread(
   const registered = await registerThread(env, plan, { threadId: wanted, parent });
   const threadId = registered.thread_id;
   try {
-    await reserveBudget(env, plan, threadId);
+    await reserveBudget(env, plan, threadId, parent);
     const isSecret = Object.keys(secrets).length > 0;
     const handover: Handover = { format: 1, options, ...(isSecret ? { holder: env.owner } : {}) };
     if (isSecret) heldSecrets.set(holdKey(env, threadId), secrets);

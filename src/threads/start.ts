@@ -4,6 +4,7 @@ import { assertNewThreadId, threadIdCandidate } from '../core/ids.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { NO_COST, toMicroUsd } from '../core/usage.ts';
+import { nextCallOf } from './child-budget.ts';
 import type { ThreadEnv } from './ports.ts';
 import { startDocument, type ThreadDocument } from './thread-document.ts';
 
@@ -38,7 +39,7 @@ export async function startThread(
   const registered = await registerThread(env, plan, request);
   const threadId = registered.thread_id;
   try {
-    await reserveBudget(env, plan, threadId);
+    await reserveBudget(env, plan, threadId, request.parent);
     const now = isoTime(env.clock.now());
     const record = await env.store.registry.claim(threadId, env.owner, now);
     const document = startDocument(plan, {
@@ -119,10 +120,15 @@ export async function reserveBudget(
   env: ThreadEnv,
   plan: ThreadPlan,
   threadId: string,
+  parent?: ThreadDocument,
 ): Promise<void> {
+  const { ledger } = env.store;
   const amount = toMicroUsd(plan.limits.spend);
-  if (plan.parent_thread_id === null) await env.store.ledger.register(threadId, amount);
-  else await env.store.ledger.reserve(threadId, amount, plan.parent_thread_id);
+  const { parent_thread_id: parentId } = plan;
+  if (parentId === null) return await ledger.register(threadId, amount);
+  // siblings of one answer are prepared side by side: only here is it known what the others got
+  const keep = parent ? await nextCallOf(env, parent) : 0;
+  return await ledger.reserve(threadId, amount, parentId, keep);
 }
 
 /** Why a thread ends that never ran. */

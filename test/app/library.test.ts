@@ -104,6 +104,25 @@ describe('run', () => {
     expect(lab.server.requests).toHaveLength(2);
   });
 
+  it.each<[string, unknown, string]>([
+    ['an error', new Error('the page was closed'), 'the page was closed'],
+    ['a timeout', new DOMException('took too long', 'TimeoutError'), 'took too long'],
+    ['no reason', undefined, 'aborted'],
+  ])('keeps the reason of an abort that is %s', async (_, given, reason) => {
+    const lab = await libraryLab(['hang']);
+    await lab.directive('work');
+    const controller = new AbortController();
+    const run = lab.open().run({ directiveId: WORK, signal: controller.signal });
+    await lab.server.request(0);
+    controller.abort(given);
+    const outcome = await run;
+    expect(outcome).toMatchObject({ kind: 'aborted', reason });
+    if (given !== undefined)
+      expect(outcome).toMatchObject({
+        error: { code: 'cancelled', message: expect.stringContaining(reason) },
+      });
+  });
+
   it('takes follow-ups in order once the model has finished', async () => {
     const lab = await libraryLab(async ({ index }) => {
       if (index === 1) await run.followUp('One more.');

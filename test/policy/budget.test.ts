@@ -131,7 +131,7 @@ describe('planning', () => {
     expect(() => planReserve(rows, { childId: 'c', parentId: 'r', amount: 71 })).toThrow(
       expect.objectContaining({
         code: 'budget_insufficient',
-        message: 'thread r has $0.00007 left, too little for the $0.000071 of c',
+        message: 'thread r can spare $0.000070, too little for the $0.000071 of c',
       }),
     );
   });
@@ -146,7 +146,7 @@ describe('planning', () => {
   });
 
   it.each<[string, string]>([
-    ['ended', 'budget_insufficient'],
+    ['ended', 'illegal_transition'],
     ['missing', 'budget_unregistered'],
     ['other', 'thread_id_taken'],
     ['c', 'thread_id_taken'],

@@ -1,12 +1,14 @@
 import { RyeError } from '../../core/errors.ts';
 import type { MicroUsd } from '../../core/usage.ts';
 import {
+  type Held,
   planHandOver,
   planRegister,
   planRelease,
   planReport,
   planReserve,
   remaining,
+  reservedBy,
   subtreeSpend,
 } from '../../policy/budget.ts';
 import type { Ledger, LedgerRow } from '../store.ts';
@@ -54,13 +56,13 @@ export class SqliteLedger implements Ledger {
     this.#change(() => planRegister(this.#row(threadId), threadId, max));
   }
 
-  async reserve(childId: string, amount: MicroUsd, parentId: string): Promise<void> {
+  async reserve(childId: string, amount: MicroUsd, parentId: string, keep = 0): Promise<void> {
     this.#change(() => {
       const rows = new Map<string, LedgerRow>();
       for (const row of [...this.#subtree(parentId), ...this.#subtree(childId)]) {
         rows.set(row.thread_id, row);
       }
-      return planReserve([...rows.values()], { childId, parentId, amount });
+      return planReserve([...rows.values()], { childId, parentId, amount, keep });
     });
   }
 
@@ -96,6 +98,10 @@ export class SqliteLedger implements Ledger {
 
   async remaining(threadId: string): Promise<MicroUsd> {
     return remaining(this.#subtree(threadId), threadId);
+  }
+
+  async held(threadId: string): Promise<readonly Held[]> {
+    return reservedBy(this.#subtree(threadId), threadId);
   }
 
   async subtreeSpend(threadId: string): Promise<MicroUsd> {
