@@ -40,7 +40,7 @@ export async function loadRules(base: Foundation, allowUnsigned: boolean): Promi
       const { message, hint } = toRyeError(error);
       refused.push({
         path: item.path,
-        message: `${message}${hint === undefined ? '' : ` ${hint}`}`,
+        message: `${message}${hint === undefined ? '' : `. ${hint}`}`,
       });
     }
   }
