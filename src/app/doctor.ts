@@ -3,13 +3,17 @@ import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { isActive } from '../core/thread.ts';
+import { unlistedThreads } from '../threads/repair.ts';
 import { checkSandbox, checkTaint } from './doctor-security.ts';
 import type { Foundation } from './foundation.ts';
 import { Models } from './models.ts';
 import type { DoctorLine } from './rye.ts';
 import { readThreadConfig } from './settings.ts';
+import { threadFiles } from './thread-files.ts';
 
 type Finding = Omit<DoctorLine, 'check'>;
+
+const MAX_SHOWN = 5;
 
 /** Looks at keys, configuration, providers, tools, the sandbox and the state of threads. Changes nothing. */
 export async function examine(base: Foundation): Promise<readonly DoctorLine[]> {
@@ -20,6 +24,7 @@ export async function examine(base: Foundation): Promise<readonly DoctorLine[]> 
     ['configuration', () => checkConfig(base)],
     ['models', () => checkModels(base)],
     ['state folder', () => checkState(base)],
+    ...DATABASES.map((name) => [NAMES[name], () => checkDatabase(base, name)] as const),
     ['threads', () => checkThreads(base)],
     ['sandbox', () => checkSandbox(base)],
     ['taint', () => checkTaint(base)],
@@ -96,6 +101,25 @@ async function checkModels(base: Foundation): Promise<Finding> {
   };
 }
 
+const DATABASES = ['registry', 'ledger', 'index'] as const;
+const NAMES = {
+  registry: 'registry of threads',
+  ledger: 'budget ledger',
+  index: 'search index',
+} as const;
+
+function checkDatabase(base: Foundation, wanted: (typeof DATABASES)[number]): Finding {
+  const found = base.store.inspect().find(({ name }) => name === wanted);
+  if (!found || found.state === 'missing') return { status: 'ok', detail: 'not made yet' };
+  const { path, state, detail } = found;
+  if (state === 'ok') return { status: 'ok', detail: path };
+  return {
+    status: 'fail',
+    detail: `${path}: ${detail}`,
+    ...(state === 'damaged' ? { hint: 'Run: rye doctor --repair' } : {}),
+  };
+}
+
 function checkState(base: Foundation): Finding {
   const state = join(base.options.projectPath, '.ai', 'state');
   if (!existsSync(state)) return { status: 'ok', detail: 'nothing has run here yet' };
@@ -104,9 +128,21 @@ function checkState(base: Foundation): Finding {
 }
 
 async function checkThreads(base: Foundation): Promise<Finding> {
-  if (!existsSync(join(base.options.projectPath, '.ai', 'state', 'threads', 'registry.db'))) {
-    return { status: 'ok', detail: 'none' };
+  const files = threadFiles(base);
+  const isMade = existsSync(
+    join(base.options.projectPath, '.ai', 'state', 'threads', 'registry.db'),
+  );
+  // a look makes no registry
+  const unlisted = isMade ? await unlistedThreads({ files, store: base.store }) : files.list();
+  if (unlisted.length > 0) {
+    const shown = unlisted.slice(0, MAX_SHOWN).join(', ');
+    return {
+      status: 'fail',
+      detail: `${unlisted.length} on disk that the registry does not list: ${shown}`,
+      hint: 'Run: rye doctor --repair',
+    };
   }
+  if (!isMade) return { status: 'ok', detail: 'none' };
   const active = await base.store.registry.list({ active: true });
   const dead = active.filter(({ status, pid, host, process_start: processStart }) => {
     if (!isActive(status) || pid === null || host === null || processStart === null) return false;

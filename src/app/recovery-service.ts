@@ -3,6 +3,7 @@ import type { Foundation } from './foundation.ts';
 import type {
   RecoveryReport,
   RecoveryService,
+  RepairReport,
   ResumeThreadRequest,
   RetentionReport,
 } from './recovery-types.ts';
@@ -23,6 +24,11 @@ export class LazyRecovery implements RecoveryService {
   async recover(options: Parameters<RecoveryService['recover']>[0] = {}): Promise<RecoveryReport> {
     const { recoverThreads } = await import('./recovery.ts');
     return await recoverThreads(this.#base, options);
+  }
+
+  async repair(): Promise<RepairReport> {
+    const { repairState } = await import('./repair.ts');
+    return await repairState(this.#base);
   }
 
   async collect(options: Parameters<RecoveryService['collect']>[0]): Promise<RetentionReport> {

@@ -23,7 +23,7 @@ export interface ResumeThreadRequest {
 export interface RecoveredThread {
   readonly thread_id: string;
   readonly status: ThreadStatus;
-  readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released';
+  readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released' | 'rebuilt';
   readonly reason: string;
 }
 
@@ -32,6 +32,25 @@ export interface RecoveryReport {
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
   /** Results of the threads that went on, as `recovery.mode: resume` asks. */
   readonly resumed: readonly ThreadResult[];
+}
+
+/** What a repair of a project's databases did. */
+export interface RepairReport {
+  /** Damaged databases, which were moved aside. */
+  readonly moved: readonly {
+    readonly database: 'registry' | 'ledger' | 'index';
+    readonly from: string;
+    readonly to: string;
+  }[];
+  /** Threads that the registry lists again. */
+  readonly threads: readonly string[];
+  /** Threads whose budget is in the ledger again. */
+  readonly budgets: readonly string[];
+  /** Threads that were left without a process and have ended now. */
+  readonly recovered: readonly RecoveredThread[];
+  readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
+  /** What could not be restored. */
+  readonly notes: readonly string[];
 }
 
 export interface RetentionReport {
@@ -51,8 +70,12 @@ export interface RecoveryService {
   /** Ends threads in order whose process died: one, or all of the project. */
   recover(options?: {
     readonly threadId?: string;
+    /** Replaces the thread's damaged or forged thread.json by what its signed log says. */
+    readonly rebuild?: boolean;
     readonly signal?: AbortSignal;
   }): Promise<RecoveryReport>;
+  /** Rebuilds registry, ledger and search index from signed files; moves damaged ones aside. */
+  repair(): Promise<RepairReport>;
   /** Archives the logs of threads that ended long ago. */
   collect(options: {
     readonly olderThanMs: number;

@@ -9,6 +9,7 @@ import {
   recoverEach,
   recoverThread,
 } from '../threads/recover.ts';
+import { rebuildThread } from '../threads/repair.ts';
 import { runResumed } from '../threads/run-resumed.ts';
 import { startQueued } from '../threads/spawn.ts';
 import type { Foundation } from './foundation.ts';
@@ -30,9 +31,17 @@ export async function resumeThread(
 /** Ends dead threads in order, and goes on with them where `recovery.mode` says so. */
 export async function recoverThreads(
   base: Foundation,
-  { threadId, signal }: { readonly threadId?: string; readonly signal?: AbortSignal },
+  {
+    threadId,
+    rebuild = false,
+    signal,
+  }: { readonly threadId?: string; readonly rebuild?: boolean; readonly signal?: AbortSignal },
 ): Promise<RecoveryReport> {
   const env = threadEnv(base, { allowUnsigned: false });
+  if (rebuild && threadId !== undefined) {
+    const rebuilt = await rebuildOne(env, threadId);
+    return { recovered: [rebuilt], failures: [], resumed: [] };
+  }
   const { recovered, failures } = await sweep(env, threadId);
   await startQueued(env);
   const { recovery } = await env.config();
@@ -49,6 +58,17 @@ export async function recoverThreads(
     }
   }
   return { recovered, failures: [...failures, ...refused], resumed };
+}
+
+/** Replaces a thread.json that recovery refuses; a thread whose process died is ended as well. */
+async function rebuildOne(env: ThreadEnv, threadId: string): Promise<RecoveredThread> {
+  const { document, kept } = await rebuildThread(env, threadId);
+  const reason = kept === undefined ? 'thread.json was missing' : `the old thread.json is ${kept}`;
+  const record = await env.store.registry.get(threadId);
+  if (!record || !isActive(record.status)) {
+    return { thread_id: threadId, status: document.status, action: 'rebuilt', reason };
+  }
+  return { ...(await recoverThread(env, threadId)), action: 'rebuilt', reason };
 }
 
 async function sweep(env: ThreadEnv, threadId: string | undefined): Promise<RecoverySweep> {

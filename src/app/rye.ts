@@ -179,6 +179,8 @@ export interface ThreadsService {
   execute(request: ExecuteDirectiveRequest): Promise<ThreadResult>;
   executeTool(request: ExecuteToolRequest): Promise<ToolRunResult>;
   list(filter?: ThreadListFilter): Promise<readonly ListedThread[]>;
+  /** Folders of threads that the registry does not list, as after it was lost. */
+  unlisted(): Promise<readonly string[]>;
   /** Resolves a unique prefix or suffix to a full id; refuses with `ambiguous` or `thread_not_found`. */
   resolveId(part: string): Promise<string>;
   show(threadId: string): Promise<ThreadDetails>;

@@ -1,6 +1,8 @@
+import { readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { isActive, type ThreadRecord } from '../core/thread.ts';
-import { openRegistry } from '../storage/open-registry.ts';
+import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { createProcessTable } from '../storage/processes.ts';
 import type { ProcessTable, Registry, Store } from '../storage/store.ts';
 import type { ListedThread, OpenRyeOptions, Rye, ThreadListFilter, ThreadsService } from './rye.ts';
@@ -11,7 +13,7 @@ const MAX_CANDIDATES = 10;
 
 /** The part of an open rye that needs nothing but the table of threads. */
 export interface ThreadList extends Pick<Rye, 'close'> {
-  readonly threads: Pick<ThreadsService, 'list' | 'resolveId'>;
+  readonly threads: Pick<ThreadsService, 'list' | 'resolveId' | 'unlisted'>;
 }
 
 /** Opens the table of threads alone: no items, no keys, no configuration, no log. */
@@ -25,11 +27,30 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
     threads: {
       list: async (filter) => await listThreads({ registry, processes }, filter),
       resolveId: async (part) => await resolveThreadId(registry, part),
+      unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
     close() {
       registry.close();
     },
   };
+}
+
+/** {@link ThreadsService.unlisted}. Looks at the first level alone: one listing of a folder for any number of threads. */
+export async function unlistedFolders(
+  projectPath: string,
+  registry: Registry,
+): Promise<readonly string[]> {
+  const ids = await registry.findIds('', -1);
+  const known = new Set(ids.map((id) => id.split('/', 1)[0]));
+  const root = threadsFolder(projectPath);
+  return readdirSync(root, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && !known.has(entry.name))
+    .map(({ name }) => name)
+    .filter((name) =>
+      readdirSync(join(root, name), { recursive: true, encoding: 'utf8' }).some(
+        (file) => basename(file) === 'thread.json' || basename(file).startsWith('transcript.'),
+      ),
+    );
 }
 
 /** {@link ThreadsService.list} */

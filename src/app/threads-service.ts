@@ -15,7 +15,7 @@ import type {
   ToolRunResult,
 } from './rye.ts';
 import { threadFiles } from './thread-files.ts';
-import { listThreads, resolveThreadId } from './thread-list.ts';
+import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
 import { verifyThread } from './verify-thread.ts';
 
 /** Planning, running and looking at threads. */
@@ -43,6 +43,11 @@ export class Threads implements ThreadsService {
 
   async list(filter?: ThreadListFilter): Promise<readonly ListedThread[]> {
     return await listThreads(this.#base.store, filter);
+  }
+
+  async unlisted(): Promise<readonly string[]> {
+    const { options, store } = this.#base;
+    return await unlistedFolders(options.projectPath, store.registry);
   }
 
   async resolveId(part: string): Promise<string> {

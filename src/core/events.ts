@@ -63,6 +63,8 @@ export interface EventPayloads {
     readonly limits: JsonObject;
     readonly integrity: string;
     readonly inputs: JsonObject;
+    /** SHA-256 hex of plan.json, so that a lost thread.json can be rebuilt; absent in older logs. */
+    readonly plan_sha256?: string;
   };
   thread_continued: { readonly previous_thread_id: string };
   turn_started: { readonly turn: number; readonly request?: RequestEstimate };

@@ -27,12 +27,31 @@ export function diskReason(error: unknown): string {
   return REASONS[code ?? ''] ?? code ?? messageOf(error);
 }
 
+/** This process or the system has no more of something: nothing is wrong with the file. */
+const RESOURCES = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
+
+/**
+ * The error of an operation that failed for lack of open files or memory, undefined if it failed for another reason. A file
+ * that could not be looked at for that is neither absent nor unsafe.
+ */
+export function resourceError(path: string, error: unknown): RyeError | undefined {
+  const system = systemCodeOf(error);
+  if (system === undefined || !RESOURCES.has(system)) return undefined;
+  return new RyeError('resource_exhausted', `cannot open ${path}: ${diskReason(error)}`, {
+    hint: 'Close other programs or raise the limit (`ulimit -n` shows it), then repeat the command.',
+    details: { path, system },
+    cause: error,
+  });
+}
+
 /**
  * The error of a write that failed: `storage_failed` if the disk is full or broken, `state_unwritable` if the system
  * does not permit the write. A RyeError passes through unchanged.
  */
 export function writeError(path: string, error: unknown, hint?: string): RyeError {
   if (error instanceof RyeError) return error;
+  const lack = resourceError(path, error);
+  if (lack) return lack;
   const system = systemCodeOf(error);
   const isExhausted = EXHAUSTED.has(system ?? '');
   return new RyeError(

@@ -189,6 +189,16 @@ export function writeFully(fd: number, content: string | Uint8Array): number {
   return bytes.length;
 }
 
+/** Gives a file another name in its folder, durably; does nothing if there is none. */
+export function moveAside(path: string, to: string): void {
+  try {
+    renameSync(path, to);
+    syncFolder(dirname(to));
+  } catch (error) {
+    if (systemCodeOf(error) !== 'ENOENT') throw writeError(path, error);
+  }
+}
+
 /** Makes a folder and what is missing above it, durably. */
 export function makeFolders(path: string, mode?: number): void {
   const wanted = resolve(path);

@@ -1,12 +1,17 @@
 import { join } from 'node:path';
 import type { Clock } from '../core/clock.ts';
+import { RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
+import { makeFolders, moveAside } from '../disk/whole-file.ts';
+import { takeLease } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
 import { openRegistry, threadsFolder } from './open-registry.ts';
 import { createProcessTable } from './processes.ts';
-import { SqliteLedger } from './sqlite/ledger.ts';
-import { SqliteSearchIndex } from './sqlite/search-index.ts';
-import type { Store } from './store.ts';
+import { inspectDatabase } from './sqlite/inspect.ts';
+import { LEDGER_MIGRATIONS, SqliteLedger } from './sqlite/ledger.ts';
+import { REGISTRY_MIGRATIONS } from './sqlite/registry-rows.ts';
+import { INDEX_MIGRATIONS, SqliteSearchIndex } from './sqlite/search-index.ts';
+import type { ProcessTable, Store } from './store.ts';
 
 export interface OpenStoreOptions {
   /** The project's root: state lives in its `.ai/state`. */
@@ -23,6 +28,26 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
   const registry = openRegistry(projectPath, processes);
   const ledger = new SqliteLedger({ path: join(threadsPath, 'budget_ledger.db') });
   const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
+  const databases = [
+    {
+      name: 'registry',
+      path: join(threadsPath, 'registry.db'),
+      migrations: REGISTRY_MIGRATIONS,
+      table: 'threads',
+    },
+    {
+      name: 'ledger',
+      path: join(threadsPath, 'budget_ledger.db'),
+      migrations: LEDGER_MIGRATIONS,
+      table: 'budget_ledger',
+    },
+    {
+      name: 'index',
+      path: join(state, 'index.db'),
+      migrations: INDEX_MIGRATIONS,
+      table: 'documents',
+    },
+  ] as const;
   return {
     registry,
     ledger,
@@ -30,10 +55,36 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
     logs: createFileLogStore({ threadsPath, clock, ids, processes }),
     index,
     processes,
+    inspect: () => databases.map(({ name, ...rest }) => ({ name, ...inspectDatabase(rest) })),
+    setAside: (name, suffix) => {
+      const found = databases.find((one) => one.name === name);
+      if (!found) throw new RyeError('internal', `there is no database ${name}`);
+      // an open handle would go on with the moved file
+      ({ registry, ledger, index })[name].close();
+      const to = `${found.path}.${suffix}`;
+      for (const end of ['-wal', '-shm', '']) moveAside(`${found.path}${end}`, `${to}${end}`);
+      return to;
+    },
+    holdRepair: () => holdRepair(threadsPath, processes),
     close() {
       registry.close();
       ledger.close();
       index.close();
     },
   };
+}
+
+/** One repair at a time: the right to it is a lease in the folder of all threads, which a dead repair leaves to the next. */
+function holdRepair(folder: string, processes: ProcessTable): { release(): void } {
+  try {
+    makeFolders(folder, 0o700);
+    const owner = processes.self();
+    return takeLease({ folder, threadId: 'repair', owner, epoch: 1, processes });
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'thread_locked') throw error;
+    throw new RyeError('thread_locked', 'another process repairs the state of this project', {
+      hint: 'Wait until it is done.',
+      cause: error,
+    });
+  }
 }

@@ -37,6 +37,14 @@ export interface Owner {
   readonly host: string;
 }
 
+/** What a look at a database file found. `unreadable`: rye can neither use nor repair it. */
+export interface DatabaseState {
+  readonly name: 'registry' | 'ledger' | 'index';
+  readonly path: string;
+  readonly state: 'ok' | 'missing' | 'damaged' | 'unreadable';
+  readonly detail: string;
+}
+
 /** How many threads may have a process at once: children of one parent, and threads of the project. */
 export interface LaunchLimits {
   readonly maxChildren: number;
@@ -70,6 +78,8 @@ export interface FinishParams {
 export interface Registry {
   /** Inserts a `created` row. Refuses a taken id with `thread_id_taken`. */
   register(params: RegisterParams): Promise<ThreadRecord>;
+  /** Inserts a row as it is, rebuilt from signed records; false if the registry lists the thread already. */
+  restore(record: ThreadRecord): Promise<boolean>;
   get(threadId: string): Promise<ThreadRecord | undefined>;
   /** Ids that start or end with `part`; at most `limit`. */
   findIds(part: string, limit: number): Promise<readonly string[]>;
@@ -152,6 +162,8 @@ export interface Ledger {
   remaining(threadId: string): Promise<MicroUsd>;
   /** What the running children of a thread hold and have not spent, the largest first. */
   held(threadId: string): Promise<readonly Held[]>;
+  /** Inserts rows that are missing, parents first; returns the ids of those that were. */
+  restore(rows: readonly LedgerRow[]): Promise<readonly string[]>;
   subtreeSpend(threadId: string): Promise<MicroUsd>;
   rows(): Promise<readonly LedgerRow[]>;
   /** Ids of the threads whose claim has not ended. */
@@ -278,6 +290,8 @@ export interface LogStore {
   path(threadId: string): string;
   /** Who holds the thread's log open for writing, if its process is alive. */
   holder(threadId: string): Owner | undefined;
+  /** Epoch of the last process that took the log and did not give it back; 0 if there is none. */
+  heldEpoch(threadId: string): number;
 }
 
 /** A log that nobody else can open for writing until it is released. */
@@ -337,6 +351,15 @@ export interface Store {
   readonly logs: LogStore;
   readonly index: SearchIndex;
   readonly processes: ProcessTable;
+  /** Looks at the databases; changes nothing. */
+  inspect(): readonly DatabaseState[];
+  /**
+   * Moves a database that can't be used out of the way, with what SQLite keeps beside it; returns its new path. The next
+   * use makes a new one.
+   */
+  setAside(name: DatabaseState['name'], suffix: string): string;
+  /** Keeps other repairs of this project's state away; refused with `thread_locked` while one runs. */
+  holdRepair(): { release(): void };
   close(): void;
 }
 

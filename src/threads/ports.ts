@@ -223,15 +223,22 @@ export interface OpenTools {
 export interface ThreadFiles {
   readonly folder: (threadId: string) => string;
   readonly knowledgePath: (directive: string, threadId: string) => string;
+  /** Ids of the threads that have files on disk, whatever the registry says. */
+  list(): readonly string[];
+  /** Renames a thread.json that can't be used, and keeps it; returns its new path, or undefined if there is none. */
+  setAside(threadId: string): string | undefined;
   /** True if the thread's folder holds a document, a plan or a log, whatever the registry says. */
   exists(threadId: string): boolean;
   writeDocument(document: ThreadDocument): Promise<void>;
-  /** Reads and verifies thread.json: `thread_tampered` or a key's code where it is not what was signed. */
+  /**
+   * Reads and verifies thread.json: `thread_damaged` if it is cut or empty, `thread_tampered` or a key's code if it is not
+   * what was signed.
+   */
   readDocument(threadId: string): Promise<ThreadDocument>;
   /** Stores the plan, so that the thread can be resumed. */
   writePlan(threadId: string, plan: ThreadPlan): Promise<void>;
   /** Reads the stored plan; `thread_tampered` where it is not the one that this document names. */
-  readPlan(document: ThreadDocument): Promise<ThreadPlan>;
+  readPlan(document: Pick<ThreadDocument, 'thread_id' | 'plan_sha256'>): Promise<ThreadPlan>;
   writeCapabilities(threadId: string, text: string): Promise<void>;
   writeKnowledge(path: string, text: string): Promise<void>;
   /** Opens the export of a running thread for appending; undefined if there is one that is not `resumed`. */

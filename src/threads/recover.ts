@@ -13,6 +13,7 @@ import { removeLeftovers } from './leftovers-fs.ts';
 import { type LostUsage, lostUsage, withLost } from './lost-usage.ts';
 import { type Death, deathOf, silentOnes } from './owner.ts';
 import type { ThreadEnv } from './ports.ts';
+import { bareDocument, endWithoutPlan, rebuildDocument } from './rebuild.ts';
 import { Recorder } from './recorder.ts';
 import { endUnstarted, type UnstartedEnd } from './start.ts';
 import { headerOf, openDocument, type ThreadDocument } from './thread-document.ts';
@@ -25,8 +26,9 @@ export interface RecoveredThread {
   /**
    * `failed`: ended as a resumable error. `cancelled`: ended so, because somebody had asked it to stop. `finished`: its log said how it ended, the rest was made up for.
    * `never_ran`: nothing had happened yet. `released`: it had ended, its budget had not been given back.
+   * `rebuilt`: a person had its thread.json rebuilt from the log.
    */
-  readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released';
+  readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released' | 'rebuilt';
   readonly reason: string;
 }
 
@@ -59,7 +61,7 @@ export interface FoundDead {
 async function recoverDead(env: ThreadEnv, { found, death }: FoundDead): Promise<RecoveredThread> {
   const threadId = found.thread_id;
   const { registry, ledger } = env.store;
-  const document = await documentOf(env, threadId);
+  const { document, isRebuilt = false } = await documentOf(env, found);
   const now = isoTime(env.clock.now());
   const silentSince = death === 'stale' ? found.heartbeat_at : null;
   const record = await registry.claim(threadId, env.owner, now, silentSince);
@@ -68,6 +70,16 @@ async function recoverDead(env: ThreadEnv, { found, death }: FoundDead): Promise
   await removeLeftovers(env.files.folder(threadId));
   const plan = document && (await planOf(env, document));
   const error = crashed(found, death);
+  if (document && isRebuilt) {
+    const kept = env.files.setAside(threadId);
+    if (kept !== undefined) env.onNotice(`thread ${threadId}: its damaged thread.json is ${kept}`);
+    await env.files.writeDocument(document);
+  }
+  if (document && !plan && (isRebuilt || (await hasRun(env, threadId)))) {
+    const cost = await costOf(env, { threadId, events: [], lost: undefined });
+    const { message } = await endWithoutPlan(env, { record, document, cost });
+    return { thread_id: threadId, status: 'error', action: 'failed', reason: message };
+  }
   if (!document || !plan) {
     const end = unstartedEnd(found, {
       ...error,
@@ -237,24 +249,45 @@ function costOfLost({ turn, answered, open }: LostUsage, total: Cost): EventDraf
   return { event_type: 'cost', payload: { turn, usage, total, ...estimated } };
 }
 
-/** undefined where the thread died before it had one; a forged one is refused. */
-async function documentOf(env: ThreadEnv, threadId: string): Promise<ThreadDocument | undefined> {
+/**
+ * The signed thread.json, or what the signed log says in place of a missing or damaged one; no document if the thread died
+ * before it had one. A forged one is refused: only a person may replace it.
+ */
+async function documentOf(
+  env: ThreadEnv,
+  record: ThreadRecord,
+): Promise<{ readonly document?: ThreadDocument; readonly isRebuilt?: boolean }> {
+  const { thread_id: threadId } = record;
   try {
-    return await env.files.readDocument(threadId);
+    return { document: await env.files.readDocument(threadId) };
   } catch (error) {
-    if (error instanceof RyeError && error.code === 'thread_not_found') return undefined;
-    throw error;
+    if (!(error instanceof RyeError) || !LOST.has(error.code)) throw error;
+    const rebuilt = await rebuildDocument(env, threadId).catch(() => undefined);
+    if (rebuilt) return { document: openDocument(rebuilt.document), isRebuilt: true };
+    if (error.code === 'thread_not_found') return {};
+    return { document: bareDocument(record), isRebuilt: true };
   }
+}
+
+const LOST: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']);
+
+/** True if the thread's log holds something that was signed. */
+async function hasRun(env: ThreadEnv, threadId: string): Promise<boolean> {
+  return (await rebuildDocument(env, threadId).catch(() => true)) !== undefined;
 }
 
 async function planOf(env: ThreadEnv, document: ThreadDocument): Promise<ThreadPlan | undefined> {
   try {
     return await env.files.readPlan(document);
   } catch (error) {
-    if (error instanceof RyeError && error.code === 'file_not_found') return undefined;
+    // a plan that is not the signed one is as good as none
+    const isLost = error instanceof RyeError && LOST_PLAN.has(error.code);
+    if (isLost) return undefined;
     throw error;
   }
 }
+
+const LOST_PLAN: ReadonlySet<string> = new Set(['file_not_found', 'thread_tampered']);
 
 function crashed({ thread_id: threadId, pid }: ThreadRecord, death: Death): ErrorInfo {
   const how = death === 'gone' ? 'ended without finishing it' : 'gave no sign of life';

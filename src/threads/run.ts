@@ -21,6 +21,7 @@ import { HookRunner } from './hook-runner.ts';
 import { ThreadInbox } from './inbox.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
 import { type Conversation, type Opening, openingMessages } from './opening.ts';
+import { planHash, planText } from './plan-hash.ts';
 import type { OpenTools, ThreadEnv } from './ports.ts';
 import { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -300,6 +301,7 @@ function announcement(plan: StartedThread['plan']): EventDraft[] {
         limits: { ...limits },
         integrity,
         inputs,
+        plan_sha256: planHash(planText(plan)),
       },
     },
     {

@@ -1,4 +1,12 @@
-import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  writeSync,
+} from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
@@ -6,7 +14,7 @@ import { messageOf, RyeError } from '../core/errors.ts';
 import { assertThreadId } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
-import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { createWhole, makeFolders, moveAside, writeWhole } from '../disk/whole-file.ts';
 import { itemSubject } from '../items/binding.ts';
 import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
@@ -73,6 +81,14 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     folder,
     knowledgePath: (directive, threadId) =>
       join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
+    list: () => listThreads(threadsFolder(projectPath)),
+    setAside: (threadId) => {
+      const path = join(folder(threadId), 'thread.json');
+      if (!existsSync(path)) return undefined;
+      const to = join(folder(threadId), `damaged-thread-${clock.now()}.json`);
+      moveAside(path, to);
+      return to;
+    },
     exists: (threadId) => OWN_FILES.some((name) => existsSync(join(folder(threadId), name))),
     writeDocument: async (document) => {
       const { thread_id: id } = document;
@@ -158,7 +174,10 @@ async function readThreadJson(folder: string, threadId: string): Promise<JsonObj
   }
   const value = parseJson(text);
   if (isJsonObject(value)) return value;
-  throw new RyeError('thread_tampered', 'it is not a JSON object', { location: { path } });
+  throw new RyeError('thread_damaged', `thread.json of ${threadId} is cut or empty: ${path}`, {
+    hint: `Rebuild it from the signed log with: rye threads recover ${threadId} --rebuild`,
+    details: { path },
+  });
 }
 
 function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup): ThreadDocument {
@@ -169,7 +188,7 @@ function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup)
       foreign ? verdict.code : 'thread_tampered',
       `thread.json of ${threadId} does not verify (${verdict.code})`,
       {
-        hint: 'It was changed after rye wrote it, or signed by a key that you do not trust. Nothing was taken from it.',
+        hint: `It was changed after rye wrote it, or signed by a key that you do not trust. Nothing was taken from it. To rebuild it from the signed log: rye threads recover ${threadId} --rebuild`,
       },
     );
   }
@@ -184,7 +203,7 @@ function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup)
 
 async function readPlan(
   folder: string,
-  { thread_id: threadId, plan_sha256: sha256 }: ThreadDocument,
+  { thread_id: threadId, plan_sha256: sha256 }: Pick<ThreadDocument, 'thread_id' | 'plan_sha256'>,
 ): Promise<ThreadPlan> {
   const path = join(folder, 'plan.json');
   let text: string;
@@ -194,6 +213,11 @@ async function readPlan(
     throw new RyeError('file_not_found', `the plan of ${threadId} is gone: ${messageOf(error)}`, {
       hint: 'Without it the thread cannot go on: start its directive again.',
       cause: error,
+    });
+  }
+  if (sha256 === undefined) {
+    throw new RyeError('file_not_found', `the record of ${threadId} names no plan`, {
+      hint: 'Without it the thread cannot be resumed: start its directive again.',
     });
   }
   if (planHash(text) === sha256) return JSON.parse(text) as ThreadPlan;
@@ -209,6 +233,29 @@ function writeNewFile(folder: string, name: string, text: string): string {
   for (let attempt = 1; ; attempt += 1) {
     const path = join(folder, attempt === 1 ? `${name}.txt` : `${name}-${attempt}.txt`);
     if (createWhole(path, text)) return path;
+  }
+}
+
+/** Threads below a folder: ids have slashes, so a thread's folder may lie in that of another. */
+function listThreads(root: string): readonly string[] {
+  const found: string[] = [];
+  const look = (folder: string, id: string): void => {
+    for (const entry of readdirSync(folder, { withFileTypes: true })) {
+      if (!entry.isDirectory() || entry.name === 'artifacts') continue;
+      look(join(folder, entry.name), id === '' ? entry.name : `${id}/${entry.name}`);
+    }
+    if (id !== '' && OWN_FILES.some((name) => existsSync(join(folder, name)))) found.push(id);
+  };
+  if (existsSync(root)) look(root, '');
+  return found.filter(isThreadId).toSorted();
+}
+
+function isThreadId(id: string): boolean {
+  try {
+    assertThreadId(id);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -10,6 +10,7 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
+import { resourceError } from '../disk/reasons.ts';
 import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
 
 const MAX_KEY_FILE_BYTES = 65_536;
@@ -37,10 +38,13 @@ export function readKeyFile(path: string): KeyFile | undefined {
   } catch (error) {
     const code = systemCodeOf(error);
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
-    throw unsafe(
-      path,
-      code === 'ELOOP' ? 'it is a symbolic link' : `it cannot be opened (${code})`,
-      error,
+    throw (
+      resourceError(path, error) ??
+      unsafe(
+        path,
+        code === 'ELOOP' ? 'it is a symbolic link' : `it cannot be opened (${code})`,
+        error,
+      )
     );
   }
   try {
@@ -127,6 +131,6 @@ export function keyFileNames(folder: string): readonly string[] {
   } catch (error) {
     const code = systemCodeOf(error);
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
-    throw unsafe(folder, `it cannot be listed (${code})`, error);
+    throw resourceError(folder, error) ?? unsafe(folder, `it cannot be listed (${code})`, error);
   }
 }

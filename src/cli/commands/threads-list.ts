@@ -5,9 +5,9 @@ import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
 import { flagOption, type Invocation, numberOption, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
-import { formatTable, printDocument } from '../output.ts';
+import { count, formatTable, printDocument } from '../output.ts';
 import { withThreadList } from '../session.ts';
-import { truncate } from '../terminal-text.ts';
+import { oneLine, truncate } from '../terminal-text.ts';
 
 /** Columns of a result: a row is for looking over, `show` and `--json` have the whole. */
 const MAX_RESULT = 500;
@@ -15,14 +15,17 @@ const MAX_RESULT = 500;
 /** `rye threads list`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const part = textOption(invocation, 'parent');
-  const threads = await withThreadList(invocation, io, async ({ threads: service }) =>
-    service.list({
+  const { threads, unlisted } = await withThreadList(invocation, io, async (list) => ({
+    threads: await list.threads.list({
       ...filterOf(invocation),
-      ...(part === undefined ? {} : { parent: await service.resolveId(part) }),
+      ...(part === undefined ? {} : { parent: await list.threads.resolveId(part) }),
     }),
-  );
+    unlisted: await list.threads.unlisted(),
+  }));
+  if (unlisted.length > 0) io.stderr.write(unlistedWarning(unlisted));
   if (invocation.global.json) {
-    printDocument(io, { success: true, threads, total: threads.length });
+    const others = unlisted.length > 0 ? { unlisted } : {};
+    printDocument(io, { success: true, threads, total: threads.length, ...others });
     return EXIT.ok;
   }
   const rows = threads.map((thread) => [
@@ -41,6 +44,15 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     );
   }
   return EXIT.ok;
+}
+
+const MAX_NAMED = 3;
+
+function unlistedWarning(unlisted: readonly string[]): string {
+  const named = unlisted.slice(0, MAX_NAMED).join(', ');
+  const more = unlisted.length > MAX_NAMED ? ', …' : '';
+  const what = `${count(unlisted.length, 'folder')} of threads not in the registry: ${oneLine(named)}${more}`;
+  return `rye: warning: ${what}\nhint: List them again with: rye doctor --repair\n`;
 }
 
 function filterOf(invocation: Invocation): ThreadListFilter {

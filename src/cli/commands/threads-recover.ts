@@ -1,6 +1,6 @@
 import type { RecoveryReport } from '../../app/recovery-types.ts';
-import { EXIT, type ExitCode, exitCodeOf } from '../../core/errors.ts';
-import type { Invocation } from '../invocation.ts';
+import { EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
+import { flagOption, type Invocation } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -9,11 +9,18 @@ import { oneLine } from '../terminal-text.ts';
 /** `rye threads recover [<id>]`. Fails when a thread could not be recovered; how a thread ends is its own matter. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const [part] = invocation.args;
+  const rebuild = flagOption(invocation, 'rebuild');
+  if (rebuild && part === undefined) {
+    throw new RyeError('usage', '--rebuild needs the id of a thread', {
+      hint: 'Run: rye threads recover ID --rebuild',
+    });
+  }
   const signal = io.cancellation();
   const report = await withRye(invocation, io, async ({ threads, recovery }) =>
     recovery.recover({
       signal,
-      ...(part === undefined ? {} : { threadId: await threads.resolveId(part) }),
+      rebuild,
+      ...(part === undefined ? {} : { threadId: rebuild ? part : await threads.resolveId(part) }),
     }),
   );
   const [failure] = report.failures;

@@ -89,8 +89,12 @@ export const OPERATING_COMMANDS: readonly CommandSpec[] = [
   {
     name: 'doctor',
     summary: 'check keys, configuration, providers, sandbox and state',
-    details: 'Each check is ok, warn or fail, with a hint. The exit status is 1 when one fails.',
-    examples: ['rye doctor'],
+    details:
+      'Each check is ok, warn or fail, with a hint. The exit status is 1 when one fails. With --repair the registry, the ledger and the search index are rebuilt from signed files first: damaged ones are moved aside, nothing is deleted. It is refused while a thread runs.',
+    options: [
+      { name: 'repair', description: 'rebuild damaged or missing databases from signed files' },
+    ],
+    examples: ['rye doctor', 'rye doctor --repair'],
     load: () => import('../commands/doctor.ts'),
   },
   {

@@ -61,7 +61,18 @@ export const THREAD_RECOVERY: readonly CommandSpec[] = [
         description: 'only this thread; default: every dead thread of the project',
       },
     ],
-    examples: ['rye threads recover', 'rye threads recover hello-1771322456 --json'],
+    options: [
+      {
+        name: 'rebuild',
+        description:
+          'replace a damaged or forged thread.json of this thread by what its signed log says; the old file is kept beside it',
+      },
+    ],
+    examples: [
+      'rye threads recover',
+      'rye threads recover hello-1771322456 --json',
+      'rye threads recover hello-1771322456 --rebuild',
+    ],
     load: () => import('../commands/threads-recover.ts'),
   },
   {

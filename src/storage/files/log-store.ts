@@ -89,6 +89,7 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
       };
     },
     path: pathOf,
+    heldEpoch: (threadId) => readLease(folderOf(threadId))?.epoch ?? 0,
     holder(threadId) {
       const owner = readLease(folderOf(threadId))?.owner;
       return owner && options.processes.isAlive(owner) ? owner : undefined;

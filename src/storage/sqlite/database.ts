@@ -160,19 +160,27 @@ function assertNoLinks(path: string): void {
  * the user to each new thread.
  */
 function assertOwnProgram(database: Database.Database, migrations: Migrations, path: string): void {
-  const programs = database
-    .prepare(`SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')`)
-    .all() as readonly { readonly name: string; readonly sql: string }[];
-  const foreign = programs.find(({ sql }) => !migrations.some((step) => step.includes(sql)));
+  const foreign = foreignProgram(database, migrations);
   if (foreign === undefined) return;
   throw new RyeError(
     'storage_failed',
-    `${path} is refused: it contains ${JSON.stringify(foreign.name)}, which rye did not make`,
+    `${path} is refused: it contains ${JSON.stringify(foreign)}, which rye did not make`,
     {
-      hint: 'Somebody else made or changed this database: move the .ai/state folder away.',
+      hint: 'Move it aside and rebuild it from the signed records with: rye doctor --repair',
       details: { path },
     },
   );
+}
+
+/** The name of a trigger or view that no migration of ours made. */
+export function foreignProgram(
+  database: Database.Database,
+  migrations: Migrations,
+): string | undefined {
+  const programs = database
+    .prepare(`SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')`)
+    .all() as readonly { readonly name: string; readonly sql: string }[];
+  return programs.find(({ sql }) => !migrations.some((step) => step.includes(sql)))?.name;
 }
 
 function versionOf(database: Database.Database): number {
@@ -203,7 +211,8 @@ const UNWRITABLE =
   /^(SQLITE_READONLY|SQLITE_CANTOPEN|SQLITE_PERM|EACCES|EROFS|EPERM|ENOTDIR|EEXIST)/;
 const HINTS: readonly (readonly [RegExp, string])[] = [
   [/^(SQLITE_FULL|ENOSPC|EDQUOT)/, 'The disk is full: free some space and try again.'],
-  [/^SQLITE_(CORRUPT|NOTADB)/, 'The file is damaged: move it away; what can be rebuilt will be.'],
+  [/^SQLITE_(CORRUPT|NOTADB)/, 'The file is damaged. Rebuild it with: rye doctor --repair'],
+  [/^(SQLITE_IOERR|EFBIG|EIO)/, 'The disk or a limit on file sizes refused it: check both.'],
   [/^SQLITE_(BUSY|LOCKED)/, 'Another process holds the database: try again when it is done.'],
 ];
 

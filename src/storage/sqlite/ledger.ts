@@ -14,7 +14,7 @@ import {
 import type { Ledger, LedgerRow } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 
-const MIGRATIONS: Migrations = [
+export const LEDGER_MIGRATIONS: Migrations = [
   // the checks say in the file what the arithmetic keeps: money is whole, and never negative
   `CREATE TABLE budget_ledger (
      thread_id TEXT PRIMARY KEY,
@@ -49,7 +49,7 @@ export class SqliteLedger implements Ledger {
   readonly #database: LazyDatabase;
 
   constructor({ path }: { readonly path: string }) {
-    this.#database = new LazyDatabase({ path, migrations: MIGRATIONS, synchronous: 'full' });
+    this.#database = new LazyDatabase({ path, migrations: LEDGER_MIGRATIONS, synchronous: 'full' });
   }
 
   async register(threadId: string, max: MicroUsd): Promise<void> {
@@ -106,6 +106,20 @@ export class SqliteLedger implements Ledger {
 
   async subtreeSpend(threadId: string): Promise<MicroUsd> {
     return subtreeSpend(this.#subtree(threadId), threadId);
+  }
+
+  async restore(rows: readonly LedgerRow[]): Promise<readonly string[]> {
+    return this.#database.immediate(() => {
+      const restored: string[] = [];
+      for (const row of rows) {
+        if (this.#row(row.thread_id).length > 0) continue;
+        const { parent_id: parent } = row;
+        const hasParent = parent !== null && this.#row(parent).length > 0;
+        this.#store(hasParent ? row : { ...row, parent_id: null, reserved: 0 });
+        restored.push(row.thread_id);
+      }
+      return restored;
+    });
   }
 
   async rows(): Promise<readonly LedgerRow[]> {

@@ -7,7 +7,7 @@ import {
   type ThreadStatus,
 } from '../../core/thread.ts';
 import { type Cost, NO_COST } from '../../core/usage.ts';
-import type { Migrations } from './database.ts';
+import type { LazyDatabase, Migrations } from './database.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
 
 export const REGISTRY_MIGRATIONS: Migrations = [
@@ -59,6 +59,18 @@ export type RegistryRow = Omit<ThreadRecord, 'status' | 'cost' | 'outputs' | 'er
   readonly outputs: string | null;
   readonly error: string | null;
 };
+
+/** Inserts a whole row; false if there is one. */
+export function insertRecord(database: LazyDatabase, record: ThreadRecord): boolean {
+  const names = COLUMNS.split(',').map((name) => name.trim());
+  const values = Object.entries(record).map(([name, value]: [string, unknown]) => [
+    name,
+    typeof value === 'object' && value !== null ? JSON.stringify(value) : value,
+  ]);
+  const row = Object.fromEntries(values) as Readonly<Record<string, unknown>>;
+  const places = names.map((name) => `:${name}`).join(', ');
+  return database.run(`INSERT OR IGNORE INTO threads (${COLUMNS}) VALUES (${places})`, row) === 1;
+}
 
 export function recordOf(row: RegistryRow): ThreadRecord {
   return {

@@ -16,7 +16,13 @@ import { SqliteDeliveries } from './deliveries.ts';
 import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
 import { assign, takeLaunch } from './launches.ts';
 import { conditions } from './registry-filter.ts';
-import { COLUMNS, REGISTRY_MIGRATIONS, type RegistryRow, recordOf } from './registry-rows.ts';
+import {
+  COLUMNS,
+  insertRecord,
+  REGISTRY_MIGRATIONS,
+  type RegistryRow,
+  recordOf,
+} from './registry-rows.ts';
 
 export interface SqliteRegistryOptions {
   readonly path: string;
@@ -46,6 +52,10 @@ export class SqliteRegistry implements Registry {
       this.#insert(params);
       return this.#require(params.threadId);
     });
+  }
+
+  async restore(record: ThreadRecord): Promise<boolean> {
+    return this.#database.immediate(() => insertRecord(this.#database, record));
   }
 
   async get(threadId: string): Promise<ThreadRecord | undefined> {

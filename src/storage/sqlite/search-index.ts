@@ -9,7 +9,7 @@ import type { FolderScope, IndexAnswer, SearchIndex } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 import { compileFilters, compileFts } from './search-query.ts';
 
-const MIGRATIONS: Migrations = [
+export const INDEX_MIGRATIONS: Migrations = [
   // What the first version created holds copies of texts; the last step drops it.
   '',
   'CREATE TABLE folders (path TEXT PRIMARY KEY, mtime_ms REAL NOT NULL) WITHOUT ROWID;',
@@ -64,7 +64,11 @@ export class SqliteSearchIndex implements SearchIndex {
   readonly #database: LazyDatabase;
 
   constructor({ path }: { readonly path: string }) {
-    this.#database = new LazyDatabase({ path, migrations: MIGRATIONS, synchronous: 'normal' });
+    this.#database = new LazyDatabase({
+      path,
+      migrations: INDEX_MIGRATIONS,
+      synchronous: 'normal',
+    });
   }
 
   async fingerprints(scope?: FolderScope): Promise<ReadonlyMap<string, FileFingerprint>> {
