@@ -1,9 +1,10 @@
 import { mergeBehavior } from '../core/behavior.ts';
 import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
-import type { JsonObject, JsonValue } from '../core/json.ts';
+import { isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import { composeHandlers, type HandlerMap } from '../hooks/handlers.ts';
+import { unknownBehavior } from '../loop/behavior.ts';
 import {
   CAUTIOUS_TRAITS,
   type Tool,
@@ -83,10 +84,13 @@ export function composePresets(...presets: readonly Preset[]): Preset {
 
 function assertMembers(preset: Preset): void {
   const unknown = Object.keys(preset).find((name) => !MEMBERS.has(name));
-  if (unknown === undefined) return;
-  throw new RyeError('usage', `a preset has no member "${unknown}"`, {
-    hint: `Known are ${[...MEMBERS].join(', ')}.`,
-  });
+  if (unknown !== undefined) {
+    throw new RyeError('usage', `a preset has no member "${unknown}"`, {
+      hint: `Known are ${[...MEMBERS].join(', ')}.`,
+    });
+  }
+  const [misspelt] = unknownBehavior(preset.behavior ?? {});
+  if (misspelt !== undefined) throw new RyeError('usage', misspelt);
 }
 
 function said(preset: Preset): Preset {
@@ -109,22 +113,62 @@ export function libraryTools({ tools = {} }: Preset): readonly Tool[] {
 
 function libraryTool(id: string, tool: LibraryTool): Tool {
   assertItemId(id, 'tool');
+  assertSchema(id, tool);
   const { description, inputSchema, traits } = tool;
   return {
     id,
     description,
     inputSchema,
     traits: { ...CAUTIOUS_TRAITS, ...traits },
-    execute: async (input, context) => outputOf(await tool.execute(input, context)),
+    graceMs: GRACE_MS,
+    execute: async (input, context) => outputOf(id, await tool.execute(input, context)),
   };
 }
 
-function outputOf(value: ToolOutput | JsonValue | undefined): ToolOutput {
+/** A function has no process to end: one that ignores its signal is not waited for. */
+const GRACE_MS = 100;
+const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'];
+
+/** A provider refuses every request that offers a tool with a broken schema, so it is refused with the tool's name. */
+function assertSchema(id: string, { inputSchema }: LibraryTool): void {
+  const problem =
+    isRecord(inputSchema) && inputSchema['type'] === 'object'
+      ? schemaProblem(inputSchema, 'inputSchema')
+      : 'inputSchema must be a JSON Schema of type "object"';
+  if (problem === undefined) return;
+  throw new RyeError('tool_malformed', `the tool ${id}: ${problem}`, {
+    hint: `Give it a JSON Schema of the parameters; types are ${TYPES.join(', ')}.`,
+  });
+}
+
+function schemaProblem(schema: unknown, where: string): string | undefined {
+  if (typeof schema === 'boolean') return undefined;
+  if (!isRecord(schema)) return `${where} is no JSON Schema`;
+  const { type, properties, items } = schema;
+  const types: readonly unknown[] = Array.isArray(type) ? type : type === undefined ? [] : [type];
+  const unknown = types.find((one) => typeof one !== 'string' || !TYPES.includes(one));
+  if (unknown !== undefined) return `${where}.type ${JSON.stringify(unknown)} does not exist`;
+  if (items !== undefined) return schemaProblem(items, `${where}.items`);
+  if (properties === undefined) return undefined;
+  if (!isRecord(properties)) return `${where}.properties is not an object`;
+  return Object.entries(properties)
+    .map(([name, one]) => schemaProblem(one, `${where}.properties.${name}`))
+    .find((problem) => problem !== undefined);
+}
+
+function outputOf(id: string, value: ToolOutput | JsonValue | undefined): ToolOutput {
   if (isOutput(value)) return value;
   if (value === undefined || value === null) return textOutput('');
   if (typeof value === 'string') return textOutput(value);
   const isData = typeof value === 'object' && !Array.isArray(value);
-  return textOutput(JSON.stringify(value), isData ? (value as JsonObject) : undefined);
+  const text: string | undefined = JSON.stringify(value);
+  if (text === undefined) {
+    throw new RyeError(
+      'tool_failed',
+      `the tool ${id} returned a ${typeof value}, which is no JSON`,
+    );
+  }
+  return textOutput(text, isData ? (value as JsonObject) : undefined);
 }
 
 function isOutput(value: ToolOutput | JsonValue | undefined): value is ToolOutput {

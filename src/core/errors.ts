@@ -25,6 +25,7 @@ const EXIT_BY_CODE = {
   outputs_missing: EXIT.failed,
   directive_error: EXIT.failed,
   loop_detected: EXIT.failed,
+  answer_empty: EXIT.failed,
   log_write_failed: EXIT.failed,
   log_malformed: EXIT.failed,
   storage_failed: EXIT.failed,

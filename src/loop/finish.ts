@@ -43,6 +43,7 @@ export async function finishOrNudge(
   const { outputs } = run;
   const missing = run.plan.outputs.filter(({ required }) => required).map(({ name }) => name);
   if (missing.length === 0 || outputs) {
+    if (saidNothing(run)) return { kind: 'error', error: answerEmpty(run).toJSON() };
     if (owesOutput(run)) return finishWithOutput(run);
     return finishUnlessMore(run, {
       kind: 'completed',
@@ -61,6 +62,19 @@ export async function finishOrNudge(
     },
   );
   return { kind: 'error', error: error.toJSON() };
+}
+
+/** A run that called no tool and wrote no text did no work, which is no success. */
+function saidNothing(run: Run): boolean {
+  return (
+    !run.usedTools && !run.outputs && run.lastText.trim() === '' && run.model.kind !== 'literal'
+  );
+}
+
+function answerEmpty({ model: { provider, id } }: Run): RyeError {
+  return new RyeError('answer_empty', `${provider}/${id} gave only empty answers`, {
+    hint: 'Resume the thread with a message, or choose another model.',
+  });
 }
 
 /** The run is over but for its result, which must match a schema; whoever still has something to say comes first. */

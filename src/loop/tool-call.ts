@@ -165,7 +165,7 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
     if (!isStopped(output)) return withOutput(validated, output, durationMs());
     const late = await Promise.race([
       work.catch(() => undefined),
-      clock.sleep(GRACE_MS, ended.signal).then(() => undefined),
+      clock.sleep(tool.graceMs ?? GRACE_MS, ended.signal).then(() => undefined),
     ]);
     const reason = timedOut
       ? `it ran longer than ${seconds} s and was stopped`

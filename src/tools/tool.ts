@@ -54,6 +54,8 @@ export interface Tool {
   /** JSON Schema (draft 2020-12 subset) of the input, always of type object. */
   readonly inputSchema: JsonObject;
   readonly traits: ToolTraits;
+  /** Milliseconds that a call which was stopped may take to end; by default 5000. */
+  readonly graceMs?: number;
   /** What this very call needs. Default: execute on this tool. */
   need?(input: JsonObject): CapabilityNeed;
   /** Paths that the call writes, relative to the project; calls of a batch that share one run one by one. */

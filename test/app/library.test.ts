@@ -192,16 +192,65 @@ describe('behavior', () => {
     expect(results[3]).toContain('1');
   });
 
-  it('warns about a member that means nothing', async () => {
+  it('refuses a member that means nothing, with the one that may be meant', async () => {
     const lab = await libraryLab();
     await lab.directive('work');
-    const plan = await lab.open().threads.plan({
-      directiveId: WORK,
-      behavior: { tool_budget: { 'rye/bash': 1 } },
+    const behavior = { tool_budget: { 'rye/bash': 1 } };
+    const misspelt = 'behavior.tool_budget means nothing. Did you mean tool_budgets?';
+    const rye = lab.open();
+    expect(await rye.run({ directiveId: WORK, behavior })).toMatchObject({
+      kind: 'failed',
+      threadId: null,
+      error: { code: 'usage', message: misspelt },
     });
-    expect(plan.warnings).toEqual([
-      'behavior.tool_budget means nothing. Did you mean tool_budgets?',
+    await expect(rye.threads.plan({ directiveId: WORK, behavior })).rejects.toThrow(misspelt);
+    expect(await rye.run({ directiveId: WORK, acknowledge: ['elevatedd'] })).toMatchObject({
+      kind: 'failed',
+      error: { code: 'usage', message: '--acknowledge elevatedd names no risk' },
+    });
+  });
+});
+
+describe('tools of the program', () => {
+  const tool = (changes: object) => ({
+    description: 'A tool.',
+    inputSchema: { type: 'object' } as const,
+    traits: { reads_only: true, timeout_seconds: 1 },
+    execute: () => 'done' as const,
+    ...changes,
+  });
+
+  it.each<[string, object]>([
+    ['{"type":"objekt","properties":7}', { type: 'objekt', properties: 7 }],
+    ['properties', { type: 'object', properties: 7 }],
+    ['properties.n.type', { type: 'object', properties: { n: { type: 'int' } } }],
+  ])('are refused with a broken schema: %s', async (_, inputSchema) => {
+    const lab = await libraryLab();
+    await lab.directive('work', ['shop/price']);
+    const tools = { 'shop/price': tool({ inputSchema }) };
+    const outcome = await lab.open().run({ directiveId: WORK, tools });
+    expect(outcome).toMatchObject({ kind: 'failed', error: { code: 'tool_malformed' } });
+    expect(lab.server.requests).toHaveLength(0);
+  });
+
+  it('that return a function or never end tell the model so within their time', async () => {
+    const lab = await libraryLab([
+      calls(toolUse('shop_odd', {}, 'a'), toolUse('shop_deaf', {}, 'b')),
+      says('I see.'),
     ]);
+    await lab.directive('work', ['shop/odd', 'shop/deaf']);
+    const tools = {
+      'shop/odd': tool({ execute: () => () => 'never' }),
+      'shop/deaf': tool({ execute: () => new Promise(() => undefined) }),
+    };
+    const began = performance.now();
+    const acknowledge = ['elevated'];
+    const outcome = await lab.open().run({ directiveId: WORK, tools, acknowledge });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'I see.' });
+    expect(performance.now() - began).toBeLessThan(4500);
+    const told = JSON.stringify(lab.server.requests[1]?.body.messages.at(-1));
+    expect(told).toContain('the tool shop/odd returned a function, which is no JSON');
+    expect(told).toContain('it ran longer than 1 s and was stopped');
   });
 });
 

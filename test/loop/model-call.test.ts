@@ -400,7 +400,7 @@ describe('odd streams', () => {
 
   it('with an empty answer get one more chance', async () => {
     const { outcome, requests } = await play({ turns: [says(''), says('')] });
-    expect(outcome).toMatchObject({ kind: 'completed', result: '' });
+    expect(outcome).toMatchObject({ kind: 'error', error: { code: 'answer_empty' } });
     // the empty answer is not sent back
     expect(requests[1]?.messages.map(({ role }) => role)).toEqual(['user', 'user']);
   });
