@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import nacl from 'tweetnacl';
@@ -85,6 +85,7 @@ describe('an independent implementation', () => {
   const folder = mkdtempSync(join(tmpdir(), 'rye-independent-'));
   const projectPath = join(folder, 'project');
   const userSpacePath = join(folder, 'home');
+  mkdirSync(projectPath);
   const rye = openRye({ projectPath, userSpacePath, env: { PATH: process.env['PATH'] } });
   const keyFile = (name: string): string =>
     readFileSync(join(userSpacePath, '.ai/config/keys/signing', name), 'utf8');
