@@ -11,6 +11,7 @@ import {
 import { sep } from 'node:path';
 import { type ErrorCode, RyeError, systemCodeOf } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
+import { resourceError } from '../disk/reasons.ts';
 
 const MAX_ITEM_BYTES = 4 * 1024 * 1024;
 
@@ -33,7 +34,10 @@ export function readInside({ path, type, id }: ItemFile, folder: string): Uint8A
     // without O_NONBLOCK a FIFO would hang the program
     descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
-    throw denied(path, `it cannot be opened (${systemCodeOf(error) ?? 'unknown error'})`);
+    throw (
+      resourceError(path, error) ??
+      denied(path, `it cannot be opened (${systemCodeOf(error) ?? 'unknown error'})`)
+    );
   }
   try {
     const stats = fstatSync(descriptor);

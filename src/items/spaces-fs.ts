@@ -3,6 +3,7 @@ import { basename, dirname, extname, join, relative, sep } from 'node:path';
 import { type ErrorCode, RyeError, systemCodeOf } from '../core/errors.ts';
 import { assertItemId, itemIdProblem, type SignableType, SPACES, type Space } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
+import { resourceError } from '../disk/reasons.ts';
 import { decode, denied, readInside, realPathOf } from './read-inside-fs.ts';
 
 interface TypeLayout {
@@ -283,7 +284,10 @@ function isThere(path: string): boolean {
     return stats !== undefined && !stats.isDirectory();
   } catch (error) {
     if (systemCodeOf(error) === 'ENOTDIR') return false;
-    throw denied(path, `it cannot be reached (${systemCodeOf(error) ?? 'unknown error'})`);
+    throw (
+      resourceError(path, error) ??
+      denied(path, `it cannot be reached (${systemCodeOf(error) ?? 'unknown error'})`)
+    );
   }
 }
 
@@ -305,7 +309,10 @@ function readFolder(folder: string): readonly Dirent[] {
   } catch (error) {
     const code = systemCodeOf(error);
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
-    throw denied(folder, `it cannot be listed (${code ?? 'unknown error'})`);
+    throw (
+      resourceError(folder, error) ??
+      denied(folder, `it cannot be listed (${code ?? 'unknown error'})`)
+    );
   }
 }
 

@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
+import { resourceError } from '../disk/reasons.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import { toolMalformed } from './tool-metadata.ts';
 
@@ -48,7 +49,10 @@ function readBytes(manifestPath: string, name: string): Uint8Array {
       constants.O_RDONLY | constants.O_NONBLOCK,
     );
   } catch (error) {
-    throw unreadable(`which cannot be opened (${systemCodeOf(error) ?? 'unknown error'})`);
+    throw (
+      resourceError(manifestPath, error) ??
+      unreadable(`which cannot be opened (${systemCodeOf(error) ?? 'unknown error'})`)
+    );
   }
   try {
     const stats = fstatSync(descriptor);

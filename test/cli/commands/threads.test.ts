@@ -73,7 +73,10 @@ describe('list', () => {
       '--limit',
       '5',
     ];
-    const [code, io] = await rye(['threads', ...options, '--json'], { list });
+    const [code, io] = await rye(['threads', ...options, '--json'], {
+      list,
+      unlisted: () => Promise.resolve([]),
+    });
     expect(filters).toEqual([
       { active: true, status: 'error', directive: 't/*', parent: 'full-p', limit: 5 },
     ]);
