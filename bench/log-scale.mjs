@@ -102,10 +102,10 @@ function entryDrafts(at) {
 }
 
 function entriesOfTurn(at) {
-  return Array.from({ length: TURN }, (_, step) => entryDrafts(at + step)).flat();
+  return [Array.from({ length: TURN }, (_, step) => entryDrafts(at + step)).flat()];
 }
 
-/** A turn as a thread leaves it: streamed text, a call, and a result as long as a source file. */
+/** The batches of a turn as a thread writes them, each with its signature: streamed text, a call, and a result as long as a source file. */
 function streamedTurn(at) {
   const delta = { event_type: 'token_delta', payload: { text: 'some words of the answer, ' } };
   const [answer, started] = entryDrafts(1 + TURN * at);
@@ -113,11 +113,11 @@ function streamedTurn(at) {
   const { message } = result.payload;
   const content = [{ type: 'text', text: message.content[0].text.repeat(24) }];
   const long = { ...result, payload: { ...result.payload, message: { ...message, content } } };
-  return [...Array.from({ length: 40 }, () => delta), answer, started, long];
+  return [[...Array.from({ length: 40 }, () => delta), answer], [started], [long]];
 }
 
-/** Writes a log until `isDone` says so, with a checkpoint at every turn's end. */
-function writeLog(store, signer, threadId, { isDone, turnDrafts }) {
+/** Writes a log until `isDone` says so, signed as a thread signs its own. */
+function writeLog(store, signer, threadId, { isDone, turnBatches }) {
   const header = {
     event_type: 'thread',
     version: 1,
@@ -128,7 +128,7 @@ function writeLog(store, signer, threadId, { isDone, turnDrafts }) {
   const owner = { pid: process.pid, processStart: '0', host: 'bench' };
   const writer = store.create(header, { signer, durability: 'off', owner, epoch: 1 });
   for (let at = 0; !isDone(at, writer); at += TURN) {
-    writer.append(turnDrafts(at));
+    for (const batch of turnBatches(at)) writer.append(batch);
     writer.checkpoint();
   }
   writer.close();
@@ -182,7 +182,7 @@ async function largeRows(folder, parts, { signer, verifier }) {
   const store = storeIn(folder, parts);
   writeLog(store, signer, 'large', {
     isDone: (_, writer) => writer.state().bytes >= HUNDRED_MB,
-    turnDrafts: streamedTurn,
+    turnBatches: streamedTurn,
   });
   const file = store.path('large');
   const { events, checkpoints } = await store.verify('large', { verifier });
@@ -245,7 +245,7 @@ export async function run() {
       const store = storeIn(logs, parts);
       writeLog(store, key.signer, `open-${size.entries}`, {
         isDone: (at) => at >= size.entries,
-        turnDrafts: entriesOfTurn,
+        turnBatches: entriesOfTurn,
       });
       await openRow(logs, bundled, size);
     }

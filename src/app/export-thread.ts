@@ -24,7 +24,7 @@ export async function exportThread(
 ): Promise<ThreadExport> {
   const files = threadFiles(base);
   const redaction = redact ? new Redaction() : undefined;
-  const opened = await base.store.logs.read(threadId);
+  const opened = await readUnlessUnsigned(base, threadId);
   const log = redaction
     ? { ...opened, events: opened.events.map((event) => redaction.event(event)) }
     : opened;
@@ -63,6 +63,15 @@ export async function exportThread(
     tampered: tamperedBy(verification),
     chunks: exporter(source),
   };
+}
+
+/** What follows the last signature is part of no export. A log that was changed is read whole: its export says so. */
+async function readUnlessUnsigned(base: Foundation, threadId: string): Promise<OpenedLog> {
+  const { logs } = base.store;
+  const verdict = await logs.verify(threadId, { verifier: base.keyring.payloadVerifier });
+  return verdict.ok
+    ? await logs.read(threadId, { end: verdict.verified_bytes })
+    : await logs.read(threadId);
 }
 
 /** The record and the metadata decide: a missing or edited export beside them says nothing about the log. */

@@ -25,6 +25,8 @@ export interface RecoveredThread {
   readonly status: ThreadStatus;
   readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released' | 'rebuilt';
   readonly reason: string;
+  /** Bytes after the last signature of its log, which were moved to a file beside it. */
+  readonly unverified_bytes?: number;
 }
 
 export interface RecoveryReport {

@@ -170,6 +170,28 @@ export interface ThreadDetails {
   };
   /** One sentence that explains a state a person may wonder about, such as a dead owner. */
   readonly explanation: string | null;
+  /** Parts of its log that no signature covers. Nothing in them counts for the thread. */
+  readonly unverified: readonly UnverifiedPart[];
+}
+
+/** Bytes of a log that no signature covers. */
+export interface UnverifiedPart {
+  /** In the thread's folder. */
+  readonly file: string;
+  /** Where in the log the bytes were, or are. */
+  readonly offset: number;
+  readonly bytes: number;
+  /** Where in `file` they begin. */
+  readonly from: number;
+}
+
+/** One line of such a part. */
+export interface UnverifiedLine {
+  readonly verified: false;
+  readonly file: string;
+  /** From 1, in its part. */
+  readonly line: number;
+  readonly text: string;
 }
 
 export interface ThreadsService {
@@ -189,6 +211,8 @@ export interface ThreadsService {
     threadId: string,
     options?: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },
   ): AsyncIterable<LogEvent | UnknownEvent>;
+  /** The lines of a log that no signature covers, as they are on the disk. They may be forged. */
+  unverified(threadId: string): AsyncIterable<UnverifiedLine>;
   verify(threadId: string): Promise<ThreadVerification>;
 }
 

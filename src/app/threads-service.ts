@@ -13,9 +13,11 @@ import type {
   ThreadsService,
   ThreadVerification,
   ToolRunResult,
+  UnverifiedLine,
 } from './rye.ts';
 import { threadFiles } from './thread-files.ts';
 import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
+import { unverifiedLines, unverifiedParts } from './unverified.ts';
 import { verifyThread } from './verify-thread.ts';
 
 /** Planning, running and looking at threads. */
@@ -77,6 +79,7 @@ export class Threads implements ThreadsService {
         knowledge: files.knowledgePath(thread.directive, threadId),
       },
       explanation: read.problem ?? this.#explain(thread),
+      unverified: await unverifiedParts(this.#base, threadId),
     };
   }
 
@@ -124,6 +127,11 @@ export class Threads implements ThreadsService {
     yield* logs.follow(threadId, { since: last, signal: stop.signal });
   }
 
+  async *unverified(threadId: string): AsyncIterable<UnverifiedLine> {
+    const parts = await unverifiedParts(this.#base, threadId);
+    yield* unverifiedLines(this.#base, threadId, parts);
+  }
+
   async verify(threadId: string): Promise<ThreadVerification> {
     return await verifyThread(this.#base, threadFiles(this.#base), threadId);
   }
@@ -138,7 +146,7 @@ export class Threads implements ThreadsService {
   }: ThreadRecord): string | null {
     if (!isActive(status) || pid === null || host === null || processStart === null) return null;
     if (this.#base.store.processes.isAlive({ pid, host, processStart })) return null;
-    return `its process ${pid} is gone, so it will not go on: \`rye threads recover ${id}\` ends it in order; verification accepts its log up to the last checkpoint`;
+    return `its process ${pid} is gone, so it will not go on: \`rye threads recover ${id}\` ends it in order`;
   }
 
   /** Stops following a little after the thread has ended, so that its last events are still shown. */

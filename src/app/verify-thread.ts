@@ -8,6 +8,7 @@ import { displacedRecord } from '../items/binding.ts';
 import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import { capabilitiesSubject, exportSubject } from '../threads/thread-files-fs.ts';
+import { verifyAgainstHead } from '../threads/verified-log.ts';
 import { faultError } from '../trust/policy.ts';
 import { checkText, type Verdict } from '../trust/signature.ts';
 import { blankSignatureLine } from '../trust/signature-line.ts';
@@ -84,15 +85,18 @@ async function verifyTranscript(
   document: ThreadDocument | undefined,
 ): Promise<Check> {
   try {
-    const result = await base.store.logs.verify(threadId, {
+    const result = await verifyAgainstHead(base.store, threadId, {
       verifier: base.keyring.payloadVerifier,
       expected: document?.transcript,
     });
     if (result.ok) {
-      const rest =
-        result.unverified_bytes === 0
-          ? ''
-          : `, ${result.unverified_bytes} bytes after the last one are not signed yet`;
+      const { unverified_bytes: tail } = result;
+      const moved = base.store.logs.quarantined(threadId);
+      const sum = moved.reduce((bytes, part) => bytes + part.bytes, 0);
+      const rest = [
+        ...(tail === 0 ? [] : [`, ${tail} bytes after the last one unverified`]),
+        ...(sum === 0 ? [] : [`, ${sum} bytes unverified, quarantined at recovery`]),
+      ].join('');
       const detail = `${result.events} events, ${result.checkpoints} checkpoints, ${result.verified_bytes} bytes signed${rest}`;
       return { name: 'transcript', ok: true, detail };
     }

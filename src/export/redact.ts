@@ -147,6 +147,7 @@ const KEPT: ReadonlySet<string> = new Set([
   'budget',
   'thread_finished',
   'checkpoint',
+  'log_quarantined',
   'note',
 ]);
 

@@ -45,6 +45,13 @@ export interface DatabaseState {
   readonly detail: string;
 }
 
+/** How far a thread has come at the end of a turn. */
+export interface TurnProgress {
+  readonly cost?: Cost;
+  /** Given only after it was synced to the disk. */
+  readonly head?: LogHead;
+}
+
 /** How many threads may have a process at once: children of one parent, and threads of the project. */
 export interface LaunchLimits {
   readonly maxChildren: number;
@@ -97,8 +104,10 @@ export interface Registry {
     now: string,
     silentSince?: string | null,
   ): Promise<ThreadRecord>;
-  /** A sign of life, and the cost so far where it is given. Refused with `thread_locked` to an owner that lost. */
-  heartbeat(threadId: string, epoch: number, now: string, cost?: Cost): Promise<void>;
+  /** A sign of life, and how far the thread has come if given. Refused with `thread_locked` to an owner that lost. */
+  heartbeat(threadId: string, epoch: number, now: string, progress?: TurnProgress): Promise<void>;
+  /** The end of the signed log when its owner last reported it: a log that ends before it was cut. */
+  signedHead(threadId: string): Promise<LogHead | undefined>;
   /** Sets or clears the owner of a `created` thread: without one it is queued. False when it is not `created`. */
   assign(threadId: string, owner: Owner | null, now: string): Promise<boolean>;
   /** Takes a queued thread for a start, if it is still queued and the limits leave a slot. */

@@ -118,7 +118,7 @@ async function openVerified(
 async function bookCost(env: ThreadEnv, record: ThreadRecord, cost: Cost): Promise<void> {
   const { thread_id: id, epoch } = record;
   await env.store.ledger.report(id, toMicroUsd(cost.spend), epoch);
-  await env.store.registry.heartbeat(id, epoch, isoTime(env.clock.now()), cost);
+  await env.store.registry.heartbeat(id, epoch, isoTime(env.clock.now()), { cost });
 }
 
 /** The cost of a thread so far. */

@@ -227,7 +227,7 @@ class Finalization {
     const now = isoTime(this.#env.clock.now());
     const { status, error } = this.#verdict;
     if (status === 'continued' && successor) {
-      await registry.heartbeat(threadId, record.epoch, now, outcome.cost);
+      await registry.heartbeat(threadId, record.epoch, now, { cost: outcome.cost });
       await registry.linkContinuation(threadId, successor.threadId, now, record.epoch);
       return;
     }

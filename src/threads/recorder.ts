@@ -1,7 +1,7 @@
 import { overReason } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventDraft, EventType, LogEvent } from '../core/events.ts';
-import { isPiece } from '../log/checkpoint.ts';
+import { isPiece, type LogHead } from '../log/checkpoint.ts';
 import type { LogWriter } from '../storage/store.ts';
 
 /** How streamed text reaches the log; see `transcript.token_deltas`. */
@@ -82,11 +82,12 @@ export class Recorder {
     this.#publishCheckpoint();
   }
 
-  /** Signs everything so far and forces it to the disk. */
-  checkpoint(): void {
+  /** Signs everything so far and forces it to the disk. Returns the end of what is signed. */
+  checkpoint(): LogHead {
     this.flush();
     this.#options.writer.sync();
     this.#publishCheckpoint();
+    return this.#options.writer.head;
   }
 
   #buffer(draft: DeltaDraft, batch: EventDraft[]): void {

@@ -17,7 +17,7 @@ import { bareDocument, endWithoutPlan, rebuildDocument } from './rebuild.ts';
 import { Recorder } from './recorder.ts';
 import { endUnstarted, type UnstartedEnd } from './start.ts';
 import { headerOf, openDocument, type ThreadDocument } from './thread-document.ts';
-import { tamperedError } from './verified-log.ts';
+import { tamperedError, verifyAgainstHead } from './verified-log.ts';
 
 /** What was done about a thread whose process died. */
 export interface RecoveredThread {
@@ -30,6 +30,8 @@ export interface RecoveredThread {
    */
   readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released' | 'rebuilt';
   readonly reason: string;
+  /** Bytes after the last signature of its log, which were moved to a file beside it. */
+  readonly unverified_bytes?: number;
 }
 
 /**
@@ -143,13 +145,24 @@ async function finishDead(env: ThreadEnv, dead: DeadThread): Promise<RecoveredTh
     status: result.status,
     action: actionOf(end, result.status),
     reason: failure.message,
+    ...unverifiedIn(log),
   };
 }
 
 type DeadLog =
-  | { readonly writer: LogWriter; readonly events: readonly (LogEvent | UnknownEvent)[] }
+  | {
+      readonly writer: LogWriter;
+      readonly events: readonly (LogEvent | UnknownEvent)[];
+      /** Bytes that no signature covered. */
+      readonly unverified_bytes?: number;
+    }
   /** Nothing is added to a log that is not what was signed. */
   | { readonly failure: ErrorInfo };
+
+function unverifiedIn(log: DeadLog): Pick<RecoveredThread, 'unverified_bytes'> {
+  if (!('writer' in log) || log.unverified_bytes === undefined) return {};
+  return { unverified_bytes: log.unverified_bytes };
+}
 
 async function openDeadLog(env: ThreadEnv, dead: DeadThread): Promise<DeadLog> {
   const { record, document, plan } = dead;
@@ -163,11 +176,15 @@ async function openDeadLog(env: ThreadEnv, dead: DeadThread): Promise<DeadLog> {
   };
   const { verifier } = env;
   try {
-    const verdict = await logs.verify(threadId, { verifier, expected: document.transcript });
+    const expected = document.transcript;
+    const verdict = await verifyAgainstHead(env.store, threadId, { verifier, expected });
     if (!verdict.ok && !verdict.unsigned)
       return { failure: tamperedError(threadId, verdict).toJSON() };
     const writer = logs.reopen(threadId, { ...options, verifier, header: headerOf(document) });
-    return { writer, events: (await logs.read(threadId, { end: writer.head.bytes })).events };
+    const { events } = await logs.read(threadId, { end: writer.head.bytes });
+    const end = verdict.verified_bytes;
+    const moved = logs.quarantined(threadId).findLast(({ offset }) => offset === end);
+    return { writer, events, ...(moved ? { unverified_bytes: moved.bytes } : {}) };
   } catch (error) {
     const failure = toRyeError(error, 'storage_failed');
     // it died between its thread.json and its log

@@ -247,12 +247,14 @@ async function drive(
     parent,
   });
   const watching = await watchRules(env, started, conversation !== undefined);
+  const isSynced = plan.settings.durability !== 'off';
+  const place = { recorder, threadId, epoch: record.epoch, isSynced };
   const loop = runLoop(plan, { ...ports, ...watching }, cancellation.signal);
   let step = await loop.next();
   while (!step.done) {
     let written: readonly LogEvent[] | undefined;
     try {
-      written = await write(env, { drafts: step.value, recorder, threadId, epoch: record.epoch });
+      written = await write(env, { drafts: step.value, ...place });
       await inbox.written(written);
     } catch (error) {
       step = await loop.throw(error);
@@ -269,22 +271,20 @@ interface Write {
   readonly recorder: Recorder;
   readonly threadId: string;
   readonly epoch: number;
+  /** The log is on the disk at each turn's end, so no crash of the machine takes that away. */
+  readonly isSynced: boolean;
 }
 
 async function write(
   env: ThreadEnv,
-  { drafts, recorder, threadId, epoch }: Write,
+  { drafts, recorder, threadId, epoch, isSynced }: Write,
 ): Promise<readonly LogEvent[]> {
   const events = recorder.record(drafts);
   for (const event of events) {
     if (event.event_type !== 'cost') continue;
-    recorder.checkpoint();
-    await env.store.registry.heartbeat(
-      threadId,
-      epoch,
-      isoTime(env.clock.now()),
-      event.payload.total,
-    );
+    const head = recorder.checkpoint();
+    const progress = { cost: event.payload.total, ...(isSynced ? { head } : {}) };
+    await env.store.registry.heartbeat(threadId, epoch, isoTime(env.clock.now()), progress);
   }
   return events;
 }

@@ -1,6 +1,13 @@
 import { RyeError } from '../core/errors.ts';
 import type { LogTampered } from '../log/verifier.ts';
-import type { LogExtent, LogPart, LogVerification, OpenedLog } from '../storage/store.ts';
+import type {
+  LogExtent,
+  LogPart,
+  LogVerification,
+  OpenedLog,
+  Store,
+  VerifyOptions,
+} from '../storage/store.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
@@ -18,12 +25,37 @@ export async function verifyLog(
   let document = await files.readDocument(threadId);
   for (let look = 1; ; look += 1) {
     const expected = document.transcript;
-    const verdict = await store.logs.verify(threadId, { verifier, expected });
+    const verdict = await verifyAgainstHead(store, threadId, { verifier, expected });
     if (verdict.ok || look === LOOKS) return { document, verdict };
     const after = await files.readDocument(threadId);
     if (JSON.stringify(after) === JSON.stringify(document)) return { document, verdict };
     document = after;
   }
+}
+
+/**
+ * Verifies a log, and compares it with the last signed end that its owner reported to the registry: a log that was cut behind
+ * an earlier checkpoint verifies by itself.
+ */
+export async function verifyAgainstHead(
+  { logs, registry }: Pick<Store, 'logs' | 'registry'>,
+  threadId: string,
+  options: VerifyOptions,
+): Promise<LogVerification> {
+  // first, because the log only grows
+  const known = await registry.signedHead(threadId);
+  const verdict = await logs.verify(threadId, options);
+  if (!known || (!verdict.ok && !verdict.unsigned)) return verdict;
+  const end = verdict.head?.seq ?? 0;
+  if (end >= known.seq) return verdict;
+  return {
+    ok: false,
+    code: 'transcript_tampered',
+    offset: verdict.verified_bytes,
+    reason: `the log was cut: it is signed up to event ${end}, and was up to event ${known.seq}`,
+    checkpoints: verdict.checkpoints,
+    verified_bytes: verdict.verified_bytes,
+  };
 }
 
 /** A log that verifies, up to its last signature: no line after it is returned. Refused if its signed part was changed. */

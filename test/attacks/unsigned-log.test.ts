@@ -22,14 +22,19 @@ beforeAll(async () => {
   server = await startWireServer(marksModel);
   prepared = await temporaryWorkspace({ fixture: 'faults' });
   await prepared.rye(['sign', 'config', 'agent/coordination']);
-  killed = copyOf(prepared, server.url);
-  const step = 'append tool_settled+message+checkpoint';
-  const extra = { RYE_TEST_KILL: JSON.stringify({ role: 'parent', step, nth: 1 }) };
+  killed = await killedBehind('append tool_settled+message+checkpoint', 1);
+}, 60_000);
+
+/** A world whose thread `t` was killed right after the nth step of this name. */
+async function killedBehind(step: string, nth: number): Promise<World> {
+  const world = copyOf(prepared, server.url);
+  const extra = { RYE_TEST_KILL: JSON.stringify({ role: 'parent', step, nth }) };
   const run = ['run', 'work', '--thread-id', 't', '--json'];
-  const { child, done } = await startCli(killed, run, { preload: true, extra });
+  const { child, done } = await startCli(world, run, { preload: true, extra });
   await done;
   expect(child.signalCode).toBe('SIGKILL');
-}, 60_000);
+  return world;
+}
 
 afterAll(async () => {
   prepared.remove();
@@ -41,8 +46,9 @@ afterAll(async () => {
 async function forged<T>(
   forge: (file: string) => void,
   use: (rye: Rye, world: World) => Promise<T>,
+  from = killed,
 ): Promise<T> {
-  const world = copyOf(killed, server.url);
+  const world = copyOf(from, server.url);
   forge(path.join(world.project, LOG));
   const rye = openWorld(world);
   try {
@@ -198,6 +204,47 @@ describe('lines that are appended to the log of a killed thread', () => {
   });
 });
 
+describe('a person', () => {
+  it('is shown what is unverified, line by line, before and after recovery', async () => {
+    await forged(
+      (file) => append(file, [words]),
+      async (_, world) => {
+        const rye = async (...args: string[]): Promise<string> => {
+          const { stdout, stderr } = await (await startCli(world, args)).done;
+          return stdout + stderr;
+        };
+        const { length } = readFileSync(path.join(world.project, LOG));
+        const signed = ends(readFileSync(path.join(world.project, LOG))).at(-1) ?? 0;
+        const bytes = length - signed;
+        expect(await rye('verify', 'thread', 't')).toContain(
+          `${bytes} bytes after the last one unverified`,
+        );
+        expect(await rye('threads', 'show', 't')).toMatch(
+          new RegExp(`unverified +${bytes} bytes in transcript.jsonl`),
+        );
+        const marked = /^unverified {2}transcript.jsonl:1 {2}\{"seq":.*FORGED-APPROVAL/m;
+        expect(await rye('threads', 'logs', 't', '--unverified')).toMatch(marked);
+        expect(await rye('threads', 'export', 't', '--format', 'md')).not.toContain('FORGED');
+        expect(await rye('threads', 'recover')).toContain(
+          `(${bytes} unverified bytes of its log set aside)`,
+        );
+        const file = `transcript.unverified-${signed}.jsonl`;
+        expect(await rye('verify', 'thread', 't')).toContain(
+          `${bytes} bytes unverified, quarantined at recovery`,
+        );
+        expect(await rye('threads', 'show', 't')).toContain(`${bytes} bytes in ${file}`);
+        expect(await rye('threads', 'logs', 't')).toContain(
+          `${bytes} unverified bytes were moved to ${file}`,
+        );
+        expect(await rye('threads', 'logs', 't')).not.toContain('FORGED');
+        expect(await rye('threads', 'logs', 't', '--unverified', '--json')).toContain(
+          `{"verified":false,"file":"${file}","line":1,"text":"{\\"seq\\":`,
+        );
+      },
+    );
+  }, 30_000);
+});
+
 describe('recovery', () => {
   it('keeps exactly the signed prefix, whatever follows the last signature', async () => {
     const whole = readFileSync(path.join(killed.project, LOG));
@@ -237,9 +284,56 @@ describe('recovery', () => {
           },
         );
       }),
-      { seed: 11, numRuns: 40 },
+      { seed: 11, numRuns: 15 },
     );
   }, 120_000);
+
+  it('begins a log again of which nothing was signed', async () => {
+    const header = (file: string): void => {
+      const [first = ''] = readFileSync(file, 'utf8').split('\n');
+      writeFileSync(file, `${first}\n`);
+      append(file, [words, end]);
+    };
+    const told = await forged(header, aftermath);
+    expect(told).not.toContain('FORGED');
+  });
+
+  it('refuses a log that was cut behind the checkpoint of an earlier turn', async () => {
+    const later = await killedBehind('append cost+checkpoint', 2);
+    const cut = (file: string): void => {
+      const log = readFileSync(file);
+      const firstCost = log.indexOf('"event_type":"cost"');
+      writeFileSync(
+        file,
+        log.subarray(
+          0,
+          ends(log).findLast((at) => at < firstCost),
+        ),
+      );
+    };
+    try {
+      await forged(
+        cut,
+        async (rye) => {
+          const { ok, checks } = await rye.threads.verify('t');
+          expect([ok, checks.find((check) => !check.ok)?.error?.code]).toEqual([
+            false,
+            'transcript_tampered',
+          ]);
+          const { recovered } = await rye.recovery.recover();
+          expect(recovered.find(({ thread_id: id }) => id === 't')?.reason).toContain(
+            'the log was cut: it is signed up to event',
+          );
+          await expect(rye.recovery.resume({ threadId: 't' })).rejects.toMatchObject({
+            code: 'transcript_tampered',
+          });
+        },
+        later,
+      );
+    } finally {
+      rmSync(path.dirname(later.project), { recursive: true, force: true });
+    }
+  }, 30_000);
 
   it('refuses a log whose signed part was changed', async () => {
     const edit = (file: string): void =>

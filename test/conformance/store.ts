@@ -62,7 +62,7 @@ export function describeStore(name: string, open: () => Store): void {
         host: owner.host,
         heartbeat_at: T1,
       });
-      await registry.heartbeat('a-1', 1, T1, COST);
+      await registry.heartbeat('a-1', 1, T1, { cost: COST });
       expect((await registry.get('a-1'))?.cost).toEqual(COST);
       const done = await registry.finish('a-1', {
         status: 'completed',
@@ -123,7 +123,7 @@ export function describeStore(name: string, open: () => Store): void {
       await registry.register(params('a-2'));
       await registry.claim('a-2', { ...self, processStart: 'before' }, T0);
       expect((await registry.claim('a-2', self, T1)).epoch).toBe(2);
-      await expect(registry.heartbeat('a-2', 1, T1, COST)).rejects.toMatchObject({
+      await expect(registry.heartbeat('a-2', 1, T1, { cost: COST })).rejects.toMatchObject({
         code: 'thread_locked',
       });
       await expect(

@@ -227,6 +227,72 @@ describe('writing', () => {
   });
 });
 
+describe('signing', () => {
+  const assistant: EventDraft = {
+    event_type: 'message',
+    payload: {
+      message: {
+        role: 'assistant',
+        content: [],
+        provider: 'p',
+        model: 'm',
+        stop_reason: 'end',
+        usage: { input_tokens: 1, output_tokens: 1, cache_read_tokens: 0, cache_write_tokens: 0 },
+      },
+    },
+  };
+  const turn: EventDraft = { event_type: 'turn_started', payload: { turn: 1 } };
+
+  it.each([
+    ['a tool result or a person', said('x'), true],
+    ['a begun turn', turn, true],
+    ['streamed text', delta('x'), false],
+    ['an answer', assistant, false],
+    ['an answer that is durable', { ...assistant, durable: true }, true],
+  ])('covers a batch in the same write, or waits: %s', async (_, draft, isSigned) => {
+    const writer = create();
+    writer.append([draft]);
+    expect(writer.isSigned).toBe(isSigned);
+    // what a kill leaves
+    const verified = await logs.verify(writer.threadId, { verifier: key.verifier });
+    expect(verified).toMatchObject({ ok: true, events: isSigned ? 3 : 1 });
+    expect(verified.head).toEqual(writer.head);
+    writer.sync();
+    const synced = await logs.verify(writer.threadId, { verifier: key.verifier });
+    expect(synced).toMatchObject({ ok: true, unverified_bytes: 0, head: writer.head });
+    writer.close();
+  });
+
+  it('never steps back to an earlier epoch', async () => {
+    const writer = logs.create(headerFor(newThread()), store.writer({ epoch: 5 }));
+    writer.close();
+    // as a registry has it that was made again
+    const again = logs.reopen(writer.threadId, store.writer({ epoch: 1 }));
+    again.append([said('a')]);
+    again.close();
+    expect(await logs.verify(writer.threadId, { verifier: key.verifier })).toMatchObject({
+      ok: true,
+      unverified_bytes: 0,
+      head: { epoch: 5 },
+    });
+  });
+
+  it('is noted for a tail that a recovery moved and had no time to note', async () => {
+    const writer = create();
+    writer.append([said('a')]);
+    const { bytes } = writer.state();
+    writer.close();
+    const file = `transcript.unverified-${bytes}.jsonl`;
+    writeFileSync(join(dirname(logs.path(writer.threadId)), file), '{"seq":4}\ntorn');
+    logs.reopen(writer.threadId, store.writer()).close();
+    logs.reopen(writer.threadId, store.writer()).close();
+    const { events } = await logs.read(writer.threadId);
+    expect(events.filter(({ event_type: type }) => type === 'log_quarantined')).toMatchObject([
+      { payload: { offset: bytes, bytes: 14, lines: 2, file } },
+    ]);
+  });
+});
+
 describe('reopening', () => {
   it('goes on with seq, leaf, hash and chain', async () => {
     const writer = create();

@@ -227,7 +227,7 @@ test('kill never hits a process that got the pid of a thread later', async () =>
   });
   await ledger.register('team/job-1', 10_000);
   await registry.claim('team/job-1', owner, now);
-  await registry.heartbeat('team/job-1', 1, now, NO_COST);
+  await registry.heartbeat('team/job-1', 1, now, { cost: NO_COST });
   const killed = await here.rye.children.kill('team/job-1');
   expect(killed).toMatchObject([{ thread_id: 'team/job-1', pid: null }]);
   expect(bystander.exitCode).toBeNull();

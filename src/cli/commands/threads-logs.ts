@@ -6,10 +6,12 @@ import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
 import { formatLogEvent } from '../render/log-line.ts';
 import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
 
 /** `rye threads logs <id>`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const part = requiredArgument(invocation, 0, 'id');
+  if (flagOption(invocation, 'unverified')) return await printUnverified(invocation, io, part);
   const follow = flagOption(invocation, 'follow');
   const { json } = invocation.global;
   const cancelled = follow ? io.cancellation() : undefined;
@@ -35,4 +37,17 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     printDocument(io, { success: true, ...document });
   }
   return cancelled?.aborted === true ? EXIT.cancelled : EXIT.ok;
+}
+
+/** Each line says that it is unverified, so that none of them is taken for the log. */
+async function printUnverified(invocation: Invocation, io: Io, part: string): Promise<ExitCode> {
+  const { json } = invocation.global;
+  await withRye(invocation, io, async ({ threads }) => {
+    for await (const line of threads.unverified(await threads.resolveId(part))) {
+      const { file, line: number, text } = line;
+      if (json) printLine(io, JSON.stringify(line));
+      else printLine(io, `unverified  ${file}:${number}  ${oneLine(text)}`);
+    }
+  });
+  return EXIT.ok;
 }

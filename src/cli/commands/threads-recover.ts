@@ -40,8 +40,10 @@ function describe({ recovered, failures, resumed }: RecoveryReport): readonly st
   if (recovered.length === 0 && failures.length === 0) return ['no thread has lost its process'];
   return [
     ...recovered.map(
-      ({ thread_id: id, status, action, reason }) =>
-        `${id}  ${status}  ${action.replace('_', ' ')}: ${oneLine(reason)}`,
+      ({ thread_id: id, status, action, reason, unverified_bytes: bytes }) =>
+        `${id}  ${status}  ${action.replace('_', ' ')}: ${oneLine(reason)}${
+          bytes === undefined ? '' : ` (${bytes} unverified bytes of its log set aside)`
+        }`,
     ),
     ...resumed.map(({ thread_id: id, status }) => `${id}  ${status}  resumed`),
     ...failures.map(

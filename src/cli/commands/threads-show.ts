@@ -1,4 +1,4 @@
-import type { ThreadDetails } from '../../app/rye.ts';
+import type { ThreadDetails, UnverifiedPart } from '../../app/rye.ts';
 import { formatCost, formatUsd } from '../../core/amounts.ts';
 import type { Delivery } from '../../core/delivery.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
@@ -42,10 +42,16 @@ function describeThread(details: ThreadDetails, io: Io): readonly string[] {
     ...lines.flatMap(([name, value]) =>
       value === null ? [] : [`${name.padEnd(11)} ${oneLine(value)}`],
     ),
+    ...details.unverified.map((part) => describeUnverified(thread, part)),
     ...children.map(describeChild),
     ...details.deliveries.map(describeDelivery),
     ...(thread.result === null ? [] : ['', neutralise(thread.result).trimEnd()]),
   ];
+}
+
+function describeUnverified({ thread_id: id }: ThreadRecord, part: UnverifiedPart): string {
+  const { bytes, file } = part;
+  return `${'unverified'.padEnd(11)} ${bytes} bytes in ${oneLine(file)}: rye threads logs ${id} --unverified`;
 }
 
 function describeDelivery({ seq, kind, source, state }: Delivery): string {

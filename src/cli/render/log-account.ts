@@ -44,6 +44,7 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
   delivery: (payload) => members(payload),
   thread_finished: ({ status, error, cost }) =>
     `${status} (${formatCost(cost)})${error === undefined ? '' : `: ${error.message} [${error.code}]`}`,
+  log_quarantined: ({ bytes, file }) => `${bytes} unverified bytes were moved to ${file}`,
   checkpoint: ({ from, to, sha256, key_id: key }) =>
     `bytes ${from}-${to}, sha256 ${sha256.slice(0, HASH_CHARACTERS)}…, signed by ${key}`,
 };

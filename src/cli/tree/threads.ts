@@ -60,6 +60,10 @@ export const THREAD_COMMANDS: readonly CommandSpec[] = [
             description: 'the last N events',
           },
           { name: 'since', value: 'SEQ', kind: 'integer', description: 'only events after SEQ' },
+          {
+            name: 'unverified',
+            description: 'only lines that no signature covers, each marked; they may be forged',
+          },
         ],
         examples: ['rye threads logs hello-1771322456 --tail 20', 'rye threads logs 2456 --follow'],
         load: () => import('../commands/threads-logs.ts'),

@@ -131,6 +131,10 @@ const NOTES: NoteTable = {
         .join(' ')}`,
     ),
   note: ({ text: said }) => plain(said),
+  log_quarantined: ({ bytes, file }) => ({
+    tone: 'warn',
+    text: `${numberOr(bytes)} unverified bytes were moved to ${text(file)}`,
+  }),
   checkpoint: ({ key_id: key, to }) => ({
     tone: 'seal',
     text: `sealed up to byte ${to} with key ${key}`,

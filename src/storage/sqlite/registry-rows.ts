@@ -40,6 +40,7 @@ export const REGISTRY_MIGRATIONS: Migrations = [
    CREATE INDEX threads_by_time ON threads (created_at);`,
   DELIVERIES_MIGRATION,
   'CREATE INDEX threads_by_folded_id ON threads (thread_id COLLATE NOCASE);',
+  'ALTER TABLE threads ADD COLUMN signed_head TEXT;',
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */

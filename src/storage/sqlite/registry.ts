@@ -1,7 +1,8 @@
 import { RyeError } from '../../core/errors.ts';
 import { didYouMean } from '../../core/text.ts';
 import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { type Cost, NO_COST } from '../../core/usage.ts';
+import { NO_COST } from '../../core/usage.ts';
+import type { LogHead } from '../../log/checkpoint.ts';
 import type {
   FinishParams,
   LaunchLimits,
@@ -10,11 +11,13 @@ import type {
   RegisterParams,
   Registry,
   ThreadFilter,
+  TurnProgress,
 } from '../store.ts';
 import { LazyDatabase } from './database.ts';
 import { SqliteDeliveries } from './deliveries.ts';
 import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
 import { assign, takeLaunch } from './launches.ts';
+import { noteProgress, signedHead } from './progress.ts';
 import { conditions } from './registry-filter.ts';
 import {
   COLUMNS,
@@ -119,17 +122,20 @@ export class SqliteRegistry implements Registry {
     });
   }
 
-  async heartbeat(threadId: string, epoch: number, now: string, cost?: Cost): Promise<void> {
+  async heartbeat(
+    threadId: string,
+    epoch: number,
+    now: string,
+    progress: TurnProgress = {},
+  ): Promise<void> {
     this.#database.immediate(() => {
       this.#assertEpoch(this.#require(threadId), epoch);
-      this.#database.run(
-        `UPDATE threads SET heartbeat_at = ?, updated_at = ?, cost = coalesce(?, cost) WHERE thread_id = ?`,
-        now,
-        now,
-        cost ? JSON.stringify(cost) : null,
-        threadId,
-      );
+      noteProgress(this.#database, threadId, { now, ...progress });
     });
+  }
+
+  async signedHead(threadId: string): Promise<LogHead | undefined> {
+    return signedHead(this.#database, threadId);
   }
 
   async assign(threadId: string, owner: Owner | null, now: string): Promise<boolean> {
