@@ -12,6 +12,7 @@ import {
 } from '../log/tree.ts';
 import { viewTree } from '../log/tree-view.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
+import { signedPart } from '../threads/verified-log.ts';
 import type { Foundation } from './foundation.ts';
 import type {
   BranchOptions,
@@ -79,7 +80,9 @@ export class Trees implements SessionTrees {
   }
 
   async context(threadId: string, entry?: string): Promise<FoldedContext> {
-    const { events } = await this.#base.store.logs.readEntries(threadId);
+    const { store, keyring } = this.#base;
+    const part = await signedPart({ store, verifier: keyring.payloadVerifier }, threadId);
+    const { events } = await store.logs.readEntries(threadId, part);
     const tree = buildTree(events);
     const leafId = entry === undefined ? tree.leafId : entryByPrefix(tree, entry).id;
     return foldContext(tree, { leafId, startedCalls: startedCallIds(events) });

@@ -6,6 +6,7 @@ import { isKnown } from '../log/tree.ts';
 import { type RawLimit, type ResolvedLimits, worstMicroUsd } from '../policy/limits.ts';
 import type { ThreadEnv } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
+import { readSigned } from './verified-log.ts';
 
 export interface ChildBudget {
   readonly directiveId: string;
@@ -127,7 +128,7 @@ export async function nextCallOf(env: ThreadEnv, thread: ThreadDocument): Promis
 async function runOf(env: ThreadEnv, thread: ThreadDocument) {
   try {
     const plan = await env.files.readPlan(thread);
-    const { events } = await env.store.logs.read(thread.thread_id);
+    const { events } = await readSigned(env, thread.thread_id);
     return { plan, events };
   } catch {
     return undefined; // a parent without a plan or a log has made no call

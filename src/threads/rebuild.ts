@@ -59,7 +59,7 @@ async function signedLog(env: ThreadEnv, threadId: string) {
   try {
     const verdict = await logs.verify(threadId, { verifier: env.verifier });
     if (!verdict.ok) {
-      if (verdict.reason === 'the log has no header') return undefined;
+      if (verdict.unsigned) return undefined;
       throw new RyeError(
         verdict.code,
         `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`,
@@ -67,11 +67,10 @@ async function signedLog(env: ThreadEnv, threadId: string) {
       );
     }
     const { verified_bytes: signed, unverified_bytes: unsigned, bytes, sha256, events } = verdict;
-    if (signed === 0) return undefined;
-    const log = await logs.read(threadId);
+    const { header, events: read } = await logs.read(threadId, { end: signed });
     return {
-      header: log.header,
-      events: log.events.filter((_, index) => (log.offsets[index] ?? 0) < signed),
+      header,
+      events: read,
       extent: unsigned === 0 ? { bytes, sha256, events } : undefined,
     };
   } catch (error) {

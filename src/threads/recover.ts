@@ -7,7 +7,7 @@ import { addUsage, type Cost, NO_COST, toMicroUsd, toUsd } from '../core/usage.t
 import { openCalls, settlementDrafts } from '../log/open-calls.ts';
 import { buildTree, isKnown } from '../log/tree.ts';
 import type { LoopOutcome } from '../loop/ports.ts';
-import type { LogWriter } from '../storage/store.ts';
+import { openDeadLog, unverifiedIn } from './dead-log.ts';
 import { finalizeThread, type Verdict } from './finalize.ts';
 import { removeLeftovers } from './leftovers-fs.ts';
 import { type LostUsage, lostUsage, withLost } from './lost-usage.ts';
@@ -16,8 +16,7 @@ import type { ThreadEnv } from './ports.ts';
 import { bareDocument, endWithoutPlan, rebuildDocument } from './rebuild.ts';
 import { Recorder } from './recorder.ts';
 import { endUnstarted, type UnstartedEnd } from './start.ts';
-import { headerOf, openDocument, type ThreadDocument } from './thread-document.ts';
-import { tamperedError, verifyAgainstHead } from './verified-log.ts';
+import { openDocument, type ThreadDocument } from './thread-document.ts';
 
 /** What was done about a thread whose process died. */
 export interface RecoveredThread {
@@ -147,52 +146,6 @@ async function finishDead(env: ThreadEnv, dead: DeadThread): Promise<RecoveredTh
     reason: failure.message,
     ...unverifiedIn(log),
   };
-}
-
-type DeadLog =
-  | {
-      readonly writer: LogWriter;
-      readonly events: readonly (LogEvent | UnknownEvent)[];
-      /** Bytes that no signature covered. */
-      readonly unverified_bytes?: number;
-    }
-  /** Nothing is added to a log that is not what was signed. */
-  | { readonly failure: ErrorInfo };
-
-function unverifiedIn(log: DeadLog): Pick<RecoveredThread, 'unverified_bytes'> {
-  if (!('writer' in log) || log.unverified_bytes === undefined) return {};
-  return { unverified_bytes: log.unverified_bytes };
-}
-
-async function openDeadLog(env: ThreadEnv, dead: DeadThread): Promise<DeadLog> {
-  const { record, document, plan } = dead;
-  const { logs } = env.store;
-  const threadId = record.thread_id;
-  const options = {
-    signer: env.signer(),
-    durability: plan.settings.durability,
-    owner: env.owner,
-    epoch: record.epoch,
-  };
-  const { verifier } = env;
-  try {
-    const expected = document.transcript;
-    const verdict = await verifyAgainstHead(env.store, threadId, { verifier, expected });
-    if (!verdict.ok && !verdict.unsigned)
-      return { failure: tamperedError(threadId, verdict).toJSON() };
-    const writer = logs.reopen(threadId, { ...options, verifier, header: headerOf(document) });
-    const { events } = await logs.read(threadId, { end: writer.head.bytes });
-    const end = verdict.verified_bytes;
-    const moved = logs.quarantined(threadId).findLast(({ offset }) => offset === end);
-    return { writer, events, ...(moved ? { unverified_bytes: moved.bytes } : {}) };
-  } catch (error) {
-    const failure = toRyeError(error, 'storage_failed');
-    // it died between its thread.json and its log
-    if (failure.code === 'thread_not_found')
-      return { writer: logs.create(headerOf(document), options), events: [] };
-    if (failure.code === 'thread_locked') throw failure;
-    return { failure: failure.toJSON() };
-  }
 }
 
 /** Answers the calls that were open, and says in the log what happened. */

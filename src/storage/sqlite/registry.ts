@@ -18,7 +18,7 @@ import { SqliteDeliveries } from './deliveries.ts';
 import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
 import { assign, takeLaunch } from './launches.ts';
 import { noteProgress, signedHead } from './progress.ts';
-import { conditions } from './registry-filter.ts';
+import { conditions, idsLike } from './registry-filter.ts';
 import {
   COLUMNS,
   insertRecord,
@@ -66,19 +66,7 @@ export class SqliteRegistry implements Registry {
   }
 
   async findIds(part: string, limit: number): Promise<readonly string[]> {
-    // length and substr compare literally: the part may hold `%` and `_`
-    return (
-      this.#database.all(
-        `SELECT thread_id FROM threads
-          WHERE substr(thread_id, 1, length(?)) = ? OR substr(thread_id, -length(?)) = ?
-          ORDER BY created_at DESC, rowid DESC LIMIT ?`,
-        part,
-        part,
-        part,
-        part,
-        limit,
-      ) as readonly { thread_id: string }[]
-    ).map(({ thread_id }) => thread_id);
+    return idsLike(this.#database, part, limit);
   }
 
   async list(filter: ThreadFilter): Promise<readonly ThreadRecord[]> {
