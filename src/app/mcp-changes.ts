@@ -63,10 +63,14 @@ export class McpChanges {
     const isNew = live !== seen?.connection;
     const isStale = live?.isStale() === true;
     try {
-      const { connection, tools, isLazy } = await servers.current(server);
+      const { connection, tools, warnings, isLazy } = await servers.current(server);
       this.#seen.set(server, seenOf(connection));
       const drafts = isNew ? [] : otherLists(server, seen, connection);
-      return [...drafts, ...this.#take(server, { tools, isLazy, isStale })];
+      const dropped = warnings.filter((warning) => !this.#leftOut.has(warning));
+      for (const warning of dropped) this.#leftOut.add(warning);
+      // what the plan was made from is told by the plan
+      const refusals = isNew ? [] : dropped;
+      return [...drafts, ...this.#take(server, { tools, isLazy, isStale, refusals })];
     } catch (error) {
       this.#seen.set(server, live && seenOf(live));
       // that it could not be connected is told by its start
@@ -76,13 +80,19 @@ export class McpChanges {
 
   #take(
     server: string,
-    now: { readonly tools: readonly Tool[]; readonly isLazy: boolean; readonly isStale: boolean },
+    now: {
+      readonly tools: readonly Tool[];
+      readonly isLazy: boolean;
+      readonly isStale: boolean;
+      readonly refusals: readonly string[];
+    },
   ): readonly EventDraft[] {
     const { offered, isGranted } = this.#options;
     const approved = offered.planned.filter(({ id }) => serverOfTool(id) === server);
     const granted = now.tools.filter(({ id }) => isGranted(id));
     const { withdrawn, added } = compareTools(approved, granted);
-    const planned = this.#plan(added, now.isLazy);
+    const { tools: planned, refusals: taken } = this.#plan(added, now.isLazy);
+    const refusals = [...now.refusals, ...taken];
     const back = approved.filter(({ id }) => this.#withdrawn.has(id) && !withdrawn.has(id));
     const gone = approved.filter(({ id }) => withdrawn.get(id) !== this.#withdrawn.get(id));
     const lost = (how: Withdrawal) => gone.filter(({ id }) => withdrawn.get(id) === how);
@@ -90,12 +100,10 @@ export class McpChanges {
     const other = lost('changed');
     for (const { id } of approved) this.#withdrawn.delete(id);
     for (const [id, how] of withdrawn) this.#withdrawn.set(id, how);
-    const callable = [...planned.tools, ...back];
-    const isNothing = [callable, removed, other, planned.refusals].every(
-      ({ length }) => length === 0,
-    );
+    const callable = [...planned, ...back];
+    const isNothing = [callable, removed, other, refusals].every(({ length }) => length === 0);
     if (isNothing) return now.isStale ? [changed({ server, list: 'tools' })] : [];
-    offered.change(planned.tools, reasons(this.#withdrawn));
+    offered.change(planned, reasons(this.#withdrawn));
     if (other.length > 0) this.#warn(server, other);
     return [
       changed(
@@ -105,7 +113,7 @@ export class McpChanges {
           added: idsOf(callable),
           removed: idsOf(removed),
           changed: idsOf(other),
-          left_out: planned.refusals.length > 0 ? planned.refusals : undefined,
+          left_out: refusals.length > 0 ? refusals : undefined,
         }),
       ),
       ...this.#message(server, { callable, removed, other }),

@@ -84,7 +84,7 @@ export async function grantedSkills(
       warnings.push(...problems.map((problem) => `the skill ${id}: ${problem}`));
       if (offered) skills.push(offered);
     } catch (error) {
-      warnings.push(`the skill ${id} is left out: ${messageOf(error)}`);
+      warnings.push(skipped(id, error));
     }
   }
   return { skills, maxActive, warnings };
@@ -103,6 +103,7 @@ function loadOffered(
   const found = spaces.find('skill', id);
   if (found === undefined) return { offered: undefined, problems: [] };
   const item = items.admit(found, 'context');
+  items.admitSkill(found, 'context');
   const { skill, diagnostics } = loadSkill(item.text, item.path);
   const problems = diagnostics.map(({ message }) => message);
   if (skill === undefined) return { offered: undefined, problems };
@@ -111,7 +112,13 @@ function loadOffered(
     folder: realpathSync(dirname(item.path)),
     skill,
     mayRun: covers(capabilities, { verb: 'execute', item_type: 'skill', item_id: id }),
+    admitWhole: () => items.admitSkill(spaces.find('skill', id) ?? found, 'context'),
     admit: (file, use) => items.admitSkillFile(found, file, use === 'run' ? 'execute' : 'context'),
   };
   return { offered, problems };
+}
+
+function skipped(id: string, error: unknown): string {
+  const hint = error instanceof RyeError && error.hint !== undefined ? `. ${error.hint}` : '';
+  return `the skill ${id} is skipped: ${messageOf(error)}${hint}`;
 }

@@ -7,8 +7,9 @@ import type { Behavior } from '../loop/behavior.ts';
 import { covers, specificity } from '../policy/capability.ts';
 import type { ToolDefinition } from '../providers/provider.ts';
 import type { GrantedTool } from '../threads/ports.ts';
-import type { DisclosureCandidate } from '../tools/disclosure.ts';
+import { type DisclosureCandidate, MAX_EAGER_TOKENS } from '../tools/disclosure.ts';
 import { GUARDED_KINDS, type GuardedKind } from '../tools/guarded-paths.ts';
+import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
 import { createToolSearch } from '../tools/tool-search.ts';
@@ -83,6 +84,42 @@ export function idleGrants(
     ]);
     return `the permission ${grant} allows no tool that there is${hint === undefined ? '' : `. ${hint}`}`;
   });
+}
+
+/**
+ * Drops MCP tools that a model would see under the name of an earlier tool: a server must not be able to end a run by
+ * what it calls its tools.
+ */
+export function withoutCollisions<T extends DisclosureCandidate>(
+  candidates: readonly T[],
+): { readonly kept: readonly T[]; readonly warnings: readonly string[] } {
+  const byName = new Map<string, string>();
+  const warnings: string[] = [];
+  const kept = candidates.filter(({ tool: { id, name } }) => {
+    const other = byName.get(name);
+    if (other === undefined) byName.set(name, id);
+    if (other === undefined || serverOfTool(id) === undefined) return true;
+    warnings.push(`the tool ${id} is dropped: it would be offered as ${name}, as ${other} is`);
+    return false;
+  });
+  return { kept, warnings };
+}
+
+/** Why tools of an eager server are listed by name after all, one sentence for each server. */
+export function deferredEager(
+  candidates: readonly DisclosureCandidate[],
+  upFront: ReadonlySet<string>,
+): readonly string[] {
+  const byServer = new Map<string, number>();
+  for (const { tool, isEager } of candidates) {
+    const server = serverOfTool(tool.id);
+    if (server === undefined || isEager !== true || upFront.has(tool.id)) continue;
+    byServer.set(server, (byServer.get(server) ?? 0) + 1);
+  }
+  return [...byServer].map(
+    ([server, count]) =>
+      `${count} tools of the MCP server ${server} are listed by name only: eager schemas have room for ${MAX_EAGER_TOKENS} tokens`,
+  );
 }
 
 /** Throws `wire_name_collision` where a model would see two tools under one name. */

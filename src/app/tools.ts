@@ -53,10 +53,12 @@ import {
   assertDistinct,
   builtinSettings,
   candidate,
+  deferredEager,
   factsOf,
   idleGrants,
   isPrimary,
   liftsGuard,
+  withoutCollisions,
 } from './tool-candidates.ts';
 import type { ToolScope } from './tool-scope.ts';
 
@@ -92,11 +94,12 @@ export class Tools implements ToolSource {
     const remote = await this.#grantedRemote(capabilities, mayConnect);
     const skills = await this.#skills(capabilities);
     const skillTools = this.#openSkills(skills, { planned: () => [], unlocked: new Set() }).tools;
-    const candidates = [
+    const { kept: candidates, warnings: collisions } = withoutCollisions([
       ...fixed.map((tool) => candidate(tool, capabilities, factsOf(tool, this.#options.own))),
-      ...[...items, ...remote.tools].map((tool) =>
-        candidate(tool, capabilities, { declaredRisk: tool.traits.risk, builtin: false }),
-      ),
+      ...[...items, ...remote.tools].map((tool) => ({
+        ...candidate(tool, capabilities, { declaredRisk: tool.traits.risk, builtin: false }),
+        isEager: serverOfTool(tool.id) !== undefined && !remote.lazy.has(tool.id),
+      })),
       ...skillTools.map((tool) => ({
         ...candidate(tool, capabilities, {
           declaredRisk: tool.id === SKILLS_RUN_ID ? 'elevated' : 'safe',
@@ -104,7 +107,7 @@ export class Tools implements ToolSource {
         }),
         pinned: true,
       })),
-    ];
+    ]);
     assertDistinct(candidates.map(({ tool }) => tool));
     const { preloaded } = chooseDisclosure(
       Number.isFinite(preloadTokens)
@@ -132,6 +135,8 @@ export class Tools implements ToolSource {
           ...this.#base.spaces.list('tool'),
         ]),
         ...remote.warnings,
+        ...collisions,
+        ...deferredEager(candidates, upFront),
         ...skills.warnings,
         ...(taint === undefined ? [] : [taint]),
       ],

@@ -40,6 +40,11 @@ export interface VerifiedItems {
   admit(found: FoundFile, operation: Operation): VerifiedItem;
   /** Applies the same checks to another file of a skill that was found. */
   admitSkillFile(skill: FoundFile, file: SkillFile, operation: Operation): void;
+  /**
+   * Refuses a skill of which a signed file was changed or removed, naming each of them. A file that was never signed is
+   * not a part of the skill.
+   */
+  admitSkill(skill: FoundFile, operation: Operation): void;
   /** The state of a file's signature, of a skill that of all its files, whatever the policy says. */
   check(found: FoundFile): Verdict;
 }
@@ -76,6 +81,14 @@ export function openItems(options: ItemsOptions): VerifiedItems {
     admitSkillFile: (skill, file, operation) => {
       const path = join(dirname(skill.path), file.path);
       judge({ ...skill, path }, verifySkillFile(skill, file, options), operation);
+    },
+    admitSkill: (skill, operation) => {
+      const changed = changedSkillFiles(skill, options);
+      const [first] = changed;
+      if (first === undefined) return;
+      const path = join(dirname(skill.path), first.path);
+      const detail = changed.map(({ path: name, how }) => `${name} ${how}`).join(', ');
+      judge({ ...skill, path }, { ...first.verdict, detail }, operation);
     },
     check: (found) =>
       found.type === 'skill' ? verifySkill(found, options) : verifyFile(found, options),
@@ -138,6 +151,29 @@ function verifySkillFile(skill: FoundFile, file: SkillFile, context: VerifyConte
       detail: `${file.path} is in no signed list`,
     }
   );
+}
+
+interface ChangedFile {
+  readonly path: string;
+  readonly how: string;
+  readonly verdict: Extract<Verdict, { readonly ok: false }>;
+}
+
+/** The files of a skill that are not what was signed, in order of their paths. */
+function changedSkillFiles(skill: FoundFile, context: VerifyContext): readonly ChangedFile[] {
+  const folder = dirname(skill.path);
+  const files = readSkillFiles(folder);
+  const changed = files.flatMap((file): ChangedFile[] => {
+    const verdict =
+      file.path === SKILL ? verifyFile(skill, context) : verifySkillFile(skill, file, context);
+    if (verdict.ok || verdict.code === 'unsigned') return [];
+    return [{ path: file.path, how: 'was changed', verdict }];
+  });
+  const there = new Set(files.map(({ path }) => path));
+  const signed = openSkillList(folder, skill.id, context.keyring)?.paths ?? [];
+  const gone = signed.filter((path) => !there.has(path));
+  const verdict = { ok: false, code: 'content_modified' } as const;
+  return [...changed, ...gone.map((path) => ({ path, how: 'is missing', verdict }))];
 }
 
 /** Checks a skill with all of its files: the first that is not what was signed decides. */

@@ -96,15 +96,14 @@ class Finalization {
     // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
     await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
     if (!holdsBudget) await release();
+    // before the registry: a program that waits for the end finds the signed entry, not the one of the running thread
+    const exported = this.#verdict;
+    if (log) await this.#export();
     await this.#attempt('updating the registry', async () => {
       await this.#finish();
       this.#isRecorded = true;
     });
-    if (log) {
-      await this.#attempt('exporting the knowledge entry', () =>
-        exportKnowledge(this.#env, started, this.#document(true)),
-      );
-    }
+    if (log && this.#verdict !== exported) await this.#export();
     if (observes) {
       await this.#afterComplete();
       await this.#attempt('writing thread.json', () => this.#writeDocument(true));
@@ -112,6 +111,20 @@ class Finalization {
     if (holdsBudget) await release();
     this.#close();
     return resultOf(this.#env, this.#request, this.#verdict);
+  }
+
+  /** A failed export leaves the verdict: the log has everything, and recovery exports again. */
+  async #export(): Promise<void> {
+    const { started } = this.#request;
+    if (await this.#isTakenOver()) return;
+    try {
+      await exportKnowledge(this.#env, started, this.#document(true));
+    } catch (error) {
+      const { threadId } = started;
+      this.#env.onNotice(
+        `thread ${threadId}: exporting the knowledge entry failed: ${messageOf(error)}`,
+      );
+    }
   }
 
   async #settleDeliveries(): Promise<void> {

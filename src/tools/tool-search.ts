@@ -31,7 +31,7 @@ export function createToolSearch(
         limit: {
           type: 'integer',
           minimum: 1,
-          maximum: 20,
+          maximum: 50,
           description: `Default ${DEFAULT_LIMIT}.`,
         },
       },

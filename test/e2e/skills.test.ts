@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { LogEvent } from '../../src/core/events.ts';
@@ -172,10 +172,10 @@ test('a script of a skill runs as it was signed: no shell, a reduced environment
   expect(text).toContain('no interpreter is known for counting/SKILL.md');
   expect(other).toContain('does not hold the capability rye.execute.skill.reading');
   writeFileSync(helper, 'WORD = "changed"\n');
-  await here.json(['run', 'work'], { env });
-  const refused = results(server.requests.at(-1)?.body);
-  expect(refused).toContain('skill counting was modified after it was signed');
-  expect(refused).toContain('scripts/helper.py');
+  const late = await here.rye(['run', 'work'], { env });
+  expect(late.stderr).toContain('skill counting was modified after it was signed');
+  expect(late.stderr).toContain('scripts/helper.py was changed');
+  expect(results(server.requests.at(-1)?.body)).toContain('Unknown tool: skills_run_script');
   const verified = await here.rye(['verify', 'skill', 'counting']);
   expect(verified.code).toBe(3);
   const { items } = (await here.json(['list', 'skill'])) as {
@@ -294,3 +294,39 @@ test('skills of other programs count where the configuration says so, signed and
   expect(system).not.toContain('How to do unsigned.');
   expect(results(server.requests[1]?.body)).toContain('The body of both');
 }, 60_000);
+
+test('a skill of which signed files were changed or removed is refused, and the message names them', async () => {
+  const here = await workspace();
+  const skills = path.join(here.project, '.ai/skills');
+  skill(skills, 'tables');
+  write(skills, 'tables/references/form.md', 'the form of a table');
+  write(skills, 'tables/references/gone.md', 'soon gone');
+  write(skills, 'tables/scripts/run.sh', 'echo signed\n');
+  skill(skills, 'sound');
+  await signed(here, 'skill', 'tables');
+  await signed(here, 'skill', 'sound');
+  await directive(here, '<fetch><skill>*</skill></fetch>');
+  const wire = await serve(({ index }) =>
+    index === 0 ? calls(toolUse('skills_use', { name: 'sound' }, 'a')) : says('Done.'),
+  );
+  write(skills, 'tables/scripts/run.sh', 'echo changed\n');
+  rmSync(path.join(skills, 'tables/references/gone.md'));
+  const run = await here.rye(['run', 'work'], { env: wire.env });
+  expect(run.code, run.stderr).toBe(0);
+  expect(run.stderr).toContain('the skill tables is skipped');
+  expect(run.stderr).toContain('scripts/run.sh was changed, references/gone.md is missing');
+  expect(run.stderr).toContain('rye sign skill tables');
+  const request = JSON.stringify(wire.server.requests[0]?.body);
+  expect(request).toContain('How to do sound');
+  expect(request).not.toContain('How to do tables');
+
+  // one that changes while the thread runs is refused when it is loaded
+  const late = await serve(({ index }) => {
+    if (index > 0) return says('Done.');
+    write(skills, 'sound/SKILL.md', '---\nname: sound\ndescription: x\n---\n\nEVIL BODY\n');
+    return calls(toolUse('skills_use', { name: 'sound' }, 'a'));
+  });
+  await here.rye(['run', 'work'], { env: late.env });
+  expect(results(late.server.requests[1]?.body)).toContain('SKILL.md was changed');
+  expect(results(late.server.requests[1]?.body)).not.toContain('EVIL BODY');
+});

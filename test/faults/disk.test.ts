@@ -96,7 +96,7 @@ describe('a disk that can be written no more', () => {
   );
 
   it.concurrent('an export that can’t be written is a notice: the thread has completed all the same', async (context) => {
-    const fault = { name: '.md', code: 'EIO', after: 1 };
+    const fault = { name: 't.md', code: 'EIO', after: 1 };
     const { world, rye, code, stderr, result } = await runWith(fault, context);
     expect(stderr).toContain('exporting the knowledge entry failed');
     expect([code, result['success'], result['status']]).toEqual([0, true, 'completed']);

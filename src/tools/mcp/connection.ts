@@ -15,6 +15,7 @@ import type { Confine } from '../process.ts';
 import type { ToolContext, ToolOutput } from '../tool.ts';
 import type { McpServerConfig } from './config.ts';
 import { blockOf, outputOf, resourceOutput } from './content.ts';
+import { boundedFetch } from './message-lines.ts';
 import { StdioTransport } from './stdio.ts';
 
 /** Pages of a list; a server that goes on beyond it is not listened to. */
@@ -37,6 +38,8 @@ export type McpList = 'tools' | 'resources' | 'prompts';
 export interface Connection {
   /** As they were last asked for. */
   readonly tools: readonly McpTool[];
+  /** True if the server offers more tools than `tools` holds. */
+  readonly isCut: boolean;
   readonly hasResources: boolean;
   readonly hasPrompts: boolean;
   readonly isClosed: () => boolean;
@@ -82,12 +85,20 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     await stdio?.close();
     const said =
       stdio === undefined || stdio.lastWords === '' ? '' : `; it said: ${stdio.lastWords}`;
+    const why = stdio?.failure ?? causeOf(error);
     throw new RyeError(
       'tool_failed',
-      `the MCP server ${server.name} can't be used: ${messageOf(error)}${said}`,
+      `the MCP server ${server.name} can't be used: ${why}${said}`,
       { hint: 'Check its entry in mcp.yaml by running its command or opening its url by hand.' },
     );
   }
+}
+
+/** A failed `fetch` tells its reason in its cause only. */
+function causeOf(error: unknown): string {
+  const cause = error instanceof Error ? error.cause : undefined;
+  const reason = cause instanceof Error ? cause.message : '';
+  return reason === '' ? messageOf(error) : `${messageOf(error)} (${reason})`;
 }
 
 function startOf(
@@ -104,6 +115,7 @@ function remoteOf(server: McpServerConfig): Transport {
   // the SDK follows redirects within the origin only, so that headers reach nobody else
   return new StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
+    fetch: boundedFetch,
   });
 }
 
@@ -184,6 +196,10 @@ class LiveConnection implements Connection {
 
   get tools(): readonly McpTool[] {
     return this.#tools;
+  }
+
+  get isCut(): boolean {
+    return this.#tools.length >= MAX_TOOLS;
   }
 
   isClosed = (): boolean => this.#closed || this.#parts.stdio?.isClosed === true;
@@ -290,8 +306,9 @@ class LiveConnection implements Connection {
     try {
       return await request;
     } catch (error) {
-      if (!(error instanceof McpError)) this.#closed = true;
-      throw error;
+      const failure = this.#parts.stdio?.failure;
+      if (!(error instanceof McpError) || failure !== undefined) this.#closed = true;
+      throw failure === undefined ? error : new Error(failure);
     }
   }
 

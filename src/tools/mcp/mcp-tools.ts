@@ -1,5 +1,6 @@
 import type { Tool as McpTool } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf } from '../../core/errors.ts';
+import { itemIdProblem, wireName } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import { isRecord, toText } from '../../core/json.ts';
 import {
@@ -25,23 +26,69 @@ export function serverOfTool(id: string): string | undefined {
   return /^mcp\/([^/]+)\/[^/]+$/.exec(id)?.[1];
 }
 
+/** The tools of a server, and one sentence for each that is dropped. */
+export interface ServerTools {
+  readonly tools: readonly Tool[];
+  readonly warnings: readonly string[];
+}
+
+/** Model APIs refuse longer names. */
+const MAX_NAME_LENGTH = 128;
+/** Sentences about dropped tools; a server may offer thousands of them. */
+const MAX_DROPPED_NAMED = 10;
+
 /**
- * Everything that a server offers, as tools: its own, and readers of its resources and prompts where it has some. Of
- * two tools that would have one id the first stays.
+ * Everything that a server offers, as tools: its own, and readers of its resources and prompts if it has some. A tool
+ * without a usable name is dropped, and so is one whose name a model could not tell from an earlier tool's.
  */
 export function toolsOf(
   server: McpServerConfig,
   connection: Connection,
   connected: Connected,
-): readonly Tool[] {
-  const byId = new Map<string, Tool>();
+): ServerTools {
+  const byName = new Map<string, Tool>();
+  const dropped: string[] = [];
   const all = [
-    ...connection.tools.map((tool) => serverTool(server, tool, connected)),
-    ...(connection.hasResources ? resourceTools(server, connected) : []),
-    ...(connection.hasPrompts ? promptTools(server, connected) : []),
+    ...connection.tools.map((tool) => [tool.name, serverTool(server, tool, connected)] as const),
+    ...(connection.hasResources ? resourceTools(server, connected) : []).map(withoutName),
+    ...(connection.hasPrompts ? promptTools(server, connected) : []).map(withoutName),
   ];
-  for (const tool of all) if (!byId.has(tool.id)) byId.set(tool.id, tool);
-  return [...byId.values()];
+  for (const [name, tool] of all) {
+    const shown = JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
+    const wire = wireName(tool.id);
+    const other = byName.get(wire);
+    if (wire.length > MAX_NAME_LENGTH) dropped.push(`its name ${shown} is too long`);
+    else if (/\/_*$/.test(tool.id) || itemIdProblem(tool.id) !== undefined)
+      dropped.push(`its name ${shown} is not usable`);
+    else if (other !== undefined)
+      dropped.push(`its name ${shown} would be ${wire}, as that of ${other.id}`);
+    else byName.set(wire, tool);
+  }
+  return { tools: [...byName.values()], warnings: droppedWarnings(server, connection, dropped) };
+}
+
+function withoutName(tool: Tool): readonly [string, Tool] {
+  return [tool.id, tool];
+}
+
+function droppedWarnings(
+  { name }: McpServerConfig,
+  connection: Connection,
+  dropped: readonly string[],
+): readonly string[] {
+  const named = dropped
+    .slice(0, MAX_DROPPED_NAMED)
+    .map((why) => `a tool of the MCP server ${name} is dropped: ${why}`);
+  const more = dropped.length - named.length;
+  return [
+    ...named,
+    ...(more > 0 ? [`${more} more tools of the MCP server ${name} are dropped`] : []),
+    ...(connection.isCut
+      ? [
+          `the MCP server ${name} offers more tools than ${connection.tools.length}; the rest is ignored`,
+        ]
+      : []),
+  ];
 }
 
 function serverTool(server: McpServerConfig, tool: McpTool, connected: Connected): Tool {

@@ -22,6 +22,8 @@ export interface McpServersOptions {
 export interface CurrentTools {
   readonly connection: Connection;
   readonly tools: readonly Tool[];
+  /** One sentence for each tool that is dropped. */
+  readonly warnings: readonly string[];
   /** Listed by name only. */
   readonly isLazy: boolean;
 }
@@ -76,9 +78,9 @@ export class McpServers {
     const server = await this.#server(`mcp/${name}/any`);
     const connection = await this.#connected(server);
     await connection.refresh();
-    const tools = toolsOf(server, connection, this.#again(server));
+    const { tools, warnings } = toolsOf(server, connection, this.#again(server));
     for (const { id, traits } of tools) this.#traits.set(id, traits);
-    return { connection, tools, isLazy: server.disclosure === 'lazy' };
+    return { connection, tools, warnings, isLazy: server.disclosure === 'lazy' };
   }
 
   /** Connects the servers that `isReached` names, at the same time; one that fails is a warning. */
@@ -107,7 +109,7 @@ export class McpServers {
   /** One tool of a server, which is connected for it. `item_not_found` where there is no such server or tool. */
   async find(id: string): Promise<Tool> {
     const server = await this.#server(id);
-    const tools = toolsOf(server, await this.#connected(server), this.#again(server));
+    const { tools } = toolsOf(server, await this.#connected(server), this.#again(server));
     const found = tools.find((tool) => tool.id === id);
     if (found) return found;
     throw notFound(
@@ -170,8 +172,8 @@ export class McpServers {
     readonly warnings: readonly string[];
   }> {
     try {
-      const { tools } = await this.current(server.name);
-      return { server, tools, warnings: [] };
+      const { tools, warnings } = await this.current(server.name);
+      return { server, tools, warnings };
     } catch (error) {
       return { server, tools: [], warnings: [messageOf(error)] };
     }

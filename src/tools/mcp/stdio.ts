@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { ReadBuffer, serializeMessage } from '@modelcontextprotocol/sdk/shared/stdio.js';
+import { deserializeMessage, serializeMessage } from '@modelcontextprotocol/sdk/shared/stdio.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import { messageOf, RyeError } from '../../core/errors.ts';
@@ -11,9 +11,8 @@ import {
   hurryWith,
   signalGroup,
 } from '../process.ts';
+import { MessageLines, TOO_LONG } from './message-lines.ts';
 
-/** A message beyond it ends the connection: no answer is that large in good faith. */
-const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 const STDERR_KEPT = 2000;
 /** Time that a server has to end by itself when its stdin is closed. */
 const LEAVE_MS = 500;
@@ -36,7 +35,8 @@ export class StdioTransport implements Transport {
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #command: StdioCommand;
-  readonly #messages = new ReadBuffer({ maxBufferSize: MAX_MESSAGE_BYTES });
+  readonly #lines = new MessageLines();
+  #failure: string | undefined;
   #child: ChildProcess | undefined;
   #confined: ConfinedCommand | undefined;
   #stderr = '';
@@ -47,6 +47,11 @@ export class StdioTransport implements Transport {
 
   get isClosed(): boolean {
     return !this.#child?.stdin?.writable;
+  }
+
+  /** Why rye ended the connection; undefined if it did not. */
+  get failure(): string | undefined {
+    return this.#failure;
   }
 
   /** The last that the server said on stderr, on one line. */
@@ -116,18 +121,17 @@ export class StdioTransport implements Transport {
   }
 
   #read(chunk: Buffer): void {
-    try {
-      this.#messages.append(chunk);
-    } catch (error) {
-      this.onerror?.(error instanceof Error ? error : new Error(messageOf(error)));
+    const lines = this.#lines.push(chunk);
+    if (lines === 'too_long') {
+      this.#failure = TOO_LONG;
+      this.onerror?.(new Error(TOO_LONG));
+      this.#child?.stdout?.destroy();
       this.kill();
       return;
     }
-    for (;;) {
+    for (const line of lines) {
       try {
-        const message = this.#messages.readMessage();
-        if (message === null) return;
-        this.onmessage?.(message);
+        this.onmessage?.(deserializeMessage(line));
       } catch (error) {
         // a line that is no message, such as a stray log line
         this.onerror?.(error instanceof Error ? error : new Error(messageOf(error)));

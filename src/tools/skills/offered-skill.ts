@@ -10,6 +10,8 @@ export interface OfferedSkill {
   readonly skill: Skill;
   /** Whether the thread holds `execute` on it. */
   readonly mayRun: boolean;
-  /** Throws what is wrong with the signature of a file, where the trust policy refuses it for this use. */
+  /** Throws if a signed file of the skill was changed or removed since. */
+  readonly admitWhole: () => void;
+  /** Throws what is wrong with the signature of a file, if the trust policy refuses it for this use. */
   readonly admit: (file: SkillFile, use: 'read' | 'run') => void;
 }

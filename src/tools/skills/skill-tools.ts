@@ -93,6 +93,7 @@ function useTool({ active, unlock, onActivated }: SkillToolsOptions, find: Find)
     need: needs('fetch'),
     execute: answering((input) => {
       const offered = find(input);
+      offered.admitWhole();
       const isNew = !active.has(offered.id);
       const refusal = active.activate(offered.id);
       if (refusal !== undefined) return errorOutput(refusal, { code: 'invalid_input' });

@@ -203,7 +203,9 @@ test('a new tool that the model could not tell from another one is left out, and
     {
       server: 'live',
       list: 'tools',
-      left_out: ['mcp/live/f_one: another tool is offered as mcp_live_f_one'],
+      left_out: [
+        'a tool of the MCP server live is dropped: its name "f_one" would be mcp_live_f_one, as that of mcp/live/f-one',
+      ],
     },
     { server: 'live', list: 'tools', added: ['mcp/live/fine'] },
   ]);

@@ -11,7 +11,7 @@ function offered(id: string, folder: string, more = '', mayRun = true): OfferedS
   const text = `---\nname: ${id}\ndescription: Does <${id}>.\n${more}---\nThe body of ${id}.\n`;
   const { skill } = loadSkill(text, `/${id}/SKILL.md`);
   if (!skill) throw new Error(text);
-  return { id, folder, skill, mayRun, admit: () => undefined };
+  return { id, folder, skill, mayRun, admit: () => undefined, admitWhole: () => undefined };
 }
 
 /** The tools of some skills in a project, and what they asked to unlock. */

@@ -1,0 +1,120 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
+import { type Workspace, workspace } from '../helpers/workspace.ts';
+
+const PROGRAM = path.resolve(import.meta.dirname, '../fixtures/hostile-mcp.mjs');
+const DIRECTIVE = `\`\`\`xml
+<directive name="work" version="1.0.0">
+  <metadata><description>d</description><category></category><author>a</author>
+    <permissions><execute><tool>mcp/*</tool></execute><acknowledge risk="elevated">r</acknowledge></permissions></metadata>
+</directive>
+\`\`\`
+
+Do the work.
+`;
+
+interface Server {
+  readonly mode: string;
+  readonly timeout_seconds?: number;
+  readonly disclosure?: string;
+}
+
+async function lab(servers: Readonly<Record<string, Server>>, script: WireScript) {
+  const here = await workspace();
+  const write = (file: string, text: string): void => {
+    const target = path.join(here.project, '.ai', file);
+    mkdirSync(path.dirname(target), { recursive: true });
+    writeFileSync(target, text);
+  };
+  const entries = Object.entries(servers).map(([name, { mode, ...rest }]) => [
+    name,
+    { command: process.execPath, args: [PROGRAM, mode], ...rest },
+  ]);
+  write('config/mcp.yaml', JSON.stringify({ servers: Object.fromEntries(entries) as object }));
+  write('directives/work.md', DIRECTIVE);
+  for (const item of [
+    ['config', 'mcp'],
+    ['directive', 'work'],
+  ]) {
+    const signed = await here.rye(['sign', ...item]);
+    expect(signed.code, signed.stderr).toBe(0);
+  }
+  const server = await startWireServer(script);
+  onTestFinished(() => server.close());
+  const env = { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url };
+  return { here, server, env };
+}
+
+async function run(here: Workspace, env: Readonly<Record<string, string>>) {
+  const began = performance.now();
+  const ended = await here.rye(['run', 'work', '--json'], { env });
+  return { ...ended, seconds: (performance.now() - began) / 1000 };
+}
+
+test('tools with bad or colliding names are dropped with a warning, and the run goes on', async () => {
+  const { here, server, env } = await lab(
+    { odd: { mode: 'names' }, good: { mode: 'good' } },
+    ({ index }) => (index === 0 ? calls(toolUse('mcp_good_fine', {})) : says('Done.')),
+  );
+  const { code, stderr } = await run(here, env);
+  expect(code, stderr).toBe(0);
+  const names = server.requests[0]?.body.tools?.map(({ name }) => name);
+  expect(names).toEqual(expect.arrayContaining(['mcp_odd_fine', 'mcp_odd_a_b', 'mcp_good_fine']));
+  expect(names?.filter((name) => name?.startsWith('mcp_odd'))).toHaveLength(2);
+  expect(stderr).toContain('its name "a_b" would be mcp_odd_a_b, as that of mcp/odd/a-b');
+  expect(stderr).toContain('its name "" is not usable');
+  expect(stderr).toMatch(/its name "x{80}…" is too long/);
+  expect(stderr).toContain('its name "..." is not usable');
+  expect(JSON.stringify(server.requests[1]?.body.messages.at(-1))).toContain('fine');
+});
+
+test('two servers whose tools would share a name keep the first, and the run goes on', async () => {
+  const { here, server, env } = await lab(
+    { a: { mode: 'good' }, a_fine: { mode: 'good' }, 'a-fine': { mode: 'good' } },
+    () => says('Done.'),
+  );
+  const { code, stderr } = await run(here, env);
+  expect(code, stderr).toBe(0);
+  const names = server.requests[0]?.body.tools?.map(({ name }) => name) ?? [];
+  expect(new Set(names).size).toBe(names.length);
+  expect(stderr).toMatch(/is dropped: it would be offered as mcp_a_fine_fine/);
+});
+
+test.each(['endless', 'huge'])(
+  'a server that answers with an %s line is ended, and the model is told why',
+  async (mode) => {
+    const { here, server, env } = await lab({ bad: { mode } }, ({ index }) =>
+      index === 0 ? calls(toolUse('mcp_bad_fine', {})) : says('Done.'),
+    );
+    const { code, stderr } = await run(here, env);
+    expect(code, stderr).toBe(0);
+    expect(JSON.stringify(server.requests[1]?.body.messages.at(-1))).toContain(
+      'it sent a message of more than 16 MiB',
+    );
+  },
+);
+
+test('thousands of tools cost a bounded catalog, and the person is told', async () => {
+  const { here, server, env } = await lab({ big: { mode: 'many' } }, () => says('Done.'));
+  const { code, stderr } = await run(here, env);
+  expect(code, stderr).toBe(0);
+  const request = JSON.stringify(server.requests[0]?.body);
+  expect(request.length).toBeLessThan(120_000);
+  expect(request).toContain('more are found by tool_search');
+  expect(stderr).toContain('offers more tools than 1000');
+  expect(stderr).toMatch(/\d+ tools of the MCP server big are listed by name only/);
+});
+
+test('eager means that all tools of an ordinary server are offered with their schemas', async () => {
+  const { here, server, env } = await lab(
+    { one: { mode: 'names' }, two: { mode: 'good', disclosure: 'lazy' } },
+    () => says('Done.'),
+  );
+  const { code } = await run(here, env);
+  expect(code).toBe(0);
+  const names = server.requests[0]?.body.tools?.map(({ name }) => name);
+  expect(names).toEqual(expect.arrayContaining(['mcp_one_fine', 'mcp_one_a_b', 'tool_search']));
+  expect(names).not.toContain('mcp_two_fine');
+});
