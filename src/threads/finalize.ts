@@ -120,7 +120,10 @@ class Finalization {
     try {
       await exportKnowledge(this.#env, started, this.#document(true));
     } catch (error) {
-      const { threadId } = started;
+      const { threadId, plan } = started;
+      const { files } = this.#env;
+      // what is there is the unsigned entry of the running thread
+      files.removeKnowledge(files.knowledgePath(plan.directive.id, threadId));
       this.#env.onNotice(
         `thread ${threadId}: exporting the knowledge entry failed: ${messageOf(error)}`,
       );

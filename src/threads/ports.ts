@@ -241,6 +241,8 @@ export interface ThreadFiles {
   readPlan(document: Pick<ThreadDocument, 'thread_id' | 'plan_sha256'>): Promise<ThreadPlan>;
   writeCapabilities(threadId: string, text: string): Promise<void>;
   writeKnowledge(path: string, text: string): Promise<void>;
+  /** Removes an entry that could not be replaced. Never throws. */
+  removeKnowledge(path: string): void;
   /** Opens the export of a running thread for appending; undefined if there is one that is not `resumed`. */
   openExport(path: string, isResumed: boolean): Promise<LiveFile | undefined>;
   /** Writes a large tool result; resolves to its path relative to the project. */

@@ -5,6 +5,7 @@ import {
   fstatSync,
   openSync,
   readdirSync,
+  unlinkSync,
   writeSync,
 } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -108,6 +109,13 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     writeKnowledge: async (path, text) => {
       const subject = exportSubject(relative(join(root, 'knowledge'), path));
       await write(path, signText({ text, style: 'html', ...signing(subject) }));
+    },
+    removeKnowledge: (path) => {
+      try {
+        unlinkSync(path);
+      } catch {
+        // it was never there, or the disk allows nothing at all
+      }
     },
     openExport: async (path, isResumed) => await openLive(root, path, isResumed),
     writeArtifact: async (threadId, name, bytes) => {

@@ -2,7 +2,7 @@
  * A larger message ends the connection: no answer is that large in good faith, and parsing one would hold up every
  * timer and signal of the process.
  */
-export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 
 /** Why a connection ends at such a message. */
 export const TOO_LONG = `it sent a message of more than ${MAX_MESSAGE_BYTES / 1024 / 1024} MiB`;
