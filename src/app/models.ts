@@ -49,9 +49,10 @@ export class Models implements ModelSource {
     this.#options = options;
   }
 
-  async resolve({ wanted, provider, fallback, hasSteps }: Parameters<ModelSource['resolve']>[0]) {
+  async resolve(facts: Parameters<ModelSource['resolve']>[0]) {
+    const { fallback, hasSteps } = facts;
     const choices = await this.choices();
-    const model = resolveModel({ wanted, provider }, choices);
+    const { model, wanted, provider, warnings } = resolveOrTier(facts, choices);
     const embedded = model.kind === 'literal' || model.kind === 'replay';
     const named = fallback === undefined ? undefined : [fallback];
     const fallbacks = embedded ? [] : resolveFallbacks(model, named, choices);
@@ -60,6 +61,7 @@ export class Models implements ModelSource {
       model,
       fallbacks,
       origin: originOf(model, { wanted, provider }),
+      ...(warnings.length === 0 ? {} : { warnings }),
       ...(isIdle ? { unfit: nothingToExecute({ wanted, provider }, choices) } : {}),
     };
   }
@@ -150,6 +152,23 @@ export class Models implements ModelSource {
       usable: usableProviders(catalog, env),
       defaultProvider: typeof chosen === 'string' ? chosen : undefined,
     };
+  }
+}
+
+/** The model asked for; a directive that also names a tier gets that if nothing offers the model. */
+function resolveOrTier(
+  { wanted, provider, tier, allowUnpriced = false }: Parameters<ModelSource['resolve']>[0],
+  choices: ModelChoices,
+) {
+  const wish = { wanted, provider, allowUnlisted: allowUnpriced };
+  try {
+    return { model: resolveModel(wish, choices), wanted, provider, warnings: [] };
+  } catch (error) {
+    const isUnknown = error instanceof RyeError && error.code === 'model_not_found';
+    if (!isUnknown || tier === undefined) throw error;
+    const model = resolveModel({ wanted: tier }, choices);
+    const warning = `${error.message}; the directive's tier "${tier}" is used instead: ${model.provider}/${model.id}`;
+    return { model, wanted: tier, provider: undefined, warnings: [warning] };
   }
 }
 

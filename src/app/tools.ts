@@ -1,3 +1,4 @@
+import { aliasOf } from '../core/aliases.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { assertStandsFor } from '../items/binding.ts';
 import { readToolFiles } from '../items/tool-files-fs.ts';
@@ -239,7 +240,9 @@ export class Tools implements ToolSource {
       const tool = withoutSecrets(await this.#mcp.find(id), this.#secrets(scope));
       return { tool, builtin: false };
     }
-    const fixed = this.#fixedTools(scope).find((tool) => tool.id === id);
+    const builtin = this.#fixedTools(scope);
+    const alias = this.#base.spaces.find('tool', id) ? undefined : aliasOf('tool', id);
+    const fixed = builtin.find((tool) => tool.id === id || tool.id === alias);
     return fixed
       ? { tool: fixed, builtin: true }
       : { tool: await this.#itemTool(id, scope), builtin: false };

@@ -141,8 +141,26 @@ function unknownCommand({ command, spec }: Described, word: string | undefined):
     });
   }
   return new RyeError('usage', `there is no command \`${path} ${word}\``, {
-    hint: didYouMean(word, names) ?? known,
+    hint: replacementOf(`${path} ${word}`) ?? didYouMean(word, names) ?? known,
   });
+}
+
+/** Commands of Rye OS, with what does the same here. */
+const REPLACEMENTS: Readonly<Record<string, string>> = {
+  'rye load': 'rye fetch <type> <id>',
+  'rye execute knowledge': 'rye fetch knowledge <id>',
+  'rye execute config': 'rye config show',
+  'rye thread': 'rye run <directive>',
+  'rye graph': 'rye run <directive> --provider literal, for a directive with <process> steps',
+  'rye primary': 'rye --help',
+  'rye test': 'rye run <directive> --dry-run, or rye run <directive> --replay FILE',
+  'rye install': 'rye import rye-os DIR, which reviews what you copied',
+  'rye remote': 'rye run on that machine; rye has no remotes',
+};
+
+function replacementOf(command: string): string | undefined {
+  const found = Object.hasOwn(REPLACEMENTS, command) ? REPLACEMENTS[command] : undefined;
+  return found === undefined ? undefined : `Did you mean: ${found}?`;
 }
 
 function pathOf(command: Command): string {

@@ -22,8 +22,9 @@ import {
   mergeConfig,
   nestConfig,
   overridePath,
-  unknownSetting,
+  unknownSettings,
 } from './config.ts';
+import { fromRyeOs } from './rye-os-config.ts';
 import type { FoundFile } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile } from './verified-fs.ts';
 
@@ -123,12 +124,20 @@ async function mergeLayers(
   return flattenConfig(node);
 }
 
+/** Names every unknown setting at once, each with its line. */
 function assertKnownSettings(name: string, shipped: ConfigNode, upper: ConfigNode): void {
-  const unknown = unknownSetting(name, shipped, upper);
-  if (unknown === undefined) return;
-  throw new RyeError('config_invalid', `${unknown.origin}: there is no setting ${unknown.path}`, {
-    hint: unknown.hint ?? 'Remove it. `rye config show` lists every setting.',
-  });
+  const unknown = unknownSettings(name, shipped, upper);
+  const [first, ...others] = unknown;
+  if (first === undefined) return;
+  const lines = others.map(({ origin, path }) => `${origin}: there is no setting ${path}`);
+  throw new RyeError(
+    'config_invalid',
+    [`${first.origin}: there is no setting ${first.path}`, ...lines].join('; '),
+    {
+      hint: first.hint ?? 'Remove it. `rye config show` lists every setting.',
+      details: { unknown: unknown.map(({ path, origin }) => ({ setting: path, origin })) },
+    },
+  );
 }
 
 function assertOverridesMeanFiles({ overrides = [], spaces }: ConfigOptions): void {
@@ -151,7 +160,11 @@ async function loadLayer(
 ): Promise<ConfigNode | undefined> {
   const found = options.spaces.find('config', name, { space });
   if (found === undefined || !admitted(found, options)) return undefined;
-  return parseConfig(found);
+  const node = await parseConfig(found);
+  if (space === 'system') return node;
+  const translated = fromRyeOs(name, node);
+  for (const line of translated.ignored) options.onNotice(`ignored: ${line}`);
+  return translated.node;
 }
 
 /** Whether a file counts; tells about those that do not and about those that are only warned about. */

@@ -172,28 +172,29 @@ export interface UnknownSetting {
 }
 
 /**
- * The first member of `layer` that the shipped file does not have: a typo in a limit must not pass as a limit that is
- * in force. Undefined for files whose members are anybody's to name.
+ * The members of `layer` that the shipped file does not have: a typo in a limit must not pass as a limit that is in force. Empty for
+ * files whose members are anybody's to name.
  */
-export function unknownSetting(
+export function unknownSettings(
   name: string,
   shipped: ConfigNode,
   layer: ConfigNode,
-): UnknownSetting | undefined {
+): readonly UnknownSetting[] {
   const open = Object.hasOwn(CLOSED_FILES, name) ? CLOSED_FILES[name] : undefined;
-  if (open === undefined) return undefined;
-  const find = (known: ConfigNode, node: ConfigNode, path: string): UnknownSetting | undefined => {
-    if (known.kind !== 'map' || node.kind !== 'map' || open.includes(path)) return undefined;
+  if (open === undefined) return [];
+  const found: UnknownSetting[] = [];
+  const find = (known: ConfigNode, node: ConfigNode, path: string): void => {
+    if (known.kind !== 'map' || node.kind !== 'map' || open.includes(path)) return;
     for (const [key, member] of node.members) {
       const full = path === '' ? key : `${path}.${key}`;
       const below = known.members.get(key);
-      if (below === undefined) {
-        return { path: full, origin: member.origin, hint: didYouMean(key, known.members.keys()) };
+      if (below !== undefined) find(below, member, full);
+      else {
+        const hint = didYouMean(key, known.members.keys());
+        found.push({ path: full, origin: member.origin, hint });
       }
-      const found = find(below, member, full);
-      if (found !== undefined) return found;
     }
-    return undefined;
   };
-  return find(shipped, layer, '');
+  find(shipped, layer, '');
+  return found;
 }

@@ -213,6 +213,15 @@ def is_quiet(node):
         return all(is_quiet(part) for part in parts)
     return False
 
+def works(node):
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node)):
+        return False
+    try:
+        Reader().read(node.value)
+        return False
+    except (Unknown, RecursionError, MemoryError):
+        return True
+
 execute = None
 calls_execute = False
 for node in tree.body:
@@ -258,7 +267,7 @@ flags = sorted({node.value for node in ast.walk(tree) if isinstance(node, ast.Co
 print(json.dumps({"members": members, "facts": {
     "execute": execute, "callsExecute": calls_execute, "main": any(is_main(node) for node in tree.body),
     "quiet": all(is_quiet(node) or is_main(node) for node in tree.body),
-    "works": any(isinstance(node, (ast.Assign, ast.AnnAssign)) and any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node)) for node in tree.body),
+    "works": any(works(node) for node in tree.body),
     "imports": imports, "flags": flags}}))
 `;
 

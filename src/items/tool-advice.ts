@@ -95,7 +95,7 @@ function yamlText(value: JsonValue | undefined): string {
 }
 
 /** One entry of `.ai/config/mcp.yaml` for a server's manifest; undefined if it names neither a program nor an address. */
-function mcpServerEntry(name: string, server: JsonObject): string | undefined {
+export function mcpServerEntry(name: string, server: JsonObject): string | undefined {
   const config = isJsonObject(server['config']) ? server['config'] : server;
   const { command, args, url, headers, timeout, env } = config;
   const lines: string[] = [];
@@ -119,7 +119,7 @@ function mcpServerEntry(name: string, server: JsonObject): string | undefined {
 }
 
 /** The name that an id gives a server: its last part, with the characters that names may have. */
-function mcpServerName(id: string): string {
+export function mcpServerName(id: string): string {
   return (id.split('/').at(-1) ?? id).replaceAll(/[^A-Za-z0-9_-]/g, '-');
 }
 
@@ -158,7 +158,7 @@ export function providerAdvice(value: JsonObject): Advice | undefined {
 }
 
 /** The provider file that says the same: address, variable of the key, tiers, and the price of each model. */
-function providerFile(value: JsonObject): string {
+export function providerFile(value: JsonObject): string {
   const config = isJsonObject(value['config']) ? value['config'] : {};
   const auth = isJsonObject(config['auth']) ? config['auth'] : {};
   const url = typeof config['url'] === 'string' ? config['url'] : 'https://HOST/v1';

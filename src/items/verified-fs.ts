@@ -1,4 +1,5 @@
 import { dirname, join, relative, sep } from 'node:path';
+import { aliasOf } from '../core/aliases.ts';
 import type { SignableType } from '../core/ids.ts';
 import type { Integrity } from '../core/thread.ts';
 import { type KeyLookup, sha256Hex } from '../trust/keys.ts';
@@ -93,7 +94,10 @@ export function openItems(options: ItemsOptions): VerifiedItems {
     check: (found) =>
       found.type === 'skill' ? verifySkill(found, options) : verifyFile(found, options),
     load(type, id, operation) {
-      const found = options.spaces.find(type, id);
+      const alias = aliasOf(type, id);
+      const found =
+        options.spaces.find(type, id) ??
+        (alias === undefined ? undefined : options.spaces.find(type, alias));
       if (found !== undefined) return admit(found, operation);
       throw itemNotFound(
         type,

@@ -36,7 +36,23 @@ export interface ModelWish {
   /** A tier, a model id or `provider/model`; undefined: the tier `general`. */
   readonly wanted?: string | undefined;
   readonly provider?: string | undefined;
+  /** True: a model that no file lists is taken as {@link UNLISTED}, without a price, if it is clear whose it is. */
+  readonly allowUnlisted?: boolean;
 }
+
+/** What is assumed about a model that no file describes: bounds that every model of today keeps, and no price. */
+const UNLISTED: ModelConfig = {
+  contextWindow: 128_000,
+  maxOutputTokens: 4096,
+  pricing: null,
+  capabilities: ['tools'],
+};
+
+/** Ids that begin so belong to this kind of provider. */
+const FAMILIES: readonly (readonly [prefix: RegExp, provider: string])[] = [
+  [/^claude-/, 'anthropic'],
+  [/^(?:gpt-|o\d|chatgpt-)/, 'openai'],
+];
 
 export interface ModelChoices {
   readonly catalog: Catalog;
@@ -70,7 +86,13 @@ export function usableProviders(
  * near names, `model_ambiguous` with the candidates, `provider_key_missing` with the variables to set.
  */
 export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedModel {
-  const { wanted = 'general', provider } = wish;
+  const { wanted = 'general', provider: named, allowUnlisted = false } = wish;
+  const provider = named === undefined ? undefined : providerName(named, choices);
+  const owner = provider ?? ownerOf(wanted, choices);
+  if (allowUnlisted && owner !== undefined) {
+    const unlisted = unlistedModel(wanted, owner, choices);
+    if (unlisted !== undefined) return unlisted;
+  }
   if (provider !== undefined) return fromNamedProvider(provider, wish.wanted, choices);
   const own = embeddedModel(wanted);
   if (own !== undefined) return own;
@@ -84,6 +106,34 @@ export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedMod
   if (sellers.length > 0 && (isSold || !isDirect)) return fromListing(wanted, sellers, choices);
   if (qualified) return fromNamedProvider(qualified.provider, qualified.id, choices);
   return fromTier(wanted, choices);
+}
+
+/** Rye OS names a provider by the id of its manifest, such as rye/agent/providers/anthropic/anthropic. */
+function providerName(name: string, { catalog }: ModelChoices): string {
+  const last = name.split('/').at(-1) ?? name;
+  return !Object.hasOwn(catalog, name) && Object.hasOwn(catalog, last) ? last : name;
+}
+
+/** The configured provider that an id names by `provider/` or by its family; undefined if that is not clear. */
+function ownerOf(wanted: string, choices: ModelChoices): string | undefined {
+  const family = FAMILIES.find(([prefix]) => prefix.test(wanted))?.[1];
+  const owner = qualifiedId(wanted, choices)?.provider ?? family;
+  return owner !== undefined && Object.hasOwn(choices.catalog, owner) ? owner : undefined;
+}
+
+/** A model of `owner` that nothing lists; undefined for one that something lists, a tier, or a provider that takes any id. */
+function unlistedModel(
+  wanted: string,
+  owner: string,
+  choices: ModelChoices,
+): PlannedModel | undefined {
+  const provider = providerOf(choices.catalog, owner);
+  if (provider === undefined || provider.otherModels !== null || isTierName(wanted))
+    return undefined;
+  const id = qualifiedId(wanted, choices)?.id ?? wanted;
+  if (isTier(provider, wanted) || Object.hasOwn(provider.models, id)) return undefined;
+  if (needsKey(provider)) assertKey(provider, choices);
+  return planned(provider, id, null, UNLISTED);
 }
 
 /** `provider/model` of a configured provider, taken apart. */
@@ -136,8 +186,11 @@ function fromNamedProvider(
   const provider = providerOf(choices.catalog, name);
   if (provider === undefined) {
     const names = [...Object.keys(choices.catalog), ...Object.keys(EMBEDDED)];
+    const file = name.replaceAll(/[^A-Za-z0-9_-]/g, '-');
     throw new RyeError('model_not_found', `there is no provider ${JSON.stringify(name)}`, {
-      hint: didYouMean(name, names) ?? `Configured: ${names.join(', ')}.`,
+      hint:
+        didYouMean(name, names) ??
+        `Configured: ${names.join(', ')}. To add it, write .ai/config/agent/providers/${file}.yaml (kind, base_url, api_key_env, tiers, models with pricing; see docs/providers.md) and run rye sign config agent/providers/${file}.`,
       details: { provider: name },
     });
   }
@@ -305,7 +358,10 @@ function notOfProvider(
       hint:
         elsewhere.length > 0
           ? `Pass ${listed(elsewhere)}, which has it.`
-          : (didYouMean(wanted, names) ?? `It has ${Object.keys(provider.models).join(', ')}.`),
+          : [
+              didYouMean(wanted, names) ?? `It has ${Object.keys(provider.models).join(', ')}.`,
+              howToAdd(wanted, provider.name),
+            ].join(' '),
       details: { wanted, providers: [provider.name] },
     },
   );
@@ -320,10 +376,19 @@ function unknownModel(wanted: string, providers: readonly ProviderConfig[]): Rye
     'model_not_found',
     `no provider offers the model or tier ${JSON.stringify(wanted)}`,
     {
-      hint:
+      hint: [
         didYouMean(wanted, names) ??
-        `Tiers: ${TIERS.join(', ')}. rye models list shows all models.`,
+          `Tiers: ${TIERS.join(', ')}. rye models list shows all models.`,
+        howToAdd(wanted, FAMILIES.find(([prefix]) => prefix.test(wanted))?.[1]),
+      ].join(' '),
       details: { wanted, providers: providers.map(({ name }) => name) },
     },
   );
+}
+
+/** The two ways to a model that no file lists. */
+function howToAdd(id: string, provider: string | undefined): string {
+  const file = `.ai/config/agent/providers/${provider ?? 'NAME'}.yaml`;
+  const named = provider === undefined ? '--provider NAME --allow-unpriced' : '--allow-unpriced';
+  return `Or list it with its price in ${file} (models: {${id}: {context_window, max_output_tokens, pricing: {input, output}}}) and sign that, or run with ${named}, which drops the spend limit.`;
 }

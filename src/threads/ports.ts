@@ -107,6 +107,10 @@ export interface ModelRequestFacts {
   readonly wanted?: string | undefined;
   readonly provider?: string | undefined;
   readonly fallback?: string | undefined;
+  /** The directive's tier beside its model id: used, with a warning, if the id is unknown. */
+  readonly tier?: string | undefined;
+  /** True if a model that no provider file lists may be used, without a price. */
+  readonly allowUnpriced?: boolean;
   /** Whether the directive has steps that need no model. */
   readonly hasSteps: boolean;
 }
@@ -119,6 +123,8 @@ export interface ModelSource {
     readonly origin: string;
     /** Why the model would have nothing to do for this directive. */
     readonly unfit?: RyeError;
+    /** What differs from what was asked for, one sentence each. */
+    readonly warnings?: readonly string[];
   }>;
   /** A client for one thread; may throw, e.g. for a missing key. */
   open(model: PlannedModel, plan: ThreadPlan): ModelProvider;

@@ -1,3 +1,4 @@
+import { type RenamedGrant, renamedGrant } from '../core/aliases.ts';
 import { type Acknowledgement, RISKS, type Risk } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import type { PartialLimits } from '../core/limits.ts';
@@ -6,7 +7,7 @@ import type { Ceiling, Composed } from '../items/extends.ts';
 import { attenuate, parseCapability, uncovered } from '../policy/capability.ts';
 import { parseLimits, type ResolvedLimits, resolveLimits } from '../policy/limits.ts';
 import { type AssessedRisk, assessRisks, type RiskTable } from '../policy/risk.ts';
-import type { GrantedTool, ThreadConfig } from './ports.ts';
+import type { GrantedTool, ItemSource, ThreadConfig } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
 /** defaults → directive → overrides, capped by the parent's signed limits. */
@@ -40,6 +41,42 @@ export function planCapabilities(
   return parent
     ? attenuate(declared, [...parent.capabilities, ...hookCapabilities])
     : [...new Set(declared)];
+}
+
+/**
+ * Grants on ids of Rye OS as grants on what these are here, each with a warning. A grant on an item that exists under the old id keeps its
+ * meaning, so no file can widen it.
+ */
+export async function renamedGrants(
+  items: ItemSource,
+  composed: Composed,
+): Promise<{ readonly composed: Composed; readonly warnings: readonly string[] }> {
+  const warnings = new Set<string>();
+  const rename = async (text: string): Promise<string> => {
+    const grant = renamedGrant(parseCapability(text));
+    if (grant === undefined || (await isThere(items, grant))) return text;
+    warnings.add(`the permission for ${grant.id} of Rye OS grants ${grant.capability}`);
+    return grant.capability;
+  };
+  const renameAll = async (texts: readonly string[]): Promise<readonly string[]> =>
+    await Promise.all(texts.map(rename));
+  const capabilities = await renameAll(composed.capabilities);
+  const ceilings = await Promise.all(
+    composed.ceilings.map(async (ceiling) => ({
+      ...ceiling,
+      capabilities: await renameAll(ceiling.capabilities),
+    })),
+  );
+  return { composed: { ...composed, capabilities, ceilings }, warnings: [...warnings] };
+}
+
+async function isThere(items: ItemSource, { type, id }: RenamedGrant): Promise<boolean> {
+  try {
+    return (await items.load(type, id, 'fetch')).id === id;
+  } catch (error) {
+    // an item that cannot be used is there all the same
+    return !(error instanceof RyeError && error.code === 'item_not_found');
+  }
 }
 
 function assertWithin(

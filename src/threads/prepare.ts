@@ -14,7 +14,13 @@ import { type SharedLimits, shareSpend } from './child-budget.ts';
 import type { ItemSource, ThreadConfig, ThreadEnv } from './ports.ts';
 import { type ResolvedDirective, resolveDirective, sourceOf } from './prepare-directive.ts';
 import { planHooks } from './prepare-hooks.ts';
-import { assertPriced, planCapabilities, planLimits, planRisks } from './prepare-policy.ts';
+import {
+  assertPriced,
+  planCapabilities,
+  planLimits,
+  planRisks,
+  renamedGrants,
+} from './prepare-policy.ts';
 import { planRules } from './prepare-rules.ts';
 import { programOf } from './program.ts';
 import type { ThreadDocument } from './thread-document.ts';
@@ -59,7 +65,8 @@ export async function prepareThread(
     fileExists: env.fileExists,
   });
   const limits = await planSpend(env, config, { request, composed, parent });
-  const capabilities = planCapabilities(composed, parent, request.hookCapabilities);
+  const grants = await planGrants(env.items, composed, { parent, request });
+  const { capabilities } = grants;
   const models = await planModels(env, request, composed);
   const { model, fallbacks, origin: modelOrigin, unfit } = models;
   const granted = await env.tools.granted(capabilities, {
@@ -110,9 +117,7 @@ export async function prepareThread(
     behavior,
     origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
     warnings: [
-      ...[composed, resolved, limits, granted, text, rules, hooks].flatMap(
-        ({ warnings }) => warnings,
-      ),
+      ...warningsOf([composed, resolved, limits, granted, text, rules, hooks, models, grants]),
       ...refusals(env, unfit, request),
       ...unknownBehavior(behavior),
     ],
@@ -120,10 +125,28 @@ export async function prepareThread(
     ...(rules.rules ? { rules: rules.rules } : {}),
     ...programOf(env, risk.tools),
   };
-  const secrets = Object.fromEntries(
-    secretNames.map((name) => [name, toText(values[name] ?? null)]),
-  );
-  return { plan, secrets, parent };
+  return { plan, secrets: secretsOf(values, secretNames), parent };
+}
+
+function secretsOf(values: JsonObject, names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(names.map((name) => [name, toText(values[name] ?? null)]));
+}
+
+function warningsOf(parts: readonly { readonly warnings: readonly string[] }[]): readonly string[] {
+  return parts.flatMap(({ warnings }) => warnings);
+}
+
+/** What the thread may do, with a note for each grant on an id of Rye OS. */
+async function planGrants(
+  items: ThreadEnv['items'],
+  composed: Composed,
+  { parent, request }: { parent: ThreadDocument | undefined; request: PrepareRequest },
+): Promise<{ readonly capabilities: readonly string[]; readonly warnings: readonly string[] }> {
+  const renamed = await renamedGrants(items, composed);
+  return {
+    capabilities: planCapabilities(renamed.composed, parent, request.hookCapabilities),
+    warnings: renamed.warnings,
+  };
 }
 
 /** The limits of the thread; a child spends no more than its parent can spare. */
@@ -158,10 +181,12 @@ async function planModels(
     // a model named by an option is not bound to the directive's provider
     provider: provider ?? (wanted === undefined ? choice?.provider : undefined),
     fallback: choice?.fallback,
+    ...(wanted === undefined && choice?.id !== undefined ? { tier: choice.tier } : {}),
+    allowUnpriced,
     hasSteps: steps.length > 0,
   });
   assertPriced([models.model, ...models.fallbacks], allowUnpriced);
-  return models;
+  return { ...models, warnings: models.warnings ?? [] };
 }
 
 function isEmbedded({ kind }: PlannedModel): boolean {

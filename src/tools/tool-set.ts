@@ -1,3 +1,4 @@
+import { aliasOf, THREAD_DIRECTIVE } from '../core/aliases.ts';
 import { RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
@@ -24,7 +25,8 @@ export interface ToolSetOptions {
 export function createToolSet({ tools, names = {}, loadTool }: ToolSetOptions): ToolSet {
   const byName = indexByName(tools, names);
   const byId = new Map(tools.map((tool) => [tool.id, tool]));
-  const find = (name: string) => byName.get(name) ?? byId.get(name) ?? byName.get(wireName(name));
+  const exact = (name: string) => byName.get(name) ?? byId.get(name) ?? byName.get(wireName(name));
+  const find = (name: string) => exact(name) ?? exact(aliasOf('tool', name) ?? '');
   const unknown = (name: string): Resolution => ({
     kind: 'unknown',
     near: nearNames(wireName(name), byName.keys()),
@@ -37,6 +39,9 @@ export function createToolSet({ tools, names = {}, loadTool }: ToolSetOptions): 
     if (target === undefined) return { kind: 'resolved', call: callOf(tool, input) };
     const known = find(target.id);
     const inner = known ?? (await loadTool(target.id));
+    if (inner === undefined && target.id === THREAD_DIRECTIVE && depth < MAX_LOOK_THROUGH) {
+      return resolve(EXECUTE_ID, startOf(target.parameters ?? {}), depth + 1);
+    }
     if (inner === undefined || depth >= MAX_LOOK_THROUGH)
       return { kind: 'unknown', near: nearNames(target.id, byId.keys()), id: target.id };
     if (target.parameters === undefined || input['async'] === true) {
@@ -50,6 +55,13 @@ export function createToolSet({ tools, names = {}, loadTool }: ToolSetOptions): 
       : { kind: 'resolved', call: callOf(inner, target.parameters) };
   };
   return { resolve: (name, input) => resolve(name, input, 0) };
+}
+
+/** The call of `rye_execute` that a call of Rye OS's thread_directive means. */
+function startOf(parameters: JsonObject): JsonObject {
+  const { directive_name, directive_id, directive, inputs, ...rest } = parameters;
+  const id = directive_name ?? directive_id ?? directive ?? '';
+  return { ...rest, item_type: 'directive', item_id: id, parameters: parametersOf(inputs) ?? {} };
 }
 
 function indexByName(

@@ -19,6 +19,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'hooks-explain': ['hooks explain hello'],
   'hooks-list': ['hooks list'],
   'hooks-schema': ['hooks schema', 'hooks schema tool_gate'],
+  'import-rye-os': ['import rye-os {project}'],
   init: ['init'],
   'keys-export': ['keys export'],
   'keys-key': ['keys trust {pem}', 'keys revoke {key}'],

@@ -3,6 +3,30 @@ import type { CommandSpec } from '../spec.ts';
 
 export const OPERATING_COMMANDS: readonly CommandSpec[] = [
   {
+    name: 'import',
+    summary: 'review items that were written for another program',
+    examples: ['rye import rye-os ../project'],
+    commands: [
+      {
+        name: 'rye-os',
+        summary: 'review a tree of Rye OS: what runs, what needs a change, and a patch',
+        details:
+          'Reads every .ai folder below DIR and changes nothing there. A private copy is signed and planned; no tool, model or server is run.',
+        arguments: [{ name: 'dir', description: 'a project or checkout of Rye OS' }],
+        options: [
+          {
+            name: 'patch',
+            value: 'FILE',
+            description:
+              'write the mechanical changes there, for git apply in DIR; FILE must not exist',
+          },
+        ],
+        examples: ['rye import rye-os ../project --patch project.patch'],
+        load: () => import('../commands/import-rye-os.ts'),
+      },
+    ],
+  },
+  {
     name: 'hooks',
     summary: 'explain which hooks apply',
     examples: ['rye hooks explain hello --event thread_started'],
