@@ -32,18 +32,15 @@ except SyntaxError as error:
     sys.exit(0)
 except (ValueError, RecursionError, MemoryError) as error:
     fail("this is not Python: " + str(error), None)
-
 def assignment(node):
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id, node.value
     if isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
         return node.target.id, node.value
     return None, None
-
 class Unknown(Exception):
     def __init__(self, node, why):
         self.node, self.why = node, why
-
 MUTATORS = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "sort", "reverse", "add", "discard", "popitem"}
 values, changed = {}, set()
 for node in tree.body:
@@ -60,7 +57,6 @@ for node in tree.body:
             changed.add(inner.value.id)
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Name) and inner.func.attr in MUTATORS:
             changed.add(inner.func.value.id)
-
 class Reader:
     def __init__(self):
         self.count = 0
@@ -160,8 +156,6 @@ class Reader:
                 return sorted(value) if func.id in ("sorted", "set", "frozenset") else value
             except TypeError:
                 self.no(node)
-        if isinstance(func, ast.Name) and func.id == "dict" and not node.args and "dict" not in values:
-            return {keyword.arg: self.read(keyword.value, depth) for keyword in node.keywords if keyword.arg is not None or self.no(node)}
         if isinstance(func, ast.Attribute) and not node.keywords:
             try:
                 value = self.read(func.value, depth)
@@ -173,10 +167,7 @@ class Reader:
                 parts = self.read(node.args[0], depth)
                 if isinstance(parts, list) and all(isinstance(part, str) for part in parts):
                     return value.join(parts)
-            if func.attr in ("strip", "lower", "upper") and isinstance(value, str) and not node.args:
-                return getattr(value, func.attr)()
         return self.no(node)
-
 members = {}
 text = source.decode("utf-8", "replace")
 for node in tree.body:
@@ -193,7 +184,6 @@ for node in tree.body:
             "Write plain strings, numbers, lists and dicts, or names of such constants of this file: it is read without being run.")
     except (ValueError, TypeError, RecursionError, MemoryError):
         fail(name + " is not a literal value", value, "Write plain strings, numbers, lists and dicts: it is read without being run.")
-
 def is_main(node):
     return isinstance(node, ast.If) and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
 def is_quiet(node):
@@ -212,7 +202,6 @@ def is_quiet(node):
         parts = node.body + node.orelse + node.finalbody + [part for handler in node.handlers for part in handler.body]
         return all(is_quiet(part) for part in parts)
     return False
-
 def works(node):
     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node)):
         return False
@@ -221,7 +210,6 @@ def works(node):
         return False
     except (Unknown, RecursionError, MemoryError):
         return True
-
 execute = None
 calls_execute = False
 for node in tree.body:
@@ -231,7 +219,6 @@ for node in tree.body:
         execute = {"required": len(positional) - len(arguments.defaults), "keywords": sum(1 for default in arguments.kw_defaults if default is None), "line": node.lineno}
     elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not is_main(node):
         calls_execute = calls_execute or any(isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "execute" for part in ast.walk(node))
-
 stdlib = getattr(sys, "stdlib_module_names", frozenset(sys.builtin_module_names))
 imports = []
 def guarded(handlers):
