@@ -240,9 +240,8 @@ export class Tools implements ToolSource {
       const tool = withoutSecrets(await this.#mcp.find(id), this.#secrets(scope));
       return { tool, builtin: false };
     }
-    const builtin = this.#fixedTools(scope);
     const alias = this.#base.spaces.find('tool', id) ? undefined : aliasOf('tool', id);
-    const fixed = builtin.find((tool) => tool.id === id || tool.id === alias);
+    const fixed = this.#fixedTools(scope).find((tool) => tool.id === id || tool.id === alias);
     return fixed
       ? { tool: fixed, builtin: true }
       : { tool: await this.#itemTool(id, scope), builtin: false };
