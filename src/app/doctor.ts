@@ -1,11 +1,12 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { messageOf, RyeError } from '../core/errors.ts';
+import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
 import { isActive } from '../core/thread.ts';
 import { unlistedThreads } from '../threads/repair.ts';
 import { checkSandbox, checkTaint } from './doctor-security.ts';
 import type { Foundation } from './foundation.ts';
+import { reportGuards } from './guards.ts';
 import { Models } from './models.ts';
 import type { DoctorLine } from './rye.ts';
 import { readThreadConfig } from './settings.ts';
@@ -22,6 +23,7 @@ export async function examine(base: Foundation): Promise<readonly DoctorLine[]> 
     ['signing key', () => checkKey(base)],
     ['system space', () => checkSystem(base)],
     ['configuration', () => checkConfig(base)],
+    ['guards', () => checkGuards(base)],
     ['models', () => checkModels(base)],
     ['state folder', () => checkState(base)],
     ...DATABASES.map((name) => [NAMES[name], () => checkDatabase(base, name)] as const),
@@ -71,6 +73,27 @@ function checkSystem(base: Foundation): Finding {
 async function checkConfig(base: Foundation): Promise<Finding> {
   await readThreadConfig(await base.config());
   return { status: 'ok', detail: `${(await base.config()).names().length} files read` };
+}
+
+async function checkGuards(base: Foundation): Promise<Finding> {
+  const { files, serial, changes, ignored, refusal } = await reportGuards(base);
+  if (refusal) {
+    return { status: 'fail', detail: `runs are refused: ${refusal.message}`, ...hintOf(refusal) };
+  }
+  if (ignored.length > 0) return { status: 'warn', detail: ignored.join('; ') };
+  const detail = `${files.length} power files pinned`;
+  if (serial !== null || changes.length > 0 || files.length === 0) {
+    return { status: 'ok', detail: serial === null ? detail : `${detail}, lock version ${serial}` };
+  }
+  return {
+    status: 'warn',
+    detail: `${detail} by earlier runs, without a lock file`,
+    hint: 'Run: rye lock accept',
+  };
+}
+
+function hintOf({ hint }: ErrorInfo): Pick<Finding, 'hint'> {
+  return hint === undefined ? {} : { hint };
 }
 
 async function checkModels(base: Foundation): Promise<Finding> {

@@ -9,6 +9,7 @@ import { mergeLayers } from '../hooks/layers.ts';
 import { prepareThread } from '../threads/prepare.ts';
 import { resolveDirective } from '../threads/prepare-directive.ts';
 import type { Foundation } from './foundation.ts';
+import { noticeChanges } from './guards.ts';
 import type { ConfigValue, HookExplanation } from './rye.ts';
 import { readConfiguredHooks } from './settings.ts';
 import { threadEnv } from './thread-env.ts';
@@ -18,6 +19,7 @@ export async function listHooks(
   base: Foundation,
   directiveId?: string,
 ): Promise<readonly HookDeclaration[]> {
+  await noticeChanges(base);
   if (directiveId === undefined)
     return mergeLayers(await readConfiguredHooks(await base.config())).hooks;
   const env = threadEnv(base, { allowUnsigned: true });

@@ -3,6 +3,7 @@ import { resolve, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
+import { isSecurityWarning } from '../core/warnings.ts';
 import type { ConfigOverride } from '../items/config.ts';
 import { type Config, loadTrustPolicy, openConfig } from '../items/config-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
@@ -34,6 +35,7 @@ export class Foundation {
   readonly systemPath: string;
   #policy: Promise<TrustPolicy> | undefined;
   #config: Promise<Config> | undefined;
+  readonly #ofPolicy: string[] = [];
   readonly #noticed = new Set<string>();
   readonly #ends = new Set<() => void>();
 
@@ -56,8 +58,18 @@ export class Foundation {
   };
 
   async policy(): Promise<TrustPolicy> {
-    this.#policy ??= loadTrustPolicy({ ...this.verification, onNotice: this.notice });
+    const onNotice = (text: string): void => {
+      if (isSecurityWarning(text)) this.#ofPolicy.push(text);
+      this.notice(text);
+    };
+    this.#policy ??= loadTrustPolicy({ ...this.verification, onNotice });
     return await this.#policy;
+  }
+
+  /** The trust policy's parts that are ignored because no trusted key signed them. */
+  async policyWarnings(): Promise<readonly string[]> {
+    await this.policy();
+    return this.#ofPolicy;
   }
 
   async config(): Promise<Config> {

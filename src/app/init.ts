@@ -49,6 +49,7 @@ limits:
   spend: 1.00 # USD
 `;
 
+const LIMITS_FILE = '.ai/config/agent/resilience.yaml';
 const IGNORE_FILE = '.gitignore';
 const FILES = [
   {
@@ -58,7 +59,7 @@ const FILES = [
     subject: { kind: 'directive', id: 'example' },
   },
   {
-    name: '.ai/config/agent/resilience.yaml',
+    name: LIMITS_FILE,
     text: RESILIENCE,
     style: 'yaml',
     subject: { kind: 'config', id: 'agent/resilience' },
@@ -83,6 +84,12 @@ export async function initProject(
     const signed = signText({ ...file, key: base.keyring.signer(), now: base.clock.now() });
     write(join(projectPath, name), signed);
     created.push(name);
+  }
+  if (created.includes(LIMITS_FILE)) {
+    const { LOCK_FILE, pinSigned } = await import('./guards.ts');
+    const isNew = !existsSync(join(projectPath, LOCK_FILE));
+    await pinSigned(base, [{ type: 'config', id: 'agent/resilience' }]);
+    if (isNew) created.push(LOCK_FILE);
   }
   ((await ignoreState(projectPath)) ? created : kept).push(IGNORE_FILE);
   return { project: projectPath, created, kept, ...key };

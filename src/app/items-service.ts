@@ -5,6 +5,7 @@ import type { ItemType, SignableType, Space } from '../core/ids.ts';
 import { ITEM_TYPES, isItemType } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { isPowerType } from '../items/power-files-fs.ts';
 import { matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
 import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
 import {
@@ -46,6 +47,7 @@ export class Items implements ItemsService {
 
   async list(type: ItemType, options: { space?: Space } = {}): Promise<readonly ItemSummary[]> {
     const spaces = await this.#spaces(type);
+    await this.#noticeChanges();
     const listed = spaces.list(type, options.space === undefined ? {} : { space: options.space });
     const found = await Promise.all(listed.map((item) => this.#summary(type, item, spaces)));
     for (const space of options.space === undefined
@@ -134,13 +136,13 @@ export class Items implements ItemsService {
   async sign(
     type: SignableType,
     pattern: string,
-    options: { dryRun?: boolean } = {},
+    options: { dryRun?: boolean; pin?: boolean } = {},
   ): Promise<readonly SignOutcome[]> {
     const { keyring, clock } = this.#base;
     const spaces = await this.#spaces(type);
     if (pattern.includes('*')) this.#noticeMisnamed(type, 'project', spaces);
     const { problemsOf } = await import('./validation.ts');
-    return await signItems(
+    const outcomes = await signItems(
       { type, pattern, dryRun: options.dryRun ?? false },
       {
         spaces,
@@ -149,10 +151,23 @@ export class Items implements ItemsService {
         validate: async (file) => [...(await problemsOf(file)), ...(await this.#reserved(file))],
       },
     );
+    if (options.pin !== false) await this.#pin(outcomes);
+    return outcomes;
+  }
+
+  /** A person who signs a power file accepts it: the lock file follows in the same step. */
+  async #pin(outcomes: readonly SignOutcome[]): Promise<void> {
+    const signed = outcomes.filter(
+      ({ type, status }) => isPowerType(type) && (status === 'signed' || status === 'unchanged'),
+    );
+    if (signed.length === 0) return;
+    const { pinSigned } = await import('./guards.ts');
+    await pinSigned(this.#base, signed);
   }
 
   async verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]> {
     const spaces = await this.#spaces(type);
+    await this.#noticeChanges();
     return await verifyItems({ type, pattern }, { ...this.#base.verification, spaces });
   }
 
@@ -170,6 +185,12 @@ export class Items implements ItemsService {
     return isTaken
       ? [{ severity: 'error', code: 'tool_id_reserved', message, path, line: 1, column: null }]
       : [];
+  }
+
+  /** Who only looks at a project still learns that its runs are refused. */
+  async #noticeChanges(): Promise<void> {
+    const { noticeChanges } = await import('./guards.ts');
+    await noticeChanges(this.#base);
   }
 
   async #builtin(id: string, copyTo?: 'project' | 'user'): Promise<FetchedItem | undefined> {

@@ -15,6 +15,7 @@ import type {
   DoctorLine,
   HookExplanation,
   InitOutcome,
+  LockService,
   OpenRyeOptions,
   Rye,
 } from './rye.ts';
@@ -37,6 +38,7 @@ class OpenedRye implements Rye {
   readonly userSpacePath: string;
   readonly items: Items;
   readonly keys: Keys;
+  readonly lock: LockService;
   readonly threads: Threads;
   readonly rules: LazyRules;
   readonly children: LazyChildren;
@@ -55,6 +57,10 @@ class OpenedRye implements Rye {
       return new Tools(base, { allowUnsigned: false }).builtin();
     });
     this.keys = new Keys(base);
+    this.lock = {
+      status: async () => (await import('./guards.ts')).reportGuards(base),
+      accept: async () => (await import('./guards.ts')).acceptGuards(base),
+    };
     this.threads = new Threads(base);
     this.rules = new LazyRules(base);
     this.children = new LazyChildren(base);

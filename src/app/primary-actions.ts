@@ -2,6 +2,7 @@ import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import { isPowerType } from '../items/power-files-fs.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';
@@ -107,7 +108,8 @@ async function sign(
       { hint: `A person can sign it: rye sign ${itemType} ${itemId}`, details: { space } },
     );
   }
-  const [outcome] = await new Items(base).sign(itemType, itemId);
+  // what a model has signed is no guard that a person accepted
+  const [outcome] = await new Items(base).sign(itemType, itemId, { pin: false });
   if (outcome === undefined)
     return errorOutput(`There is no ${itemType} ${itemId}.`, { code: 'item_not_found' });
   if (outcome.status === 'failed') {
@@ -118,7 +120,10 @@ async function sign(
       code: 'invalid_input',
     });
   }
-  return textOutput(`${itemType} ${itemId}: ${outcome.status}`, {
+  const next = isPowerType(itemType)
+    ? `\nA person has to accept it before the next run: rye lock accept`
+    : '';
+  return textOutput(`${itemType} ${itemId}: ${outcome.status}${next}`, {
     id: itemId,
     status: outcome.status,
     path: outcome.path,

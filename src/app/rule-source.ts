@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { toRyeError } from '../core/errors.ts';
+import { EXIT, toRyeError } from '../core/errors.ts';
 import { SPACES } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
@@ -23,7 +23,14 @@ export interface RuleCatalog {
   /** Verified and well-formed, in the order of the spaces. */
   readonly rules: readonly DeclaredRule[];
   /** Files that are no rule that may be used. They hide no rule of the same name in a later space. */
-  readonly refused: readonly { readonly path: string; readonly message: string }[];
+  readonly refused: readonly RefusedRule[];
+}
+
+export interface RefusedRule {
+  readonly path: string;
+  readonly message: string;
+  /** True if the guards of the project report it: a file of the project whose signature does not count. */
+  readonly isGuarded: boolean;
 }
 
 /** Reads the rules of all spaces, each behind its signature. */
@@ -31,15 +38,16 @@ export async function loadRules(base: Foundation, allowUnsigned: boolean): Promi
   const settings = await readRuleSettings(await base.config());
   const items = await base.items(allowUnsigned);
   const rules: DeclaredRule[] = [];
-  const refused: { path: string; message: string }[] = [];
+  const refused: RefusedRule[] = [];
   const listed = SPACES.flatMap((space) => base.spaces.list('rule', { space }));
   for (const item of listed) {
     try {
       rules.push(declaredRule(base, items, item));
     } catch (error) {
-      const { message, hint } = toRyeError(error);
+      const { message, hint, exitCode } = toRyeError(error);
       refused.push({
         path: item.path,
+        isGuarded: item.space === 'project' && exitCode === EXIT.integrity,
         message: `${message}${hint === undefined ? '' : `. ${hint}`}`,
       });
     }
@@ -98,7 +106,9 @@ export class Rules implements RuleSource {
     return {
       rules: rulesOf(sorted, settings),
       warnings: [
-        ...refused.map(({ path, message }) => `the rule ${basename(path)} is not used: ${message}`),
+        ...refused
+          .filter(({ isGuarded }) => !isGuarded)
+          .map(({ path, message }) => `the rule ${basename(path)} is not used: ${message}`),
         ...sorted.flatMap(({ declared, problems }) =>
           problems.map((problem) => `rule ${declared.rule.name}: ${problem}`),
         ),

@@ -8,6 +8,7 @@ import { optionAcknowledgement } from '../threads/prepare-policy.ts';
 import { validateInput } from '../tools/schema.ts';
 import type { ToolOutput } from '../tools/tool.ts';
 import type { Foundation } from './foundation.ts';
+import { projectGuards } from './guards.ts';
 import type { ExecuteToolRequest, ToolRunResult } from './rye.ts';
 import { reachableDomains, threadSandbox } from './sandboxing.ts';
 import { readThreadConfig } from './settings.ts';
@@ -25,6 +26,7 @@ export async function runTool(
   const { toolId, params = {}, allowUnsigned = false, acknowledge = [], signal } = request;
   assertItemId(toolId, 'tool');
   await assertParentHolds(base, toolId);
+  await projectGuards(base, allowUnsigned).check();
   const config = await readThreadConfig(await base.config());
   const { tool, builtin } = await new Tools(base, { allowUnsigned }).load(toolId, {
     capabilities: ['rye.*'],

@@ -14,12 +14,16 @@ import type { WaitReport } from '../threads/wait.ts';
 import type { KeyInfo as KeySummary } from '../trust/keyring.ts';
 import type { DeliveriesService } from './deliveries-types.ts';
 import type { ExportsService } from './exports-types.ts';
+import type { AcceptedLock, LockReport } from './lock-types.ts';
 import type { Preset } from './presets.ts';
 import type { RecoveryService } from './recovery-types.ts';
 import type { ExecuteDirectiveRequest } from './requests.ts';
 import type { RulesService } from './rules-api.ts';
 import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type { SessionTrees } from './session-trees.ts';
+
+export type { GuardChange } from '../trust/lock.ts';
+export type { AcceptedLock, LockReport } from './lock-types.ts';
 
 /** State of an item's signature as lists show it. */
 export type SignatureState =
@@ -326,6 +330,14 @@ export interface InitOutcome {
   readonly key_created: boolean;
 }
 
+/** The lock of a project: which power files its user accepted. */
+export interface LockService {
+  /** What is pinned and what differs from it; changes nothing. */
+  status(): Promise<LockReport>;
+  /** Pins what is there now, under the user's key. Throws `guard_changed` for files that nothing could obey. */
+  accept(): Promise<AcceptedLock>;
+}
+
 /** The library and the composition root: everything that the faces do goes through it. */
 export interface Rye {
   /** Folder that contains the project's `.ai`. */
@@ -334,6 +346,7 @@ export interface Rye {
   readonly userSpacePath: string;
   readonly items: ItemsService;
   readonly keys: KeysService;
+  readonly lock: LockService;
   readonly threads: ThreadsService;
   /** Stream rules, outside of threads. */
   readonly rules: RulesService;

@@ -1,7 +1,8 @@
 import { realpathSync } from 'node:fs';
 import { dirname, sep } from 'node:path';
-import { messageOf, RyeError } from '../core/errors.ts';
+import { EXIT, messageOf, RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
+import { ignoredWarning, isSecurityWarning } from '../core/warnings.ts';
 import { loadSkill } from '../items/skill.ts';
 import { withForeignSkills } from '../items/skill-spaces.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
@@ -84,7 +85,9 @@ export async function grantedSkills(
       warnings.push(...problems.map((problem) => `the skill ${id}: ${problem}`));
       if (offered) skills.push(offered);
     } catch (error) {
-      warnings.push(skipped(id, error));
+      const warning = skipped(id, error);
+      if (isSecurityWarning(warning)) base.notice(warning);
+      warnings.push(warning);
     }
   }
   return { skills, maxActive, warnings };
@@ -119,6 +122,9 @@ function loadOffered(
 }
 
 function skipped(id: string, error: unknown): string {
-  const hint = error instanceof RyeError && error.hint !== undefined ? `. ${error.hint}` : '';
-  return `the skill ${id} is skipped: ${messageOf(error)}${hint}`;
+  const message = `the skill ${id} is skipped: ${messageOf(error)}`;
+  if (!(error instanceof RyeError)) return message;
+  const { code, hint, exitCode } = error;
+  if (exitCode === EXIT.integrity) return ignoredWarning({ message, code, hint });
+  return hint === undefined ? message : `${message}. ${hint}`;
 }

@@ -7,6 +7,7 @@ import { withAliases } from '../providers/aliases.ts';
 import { type ThreadEnv } from '../threads/ports.ts';
 import { compileSchema } from '../tools/schema.ts';
 import type { Foundation } from './foundation.ts';
+import { projectGuards } from './guards.ts';
 import { Models } from './models.ts';
 import { assertOwnState } from './own-state.ts';
 import { libraryTools, type Preset } from './presets.ts';
@@ -59,6 +60,7 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
       },
     },
     rules: new Rules(base, options),
+    guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
     config: async () => await readThreadConfig(await base.config()),
     models: {
       resolve: async (facts) => await models.resolve(facts),

@@ -63,6 +63,8 @@ export class Threads implements ThreadsService {
       throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
         hint: 'Run: rye threads list',
       });
+    const { noticeChanges } = await import('./guards.ts');
+    await noticeChanges(this.#base);
     const files = threadFiles(this.#base);
     const read = await readDocument(async () => await files.readDocument(threadId));
     return {

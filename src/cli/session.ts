@@ -2,6 +2,7 @@ import path from 'node:path';
 import type { OpenRyeOptions, Rye } from '../app/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
 import { accountHome, resolveUserSpace } from '../app/user-space.ts';
+import { isSecurityWarning } from '../core/warnings.ts';
 import type { Invocation } from './invocation.ts';
 import type { Io } from './io.ts';
 
@@ -66,7 +67,7 @@ async function placesOf(
     env: io.env,
     configOverrides: global.config,
     onNotice: (notice) => {
-      if (!global.quiet) io.stderr.write(`rye: ${notice}\n`);
+      if (!global.quiet || isSecurityWarning(notice)) io.stderr.write(`rye: ${notice}\n`);
     },
   };
 }

@@ -91,6 +91,7 @@ const EXIT_BY_CODE = {
   key_unsafe: EXIT.integrity,
   user_space_refused: EXIT.integrity,
   system_item_modified: EXIT.integrity,
+  guard_changed: EXIT.integrity,
   thread_tampered: EXIT.integrity,
   thread_damaged: EXIT.integrity,
   transcript_tampered: EXIT.integrity,

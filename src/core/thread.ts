@@ -95,6 +95,8 @@ export interface ThreadResult {
   readonly parent_thread_id?: string;
   readonly continuation_thread_id?: string;
   readonly children: readonly string[];
+  /** What a person should know about this run; absent: nothing. */
+  readonly warnings?: readonly string[];
   readonly paths: {
     readonly thread: string;
     readonly transcript: string;

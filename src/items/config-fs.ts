@@ -1,6 +1,7 @@
 import { messageOf, RyeError } from '../core/errors.ts';
 import { SPACES, type Space } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
+import { ignoredWarning } from '../core/warnings.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import {
   countsAsUnsigned,
@@ -90,9 +91,8 @@ export async function loadTrustPolicy(
       policy = overlaid.policy;
       if (!verdict.ok && overlaid.loosened.length > 0) {
         const { hint } = faultError(found, verdict);
-        options.onNotice(
-          `${found.path} does not loosen ${overlaid.loosened.join(', ')}: ${verdict.code}. ${hint ?? ''}`.trim(),
-        );
+        const message = `${found.path} does not loosen ${overlaid.loosened.join(', ')}`;
+        options.onNotice(ignoredWarning({ message, code: verdict.code, hint }));
       }
     } catch (error) {
       policy = overlayPolicy(policy, STRICT_POLICY, { mayLoosen: false }).policy;
@@ -173,7 +173,7 @@ function admitted(found: FoundFile, options: ConfigOptions): boolean {
   if (verdict.ok) return true;
   const error = faultError(found, verdict);
   if (found.space === 'project' && bearsPower(found.id)) {
-    options.onNotice(`ignored: ${error.message} [${error.code}]. ${error.hint ?? ''}`.trim());
+    options.onNotice(ignoredWarning(error));
     return false;
   }
   const decision = decide(options.policy, { operation: 'config', space: found.space, verdict });

@@ -312,6 +312,7 @@ function resultOf(
     model: plan.model.id,
     ...(plan.parent_thread_id === null ? {} : { parent_thread_id: plan.parent_thread_id }),
     children,
+    ...(plan.warnings.length === 0 ? {} : { warnings: plan.warnings }),
     paths: {
       thread: env.files.folder(threadId),
       transcript: env.store.logs.path(threadId),

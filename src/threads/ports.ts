@@ -289,6 +289,14 @@ export interface RunnerCommand {
   readonly environment: Readonly<Record<string, string>>;
 }
 
+/** The power files of a project, compared with those that its user accepted. */
+export interface Guards {
+  /** Throws `guard_changed` if one differs; resolves to a warning for each file that is not obeyed. */
+  check(): Promise<readonly string[]>;
+  /** Keeps in the user space what is in force now, so that its removal is noticed. */
+  remember(): Promise<void>;
+}
+
 /** Everything that threads need from outside; the composition root builds it. */
 export interface ThreadEnv {
   readonly projectPath: string;
@@ -301,6 +309,7 @@ export interface ThreadEnv {
   readonly verifier: PayloadVerifier;
   readonly items: ItemSource;
   readonly rules: RuleSource;
+  readonly guards: Guards;
   readonly config: () => Promise<ThreadConfig>;
   readonly models: ModelSource;
   readonly tools: ToolSource;

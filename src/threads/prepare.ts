@@ -57,6 +57,7 @@ export async function prepareThread(
   env: ThreadEnv,
   request: PrepareRequest,
 ): Promise<PreparedThread> {
+  const ignored = await env.guards.check();
   const parent = await loadParent(env, request.parentThreadId ?? env.parentFromEnvironment);
   const config = await env.config();
   const resolved = await resolveDirective(env.items, config, request);
@@ -117,6 +118,7 @@ export async function prepareThread(
     behavior,
     origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
     warnings: [
+      ...ignored,
       ...warningsOf([composed, resolved, limits, granted, text, rules, hooks, models, grants]),
       ...refusals(env, unfit, request),
       ...unknownBehavior(behavior),

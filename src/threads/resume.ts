@@ -61,6 +61,7 @@ interface Resumable {
  * them; of two processes one gets it, the other is refused with `thread_locked`.
  */
 export async function prepareResume(env: ThreadEnv, request: ResumeRequest): Promise<Successor> {
+  await env.guards.check();
   const resumable = await readResumable(env, await endOfChain(env, request.threadId), request);
   assertSecrets(resumable.plan, request.secrets);
   const { status, parent_id: parentId } = resumable.record;

@@ -53,6 +53,7 @@ export async function launchThread(
 ): Promise<LaunchedThread> {
   const { plan, secrets, parent } = prepared;
   assertTravels(env, plan);
+  await env.guards.remember();
   const registered = await registerThread(env, plan, { threadId: wanted, parent });
   const threadId = registered.thread_id;
   try {

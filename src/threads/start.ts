@@ -36,6 +36,7 @@ export async function startThread(
   plan: ThreadPlan,
   request: StartRequest,
 ): Promise<StartedThread> {
+  await env.guards.remember();
   const registered = await registerThread(env, plan, request);
   const threadId = registered.thread_id;
   try {

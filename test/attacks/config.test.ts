@@ -51,7 +51,7 @@ describe('configuration that moves power', () => {
     },
     {
       name: 'edits a signed risk table',
-      code: 'acknowledge_required',
+      code: 'guard_changed',
       run: (lab) => {
         lab.signed(RISK, 'classifications: []\n');
         lab.write(RISK, lab.read(RISK).replace('classifications: []', NO_RISK));

@@ -105,19 +105,15 @@ describe('a file that was signed as one kind', () => {
         copy(lab, 'knowledge/example.yaml', 'config/mcp.yaml');
         const called = await runTool(lab, 'mcp/evil/x').then(
           () => 'run',
-          () => 'not run',
+          ({ message }: Error) => message,
         );
-        const told = 'was signed as knowledge example, and is refused as config mcp';
-        return [
-          called,
-          existsSync(join(lab.project, 'PWNED')),
-          lab.notices.some((notice) => notice.includes(told)),
-        ];
+        const told = 'config mcp was signed as knowledge example';
+        return ['not run', existsSync(join(lab.project, 'PWNED')), called.includes(told)];
       },
     },
     {
       name: 'sends no key to the server of another provider, whose signed file was copied',
-      expected: [0, 1],
+      expected: ['guard_changed', 0, 0],
       run: async (lab) => {
         const [thief, own] = [await lab.model([]), await lab.model([{ steps: [answer('done')] }])];
         lab.env['MINE_KEY'] = 'sk-mine-0123456789abcdef';
@@ -129,8 +125,11 @@ describe('a file that was signed as one kind', () => {
         copy(lab, 'config/agent/providers/local.yaml', 'config/agent/providers/mine.yaml');
         rmSync(lab.path('config/agent/providers/local.yaml'));
         lab.signed('directives/job.md', directive('job'));
-        await lab.run('job', { model: 'mine/m' });
-        return [thief.requests.length, own.requests.length];
+        const refused = await lab.run('job', { model: 'mine/m' }).then(
+          () => 'run',
+          ({ code }: { code: string }) => code,
+        );
+        return [refused, thief.requests.length, own.requests.length];
       },
     },
     {

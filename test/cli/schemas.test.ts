@@ -27,6 +27,8 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'keys-rotate': ['keys rotate'],
   launched: ['run hello --async', 'execute tool rye/core/greet --param who=Ada --async'],
   list: ['list directive', 'list tool', 'list knowledge'],
+  'lock-accept': ['lock accept'],
+  'lock-status': ['lock status'],
   'models-list': ['models list'],
   plan: ['run hello --dry-run', 'execute directive rye/core/project_report --dry-run'],
   'rules-list': ['rules list'],

@@ -4,7 +4,7 @@ import type { Io } from '../io.ts';
 import { canRedraw, colorsOf } from '../output.ts';
 import { createJsonRenderer, createStreamJsonRenderer } from './json.ts';
 import { createLiveRenderer } from './live.ts';
-import { progressLine } from './progress-line.ts';
+import { runLine } from './progress-line.ts';
 import type { Renderer } from './renderer.ts';
 import { createTextRenderer } from './text.ts';
 
@@ -36,7 +36,7 @@ function withWarnings(renderer: Renderer, io: Io, isTold: boolean): Renderer {
   return {
     ...renderer,
     event: (event) => {
-      const text = event.event_type === 'note' ? progressLine(event)?.text : undefined;
+      const text = event.event_type === 'note' ? runLine(event)?.text : undefined;
       if (text?.startsWith(WARNING) === true) io.stderr.write(`rye: ${text}\n`);
       renderer.event(event);
     },

@@ -3,7 +3,7 @@ import type { ThreadResult } from '../../core/thread.ts';
 import type { Io } from '../io.ts';
 import type { Colors } from '../output.ts';
 import { neutralise } from '../terminal-text.ts';
-import { assistantText, payloadOf, progressLine } from './progress-line.ts';
+import { assistantText, payloadOf, runLine } from './progress-line.ts';
 import type { Renderer } from './renderer.ts';
 import { createStatusLine } from './status-line.ts';
 import { paint, paintOutcome, printFailure, printResult } from './text.ts';
@@ -44,7 +44,7 @@ export function createLiveRenderer(io: Io, colors: Colors): Renderer {
       lastMessage = message;
       endSpeech();
     }
-    const line = progressLine(event);
+    const line = runLine(event);
     if (line !== undefined) {
       endSpeech();
       status.hide();

@@ -2,6 +2,7 @@ import { formatSeconds, formatUsd } from '../../core/amounts.ts';
 import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import { textOf } from '../../core/message.ts';
+import { isSecurityWarning } from '../../core/warnings.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
 
 const INPUT_COLUMNS = 70;
@@ -64,6 +65,12 @@ export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | und
   const format = Object.hasOwn(formats, type) ? formats[type] : undefined;
   const line = format?.(event.payload as never);
   return line && { tone: line.tone, text: oneLine(line.text) };
+}
+
+/** The line of an event of a run under way, without what stderr has already shown as a notice. */
+export function runLine(event: LogEvent | UnknownEvent): ProgressLine | undefined {
+  const note = payloadOf(event, 'note')?.text ?? '';
+  return isSecurityWarning(note.replace(/^warning: /, '')) ? undefined : progressLine(event);
 }
 
 function plain(text: string): ProgressLine {

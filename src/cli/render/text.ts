@@ -5,14 +5,14 @@ import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
 import type { Colors } from '../output.ts';
 import { neutralise, oneLine } from '../terminal-text.ts';
-import { progressLine, type Tone } from './progress-line.ts';
+import { runLine, type Tone } from './progress-line.ts';
 import type { Renderer } from './renderer.ts';
 
 /** Text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
   return {
     event: (event) => {
-      const line = isQuiet ? undefined : progressLine(event);
+      const line = isQuiet ? undefined : runLine(event);
       if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
     },
     finish: (result) => {

@@ -131,6 +131,31 @@ export const ITEM_COMMANDS: readonly CommandSpec[] = [
     load: () => import('../commands/verify.ts'),
   },
   {
+    name: 'lock',
+    summary: "show and accept changes of the project's power files",
+    details:
+      'The lock file pins the configuration, rules and skills that every run obeys. When one of them changes, runs are refused until you accept the change.',
+    examples: ['rye lock', 'rye lock accept'],
+    defaultCommand: 'status',
+    commands: [
+      {
+        name: 'status',
+        summary: 'list what is pinned and what changed; exit status 3 while runs are refused',
+        examples: ['rye lock status --json'],
+        load: () => import('../commands/lock-status.ts'),
+      },
+      {
+        name: 'accept',
+        summary: 'pin the power files as they are now, under your key',
+        details:
+          'Signed files come into force. Unsigned and missing files are given up: their guards are off.',
+        options: [YES_OPTION],
+        examples: ['rye lock accept', 'rye lock accept --yes --json'],
+        load: () => import('../commands/lock-accept.ts'),
+      },
+    ],
+  },
+  {
     name: 'keys',
     summary: 'manage the signing key and the keys that are trusted',
     examples: ['rye keys list'],

@@ -1,0 +1,267 @@
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { messageOf, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
+import type { SignableType } from '../core/ids.ts';
+import { isRecord, parseJson } from '../core/json.ts';
+import { ignoredWarning } from '../core/warnings.ts';
+import { makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { readPowerFiles } from '../items/power-files-fs.ts';
+import type { Guards } from '../threads/ports.ts';
+import { sha256Hex } from '../trust/keys.ts';
+import {
+  acceptedPins,
+  currentPins,
+  type GuardChange,
+  type GuardFacts,
+  guardChanges,
+  hashOfText,
+  isSame,
+  type Lock,
+  lockText,
+  type Memory,
+  type Pin,
+  readLock,
+  readPins,
+} from '../trust/lock.ts';
+import type { Foundation } from './foundation.ts';
+import type { AcceptedLock, LockReport } from './lock-types.ts';
+import { skillSpaces } from './skills.ts';
+
+/** The file in a project that pins its power files. */
+export const LOCK_FILE = '.ai/lock.json';
+
+/** The guards of a project as threads meet them. */
+export function projectGuards(base: Foundation, allowUnsigned: boolean): Guards {
+  return {
+    async check() {
+      const facts = await readFacts(base);
+      const refusal = refusalOf(facts);
+      if (refusal) throw refusal;
+      const ignored = [...(await base.policyWarnings()), ...ignoredFiles(facts, allowUnsigned)];
+      for (const warning of ignored) base.notice(warning);
+      return ignored;
+    },
+    async remember() {
+      const facts = await readFacts(base);
+      if (guardChanges(facts).length === 0) remember(base, facts);
+    },
+  };
+}
+
+/** The lock, what differs from it and what is ignored; changes nothing. */
+export async function reportGuards(base: Foundation): Promise<LockReport> {
+  const facts = await readFacts(base);
+  const { lock } = facts;
+  return {
+    path: lockPath(base),
+    state: lock.state,
+    serial: lock.state === 'valid' ? lock.lock.serial : null,
+    key_id: lock.state === 'valid' || lock.state === 'untrusted' ? lock.keyId : null,
+    files: acceptedPins(facts),
+    changes: guardChanges(facts),
+    ignored: ignoredFiles(facts, false),
+    refusal: refusalOf(facts)?.toJSON() ?? null,
+  };
+}
+
+/** Tells a person who only looks at the project that its runs are refused. */
+export async function noticeChanges(base: Foundation): Promise<void> {
+  const refusal = await readFacts(base).then(refusalOf, toRyeError);
+  if (refusal) base.notice(`runs are refused: ${refusal.message} [${refusal.code}]`);
+}
+
+/**
+ * Pins the project's power files as they are now, under the user's key: what is signed is in force, what is unsigned, foreign
+ * or gone is given up. Refuses a damaged file, because nothing could obey it.
+ */
+export async function acceptGuards(base: Foundation): Promise<AcceptedLock> {
+  const facts = await readFacts(base);
+  const changes = guardChanges(facts);
+  const damaged = changes.filter(({ change }) => change === 'damaged');
+  if (damaged.length > 0) throw refused(damaged);
+  const files = currentPins(facts.files);
+  const serial = writeLock(base, facts, files);
+  return { path: lockPath(base), serial, files, changes };
+}
+
+/**
+ * Pins the power files that the user has just signed, and leaves every other pin as it was. The first lock of a project
+ * pins all of its power files.
+ */
+export async function pinSigned(
+  base: Foundation,
+  signed: readonly { readonly type: SignableType; readonly id: string }[],
+): Promise<void> {
+  const facts = await readFacts(base);
+  const { lock, memory } = facts;
+  const now = currentPins(facts.files);
+  const own = now.filter((pin) => signed.some((one) => isSame(one, pin)));
+  if (own.length === 0) return;
+  if (lock.state === 'invalid' && memory === undefined) {
+    base.notice(
+      `the lock file was not updated: ${lock.reason}. Review it, then run: rye lock accept`,
+    );
+    return;
+  }
+  const isFirst = lock.state !== 'valid' && (memory === undefined || memory.lock_sha256 === null);
+  const kept = [...acceptedPins(facts), ...(isFirst ? now : [])];
+  const pins = new Map([...kept.toReversed(), ...own].map((pin) => [`${pin.type}:${pin.id}`, pin]));
+  const files = [...pins.values()];
+  if (lock.state === 'valid' && isCurrent(facts) && hasPins(lock.lock, files)) return;
+  writeLock(base, facts, files);
+}
+
+function isCurrent({ lock, memory }: GuardFacts): boolean {
+  return lock.state === 'valid' && memory?.lock_sha256 === lock.sha256;
+}
+
+function hasPins({ files }: Lock, pins: readonly Pin[]): boolean {
+  return JSON.stringify(sorted(files)) === JSON.stringify(sorted(pins));
+}
+
+function sorted(pins: readonly Pin[]): readonly Pin[] {
+  return pins
+    .map(({ type, id, sha256, key_id }) => ({ type, id, sha256, key_id }))
+    .toSorted((a, b) => (`${a.type} ${a.id}` < `${b.type} ${b.id}` ? -1 : 1));
+}
+
+async function readFacts(base: Foundation): Promise<GuardFacts> {
+  // with configuration that cannot be read, skills of other programs are not looked for
+  const spaces = await skillSpaces(base).catch(() => base.spaces);
+  return {
+    lock: readLock(textOf(lockPath(base)), base.keyring),
+    memory: readMemory(base),
+    files: readPowerFiles(base.verification, spaces),
+  };
+}
+
+/** The refusal of a run: it lists every file with what happened, and names the commands that accept that. */
+function refusalOf(facts: GuardFacts): RyeError | undefined {
+  const changes = guardChanges(facts);
+  return changes.length === 0 ? undefined : refused(changes);
+}
+
+function refused(changes: readonly GuardChange[]): RyeError {
+  const list = changes.map((one) =>
+    one.type === null ? one.detail : `${one.type} ${one.id} ${one.detail}`,
+  );
+  return new RyeError(
+    'guard_changed',
+    `the power files of this project are not those that you accepted: ${list.join('; ')}`,
+    { hint: hintFor(changes), details: { changes } },
+  );
+}
+
+/** Every command that it names lets the next run start, once the file has been reviewed. */
+function hintFor(changes: readonly GuardChange[]): string {
+  const signing = (wanted: GuardChange['change']): string =>
+    changes
+      .filter(({ change }) => change === wanted)
+      .map(({ type, id }) => `rye sign ${type} ${id}`)
+      .join('; ');
+  const damaged = signing('damaged');
+  const unsigned = signing('unsigned');
+  const rest = changes.filter(({ change }) => change !== 'damaged').length;
+  const first = damaged === '' ? '' : `Review what changed, or restore it, then run: ${damaged}`;
+  if (rest === 0) return first;
+  const accept =
+    unsigned === ''
+      ? 'To accept the change, review it and run: rye lock accept'
+      : `To obey an unsigned file as it is, review it and run: ${unsigned}; to run without it: rye lock accept`;
+  return [first, accept].filter((part) => part !== '').join('. ');
+}
+
+/** Configuration and rules that are not obeyed because their signatures do not count, one sentence each. */
+function ignoredFiles({ lock, files }: GuardFacts, allowUnsigned: boolean): readonly string[] {
+  const ignored = files.flatMap(({ type, id, fault, error, needsSignature }) => {
+    if (error === null || fault === null || !needsSignature) return [];
+    if (type === 'rule' && allowUnsigned && fault === 'unsigned') return [];
+    // a trust policy counts where it is stricter, and a skill is reported to the threads that may use it
+    return type === 'skill' || id === 'trust' ? [] : [ignoredWarning(error)];
+  });
+  if (lock.state !== 'untrusted') return ignored;
+  const message = `${LOCK_FILE} is signed by key ${lock.keyId}, which you do not trust`;
+  const hint = `Trust its key with "rye keys trust FILE", or pin the files yourself: rye lock accept`;
+  return [...ignored, ignoredWarning({ message, code: 'key_untrusted', hint })];
+}
+
+function writeLock(base: Foundation, facts: GuardFacts, pins: readonly Pin[]): number {
+  const { lock, memory } = facts;
+  const before = Math.max(lock.state === 'valid' ? lock.lock.serial : 0, memory?.serial ?? 0);
+  const next: Lock = { serial: before + 1, files: sorted(pins) };
+  const text = lockText(next, base.keyring.signer(), base.clock.now());
+  const path = lockPath(base);
+  makeFolders(dirname(path));
+  writeWhole(path, text, { follow: false });
+  writeMemory(base, { ...next, lock_sha256: hashOfText(text) });
+  return next.serial;
+}
+
+/** Keeps in the user space what is in force, so that it cannot be taken away unnoticed. */
+function remember(base: Foundation, { lock, memory, files }: GuardFacts): void {
+  const obeyed = lock.state === 'valid' ? lock.lock.files : currentPins(files);
+  const known = acceptedPins({ lock, memory });
+  const added = obeyed.filter((pin) => !known.some((one) => isSame(one, pin)));
+  const next: Memory = {
+    serial: lock.state === 'valid' ? lock.lock.serial : (memory?.serial ?? 0),
+    files: sorted([...known, ...added]),
+    lock_sha256: lock.state === 'valid' ? lock.sha256 : (memory?.lock_sha256 ?? null),
+  };
+  const isKnown = memory !== undefined && JSON.stringify(memory) === JSON.stringify(next);
+  if (isKnown || (next.files.length === 0 && next.lock_sha256 === null)) return;
+  writeMemory(base, next);
+}
+
+function readMemory(base: Foundation): Memory | undefined {
+  const path = memoryPath(base);
+  const text = textOf(path);
+  if (text === undefined) return undefined;
+  const document = parseJson(text);
+  const pins = readPins(document);
+  const sha256 = isRecord(document) ? document['lock_sha256'] : undefined;
+  if (pins !== undefined && (sha256 === null || typeof sha256 === 'string')) {
+    return { serial: pins.serial, files: sorted(pins.files), lock_sha256: sha256 };
+  }
+  throw new RyeError('guard_changed', 'the memory of this project in your user space is damaged', {
+    location: { path },
+    hint: `Remove the file ${path}, review the project's power files, then run: rye lock accept`,
+  });
+}
+
+/** A machine whose user space cannot be written still has the lock file. */
+function writeMemory(base: Foundation, memory: Memory): void {
+  const path = memoryPath(base);
+  const document = { format: 1, project: base.options.projectPath, ...memory };
+  try {
+    makeFolders(dirname(path), 0o700);
+    writeWhole(path, `${JSON.stringify(document, null, 2)}\n`, { mode: 0o600, follow: false });
+  } catch (error) {
+    base.notice(`the power files of this project are not remembered: ${messageOf(error)}`);
+  }
+}
+
+function lockPath(base: Foundation): string {
+  return join(base.options.projectPath, LOCK_FILE);
+}
+
+/** One file for each project, by its real path: a copy of the project is another one. */
+function memoryPath(base: Foundation): string {
+  const { projectPath, userSpacePath } = base.options;
+  const real = existsSync(projectPath) ? realpathSync(projectPath) : projectPath;
+  const name = sha256Hex(real).slice(0, 32);
+  return join(userSpacePath, '.ai', 'state', 'projects', `${name}.json`);
+}
+
+/** The text of a file; undefined if there is none. What cannot be read is no absence. */
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    const code = systemCodeOf(error);
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    throw new RyeError('guard_changed', `${path} cannot be read: ${messageOf(error)}`, {
+      hint: 'Check who owns it and its permissions.',
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,258 @@
+import type { RyeError } from '../core/errors.ts';
+import type { SignableType } from '../core/ids.ts';
+import { isRecord, type JsonObject, parseJson } from '../core/json.ts';
+import { type KeyLookup, type SigningKey, sha256Hex } from './keys.ts';
+import { checkDocument, type SignatureFault, signDocument } from './signature.ts';
+import type { SignedSubject } from './signature-line.ts';
+
+/** What a lock file is signed as: no other signed document passes for one. */
+const SUBJECT: SignedSubject = { kind: 'lock', id: 'project' };
+const FORMAT = 1;
+
+/** One power file as it was accepted. */
+export interface Pin {
+  readonly type: SignableType;
+  readonly id: string;
+  /** SHA-256 hex of the text with `\n` as end of line; of a skill, of the signed list of its files. */
+  readonly sha256: string;
+  readonly key_id: string;
+}
+
+/** What a lock file holds. `serial` counts its versions, so that an older one is told from the newest. */
+export interface Lock {
+  readonly serial: number;
+  readonly files: readonly Pin[];
+}
+
+/** A project's lock file as it was found. `sha256` is that of its text. */
+export type FoundLock =
+  | { readonly state: 'absent' }
+  | {
+      readonly state: 'valid';
+      readonly lock: Lock;
+      readonly sha256: string;
+      readonly keyId: string;
+    }
+  /** Signed by a key that the user does not trust, or by nobody: it pins nothing. */
+  | { readonly state: 'untrusted'; readonly sha256: string; readonly keyId: string }
+  | { readonly state: 'invalid'; readonly sha256: string; readonly reason: string };
+
+/** What the user space remembers of a project: its own copy of the pins, and which lock file they came from. */
+export interface Memory extends Lock {
+  /** Null if the project has no lock file: its power files were pinned by the first run. */
+  readonly lock_sha256: string | null;
+}
+
+/** A power file as it is now. */
+export interface PowerFile {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly path: string;
+  /** Null if the file cannot be read. */
+  readonly sha256: string | null;
+  /** Null: a key that the user trusts signed it. */
+  readonly fault: SignatureFault | 'unreadable' | null;
+  readonly keyId: string | null;
+  /** What its signature proves that it was signed as, if that is another file. */
+  readonly signedAs: SignedSubject | null;
+  /** The fault as every other command reports it. */
+  readonly error: RyeError | null;
+  /** True if it is obeyed only while it is signed. */
+  readonly needsSignature: boolean;
+}
+
+/** One difference between what was accepted and what is there. */
+export interface GuardChange {
+  /** Null for the lock file itself. */
+  readonly type: SignableType | null;
+  readonly id: string | null;
+  readonly change:
+    | 'changed'
+    | 'added'
+    | 'gone'
+    | 'unsigned'
+    | 'untrusted'
+    | 'damaged'
+    | 'lock_gone'
+    | 'lock_changed'
+    | 'lock_rolled_back'
+    | 'lock_damaged';
+  /** What happened, as a clause about the file. */
+  readonly detail: string;
+}
+
+/** The text of a lock file, signed by the user's key. */
+export function lockText(lock: Lock, key: SigningKey, now: number): string {
+  const document: JsonObject = {
+    format: FORMAT,
+    serial: lock.serial,
+    files: lock.files.map((pin) => ({ ...pin })),
+  };
+  return `${JSON.stringify(signDocument(document, { subject: SUBJECT, key, now }), null, 2)}\n`;
+}
+
+/** Reads a lock file's text. */
+export function readLock(text: string | undefined, keys: KeyLookup): FoundLock {
+  if (text === undefined) return { state: 'absent' };
+  const sha256 = hashOfText(text);
+  const document = parseJson(text);
+  const verdict = checkDocument(document, { keys, subject: SUBJECT });
+  if (!verdict.ok) {
+    return verdict.code === 'key_untrusted'
+      ? { state: 'untrusted', sha256, keyId: verdict.keyId ?? 'unknown' }
+      : { state: 'invalid', sha256, reason: LOCK_FAULTS[verdict.code] ?? verdict.code };
+  }
+  // the older form of signatures names no subject
+  const lock = verdict.by === 'key' && verdict.version === 2 ? readPins(document) : undefined;
+  if (lock === undefined) return { state: 'invalid', sha256, reason: 'it is no lock file' };
+  return { state: 'valid', lock, sha256, keyId: verdict.by === 'key' ? verdict.keyId : '' };
+}
+
+const LOCK_FAULTS: Partial<Record<SignatureFault, string>> = {
+  unsigned: 'it is not signed',
+  content_modified: 'it was edited after it was signed',
+  key_revoked: 'its key was revoked',
+  signature_invalid: 'its signature is wrong',
+  item_moved: 'it was signed as something else',
+};
+
+/** The serial and the pins of a document of either kind; undefined for anything else. */
+export function readPins(document: unknown): Lock | undefined {
+  if (!isRecord(document)) return undefined;
+  const { format, serial, files } = document;
+  if (format !== FORMAT || typeof serial !== 'number' || !Array.isArray(files)) return undefined;
+  const pins = files.filter(isPin);
+  return pins.length === files.length ? { serial, files: pins } : undefined;
+}
+
+function isPin(value: unknown): value is Pin {
+  if (!isRecord(value)) return false;
+  return ['type', 'id', 'sha256', 'key_id'].every((name) => typeof value[name] === 'string');
+}
+
+/** SHA-256 hex of a text, whatever its ends of line: version control may exchange them. */
+export function hashOfText(text: string): string {
+  return sha256Hex(text.replaceAll('\r\n', '\n'));
+}
+
+/** What decides whether the guards of a project are those that the user accepted. */
+export interface GuardFacts {
+  readonly lock: FoundLock;
+  readonly memory: Memory | undefined;
+  readonly files: readonly PowerFile[];
+}
+
+/**
+ * Everything that differs from what was accepted: what the user space remembers, else a lock that a trusted key signed.
+ * Files that nothing ever pinned may be unsigned or foreign, for they are not obeyed; a damaged one is a change.
+ */
+export function guardChanges({ lock, memory, files }: GuardFacts): readonly GuardChange[] {
+  const accepted = acceptedPins({ lock, memory });
+  const isLocked = lock.state === 'valid' || typeof memory?.lock_sha256 === 'string';
+  const pinned = accepted.flatMap((pin) =>
+    pinChange(
+      pin,
+      files.find((one) => isSame(one, pin)),
+    ),
+  );
+  const others = files
+    .filter((file) => !accepted.some((pin) => isSame(file, pin)))
+    .flatMap((file) => otherChange(file, isLocked));
+  return [...lockChange(lock, memory), ...pinned, ...others];
+}
+
+/** The pins that count now. */
+export function acceptedPins({
+  lock,
+  memory,
+}: Pick<GuardFacts, 'lock' | 'memory'>): readonly Pin[] {
+  const locked = lock.state === 'valid' ? lock.lock.files : [];
+  if (memory === undefined) return locked;
+  if (memory.lock_sha256 !== null) return memory.files;
+  // the first lock file of a project that has run without one
+  return [...locked, ...memory.files.filter((pin) => !locked.some((one) => isSame(one, pin)))];
+}
+
+/** The pins of the power files that a trusted key signed, as they are now. */
+export function currentPins(files: readonly PowerFile[]): readonly Pin[] {
+  return files.flatMap(({ type, id, sha256, keyId, fault }) =>
+    fault === null && sha256 !== null && keyId !== null
+      ? [{ type, id, sha256, key_id: keyId }]
+      : [],
+  );
+}
+
+export function isSame(
+  one: { readonly type: string; readonly id: string },
+  other: { readonly type: string; readonly id: string },
+): boolean {
+  return one.type === other.type && one.id === other.id;
+}
+
+function lockChange(lock: FoundLock, memory: Memory | undefined): readonly GuardChange[] {
+  const own = { type: null, id: null };
+  if (lock.state === 'invalid')
+    return [
+      { ...own, change: 'lock_damaged', detail: `the lock file is not valid: ${lock.reason}` },
+    ];
+  if (memory === undefined || memory.lock_sha256 === null) return [];
+  if (lock.state === 'absent')
+    return [{ ...own, change: 'lock_gone', detail: 'the lock file is gone' }];
+  if (lock.sha256 === memory.lock_sha256) return [];
+  if (lock.state === 'untrusted') {
+    const detail = `the lock file was replaced by one that key ${lock.keyId} signed, which you do not trust`;
+    return [{ ...own, change: 'lock_changed', detail }];
+  }
+  const { serial } = lock.lock;
+  if (serial < memory.serial) {
+    const detail = `the lock file was rolled back from version ${memory.serial} to ${serial}`;
+    return [{ ...own, change: 'lock_rolled_back', detail }];
+  }
+  const detail = `the lock file is not the one that you accepted: version ${serial}, signed by key ${lock.keyId}`;
+  return [{ ...own, change: 'lock_changed', detail }];
+}
+
+function pinChange(pin: Pin, file: PowerFile | undefined): readonly GuardChange[] {
+  const { type, id } = pin;
+  if (file === undefined) return [{ type, id, change: 'gone', detail: 'is gone' }];
+  if (file.fault === null) {
+    if (file.sha256 === pin.sha256) return [];
+    const by = file.keyId === pin.key_id ? '' : `, signed by key ${file.keyId ?? 'unknown'}`;
+    return [{ type, id, change: 'changed', detail: `is not the version that you accepted${by}` }];
+  }
+  return [faultChange(file, file.fault)];
+}
+
+function otherChange(file: PowerFile, isLocked: boolean): readonly GuardChange[] {
+  const { type, id, fault, needsSignature } = file;
+  if (fault === null) {
+    return isLocked ? [{ type, id, change: 'added', detail: 'is not in the lock file' }] : [];
+  }
+  const isForeign = fault === 'unsigned' || fault === 'key_untrusted' || fault === 'unreadable';
+  return isForeign || !needsSignature ? [] : [faultChange(file, fault)];
+}
+
+function faultChange(
+  { type, id, keyId, signedAs, error }: PowerFile,
+  fault: NonNullable<PowerFile['fault']>,
+): GuardChange {
+  if (fault === 'unsigned') return { type, id, change: 'unsigned', detail: 'is no longer signed' };
+  if (fault === 'key_untrusted') {
+    const detail = `is signed by key ${keyId ?? 'unknown'}, which you do not trust`;
+    return { type, id, change: 'untrusted', detail };
+  }
+  if (signedAs !== null) {
+    const detail = `was signed as ${signedAs.kind} ${signedAs.id}`;
+    return { type, id, change: 'damaged', detail };
+  }
+  const detail = FAULTS[fault] ?? `cannot be used: ${error?.message ?? fault}`;
+  return { type, id, change: 'damaged', detail };
+}
+
+const FAULTS: Partial<Record<NonNullable<PowerFile['fault']>, string>> = {
+  content_modified: 'was modified after it was signed',
+  key_revoked: 'is signed by a key that was revoked',
+  signature_invalid: 'has a signature that its key did not make',
+  signature_outdated: 'is signed in the older form, which does not name the file',
+  item_moved: 'was signed as another file',
+};
