@@ -51,6 +51,26 @@ describe('resolve', () => {
     },
   );
 
+  it('resolves ids of Rye OS to the tools that replace them, judged by what really runs', async () => {
+    const call = (id: string, parameters: JsonObject) =>
+      resolved('rye_execute', { item_type: 'tool', item_id: id, parameters });
+    expect(await call('rye/bash/bash', { command: 'ls' })).toMatchObject({
+      id: 'rye/bash',
+      need: { item_id: 'rye/bash' },
+    });
+    const spawn = { directive_name: 'a/b', inputs: '{"x": 1}', limit_overrides: { turns: 2 } };
+    expect(await call('rye/agent/threads/thread_directive', spawn)).toEqual({
+      id: 'rye/execute',
+      input: {
+        item_type: 'directive',
+        item_id: 'a/b',
+        parameters: { x: 1 },
+        limit_overrides: { turns: 2 },
+      },
+      need: { verb: 'execute', item_type: 'directive', item_id: 'a/b' },
+    });
+  });
+
   it("uses a tool's own need and given names", async () => {
     expect(await resolved('shortcut')).toMatchObject({
       id: 'demo/special',
