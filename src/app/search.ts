@@ -139,7 +139,7 @@ function readHits(base: Foundation, hits: readonly IndexedHit[], view: View): re
   });
 }
 
-/** The item that a path of the index stands for; undefined if the spaces have no such item. */
+/** The item that a path of the index names; undefined if the spaces have no such item. */
 function itemOf(
   base: Foundation,
   { type, id, space, path }: IndexedHit,
@@ -231,7 +231,7 @@ function exportsRoot(base: Foundation): string {
   return join(base.spaces.root('project') ?? '', itemFolder('knowledge'), EXPORTS);
 }
 
-/** The export of a thread that a path below the folder of exports stands for. */
+/** The export of a thread that a path below the folder of exports names. */
 function exportAt(root: string, path: string): ScannedItem | undefined {
   if (!path.startsWith(root + sep) || !path.endsWith('.md')) return undefined;
   const id = `${EXPORTS}/${relative(root, path).split(sep).join('/').slice(0, -'.md'.length)}`;

@@ -51,7 +51,7 @@ function grantOf(id: string, capabilities: readonly string[]): 'exact' | number 
   return Math.max(0, ...capabilities.filter((one) => covers([one], need)).map(specificity));
 }
 
-/** Stands in grants for writing guarded paths, followed by their kind; no tool has such an id. */
+/** Names, in grants, the right to write guarded paths, followed by their kind; no tool has such an id. */
 const GUARDS_ID = 'rye/file-system/guarded';
 const TOOL_GRANT = 'rye.execute.tool.';
 const MCP_GRANT = `${TOOL_GRANT}mcp.`;

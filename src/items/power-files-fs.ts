@@ -56,7 +56,7 @@ function powerFile(item: ListedItem, spaces: Spaces, context: VerifyContext): Po
   }
 }
 
-/** What a pin is made over: the signed list stands for all files of a skill. */
+/** What a pin is made over: a skill's signed list covers all of its files. */
 function pinnedText({ type, path, text }: FoundFile): string {
   const list = skillListPath(dirname(path));
   return type === 'skill' && existsSync(list) ? readFileSync(list, 'utf8') : text;

@@ -62,7 +62,7 @@ const MOVES: Readonly<Record<string, Readonly<Record<string, Move>>>> = {
   'agent/events': { description: NO_EFFECT },
 };
 
-/** Reads the layout of Rye OS as rye's own: metadata is left out, settings move, and what has no meaning is reported. */
+/** Reads the layout of Rye OS as rye's own: metadata is dropped, settings move, and what has no meaning is reported. */
 export function fromRyeOs(name: string, node: ConfigNode): TranslatedConfig {
   if (node.kind !== 'map') return { node, ignored: [] };
   const kept = new Map([...node.members].filter(([key]) => !METADATA.has(key)));

@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import { type Advice, plainText, type RuntimeQuestion, refuse } from './tool-facts.ts';
 
-/** A request in which `{name}` stands for parameters and `${NAME}` for variables of rye's environment. */
+/** A request in which `{name}` is replaced by a parameter and `${NAME}` by a variable of rye's environment. */
 export interface HttpTemplate {
   readonly method: string;
   /** Scheme, host and port are literal, so that the signature of the manifest fixes where the request goes. */

@@ -19,9 +19,9 @@ export type ToolRuntime =
   | { readonly how: 'arguments'; readonly params: boolean }
   /** The project path is the only argument of a shell script. */
   | { readonly how: 'project' }
-  /** `{name}` in the words of a manifest's command stands for the parameter. */
+  /** Replaces `{name}` in the words of a manifest's command by the parameter. */
   | { readonly how: 'words' }
-  /** A shell command in which `{name}` stands for the quoted parameter. */
+  /** A shell command in which `{name}` is replaced by the quoted parameter. */
   | { readonly how: 'shell'; readonly script: string }
   | { readonly how: 'http'; readonly request: HttpTemplate };
 

@@ -200,7 +200,7 @@ export async function planCall(run: Run): Promise<CallPlan> {
   };
 }
 
-/** What a call may use at most; undefined for models that nobody pays for. */
+/** What a call may use at most; undefined for models without a price. */
 export function estimateOf(
   { provider, kind, id, pricing }: PlannedModel,
   inputTokens: number,

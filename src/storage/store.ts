@@ -218,7 +218,7 @@ export type Durability = 'turn' | 'always' | 'off';
 export interface LogWriter {
   readonly threadId: string;
   /**
-   * Appends in one `write`, in order, and returns the events as they stand in the log. A checkpoint over them is in the
+   * Appends in one `write`, in order, and returns the events as they are in the log. A checkpoint over them is in the
    * same write, unless all of them can wait for the next one.
    */
   append(drafts: readonly EventDraft[]): readonly LogEvent[];

@@ -33,7 +33,7 @@ export type FoundLock =
       readonly sha256: string;
       readonly keyId: string;
     }
-  /** Signed by a key that the user does not trust, or by nobody: it pins nothing. */
+  /** Unsigned, or signed by a key that the user does not trust: it pins nothing. */
   | { readonly state: 'untrusted'; readonly sha256: string; readonly keyId: string }
   | { readonly state: 'invalid'; readonly sha256: string; readonly reason: string };
 

@@ -144,7 +144,7 @@ function bodyOf(call: HttpCall, used: Set<string>): string | undefined {
   return JSON.stringify(filledValue(body, call, used));
 }
 
-/** A string that is exactly one parameter keeps the type of its value; a member whose parameter is absent is left out. */
+/** A string that is exactly one parameter keeps the type of its value; a member whose parameter is absent is dropped. */
 function filledValue(value: JsonValue, call: HttpCall, used: Set<string>): JsonValue | undefined {
   if (typeof value === 'string') {
     const whole = /^\{([A-Za-z_]\w*)\}$/.exec(value)?.[1];
