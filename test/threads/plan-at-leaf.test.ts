@@ -125,6 +125,7 @@ it('a model that is not configured any more is named with the entry that set it'
   const { thread_id: id } = await here.run('work');
   const [change] = await here.rye().trees.changeModel(id, { model: 'own', provider: 'mine' });
   rmSync(here.path('config/agent/providers/mine.yaml'));
+  await here.rye().lock.accept();
   await expect(here.rye().recovery.resume({ threadId: id, message: 'On.' })).rejects.toMatchObject({
     code: 'model_not_found',
     message: expect.stringContaining(`entry ${change?.id} set the model`),

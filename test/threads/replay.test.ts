@@ -63,6 +63,7 @@ it('cuts again what a rule cut, and shows that the rule is gone', async () => {
   expect(events.filter(({ event_type }) => event_type === 'rule_injection')).toHaveLength(1);
   expect(await replay(here, id)).toMatchObject({ difference: null });
   here.signed('rules/no-word.md', RULE.replace('FORBIDDEN', 'something else'));
+  await here.sign('rule', 'no-word');
   expect(readFileSync(file, 'utf8')).toContain('something else');
   expect((await replay(here, id)).difference).toMatchObject({ recorded: { kind: 'rules' } });
 });

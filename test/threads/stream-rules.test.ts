@@ -92,7 +92,7 @@ it('a rule that nobody signed is not used, says so, and hides no shipped rule of
   here.write('rules/secret-vcs-token.md', rule('enabled: false\ncondition: x'));
   here.signed('directives/job.md', directive('job', { permissions: WRITE }));
   const { warnings, rules } = await here.rye().threads.plan({ directiveId: 'job' });
-  expect(warnings.join('\n')).toContain('secret-vcs-token.md is not used');
+  expect(warnings.join('\n')).toContain('rule secret-vcs-token is not signed [unsigned]');
   expect(rules?.stream.find(({ name }) => name === 'secret-vcs-token')?.space).toBe('system');
   await here.run('job');
   expect(existsSync(path.join(here.project, 'a.env'))).toBe(false);
