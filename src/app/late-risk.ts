@@ -1,5 +1,7 @@
 import { capabilityOf } from '../core/capability.ts';
+import type { RyeError } from '../core/errors.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import { covers } from '../policy/capability.ts';
 import { assessRisks, type RiskTable } from '../policy/risk.ts';
 import type { Tool } from '../tools/tool.ts';
 
@@ -8,17 +10,25 @@ import type { Tool } from '../tools/tool.ts';
  * or that declares more since, needs what it would have needed then. Throws `acknowledge_required` or `risk_blocked`.
  */
 export function lateRiskCheck(
-  { acknowledged }: Pick<ThreadPlan, 'acknowledged'>,
+  { acknowledged, capabilities }: Pick<ThreadPlan, 'acknowledged' | 'capabilities'>,
   table: RiskTable,
 ): (tool: Tool) => void {
-  return ({ id, traits }) => {
-    const { refusals } = assessRisks({
-      capabilities: [capabilityOf({ verb: 'execute', item_type: 'tool', item_id: id })],
+  const refusalOf = (capability: string, { id, traits }: Tool): RyeError | undefined =>
+    assessRisks({
+      capabilities: [capability],
       table,
       acknowledged,
       toolRisks: new Map([[id, traits.risk]]),
-    });
-    const [refusal] = refusals;
+    }).refusals[0];
+  return (tool) => {
+    const need = { verb: 'execute', item_type: 'tool', item_id: tool.id } as const;
+    const refusal = refusalOf(capabilityOf(need), tool);
     if (refusal) throw refusal;
+    // the plan may have judged a wildcard by the program's own tools alone: a file that it reaches too needs more
+    const refused = capabilities
+      .filter((grant) => covers([grant], need))
+      .map((grant) => refusalOf(grant, tool));
+    const [first] = refused;
+    if (first && refused.every((one) => one !== undefined)) throw first;
   };
 }

@@ -19,8 +19,10 @@ import type { ToolScope } from './tool-scope.ts';
 export function factsOf(
   { id, traits }: Tool,
   own: readonly Tool[] = [],
-): Pick<GrantedTool, 'declaredRisk' | 'builtin'> {
-  if (own.some((tool) => tool.id === id)) return { declaredRisk: traits.risk, builtin: false };
+): Pick<GrantedTool, 'declaredRisk' | 'builtin' | 'own'> {
+  if (own.some((tool) => tool.id === id)) {
+    return { declaredRisk: traits.risk, builtin: false, own: true };
+  }
   return isPrimary(id)
     ? { declaredRisk: 'safe', builtin: false }
     : { declaredRisk: undefined, builtin: true };
@@ -35,7 +37,7 @@ export function isPrimary(id: string): boolean {
 export function candidate(
   { id, description, inputSchema }: Tool,
   capabilities: readonly string[],
-  facts: Pick<GrantedTool, 'declaredRisk' | 'builtin'>,
+  facts: Pick<GrantedTool, 'declaredRisk' | 'builtin' | 'own'>,
 ): DisclosureCandidate & { readonly tool: Omit<GrantedTool, 'preloaded'> } {
   return {
     tool: { id, name: wireName(id), description, input_schema: inputSchema, ...facts },

@@ -212,6 +212,7 @@ const CONTEXTS = {
       data: anything('Structured result'),
       duration_ms: number(),
       output_bytes: integer(),
+      coerced: anything('Arguments whose type was corrected, by name; absent if none was'),
       artifact: text(),
     },
   ),

@@ -164,7 +164,7 @@ class ResultQueue {
 
 async function afterCall(run: Run, result: Result): Promise<void> {
   const { settled, outputBytes, artifact } = result;
-  const { requested, tool, outcome, durationMs, reason, code } = settled;
+  const { requested, tool, outcome, durationMs, reason, code, coerced = [] } = settled;
   const { call_id, name, input } = requested.call;
   const output = textOf(result.content);
   await run.observe('tool_after', {
@@ -177,6 +177,7 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     output,
     duration_ms: durationMs,
     output_bytes: outputBytes,
+    ...(coerced.length === 0 ? {} : { coerced }),
     ...(artifact === undefined ? {} : { artifact }),
   });
   if (outcome !== 'error' && outcome !== 'timeout') return;

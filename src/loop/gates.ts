@@ -29,16 +29,21 @@ export async function admit(run: Run, requested: Requested): Promise<Validated |
   if ('stage' in resolved) return resolved;
   const admitted = await policyGates(run, requested, resolved);
   if (admitted.stage === 'settled') return admitted;
-  const gated = await hookGates(run, admitted);
-  if (gated.stage === 'settled') {
-    if (gated.outcome !== 'substituted') return gated;
-    await letThrough(run, requested, gated.tool);
-    return await shaped(run, gated);
-  }
-  const validated = await validate(run, gated);
-  const ready = validated.stage === 'settled' ? validated : recheck(run, gated, validated);
+  const { tool, input, need } = resolved;
+  const gated = await hookGates(run, requested, {
+    tool: tool.id,
+    input,
+    primary: need.verb,
+    item_type: need.item_type,
+    ...(need.item_id === undefined ? {} : { item_id: need.item_id }),
+    reads_only: tool.traits.reads_only,
+  });
+  if (gated && gated.outcome !== 'substituted') return gated;
+  await letThrough(run, requested, tool.id);
+  if (gated) return await shaped(run, gated);
+  const validated = await validate(run, admitted);
+  const ready = validated.stage === 'settled' ? validated : recheck(run, admitted, validated);
   if (ready.stage === 'settled') return ready;
-  await letThrough(run, requested, ready.tool.id);
   const earlier = run.earlier.find(ready.tool, ready.input);
   return earlier ? await shaped(run, substituted(requested, ready.tool.id, earlier)) : ready;
 }
@@ -65,6 +70,7 @@ async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | S
   const { call } = requested;
   if (run.stop.signal.aborted) return notStarted(run, requested, call.name);
   if (call.malformed !== undefined) {
+    run.budgets.admit(await idOf(run, call.name));
     const reason = `the arguments of ${call.name} are not a JSON object. Send them again, complete.`;
     return settleUnrun(requested, call.name, { outcome: 'invalid', reason });
   }
@@ -84,12 +90,29 @@ async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | S
   return unknown(run, requested, resolution);
 }
 
+/** The id of a tool by the name that the model used; the name itself if it needs the arguments or is unknown. */
+async function idOf(run: Run, name: string): Promise<string> {
+  try {
+    const resolution = await run.ports.tools.resolve(name, {});
+    return resolution.kind === 'resolved' ? resolution.call.tool.id : name;
+  } catch {
+    return name;
+  }
+}
+
+/** Gates judge a call of an unknown tool like any other, before anything answers for it. */
 async function unknown(
   run: Run,
   requested: Requested,
   { near, id }: Extract<Resolution, { readonly kind: 'unknown' }>,
 ): Promise<Settled> {
   const { call } = requested;
+  const refused =
+    (await overBudget(run, requested, call.name)) ??
+    (await hookGates(run, requested, { tool: call.name, input: call.input }));
+  if (refused && refused.outcome !== 'substituted') return refused;
+  await letThrough(run, requested, call.name);
+  if (refused) return await shaped(run, refused);
   const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
   const asked =
     id === undefined || id === call.name ? call.name : `${id}, which ${call.name} was to run`;
@@ -119,10 +142,18 @@ async function policyGates(
     if (reason !== undefined)
       return settleUnrun(requested, tool.id, { outcome: 'blocked', reason });
   }
-  const over = run.budgets.refusal(tool.id);
-  if (!over) return { stage: 'admitted', requested, resolved };
-  await run.write(overDraft(requested, tool.id, over));
-  return settleUnrun(requested, tool.id, { outcome: 'blocked', reason: over.message });
+  return (await overBudget(run, requested, tool.id)) ?? { stage: 'admitted', requested, resolved };
+}
+
+async function overBudget(
+  run: Run,
+  requested: Requested,
+  tool: string,
+): Promise<Settled | undefined> {
+  const over = run.budgets.refusal(tool);
+  if (!over) return undefined;
+  await run.write(overDraft(requested, tool, over));
+  return settleUnrun(requested, tool, { outcome: 'blocked', reason: over.message });
 }
 
 function denied(requested: Requested, tool: string, need: CapabilityNeed): Settled {
@@ -130,34 +161,33 @@ function denied(requested: Requested, tool: string, need: CapabilityNeed): Settl
   return settleUnrun(requested, tool, { outcome: 'blocked', reason, code: 'capability_denied' });
 }
 
-async function hookGates(run: Run, admitted: Admitted): Promise<Admitted | Settled> {
-  const { requested, resolved } = admitted;
-  const { tool, input, need } = resolved;
+/** Asks hooks and handlers about a call; undefined if they let it through. */
+async function hookGates(
+  run: Run,
+  requested: Requested,
+  facts: Pick<CallContext, 'tool' | 'input'> & Partial<CallContext>,
+): Promise<Settled | undefined> {
+  const { tool } = facts;
   const context = run.hookContext({
     call_id: requested.call.call_id,
-    tool: tool.id,
     name: requested.call.name,
-    input,
-    primary: need.verb,
-    item_type: need.item_type,
-    ...(need.item_id === undefined ? {} : { item_id: need.item_id }),
-    reads_only: tool.traits.reads_only,
+    ...facts,
     run_tool_counts: run.budgets.counts,
   });
   const { decision, substitute } = await run.gate(context);
-  if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
+  if (run.stop.signal.aborted) return notStarted(run, requested, tool);
   const reason = refusalOf(decision);
   if (decision?.control === 'abort' || decision?.control === 'suspend') run.verdict ??= decision;
   if (reason !== undefined) {
-    return settleUnrun(requested, tool.id, { outcome: 'blocked', reason, code: 'hook_failed' });
+    return settleUnrun(requested, tool, { outcome: 'blocked', reason, code: 'hook_failed' });
   }
   const judged = await gateCall(run, context as CallContext);
-  if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
+  if (run.stop.signal.aborted) return notStarted(run, requested, tool);
   if (judged.refusal !== undefined) {
-    return settleUnrun(requested, tool.id, { outcome: 'blocked', reason: judged.refusal });
+    return settleUnrun(requested, tool, { outcome: 'blocked', reason: judged.refusal });
   }
   const content = judged.substitute ?? substitute?.content;
-  return content ? substituted(requested, tool.id, content) : admitted;
+  return content ? substituted(requested, tool, content) : undefined;
 }
 
 /** Only silence or `continue` lets a call through. */

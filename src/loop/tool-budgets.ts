@@ -12,9 +12,9 @@ export interface OverBudget {
 }
 
 /**
- * Counts the calls of each tool that were let through in a run: those that run and those that get a substitute, not
- * the refused, unknown and invalid ones. A call is counted when it is let through, before any of its batch runs, so that a batch
- * cannot exceed a budget.
+ * Counts the calls of each tool that the gates let through in a run: those that run, those that get a substitute, and those
+ * that turn out to be unknown or invalid; not the refused ones. A call is counted before any of its batch runs, so that a
+ * batch cannot exceed a budget.
  */
 export class ToolBudgets {
   readonly #budgets: Behavior['toolBudgets'];

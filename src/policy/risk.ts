@@ -102,23 +102,27 @@ interface Match {
 /**
  * Risk of holding a capability. The most specific pattern that includes it decides, and of equally specific ones
  * the highest risk; a capability with `*` also takes the risk of every more specific pattern that it could reach.
- * What no pattern classifies is elevated. `declared` is the risk of the item itself: it stands where the table
- * classifies its whole type only, and can raise but not lower what the table says about its id or about a pattern.
+ * What no pattern classifies is elevated. `declared` is the risk of the item itself: it counts if the table classifies
+ * only its whole type, and can raise but not lower what the table says about its id or about a pattern. A capability with
+ * `*` is lowered by it only if it is `bounded`: if it reaches nothing but tools of the program.
  */
-export function riskOf(capability: string, table: RiskTable, declared?: Risk): Risk {
+export function riskOf(
+  capability: string,
+  table: RiskTable,
+  declared?: Risk,
+  bounded = isExact(capability),
+): Risk {
   const matches: Match[] = table.classifications.flatMap(({ risk, patterns }) =>
     patterns.map((pattern) => ({ risk, pattern })),
   );
   const deciding = mostSpecific(matches.filter(({ pattern }) => includes(pattern, capability)));
   const classified = deciding?.risk ?? 'elevated';
-  if (isExact(capability)) {
-    const blanket = deciding === undefined || isBlanket(deciding.pattern);
-    return highest([blanket ? (declared ?? classified) : classified, declared ?? 'safe']);
-  }
+  const blanket = deciding === undefined || isBlanket(deciding.pattern);
+  const known = bounded && blanket ? (declared ?? classified) : classified;
   const reached = matches.filter(
     ({ pattern }) => !includes(pattern, capability) && meet(pattern, capability).length > 0,
   );
-  return highest([classified, declared ?? 'safe', ...reached.map(({ risk }) => risk)]);
+  return highest([known, declared ?? 'safe', ...reached.map(({ risk }) => risk)]);
 }
 
 function mostSpecific(matches: readonly Match[]): Match | undefined {
@@ -153,6 +157,8 @@ export interface RiskRequest {
   readonly acknowledged: readonly Acknowledgement[];
   /** Item and MCP tools by id with the risk that they declare; undefined where they declare none. */
   readonly toolRisks: ReadonlyMap<string, Risk | undefined>;
+  /** Capabilities with `*` that reach only tools of the program: their declared risk counts as that of exact ones does. */
+  readonly bounded?: ReadonlySet<string>;
 }
 
 /** Verdict on a set of capabilities: all risks, and an error for each one that may not be held. */
@@ -166,16 +172,45 @@ export interface RiskAssessment {
  * Judges what a thread is about to hold. Acknowledging a risk also acknowledges the lower ones.
  */
 export function assessRisks(request: RiskRequest): RiskAssessment {
-  const { capabilities, table, acknowledged, toolRisks } = request;
+  const { capabilities, table, acknowledged, toolRisks, bounded } = request;
   const accepted = Math.max(-1, ...acknowledged.map(({ risk }) => RISKS.indexOf(risk)));
   const risks = capabilities.map((capability) => ({
     capability,
-    risk: riskOf(capability, table, declaredRisk(capability, toolRisks)),
+    risk: riskOf(
+      capability,
+      table,
+      declaredRisk(capability, toolRisks),
+      isExact(capability) || bounded?.has(capability),
+    ),
   }));
   const refusals = risks
     .filter(({ risk }) => table.levels[risk] !== 'allow' && RISKS.indexOf(risk) > accepted)
     .map((assessed) => refusal(assessed, table));
   return { risks, refusals };
+}
+
+/**
+ * The capabilities with `*` whose tools are all `own`, tools of the program. One that could reach an MCP server, another
+ * item type or the built-in tools as well is not among them: an item or a server must not lower a risk by what it declares.
+ */
+export function boundedCapabilities(
+  capabilities: readonly string[],
+  tools: readonly { readonly id: string; readonly own: boolean }[],
+): ReadonlySet<string> {
+  const bounded = capabilities.filter((capability) => {
+    const [, verb, type, namespace = '*'] = capability.split('.');
+    if (isExact(capability) || verb !== 'execute' || type !== 'tool') return false;
+    if (namespace.includes('*') || RESERVED_NAMESPACES.has(namespace)) return false;
+    const reached = tools.filter(({ id }) => includes(capability, toolCapability(id)));
+    return reached.length > 0 && reached.every(({ own }) => own);
+  });
+  return new Set(bounded);
+}
+
+const RESERVED_NAMESPACES: ReadonlySet<string> = new Set(['mcp', 'rye']);
+
+function toolCapability(id: string): string {
+  return `rye.execute.tool.${id.replaceAll('/', '.')}`;
 }
 
 /** The highest risk among the tools that a capability reaches; a tool that declares nothing is elevated. */
@@ -185,8 +220,7 @@ function declaredRisk(
 ): Risk | undefined {
   const reached: Risk[] = [];
   for (const [id, risk] of toolRisks) {
-    const tool = `rye.execute.tool.${id.replaceAll('/', '.')}`;
-    if (includes(capability, tool)) reached.push(risk ?? 'elevated');
+    if (includes(capability, toolCapability(id))) reached.push(risk ?? 'elevated');
   }
   return reached.length === 0 ? undefined : highest(reached);
 }

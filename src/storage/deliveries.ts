@@ -45,6 +45,8 @@ export interface OpenRunParams extends RunKey {
 export interface AdmitParams {
   readonly key: RunKey;
   readonly modes: readonly DeliveryMode[];
+  /** The oldest ones, at most this many; absent: all. */
+  readonly atMost?: number;
   readonly newEntryId: () => string;
   readonly now: string;
 }

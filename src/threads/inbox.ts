@@ -86,12 +86,13 @@ export class ThreadInbox implements InboxPort {
     await this.#settleLearned();
     const ready = this.#fromHooks.splice(0);
     if (!(await this.#store.isAnyWaiting(this.#key.threadId))) return ready;
-    const people = await this.#store.admitPeople({
-      key: this.#key,
-      modes: point === 'at_end' ? DELIVERY_MODES : UNDER_WAY,
-      newEntryId: this.#newEntryId,
-      now: this.#now,
-    });
+    const admit = { key: this.#key, newEntryId: this.#newEntryId, now: this.#now };
+    const steers = await this.#store.admitPeople({ ...admit, modes: UNDER_WAY });
+    // each follow-up gets an answer of its own before the next one is heard
+    const people =
+      steers.length > 0 || point !== 'at_end'
+        ? steers
+        : await this.#store.admitPeople({ ...admit, modes: DELIVERY_MODES, atMost: 1 });
     // people first: what machines have to say waits for the next point
     if (people.length > 0 || point === 'at_end') return [...ready, ...(await this.#drafts(people))];
     const steer = await this.#steer();

@@ -149,6 +149,8 @@ export interface GrantedTool extends Omit<PlannedTool, 'risk'> {
   readonly declaredRisk: Risk | undefined;
   /** Built-in tools are judged by the risk table alone, item and MCP tools also by what they declare. */
   readonly builtin: boolean;
+  /** True for a tool of the program that rye is a part of: no file and no server can be its author. */
+  readonly own?: boolean;
 }
 
 export interface ToolPlanFacts {

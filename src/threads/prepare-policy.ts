@@ -6,7 +6,12 @@ import type { PlannedModel, PlannedTool } from '../core/plan.ts';
 import type { Ceiling, Composed } from '../items/extends.ts';
 import { attenuate, parseCapability, uncovered } from '../policy/capability.ts';
 import { parseLimits, type ResolvedLimits, resolveLimits } from '../policy/limits.ts';
-import { type AssessedRisk, assessRisks, type RiskTable } from '../policy/risk.ts';
+import {
+  type AssessedRisk,
+  assessRisks,
+  boundedCapabilities,
+  type RiskTable,
+} from '../policy/risk.ts';
 import type { GrantedTool, ItemSource, ThreadConfig } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
@@ -115,7 +120,17 @@ export function planRisks(request: {
   const acknowledged = [...declared, ...options.map(optionAcknowledgement)];
   const itemTools = granted.filter(({ builtin }) => !builtin);
   const toolRisks = new Map(itemTools.map(({ id, declaredRisk }) => [id, declaredRisk]));
-  const { risks, refusals } = assessRisks({ capabilities, table, acknowledged, toolRisks });
+  const bounded = boundedCapabilities(
+    capabilities,
+    granted.map(({ id, own = false }) => ({ id, own })),
+  );
+  const { risks, refusals } = assessRisks({
+    capabilities,
+    table,
+    acknowledged,
+    toolRisks,
+    bounded,
+  });
   const [refusal] = refusals;
   if (refusal) {
     throw new RyeError(refusal.code, refusal.message, {
@@ -126,7 +141,10 @@ export function planRisks(request: {
   return { acknowledged, risks, tools: granted.map((tool) => judgeTool(tool, table)) };
 }
 
-function judgeTool({ declaredRisk, builtin, ...tool }: GrantedTool, table: RiskTable): PlannedTool {
+function judgeTool(
+  { declaredRisk, builtin, own: _own, ...tool }: GrantedTool,
+  table: RiskTable,
+): PlannedTool {
   const capability = `rye.execute.tool.${tool.id.replaceAll('/', '.')}`;
   const { risks } = assessRisks({
     capabilities: [capability],

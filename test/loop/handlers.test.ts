@@ -132,6 +132,37 @@ describe('gates', () => {
 });
 
 describe('handlers of results', () => {
+  it('gates judge a call of an unknown tool before anything answers for it', async () => {
+    const turns = [says('', [{ id: 'a', name: 'nope', input: { x: 1 } }]), says('Done.')];
+    const asked: unknown[] = [];
+    const tool_unknown = () => {
+      asked.push('tool_unknown');
+      return { result: 'answered' };
+    };
+    const tool_gate = ({ tool, name, input }: { tool: string; name: string; input: unknown }) => {
+      asked.push([tool, name, input]);
+      return { block: 'not here', result: 'in its place' };
+    };
+    const refused = await playWith([{ tool_gate }, { tool_unknown }], { turns });
+    expect(resultText(refused.events, 'a')).toBe('Blocked: not here');
+    expect(asked).toEqual([['nope', 'nope', { x: 1 }]]);
+    const given = await playWith([{ tool_gate: () => ({ result: 'given' }) }, { tool_unknown }], {
+      turns,
+    });
+    expect(resultText(given.events, 'a')).toBe('given');
+    const byHook = await playWith(
+      { tool_unknown },
+      {
+        turns,
+        gate: () => ({ decision: { control: 'fail', error: 'a hook said no' } }),
+      },
+    );
+    expect(resultText(byHook.events, 'a')).toBe('Blocked: a hook said no');
+    expect(asked).toHaveLength(1);
+    const open = await playWith([{ tool_gate: () => undefined }, { tool_unknown }], { turns });
+    expect(resultText(open.events, 'a')).toBe('answered');
+  });
+
   it('answer for a tool that nobody has', async () => {
     const asked: string[] = [];
     const turns = [says('', [{ id: 'a', name: 'nope' }]), says('Done.')];

@@ -47,18 +47,36 @@ describe('counts', () => {
     expect(resultText(events, 'a')).toBe('Blocked: no');
   });
 
-  it('unknown and invalid calls are not counted', async () => {
+  it('counts include unknown and invalid calls', async () => {
     const { script, counts } = counting({
       tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },
       turns: [
         says('', [{ id: 'u', name: 'nope' }, echo('i')]),
+        says('', [{ ...echo('m'), malformed: '{"x":' }]),
         says('', [echo('b', { x: 1 })]),
-        says('', [echo('c', { x: 1 })]),
         says('Done.'),
       ],
     });
     await play(script);
-    expect(counts).toEqual([{}, {}, { 'rye/echo': 1 }]);
+    expect(counts).toEqual([{}, {}, { nope: 1, 'rye/echo': 2 }]);
+  });
+
+  it('a budget bounds a model that repeats a call that cannot run', async () => {
+    const { events } = await play({
+      plan: { behavior: { tool_budgets: { rye_echo: 1, nope: 1 }, loop_repeats: 0 } },
+      tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },
+      turns: [
+        says('', [{ id: 'a', name: 'nope' }, echo('b')]),
+        says('', [{ id: 'c', name: 'nope' }, echo('d', { x: 1 })]),
+        says('Done.'),
+      ],
+    });
+    expect(outcomes(events)).toEqual([
+      'settled a unknown',
+      'settled b invalid',
+      'settled c blocked',
+      'settled d blocked',
+    ]);
   });
 
   it('a substitute is counted like a call that runs, so that it uses up a budget', async () => {

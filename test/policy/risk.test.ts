@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { Acknowledgement, Risk } from '../../src/core/capability.ts';
-import { assessRisks, parseRiskTable, riskOf } from '../../src/policy/risk.ts';
+import {
+  assessRisks,
+  boundedCapabilities,
+  parseRiskTable,
+  type RiskTable,
+  riskOf,
+} from '../../src/policy/risk.ts';
 
 const AT = { path: 'capability_risk.yaml' };
 
@@ -130,6 +136,56 @@ describe('assessRisks', () => {
     expect(assess(['rye.execute.tool.my.greet'], [], tools).risks).toEqual([
       { capability: 'rye.execute.tool.my.greet', risk: 'safe' },
     ]);
+  });
+
+  describe('a wildcard over tools of the program', () => {
+    const own = { id: 'lab/a', own: true };
+    const risks = new Map<string, Risk | undefined>([['lab/a', 'safe']]);
+    const judged = (
+      capability: string,
+      tools: readonly { readonly id: string; readonly own: boolean }[],
+      table: RiskTable = TABLE,
+    ) =>
+      assessRisks({
+        capabilities: [capability],
+        table,
+        acknowledged: [],
+        toolRisks: risks,
+        bounded: boundedCapabilities([capability], tools),
+      }).risks[0]?.risk;
+
+    it('has the highest risk that they declare', () => {
+      expect(judged('rye.execute.tool.lab.*', [own])).toBe('safe');
+      risks.set('lab/b', 'write');
+      expect(judged('rye.execute.tool.lab.*', [own, { id: 'lab/b', own: true }])).toBe('write');
+      risks.delete('lab/b');
+    });
+
+    it.each([
+      [
+        'a file of the same namespace',
+        'rye.execute.tool.lab.*',
+        [own, { id: 'lab/b', own: false }],
+      ],
+      ['no tool at all', 'rye.execute.tool.lab.*', []],
+      ['every namespace', 'rye.execute.tool.*', [own]],
+      ['namespaces that only begin alike', 'rye.execute.tool.lab*', [own]],
+      ['other item types', 'rye.execute.*', [own]],
+      ['parts of rye', 'rye.execute.tool.rye.*', [{ id: 'rye/mine', own: true }]],
+      ['servers', 'rye.execute.tool.mcp.*', [{ id: 'mcp/mine', own: true }]],
+    ])('stays elevated when it reaches %s', (_, capability, tools) => {
+      expect(['elevated', 'unrestricted']).toContain(judged(capability, tools));
+    });
+
+    it('is not lower than what the table says about a part of it', () => {
+      const row = {
+        risk: 'elevated',
+        patterns: ['rye.execute.tool.lab.a'],
+        description: '',
+      } as const;
+      const table = { ...TABLE, classifications: [...TABLE.classifications, row] };
+      expect(judged('rye.execute.tool.lab.*', [own], table)).toBe('elevated');
+    });
   });
 
   it('follows levels that a project tightened', () => {

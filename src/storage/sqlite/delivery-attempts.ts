@@ -25,7 +25,7 @@ import {
 /** Takes everything that people want said now, in order; it is reserved, and in the run when the log has it. */
 export function admitPeople(
   database: LazyDatabase,
-  { key, modes, newEntryId, now }: AdmitParams,
+  { key, modes, atMost, newEntryId, now }: AdmitParams,
 ): readonly Delivery[] {
   assertEpoch(database, key.threadId, key.epoch);
   requireRun(database, key);
@@ -36,7 +36,7 @@ export function admitPeople(
       row.entry_id === null &&
       modes.includes(row.mode),
   );
-  return waiting.map((row) => {
+  return waiting.slice(0, atMost).map((row) => {
     const entryId = newEntryId();
     reserve(database, { row, entryId, runId: key.runId });
     recordDecision(database, {
