@@ -1,5 +1,6 @@
 import { posix } from 'node:path';
 import type { EventDraft } from '../core/events.ts';
+import type { ControlAction } from '../core/hook.ts';
 import {
   type AssistantMessage,
   contentBytes,
@@ -26,6 +27,13 @@ import {
 /** More calls than this in one answer are a model gone astray; the rest is skipped. */
 const MAX_CALLS = 256;
 const MAX_ERROR_CHARS = 1000;
+/** What ends the thread after the batch if a hook decides it about a failed call. */
+const STOPPING: ReadonlySet<ControlAction['control']> = new Set([
+  'fail',
+  'abort',
+  'suspend',
+  'handoff',
+]);
 
 /** What a batch came to: what the directive returned, when it did. */
 export interface BatchResult {
@@ -189,12 +197,7 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     // a category of its own: hooks on permanent failures mean the model's, and a tool's is for the model to handle
     classification: { category: 'tool', retryable: false },
   });
-  const stops =
-    decision?.control === 'fail' ||
-    decision?.control === 'abort' ||
-    decision?.control === 'suspend' ||
-    decision?.control === 'handoff';
-  if (stops) run.verdict ??= decision;
+  if (decision && STOPPING.has(decision.control)) run.verdict ??= decision;
 }
 
 /**
