@@ -32,13 +32,11 @@ export class LazyDeliveries implements DeliveriesService {
     seq: number,
     as: 'delivered' | 'dropped' | 'retry',
   ): Promise<Delivery> {
-    const { clock, ids, store } = this.#base;
-    return await store.deliveries.resolve({
-      threadId,
-      seq,
-      as,
-      newId: ids.uuid(),
-      now: isoTime(clock.now()),
-    });
+    const { clock, ids } = this.#base;
+    const { settleDelivery } = await import('../threads/deliver.ts');
+    const { threadEnv } = await import('./thread-env.ts');
+    const newId = ids.uuid();
+    const request = { threadId, seq, as, newId, now: isoTime(clock.now()) };
+    return await settleDelivery(threadEnv(this.#base, { allowUnsigned: false }), request);
   }
 }

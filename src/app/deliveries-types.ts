@@ -15,6 +15,9 @@ export interface DeliveriesService {
   send(threadId: string, message: string, options?: SendOptions): Promise<SentDelivery>;
   /** What a thread has or was sent, with every try and every decision. */
   list(threadId: string): Promise<readonly DeliveryReport[]>;
-  /** Says what became of a delivery that rye cannot judge; a retry is a new delivery, which is returned. */
+  /**
+   * Settles a delivery as a person decides, whatever its state, unless it is closed or in a run that is not over. A crashed
+   * thread is recovered first. A retry is a new delivery, which is returned.
+   */
   resolve(threadId: string, seq: number, as: 'delivered' | 'dropped' | 'retry'): Promise<Delivery>;
 }

@@ -1,4 +1,4 @@
-import type { Delivery } from '../core/delivery.ts';
+import type { ActiveTurn, Delivery } from '../core/delivery.ts';
 import type { ErrorInfo } from '../core/errors.ts';
 import type { LogEvent, McpServerStart, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
@@ -166,6 +166,8 @@ export interface ThreadDetails {
   readonly children: readonly ThreadRecord[];
   /** Messages that wait for it, or that a person has to judge. */
   readonly deliveries: readonly Delivery[];
+  /** The run that is under way, as its owner last published it: what an active-turn steer is judged by. */
+  readonly active_turn: ActiveTurn | null;
   readonly chain: readonly ThreadRecord[];
   readonly paths: {
     readonly thread: string;

@@ -74,6 +74,7 @@ export class Threads implements ThreadsService {
       deliveries: (await deliveries.list(threadId))
         .filter(({ state }) => state !== 'closed')
         .map(({ tries: _tries, decisions: _decisions, ...delivery }) => delivery),
+      active_turn: (isActive(thread.status) && (await deliveries.activeTurn(threadId))) || null,
       chain: await registry.chain(threadId),
       paths: {
         thread: files.folder(threadId),

@@ -18,7 +18,7 @@ export const DELIVERY_MODES = ['auto', 'idle', 'active', 'follow-up'] as const;
  */
 export type DeliveryMode = (typeof DELIVERY_MODES)[number];
 
-/** `queued`: rye goes on with it. `manual`: a person has to say what became of it. `closed`: done. */
+/** `queued`: rye will deliver it. `manual`: the model may have acted on it, and a person decides. `closed`: done. */
 export type DeliveryState = 'queued' | 'manual' | 'closed';
 
 export const CLOSE_REASONS = [
@@ -85,6 +85,8 @@ export interface DeliveryAttempt {
   /** The run that took it; null until it is accepted. */
   readonly run_id: string | null;
   readonly reason: string | null;
+  /** The state of the run that a steer was judged by; null for a try that begins a run. */
+  readonly proof: ActiveTurn | null;
   readonly created_at: string;
 }
 
@@ -123,6 +125,12 @@ export interface RunProof extends RunTraits {
   readonly after_tool_batch: boolean;
   readonly pending_approvals: number;
   readonly open_tool_calls: number;
+}
+
+/** A {@link RunProof} as people and programs read it: its times are ISO 8601 UTC. */
+export interface ActiveTurn extends Omit<RunProof, 'observed_at' | 'valid_until'> {
+  readonly observed_at: string;
+  readonly valid_until: string;
 }
 
 /** One line of the record of what was decided about a delivery, and why. */
@@ -174,6 +182,8 @@ export interface ChildEnd {
 export interface DeliveryFacts {
   /** Entries of deliveries that are in the log. */
   readonly entries: ReadonlySet<string>;
+  /** Those of them that a request carried or may have carried: a model call was announced after them. */
+  readonly requested: ReadonlySet<string>;
   /** The committed answer that covered each of them. */
   readonly answers: ReadonlyMap<string, string>;
   /** How the thread ended, if its log says so. */

@@ -11,6 +11,11 @@ export function isCommitted(reason: StopReason): boolean {
   return reason !== 'aborted' && reason !== 'content_filtered';
 }
 
+/** True for the events that the loop writes before it sends a request. */
+export function isRequest({ event_type: type }: LogEvent | UnknownEvent): boolean {
+  return type === 'turn_started' || type === 'request_started';
+}
+
 /** What a log proves about the deliveries of its thread: see {@link DeliveryFacts}. One pass. */
 export function deliveryFacts(events: Iterable<LogEvent | UnknownEvent>): DeliveryFacts {
   const fold = new FactsFold();
@@ -20,6 +25,7 @@ export function deliveryFacts(events: Iterable<LogEvent | UnknownEvent>): Delive
 
 class FactsFold implements DeliveryFacts {
   readonly entries = new Set<string>();
+  readonly requested = new Set<string>();
   readonly answers = new Map<string, string>();
   readonly waitedFor = new Set<string>();
   finished: DeliveryFacts['finished'];
@@ -31,6 +37,7 @@ class FactsFold implements DeliveryFacts {
   take(event: LogEvent | UnknownEvent): void {
     if (isKnown(event, 'message')) this.#message(event.payload.message, event.id ?? '');
     else if (isKnown(event, 'custom_message')) this.#injected(event);
+    else if (isRequest(event)) for (const entry of this.#uncovered) this.requested.add(entry);
     else if (isKnown(event, 'child_thread_finished')) {
       this.#ended.add(event.payload.child_thread_id);
     } else if (isKnown(event, 'delivery')) {

@@ -44,6 +44,8 @@ export async function streamAnswer(run: Run): Promise<Answer> {
       const ending = await handleLimit(run, plan.reached);
       return ending ? { kind: 'ended', ending } : AGAIN;
     }
+    // what only a request that is never made would have carried counts as unseen
+    if (!isBegun && run.stop.cause === 'cancelled') return AGAIN;
     if (!isBegun) run.beginTurn();
     await announce(run, plan.estimate, isBegun);
     isBegun = true;
@@ -83,8 +85,8 @@ async function answerOf(run: Run, attempt: Attempt): Promise<Answer | undefined>
 }
 
 /**
- * Writes that a model call is about to be made. One that costs money is on the disk, with what it may cost, before it
- * is sent: a crash must not forget it.
+ * Writes that a model call is about to be made. The first of a turn is on the disk before it is sent, with what it may
+ * cost: a crash must not forget what was paid for or what the model may have seen.
  */
 async function announce(
   run: Run,
@@ -96,7 +98,7 @@ async function announce(
     await run.write({
       event_type: 'turn_started',
       payload: { turn, ...(request ? { request } : {}) },
-      ...(request ? { durable: true } : {}),
+      durable: true,
     });
   } else if (request) {
     const payload = { turn, purpose: 'retry', request } as const;

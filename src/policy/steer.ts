@@ -182,18 +182,29 @@ export const TEXT_NEEDS: RunTraits = {
   requires_write_access: false,
 };
 
-/** What becomes of a delivery in the log when its run ends. */
+/** How a delivery in the log is settled when its run ends. */
 export interface Settlement {
   readonly attempt: Extract<AttemptState, 'delivered' | 'abandoned'>;
   readonly delivery: 'delivered' | 'queued' | 'manual';
   readonly reason: string;
 }
 
+/** What is proven about the entry of a delivery. */
+export interface EntryProof {
+  /** A committed answer covered it. */
+  readonly isCovered: boolean;
+  /** A request carried it or may have carried it. */
+  readonly isRequested: boolean;
+}
+
+/** The reason of a delivery that no request carried. It costs no attempt. */
+export const UNSEEN = 'no request carried it';
+
 /**
- * Delivered only if the run completed and a committed answer covered the entry. What no answer covered is proven
- * unseen and stays; what was seen by a run that did not complete is for a person to judge.
+ * Delivered only if the run completed and a committed answer covered the entry. An entry that no request carried is
+ * proven unseen and stays queued. Anything else the model may have acted on, so a person decides.
  */
-export function settleDelivery(end: RunEnd, isCovered: boolean): Settlement {
+export function settleDelivery(end: RunEnd, { isCovered, isRequested }: EntryProof): Settlement {
   if (end === 'completed' && isCovered) {
     return {
       attempt: 'delivered',
@@ -204,12 +215,15 @@ export function settleDelivery(end: RunEnd, isCovered: boolean): Settlement {
   if (end === 'replaced') {
     return { attempt: 'abandoned', delivery: 'manual', reason: 'its branch was left' };
   }
-  if (isCovered) {
-    return {
-      attempt: 'abandoned',
-      delivery: 'manual',
-      reason: `the model saw it, and the run ${end === 'failed' ? 'failed' : 'was interrupted'}`,
-    };
+  if (!isCovered && !isRequested) {
+    return { attempt: 'abandoned', delivery: 'queued', reason: UNSEEN };
   }
-  return { attempt: 'abandoned', delivery: 'queued', reason: 'no answer covered it' };
+  const seen = isCovered ? 'the model saw it' : 'the model may have seen it';
+  return { attempt: 'abandoned', delivery: 'manual', reason: `${seen}, and ${ENDS[end]}` };
 }
+
+const ENDS: Readonly<Record<Exclude<RunEnd, 'replaced'>, string>> = {
+  completed: 'no answer covered it',
+  failed: 'the run failed',
+  interrupted: 'the run was interrupted',
+};

@@ -1,4 +1,5 @@
 import type {
+  ActiveTurn,
   Delivery,
   DeliveryClass,
   DeliveryFacts,
@@ -74,6 +75,8 @@ export interface SteerParams {
 export interface EndRunParams {
   readonly key: RunKey;
   readonly end: RunEnd;
+  /** Entries that a request of this run carried or may have carried. */
+  readonly requested: ReadonlySet<string>;
   /** Opens a run for the head of the queue in the same transaction. */
   readonly next?: {
     readonly runId: string;
@@ -115,8 +118,12 @@ export interface Deliveries {
   isAnyWaiting(threadId: string): Promise<boolean>;
   /** Opens the thread's run; returns deliveries whose entries the conversation carries and no answer covered yet. */
   openRun(params: OpenRunParams): Promise<readonly Delivery[]>;
-  /** Says anew what the run may do: earlier proofs are worth nothing then. */
+  /** Updates what the run may do, which invalidates earlier proofs. */
   updateRun(key: RunKey, kind: RunKind, traits: RunTraits): Promise<void>;
+  /** Publishes the state of the run as its owner observes it now. */
+  publishPoint(key: RunKey, point: SteerPoint): Promise<void>;
+  /** The thread's open run as its owner last published it; undefined if there is none. */
+  activeTurn(threadId: string): Promise<ActiveTurn | undefined>;
   /** Reserves all that people want said now. Each comes with the id of the entry to write. */
   admitPeople(params: AdmitParams): Promise<readonly Delivery[]>;
   /** T3: judges the head and inserts an attempt where it may go into the run. Undefined: nothing waits. */

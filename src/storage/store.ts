@@ -374,4 +374,4 @@ export interface Store {
 
 export type { LogProblem } from '../log/problem.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
-export type { RunKey, SteerParams } from './deliveries.ts';
+export type { ResolveParams, RunKey, SteerParams, SteerPoint } from './deliveries.ts';

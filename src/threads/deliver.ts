@@ -2,10 +2,13 @@ import { isoTime } from '../core/clock.ts';
 import { type Delivery, type DeliveryMode, INLINE_BYTES } from '../core/delivery.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../core/thread.ts';
+import type { ResolveParams } from '../storage/store.ts';
 import { deliveryBody } from './delivery-text.ts';
 import { assertDescendant, chainEnd } from './descendants.ts';
 import { launchProcess } from './launch-fs.ts';
+import { deathOf } from './owner.ts';
 import type { ThreadEnv } from './ports.ts';
+import { recoverThread } from './recover.ts';
 
 /** A longer message belongs into a file. */
 const MAX_BYTES = 256 * 1024;
@@ -63,6 +66,24 @@ export async function sendDelivery(
   const { onFinished } = await env.config();
   await wakeFinished(env, delivery.thread_id);
   return { delivery, outlook: outlookOf(addressee, { mode, sender, onFinished }) };
+}
+
+/**
+ * Settles a delivery as a person decides. If its thread has crashed, that is recovered first, so that its log decides all
+ * that it can prove.
+ */
+export async function settleDelivery(env: ThreadEnv, request: ResolveParams): Promise<Delivery> {
+  const { deliveries, registry } = env.store;
+  const { threadId, seq, as } = request;
+  const delivery = (await deliveries.list(threadId)).find((one) => one.seq === seq);
+  const thread = delivery && (await registry.get(delivery.thread_id));
+  const { recovery } = await env.config();
+  if (thread && deathOf(env, thread, recovery.staleSeconds)) {
+    await recoverThread(env, thread.thread_id);
+  }
+  const settled = await deliveries.resolve(request);
+  if (as === 'retry') await wakeFinished(env, settled.thread_id);
+  return settled;
 }
 
 async function assertMayWrite(env: ThreadEnv, from: string, to: string): Promise<void> {

@@ -9,12 +9,12 @@ import {
   type RunTraits,
 } from '../core/delivery.ts';
 import type { EventDraft, LogEvent } from '../core/events.ts';
-import { DELIVERY_ENTRY, isCommitted } from '../log/delivery-facts.ts';
+import { DELIVERY_ENTRY, isCommitted, isRequest } from '../log/delivery-facts.ts';
 import type { InboxPort, PolicyGate, SafePoint } from '../loop/ports.ts';
 import { isReturnName } from '../loop/return.ts';
 import { meet } from '../policy/capability.ts';
 import { type DeclaredTool, runTraits, type SteerRules } from '../policy/steer.ts';
-import type { RunKey, SteerParams } from '../storage/store.ts';
+import type { RunKey, SteerParams, SteerPoint } from '../storage/store.ts';
 import type { Tool } from '../tools/tool.ts';
 import { deliveryBody, renderDelivery } from './delivery-text.ts';
 import type { OpenTools, ThreadEnv } from './ports.ts';
@@ -53,6 +53,8 @@ export class ThreadInbox implements InboxPort {
   readonly #reserved = new Map<string, Delivery>();
   /** Entries in the conversation that no answer has covered. */
   #uncovered: string[] = [];
+  /** Entries that a request of this run carried or may have carried. */
+  readonly #requested = new Set<string>();
   readonly #learned = new Set<string>();
   readonly #fromHooks: EventDraft[] = [];
   #isAfterBatch = false;
@@ -80,10 +82,12 @@ export class ThreadInbox implements InboxPort {
     this.#isOpen = true;
     this.#traits = traits;
     this.#uncovered = carried.flatMap(({ entry_id: id }) => (id === null ? [] : [id]));
+    await this.#publishPoint();
   }
 
   async take(point: SafePoint): Promise<readonly EventDraft[]> {
     await this.#settleLearned();
+    await this.#publishPoint(point);
     const ready = this.#fromHooks.splice(0);
     if (!(await this.#store.isAnyWaiting(this.#key.threadId))) return ready;
     const admit = { key: this.#key, newEntryId: this.#newEntryId, now: this.#now };
@@ -109,6 +113,7 @@ export class ThreadInbox implements InboxPort {
     const delivery = await this.#store.endRun({
       key: this.#key,
       end: 'completed',
+      requested: this.#requested,
       next: {
         runId,
         attemptId: env.ids.uuid(),
@@ -157,6 +162,7 @@ export class ThreadInbox implements InboxPort {
         const delivery = this.#reserved.get(event.id ?? '');
         if (delivery) accepted.push(delivery);
       } else if (event.event_type === 'message') await this.#seen(event);
+      else if (isRequest(event)) for (const id of this.#uncovered) this.#requested.add(id);
       else if (event.event_type === 'tool_call_start') this.#openCalls.add(event.payload.call_id);
       else if (event.event_type === 'tool_settled') this.#openCalls.delete(event.payload.call_id);
     }
@@ -196,19 +202,27 @@ export class ThreadInbox implements InboxPort {
     return admitted;
   }
 
+  #point(nowMs: number, at: SafePoint): SteerPoint {
+    return {
+      observed_at: nowMs,
+      valid_until: nowMs + this.#options.rules.proofMs,
+      answer_boundary_passed: at === 'at_end',
+      after_tool_batch: this.#isAfterBatch,
+      pending_approvals: 0,
+      open_tool_calls: this.#openCalls.size,
+    };
+  }
+
+  async #publishPoint(at: SafePoint = 'before_turn'): Promise<void> {
+    await this.#store.publishPoint(this.#key, this.#point(this.#options.env.clock.now(), at));
+  }
+
   #steerParams(): SteerParams {
     const { env, rules } = this.#options;
     const nowMs = env.clock.now();
     return {
       key: this.#key,
-      point: {
-        observed_at: nowMs,
-        valid_until: nowMs + rules.proofMs,
-        answer_boundary_passed: false,
-        after_tool_batch: this.#isAfterBatch,
-        pending_approvals: 0,
-        open_tool_calls: this.#openCalls.size,
-      },
+      point: this.#point(nowMs, 'before_turn'),
       rules,
       now: isoTime(nowMs),
       nowMs,
@@ -287,7 +301,8 @@ export class ThreadInbox implements InboxPort {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.#latch = undefined;
-    await this.#store.endRun({ key: this.#key, end, now: this.#now });
+    const requested = this.#requested;
+    await this.#store.endRun({ key: this.#key, end, requested, now: this.#now });
   }
 
   #begin(runId: string, traits: RunTraits): void {

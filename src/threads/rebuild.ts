@@ -7,6 +7,7 @@ import type { ThreadPlan } from '../core/plan.ts';
 import type { Integrity, ThreadRecord } from '../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../core/usage.ts';
 import { isKnown } from '../log/tree.ts';
+import { recoverDeliveries } from './deliver-recovery.ts';
 import type { ThreadEnv } from './ports.ts';
 import { startDocument, type ThreadDocument } from './thread-document.ts';
 
@@ -169,6 +170,7 @@ export async function endWithoutPlan(
   };
   await ledger.report(threadId, toMicroUsd(cost.spend), epoch);
   await ledger.release(threadId);
+  await recoverDeliveries(env, threadId, epoch);
   const end = { status: 'error' as const, result: '', error, cost };
   const { transcript: _open, outputs: _none, ...rest } = document;
   await env.files.writeDocument({ ...rest, ...end, updated_at: now });

@@ -6,6 +6,7 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { DeliveryFacts, DeliveryReport } from '../../src/core/delivery.ts';
 import { deliveryFacts } from '../../src/log/delivery-facts.ts';
+import { UNSEEN } from '../../src/policy/steer.ts';
 import { violations } from './oracle.ts';
 import { Owner } from './owner.ts';
 import { Chance, SimLog, THREAD, World } from './world.ts';
@@ -63,8 +64,9 @@ async function killedAt(
 function expected(delivery: DeliveryReport, facts: DeliveryFacts): string {
   const { entry_id: entry, state } = delivery;
   if (state === 'closed') return 'closed';
-  if (entry === null || !facts.answers.has(entry)) return 'queued';
-  return facts.finished === 'completed' ? 'closed' : 'manual';
+  // only what no request carried is proven unseen
+  if (entry === null || !facts.requested.has(entry)) return 'queued';
+  return facts.finished === 'completed' && facts.answers.has(entry) ? 'closed' : 'manual';
 }
 
 describe('SIGKILL', () => {
@@ -89,8 +91,9 @@ describe('SIGKILL', () => {
       );
       for (const { tries, attempts, entry_id: entry } of recovered) {
         expect(tries.filter(({ state }) => /pending|tracking/.test(state))).toEqual([]);
-        // only what came into the log counts as a try
-        expect(attempts).toBe(tries.filter(({ run_id: run }) => run !== null).length);
+        // only what the model may have seen counts as an attempt
+        const seen = tries.filter(({ run_id: run, reason }) => run !== null && reason !== UNSEEN);
+        expect(attempts).toBe(seen.length);
         expect(entry === null || facts.entries.has(entry)).toBe(true);
       }
       let turns = 0;

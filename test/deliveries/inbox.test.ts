@@ -162,6 +162,7 @@ it('lets one of two admissions win that come at the same time', async () => {
     await world.store.deliveries.endRun({
       key,
       end: 'completed',
+      requested: new Set(),
       next: {
         runId: `next-${n}`,
         attemptId: `a-${n}`,

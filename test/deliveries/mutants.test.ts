@@ -57,6 +57,12 @@ const MUTANTS: readonly Mutant[] = [
     to: 'if (proof.pending_approvals !== 0) {',
   },
   {
+    name: 'what a request carried counts as unseen',
+    file: STEER,
+    from: 'if (!isCovered && !isRequested) {',
+    to: 'if (!isCovered) {',
+  },
+  {
     name: 'the newest first',
     file: ATTEMPTS,
     from: 'return openDeliveries(database, threadId).find(',

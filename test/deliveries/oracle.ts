@@ -31,6 +31,7 @@ export function violations(
     ...inOrder(injected, deliveries),
     ...oneAttempt(deliveries),
     ...deliveries.flatMap((delivery) => deliveredOnly(delivery, events, completed)),
+    ...deliveries.flatMap((delivery) => manualOnceSent(delivery, events)),
     ...steers(injected, { events, deliveries, admitted }),
   ];
 }
@@ -97,6 +98,20 @@ function deliveredOnly(
       : [`delivery ${delivery.seq} counts as delivered by a run that ended otherwise`];
   }
   return [`delivery ${delivery.seq} counts as delivered before its run had ended`];
+}
+
+/** Queued after the end of a run only if no request of that run came after its entry. */
+function manualOnceSent(
+  { seq, state, entry_id: entry }: DeliveryReport,
+  events: readonly LogEvent[],
+): readonly string[] {
+  if (state !== 'queued' || entry === null) return [];
+  const at = events.findIndex(({ id }) => id === entry);
+  const rest = at === -1 ? [] : events.slice(at);
+  const request = rest.findIndex(({ event_type: type }) => type === 'turn_started');
+  // the note about an end comes before the tables have it: a later life proves that they do
+  const isOver = rest.slice(request).some(({ event_type: type }) => type === 'thread_continued');
+  return request !== -1 && isOver ? [`delivery ${seq} was sent and is queued again`] : [];
 }
 
 interface Facts {

@@ -195,6 +195,7 @@ export class Owner {
       stop_reason: reason,
       usage: NO_USAGE,
     };
+    await this.#write([{ event_type: 'turn_started', payload: { turn: 1 } }]);
     await this.#write([{ event_type: 'message', payload: { message } }]);
   }
 
@@ -282,6 +283,8 @@ const METHODS = [
   'isAnyWaiting',
   'openRun',
   'updateRun',
+  'publishPoint',
+  'activeTurn',
   'admitPeople',
   'requestSteer',
   'admitSteer',

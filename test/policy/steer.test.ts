@@ -181,17 +181,22 @@ describe('what a run may do', () => {
   });
 });
 
-describe('what becomes of a delivery when its run ends', () => {
+describe('settleDelivery', () => {
   it.each([
-    ['completed', true, 'delivered', 'delivered'],
-    ['completed', false, 'abandoned', 'queued'],
-    ['failed', true, 'abandoned', 'manual'],
-    ['failed', false, 'abandoned', 'queued'],
-    ['interrupted', true, 'abandoned', 'manual'],
-    ['interrupted', false, 'abandoned', 'queued'],
-    ['replaced', true, 'abandoned', 'manual'],
-    ['replaced', false, 'abandoned', 'manual'],
-  ] as const)('%s, covered %s: %s, %s', (end, isCovered, attempt, state) => {
-    expect(settleDelivery(end, isCovered)).toMatchObject({ attempt, delivery: state });
+    ['completed', 'covered', 'delivered', 'delivered'],
+    ['completed', 'requested', 'abandoned', 'manual'],
+    ['completed', 'unseen', 'abandoned', 'queued'],
+    ['failed', 'covered', 'abandoned', 'manual'],
+    ['failed', 'requested', 'abandoned', 'manual'],
+    ['failed', 'unseen', 'abandoned', 'queued'],
+    ['interrupted', 'covered', 'abandoned', 'manual'],
+    ['interrupted', 'requested', 'abandoned', 'manual'],
+    ['interrupted', 'unseen', 'abandoned', 'queued'],
+    ['replaced', 'covered', 'abandoned', 'manual'],
+    ['replaced', 'requested', 'abandoned', 'manual'],
+    ['replaced', 'unseen', 'abandoned', 'manual'],
+  ] as const)('when the run is %s and the entry is %s: %s, %s', (end, entry, attempt, state) => {
+    const known = { isCovered: entry === 'covered', isRequested: entry !== 'unseen' };
+    expect(settleDelivery(end, known)).toMatchObject({ attempt, delivery: state });
   });
 });

@@ -43,6 +43,7 @@ export interface RunOptions {
   readonly directiveId?: string;
   readonly signal?: AbortSignal;
   readonly turns?: number;
+  readonly onEvent?: (event: LogEvent | UnknownEvent) => void;
 }
 
 export interface DeskOptions {
@@ -107,11 +108,12 @@ export async function desk(script: Script, options: DeskOptions = {}): Promise<D
     store,
     project,
     server,
-    run: async ({ threadId = THREAD, directiveId = 'team/watch', signal, turns } = {}) =>
+    run: async ({ threadId = THREAD, directiveId = 'team/watch', signal, turns, onEvent } = {}) =>
       await rye.threads.execute({
         directiveId,
         threadId,
         ...(signal ? { signal } : {}),
+        ...(onEvent ? { onEvent } : {}),
         ...(turns === undefined ? {} : { limits: { turns } }),
       }),
     fromThread: async (text, to = THREAD) => {
@@ -141,6 +143,17 @@ export async function desk(script: Script, options: DeskOptions = {}): Promise<D
       }),
   };
   return made;
+}
+
+/** Runs the desk's thread and cancels it when the message of a delivery is in its log, before any request carries it. */
+export async function runUntilTaken(here: Desk): Promise<ThreadResult> {
+  const stop = new AbortController();
+  return await here.run({
+    signal: stop.signal,
+    onEvent: ({ event_type: type }) => {
+      if (type === 'custom_message') stop.abort('enough');
+    },
+  });
 }
 
 let serial = 0;

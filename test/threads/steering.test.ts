@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { calls, says, toolUse } from '../helpers/wire-server.ts';
-import { decisions, desk, LOOK, THREAD } from './steering-desk.ts';
+import { decisions, desk, LOOK, runUntilTaken, THREAD } from './steering-desk.ts';
 
 const ON = 'steer: { active_turn: enabled, min_interval_seconds: 0 }\n';
 const STATE = { state: 'closed', close_reason: 'delivered' };
@@ -244,11 +244,12 @@ describe('a message from another thread', () => {
     ]);
     expect(await here.run()).toMatchObject({ status: 'completed', result: 'The work.' });
     const delivery = await here.one();
-    expect(delivery).toMatchObject({ state: 'queued', close_reason: null, answer_id: null });
-    expect(decisions(delivery).at(-1)).toBe('requeue');
+    // a request carried it, and the run failed: whether the model acted on it a person decides
+    expect(delivery).toMatchObject({ state: 'manual', answer_id: null });
+    expect(delivery.manual_reason).toBe('the model may have seen it, and the run failed');
+    expect(decisions(delivery).at(-1)).toBe('manual');
     expect(JSON.stringify(await here.events())).toContain('a delivery was not dealt with');
-    // it is in the log, so the next answer covers it: there is no second message
-    here.server.push();
+    // nothing sends it again by itself
     const again = (await here.events()).filter(({ event_type }) => event_type === 'custom_message');
     expect(again).toHaveLength(1);
   });
@@ -260,10 +261,15 @@ describe('a message from another thread', () => {
         return LOOK;
       },
       says('The work.'),
-      { status: 401, error: { type: 'authentication_error', message: 'revoked' } },
       says('I see the news.'),
     ]);
-    await here.run();
+    await runUntilTaken(here);
+    const waiting = await here.one();
+    expect(waiting).toMatchObject({ state: 'queued', attempts: 0 });
+    expect(waiting.decisions.at(-1)).toMatchObject({
+      decision: 'requeue',
+      reason: 'no request carried it',
+    });
     await here.rye.recovery.resume({ threadId: THREAD, message: 'Go on.' });
     const body = JSON.stringify(here.server.requests.at(-1)?.body);
     expect(body.split('<delivery marker').length).toBe(2);
@@ -343,7 +349,7 @@ describe('a run that does not complete', () => {
     });
   });
 
-  it('leaves one that no answer covered in the queue; a cancelled thread keeps it', async () => {
+  it('leaves one that may have been sent to a person; a cancelled thread keeps what waits', async () => {
     const stop = new AbortController();
     const here = await desk(
       [
@@ -361,7 +367,8 @@ describe('a run that does not complete', () => {
     );
     await here.run({ signal: stop.signal });
     const [person, news] = await here.deliveries();
-    expect(person).toMatchObject({ state: 'queued', answer_id: null });
+    expect(person).toMatchObject({ state: 'manual', answer_id: null });
+    expect(person?.manual_reason).toContain('may have seen it');
     expect(person?.entry_id).not.toBeNull();
     expect(news).toMatchObject({ state: 'queued', entry_id: null });
     expect((await here.store.registry.get(THREAD))?.continuation_thread_id).toBeNull();

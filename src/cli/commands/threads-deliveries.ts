@@ -51,7 +51,7 @@ async function resolve(
   const as = ANSWERS.find((answer) => answer === textOption(invocation, 'as'));
   if (as === undefined) {
     throw new RyeError('usage', '--resolve needs --as', {
-      hint: `Say what became of it: --as ${ANSWERS.join(', --as ')}.`,
+      hint: `Add --as ${ANSWERS.join(', or --as ')}.`,
     });
   }
   const delivery = await withRye(invocation, io, async ({ threads, deliveries }) =>
@@ -59,7 +59,7 @@ async function resolve(
   );
   if (invocation.global.json) printDocument(io, { success: true, delivery });
   else {
-    const now = as === 'retry' ? `is tried again as delivery ${delivery.seq}` : `is ${as}`;
+    const now = as === 'retry' ? `is queued again as delivery ${delivery.seq}` : `is ${as}`;
     printLine(io, `delivery ${seq} ${now}`);
   }
   return EXIT.ok;

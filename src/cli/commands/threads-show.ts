@@ -1,6 +1,6 @@
 import type { ThreadDetails, UnverifiedPart } from '../../app/rye.ts';
 import { formatCost, formatUsd } from '../../core/amounts.ts';
-import type { Delivery } from '../../core/delivery.ts';
+import type { ActiveTurn, Delivery } from '../../core/delivery.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { type Invocation, requiredArgument } from '../invocation.ts';
@@ -30,6 +30,7 @@ function describeThread(details: ThreadDetails, io: Io): readonly string[] {
     ['created', thread.created_at],
     ['completed', thread.completed_at],
     ['cost', formatCost(thread.cost)],
+    ['active turn', describeTurn(details.active_turn)],
     ['parent', thread.parent_id],
     ['error', thread.error === null ? null : `${thread.error.message} [${thread.error.code}]`],
     ['hint', thread.error?.hint ?? null],
@@ -52,6 +53,14 @@ function describeThread(details: ThreadDetails, io: Io): readonly string[] {
 function describeUnverified({ thread_id: id }: ThreadRecord, part: UnverifiedPart): string {
   const { bytes, file } = part;
   return `${'unverified'.padEnd(11)} ${bytes} bytes in ${oneLine(file)}: rye threads logs ${id} --unverified`;
+}
+
+/** What an active-turn steer is judged by; after `valid until` it counts as unknown. */
+function describeTurn(turn: ActiveTurn | null): string | null {
+  if (turn === null) return null;
+  const { active_run_id: id, active_run_kind: kind, risk_class: risk, steerable } = turn;
+  const can = steerable === true && risk === 'read_only_low_risk' ? 'steerable' : 'not steerable';
+  return `${id} ${kind}, ${risk}, ${can}, epoch ${turn.epoch}, observed ${turn.observed_at}, valid until ${turn.valid_until}`;
 }
 
 function describeDelivery({ seq, kind, source, state }: Delivery): string {

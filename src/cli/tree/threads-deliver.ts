@@ -31,12 +31,12 @@ export const THREAD_DELIVERIES: readonly CommandSpec[] = [
   },
   {
     name: 'deliveries',
-    summary: 'list the messages of a thread and what became of them',
+    summary: 'list messages sent to a thread and their status',
     details:
-      'With --json each comes with every try and every decision. A delivery is manual when rye cannot know whether the model acted on it: say so with --resolve.',
+      'With --json each comes with every try and every decision. A delivery is manual when the model may have acted on it: settle it with --resolve. A crashed thread is recovered first.',
     arguments: [THREAD],
     options: [
-      { name: 'resolve', value: 'N', kind: 'integer', description: 'say what became of number N' },
+      { name: 'resolve', value: 'N', kind: 'integer', description: 'settle number N' },
       {
         name: 'as',
         value: 'ANSWER',

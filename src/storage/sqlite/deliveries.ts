@@ -1,4 +1,10 @@
-import type { Delivery, DeliveryReport, RunKind, RunTraits } from '../../core/delivery.ts';
+import type {
+  ActiveTurn,
+  Delivery,
+  DeliveryReport,
+  RunKind,
+  RunTraits,
+} from '../../core/delivery.ts';
 import type { SteerDecision } from '../../policy/steer.ts';
 import type {
   AdmitParams,
@@ -10,9 +16,17 @@ import type {
   ResolveParams,
   RunKey,
   SteerParams,
+  SteerPoint,
 } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
-import { accept, admitPeople, admitSteer, requestSteer } from './delivery-attempts.ts';
+import {
+  accept,
+  activeTurn,
+  admitPeople,
+  admitSteer,
+  publishPoint,
+  requestSteer,
+} from './delivery-attempts.ts';
 import { enqueue, reports, resolve } from './delivery-queue.ts';
 import { consume, consumeWaited, endRun, openRun, recover, updateRun } from './delivery-runs.ts';
 
@@ -46,6 +60,14 @@ export class SqliteDeliveries implements Deliveries {
 
   async updateRun(key: RunKey, kind: RunKind, traits: RunTraits): Promise<void> {
     this.#database.immediate(() => updateRun(this.#database, { key, kind, traits }));
+  }
+
+  async publishPoint(key: RunKey, point: SteerPoint): Promise<void> {
+    this.#database.immediate(() => publishPoint(this.#database, { key, point }));
+  }
+
+  async activeTurn(threadId: string): Promise<ActiveTurn | undefined> {
+    return activeTurn(this.#database, threadId);
   }
 
   async admitPeople(params: AdmitParams): Promise<readonly Delivery[]> {

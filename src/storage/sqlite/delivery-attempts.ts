@@ -1,5 +1,6 @@
-import type { Delivery, RunProof } from '../../core/delivery.ts';
+import type { ActiveTurn, Delivery, RunProof } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
+import { parseJson } from '../../core/json.ts';
 import {
   decideSteer,
   type SteerDecision,
@@ -9,6 +10,7 @@ import {
 import type { AdmitParams, RunKey, SteerParams } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import {
+  activeTurnOf,
   assertEpoch,
   byEntry,
   type DeliveryRow,
@@ -141,14 +143,42 @@ function lastSteer(database: LazyDatabase, threadId: string): number | undefined
 
 function proofOf(
   database: LazyDatabase,
-  { threadId }: RunKey,
+  { threadId }: Pick<RunKey, 'threadId'>,
   point: SteerParams['point'],
 ): RunProof | undefined {
-  const run = database.get(
-    `SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`,
-    threadId,
-  ) as RunRow | undefined;
-  if (!run) return undefined;
+  const run = openRunOf(database, threadId);
+  return run && proofAt(run, point);
+}
+
+function openRunOf(database: LazyDatabase, threadId: string): RunRow | undefined {
+  return database.get(`SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`, threadId) as
+    | RunRow
+    | undefined;
+}
+
+/** Keeps the state of the run as its owner has just observed it, for everybody else to read. */
+export function publishPoint(
+  database: LazyDatabase,
+  { key, point }: { readonly key: RunKey; readonly point: SteerParams['point'] },
+): void {
+  assertEpoch(database, key.threadId, key.epoch);
+  const text = JSON.stringify(point);
+  database.run(
+    `UPDATE runs SET point = ? WHERE run_id = ? AND status = 'running'`,
+    text,
+    key.runId,
+  );
+}
+
+/** The open run of a thread as its owner last published it. */
+export function activeTurn(database: LazyDatabase, threadId: string): ActiveTurn | undefined {
+  const run = openRunOf(database, threadId);
+  if (!run || run.point === null) return undefined;
+  const point = parseJson(run.point) as unknown as SteerParams['point'];
+  return activeTurnOf(proofAt(run, point));
+}
+
+function proofAt(run: RunRow, point: SteerParams['point']): RunProof {
   return {
     thread_id: run.thread_id,
     epoch: run.epoch,

@@ -18,6 +18,7 @@ import {
   openDeliveries,
   recordDecision,
 } from './delivery-rows.ts';
+import { ACTIVE_STATUSES } from './registry-rows.ts';
 
 /** T1: leaves a delivery at the end of the addressee's chain. A known source key is a no-op. */
 export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery {
@@ -122,13 +123,15 @@ export function moveDeliveries(
   }
 }
 
-/** In the log of a run that is not over: that run's end decides first. */
+/** True for a delivery in a run that is not over: the end of that run decides first. A thread that has ended has none. */
 function isInFlight(database: LazyDatabase, { run_id }: DeliveryRow): boolean {
   if (run_id === null) return false;
-  const run = database.get('SELECT status FROM runs WHERE run_id = ?', run_id) as
-    | { readonly status: string }
-    | undefined;
-  return run?.status === 'running';
+  const run = database.get(
+    `SELECT 1 FROM runs JOIN threads USING (thread_id) WHERE runs.run_id = ? AND runs.status = 'running'
+       AND threads.status IN (${ACTIVE_STATUSES})`,
+    run_id,
+  );
+  return run !== undefined;
 }
 
 /** The waiting thread has the results of these children already: they are not delivered as well. */
@@ -149,7 +152,11 @@ export function closeWaited(
   }
 }
 
-/** T10: what a person says about a delivery. A retry is a new delivery with a marker of its own. */
+/**
+ * T10: settles a delivery as a person decides, in every state but two: one that is closed is settled already, and one
+ * that is in the log of a run that is not over is settled by the end of that run. A retry is a new delivery with a marker
+ * of its own.
+ */
 export function resolve(database: LazyDatabase, params: ResolveParams): Delivery {
   const { threadId, seq, as, now, newId } = params;
   const row = database.get('SELECT * FROM deliveries WHERE seq = ?', seq) as
@@ -157,44 +164,53 @@ export function resolve(database: LazyDatabase, params: ResolveParams): Delivery
     | undefined;
   if (!row || (row.thread_id !== threadId && row.sent_to !== threadId)) {
     throw new RyeError('entry_not_found', `thread ${threadId} has no delivery ${seq}`, {
-      hint: `List them with: rye threads deliveries ${threadId}`,
+      hint: `List its deliveries with: rye threads deliveries ${threadId}`,
     });
   }
-  assertResolvable(row, as);
-  if (as === 'delivered') {
-    close(database, { row, reason: 'operator_confirmed', text: 'a person confirmed it', now });
-  } else if (as === 'dropped') {
-    close(database, { row, reason: 'operator_dropped', text: 'a person dropped it', now });
-  } else {
-    close(database, { row, reason: 'requeued', text: 'a person asked for another try', now });
-    return enqueue(database, {
-      deliveryId: newId,
-      threadId: row.thread_id,
-      class: row.class,
-      kind: row.kind,
-      mode: row.mode,
-      source: row.source,
-      text: row.text,
-      requiresArtifact: row.requires_artifact === 1,
-      now,
-    });
-  }
-  return deliveryOf(required(database, row.delivery_id));
+  assertResolvable(database, row);
+  database.run(
+    `UPDATE delivery_attempts SET reason = 'a person settled its delivery',
+       state = CASE state WHEN 'tracking' THEN 'abandoned' ELSE 'rejected' END
+     WHERE delivery_id = ? AND state IN ('accept_pending', 'tracking')`,
+    row.delivery_id,
+  );
+  const [reason, text] = ANSWERS[as];
+  close(database, { row, reason, text, now });
+  if (as !== 'retry') return deliveryOf(required(database, row.delivery_id));
+  return enqueue(database, {
+    deliveryId: newId,
+    threadId: row.thread_id,
+    class: row.class,
+    kind: row.kind,
+    mode: row.mode,
+    source: row.source,
+    text: row.text,
+    requiresArtifact: row.requires_artifact === 1,
+    now,
+  });
 }
 
-function assertResolvable(row: DeliveryRow, as: ResolveParams['as']): void {
-  const isWaiting = row.state === 'queued' && row.entry_id === null;
-  if (row.state === 'manual' || (isWaiting && as === 'dropped')) return;
-  const state =
-    row.state === 'queued' && !isWaiting ? 'in the log, its run is not over' : row.state;
-  throw new RyeError(
-    'illegal_transition',
-    `delivery ${row.seq} cannot be resolved as ${as}: it is ${state}`,
-    {
-      hint: 'Only a delivery that is manual can be resolved; one that waits can be dropped.',
-      details: { seq: row.seq, state: row.state },
-    },
-  );
+const ANSWERS: Readonly<Record<ResolveParams['as'], readonly [reason: CloseReason, text: string]>> =
+  {
+    delivered: ['operator_confirmed', 'a person confirmed it'],
+    dropped: ['operator_dropped', 'a person dropped it'],
+    retry: ['requeued', 'a person asked for another try'],
+  };
+
+function assertResolvable(database: LazyDatabase, row: DeliveryRow): void {
+  const { seq, state, close_reason: reason, thread_id: id } = row;
+  const details = { seq, state };
+  if (state === 'closed') {
+    throw new RyeError('illegal_transition', `delivery ${seq} is already settled: ${reason}`, {
+      hint: `Send it again with: rye threads steer ${id} 'MESSAGE'`,
+      details,
+    });
+  }
+  if (state !== 'queued' || row.entry_id === null || !isInFlight(database, row)) return;
+  throw new RyeError('illegal_transition', `delivery ${seq} is in a run that is not over`, {
+    hint: `Wait for the run with \`rye threads wait ${id}\`, or end it with \`rye threads cancel ${id}\`.`,
+    details,
+  });
 }
 
 export function close(

@@ -1,4 +1,6 @@
+import { isoTime } from '../../core/clock.ts';
 import type {
+  ActiveTurn,
   CloseReason,
   Delivery,
   DeliveryAttempt,
@@ -8,6 +10,7 @@ import type {
   DeliveryMode,
   DeliveryState,
   RunKind,
+  RunProof,
   RunTraits,
 } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
@@ -143,6 +146,8 @@ export interface RunRow {
   readonly requires_write_access: number | null;
   readonly risk_class: 'read_only_low_risk' | 'elevated' | 'unknown';
   readonly revision: number;
+  /** A {@link SteerPoint} as JSON; null until the owner published one. */
+  readonly point: string | null;
 }
 
 type DecisionRow = Omit<DeliveryDecision, 'details'> & { readonly details: string };
@@ -187,23 +192,36 @@ export function openDeliveries(database: LazyDatabase, threadId: string): readon
 }
 
 export function attemptsOf(database: LazyDatabase, deliveryId: string): readonly DeliveryAttempt[] {
-  return database.all(
+  const rows = database.all(
     `SELECT attempt_id, delivery_id, thread_id, generation, kind, marker, state, epoch, expected_run_id,
-       expected_revision, run_id, reason, created_at
+       expected_revision, run_id, reason, proof, created_at
      FROM delivery_attempts WHERE delivery_id = ? ORDER BY generation`,
     deliveryId,
-  ) as readonly DeliveryAttempt[];
+  ) as readonly AttemptRow[];
+  return rows.map((row) => ({ ...row, proof: row.proof === null ? null : activeTurn(row.proof) }));
+}
+
+type AttemptRow = Omit<DeliveryAttempt, 'proof'> & { readonly proof: string | null };
+
+function activeTurn(text: string): ActiveTurn {
+  // only this program writes the column, and its constraint checks the risk
+  return activeTurnOf(parseJson(text) as unknown as RunProof);
+}
+
+export function activeTurnOf(proof: RunProof): ActiveTurn {
+  const { observed_at, valid_until } = proof;
+  return { ...proof, observed_at: isoTime(observed_at), valid_until: isoTime(valid_until) };
 }
 
 /** The thread's attempt that is neither accepted nor over, or accepted and not over. */
 export function unresolvedAttempt(
   database: LazyDatabase,
   threadId: string,
-): DeliveryAttempt | undefined {
+): AttemptRow | undefined {
   return database.get(
     `SELECT * FROM delivery_attempts WHERE thread_id = ? AND state IN ('accept_pending', 'tracking')`,
     threadId,
-  ) as DeliveryAttempt | undefined;
+  ) as AttemptRow | undefined;
 }
 
 export function decisionsOf(

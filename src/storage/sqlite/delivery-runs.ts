@@ -1,4 +1,4 @@
-import type { Delivery, RunEnd } from '../../core/delivery.ts';
+import type { Delivery } from '../../core/delivery.ts';
 import { riskOf, settleDelivery } from '../../policy/steer.ts';
 import type { EndRunParams, OpenRunParams, RecoverParams, RunKey } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
@@ -128,11 +128,11 @@ export function consumeWaited(
  * one transaction, so that no other run can be open in between.
  */
 export function endRun(database: LazyDatabase, params: EndRunParams): Delivery | undefined {
-  const { key, end, now, next } = params;
+  const { key, end, requested, now, next } = params;
   assertEpoch(database, key.threadId, key.epoch);
   // a run that goes on is only ended if something takes its place
   if (next?.onlyIfWaiting === true && !admissible(database, { key, now })) return undefined;
-  settleRun(database, { key, end, now });
+  settleRun(database, { key, end, requested, now });
   if (!next) return undefined;
   const head = admissible(database, { key, now });
   if (!head) return undefined;
@@ -175,20 +175,20 @@ function admissible(
   }
 }
 
-function settleRun(
-  database: LazyDatabase,
-  { key, end, now }: { key: RunKey; end: RunEnd; now: string },
-): void {
-  const ended = database.run(
+type Ended = Pick<EndRunParams, 'key' | 'end' | 'requested' | 'now'>;
+
+function settleRun(database: LazyDatabase, ended: Ended): void {
+  const { key, end, now } = ended;
+  const changed = database.run(
     `UPDATE runs SET status = ?, ended_at = ?, revision = revision + 1 WHERE run_id = ? AND status = 'running'`,
     end,
     now,
     key.runId,
   );
-  if (ended === 0) return;
+  if (changed === 0) return;
   rejectPending(database, { threadId: key.threadId, now, key, reason: 'the run has ended' });
   for (const row of openDeliveries(database, key.threadId)) {
-    if (row.run_id === key.runId) settleRow(database, { row, end, key, now });
+    if (row.run_id === key.runId) settleRow(database, row, ended);
   }
 }
 
@@ -208,9 +208,9 @@ function rejectPending(
 
 function settleRow(
   database: LazyDatabase,
-  params: { row: DeliveryRow; end: RunEnd; key: RunKey; now: string },
+  row: DeliveryRow,
+  { key, end, requested, now }: Ended,
 ): void {
-  const { row, end, key, now } = params;
   if (row.accepted === 0) {
     database.run(
       'UPDATE deliveries SET entry_id = NULL, run_id = NULL WHERE delivery_id = ?',
@@ -218,7 +218,10 @@ function settleRow(
     );
     return;
   }
-  const settled = settleDelivery(end, row.answer_id !== null);
+  const settled = settleDelivery(end, {
+    isCovered: row.answer_id !== null,
+    isRequested: row.entry_id === null || requested.has(row.entry_id),
+  });
   const attempt = unresolvedAttempt(database, row.thread_id);
   const isTried = attempt?.delivery_id === row.delivery_id && attempt.state === 'tracking';
   if (isTried) {
@@ -236,6 +239,11 @@ function settleRow(
     const reason = isOrphan ? 'delivered_absorbed' : 'delivered';
     close(database, { row, reason, text: settled.reason, now });
   } else {
+    // the model has not seen it, so it costs no attempt
+    if (isTried) {
+      const sql = 'UPDATE deliveries SET attempts = attempts - 1 WHERE delivery_id = ?';
+      database.run(sql, row.delivery_id);
+    }
     recordDecision(database, {
       at: now,
       threadId: row.thread_id,
@@ -249,8 +257,8 @@ function settleRow(
 }
 
 /**
- * T8: puts in order what a dead owner left, as its log proves it. An entry that is not in the log was never accepted; for
- * one that is, the log says whether an answer covered it. Nothing stays unknown.
+ * T8: settles what a dead owner left, as its signed log proves it. An entry that is in neither the log nor the tables as
+ * accepted was never sent. For one that is, the log tells whether an answer covered it and whether a request carried it.
  */
 export function recover(database: LazyDatabase, params: RecoverParams): void {
   const { threadId, epoch, facts, now } = params;
@@ -272,10 +280,23 @@ export function recover(database: LazyDatabase, params: RecoverParams): void {
     settleRun(database, {
       key,
       end: facts.finished === 'completed' ? 'completed' : 'interrupted',
+      requested: requestedOf(database, threadId, facts),
       now,
     });
   }
   rejectPending(database, { threadId, now, key, reason: 'its owner was lost before it was sent' });
+}
+
+/** An entry that was accepted and that the signed log lacks may have been sent: the log was cut or damaged after it. */
+function requestedOf(
+  database: LazyDatabase,
+  threadId: string,
+  { entries, requested }: RecoverParams['facts'],
+): ReadonlySet<string> {
+  const lost = openDeliveries(database, threadId).flatMap(({ accepted, entry_id: id }) =>
+    accepted === 1 && id !== null && !entries.has(id) ? [id] : [],
+  );
+  return new Set([...requested, ...lost]);
 }
 
 function setRun(database: LazyDatabase, row: DeliveryRow, runId: string): void {

@@ -41,6 +41,7 @@ export const REGISTRY_MIGRATIONS: Migrations = [
   DELIVERIES_MIGRATION,
   'CREATE INDEX threads_by_folded_id ON threads (thread_id COLLATE NOCASE);',
   'ALTER TABLE threads ADD COLUMN signed_head TEXT;',
+  'ALTER TABLE runs ADD COLUMN point TEXT;',
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */
