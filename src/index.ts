@@ -32,6 +32,7 @@ export type {
   ItemsService,
   KeySummary,
   KeysService,
+  LogMark,
   McpServerStart,
   OpenRyeOptions,
   Problem,

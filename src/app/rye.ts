@@ -70,13 +70,31 @@ export interface ThreadVerification {
   readonly thread_id: string;
   readonly ok: boolean;
   readonly checks: readonly {
-    readonly name: 'thread.json' | 'transcript' | 'capabilities' | 'knowledge';
+    readonly name:
+      | 'thread.json'
+      | 'transcript'
+      | 'plan'
+      | 'capabilities'
+      | 'knowledge'
+      | 'artifacts'
+      | 'head';
     readonly ok: boolean;
     readonly error?: ErrorInfo;
     /** Byte offset in the transcript where verification failed. */
     readonly offset?: number;
     readonly detail?: string;
   }[];
+  /** What could not be compared, and files that are none of the thread's. */
+  readonly warnings: readonly string[];
+}
+
+/** Whether a reader may trust the log that it shows. */
+export interface LogMark {
+  /** Null if it was not checked: there is no log yet, or it is larger than 64 MiB. */
+  readonly verified: boolean | null;
+  /** Byte offset of the first part that no good signature covers. */
+  readonly unverified_from?: number;
+  readonly error?: ErrorInfo;
 }
 
 export interface ItemsService {
@@ -220,6 +238,13 @@ export interface ThreadsService {
   /** The lines of a log that no signature covers, as they are on the disk. They may be forged. */
   unverified(threadId: string): AsyncIterable<UnverifiedLine>;
   verify(threadId: string): Promise<ThreadVerification>;
+  /** Whether a thread's log is what was signed, for those who show it. */
+  mark(threadId: string): Promise<LogMark>;
+  /**
+   * Verifies, then makes what is on disk the newest known state, as after a restore on purpose. Refused if anything but
+   * the head fails, or a missing export, which is written again.
+   */
+  acceptHead(threadId: string): Promise<ThreadVerification>;
 }
 
 export type { KilledThread } from '../threads/kill.ts';

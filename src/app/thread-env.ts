@@ -16,6 +16,7 @@ import { runnerCommand } from './runner-command.ts';
 import { refreshIndex } from './search.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadFiles } from './thread-files.ts';
+import { ThreadHeads } from './thread-heads.ts';
 import { Tools } from './tools.ts';
 
 export interface ThreadEnvOptions {
@@ -69,6 +70,7 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
     },
     tools,
     files: threadFiles(base),
+    heads: new ThreadHeads(base),
     renderer: {
       capabilities: renderCapabilities,
       knowledge: renderThreadKnowledge,

@@ -4,10 +4,12 @@ import type { JsonObject } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, isFinal, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
 import type { Foundation } from './foundation.ts';
+import { markLog } from './log-mark.ts';
 import type {
   ExecuteDirectiveRequest,
   ExecuteToolRequest,
   ListedThread,
+  LogMark,
   ThreadDetails,
   ThreadListFilter,
   ThreadsService,
@@ -53,6 +55,8 @@ export class Threads implements ThreadsService {
   }
 
   async resolveId(part: string): Promise<string> {
+    // a thread that is on disk needs no registry to be found
+    if (isOnDisk(this.#base, part)) return part;
     return await resolveThreadId(this.#base.store.registry, part);
   }
 
@@ -139,6 +143,15 @@ export class Threads implements ThreadsService {
     return await verifyThread(this.#base, threadFiles(this.#base), threadId);
   }
 
+  async mark(threadId: string): Promise<LogMark> {
+    return await markLog(this.#base, threadId);
+  }
+
+  async acceptHead(threadId: string): Promise<ThreadVerification> {
+    const { acceptHead } = await import('./accept-head.ts');
+    return await acceptHead(this.#base, threadId);
+  }
+
   /** Says what a person may wonder about: a thread that looks alive but has no living owner. */
   #explain({
     thread_id: id,
@@ -161,6 +174,14 @@ export class Threads implements ThreadsService {
       await clock.sleep(250, stop.signal);
       if (isOver) stop.abort();
     }
+  }
+}
+
+function isOnDisk(base: Foundation, part: string): boolean {
+  try {
+    return threadFiles(base).exists(part);
+  } catch {
+    return false; // it is no id, so it may be a part of one
   }
 }
 

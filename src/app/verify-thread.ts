@@ -1,67 +1,124 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../core/errors.ts';
-import { isFinal } from '../core/thread.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
 import { renderCapabilities } from '../export/capabilities.ts';
 import { displacedRecord } from '../items/binding.ts';
+import type { LogVerification, VerifyOptions } from '../storage/store.ts';
 import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
-import { capabilitiesSubject, exportSubject } from '../threads/thread-files-fs.ts';
-import { verifyAgainstHead } from '../threads/verified-log.ts';
+import { capabilitiesSubject, exportSubject, threadsFolder } from '../threads/thread-files-fs.ts';
+import { rollbackHint, verifyAgainstHead } from '../threads/verified-log.ts';
 import { faultError } from '../trust/policy.ts';
 import { checkText, type Verdict } from '../trust/signature.ts';
 import { blankSignatureLine } from '../trust/signature-line.ts';
 import type { Foundation } from './foundation.ts';
 import type { ThreadVerification } from './rye.ts';
-
-type Check = ThreadVerification['checks'][number];
+import { recordHash } from './thread-files.ts';
+import {
+  type Check,
+  type Examined,
+  foreignFiles,
+  infoOf,
+  missingPart,
+  neverRan,
+  verifyArtifacts,
+  verifyHead,
+  verifyPlan,
+} from './verify-parts.ts';
 
 const DEFINITIONS = '\n## Tool definitions\n';
 
-/** Checks everything that a thread signed: thread.json, each checkpoint of its log, capabilities.md and its export. */
+/**
+ * Checks everything that a thread wrote: thread.json, its plan, each checkpoint of its log, capabilities.md, artifacts and
+ * export; then that it is the newest state that the registry and the user space know. It needs no registry: what was
+ * not compared is a warning.
+ */
 export async function verifyThread(
   base: Foundation,
   files: ThreadFiles,
   threadId: string,
 ): Promise<ThreadVerification> {
-  const folder = files.folder(threadId);
-  if (!existsSync(folder)) {
+  if (!existsSync(files.folder(threadId))) {
     throw new RyeError('thread_not_found', `there is no thread ${threadId} on disk`, {
       hint: 'Run: rye threads list',
     });
   }
+  let before = JSON.stringify(await verifyDocument(files, threadId));
+  for (let look = 1; ; look += 1) {
+    const found = await examine(base, files, threadId);
+    if (found.ok || look === LOOKS) return found;
+    // what another process writes in between is no damage
+    const after = JSON.stringify(await verifyDocument(files, threadId));
+    if (after === before) return found;
+    before = after;
+  }
+}
+
+async function examine(
+  base: Foundation,
+  files: ThreadFiles,
+  threadId: string,
+): Promise<ThreadVerification> {
   const { document, checks } = await verifyRecord(base, files, threadId);
-  const capabilities = join(folder, 'capabilities.md');
-  const record = { files, threadId, document };
-  if (existsSync(capabilities))
-    checks.push(await verifyText(base, { name: 'capabilities', path: capabilities }, record));
-  const knowledge = document && files.knowledgePath(document.directive, threadId);
-  // the entry of a running thread grows with it, and is signed at its end
-  const isLive = document?.status === 'running';
-  if (knowledge !== undefined && !isLive && existsSync(knowledge))
-    checks.push(await verifyText(base, { name: 'knowledge', path: knowledge }, record));
-  return { thread_id: threadId, ok: checks.every(({ ok }) => ok), checks };
+  const examined = { base, files, threadId, document };
+  const artifacts = await verifyArtifacts(examined);
+  const head = await verifyHead(examined);
+  const all = [
+    ...checks,
+    ...(await verifyPlan(examined)),
+    ...(await verifyCapabilities(examined)),
+    ...(await verifyExport(examined, head.exported)),
+    ...artifacts.checks,
+    head.check,
+  ];
+  const warnings = [...head.warnings, ...foreignFiles(examined, artifacts.names)];
+  return { thread_id: threadId, ok: all.every(({ ok }) => ok), checks: all, warnings };
+}
+
+async function verifyCapabilities(examined: Examined): Promise<Check[]> {
+  const { base, files, threadId, document } = examined;
+  const path = join(files.folder(threadId), 'capabilities.md');
+  const sha256 = document?.capabilities_sha256;
+  if (!existsSync(path)) {
+    return sha256 === undefined ? [] : [missingPart('capabilities', path, threadId)];
+  }
+  const check = await verifyText(base, { name: 'capabilities', path }, examined);
+  if (!check.ok || sha256 === undefined || recordHash(await readFile(path, 'utf8')) === sha256)
+    return [check];
+  const message = 'capabilities.md is not the one that thread.json names';
+  return [{ name: 'capabilities', ok: false, error: { code: 'thread_tampered', message } }];
+}
+
+/** The export of a thread that ended; while one runs, its export is not signed yet. */
+async function verifyExport(
+  { base, ...rest }: Examined,
+  expected: string | undefined,
+): Promise<Check[]> {
+  const { files, threadId, document } = rest;
+  if (document?.transcript === undefined) return [];
+  const path = files.knowledgePath(document.directive, threadId);
+  if (!existsSync(path)) {
+    return expected === undefined ? [] : [missingPart('knowledge', path, threadId)];
+  }
+  const check = await verifyText(base, { name: 'knowledge', path }, { base, ...rest });
+  const found = recordHash(await readFile(path, 'utf8'));
+  if (!check.ok || expected === undefined || found === expected) return [check];
+  const message = `${path} is not the last export that rye wrote of ${threadId}`;
+  const hint = `If you restored it on purpose, run: rye verify thread ${threadId} --accept-head`;
+  return [{ name: 'knowledge', ok: false, error: { code: 'part_outdated', message, hint } }];
 }
 
 /** How often a thread that is being written to is looked at again. */
 const LOOKS = 5;
 
-/** thread.json and the log that it names. What another process writes in between is no damage: both are read again. */
 async function verifyRecord(
   base: Foundation,
   files: ThreadFiles,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument | undefined; readonly checks: Check[] }> {
-  let found = await verifyDocument(files, threadId);
-  for (let look = 1; ; look += 1) {
-    const transcript = await verifyTranscript(base, threadId, found.document);
-    const checked = { document: found.document, checks: [found.check, transcript] };
-    if (transcript.ok || look === LOOKS) return checked;
-    const after = await verifyDocument(files, threadId);
-    if (JSON.stringify(after) === JSON.stringify(found)) return checked;
-    found = after;
-  }
+  const { document, check } = await verifyDocument(files, threadId);
+  return { document, checks: [check, await verifyTranscript(base, threadId, document)] };
 }
 
 async function verifyDocument(
@@ -79,13 +136,28 @@ async function verifyDocument(
   }
 }
 
+/** Compares a log with what its owners reported to the registry, if that can be read: looking makes no registry. */
+async function verifyKnown(
+  { store, options }: Foundation,
+  threadId: string,
+  verify: VerifyOptions,
+): Promise<LogVerification> {
+  try {
+    if (existsSync(join(threadsFolder(options.projectPath), 'registry.db')))
+      return await verifyAgainstHead(store, threadId, verify);
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'storage_failed') throw error;
+  }
+  return await store.logs.verify(threadId, verify);
+}
+
 async function verifyTranscript(
   base: Foundation,
   threadId: string,
   document: ThreadDocument | undefined,
 ): Promise<Check> {
   try {
-    const result = await verifyAgainstHead(base.store, threadId, {
+    const result = await verifyKnown(base, threadId, {
       verifier: base.keyring.payloadVerifier,
       expected: document?.transcript,
     });
@@ -100,11 +172,20 @@ async function verifyTranscript(
       const detail = `${result.events} events, ${result.checkpoints} checkpoints, ${result.verified_bytes} bytes signed${rest}`;
       return { name: 'transcript', ok: true, detail };
     }
-    const error = { code: result.code, message: `${result.reason} at byte ${result.offset}` };
-    return { name: 'transcript', ok: false, offset: result.offset, error };
+    const { code, reason, offset } = result;
+    const message = `${reason} at byte ${offset}`;
+    const error =
+      code === 'thread_rolled_back'
+        ? { code, message, hint: rollbackHint(threadId) }
+        : { code, message };
+    return { name: 'transcript', ok: false, offset, error };
   } catch (error) {
-    const neverRan = document && isFinal(document.status) && document.cost === undefined;
-    if (neverRan && error instanceof RyeError && error.code === 'thread_not_found') {
+    if (
+      document &&
+      neverRan(document) &&
+      error instanceof RyeError &&
+      error.code === 'thread_not_found'
+    ) {
       return { name: 'transcript', ok: true, detail: 'the thread never ran' };
     }
     return { name: 'transcript', ok: false, error: infoOf(error) };
@@ -116,17 +197,10 @@ interface SignedText {
   readonly path: string;
 }
 
-/** The thread whose record a signed text has to be. */
-interface RecordOwner {
-  readonly files: ThreadFiles;
-  readonly threadId: string;
-  readonly document: ThreadDocument | undefined;
-}
-
 async function verifyText(
   base: Foundation,
   { name, path }: SignedText,
-  owner: RecordOwner,
+  owner: Examined,
 ): Promise<Check> {
   const text = await readFile(path, 'utf8');
   const verdict = await checkRecord(base, { name, text }, owner);
@@ -136,18 +210,24 @@ async function verifyText(
       ok: true,
       detail: verdict.by === 'key' ? `signed by ${verdict.keyId}` : 'shipped',
     };
-  return {
-    name,
-    ok: false,
-    error: faultError({ type: 'knowledge', id: name, space: 'project', path }, verdict).toJSON(),
-  };
+  const { message, code } = faultError(
+    { type: 'knowledge', id: name, space: 'project', path },
+    verdict,
+  );
+  const found = verdict.signedAs && `${verdict.signedAs.kind} ${verdict.signedAs.id}`;
+  const foreign =
+    found === undefined
+      ? message
+      : `${path} is signed as ${found}: it is no part of ${owner.threadId}`;
+  const hint = "Restore the thread's own file from a backup. Nothing was taken from this one.";
+  return { name, ok: false, error: { code, message: foreign, hint } };
 }
 
 /** A record is signed as that of its thread. One of the older form has to say by its content whose it is. */
 async function checkRecord(
   { keyring: keys }: Foundation,
   { name, text }: { readonly name: SignedText['name']; readonly text: string },
-  owner: RecordOwner,
+  owner: Examined,
 ): Promise<Verdict> {
   const id = `agent/threads/${owner.document?.directive ?? ''}/${owner.threadId}`;
   const isSnapshot = name === 'capabilities';
@@ -164,7 +244,7 @@ async function checkRecord(
 /** Compares a snapshot with the plan of its thread, up to the tool definitions, which the plan does not hold. */
 async function foreignSnapshot(
   text: string,
-  { files, document }: RecordOwner,
+  { files, document }: Examined,
 ): Promise<string | undefined> {
   const detail = 'it is not the capability snapshot of this thread';
   if (document === undefined) return detail;
@@ -177,8 +257,4 @@ async function foreignSnapshot(
   } catch (error) {
     return messageOf(error);
   }
-}
-
-function infoOf(error: unknown): ErrorInfo {
-  return toRyeError(error).toJSON();
 }

@@ -95,6 +95,9 @@ const EXIT_BY_CODE = {
   thread_tampered: EXIT.integrity,
   thread_damaged: EXIT.integrity,
   transcript_tampered: EXIT.integrity,
+  thread_rolled_back: EXIT.integrity,
+  part_missing: EXIT.integrity,
+  part_outdated: EXIT.integrity,
   // policy
   capability_denied: EXIT.denied,
   ceiling_exceeded: EXIT.denied,

@@ -94,6 +94,8 @@ export interface EventPayloads {
     readonly code?: string;
     readonly reason?: string;
     readonly artifact?: string;
+    /** SHA-256 hex of the artifact's bytes. */
+    readonly artifact_sha256?: string;
     readonly coerced?: readonly string[];
   };
   hook_fired: {

@@ -23,7 +23,7 @@ export interface LogExtent {
 
 /** The first place at which a log is not what was signed, or is not signed. */
 export interface LogFlaw {
-  readonly code: 'transcript_tampered' | 'key_untrusted' | 'key_revoked';
+  readonly code: 'transcript_tampered' | 'thread_rolled_back' | 'key_untrusted' | 'key_revoked';
   readonly offset: number;
   readonly reason: string;
 }

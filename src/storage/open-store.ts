@@ -52,6 +52,7 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
     registry,
     ledger,
     deliveries: registry.deliveries,
+    heads: registry.heads,
     logs: createFileLogStore({ threadsPath, clock, ids, processes }),
     index,
     processes,

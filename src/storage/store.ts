@@ -208,6 +208,24 @@ export interface SearchIndex {
   search(query: SearchQuery, isOver?: () => boolean): Promise<IndexAnswer>;
 }
 
+/** The last signed end of a thread's log, as the registry's database keeps it. */
+export interface StoredHead extends LogExtent {
+  readonly thread_id: string;
+  readonly status: ThreadStatus;
+  readonly epoch: number;
+  /** `updated_at` of the thread.json that names this end. */
+  readonly updated_at: string;
+  /** SHA-256 hex of the export that was written last, without its signature; null if none was. */
+  readonly knowledge_sha256: string | null;
+}
+
+export interface LogHeads {
+  find(threadId: string): StoredHead | undefined;
+  note(head: StoredHead): void;
+  /** Makes a head the newest one, also before what owners of the thread have reported. */
+  accept(head: StoredHead): void;
+}
+
 /** When appended bytes are forced to the disk: at effects and turn ends, at every append, or never. */
 export type Durability = 'turn' | 'always' | 'off';
 
@@ -357,6 +375,7 @@ export interface Store {
   readonly registry: Registry;
   readonly ledger: Ledger;
   readonly deliveries: Deliveries;
+  readonly heads: LogHeads;
   readonly logs: LogStore;
   readonly index: SearchIndex;
   readonly processes: ProcessTable;

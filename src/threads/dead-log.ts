@@ -5,7 +5,7 @@ import type { ThreadRecord } from '../core/thread.ts';
 import type { LogWriter } from '../storage/store.ts';
 import type { ThreadEnv } from './ports.ts';
 import { headerOf, type ThreadDocument } from './thread-document.ts';
-import { tamperedError, verifyAgainstHead } from './verified-log.ts';
+import { rollbackHint, tamperedError, verifyAgainstHead } from './verified-log.ts';
 
 /** A thread that was taken over from a dead process. */
 interface DeadOwner {
@@ -48,6 +48,11 @@ export async function openDeadLog(env: ThreadEnv, dead: DeadOwner): Promise<Dead
     const verdict = await verifyAgainstHead(env.store, threadId, { verifier, expected });
     if (!verdict.ok && !verdict.unsigned)
       return { failure: tamperedError(threadId, verdict).toJSON() };
+    const rollback = await env.heads.rollbackOf(document);
+    if (rollback !== undefined) {
+      const hint = rollbackHint(threadId);
+      return { failure: { code: 'thread_rolled_back', message: rollback, hint } };
+    }
     const writer = logs.reopen(threadId, { ...options, verifier, header: headerOf(document) });
     const { events } = await logs.read(threadId, { end: writer.head.bytes });
     const end = verdict.verified_bytes;

@@ -265,6 +265,12 @@ export interface LiveFile {
   close(): void;
 }
 
+/** What is remembered of threads apart from their folders. */
+export interface HeadsPort {
+  /** Why the thread is older than the last state that rye signed here; undefined if it is not. */
+  rollbackOf(document: ThreadDocument): Promise<string | undefined>;
+}
+
 /** Renders what a thread leaves behind; pure, from the `export` room. */
 export interface ThreadRenderer {
   capabilities(plan: ThreadPlan, definitions: readonly ToolDefinition[]): string;
@@ -316,6 +322,7 @@ export interface ThreadEnv {
   readonly models: ModelSource;
   readonly tools: ToolSource;
   readonly files: ThreadFiles;
+  readonly heads: HeadsPort;
   readonly renderer: ThreadRenderer;
   /** `RYE_PARENT_THREAD_ID`, when this process was started by a thread. */
   readonly parentFromEnvironment: string | undefined;

@@ -10,6 +10,7 @@ import { parseErrorRules } from '../policy/error-class.ts';
 import { isTaintNote } from '../policy/taint.ts';
 import type { ModelProvider, ToolDefinition } from '../providers/provider.ts';
 import type { LogWriter } from '../storage/store.ts';
+import { ArtifactHashes } from './artifact-hashes.ts';
 import { returnCheck } from './behavior.ts';
 import { Cancellation } from './cancellation.ts';
 import { Children, type ChildStarter } from './children.ts';
@@ -235,7 +236,9 @@ async function drive(
   if (conversation) tools.restore?.(opening.messages);
   const carried = conversation ? await carriedEntries(env, threadId) : new Set<string>();
   await inbox.open(carried, await predecessorsOf(env, started));
+  const artifacts = new ArtifactHashes();
   const ports = loopPorts({
+    artifacts,
     env,
     plan,
     threadId,
@@ -254,7 +257,8 @@ async function drive(
   while (!step.done) {
     let written: readonly LogEvent[] | undefined;
     try {
-      written = await write(env, { drafts: step.value, ...place });
+      const drafts = step.value.map((draft) => artifacts.named(draft));
+      written = await write(env, { drafts, ...place });
       await inbox.written(written);
     } catch (error) {
       step = await loop.throw(error);
@@ -341,10 +345,12 @@ interface PortParts {
   readonly options: RunOptions;
   readonly cancellation: Cancellation;
   readonly opening: Opening;
+  readonly artifacts: ArtifactHashes;
 }
 
 function loopPorts(parts: PortParts): LoopPorts {
   const { env, plan, threadId, epoch, open, options, cancellation, opening, parent } = parts;
+  const { artifacts } = parts;
   const { tools, hooks, inbox } = open;
   const { ledger } = env.store;
   const provider = (model: PlannedModel): ModelProvider => {
@@ -375,7 +381,9 @@ function loopPorts(parts: PortParts): LoopPorts {
         const text = content
           .map((block) => (block.type === 'text' ? block.text : block.data))
           .join('\n');
-        return await env.files.writeArtifact(threadId, callId, text);
+        const path = await env.files.writeArtifact(threadId, callId, text);
+        artifacts.note(path, text);
+        return path;
       },
     },
     errorRules: parseErrorRules(plan.settings.error_classification, 'agent/error_classification'),

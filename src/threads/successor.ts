@@ -117,10 +117,14 @@ export async function assertIntact(
 ): Promise<{ readonly document: ThreadDocument; readonly verdict: LogVerification }> {
   const { document, verdict } = await verifyLog(env, threadId);
   if (verdict.ok) return { document, verdict };
-  const hint = `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient, the part before that is used.`;
-  const error = tamperedError(threadId, verdict, hint);
+  const error = tamperedError(
+    threadId,
+    verdict,
+    `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient, the part before that is used.`,
+  );
   const { recovery } = await env.config();
-  if (recovery.transcriptIntegrity === 'lenient') {
+  // an older state has nothing wrong in it that could be left out
+  if (recovery.transcriptIntegrity === 'lenient' && verdict.code !== 'thread_rolled_back') {
     env.onNotice(
       `${error.message}; transcript_integrity is lenient, so the ${verdict.verified_bytes} signed bytes before it are used`,
     );

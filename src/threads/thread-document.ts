@@ -57,6 +57,8 @@ export interface ThreadDocument {
   };
   /** SHA-256 hex of the plan, which stands beside this file and may be handed over to a process of its own. */
   readonly plan_sha256?: string;
+  /** SHA-256 hex of the capability snapshot without its signature, once the thread has ended. */
+  readonly capabilities_sha256?: string;
 }
 
 /** thread.json as it is written before the loop starts. */
@@ -100,6 +102,7 @@ const ENDING: ReadonlySet<string> = new Set<keyof ThreadDocument>([
   'outputs',
   'error',
   'transcript',
+  'capabilities_sha256',
 ]);
 
 /** Line 1 of the thread's log. */

@@ -1,5 +1,5 @@
 import { RyeError } from '../core/errors.ts';
-import type { LogTampered } from '../log/verifier.ts';
+import type { LogIntact, LogTampered } from '../log/verifier.ts';
 import type {
   LogExtent,
   LogPart,
@@ -8,24 +8,25 @@ import type {
   Store,
   VerifyOptions,
 } from '../storage/store.ts';
-import type { ThreadEnv } from './ports.ts';
+import type { HeadsPort, ThreadEnv } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
 /** How often a thread that is being written to is looked at again. */
 const LOOKS = 5;
 
 /**
- * A thread's signed document, and whether its log is what that says. What another process writes in between is no damage:
+ * A thread's signed document, and whether its log is what that says and no older than the last state that is known. What another process writes in between is no damage:
  * then both are read again.
  */
 export async function verifyLog(
-  { files, store, verifier }: Pick<ThreadEnv, 'files' | 'store' | 'verifier'>,
+  { files, store, verifier, heads }: Pick<ThreadEnv, 'files' | 'store' | 'verifier' | 'heads'>,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument; readonly verdict: LogVerification }> {
   let document = await files.readDocument(threadId);
   for (let look = 1; ; look += 1) {
     const expected = document.transcript;
-    const verdict = await verifyAgainstHead(store, threadId, { verifier, expected });
+    const intact = await verifyAgainstHead(store, threadId, { verifier, expected });
+    const verdict = intact.ok ? await againstHeads(heads, document, intact) : intact;
     if (verdict.ok || look === LOOKS) return { document, verdict };
     const after = await files.readDocument(threadId);
     if (JSON.stringify(after) === JSON.stringify(document)) return { document, verdict };
@@ -50,7 +51,7 @@ export async function verifyAgainstHead(
   if (end >= known.seq) return verdict;
   return {
     ok: false,
-    code: 'transcript_tampered',
+    code: 'thread_rolled_back',
     offset: verdict.verified_bytes,
     reason: `the log was cut: it is signed up to event ${end}, and was up to event ${known.seq}`,
     checkpoints: verdict.checkpoints,
@@ -96,5 +97,23 @@ export function tamperedError(
   hint = `\`rye verify thread ${threadId}\` shows all checks. Nothing was changed.`,
 ): RyeError {
   const message = `the log of ${threadId} does not verify: ${reason} at byte ${offset}`;
-  return new RyeError(code, message, { hint, details: { thread_id: threadId, offset } });
+  const advice = code === 'thread_rolled_back' ? rollbackHint(threadId) : hint;
+  return new RyeError(code, message, { hint: advice, details: { thread_id: threadId, offset } });
+}
+
+async function againstHeads(
+  heads: HeadsPort,
+  document: ThreadDocument,
+  intact: LogIntact,
+): Promise<LogVerification> {
+  const reason = await heads.rollbackOf(document);
+  if (reason === undefined) return intact;
+  const { verified_bytes, checkpoints, head } = intact;
+  const flaw = { code: 'thread_rolled_back', offset: verified_bytes, reason } as const;
+  return { ok: false, ...flaw, verified_bytes, checkpoints, head };
+}
+
+/** What a person does about a thread that is older than it was. */
+export function rollbackHint(threadId: string): string {
+  return `If you restored it on purpose, run: rye verify thread ${threadId} --accept-head`;
 }

@@ -318,14 +318,14 @@ describe('recovery', () => {
           const { ok, checks } = await rye.threads.verify('t');
           expect([ok, checks.find((check) => !check.ok)?.error?.code]).toEqual([
             false,
-            'transcript_tampered',
+            'thread_rolled_back',
           ]);
           const { recovered } = await rye.recovery.recover();
           expect(recovered.find(({ thread_id: id }) => id === 't')?.reason).toContain(
             'the log was cut: it is signed up to event',
           );
           await expect(rye.recovery.resume({ threadId: 't' })).rejects.toMatchObject({
-            code: 'transcript_tampered',
+            code: 'thread_rolled_back',
           });
         },
         later,

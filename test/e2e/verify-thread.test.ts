@@ -1,4 +1,5 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openRye } from '../../src/app/open-rye.ts';
 import type { Rye } from '../../src/app/rye.ts';
@@ -86,5 +87,42 @@ describe('a finished thread verifies, and fails with the offset after', () => {
     const other = await here.json(['run', 'hello', '--input', 'who=Bob']);
     const { transcript: foreign } = other['paths'] as Record<string, string>;
     expect(await verdictOf(readFileSync(String(foreign)))).toMatchObject({ ok: false });
+  });
+});
+
+describe('readers of an edited log say so, and exit with 0', () => {
+  test.each([['logs'], ['show'], ['entries'], ['tree']])('threads %s', async (command) => {
+    writeFileSync(transcript, original.toString('utf8').replace('Ada', 'Eve'));
+    const plain = await here.rye(['threads', command, id, '-q']);
+    expect(plain.code).toBe(0);
+    expect(plain.stderr).toMatch(
+      /^rye: warning: the log of \S+ does not verify from byte \d+: .+ \[transcript_tampered\]$/m,
+    );
+    const found = await here.json(['threads', command, id]);
+    const [marked] = command === 'tree' ? (found['unverified'] as object[]) : [found];
+    expect(marked).toMatchObject({ verified: false, unverified_from: expect.any(Number) });
+    writeFileSync(transcript, original);
+    const intact = await here.rye(['threads', command, id, '-q']);
+    expect(intact.stderr).not.toContain('warning');
+  });
+
+  test('and verifying names the command that accepts a restored thread', async () => {
+    const folder = path.dirname(transcript);
+    const kept = path.join(here.home, 'kept');
+    cpSync(folder, kept, { recursive: true });
+    const [entry] = (await rye.trees.view(id)).rows;
+    await rye.trees.label(id, entry?.entry.id ?? '', 'kept');
+    rmSync(folder, { recursive: true });
+    cpSync(kept, folder, { recursive: true });
+    const found = await here.rye(['verify', 'thread', id]);
+    expect(found.code).toBe(3);
+    expect(found.stdout).toMatch(/^FAIL head: its thread\.json is of .+ \[thread_rolled_back\]$/m);
+    expect(found.stderr).toContain(`run: rye verify thread ${id} --accept-head`);
+    const resumed = await here.rye(['threads', 'resume', id, '--message', 'Go on.']);
+    expect(resumed.code).toBe(3);
+    expect(resumed.stderr).toContain('thread_rolled_back');
+    const accepted = await here.rye(['verify', 'thread', id, '--accept-head']);
+    expect(accepted.code).toBe(0);
+    expect(accepted.stdout).toContain('ok   head (accepted by hand)');
   });
 });

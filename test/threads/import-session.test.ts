@@ -96,8 +96,10 @@ describe('an imported session', () => {
     expect(verified.checks.map(({ name, ok }) => [name, ok])).toEqual([
       ['thread.json', true],
       ['transcript', true],
+      ['plan', true],
       ['capabilities', true],
       ['knowledge', true],
+      ['head', true],
     ]);
     const document = JSON.parse(lab.read(`state/threads/${thread_id}/thread.json`));
     expect(document).toMatchObject({

@@ -4,6 +4,7 @@ import { compact } from '../../core/json.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { colorsOf, printDocument, printLine } from '../output.ts';
+import { markMembers, warnUnverified } from '../render/log-mark.ts';
 import { drawSessionTree } from '../render/session-tree.ts';
 import { withRye } from '../session.ts';
 import { neutralise } from '../terminal-text.ts';
@@ -17,10 +18,12 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     filter: TREE_FILTERS.find((filter) => filter === textOption(invocation, 'filter')),
     search: textOption(invocation, 'search'),
   });
-  const view = await withRye(invocation, io, async ({ threads, trees }) =>
-    trees.view(await threads.resolveId(part), options),
-  );
-  if (invocation.global.json) printDocument(io, asDocument(view));
+  const { view, mark } = await withRye(invocation, io, async ({ threads, trees }) => {
+    const id = await threads.resolveId(part);
+    return { view: await trees.view(id, options), mark: await threads.mark(id) };
+  });
+  warnUnverified(mark, io);
+  if (invocation.global.json) printDocument(io, { ...asDocument(view), ...markMembers(mark) });
   else {
     const colors = colorsOf(io.stdout, io, invocation.global);
     for (const line of drawSessionTree(view, io.stdout, colors)) printLine(io, line);
@@ -46,10 +49,17 @@ async function showEntry(
   }
   const found = await withRye(invocation, io, async ({ threads, trees }) => {
     const thread_id = await threads.resolveId(part);
-    return { thread_id, entry: await trees.entry(thread_id, id) };
+    return {
+      thread_id,
+      entry: await trees.entry(thread_id, id),
+      mark: await threads.mark(thread_id),
+    };
   });
-  if (invocation.global.json) printDocument(io, { success: true, ...found });
-  else printLine(io, neutralise(JSON.stringify(found.entry, null, 2)));
+  const { mark, ...facts } = found;
+  warnUnverified(mark, io);
+  if (invocation.global.json) {
+    printDocument(io, { success: true, ...facts, ...markMembers(mark) });
+  } else printLine(io, neutralise(JSON.stringify(found.entry, null, 2)));
   return EXIT.ok;
 }
 

@@ -5,6 +5,7 @@ import { flagOption, type Invocation, numberOption, requiredArgument } from '../
 import type { Io } from '../io.ts';
 import { printDocument, printLine } from '../output.ts';
 import { formatLogEvent } from '../render/log-line.ts';
+import { markMembers, warnUnverified } from '../render/log-mark.ts';
 import { withRye } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
 
@@ -23,18 +24,20 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     signal,
   });
   const collected: (LogEvent | UnknownEvent)[] = [];
-  const threadId = await withRye(invocation, io, async ({ threads }) => {
+  const read = await withRye(invocation, io, async ({ threads }) => {
     const id = await threads.resolveId(part);
     for await (const event of threads.logs(id, query)) {
       if (!json) for (const line of formatLogEvent(event)) printLine(io, line);
       else if (follow) printLine(io, JSON.stringify(event));
       else collected.push(event);
     }
-    return id;
+    const mark = await threads.mark(id);
+    warnUnverified(mark, io);
+    return { id, mark };
   });
   if (json && !follow) {
-    const document = { thread_id: threadId, events: collected, total: collected.length };
-    printDocument(io, { success: true, ...document });
+    const document = { thread_id: read.id, events: collected, total: collected.length };
+    printDocument(io, { success: true, ...document, ...markMembers(read.mark) });
   }
   return cancelled?.aborted === true ? EXIT.cancelled : EXIT.ok;
 }

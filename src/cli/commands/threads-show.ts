@@ -6,16 +6,20 @@ import type { ThreadRecord } from '../../core/thread.ts';
 import { type Invocation, requiredArgument } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { displayPath, printDocument, printLine } from '../output.ts';
+import { markMembers, warnUnverified } from '../render/log-mark.ts';
 import { withRye } from '../session.ts';
 import { neutralise, oneLine } from '../terminal-text.ts';
 
 /** `rye threads show <id>`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const part = requiredArgument(invocation, 0, 'id');
-  const details = await withRye(invocation, io, async ({ threads }) =>
-    threads.show(await threads.resolveId(part)),
-  );
-  if (invocation.global.json) printDocument(io, { success: true, ...details });
+  const { details, mark } = await withRye(invocation, io, async ({ threads }) => {
+    const id = await threads.resolveId(part);
+    return { details: await threads.show(id), mark: await threads.mark(id) };
+  });
+  warnUnverified(mark, io);
+  if (invocation.global.json)
+    printDocument(io, { success: true, ...details, ...markMembers(mark) });
   else for (const line of describeThread(details, io)) printLine(io, line);
   return EXIT.ok;
 }

@@ -1,14 +1,17 @@
-import type { Rye, ThreadTreeNode } from '../../app/rye.ts';
+import type { LogMark, Rye, ThreadTreeNode } from '../../app/rye.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { isFinal } from '../../core/thread.ts';
 import { flagOption, type Invocation, numberOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { canRedraw, colorsOf, printDocument, printLine } from '../output.ts';
+import { markMembers, warnUnverified } from '../render/log-mark.ts';
 import { drawThreadTree, type TreeStyle } from '../render/thread-tree.ts';
 import { withRye } from '../session.ts';
 import { eraseLines } from '../terminal-text.ts';
 
 const DEFAULT_ROOTS = 20;
+/** Logs that one look at a tree checks. */
+const MAX_MARKED = 50;
 
 /** `rye threads tree [<id>]`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
@@ -20,14 +23,39 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
       (await rye.children.tree(threadId)).slice(0, limit);
     if (flagOption(invocation, 'watch')) return await watch(rye, look, { invocation, io });
     const tree = await look();
-    if (invocation.global.json) printTree(tree, io);
+    const unverified = await markAll(rye, tree);
+    for (const { mark } of unverified) warnUnverified(mark, io);
+    if (invocation.global.json) printTree(tree, unverified, io);
     else printLines(drawThreadTree(tree, { ...styleOf(invocation, io), now: io.now() }), io);
     return EXIT.ok;
   });
 }
 
-function printTree(tree: readonly ThreadTreeNode[], io: Io): void {
-  printDocument(io, { success: true, threads: tree, total: tree.length });
+interface Marked {
+  readonly threadId: string;
+  readonly mark: LogMark;
+}
+
+/** The threads of a tree whose logs are not what was signed; of a huge tree only the first are checked. */
+async function markAll(rye: Rye, tree: readonly ThreadTreeNode[]): Promise<readonly Marked[]> {
+  const unverified: Marked[] = [];
+  for (const threadId of idsIn(tree).slice(0, MAX_MARKED)) {
+    const mark = await rye.threads.mark(threadId);
+    if (mark.verified === false) unverified.push({ threadId, mark });
+  }
+  return unverified;
+}
+
+function idsIn(nodes: readonly ThreadTreeNode[]): readonly string[] {
+  return nodes.flatMap(({ thread, children }) => [thread.thread_id, ...idsIn(children)]);
+}
+
+function printTree(tree: readonly ThreadTreeNode[], unverified: readonly Marked[], io: Io): void {
+  const marks = unverified.map(({ threadId, mark }) => ({
+    thread_id: threadId,
+    ...markMembers(mark),
+  }));
+  printDocument(io, { success: true, threads: tree, total: tree.length, unverified: marks });
 }
 
 function printLines(lines: readonly string[], io: Io): void {

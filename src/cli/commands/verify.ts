@@ -2,11 +2,12 @@ import type { ThreadVerification, VerifyOutcome } from '../../app/rye.ts';
 import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf } from '../../core/errors.ts';
 import type { SignableType } from '../../core/ids.ts';
 import { compact } from '../../core/json.ts';
-import { type Invocation, requiredArgument } from '../invocation.ts';
+import { flagOption, type Invocation, requiredArgument } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { parseVerifiableType } from '../item-arguments.ts';
 import { displayPath, printDocument, printLine } from '../output.ts';
 import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
 
 /** `rye verify <type> <id|glob>` and `rye verify thread <thread_id>`. */
 export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
@@ -47,7 +48,9 @@ async function verifyItems(
 
 async function verifyThread(invocation: Invocation, io: Io, part: string): Promise<ExitCode> {
   const verification = await withRye(invocation, io, async ({ threads }) =>
-    threads.verify(await threads.resolveId(part)),
+    flagOption(invocation, 'accept-head')
+      ? threads.acceptHead(await threads.resolveId(part))
+      : threads.verify(await threads.resolveId(part)),
   );
   const error = verification.checks.find(({ ok }) => !ok)?.error;
   if (invocation.global.json) {
@@ -58,13 +61,14 @@ async function verifyThread(invocation: Invocation, io: Io, part: string): Promi
   return exitFor(verification.ok, error);
 }
 
-function printThread({ checks }: ThreadVerification, io: Io): void {
+function printThread({ checks, warnings }: ThreadVerification, io: Io): void {
   for (const { name, ok, error, offset, detail } of checks) {
     const where = offset === undefined ? '' : ` at byte ${offset}`;
     const more = detail === undefined ? '' : ` (${detail})`;
     printLine(io, `${ok ? 'ok  ' : 'FAIL'} ${name}${where}${reason(error)}${more}`);
     printHint(error, io);
   }
+  for (const warning of warnings) io.stderr.write(`rye: warning: ${oneLine(warning)}\n`);
 }
 
 function reason(error: ErrorInfo | undefined): string {

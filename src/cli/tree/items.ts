@@ -118,7 +118,7 @@ export const ITEM_COMMANDS: readonly CommandSpec[] = [
     name: 'verify',
     summary: "check signatures and trust of items, or of a thread's files",
     details:
-      'For a thread it checks thread.json, every checkpoint of the transcript, capabilities.md and the knowledge export.',
+      'For a thread it checks thread.json, the plan, every checkpoint of the transcript, capabilities.md, artifacts and the knowledge export, and that it is the newest state that the registry and your user space know. It needs no registry.',
     arguments: [
       {
         name: 'type',
@@ -126,6 +126,12 @@ export const ITEM_COMMANDS: readonly CommandSpec[] = [
         description: 'an item type, config or thread',
       },
       { name: 'id|glob', description: 'an id or a quoted glob; for thread, the thread id' },
+    ],
+    options: [
+      {
+        name: 'accept-head',
+        description: 'after restoring a thread on purpose: make what is on disk its newest state',
+      },
     ],
     examples: ["rye verify directive '**'", 'rye verify thread hello-1771322456'],
     load: () => import('../commands/verify.ts'),

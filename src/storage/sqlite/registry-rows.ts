@@ -1,4 +1,4 @@
-import { type ErrorInfo, isErrorCode } from '../../core/errors.ts';
+import { type ErrorInfo, isErrorCode, RyeError } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import {
   isActive,
@@ -9,6 +9,7 @@ import {
 import { type Cost, NO_COST } from '../../core/usage.ts';
 import type { LazyDatabase, Migrations } from './database.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
+import { HEADS_MIGRATION } from './heads.ts';
 
 export const REGISTRY_MIGRATIONS: Migrations = [
   `CREATE TABLE threads (
@@ -42,6 +43,7 @@ export const REGISTRY_MIGRATIONS: Migrations = [
   'CREATE INDEX threads_by_folded_id ON threads (thread_id COLLATE NOCASE);',
   'ALTER TABLE threads ADD COLUMN signed_head TEXT;',
   'ALTER TABLE runs ADD COLUMN point TEXT;',
+  HEADS_MIGRATION,
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */
@@ -93,4 +95,17 @@ function errorIn(text: string | null): ErrorInfo | null {
   const value = objectIn(text);
   const code = value?.['code'];
   return typeof code === 'string' && isErrorCode(code) ? (value as unknown as ErrorInfo) : null;
+}
+
+/** Refuses an owner that lost its thread to another process. */
+export function assertEpoch(record: ThreadRecord, epoch: number): void {
+  if (record.epoch <= epoch) return;
+  throw new RyeError(
+    'thread_locked',
+    `thread ${record.thread_id} was taken over: its epoch is ${record.epoch}, this process has ${epoch}`,
+    {
+      hint: 'Another process runs this thread now; this one must stop.',
+      details: { thread_id: record.thread_id, epoch: record.epoch },
+    },
+  );
 }

@@ -16,10 +16,12 @@ import type {
 import { LazyDatabase } from './database.ts';
 import { SqliteDeliveries } from './deliveries.ts';
 import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
+import { SqliteHeads } from './heads.ts';
 import { assign, takeLaunch } from './launches.ts';
 import { noteProgress, signedHead } from './progress.ts';
 import { conditions, idsLike } from './registry-filter.ts';
 import {
+  assertEpoch,
   COLUMNS,
   insertRecord,
   REGISTRY_MIGRATIONS,
@@ -35,6 +37,7 @@ export interface SqliteRegistryOptions {
 /** The registry of a project in one SQLite file. */
 export class SqliteRegistry implements Registry {
   readonly deliveries: SqliteDeliveries;
+  readonly heads: SqliteHeads;
   readonly #database: LazyDatabase;
   readonly #processes: ProcessTable;
 
@@ -46,6 +49,7 @@ export class SqliteRegistry implements Registry {
     });
     this.#processes = processes;
     this.deliveries = new SqliteDeliveries(this.#database);
+    this.heads = new SqliteHeads(this.#database);
   }
 
   async register(params: RegisterParams): Promise<ThreadRecord> {
@@ -117,7 +121,7 @@ export class SqliteRegistry implements Registry {
     progress: TurnProgress = {},
   ): Promise<void> {
     this.#database.immediate(() => {
-      this.#assertEpoch(this.#require(threadId), epoch);
+      assertEpoch(this.#require(threadId), epoch);
       noteProgress(this.#database, threadId, { now, ...progress });
     });
   }
@@ -143,7 +147,7 @@ export class SqliteRegistry implements Registry {
   async finish(threadId: string, params: FinishParams): Promise<ThreadRecord> {
     return this.#database.immediate(() => {
       const record = this.#require(threadId);
-      this.#assertEpoch(record, params.epoch);
+      assertEpoch(record, params.epoch);
       assertTransition(threadId, record.status, params.status);
       const { status, now, cost, result, outputs, error } = params;
       this.#database.run(
@@ -196,7 +200,7 @@ export class SqliteRegistry implements Registry {
   ): Promise<void> {
     this.#database.immediate(() => {
       const record = this.#require(threadId);
-      if (epoch !== undefined) this.#assertEpoch(record, epoch);
+      if (epoch !== undefined) assertEpoch(record, epoch);
       const successor = this.#require(successorId);
       assertTransition(threadId, record.status, 'continued');
       this.#assertNoLoop(threadId, successor);
@@ -366,18 +370,6 @@ export class SqliteRegistry implements Registry {
       {
         hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
         details: { thread_id, pid, host: owner.host },
-      },
-    );
-  }
-
-  #assertEpoch(record: ThreadRecord, epoch: number): void {
-    if (record.epoch <= epoch) return;
-    throw new RyeError(
-      'thread_locked',
-      `thread ${record.thread_id} was taken over: its epoch is ${record.epoch}, this process has ${epoch}`,
-      {
-        hint: 'Another process runs this thread now; this one must stop.',
-        details: { thread_id: record.thread_id, epoch: record.epoch },
       },
     );
   }

@@ -284,7 +284,10 @@ describe('threads replay', () => {
 describe('threads export', () => {
   const problem: LogProblem = { kind: 'orphan', offset: 7, message: 'its parent is not there' };
   const damaged = (problems: readonly LogProblem[]) => ({
-    threads: { resolveId: (id: string) => Promise.resolve(id) },
+    threads: {
+      resolveId: (id: string) => Promise.resolve(id),
+      mark: () => Promise.resolve({ verified: true }),
+    },
     exports: {
       export: () =>
         Promise.resolve({

@@ -7,12 +7,14 @@ import { event, STARTED, said } from '../events.ts';
 
 const EVENTS = [STARTED, event('token_delta', { text: 'Hel' }), said('Hello.\nBye.')];
 
+const mark: ThreadsService['mark'] = () => Promise.resolve({ verified: true });
+
 async function rye(
   args: readonly string[],
   threads: Partial<ThreadsService>,
 ): Promise<[number, FakeIo]> {
   const resolveId = (part: string): Promise<string> => Promise.resolve(`full-${part}`);
-  const io = createFakeIo({ rye: { threads: { resolveId, ...threads } as ThreadsService } });
+  const io = createFakeIo({ rye: { threads: { resolveId, mark, ...threads } as ThreadsService } });
   return [await main(args, io), io];
 }
 
@@ -43,6 +45,7 @@ describe('logs', () => {
     expect(JSON.parse(io.out())).toEqual({
       success: true,
       thread_id: 'full-1',
+      verified: true,
       events: EVENTS,
       total: 3,
     });
@@ -92,6 +95,7 @@ describe('verify thread', () => {
       Promise.resolve({
         thread_id: threadId,
         ok: false,
+        warnings: [],
         checks: [
           { name: 'thread.json', ok: true },
           { name: 'transcript', ok: false, error, offset: 812 },
@@ -143,7 +147,7 @@ describe('steer', () => {
     const io = createFakeIo({
       stdin: 'What was piped in.\n',
       rye: {
-        threads: { resolveId } as ThreadsService,
+        threads: { resolveId, mark } as ThreadsService,
         deliveries: { send } as DeliveriesService,
       },
     });

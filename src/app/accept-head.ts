@@ -1,0 +1,35 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { reexport } from '../threads/finalize.ts';
+import type { Foundation } from './foundation.ts';
+import type { ThreadVerification } from './rye.ts';
+import { threadEnv } from './thread-env.ts';
+import { recordHash, threadFiles } from './thread-files.ts';
+import { ThreadHeads } from './thread-heads.ts';
+import { verifyThread } from './verify-thread.ts';
+
+/** See `ThreadsService.acceptHead`. */
+export async function acceptHead(base: Foundation, threadId: string): Promise<ThreadVerification> {
+  const files = threadFiles(base);
+  const found = await verifyThread(base, files, threadId);
+  if (!found.checks.every((check) => check.ok || canAccept(check))) return found;
+  const document = await files.readDocument(threadId);
+  const path = files.knowledgePath(document.directive, threadId);
+  if (document.transcript && !existsSync(path)) {
+    const env = threadEnv(base, { allowUnsigned: false });
+    await reexport(env, await files.readPlan(document), document);
+  }
+  const exported = readIfThere(path);
+  await new ThreadHeads(base).accept(document, exported && recordHash(exported));
+  return await verifyThread(base, files, threadId);
+}
+
+function readIfThere(path: string): string | null {
+  return existsSync(path) ? readFileSync(path, 'utf8') : null;
+}
+
+/** True for what accepting settles: an older state, and an export that is another or is written again. */
+function canAccept({ name, error }: ThreadVerification['checks'][number]): boolean {
+  const codes: readonly (string | undefined)[] = ['part_missing', 'part_outdated'];
+  if (error?.code === 'thread_rolled_back') return true;
+  return name === 'knowledge' && codes.includes(error?.code);
+}

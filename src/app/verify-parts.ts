@@ -1,0 +1,179 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type ErrorInfo, toRyeError } from '../core/errors.ts';
+import { isRecord, parseJson } from '../core/json.ts';
+import { isFinal } from '../core/thread.ts';
+import { linesOf } from '../threads/heads-fs.ts';
+import type { ThreadFiles } from '../threads/ports.ts';
+import type { ThreadDocument } from '../threads/thread-document.ts';
+import { rollbackHint } from '../threads/verified-log.ts';
+import { sha256Hex } from '../trust/keys.ts';
+import type { Foundation } from './foundation.ts';
+import type { ThreadVerification } from './rye.ts';
+import { ThreadHeads } from './thread-heads.ts';
+
+export type Check = ThreadVerification['checks'][number];
+
+/** A thread whose files are checked. */
+export interface Examined {
+  readonly base: Foundation;
+  readonly files: ThreadFiles;
+  readonly threadId: string;
+  /** Undefined if thread.json does not verify. */
+  readonly document: ThreadDocument | undefined;
+}
+
+/** Compares the stored plan with the hash that thread.json names. */
+export async function verifyPlan({ files, threadId, document }: Examined): Promise<Check[]> {
+  if (document === undefined) return [];
+  const path = join(files.folder(threadId), 'plan.json');
+  // a thread that never ran may have none, and older ones do not name theirs
+  if (document.plan_sha256 === undefined || (neverRan(document) && !existsSync(path))) return [];
+  try {
+    await files.readPlan(document);
+    return [{ name: 'plan', ok: true, detail: `sha256 ${document.plan_sha256.slice(0, 16)}…` }];
+  } catch (error) {
+    return [{ name: 'plan', ok: false, error: infoOf(error) }];
+  }
+}
+
+/** True if the thread ended before its first turn, so that it has no log. */
+export function neverRan({ status, cost }: ThreadDocument): boolean {
+  return isFinal(status) && cost === undefined;
+}
+
+/** A part that thread.json expects, and that is not there. */
+export function missingPart(name: Check['name'], path: string, threadId: string): Check {
+  const error = {
+    code: 'part_missing',
+    message: `${path} is missing`,
+    hint: `Restore it from a backup. If only the export is missing, \`rye verify thread ${threadId} --accept-head\` writes it again.`,
+  } as const;
+  return { name, ok: false, error };
+}
+
+/** Checks the artifacts that the log names: each is there, and has the bytes that were written. */
+export async function verifyArtifacts(examined: Examined): Promise<{
+  readonly checks: readonly Check[];
+  readonly names: ReadonlySet<string>;
+}> {
+  const { base, threadId } = examined;
+  const names = new Set<string>();
+  const problems: string[] = [];
+  for (const { path, sha256 } of await artifactsOf(examined)) {
+    names.add(path);
+    const problem = artifactProblem(join(base.options.projectPath, path), path, sha256);
+    if (problem !== undefined) problems.push(problem);
+  }
+  if (names.size === 0) return { checks: [], names };
+  const [first] = problems;
+  if (first === undefined) {
+    return { checks: [{ name: 'artifacts', ok: true, detail: `${names.size} checked` }], names };
+  }
+  const code = first.endsWith('is missing') ? 'part_missing' : 'thread_tampered';
+  const more = problems.length === 1 ? '' : `, and ${problems.length - 1} more`;
+  const error = {
+    code,
+    message: `${first}${more}`,
+    hint: `Restore the artifacts of ${threadId} from a backup.`,
+  } as const;
+  return { checks: [{ name: 'artifacts', ok: false, error }], names };
+}
+
+interface NamedArtifact {
+  readonly path: string;
+  /** The whole hash, or the beginning of it; absent in logs of older versions. */
+  readonly sha256: string | undefined;
+}
+
+/** Where the type of an event is in its line. */
+const LINE_HEAD = 512;
+const SETTLED = '"event_type":"tool_settled"';
+/** Texts that were too long for a line are kept under the beginning of their hash. */
+const KEPT_TEXT = /\.ai\/state\/threads\/[^"\\]+\/artifacts\/text-([0-9a-f]{32})\.txt/g;
+
+/** Artifacts that the log names; of its lines only those that may name one are looked into. */
+async function artifactsOf({ base, threadId }: Examined): Promise<readonly NamedArtifact[]> {
+  const named: NamedArtifact[] = [];
+  const own = `.ai/state/threads/${threadId}/artifacts/`;
+  for await (const line of linesOf(base.store.logs.path(threadId))) {
+    if (line.includes('/artifacts/text-')) {
+      for (const [path, sha256] of line.toString('utf8').matchAll(KEPT_TEXT))
+        if (path.startsWith(own)) named.push({ path, sha256 });
+    }
+    if (!line.subarray(0, LINE_HEAD).includes(SETTLED)) continue;
+    const event = parseJson(line.toString('utf8'));
+    const payload = isRecord(event) && isRecord(event['payload']) ? event['payload'] : {};
+    const { artifact, artifact_sha256: sha256 } = payload;
+    if (typeof artifact !== 'string') continue;
+    named.push({ path: artifact, sha256: typeof sha256 === 'string' ? sha256 : undefined });
+  }
+  return named;
+}
+
+function artifactProblem(
+  path: string,
+  name: string,
+  sha256: string | undefined,
+): string | undefined {
+  if (!existsSync(path)) return `${name} is missing`;
+  if (sha256 === undefined || sha256Hex(readFileSync(path)).startsWith(sha256)) return undefined;
+  return `${name} is not what the tool returned`;
+}
+
+const OWN_FILE =
+  /^(?:thread\.json|plan\.json|capabilities\.md|transcript\.jsonl(?:\.gz)?|transcript\.(?:index|[a-z]+-\d+(?:\.jsonl)?)|lease\.json|spawn\.log|handover\.json|\.lease-.*|\.rye-.*\.tmp|artifacts)$/;
+
+/** Names files in the thread's folder that rye did not write for it. */
+export function foreignFiles(
+  { base, files, threadId }: Examined,
+  artifacts: ReadonlySet<string>,
+): readonly string[] {
+  const folder = files.folder(threadId);
+  const own = readdirSync(folder, { withFileTypes: true })
+    // folders of other threads may be in it
+    .filter((entry) => !entry.isDirectory() && !OWN_FILE.test(entry.name))
+    .map(({ name }) => join(folder, name));
+  const stored = join(folder, 'artifacts');
+  const named = new Set([...artifacts].map((path) => join(base.options.projectPath, path)));
+  const unnamed = existsSync(stored)
+    ? readdirSync(stored)
+        // a long message is stored as one too, and named in the text that the model read
+        .filter((name) => !named.has(join(stored, name)) && !name.startsWith('delivery-'))
+        .map((name) => join(stored, name))
+    : [];
+  return [...own, ...unnamed].map((path) => `${path} is no file of this thread`);
+}
+
+/** Compares the thread with its row in the registry, and with the last heads that are known of it. */
+export async function verifyHead(examined: Examined): Promise<{
+  readonly check: Check;
+  readonly warnings: readonly string[];
+  /** SHA-256 hex of the export that was written last, if that is known. */
+  readonly exported: string | undefined;
+}> {
+  const { base, threadId, document } = examined;
+  if (document === undefined) {
+    const error = { code: 'thread_tampered', message: 'no thread.json to compare' } as const;
+    return { check: { name: 'head', ok: false, error }, warnings: [], exported: undefined };
+  }
+  const found = await new ThreadHeads(base).check(document);
+  const { rollback, places, record, registryProblem, exported } = found;
+  if (rollback !== undefined) {
+    const hint = rollbackHint(threadId);
+    const error = { code: 'thread_rolled_back', message: rollback, hint } as const;
+    return { check: { name: 'head', ok: false, error }, warnings: [], exported };
+  }
+  const warnings = registryProblem === undefined ? [] : [`not compared: ${registryProblem}`];
+  if (record && isFinal(record.status) && document.status === 'running') {
+    warnings.push(`the registry says ${record.status}, and thread.json says running`);
+  }
+  const known =
+    places.length === 0 ? 'no local head known' : `the newest for ${places.join(' and ')}`;
+  const detail = found.isAccepted ? 'accepted by hand' : known;
+  return { check: { name: 'head', ok: true, detail }, warnings, exported };
+}
+
+export function infoOf(error: unknown): ErrorInfo {
+  return toRyeError(error).toJSON();
+}

@@ -1,0 +1,51 @@
+import type { LogHeads, StoredHead } from '../store.ts';
+import type { LazyDatabase } from './database.ts';
+
+export const HEADS_MIGRATION = `CREATE TABLE heads (
+  thread_id TEXT PRIMARY KEY,
+  status TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  updated_at TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  sha256 TEXT NOT NULL,
+  events INTEGER NOT NULL,
+  knowledge_sha256 TEXT
+) WITHOUT ROWID;`;
+
+/** The last signed end of each thread's log, in the database of the registry. */
+export class SqliteHeads implements LogHeads {
+  readonly #database: LazyDatabase;
+
+  constructor(database: LazyDatabase) {
+    this.#database = database;
+  }
+
+  find(threadId: string): StoredHead | undefined {
+    return this.#database.get('SELECT * FROM heads WHERE thread_id = ?', threadId) as
+      | StoredHead
+      | undefined;
+  }
+
+  accept(head: StoredHead): void {
+    this.#database.immediate(() => {
+      this.note(head);
+      const sql = 'UPDATE threads SET signed_head = NULL WHERE thread_id = ?';
+      this.#database.run(sql, head.thread_id);
+    });
+  }
+
+  note(head: StoredHead): void {
+    this.#database.run(
+      `INSERT OR REPLACE INTO heads (thread_id, status, epoch, updated_at, bytes, sha256, events, knowledge_sha256)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+      head.thread_id,
+      head.status,
+      head.epoch,
+      head.updated_at,
+      head.bytes,
+      head.sha256,
+      head.events,
+      head.knowledge_sha256,
+    );
+  }
+}

@@ -1,0 +1,121 @@
+import { createHash } from 'node:crypto';
+import { createReadStream, existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { isRecord, parseJson } from '../core/json.ts';
+import { appendWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
+import type { ThreadHead } from './heads.ts';
+
+/** The file of heads is written anew when it is larger, with the newest of these. */
+const MAX_BYTES = 1024 * 1024;
+const KEPT_HEADS = 1500;
+
+/** The heads of one project's threads in the user space: one line each, the last line of a thread counts. */
+export class HeadsFile {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Undefined if nothing is known of the thread, as on another machine. */
+  find(threadId: string): ThreadHead | undefined {
+    return this.#read().get(threadId);
+  }
+
+  /** One append, so that several processes may write; a line that a crash left behind does not parse and is skipped. */
+  note(head: ThreadHead): void {
+    const line = `${JSON.stringify(head)}\n`;
+    if (!existsSync(this.#path)) {
+      makeFolders(dirname(this.#path), 0o700);
+      writeWhole(this.#path, line, { mode: 0o600 });
+      return;
+    }
+    const isFull = statSync(this.#path).size + line.length > MAX_BYTES;
+    if (isFull) this.#prune();
+    appendWhole(this.#path, this.#endsLine() ? line : `\n${line}`);
+  }
+
+  #endsLine(): boolean {
+    return readFileSync(this.#path, 'utf8').endsWith('\n');
+  }
+
+  #prune(): void {
+    const kept = [...this.#read().values()].slice(-KEPT_HEADS);
+    writeWhole(this.#path, kept.map((head) => `${JSON.stringify(head)}\n`).join(''), {
+      mode: 0o600,
+    });
+  }
+
+  #read(): Map<string, ThreadHead> {
+    const heads = new Map<string, ThreadHead>();
+    let text: string;
+    try {
+      text = readFileSync(this.#path, 'utf8');
+    } catch {
+      return heads;
+    }
+    for (const line of text.split('\n')) {
+      const head = parseJson(line);
+      if (!isHead(head)) continue;
+      // the newest last, so that pruning drops the oldest
+      heads.delete(head.thread_id);
+      heads.set(head.thread_id, head);
+    }
+    return heads;
+  }
+}
+
+function isHead(value: unknown): value is ThreadHead {
+  return (
+    isRecord(value) &&
+    ['thread_id', 'status', 'updated_at', 'sha256'].every(
+      (name) => typeof value[name] === 'string',
+    ) &&
+    ['epoch', 'bytes', 'events'].every((name) => typeof value[name] === 'number')
+  );
+}
+
+/** Bytes of a log that is not archived; an archived one has its size in thread.json. */
+export function sizeOfLog(path: string): number | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.size;
+}
+
+/** SHA-256 hex of the first bytes of a log, archived or not; undefined if it is shorter. */
+export async function hashOfPrefix(path: string, bytes: number): Promise<string | undefined> {
+  const hash = createHash('sha256');
+  let left = bytes;
+  for await (const chunk of chunksOf(path)) {
+    const part = chunk.subarray(0, left);
+    hash.update(part);
+    left -= part.length;
+    if (left === 0) break;
+  }
+  return left === 0 ? hash.digest('hex') : undefined;
+}
+
+/** The bytes of each line of a log, archived or not, without parsing it. */
+export async function* linesOf(path: string): AsyncGenerator<Buffer> {
+  let rest = Buffer.alloc(0);
+  for await (const chunk of chunksOf(path)) {
+    const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    let start = 0;
+    for (let end = bytes.indexOf(LF); end !== -1; end = bytes.indexOf(LF, start)) {
+      yield bytes.subarray(start, end);
+      start = end + 1;
+    }
+    rest = Buffer.from(bytes.subarray(start));
+  }
+}
+
+const LF = 0x0a;
+
+function chunksOf(path: string): AsyncIterable<Buffer> {
+  const options = { highWaterMark: 1024 * 1024 };
+  if (existsSync(path)) return createReadStream(path, options);
+  const archive = `${path}.gz`;
+  return existsSync(archive)
+    ? createReadStream(archive, options).pipe(createGunzip())
+    : Readable.from([]);
+}
