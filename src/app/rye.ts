@@ -21,6 +21,7 @@ import type { ExecuteDirectiveRequest } from './requests.ts';
 import type { RulesService } from './rules-api.ts';
 import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type { SessionTrees } from './session-trees.ts';
+import type { LogMark, ThreadVerification } from './verification-types.ts';
 
 export type { GuardChange } from '../trust/lock.ts';
 export type { AcceptedLock, LockReport } from './lock-types.ts';
@@ -64,37 +65,6 @@ export interface FetchedItem {
   readonly metadata: JsonObject;
   readonly content: string;
   readonly copied_to?: string;
-}
-
-export interface ThreadVerification {
-  readonly thread_id: string;
-  readonly ok: boolean;
-  readonly checks: readonly {
-    readonly name:
-      | 'thread.json'
-      | 'transcript'
-      | 'plan'
-      | 'capabilities'
-      | 'knowledge'
-      | 'artifacts'
-      | 'head';
-    readonly ok: boolean;
-    readonly error?: ErrorInfo;
-    /** Byte offset in the transcript where verification failed. */
-    readonly offset?: number;
-    readonly detail?: string;
-  }[];
-  /** What could not be compared, and files that are none of the thread's. */
-  readonly warnings: readonly string[];
-}
-
-/** Whether a reader may trust the log that it shows. */
-export interface LogMark {
-  /** Null if it was not checked: there is no log yet, or it is larger than 64 MiB. */
-  readonly verified: boolean | null;
-  /** Byte offset of the first part that no good signature covers. */
-  readonly unverified_from?: number;
-  readonly error?: ErrorInfo;
 }
 
 export interface ItemsService {
@@ -250,6 +220,7 @@ export interface ThreadsService {
 export type { KilledThread } from '../threads/kill.ts';
 export type { LaunchedThread } from '../threads/ports.ts';
 export type { WaitReport } from '../threads/wait.ts';
+export type { LogMark, ThreadVerification } from './verification-types.ts';
 
 export interface WaitOptions {
   /** The first end is enough. */
