@@ -1,5 +1,7 @@
+
 import type { ActiveTurn, Delivery } from '../core/delivery.ts';
-import type { ErrorInfo } from '../core/errors.ts';
+
+
 import type { LogEvent, McpServerStart, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
