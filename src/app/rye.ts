@@ -1,7 +1,4 @@
-
 import type { ActiveTurn, Delivery } from '../core/delivery.ts';
-
-
 import type { LogEvent, McpServerStart, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
 import type { ItemType, SignableType, Space } from '../core/ids.ts';
