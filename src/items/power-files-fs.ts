@@ -7,7 +7,7 @@ import { faultError } from '../trust/policy.ts';
 import { bearsPower } from './config.ts';
 import { skillListPath } from './skill-files-fs.ts';
 import { type FoundFile, itemFolder, type ListedItem, type Spaces } from './spaces-fs.ts';
-import { type VerifyContext, verifyFile, verifySkill } from './verified-fs.ts';
+import { type VerifyContext, verifyFile, verifySignedSkill } from './verified-fs.ts';
 
 /** Kinds of items that decide how every run of a project behaves. */
 const POWER_TYPES = ['config', 'rule', 'skill'] as const satisfies readonly SignableType[];
@@ -42,17 +42,26 @@ function powerFile(item: ListedItem, spaces: Spaces, context: VerifyContext): Po
   try {
     const found = spaces.find(type, id, { space: 'project', path });
     if (found === undefined) throw new RyeError('item_not_found', `${path} is gone`);
-    const verdict = type === 'skill' ? verifySkill(found, context) : verifyFile(found, context);
+    const verdict =
+      type === 'skill' ? verifySignedSkill(found, context) : verifyFile(found, context);
     const sha256 = hashOfText(pinnedText(found));
     if (!verdict.ok) {
-      const { code: fault, keyId = null, signedAs = null } = verdict;
-      return { ...file, sha256, fault, keyId, signedAs, error: faultError(found, verdict) };
+      const { code: fault, keyId = null, signedAs = null, detail = null } = verdict;
+      return { ...file, sha256, fault, detail, keyId, signedAs, error: faultError(found, verdict) };
     }
     const keyId = verdict.by === 'key' ? verdict.keyId : null;
-    return { ...file, sha256, fault: null, keyId, signedAs: null, error: null };
+    return { ...file, sha256, fault: null, detail: null, keyId, signedAs: null, error: null };
   } catch (error) {
     if (!(error instanceof RyeError)) throw error;
-    return { ...file, sha256: null, fault: 'unreadable', keyId: null, signedAs: null, error };
+    return {
+      ...file,
+      sha256: null,
+      fault: 'unreadable',
+      detail: null,
+      keyId: null,
+      signedAs: null,
+      error,
+    };
   }
 }
 

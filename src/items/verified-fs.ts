@@ -180,6 +180,15 @@ function changedSkillFiles(skill: FoundFile, context: VerifyContext): readonly C
   return [...changed, ...gone.map((path) => ({ path, how: 'is missing', verdict }))];
 }
 
+/** Checks what a skill's signature covers. A file that was added since is refused when it is used, and changes nothing else. */
+export function verifySignedSkill(skill: FoundFile, context: VerifyContext): Verdict {
+  const own = verifyFile(skill, context);
+  const changed = own.ok ? changedSkillFiles(skill, context) : [];
+  const [first] = changed;
+  if (first === undefined) return own;
+  return { ...first.verdict, detail: changed.map(({ path, how }) => `${path} ${how}`).join(', ') };
+}
+
 /** Checks a skill with all of its files: the first that is not what was signed decides. */
 export function verifySkill(skill: FoundFile, context: VerifyContext): Verdict {
   const own = verifyFile(skill, context);

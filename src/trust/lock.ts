@@ -52,6 +52,8 @@ export interface PowerFile {
   readonly sha256: string | null;
   /** Null: a key that the user trusts signed it. */
   readonly fault: SignatureFault | 'unreadable' | null;
+  /** A clause that completes the fault, such as the files of a skill that were changed. */
+  readonly detail: string | null;
   readonly keyId: string | null;
   /** What its signature proves that it was signed as, if that is another file. */
   readonly signedAs: SignedSubject | null;
@@ -233,7 +235,7 @@ function otherChange(file: PowerFile, isLocked: boolean): readonly GuardChange[]
 }
 
 function faultChange(
-  { type, id, keyId, signedAs, error }: PowerFile,
+  { type, id, keyId, signedAs, detail: because, error }: PowerFile,
   fault: NonNullable<PowerFile['fault']>,
 ): GuardChange {
   if (fault === 'unsigned') return { type, id, change: 'unsigned', detail: 'is no longer signed' };
@@ -245,7 +247,8 @@ function faultChange(
     const detail = `was signed as ${signedAs.kind} ${signedAs.id}`;
     return { type, id, change: 'damaged', detail };
   }
-  const detail = FAULTS[fault] ?? `cannot be used: ${error?.message ?? fault}`;
+  const what = FAULTS[fault] ?? `cannot be used: ${error?.message ?? fault}`;
+  const detail = fault === 'content_modified' && because !== null ? `${what} (${because})` : what;
   return { type, id, change: 'damaged', detail };
 }
 

@@ -175,7 +175,7 @@ test('a script of a skill runs as it was signed: no shell, a reduced environment
   const late = await here.rye(['run', 'work'], { env });
   expect(late.stderr).toContain('skill counting was modified after it was signed');
   expect(late.stderr).toContain('scripts/helper.py was changed');
-  expect(results(server.requests.at(-1)?.body)).toContain('Unknown tool: skills_run_script');
+  expect([late.code, server.requests.length]).toEqual([3, 4]);
   const verified = await here.rye(['verify', 'skill', 'counting']);
   expect(verified.code).toBe(3);
   const { items } = (await here.json(['list', 'skill'])) as {
@@ -312,13 +312,12 @@ test('a skill of which signed files were changed or removed is refused, and the 
   write(skills, 'tables/scripts/run.sh', 'echo changed\n');
   rmSync(path.join(skills, 'tables/references/gone.md'));
   const run = await here.rye(['run', 'work'], { env: wire.env });
-  expect(run.code, run.stderr).toBe(0);
-  expect(run.stderr).toContain('the skill tables is skipped');
+  expect(run.code, run.stderr).toBe(3);
+  expect(run.stderr).toContain('skill tables was modified after it was signed');
   expect(run.stderr).toContain('scripts/run.sh was changed, references/gone.md is missing');
   expect(run.stderr).toContain('rye sign skill tables');
-  const request = JSON.stringify(wire.server.requests[0]?.body);
-  expect(request).toContain('How to do sound');
-  expect(request).not.toContain('How to do tables');
+  expect(wire.server.requests).toEqual([]);
+  await signed(here, 'skill', 'tables');
 
   // one that changes while the thread runs is refused when it is loaded
   const late = await serve(({ index }) => {
