@@ -156,6 +156,15 @@ describe('a message from another thread', () => {
     const delivery = await here.one();
     expect(delivery.tries).toMatchObject([{ kind: 'turn_steer', state: 'delivered' }]);
     expect(delivery).toMatchObject(STATE);
+    expect(delivery.tries[0]?.proof).toMatchObject({
+      active_run_id: delivery.tries[0]?.run_id,
+      active_run_kind: 'regular',
+      risk_class: 'read_only_low_risk',
+      steerable: true,
+      epoch: 1,
+      observed_at: expect.stringMatching(/^20.+Z$/),
+      valid_until: expect.stringMatching(/^20.+Z$/),
+    });
   });
 
   it.each([
