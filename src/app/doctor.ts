@@ -15,6 +15,7 @@ import { threadFiles } from './thread-files.ts';
 type Finding = Omit<DoctorLine, 'check'>;
 
 const MAX_SHOWN = 5;
+const CONFIG = 'configuration';
 
 /** Looks at keys, configuration, providers, tools, the sandbox and the state of threads. Changes nothing. */
 export async function examine(base: Foundation): Promise<readonly DoctorLine[]> {
@@ -22,7 +23,7 @@ export async function examine(base: Foundation): Promise<readonly DoctorLine[]> 
     ['project', () => checkProject(base)],
     ['signing key', () => checkKey(base)],
     ['system space', () => checkSystem(base)],
-    ['configuration', () => checkConfig(base)],
+    [CONFIG, () => checkConfig(base)],
     ['guards', () => checkGuards(base)],
     ['models', () => checkModels(base)],
     ['state folder', () => checkState(base)],
@@ -38,6 +39,17 @@ export async function examine(base: Foundation): Promise<readonly DoctorLine[]> 
     try {
       lines.push({ check, ...(await look()) });
     } catch (error) {
+      if (
+        isOfConfig(error) &&
+        lines.some((line) => line.check === CONFIG && line.status === 'fail')
+      ) {
+        lines.push({
+          check,
+          status: 'warn',
+          detail: 'not checked: the configuration has mistakes',
+        });
+        continue;
+      }
       const hint = error instanceof RyeError ? error.hint : undefined;
       lines.push({
         check,
@@ -70,9 +82,27 @@ function checkSystem(base: Foundation): Finding {
   };
 }
 
+/** Every mistake of every file, because one at a time makes a person run the command again for each. */
 async function checkConfig(base: Foundation): Promise<Finding> {
-  await readThreadConfig(await base.config());
-  return { status: 'ok', detail: `${(await base.config()).names().length} files read` };
+  const config = await base.config();
+  const mistakes: string[] = [];
+  let hint: string | undefined;
+  const collect = async (look: () => Promise<unknown>): Promise<void> => {
+    try {
+      await look();
+    } catch (error) {
+      if (error instanceof RyeError) hint ??= error.hint;
+      mistakes.push(messageOf(error));
+    }
+  };
+  for (const name of config.names()) await collect(async () => await config.load(name));
+  if (mistakes.length === 0) await collect(async () => await readThreadConfig(config));
+  if (mistakes.length === 0) return { status: 'ok', detail: `${config.names().length} files read` };
+  return { status: 'fail', detail: mistakes.join('; '), ...(hint === undefined ? {} : { hint }) };
+}
+
+function isOfConfig(error: unknown): boolean {
+  return error instanceof RyeError && error.code === 'config_invalid';
 }
 
 async function checkGuards(base: Foundation): Promise<Finding> {

@@ -117,7 +117,16 @@ export async function listConfig(base: Foundation, path?: string): Promise<reado
     if (name.startsWith('keys/')) continue;
     const file = name.replaceAll('/', '.');
     const short = file.startsWith('agent.') ? file.slice('agent.'.length) : file;
-    const { value, origins } = await config.load(name);
+    let loaded: Awaited<ReturnType<typeof config.load>>;
+    try {
+      loaded = await config.load(name);
+    } catch (error) {
+      // a mistake in one file must not hide the settings of the others
+      if (!(error instanceof RyeError) || path === short) throw error;
+      base.notice(`${error.message} [${error.code}]`);
+      continue;
+    }
+    const { value, origins } = loaded;
     for (const [leaf, origin] of origins) {
       const full = `${short}.${leaf}`;
       if (path !== undefined && full !== path && !full.startsWith(`${path}.`)) continue;

@@ -108,7 +108,7 @@ export class Items implements ItemsService {
   }
 
   async validate(selector?: { type: ItemType; pattern: string }) {
-    const spaces = await this.#spaces(selector?.type ?? 'skill');
+    const spaces = await this.#readableSpaces(selector?.type ?? 'skill');
     const files = selector
       ? await matchItems(selector.type, selector.pattern, spaces)
       : this.#projectFiles();
@@ -119,7 +119,7 @@ export class Items implements ItemsService {
       try {
         const found = spaces.find(type, id, { space });
         if (!found) continue;
-        problems.push(...(await problemsOf(found)), ...(await this.#reserved(found)));
+        problems.push(...(await problemsOf(found, spaces)), ...(await this.#reserved(found)));
         problems.push(...olderFormWarning(found, items.check(found)));
       } catch (error) {
         // one file that cannot be read must not hide the problems of the others
@@ -148,7 +148,10 @@ export class Items implements ItemsService {
         spaces,
         signer: () => keyring.signer(),
         now: () => clock.now(),
-        validate: async (file) => [...(await problemsOf(file)), ...(await this.#reserved(file))],
+        validate: async (file) => [
+          ...(await problemsOf(file, spaces)),
+          ...(await this.#reserved(file)),
+        ],
       },
     );
     if (options.pin !== false) await this.#pin(outcomes);
@@ -204,6 +207,16 @@ export class Items implements ItemsService {
     return await skillSpaces(this.#base);
   }
 
+  /** Configuration that cannot be read is a problem of its own, and keeps no item from being checked. */
+  async #readableSpaces(type: SignableType): Promise<Spaces> {
+    try {
+      return await this.#spaces(type);
+    } catch (error) {
+      if (!(error instanceof RyeError) || error.code !== 'config_invalid') throw error;
+      return this.#base.spaces;
+    }
+  }
+
   async #summary(type: ItemType, item: ListedItem, spaces: Spaces): Promise<ItemSummary> {
     const { id, space, path, shadowedBy } = item;
     const row = { type, id, space, path, shadowed_by: shadowedBy };
@@ -226,8 +239,8 @@ export class Items implements ItemsService {
     }
   }
 
-  #projectFiles(): { type: ItemType; id: string; space: Space; path: string }[] {
-    return ITEM_TYPES.flatMap((type) =>
+  #projectFiles(): { type: SignableType; id: string; space: Space; path: string }[] {
+    return [...ITEM_TYPES, 'config' as const].flatMap((type) =>
       this.#base.spaces
         .list(type, { space: 'project' })
         .filter(({ id }) => !(type === 'knowledge' && id.startsWith('agent/threads/')))

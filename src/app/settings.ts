@@ -278,6 +278,17 @@ function hooksFile(
   return { declared: listOf('capabilities'), projectBound };
 }
 
+/** Throws the first mistake of a hooks file: `config_invalid`, `hook_invalid` or `condition_invalid`. */
+export function assertHooksFile(config: LoadedConfig, space: 'user' | 'project'): void {
+  hooksFile(config, space);
+  hooksOf(config, 'hooks', space === 'user' ? 0 : 3);
+}
+
+/** Throws for the default limits of a resilience file that cannot be used. */
+export function assertLimits(config: LoadedConfig): void {
+  readLimitDefaults(new Reader('agent/resilience', config));
+}
+
 function hooksOf(config: LoadedConfig, list: string, layer: HookLayer): readonly HookDeclaration[] {
   const raw = config.value[list];
   if (raw === undefined || raw === null) return [];

@@ -1,19 +1,20 @@
 import { formatLocation, RyeError } from '../core/errors.ts';
 import { isItemType } from '../core/ids.ts';
 import { readHooks } from '../hooks/declaration.ts';
-import { readConfigFile } from '../items/config-fs.ts';
+import { readConfigFile, unknownIn } from '../items/config-fs.ts';
 import { parseDirective } from '../items/directive.ts';
 import { loadSkill } from '../items/skill.ts';
-import type { FoundFile } from '../items/spaces-fs.ts';
+import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import { validateItem } from '../items/validate.ts';
 import { parseLimits } from '../policy/limits.ts';
 import type { Problem } from './rye.ts';
+import { assertHooksFile, assertLimits } from './settings.ts';
 import { isForeignSkill } from './skills.ts';
 
 /** Everything that is wrong with a file: its form first, then what policy and hooks would refuse. */
-export async function problemsOf(file: FoundFile): Promise<readonly Problem[]> {
+export async function problemsOf(file: FoundFile, spaces: Spaces): Promise<readonly Problem[]> {
   const { type, id, path, text } = file;
-  if (!isItemType(type)) return await configProblems(file);
+  if (!isItemType(type)) return await configProblems(file, spaces);
   const found = await validateItem({ type, id, path, text });
   // whoever wrote a skill for another program is not held to what only rye refuses
   const isLenient = type === 'skill' && isForeignSkill(path) && isLoadable(file);
@@ -48,14 +49,51 @@ function directiveProblems({ text, path }: FoundFile): readonly Problem[] {
   return problems;
 }
 
-async function configProblems(file: FoundFile): Promise<readonly Problem[]> {
-  try {
-    await readConfigFile(file);
-    return [];
-  } catch (error) {
-    if (!(error instanceof RyeError)) throw error;
-    return [toProblem(error, file.path)];
-  }
+/** What a run could not read in a configuration file: its form, settings that rye does not have, hooks and limits. */
+async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly Problem[]> {
+  const { id, path, space } = file;
+  const problems: Problem[] = [];
+  const collect = async (check: () => unknown): Promise<void> => {
+    try {
+      await check();
+    } catch (error) {
+      if (!(error instanceof RyeError)) throw error;
+      problems.push(toProblem(error, path));
+    }
+  };
+  await collect(async () => {
+    const config = await readConfigFile(file);
+    for (const { path: setting, origin, hint } of await unknownIn(file, spaces))
+      problems.push(unknownProblem({ setting, origin, hint, path }));
+    if (id === 'agent/hooks') {
+      await collect(() => assertHooksFile(config, space === 'user' ? 'user' : 'project'));
+    }
+    if (id === 'agent/resilience') await collect(() => assertLimits(config));
+  });
+  return problems;
+}
+
+function unknownProblem({
+  setting,
+  origin,
+  hint,
+  path,
+}: {
+  readonly setting: string;
+  readonly origin: string;
+  readonly hint: string | undefined;
+  readonly path: string;
+}): Problem {
+  const line = Number(/:(\d+)(?::\d+)?$/.exec(origin)?.[1] ?? Number.NaN);
+  return {
+    severity: 'error',
+    code: 'config_invalid',
+    message: `there is no setting ${setting}`,
+    path,
+    line: Number.isNaN(line) ? null : line,
+    column: null,
+    hint: hint ?? 'Remove it. `rye config show` lists every setting.',
+  };
 }
 
 /** An error as one line of a report; `path` is the file's, if the error names none. */

@@ -23,6 +23,7 @@ import {
   mergeConfig,
   nestConfig,
   overridePath,
+  type UnknownSetting,
   unknownSettings,
 } from './config.ts';
 import { fromRyeOs } from './rye-os-config.ts';
@@ -185,6 +186,16 @@ function admitted(found: FoundFile, options: ConfigOptions): boolean {
 /** Reads one configuration file by itself; throws `config_invalid` with file:line:col. */
 export async function readConfigFile(found: FoundFile): Promise<LoadedConfig> {
   return flattenConfig(await parseConfig(found));
+}
+
+/** The settings of one file that rye does not have. Throws `config_invalid` if the file cannot be parsed. */
+export async function unknownIn(
+  found: FoundFile,
+  spaces: ConfigOptions['spaces'],
+): Promise<readonly UnknownSetting[]> {
+  const { node } = fromRyeOs(found.id, await parseConfig(found));
+  const shipped = spaces.find('config', found.id, { space: 'system' });
+  return unknownSettings(found.id, shipped ? await parseConfig(shipped) : EMPTY_MAP, node);
 }
 
 async function parseConfig({ bytes, text, path }: FoundFile): Promise<ConfigNode> {

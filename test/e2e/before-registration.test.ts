@@ -182,3 +182,29 @@ test('a tool that prints more than the cap fails with a bounded message that kee
   expect(run.stdout).toContain('FIRST');
   expect(run.stdout).toContain('bytes omitted');
 });
+
+test('configuration that no run could read is reported at once, blocks no look at the rest, and is not signed', async () => {
+  const here = await workspace();
+  write(here.project, 'config/agent/agent.yaml', 'foo: 1\nskills: { max_activ: 2 }\n');
+  write(here.project, 'config/agent/resilience.yaml', 'limits: { truns: 3 }\n');
+  write(here.project, 'config/agent/hooks.yaml', 'hooks:\n  - { id: a, event: tool_gat }\n');
+  write(here.project, 'directives/broken.md', 'garbage');
+  const { code, stdout } = await here.rye(['validate']);
+  expect(code).toBe(2);
+  expect(stdout).toMatch(/agent\.yaml:1: config_invalid: there is no setting foo/);
+  expect(stdout).toMatch(/agent\.yaml:2: config_invalid: there is no setting skills\.max_activ/);
+  expect(stdout).toContain('truns');
+  expect(stdout).toContain('tool_gat');
+  expect(stdout).toMatch(/broken\.md:.*directive_malformed/);
+  for (const name of ['agent/agent', 'agent/resilience', 'agent/hooks']) {
+    const signed = await here.rye(['sign', 'config', name]);
+    expect([name, signed.code]).toEqual([name, 2]);
+  }
+  const shown = await here.rye(['config', 'show']);
+  expect(shown.code, shown.stderr).toBe(0);
+  expect(shown.stdout).toContain('coordination.steer.active_turn');
+  expect((await here.rye(['list', 'directive'])).code).toBe(0);
+  const doctor = await here.rye(['doctor']);
+  expect(doctor.stdout.split('there is no setting foo')).toHaveLength(2);
+  expect(doctor.stdout).toContain('not checked: the configuration has mistakes');
+});
