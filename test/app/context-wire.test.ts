@@ -68,6 +68,7 @@ it('old results leave in steps: between two of them every request begins with th
   );
   const behavior = {
     dedup_reads: false,
+    loop_repeats: 0,
     compact_strategy: 'tail',
     compact_threshold: 80 * 1024,
     compact_keep_turns: 2,

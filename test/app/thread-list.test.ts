@@ -39,7 +39,11 @@ it('a list says which threads have lost their process, and what ends them in ord
     result: 'long '.repeat(50_000),
     epoch: 1,
   });
-  const list = openThreadList({ projectPath: project, userSpacePath: project, env: {} });
+  const list = openThreadList({
+    projectPath: project,
+    userSpacePath: path.join(project, 'home'),
+    env: {},
+  });
   onTestFinished(() => list.close());
   const listed = await list.threads.list();
   expect(listed.filter((one) => one.process_gone).map((one) => one.thread_id)).toEqual(['gone']);

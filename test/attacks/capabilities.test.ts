@@ -529,7 +529,7 @@ describe('children', () => {
     },
     {
       name: 'borrows the budget of a parent that has ended',
-      code: 'budget_insufficient',
+      code: 'illegal_transition',
       run: async (lab) => {
         await lab.run('hello', { threadId: 'one' });
         return codeOf(await lab.run('hello', { parentThreadId: 'one' }));
@@ -539,10 +539,11 @@ describe('children', () => {
       name: 'goes deeper than its parent allows',
       code: 'limit_depth',
       run: async (lab) => {
-        lab.signed('directives/job.md', directive('job', { limits: 'depth="0" spend="0.10"' }));
-        await lab.model(() => DONE);
-        await lab.run('job', { threadId: 'one' });
-        return await lab.run('hello', { parentThreadId: 'one' });
+        const job = directive('job', {
+          limits: 'depth="0" spend="0.10"',
+          permissions: '<execute><directive>child</directive></execute>',
+        });
+        return await spawnsChild(lab, job, directive('child'));
       },
     },
     {

@@ -73,12 +73,10 @@ fs.unlinkSync = (file) => {
   if (path.basename(file) === 'lease.json') step('unlink lease.json');
 };
 
-const rename = fs.rename;
-fs.rename = (from, to, done) => {
-  rename(from, to, (error) => {
-    if (!error) step(`rename ${path.extname(to) === '.md' ? path.extname(to) : path.basename(to)}`);
-    done(error);
-  });
+const rename = fs.renameSync;
+fs.renameSync = (from, to) => {
+  rename(from, to);
+  step(`rename ${path.extname(to) === '.md' ? path.extname(to) : path.basename(to)}`);
 };
 
 const { mkdir: make, rename: move, unlink: remove } = fs.promises;

@@ -145,7 +145,7 @@ export async function lab(options: { readonly coordination?: string } = {}): Pro
     writeFileSync(full, text);
   };
   const until: Lab['until'] = async (what, predicate) => {
-    const deadline = performance.now() + 15_000;
+    const deadline = performance.now() + 45_000;
     while (!(await predicate())) {
       if (performance.now() > deadline) throw new Error(`${what} did not happen`);
       await new Promise((resolve) => setTimeout(resolve, 10));
