@@ -14,7 +14,8 @@ export async function acceptHead(base: Foundation, threadId: string): Promise<Th
   if (!found.checks.every((check) => check.ok || canAccept(check))) return found;
   const document = await files.readDocument(threadId);
   const path = files.knowledgePath(document.directive, threadId);
-  if (document.transcript && !existsSync(path)) {
+  const isExported = found.checks.some(({ name, ok }) => name === 'knowledge' && ok);
+  if (document.transcript && !isExported) {
     const env = threadEnv(base, { allowUnsigned: false });
     await reexport(env, await files.readPlan(document), document);
   }
@@ -27,9 +28,7 @@ function readIfThere(path: string): string | null {
   return existsSync(path) ? readFileSync(path, 'utf8') : null;
 }
 
-/** True for what accepting settles: an older state, and an export that is another or is written again. */
+/** True for what accepting settles: an older state, and any fault of the export, which is rendered from the signed log. */
 function canAccept({ name, error }: ThreadVerification['checks'][number]): boolean {
-  const codes: readonly (string | undefined)[] = ['part_missing', 'part_outdated'];
-  if (error?.code === 'thread_rolled_back') return true;
-  return name === 'knowledge' && codes.includes(error?.code);
+  return name === 'knowledge' || error?.code === 'thread_rolled_back';
 }

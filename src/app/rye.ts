@@ -211,7 +211,7 @@ export interface ThreadsService {
   mark(threadId: string): Promise<LogMark>;
   /**
    * Verifies, then makes what is on disk the newest known state, as after a restore on purpose. Refused if anything but
-   * the head fails, or a missing export, which is written again.
+   * the head and the export fails; the export is written again from the signed log.
    */
   acceptHead(threadId: string): Promise<ThreadVerification>;
 }

@@ -219,7 +219,10 @@ async function verifyText(
     found === undefined
       ? message
       : `${path} is signed as ${found}: it is no part of ${owner.threadId}`;
-  const hint = "Restore the thread's own file from a backup. Nothing was taken from this one.";
+  const hint =
+    name === 'knowledge'
+      ? `To write it again from the signed log, run: rye verify thread ${owner.threadId} --accept-head`
+      : "Restore the thread's own file from a backup. Nothing was taken from this one.";
   return { name, ok: false, error: { code, message: foreign, hint } };
 }
 

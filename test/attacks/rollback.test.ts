@@ -297,13 +297,17 @@ describe('A finished thread whose folder is of the middle of its run', () => {
     },
     {
       name: 'has its export written again by accepting',
-      expected: ['knowledge: part_missing', 'ok', true],
+      expected: ['knowledge: part_missing', 'ok', 'knowledge: unsigned', 'ok', true],
       run: async (lab) => {
         await runHello(lab, 'a');
         rmSync(lab.path(`${EXPORTS}/a.md`));
         const before = await verdict(lab);
         const after = firstFailure(await lab.rye().threads.acceptHead('a'));
-        return [before, after, existsSync(lab.path(`${EXPORTS}/a.md`))];
+        lab.write(`${EXPORTS}/a.md`, 'left by a crash');
+        const unsigned = await verdict(lab);
+        const again = firstFailure(await lab.rye().threads.acceptHead('a'));
+        const isWhole = lab.read(`${EXPORTS}/a.md`).startsWith('<!-- rye:signed:');
+        return [before, after, unsigned, again, isWhole];
       },
     },
   ]);
