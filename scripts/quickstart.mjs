@@ -12,7 +12,7 @@ const userSpace = mkdtempSync(path.join(tmpdir(), 'rye-quickstart-'));
 
 const steps = [
   ['scripts/ensure-installed.mjs'],
-  ['scripts/build.mjs', '--no-types'],
+  ['scripts/build.mjs'],
   ['bin/rye.js', '--user-space', userSpace, 'keys', 'init', '--quiet'],
   ['bin/rye.js', '--user-space', userSpace, 'run', 'rye/core/project_report', '--input', 'path=.'],
 ];

@@ -62,6 +62,8 @@ export type {
   TreeView,
 } from './app/session-trees.ts';
 export { runThreadProcess, type ThreadProcessOptions } from './app/thread-process.ts';
+export type { BehaviorOptions, ToolBudgetOption } from './core/behavior.ts';
+export type { Risk } from './core/capability.ts';
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
 export type { EventPayloads, EventType, LogEvent, UnknownEvent } from './core/events.ts';
@@ -82,5 +84,10 @@ export type { ThreadPlan } from './core/plan.ts';
 export type { SearchAnswer, SearchHit } from './core/search.ts';
 export type { ThreadRecord, ThreadResult, ThreadStatus } from './core/thread.ts';
 export type { Cost, Usage } from './core/usage.ts';
-export { composeHandlers, type DecidingHandlers, type HandlerMap } from './hooks/handlers.ts';
+export {
+  type ChildEvent,
+  composeHandlers,
+  type DecidingHandlers,
+  type HandlerMap,
+} from './hooks/handlers.ts';
 export type { ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';

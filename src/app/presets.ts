@@ -1,4 +1,5 @@
-import { mergeBehavior } from '../core/behavior.ts';
+import { type BehaviorOptions, mergeBehavior } from '../core/behavior.ts';
+import type { Risk } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
 import { isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
@@ -34,8 +35,8 @@ export interface Preset {
   readonly provider?: string | null;
   readonly limits?: { readonly [N in keyof PartialLimits]?: PartialLimits[N] | null };
   readonly inputs?: JsonObject;
-  readonly behavior?: JsonObject;
-  readonly acknowledge?: readonly string[];
+  readonly behavior?: BehaviorOptions;
+  readonly acknowledge?: readonly Risk[];
   readonly allowUnpriced?: boolean | null;
   readonly outputSchema?: JsonObject | null;
   readonly handlers?: HandlerMap;

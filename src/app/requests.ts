@@ -1,3 +1,5 @@
+import type { BehaviorOptions } from '../core/behavior.ts';
+import type { Risk } from '../core/capability.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
@@ -12,7 +14,8 @@ export interface ExecuteDirectiveRequest {
   readonly limits?: PartialLimits;
   readonly threadId?: string;
   readonly parentThreadId?: string;
-  readonly acknowledge?: readonly string[];
+  /** Risks that the run may take although the policy asks about them; a risk includes the lower ones. */
+  readonly acknowledge?: readonly Risk[];
   readonly allowUnsigned?: boolean;
   readonly allowUnpriced?: boolean;
   /** Write the model's stream to this file, for `replay`. */
@@ -22,7 +25,7 @@ export interface ExecuteDirectiveRequest {
   /** JSON Schema of an object that the outputs must match; the same as `behavior.schema`. */
   readonly outputSchema?: JsonObject;
   /** Members stand above those of the directive's `<behavior>`; null unsets one. */
-  readonly behavior?: JsonObject;
+  readonly behavior?: BehaviorOptions;
   readonly signal?: AbortSignal;
   /** What a run has in common with others. */
   readonly preset?: Preset;

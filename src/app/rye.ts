@@ -1,3 +1,5 @@
+import type { Risk } from '../core/capability.ts';
+import type { Delivery } from '../core/delivery.ts';
 import type { ActiveTurn, Delivery } from '../core/delivery.ts';
 import type { LogEvent, McpServerStart, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
@@ -121,7 +123,7 @@ export interface ExecuteToolRequest {
   readonly toolId: string;
   readonly params?: JsonObject;
   readonly allowUnsigned?: boolean;
-  readonly acknowledge?: readonly string[];
+  readonly acknowledge?: readonly Risk[];
   readonly signal?: AbortSignal;
 }
 

@@ -1,5 +1,72 @@
 import { isJsonObject, type JsonObject, type JsonValue } from './json.ts';
 
+/** How many calls of one tool a run may make. */
+export type ToolBudgetOption = {
+  readonly max: number;
+  /** `block` (the default) refuses more calls; `steer` tells the model first and refuses after `grace` more. */
+  readonly on_exceed?: 'block' | 'steer';
+  /** Calls after the warning of `steer`; 2 by default. */
+  readonly grace?: number;
+  /** What the model is told instead of the usual sentence. */
+  readonly message?: string;
+};
+
+/**
+ * How the loop and the tools treat a run: the members of `<behavior>`. Those of a run replace those of its directive and of the
+ * configuration; null takes back what one of them sets.
+ */
+export type BehaviorOptions = {
+  /** JSON Schema, of type object, that the result must match. */
+  readonly schema?: JsonObject | null;
+  /** How hard the model thinks. */
+  readonly thinking?: ThinkingOption | null;
+  /** Thinking goes down one level with each run after the first `after_runs`, no lower than `floor`. */
+  readonly thinking_decay?: {
+    readonly after_runs?: number;
+    readonly floor?: ThinkingOption;
+  } | null;
+  /** Tokens of one answer, below what the model can. */
+  readonly max_tokens?: number | null;
+  /** Marks requests for the provider's prompt cache. */
+  readonly cache?: boolean | null;
+  /** `tail` leaves old tool results out of requests; `off` is the default. */
+  readonly compact_strategy?: 'off' | 'tail' | null;
+  /** Bytes of results above which `tail` begins; 131072 by default. */
+  readonly compact_threshold?: number | null;
+  /** Turns whose results `tail` always keeps; 4 by default. */
+  readonly compact_keep_turns?: number | null;
+  /** Leaves out the results of reads whose file was changed since. */
+  readonly elide_stale_reads?: boolean | null;
+  /** Reminds a model once that has used no tool; true by default. */
+  readonly nudge?: boolean | null;
+  /** Calls of each tool in one run, by tool id: a number, or a number with what happens beyond it. */
+  readonly tool_budgets?: Readonly<Record<string, number | ToolBudgetOption | null>> | null;
+  /** Bytes of results in one turn above which the model is asked to summarize. */
+  readonly tool_output_budget?: number | null;
+  /** Tools that only read and whose last result is replayed for the same call. */
+  readonly dedup_tools?: readonly string[] | string | null;
+  /** Answers an identical read with a stub while its text is in view; true by default. */
+  readonly dedup_reads?: boolean | null;
+  /** Turns with the same calls and results that count as a loop: 3 or more, or 0 for off; 5 by default. */
+  readonly loop_repeats?: number | null;
+  /** Refuses edits of a file that was not read, or has changed since. */
+  readonly require_read_before_edit?: boolean | null;
+  /** Numbers the lines that a read returns; true by default. */
+  readonly read_line_numbers?: boolean | null;
+  /** Bytes above which a result goes to a file; 32768 by default, 0 for off. */
+  readonly persist_threshold?: number | null;
+  /** Tools whose results never go to a file. */
+  readonly persist_exclude_tools?: readonly string[] | string | null;
+  /** The name under which the model sees a tool, by tool id. */
+  readonly tool_aliases?: Readonly<Record<string, string | null>> | null;
+  /** Bytes of a command's output that are kept; 32768 by default, 0 for all. */
+  readonly shell_max_output_bytes?: number | null;
+  /** Ends a command's output with its exit status and time; true by default. */
+  readonly shell_metadata?: boolean | null;
+};
+
+type ThinkingOption = 'off' | 'minimal' | 'low' | 'medium' | 'high';
+
 /** Members that are maps by name: a later layer changes single names of them, not the whole. */
 const NAMED_MAPS: ReadonlySet<string> = new Set(['tool_budgets', 'tool_aliases']);
 

@@ -84,7 +84,21 @@ export type ObservingHandlers = {
   readonly [T in EventType]: Observes<Extract<LogEvent, { event_type: T }>>;
 } & { readonly event: Observes<LogEvent | UnknownEvent> };
 
-type AllHandlers = DecidingHandlers & ObservingHandlers;
+/** An event of a thread below, in the stream of the thread that started it. The envelope is the child's own. */
+export type ChildEvent<T extends EventType = EventType> = {
+  [N in T]: Omit<Extract<LogEvent, { event_type: N }>, 'event_type'> & {
+    readonly event_type: `child.${N}`;
+    /** 1 for a child, 2 for a child of a child. */
+    readonly depth: number;
+  };
+}[T];
+
+/** Handlers that see the events of children that run in this process, by `child.` and the type. */
+export type ChildHandlers = {
+  readonly [T in EventType as `child.${T}`]: Observes<ChildEvent<T>>;
+};
+
+type AllHandlers = DecidingHandlers & ObservingHandlers & ChildHandlers;
 
 /** One handler or several to a name. */
 export type HandlerMap = {
@@ -104,10 +118,11 @@ const DECIDING = {
   context_transform: ['messages'],
 } as const satisfies Record<keyof DecidingHandlers, readonly string[]>;
 
+const OBSERVED: readonly string[] = [...ENTRY_TYPES, ...LOG_ONLY_TYPES];
 const NAMES: readonly string[] = [
   ...Object.keys(DECIDING),
-  ...ENTRY_TYPES,
-  ...LOG_ONLY_TYPES,
+  ...OBSERVED,
+  ...OBSERVED.map((name) => `child.${name}`),
   'event',
 ];
 

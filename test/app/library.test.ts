@@ -1,7 +1,8 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { completedOrThrow, type RunOutcome } from '../../src/app/run-types.ts';
+import type { Preset } from '../../src/app/presets.ts';
+import { completedOrThrow, type RunOutcome, type RunRequest } from '../../src/app/run-types.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { calls, says, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
@@ -181,9 +182,11 @@ describe('behavior', () => {
     writeFileSync(path.join(lab.project, 'a.txt'), 'one\n');
     await lab.directive('work', ['rye/file-system/*']);
     const results: string[] = [];
+    // JavaScript may write it so
+    const camelCase = { dedupReads: false } as object;
     const outcome = await lab.open().run({
       directiveId: WORK,
-      behavior: { require_read_before_edit: true, dedupReads: false, read_line_numbers: false },
+      behavior: { require_read_before_edit: true, read_line_numbers: false, ...camelCase },
       onEvent: (event) => {
         const text = resultOf(event);
         if (text !== undefined) results.push(text);
@@ -195,10 +198,27 @@ describe('behavior', () => {
     expect(results[3]).toContain('1');
   });
 
+  it('does not compile with a member or a risk that is misspelt', () => {
+    const request: RunRequest = {
+      directiveId: WORK,
+      behavior: {
+        tool_budgets: { 'rye/bash': { max: 3, on_exceed: 'steer' }, 'rye/search': null },
+      },
+      acknowledge: ['elevated'],
+    };
+    // @ts-expect-error: the member is tool_budgets
+    const misspelt: RunRequest = { directiveId: WORK, behavior: { tool_budget: 3 } };
+    // @ts-expect-error: the value is true or false
+    const mistyped: Preset = { behavior: { nudge: 'no' } };
+    // @ts-expect-error: the risk is elevated
+    const unknownRisk: RunRequest = { directiveId: WORK, acknowledge: ['elevatedd'] };
+    expect([request, misspelt, mistyped, unknownRisk]).toHaveLength(4);
+  });
+
   it('refuses a member that means nothing, with the one that may be meant', async () => {
     const lab = await libraryLab();
     await lab.directive('work');
-    const behavior = { tool_budget: { 'rye/bash': 1 } };
+    const behavior = { tool_budget: { 'rye/bash': 1 } } as object;
     const misspelt = 'behavior.tool_budget means nothing. Did you mean tool_budgets?';
     const rye = lab.open();
     expect(await rye.run({ directiveId: WORK, behavior })).toMatchObject({
@@ -207,7 +227,9 @@ describe('behavior', () => {
       error: { code: 'usage', message: misspelt },
     });
     await expect(rye.threads.plan({ directiveId: WORK, behavior })).rejects.toThrow(misspelt);
-    expect(await rye.run({ directiveId: WORK, acknowledge: ['elevatedd'] })).toMatchObject({
+    expect(
+      await rye.run({ directiveId: WORK, acknowledge: ['elevatedd' as 'safe'] }),
+    ).toMatchObject({
       kind: 'failed',
       error: { code: 'usage', message: '--acknowledge elevatedd names no risk' },
     });
@@ -247,7 +269,7 @@ describe('tools of the program', () => {
       'shop/deaf': tool({ execute: () => new Promise(() => undefined) }),
     };
     const began = performance.now();
-    const acknowledge = ['elevated'];
+    const acknowledge = ['elevated'] as const;
     const outcome = await lab.open().run({ directiveId: WORK, tools, acknowledge });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'I see.' });
     expect(performance.now() - began).toBeLessThan(4500);
@@ -264,7 +286,7 @@ function resultOf(event: LogEvent | UnknownEvent): string | undefined {
 }
 
 describe('handlers', () => {
-  it('gates the calls of children too', async () => {
+  it('gates the calls of children too, and sees their events with the depth', async () => {
     const lab = await libraryLab([
       calls(
         toolUse(
@@ -283,9 +305,14 @@ describe('handlers', () => {
         '<permissions><execute><directive>team/child</directive><tool>rye/file-system/ls</tool></execute></permissions>',
     });
     const asked: string[] = [];
+    const below: unknown[] = [];
     const outcome = await lab.open().run({
       directiveId: WORK,
       handlers: {
+        'child.tool_settled': ({ event_type, payload, depth, thread_id }) => {
+          const { tool, outcome: end } = payload;
+          below.push([event_type, thread_id.split('-')[0], tool, end, depth]);
+        },
         tool_gate: ({ tool, thread_id }) => {
           asked.push(`${thread_id.split('-')[0] ?? ''} ${tool}`);
           return tool === 'rye/file-system/ls' ? { block: 'not for children' } : undefined;
@@ -294,6 +321,9 @@ describe('handlers', () => {
     });
     expect(outcome).toMatchObject({ kind: 'completed' });
     expect(asked).toEqual(['team/work rye/execute', 'team/child rye/file-system/ls']);
+    expect(below).toEqual([
+      ['child.tool_settled', 'team/child', 'rye/file-system/ls', 'blocked', 1],
+    ]);
     expect(JSON.stringify(lab.server.requests[2]?.body?.messages.at(-1))).toContain(
       'Blocked: not for children',
     );

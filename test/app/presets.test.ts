@@ -11,7 +11,7 @@ describe('composePresets', () => {
       model: 'fast',
       limits: { turns: 5, spend: 1 },
       inputs: { a: 1, b: 2 },
-      acknowledge: ['x'],
+      acknowledge: ['write'],
       behavior: {
         nudge: false,
         dedup_tools: ['a', 'b'],
@@ -23,11 +23,11 @@ describe('composePresets', () => {
       model: null,
       limits: { turns: 9 },
       inputs: { b: null },
-      acknowledge: ['x', 'y'],
+      acknowledge: ['write', 'elevated'],
       behavior: {
         nudge: null,
-        dedupTools: ['c'],
-        toolBudgets: { 'rye/bash': null, 'rye/execute': 1 },
+        // JavaScript may write names so
+        ...({ dedupTools: ['c'], toolBudgets: { 'rye/bash': null, 'rye/execute': 1 } } as object),
         schema: { type: 'object' },
       },
     };
@@ -35,7 +35,7 @@ describe('composePresets', () => {
       model: null,
       limits: { turns: 9, spend: 1 },
       inputs: { a: 1, b: null },
-      acknowledge: ['x', 'y'],
+      acknowledge: ['write', 'elevated'],
       behavior: {
         nudge: null,
         dedup_tools: ['c'],
@@ -43,7 +43,7 @@ describe('composePresets', () => {
         schema: { type: 'object' },
       },
     });
-    expect(below.behavior?.['nudge']).toBe(false);
+    expect(below.behavior?.nudge).toBe(false);
   });
 
   it('is the same however it is grouped', () => {

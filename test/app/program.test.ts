@@ -35,7 +35,7 @@ describe('what a program brings along', () => {
       message: expect.stringContaining(named) as string,
       hint: expect.stringContaining('docs/library.md') as string,
     });
-    const tool = { toolId: 'shop/price', acknowledge: ['elevated'] };
+    const tool = { toolId: 'shop/price', acknowledge: ['elevated' as const] };
     await expect(rye.children.launchTool(tool)).rejects.toMatchObject(
       preset.tools ? REFUSED : { code: 'item_not_found' },
     );

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import type { Risk } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { SignableType } from '../../core/ids.ts';
 import { isJsonObject, type JsonObject } from '../../core/json.ts';
@@ -308,7 +309,7 @@ function faultOf(error: unknown): Fault {
 
 const ATTEMPTS: readonly {
   readonly needs: readonly string[];
-  readonly acknowledge: readonly string[];
+  readonly acknowledge: readonly Risk[];
   readonly allowUnpriced: boolean;
 }[] = [
   { needs: [], acknowledge: [], allowUnpriced: false },

@@ -1,5 +1,6 @@
 import path from 'node:path';
 import type { ExecuteDirectiveRequest } from '../../app/rye.ts';
+import type { Risk } from '../../core/capability.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
@@ -109,7 +110,8 @@ async function requestOf(invocation: Invocation, io: Io): Promise<ExecuteDirecti
     }),
     threadId: textOption(invocation, 'thread-id') ?? textOption(invocation, 'session-id'),
     parentThreadId: textOption(invocation, 'parent') ?? nonEmpty(io.env['RYE_PARENT_THREAD_ID']),
-    acknowledge: listOption(invocation, 'acknowledge'),
+    // preparing refuses a value that is no risk
+    acknowledge: listOption(invocation, 'acknowledge') as readonly Risk[],
     allowUnsigned: flagOption(invocation, 'allow-unsigned'),
     allowUnpriced: flagOption(invocation, 'allow-unpriced'),
     recordTo: file('record'),

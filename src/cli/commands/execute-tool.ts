@@ -1,3 +1,4 @@
+import type { Risk } from '../../core/capability.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { readValues } from '../input-values.ts';
 import {
@@ -29,7 +30,8 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
     toolId,
     params,
     allowUnsigned: flagOption(invocation, 'allow-unsigned'),
-    acknowledge: listOption(invocation, 'acknowledge'),
+    // preparing refuses a value that is no risk
+    acknowledge: listOption(invocation, 'acknowledge') as readonly Risk[],
     signal,
   };
   if (flagOption(invocation, 'async')) {
