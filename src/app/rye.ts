@@ -1,5 +1,4 @@
 import type { Risk } from '../core/capability.ts';
-import type { Delivery } from '../core/delivery.ts';
 import type { ActiveTurn, Delivery } from '../core/delivery.ts';
 import type { LogEvent, McpServerStart, UnknownEvent } from '../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../core/hook.ts';
