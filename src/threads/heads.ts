@@ -30,9 +30,13 @@ export async function findRollback(
   known: readonly KnownHead[],
   present: PresentState,
 ): Promise<string | undefined> {
+  // a registry that was rebuilt has rows without heads, and counts their epochs from the beginning
+  const isRebuilt = !known.some(({ place }) => place === 'the registry');
   for (const { head, place } of known) {
     const problem =
-      olderRow(head, present) ?? olderDocument(head, present) ?? (await olderLog(head, present));
+      (isRebuilt ? undefined : olderRow(head, present)) ??
+      olderDocument(head, present) ??
+      (await olderLog(head, present));
     if (problem !== undefined) return `${problem}; ${place} knows a newer state`;
   }
   return undefined;
