@@ -37,7 +37,7 @@ function checkCost(result, booked, requests) {
   result.note(over > 1e-6 ? 'booked above the bill' : 'booked exactly');
   // the input of an open call is estimated: how a server counts tokens is not known before it answers
   if (booked.input_tokens < bill.input)
-    result.note('of them with a lower estimate of the input, made up by the output');
+    result.note('of those above with a lower estimate of the input, made up for by the output');
 }
 
 /** What the log of a killed thread proves: the steps that had a result before the last signature. */
