@@ -94,7 +94,7 @@ async function flipDatabase(result, { place, file, random }) {
     }
     const told = await place.rye('doctor');
     if (hasStackTrace(told)) result.fail('broken', `${where}: doctor: ${told.stderr}`);
-    if (/^(?:fail|warn)\s+\S*(?:registry|ledger|index|database)/m.test(told.stdout))
+    if (/^(?:fail|warn)\s+(?:registry of threads|budget ledger|search index)/im.test(told.stdout))
       result.note('noticed by doctor');
     result.n += 1;
   });
