@@ -1,6 +1,11 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+
 import { expect, onTestFinished, test } from 'vitest';
+import { cliPackage } from '../helpers/run-cli.ts';
 import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
@@ -95,6 +100,31 @@ test.each(['endless', 'huge'])(
     );
   },
 );
+
+test('an interrupt ends a run at once while a server floods its output and ignores SIGTERM', async () => {
+  const { here, env } = await lab({ bad: { mode: 'drip' } }, () =>
+    calls(toolUse('mcp_bad_fine', {})),
+  );
+  const program = path.join(await cliPackage(), 'bin', 'rye.js');
+  const child = spawn(process.execPath, [program, 'run', 'work', '--thread-id', 't'], {
+    cwd: here.project,
+    env: { PATH: process.env['PATH'], HOME: here.home, ...env },
+    stdio: 'ignore',
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const log = path.join(here.project, '.ai/state/threads/t/transcript.jsonl');
+  while (!existsSync(log) || !readFileSync(log, 'utf8').includes('tool_call_start'))
+    await delay(20);
+  // long enough for more of its line than answers have
+  await delay(1000);
+  const began = performance.now();
+  child.kill('SIGINT');
+  const [code] = (await once(child, 'exit')) as [number];
+  expect(code).toBe(130);
+  // without the fix it waits two seconds and more for a server that does not listen
+  expect(performance.now() - began).toBeLessThan(2000);
+  expect(await here.json(['threads', 'show', 't'])).toMatchObject({ status: 'cancelled' });
+});
 
 test('thousands of tools cost a bounded catalog, and the person is told', async () => {
   const { here, server, env } = await lab({ big: { mode: 'many' } }, () => says('Done.'));

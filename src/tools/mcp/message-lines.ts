@@ -8,11 +8,17 @@ const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 export const TOO_LONG = `it sent a message of more than ${MAX_MESSAGE_BYTES / 1024 / 1024} MiB`;
 
 const NEWLINE = 0x0a;
+const FLOOD_BYTES = 1024 * 1024;
 
 /** Splits a stream into lines in time and memory linear in its bytes, however small its chunks are. */
 export class MessageLines {
   #pieces: Buffer[] = [];
   #held = 0;
+
+  /** True in the middle of a message that is longer than answers are. */
+  get isFlooded(): boolean {
+    return this.#held > FLOOD_BYTES;
+  }
 
   /** The lines that a chunk completes, without empty ones; `too_long` as soon as one passes the bound. */
   push(chunk: Buffer): readonly string[] | 'too_long' {

@@ -101,6 +101,8 @@ export class StdioTransport implements Transport {
   async close(): Promise<void> {
     const child = this.#child;
     if (child === undefined) return;
+    // a server that floods its output would use up the time that it is given to end by itself
+    if (this.#lines.isFlooded) this.kill();
     const closed = new Promise<void>((resolve) => {
       if (child.exitCode !== null || child.signalCode !== null) resolve();
       child.once('close', () => resolve());
