@@ -123,7 +123,9 @@ test('an interrupt ends a run at once while a server floods its output and ignor
   expect(code).toBe(130);
   // without the fix it waits two seconds and more for a server that does not listen
   expect(performance.now() - began).toBeLessThan(2000);
-  expect(await here.json(['threads', 'show', 't'])).toMatchObject({ status: 'cancelled' });
+  expect(await here.json(['threads', 'show', 't'])).toMatchObject({
+    thread: { status: 'cancelled' },
+  });
 });
 
 test('thousands of tools cost a bounded catalog, and the person is told', async () => {
