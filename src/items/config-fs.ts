@@ -185,7 +185,7 @@ function admitted(found: FoundFile, options: ConfigOptions): boolean {
 
 /** Reads one configuration file by itself; throws `config_invalid` with file:line:col. */
 export async function readConfigFile(found: FoundFile): Promise<LoadedConfig> {
-  return flattenConfig(await parseConfig(found));
+  return flattenConfig(fromRyeOs(found.id, await parseConfig(found)).node);
 }
 
 /** The settings of one file that rye does not have. Throws `config_invalid` if the file cannot be parsed. */

@@ -156,10 +156,11 @@ coordination:
       path.join(here.project, '.ai/config/agent/agent.yaml'),
       'provider: { defalt: x }\nskils: {}\n',
     );
-    await here.rye(['sign', 'config', 'agent/agent']);
-    const broken = await here.rye(['run', 'a', '--dry-run'], { env: KEY });
-    expect(broken.stderr).toMatch(/agent\.yaml:2: there is no setting provider\.defalt/);
-    expect(broken.stderr).toMatch(/agent\.yaml:3: there is no setting skils/);
+    const broken = await here.rye(['sign', 'config', 'agent/agent']);
+    expect(broken.code).toBe(2);
+    const told = `${broken.stdout}${broken.stderr}`;
+    expect(told).toMatch(/agent\.yaml:1:.*there is no setting provider\.defalt/);
+    expect(told).toMatch(/agent\.yaml:2:.*there is no setting skils/);
   });
 });
 

@@ -24,6 +24,8 @@ const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   // copies of verified bytes in a private folder that is removed after the call
   'tools/item/item-tool.ts': ['writeFile'],
   'tools/skills/skill-files.ts': ['writeFile'],
+  // a private copy of the tree under review, removed afterwards
+  'app/rye-os/review.ts': ['writeFile'],
   // the terminal
   'cli/browser/terminal.ts': ['writeSync'],
 };

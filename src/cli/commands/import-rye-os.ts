@@ -1,7 +1,6 @@
-import { writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { ReviewedItem, RyeOsReview } from '../../app/rye-os/review.ts';
-import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { displayPath, printDocument, printLine } from '../output.ts';
@@ -14,7 +13,7 @@ export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
   const { reviewRyeOs } = await import('../../app/rye-os/review.ts');
   const review = await reviewRyeOs(dir, io.env);
   const patchFile = target === undefined ? undefined : resolve(io.cwd, target);
-  if (patchFile !== undefined) await writeFile(patchFile, review.patch, { flag: 'wx' });
+  if (patchFile !== undefined) await writePatch(patchFile, review.patch);
   if (invocation.global.json) {
     printDocument(io, { success: true, ...review, total: review.items.length });
     return EXIT.ok;
@@ -85,4 +84,14 @@ function printItem(
       printLine(io, `    ${indent}${oneLine(line)}`);
     }
   }
+}
+
+/** A patch is never written over another file: it may be the one that a person has edited. */
+async function writePatch(file: string, patch: string): Promise<void> {
+  const { createWhole } = await import('../../disk/whole-file.ts');
+  if (createWhole(file, patch)) return;
+  throw new RyeError('already_exists', `${file} exists already`, {
+    hint: 'Remove it, or give --patch another name.',
+    location: { path: file },
+  });
 }
