@@ -119,7 +119,9 @@ export async function startQueued(env: ThreadEnv): Promise<ReadonlyMap<string, R
     const now = isoTime(env.clock.now());
     const { registry } = env.store;
     if (!(await registry.takeLaunch(record.thread_id, env.owner, coordination, now))) {
-      full.add(record.parent_id);
+      // refused for want of a slot, or taken by another look at the queue, which says nothing about the next thread
+      const current = await registry.get(record.thread_id);
+      if (current?.status === 'created' && current.pid === null) full.add(record.parent_id);
       continue;
     }
     const failure = await launch(env, record);

@@ -36,6 +36,18 @@ test('a launched thread runs in a process of its own, finalizes itself and leave
   ]);
 });
 
+test('threads that are launched at the same moment all start', async () => {
+  const here = await lab();
+  const names = ['a', 'b', 'c'];
+  const launched = await Promise.all(names.map(async (name) => await here.job(name)));
+  await here.until('every arrival', () =>
+    names.every((name) => existsSync(path.join(here.project, `arrived-${name}`))),
+  );
+  for (const name of names) here.openGate(name);
+  const report = await here.rye.children.wait(launched.map(({ thread_id: id }) => id));
+  expect(report.success).toBe(true);
+});
+
 test('secrets wait in memory and go by a pipe, never by files, arguments or environment', async () => {
   const here = await lab({ coordination: 'concurrency: { max_total: 1 }\n' });
   const secret = 'very-secret-value-of-this-test';
