@@ -150,6 +150,8 @@ async function ryeTurns(url, workspace, { durability, phases }) {
   let cpu = process.cpuUsage();
   const result = await rye.threads.execute({
     directiveId: 'turns',
+    // every turn makes the same call
+    behavior: { loop_repeats: 0 },
     onEvent: ({ event_type: type, payload }) => {
       if (type === 'tool_settled' && payload.outcome !== 'ok') throw new Error(payload.outcome);
       if (type !== 'cost') return;
