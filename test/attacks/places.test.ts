@@ -86,13 +86,13 @@ describe('the user space', () => {
     [{}, '/home/account'],
     [{ HOME: 'sub/folder' }, '/home/account'],
     [{ HOME: '/home/eve', RYE_USER_SPACE: '' }, '/home/eve'],
-    [{ HOME: '/home/eve', RYE_USER_SPACE: 'mine' }, '/work/dir/mine'],
+    [{ HOME: '/home/eve', RYE_USER_SPACE: 'mine' }, '/home/eve/dir/mine'],
   ])('is chosen from %j as %s', (env, expected) => {
     const chosen = resolveUserSpace({
       option: '',
       env,
       accountHome: '/home/account',
-      absolute: (name) => path.resolve('/work/dir', name),
+      absolute: (name) => path.resolve('/home/eve/dir', name),
     });
     expect(chosen).toBe(expected);
   });
