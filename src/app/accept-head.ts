@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { reexport } from '../threads/finalize.ts';
+import { reexport } from '../threads/run/finalize.ts';
 import type { Foundation } from './foundation.ts';
 import type { ThreadVerification } from './rye.ts';
 import { threadEnv } from './thread-env.ts';

@@ -1,6 +1,6 @@
 import { isoTime } from '../core/clock.ts';
 import type { Delivery, DeliveryReport } from '../core/delivery.ts';
-import type { SentDelivery } from '../threads/deliver.ts';
+import type { SentDelivery } from '../threads/family/deliver.ts';
 import type { DeliveriesService, SendOptions } from './deliveries-types.ts';
 import type { Foundation } from './foundation.ts';
 
@@ -17,7 +17,7 @@ export class LazyDeliveries implements DeliveriesService {
     message: string,
     { mode = 'auto', from }: SendOptions = {},
   ): Promise<SentDelivery> {
-    const { sendDelivery } = await import('../threads/deliver.ts');
+    const { sendDelivery } = await import('../threads/family/deliver.ts');
     const { threadEnv } = await import('./thread-env.ts');
     const env = threadEnv(this.#base, { allowUnsigned: false });
     return await sendDelivery(env, { threadId, message, mode, from });
@@ -33,7 +33,7 @@ export class LazyDeliveries implements DeliveriesService {
     as: 'delivered' | 'dropped' | 'retry',
   ): Promise<Delivery> {
     const { clock, ids } = this.#base;
-    const { settleDelivery } = await import('../threads/deliver.ts');
+    const { settleDelivery } = await import('../threads/family/deliver.ts');
     const { threadEnv } = await import('./thread-env.ts');
     const newId = ids.uuid();
     const request = { threadId, seq, as, newId, now: isoTime(clock.now()) };

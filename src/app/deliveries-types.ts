@@ -1,7 +1,7 @@
 import type { Delivery, DeliveryMode, DeliveryReport } from '../core/delivery.ts';
-import type { SentDelivery } from '../threads/deliver.ts';
+import type { SentDelivery } from '../threads/family/deliver.ts';
 
-export type { SentDelivery } from '../threads/deliver.ts';
+export type { SentDelivery } from '../threads/family/deliver.ts';
 
 export interface SendOptions {
   readonly mode?: DeliveryMode;

@@ -1,6 +1,6 @@
 import { isTaintNote } from '../policy/taint.ts';
-import { resolveDirective } from '../threads/prepare-directive.ts';
-import { planCapabilities } from '../threads/prepare-policy.ts';
+import { resolveDirective } from '../threads/prepare/directive.ts';
+import { planCapabilities } from '../threads/prepare/policy.ts';
 import { closeSandbox, sandboxState } from '../tools/sandbox.ts';
 import type { Foundation } from './foundation.ts';
 import type { DoctorLine } from './rye.ts';

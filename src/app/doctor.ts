@@ -3,7 +3,7 @@ import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
 import { isActive } from '../core/thread.ts';
-import { unlistedThreads } from '../threads/repair.ts';
+import { unlistedThreads } from '../threads/recovery/repair.ts';
 import { checkSandbox, checkTaint } from './doctor-security.ts';
 import type { Foundation } from './foundation.ts';
 import { reportGuards } from './guards.ts';

@@ -4,8 +4,8 @@ import type { ThreadRecord } from '../core/thread.ts';
 import { importPi, lastAnswer } from '../export/pi-import.ts';
 import type { PiProblem } from '../export/pi-records.ts';
 import { createPiReader } from '../export/pi-session.ts';
-import { importThread } from '../threads/import.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
+import { importThread } from '../threads/session/import.ts';
 import { readLines } from './session-file.ts';
 
 export interface ImportOptions {

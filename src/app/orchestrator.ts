@@ -4,13 +4,18 @@ import type { JsonObject } from '../core/json.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { regexFinds, regexProblem } from '../policy/regex.ts';
-import { assertDescendant, chainEnd, childrenOf, openDescendants } from '../threads/descendants.ts';
-import { killThread } from '../threads/kill.ts';
+import {
+  assertDescendant,
+  chainEnd,
+  childrenOf,
+  openDescendants,
+} from '../threads/family/descendants.ts';
+import { killThread } from '../threads/family/kill.ts';
+import { cancelThread } from '../threads/family/supervise.ts';
+import { waitThreads } from '../threads/family/wait-threads.ts';
 import type { SessionChildren, ThreadEnv } from '../threads/ports.ts';
-import { runResumed } from '../threads/run-resumed.ts';
-import { cancelThread } from '../threads/supervise.ts';
+import { runResumed } from '../threads/run/run-resumed.ts';
 import { readSigned } from '../threads/verified-log.ts';
-import { waitThreads } from '../threads/wait-threads.ts';
 import type { OrchestratorActions, OrchestratorCall } from '../tools/orchestrator/orchestrator.ts';
 import type { ToolContext } from '../tools/tool.ts';
 import { messageSender } from './send-message.ts';

@@ -1,17 +1,17 @@
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
 import { isActive, type ThreadResult } from '../core/thread.ts';
-import { collectThreads } from '../threads/gc.ts';
+import { startQueued } from '../threads/family/spawn.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
+import { collectThreads } from '../threads/recovery/gc.ts';
 import {
   findDead,
   type RecoveredThread,
   type RecoverySweep,
   recoverEach,
   recoverThread,
-} from '../threads/recover.ts';
-import { rebuildThread } from '../threads/repair.ts';
-import { runResumed } from '../threads/run-resumed.ts';
-import { startQueued } from '../threads/spawn.ts';
+} from '../threads/recovery/recover.ts';
+import { rebuildThread } from '../threads/recovery/repair.ts';
+import { runResumed } from '../threads/run/run-resumed.ts';
 import type { Foundation } from './foundation.ts';
 import type { RecoveryReport, ResumeThreadRequest, RetentionReport } from './recovery-types.ts';
 import { threadEnv } from './thread-env.ts';

@@ -1,6 +1,6 @@
 import { RyeError } from '../core/errors.ts';
-import { findDead, recoverEach } from '../threads/recover.ts';
-import { assertIdle, restoreThreads } from '../threads/repair.ts';
+import { findDead, recoverEach } from '../threads/recovery/recover.ts';
+import { assertIdle, restoreThreads } from '../threads/recovery/repair.ts';
 import type { Foundation } from './foundation.ts';
 import type { RepairReport } from './recovery-types.ts';
 import { refreshIndex } from './search.ts';

@@ -4,7 +4,7 @@ import { assertItemId } from '../core/ids.ts';
 import { textOf } from '../core/message.ts';
 import { covers } from '../policy/capability.ts';
 import { assessRisks } from '../policy/risk.ts';
-import { optionAcknowledgement } from '../threads/prepare-policy.ts';
+import { optionAcknowledgement } from '../threads/prepare/policy.ts';
 import { validateInput } from '../tools/schema.ts';
 import type { ToolOutput } from '../tools/tool.ts';
 import type { Foundation } from './foundation.ts';

@@ -1,6 +1,6 @@
 import { RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
-import { sendDelivery } from '../threads/deliver.ts';
+import { sendDelivery } from '../threads/family/deliver.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import type { SendMessage } from '../tools/orchestrator/send-message.ts';
 

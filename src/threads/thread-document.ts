@@ -6,7 +6,7 @@ import type { Limits } from '../core/limits.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { Integrity, ThreadStatus } from '../core/thread.ts';
 import type { Cost } from '../core/usage.ts';
-import { planHash, planText } from './plan-hash.ts';
+import { planHash, planText } from './prepare/plan-hash.ts';
 
 /**
  * What `thread.json` says, without its `_signature`: who may do what, decided at the start, and how it ended.

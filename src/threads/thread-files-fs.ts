@@ -21,8 +21,8 @@ import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
 import { assertOwnPath } from './own-path-fs.ts';
-import { planHash, planText } from './plan-hash.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
+import { planHash, planText } from './prepare/plan-hash.ts';
 import { asJson, type ThreadDocument } from './thread-document.ts';
 
 export interface ThreadFilesOptions {

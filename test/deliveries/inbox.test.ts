@@ -4,9 +4,9 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, it, onTestFinished } from 'vitest';
 import type { EventDraft, LogEvent } from '../../src/core/events.ts';
-import { ThreadInbox } from '../../src/threads/inbox.ts';
 import type { OpenTools, ThreadEnv } from '../../src/threads/ports.ts';
-import type { StartedThread } from '../../src/threads/start.ts';
+import { ThreadInbox } from '../../src/threads/run/inbox.ts';
+import type { StartedThread } from '../../src/threads/run/start.ts';
 import { CAUTIOUS_TRAITS, type ResolvedCall, type Tool, textOutput } from '../../src/tools/tool.ts';
 import { READS, SimLog, THREAD, World } from './world.ts';
 

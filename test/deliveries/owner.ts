@@ -3,9 +3,9 @@ import type { AssistantMessage, StopReason } from '../../src/core/message.ts';
 import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
 import { deliveryFacts } from '../../src/log/delivery-facts.ts';
 import type { Deliveries } from '../../src/storage/deliveries.ts';
-import { ThreadInbox } from '../../src/threads/inbox.ts';
 import type { OpenTools, ThreadEnv } from '../../src/threads/ports.ts';
-import type { StartedThread } from '../../src/threads/start.ts';
+import { ThreadInbox } from '../../src/threads/run/inbox.ts';
+import type { StartedThread } from '../../src/threads/run/start.ts';
 import { type Chance, SimLog, THREAD, type World } from './world.ts';
 
 /** What happens at a point between two effects: others act, or the process dies (a throw). */

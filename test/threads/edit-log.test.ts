@@ -2,9 +2,9 @@ import { writeFileSync } from 'node:fs';
 import { expect, it, onTestFinished } from 'vitest';
 import { Foundation } from '../../src/app/foundation.ts';
 import { threadEnv } from '../../src/app/thread-env.ts';
-import { titleThread } from '../../src/threads/edit-tree.ts';
 import type { ThreadEnv } from '../../src/threads/ports.ts';
-import { assertIntact } from '../../src/threads/successor.ts';
+import { assertIntact } from '../../src/threads/recovery/successor.ts';
+import { titleThread } from '../../src/threads/session/edit-tree.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { says } from '../helpers/wire-server.ts';
 

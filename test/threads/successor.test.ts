@@ -2,13 +2,13 @@ import { describe, expect, it } from 'vitest';
 import type { Limits } from '../../src/core/limits.ts';
 import type { ThreadRecord, ThreadResult, ThreadStatus } from '../../src/core/thread.ts';
 import { NO_COST } from '../../src/core/usage.ts';
-import { keptThreads } from '../../src/threads/gc.ts';
-import { joinChain } from '../../src/threads/handoff.ts';
+import { keptThreads } from '../../src/threads/recovery/gc.ts';
+import { joinChain } from '../../src/threads/recovery/handoff.ts';
 import {
   assertSomethingLeft,
   overrideLimits,
   remainingLimits,
-} from '../../src/threads/successor.ts';
+} from '../../src/threads/recovery/successor.ts';
 
 const LIMITS: Limits = {
   turns: 10,

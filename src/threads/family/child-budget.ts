@@ -1,0 +1,136 @@
+import { formatUsd } from '../../core/amounts.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { PartialLimits } from '../../core/limits.ts';
+import { type MicroUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { isKnown } from '../../log/tree.ts';
+import { type RawLimit, type ResolvedLimits, worstMicroUsd } from '../../policy/limits.ts';
+import type { ThreadEnv } from '../ports.ts';
+import type { ThreadDocument } from '../thread-document.ts';
+import { readSigned } from '../verified-log.ts';
+
+export interface ChildBudget {
+  readonly directiveId: string;
+  readonly parent: ThreadDocument | undefined;
+  /** What the directive says about limits. */
+  readonly declared: readonly RawLimit[];
+  /** What the request says about them. */
+  readonly overrides: PartialLimits;
+}
+
+/** The limits of a child, and what its plan warns of. */
+export type SharedLimits = ResolvedLimits & { readonly warnings: readonly string[] };
+
+/** A child that gets less than this part of what it declares is refused: it would only spend and not finish. */
+const MIN_SHARE = 0.5;
+/** Tokens that the parent's next request may have more than its last one, and that its answer may have. */
+const MORE_INPUT_TOKENS = 2048;
+const NEXT_OUTPUT_TOKENS = 512;
+
+/**
+ * Lowers the spend limit of a child to what its parent can spare. A child for which no spend is declared gets one part in
+ * `concurrency.max_children` of what the parent has left, half at most, so that no child takes the whole budget by default.
+ * A declared limit is lowered only where it would take the parent's next model call; the plan warns of that.
+ */
+export async function shareSpend(
+  env: ThreadEnv,
+  resolved: ResolvedLimits,
+  child: ChildBudget,
+): Promise<SharedLimits> {
+  const { parent, declared, overrides } = child;
+  if (parent === undefined) return { ...resolved, warnings: [] };
+  const isDeclared =
+    overrides.spend !== undefined ||
+    declared.some(({ name }) => name === 'spend' || name === 'max_spend');
+  if (isDeclared) return await spareSpend(env, resolved, { ...child, parent });
+  const left = await env.store.ledger.remaining(parent.thread_id);
+  const { maxChildren } = (await env.config()).coordination;
+  const parts = Math.max(2, maxChildren);
+  const share = Math.floor(left / parts);
+  if (share >= toMicroUsd(resolved.limits.spend)) return { ...resolved, warnings: [] };
+  const origin = `1/${parts} of what ${parent.thread_id} has left`;
+  return { ...lowered(resolved, share, origin), warnings: [] };
+}
+
+async function spareSpend(
+  env: ThreadEnv,
+  resolved: ResolvedLimits,
+  { directiveId, parent }: ChildBudget & { readonly parent: ThreadDocument },
+): Promise<SharedLimits> {
+  const { thread_id: parentId } = parent;
+  const left = await env.store.ledger.remaining(parentId);
+  const keep = await nextCallOf(env, parent);
+  const wanted = toMicroUsd(resolved.limits.spend);
+  const spare = Math.max(0, left - keep);
+  if (wanted <= spare) return { ...resolved, warnings: [] };
+  const facts = `${parentId} has ${usd(left)} left and needs ${usd(keep)} of it for its own next call`;
+  if (keep > 0 && spare < wanted * MIN_SHARE) {
+    throw new RyeError(
+      'budget_insufficient',
+      `${directiveId} declares a spend of ${usd(wanted)}, and ${parentId} can spare ${usd(spare)}: ${facts}`,
+      {
+        hint: 'Give the child a lower spend (limit_overrides), or raise the spend of the parent.',
+        details: {
+          parent_thread_id: parentId,
+          directive: directiveId,
+          requested_usd: toUsd(wanted),
+          remaining_usd: toUsd(left),
+          kept_usd: toUsd(keep),
+        },
+      },
+    );
+  }
+  // the ledger refuses what the parent has not got, and names who holds it
+  if (wanted > left) return { ...resolved, warnings: [] };
+  return {
+    ...lowered(resolved, spare, `what ${parentId} can spare`),
+    warnings: [
+      `the spend limit of ${directiveId} is ${usd(spare)} instead of ${usd(wanted)}: ${facts}`,
+    ],
+  };
+}
+
+function usd(micro: MicroUsd): string {
+  return formatUsd(toUsd(micro));
+}
+
+function lowered(
+  { limits, origins }: ResolvedLimits,
+  spend: MicroUsd,
+  origin: string,
+): ResolvedLimits {
+  return { limits: { ...limits, spend: toUsd(spend) }, origins: { ...origins, spend: origin } };
+}
+
+/**
+ * What the next model call of a running thread may cost: its last request, which the log has, with the answer and the
+ * results since; and once more while that request is not booked. 0 for a thread whose model costs nothing.
+ */
+export async function nextCallOf(env: ThreadEnv, thread: ThreadDocument): Promise<MicroUsd> {
+  const ran = await runOf(env, thread);
+  if (!ran) return 0;
+  const { plan, events } = ran;
+  const at = events.findLastIndex((event) => isKnown(event, 'turn_started'));
+  const last = events[at];
+  const request = last && isKnown(last, 'turn_started') ? last.payload.request : undefined;
+  if (!request) return 0;
+  const model = [plan.model, ...plan.fallbacks].find(
+    ({ provider, id }) => provider === request.provider && id === request.model,
+  );
+  if (!model?.pricing) return 0;
+  const { pricing } = model;
+  const costOf = (inputTokens: number): MicroUsd =>
+    worstMicroUsd({ inputTokens, pricing }, NEXT_OUTPUT_TOKENS);
+  const isBooked = events.slice(at).some((event) => isKnown(event, 'cost'));
+  const unbooked = isBooked ? 0 : costOf(request.input_tokens);
+  return unbooked + costOf(request.input_tokens + MORE_INPUT_TOKENS);
+}
+
+async function runOf(env: ThreadEnv, thread: ThreadDocument) {
+  try {
+    const plan = await env.files.readPlan(thread);
+    const { events } = await readSigned(env, thread.thread_id);
+    return { plan, events };
+  } catch {
+    return undefined; // a parent without a plan or a log has made no call
+  }
+}

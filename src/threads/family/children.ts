@@ -1,0 +1,164 @@
+import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import { compact } from '../../core/json.ts';
+import type { ThreadRecord, ThreadResult } from '../../core/thread.ts';
+import type { LaunchedThread, SpawnRequest } from '../ports.ts';
+import type { HookRunner } from '../run/hook-runner.ts';
+import type { Recorder } from '../run/recorder.ts';
+import type { StartedThread } from '../run/start.ts';
+
+/** A child's event in its parent's stream: the envelope is the child's own, with how deep below it stands. */
+export type BubbledEvent = UnknownEvent & { readonly depth: number };
+
+/** What a run wants to hear of a child that runs in its process. */
+export interface ChildWatch {
+  readonly signal: AbortSignal;
+  /** Called when the child exists, before it runs. */
+  readonly onStarted: (threadId: string, directive: string) => void;
+  readonly onEvent: ((event: LogEvent | UnknownEvent) => void) | undefined;
+}
+
+/** Starts children for a run; given by the caller, so that runs can nest. */
+export interface ChildStarter {
+  /** Runs a child to its end in this process. */
+  run(request: SpawnRequest, parent: StartedThread, watch: ChildWatch): Promise<ThreadResult>;
+  /** Starts a child in a process of its own and goes on. */
+  launch(request: SpawnRequest, parent: StartedThread): Promise<LaunchedThread>;
+  /** Starts a tool in a process of its own. */
+  launchTool(toolId: string, params: JsonObject, parent: StartedThread): Promise<LaunchedThread>;
+}
+
+export interface ChildrenOptions {
+  readonly parent: StartedThread;
+  readonly starter: ChildStarter;
+  readonly recorder: Recorder;
+  readonly onEvent: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  /** Called when a wait has brought the end of a child. */
+  readonly onLearned?: ((threadId: string) => void) | undefined;
+}
+
+/** How a child ended, as its parent's log and hooks see it. */
+export type FinishedChild = Pick<
+  ThreadRecord,
+  'thread_id' | 'directive' | 'status' | 'result' | 'outputs' | 'error' | 'cost'
+>;
+
+/** The children of one run: starts them, writes their start and end to the parent's log, and tells the hooks. */
+export class Children {
+  readonly #options: ChildrenOptions;
+  readonly #ids: string[] = [];
+  /** Children in processes of their own whose end is not in the log yet. */
+  readonly #open = new Set<string>();
+  #hooks: HookRunner | undefined;
+
+  constructor(options: ChildrenOptions) {
+    this.#options = options;
+  }
+
+  /** Every child that was started, in order. */
+  get ids(): readonly string[] {
+    return this.#ids;
+  }
+
+  /** The hooks that hear of ends; they need this object to be built themselves. */
+  attach(hooks: HookRunner): void {
+    this.#hooks = hooks;
+  }
+
+  /** Runs a child in this process; its events reach the parent's stream as `child.<type>`. */
+  async run(request: SpawnRequest, signal: AbortSignal): Promise<ThreadResult> {
+    const result = await this.runForHook(request, signal);
+    await this.#observe({
+      thread_id: result.thread_id,
+      directive: result.directive,
+      status: result.status,
+      result: result.result,
+      outputs: result.outputs ?? null,
+      error: result.error ?? null,
+      cost: result.cost,
+    });
+    return result;
+  }
+
+  /** As {@link run}, without `child_finished` hooks: a hook's own child must not start the hook again. */
+  async runForHook(request: SpawnRequest, signal: AbortSignal): Promise<ThreadResult> {
+    const { starter, parent, onEvent } = this.#options;
+    const result = await starter.run(request, parent, {
+      signal,
+      onStarted: (threadId, directive) => this.#started(threadId, directive),
+      onEvent: onEvent && ((event) => onEvent(bubble(event))),
+    });
+    this.#ended(result.thread_id, result.status, result.cost.spend);
+    return result;
+  }
+
+  /** Starts a child in a process of its own. */
+  async launch(request: SpawnRequest): Promise<LaunchedThread> {
+    const { starter, parent } = this.#options;
+    return this.#launched(await starter.launch(request, parent));
+  }
+
+  /** Starts a tool in a process of its own. */
+  async launchTool(toolId: string, params: JsonObject): Promise<LaunchedThread> {
+    const { starter, parent } = this.#options;
+    return this.#launched(await starter.launchTool(toolId, params, parent));
+  }
+
+  /** Notes the end of a launched child, once, when its parent learns of it. Other threads are nobody's children here. */
+  async learned(child: FinishedChild): Promise<void> {
+    this.#options.onLearned?.(child.thread_id);
+    if (!this.#open.delete(child.thread_id)) return;
+    this.#ended(child.thread_id, child.status, child.cost.spend);
+    await this.#observe(child);
+  }
+
+  #launched(launched: LaunchedThread): LaunchedThread {
+    this.#started(launched.thread_id, launched.directive);
+    this.#open.add(launched.thread_id);
+    return launched;
+  }
+
+  #started(threadId: string, directive: string): void {
+    this.#ids.push(threadId);
+    this.#record({
+      event_type: 'child_thread_started',
+      payload: { child_thread_id: threadId, directive },
+    });
+  }
+
+  #ended(threadId: string, status: string, spend: number): void {
+    this.#record({
+      event_type: 'child_thread_finished',
+      payload: { child_thread_id: threadId, status, spend },
+    });
+  }
+
+  #record(draft: EventDraft): void {
+    this.#options.recorder.record([draft]);
+  }
+
+  async #observe({ thread_id, directive, ...end }: FinishedChild): Promise<void> {
+    const { status, result, outputs, error, cost } = end;
+    const context = compact({
+      child_thread_id: thread_id,
+      child_directive: directive,
+      status,
+      result: result ?? undefined,
+      outputs: outputs ?? undefined,
+      error: error ? { code: error.code, message: error.message } : undefined,
+      child_cost: { ...cost },
+    }) as JsonObject;
+    const drafts = (await this.#hooks?.observeChild(context)) ?? [];
+    if (drafts.length > 0) this.#options.recorder.record(drafts);
+  }
+}
+
+function bubble(event: LogEvent | UnknownEvent): BubbledEvent {
+  const below = event as UnknownEvent & { readonly depth?: number };
+  const isBubbled = below.depth !== undefined;
+  return {
+    ...below,
+    event_type: isBubbled ? below.event_type : `child.${below.event_type}`,
+    depth: (below.depth ?? 0) + 1,
+  };
+}

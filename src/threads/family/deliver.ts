@@ -1,0 +1,152 @@
+import { isoTime } from '../../core/clock.ts';
+import { type Delivery, type DeliveryMode, INLINE_BYTES } from '../../core/delivery.ts';
+import { messageOf, RyeError } from '../../core/errors.ts';
+import { isFinal, type ThreadRecord } from '../../core/thread.ts';
+import type { ResolveParams } from '../../storage/store.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { deathOf } from '../recovery/owner.ts';
+import { recoverThread } from '../recovery/recover.ts';
+import { deliveryBody } from './delivery-text.ts';
+import { assertDescendant, chainEnd } from './descendants.ts';
+import { launchProcess } from './launch-fs.ts';
+
+/** A longer message belongs into a file. */
+const MAX_BYTES = 256 * 1024;
+
+export interface SendRequest {
+  readonly threadId: string;
+  readonly message: string;
+  readonly mode: DeliveryMode;
+  /** The thread that sends; absent: a person does. */
+  readonly from?: string | undefined;
+}
+
+/** A delivery that was left, and what becomes of it, in one sentence. */
+export interface SentDelivery {
+  readonly delivery: Delivery;
+  readonly outlook: string;
+}
+
+/**
+ * Leaves a message for a thread or for what continues it. A thread may write to the thread that started it and to those
+ * below it, nobody else: `not_descendant`.
+ */
+export async function sendDelivery(
+  env: ThreadEnv,
+  { threadId, message, mode, from }: SendRequest,
+): Promise<SentDelivery> {
+  if (from !== undefined) await assertMayWrite(env, from, threadId);
+  assertMessage(message);
+  const addressee = await chainEnd(env.store.registry, threadId);
+  if (!addressee) {
+    throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+      hint: 'List the threads with `rye threads list`.',
+    });
+  }
+  if (mode === 'active' && addressee.status !== 'running') {
+    throw new RyeError(
+      'illegal_transition',
+      `thread ${addressee.thread_id} does not run: it is ${addressee.status}`,
+      { hint: 'Leave the message with --mode auto: it waits until the thread goes on.' },
+    );
+  }
+  const sender = from === undefined ? 'person' : 'background';
+  const body = deliveryBody({ class: sender, source: from ?? 'person', text: message }, undefined);
+  const delivery = await env.store.deliveries.enqueue({
+    deliveryId: env.ids.uuid(),
+    threadId,
+    class: sender,
+    kind: from === undefined ? 'steer' : 'message',
+    mode,
+    source: from ?? 'person',
+    text: message,
+    requiresArtifact: Buffer.byteLength(body) > INLINE_BYTES,
+    now: isoTime(env.clock.now()),
+  });
+  const { onFinished } = await env.config();
+  await wakeFinished(env, delivery.thread_id);
+  return { delivery, outlook: outlookOf(addressee, { mode, sender, onFinished }) };
+}
+
+/**
+ * Settles a delivery as a person decides. If its thread has crashed, that is recovered first, so that its log decides all
+ * that it can prove.
+ */
+export async function settleDelivery(env: ThreadEnv, request: ResolveParams): Promise<Delivery> {
+  const { deliveries, registry } = env.store;
+  const { threadId, seq, as } = request;
+  const delivery = (await deliveries.list(threadId)).find((one) => one.seq === seq);
+  const thread = delivery && (await registry.get(delivery.thread_id));
+  const { recovery } = await env.config();
+  if (thread && deathOf(env, thread, recovery.staleSeconds)) {
+    await recoverThread(env, thread.thread_id);
+  }
+  const settled = await deliveries.resolve(request);
+  if (as === 'retry') await wakeFinished(env, settled.thread_id);
+  return settled;
+}
+
+async function assertMayWrite(env: ThreadEnv, from: string, to: string): Promise<void> {
+  const { registry } = env.store;
+  const own = await registry.chain(from);
+  const parents = await Promise.all(
+    own.flatMap(({ parent_id: id }) => (id === null ? [] : [registry.chain(id)])),
+  );
+  if (parents.flat().some(({ thread_id }) => thread_id === to)) return;
+  await assertDescendant(registry, from, to);
+}
+
+function assertMessage(message: string): void {
+  if (message.trim() === '') {
+    throw new RyeError('invalid_input', 'the message is empty', {
+      hint: 'Say what the thread is to know.',
+    });
+  }
+  const size = Buffer.byteLength(message);
+  if (size <= MAX_BYTES) return;
+  throw new RyeError('invalid_input', `the message has ${size} bytes, more than ${MAX_BYTES}`, {
+    hint: 'Put it into a file of the project and name that.',
+  });
+}
+
+interface Prospect {
+  readonly mode: DeliveryMode;
+  readonly sender: 'person' | 'background';
+  readonly onFinished: 'hold' | 'resume';
+}
+
+function outlookOf(
+  { thread_id: id, status }: ThreadRecord,
+  { mode, sender, onFinished }: Prospect,
+): string {
+  if (isFinal(status) || status === 'suspended') {
+    const goesOn = onFinished === 'resume' && (status === 'completed' || status === 'error');
+    return goesOn
+      ? `${id} had ended as ${status} and goes on now`
+      : `${id} is ${status}: it is held until \`rye threads resume ${id}\``;
+  }
+  const waits = mode === 'idle' || mode === 'follow-up';
+  if (sender === 'background' || waits) return 'it is taken in when the model has finished';
+  return 'it is taken in before the next request';
+}
+
+/** Starts a process that goes on with a finished thread for which something waits, where the configuration wants that. */
+export async function wakeFinished(env: ThreadEnv, threadId: string): Promise<void> {
+  const { onFinished } = await env.config();
+  if (onFinished === 'hold') return;
+  const thread = await chainEnd(env.store.registry, threadId);
+  // what somebody has cancelled is never started again by itself
+  if (thread?.status !== 'completed' && thread?.status !== 'error') return;
+  if (!(await env.store.deliveries.isAnyWaiting(thread.thread_id))) return;
+  const runner = await env.runner();
+  try {
+    await launchProcess({
+      runner: { ...runner, args: [...runner.args.slice(0, -1), 'threads', 'resume'] },
+      threadId: thread.thread_id,
+      folder: env.files.folder(thread.thread_id),
+      cwd: env.projectPath,
+    });
+  } catch (error) {
+    env.onNotice(`thread ${thread.thread_id} was not resumed: ${messageOf(error)}`);
+  }
+}

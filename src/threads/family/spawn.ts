@@ -1,0 +1,233 @@
+import { isoTime } from '../../core/clock.ts';
+import { RyeError, toRyeError } from '../../core/errors.ts';
+import { isJsonObject, parseJson } from '../../core/json.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
+import type { Owner } from '../../storage/store.ts';
+import type { LaunchedThread, ThreadEnv } from '../ports.ts';
+import type { PreparedThread } from '../prepare/prepare.ts';
+import { assertProgram, assertTravels } from '../prepare/program.ts';
+import { endUnstarted, registerThread, reserveBudget, type StartedThread } from '../run/start.ts';
+import { startDocument } from '../thread-document.ts';
+import { leaveHandover, readHandover, removeHandover } from './handover-fs.ts';
+import { launchProcess, receiveSecrets } from './launch-fs.ts';
+
+/** What the process of a thread cannot find in its plan. */
+export interface RunnerOptions {
+  readonly allow_unsigned: boolean;
+  readonly replay_from?: string;
+  readonly record_to?: string;
+}
+
+/** The content of the private file that a thread's process is handed over, beside the plan. */
+export interface Handover {
+  readonly format: 1;
+  readonly options: RunnerOptions;
+  /** The process that holds the values of secret inputs in memory, and is the only one that can start the thread. */
+  readonly holder?: Owner;
+  /** Only in files of older versions: values of secret inputs, by name. */
+  readonly secrets?: Readonly<Record<string, string>>;
+}
+
+/** Secret inputs of threads that this process has queued, by project and thread. They are never written to a file. */
+const heldSecrets = new Map<string, Readonly<Record<string, string>>>();
+
+function holdKey(env: ThreadEnv, threadId: string): string {
+  return `${env.projectPath}\0${threadId}`;
+}
+
+export interface LaunchRequest {
+  readonly prepared: PreparedThread;
+  readonly threadId?: string | undefined;
+  readonly options: RunnerOptions;
+  /** True if this process ends after the call, so that secret inputs can't wait in its memory for a slot. */
+  readonly leaves?: boolean | undefined;
+}
+
+/**
+ * Registers a prepared thread, reserves its budget, writes its thread.json and hands it to a process of its own, now
+ * or when a slot is free. What fails after the registration ends the thread as `error` and frees what was reserved.
+ */
+export async function launchThread(
+  env: ThreadEnv,
+  { prepared, threadId: wanted, options, leaves = false }: LaunchRequest,
+): Promise<LaunchedThread> {
+  const { plan, secrets, parent } = prepared;
+  assertTravels(env, plan);
+  await env.guards.remember();
+  const registered = await registerThread(env, plan, { threadId: wanted, parent });
+  const threadId = registered.thread_id;
+  try {
+    await reserveBudget(env, plan, threadId, parent);
+    const isSecret = Object.keys(secrets).length > 0;
+    const handover: Handover = { format: 1, options, ...(isSecret ? { holder: env.owner } : {}) };
+    if (isSecret) heldSecrets.set(holdKey(env, threadId), secrets);
+    const now = isoTime(env.clock.now());
+    await env.files.writeDocument({
+      ...startDocument(plan, { threadId, now }),
+      status: 'created',
+    });
+    await env.files.writePlan(threadId, plan);
+    leaveHandover(env.files.folder(threadId), JSON.stringify(handover));
+    await env.store.registry.assign(threadId, null, now);
+  } catch (error) {
+    await endQueued(env, threadId, toRyeError(error));
+    throw error;
+  }
+  const failure = (await startQueued(env)).get(threadId);
+  if (failure) throw failure;
+  const record = await env.store.registry.get(threadId);
+  const isQueued = record?.status === 'created' && record.pid === null;
+  if (isQueued && leaves && heldSecrets.has(holdKey(env, threadId))) {
+    const error = new RyeError(
+      'spawn_failed',
+      `no slot is free for ${threadId}, and its secret inputs may not wait in a file`,
+      {
+        hint: 'Start it again when a thread has ended, or raise concurrency in coordination.yaml.',
+      },
+    );
+    await endQueued(env, threadId, error);
+    throw error;
+  }
+  return {
+    thread_id: threadId,
+    directive: plan.directive.id,
+    status: isQueued ? 'created' : 'running',
+    pid: record?.pid ?? null,
+  };
+}
+
+/**
+ * Starts the threads that wait for a slot, oldest first, as far as slots are free. Nobody supervises the queue:
+ * whoever adds to it, ends a thread or waits for one calls this. Resolves to the threads that could not be started.
+ */
+export async function startQueued(env: ThreadEnv): Promise<ReadonlyMap<string, RyeError>> {
+  const failures = new Map<string, RyeError>();
+  const created = await env.store.registry.list({ status: 'created' });
+  const queued = created.filter(({ pid }) => pid === null).toReversed();
+  if (queued.length === 0) return failures;
+  const { coordination } = await env.config();
+  const full = new Set<string | null>();
+  for (const record of queued) {
+    if (full.has(record.parent_id)) continue;
+    const lost = await secretsLost(env, record.thread_id);
+    if (lost === 'elsewhere') continue;
+    if (lost) {
+      await endQueued(env, record.thread_id, lost);
+      failures.set(record.thread_id, lost);
+      continue;
+    }
+    const now = isoTime(env.clock.now());
+    const { registry } = env.store;
+    if (!(await registry.takeLaunch(record.thread_id, env.owner, coordination, now))) {
+      // refused for want of a slot, or taken by another look at the queue, which says nothing about the next thread
+      const current = await registry.get(record.thread_id);
+      if (current?.status === 'created' && current.pid === null) full.add(record.parent_id);
+      continue;
+    }
+    const failure = await launch(env, record);
+    if (failure) failures.set(record.thread_id, failure);
+  }
+  return failures;
+}
+
+/** Ends a thread that was not started, and forgets what was kept for it. */
+async function endQueued(env: ThreadEnv, threadId: string, error: RyeError): Promise<void> {
+  heldSecrets.delete(holdKey(env, threadId));
+  await endUnstarted(env, threadId, { status: 'error', error: error.toJSON() });
+  await removeHandover(env.files.folder(threadId));
+}
+
+/** Whether a queued thread needs secret inputs that this process hasn't: another process has them, or they are lost. */
+async function secretsLost(
+  env: ThreadEnv,
+  threadId: string,
+): Promise<RyeError | 'elsewhere' | undefined> {
+  if (heldSecrets.has(holdKey(env, threadId))) return undefined;
+  let holder: Owner | undefined;
+  try {
+    ({ holder } = await handoverOf(env, threadId));
+  } catch {
+    return undefined; // its own process says what is wrong with it
+  }
+  if (holder === undefined) return undefined;
+  if (env.store.processes.isAlive(holder)) return 'elsewhere';
+  return secretsGone(threadId);
+}
+
+function secretsGone(threadId: string): RyeError {
+  return new RyeError(
+    'spawn_failed',
+    `the secret inputs of ${threadId} are lost: the process that held them has ended`,
+    { hint: 'Start the directive again with its secret inputs.' },
+  );
+}
+
+/** The secret inputs of the thread that this process was started for; ends the thread if they did not arrive. */
+export async function secretsOf(
+  env: ThreadEnv,
+  threadId: string,
+  handover: Handover,
+): Promise<Readonly<Record<string, string>>> {
+  if (handover.holder === undefined) return handover.secrets ?? {};
+  const secrets = await receiveSecrets();
+  if (secrets !== undefined) return secrets;
+  const error = secretsGone(threadId);
+  await endQueued(env, threadId, error);
+  throw error;
+}
+
+/** Starts the process of a thread that this process has taken. */
+async function launch(
+  env: ThreadEnv,
+  { thread_id: threadId }: ThreadRecord,
+): Promise<RyeError | undefined> {
+  try {
+    const pid = await launchProcess({
+      runner: await env.runner(),
+      threadId,
+      folder: env.files.folder(threadId),
+      cwd: env.projectPath,
+      secrets: heldSecrets.get(holdKey(env, threadId)),
+    });
+    heldSecrets.delete(holdKey(env, threadId));
+    const owner = env.store.processes.identify(pid);
+    // one that is gone already has said in the registry how it ended, or is found dead like any other
+    const known = owner ?? { ...env.owner, pid, processStart: 'gone' };
+    await env.store.registry.assign(threadId, known, isoTime(env.clock.now()));
+    return undefined;
+  } catch (error) {
+    const failure = toRyeError(error, 'spawn_failed');
+    await endQueued(env, threadId, failure);
+    return failure;
+  }
+}
+
+/** Reads what this process was started to run; the file stays until the thread is claimed. */
+export async function handoverOf(env: ThreadEnv, threadId: string): Promise<Handover> {
+  const value = parseJson(await readHandover(env.files.folder(threadId)));
+  if (isJsonObject(value) && value['format'] === 1) return value as unknown as Handover;
+  throw new RyeError('thread_tampered', `the handover of ${threadId} is not one of this version`);
+}
+
+/**
+ * Takes a launched thread over: claims it, reads the plan that its signed thread.json names, and removes the private
+ * file. The budget that its starter reserved is kept, not reserved again.
+ */
+export async function adoptThread(env: ThreadEnv, threadId: string): Promise<StartedThread> {
+  const record = await env.store.registry.claim(threadId, env.owner, isoTime(env.clock.now()));
+  try {
+    await removeHandover(env.files.folder(threadId));
+    const prepared = await env.files.readDocument(threadId);
+    const plan = await env.files.readPlan(prepared);
+    assertProgram(env, plan, threadId);
+    const parentId = plan.parent_thread_id;
+    const parent = parentId === null ? undefined : await env.files.readDocument(parentId);
+    const now = isoTime(env.clock.now());
+    const document = { ...prepared, status: 'running' as const, updated_at: now };
+    await env.files.writeDocument(document);
+    return { threadId, plan, record, document, parent };
+  } catch (error) {
+    await endUnstarted(env, threadId, { status: 'error', error: toRyeError(error).toJSON() });
+    throw error;
+  }
+}

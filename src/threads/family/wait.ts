@@ -1,0 +1,144 @@
+import type { ErrorInfo } from '../../core/errors.ts';
+import type { JsonObject } from '../../core/json.ts';
+import { isActive, isFinal, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
+import type { Cost } from '../../core/usage.ts';
+import type { Store } from '../../storage/store.ts';
+import { chainEnd } from './descendants.ts';
+import type { ChangeWatch } from './watch-fs.ts';
+
+/** Where one of the threads that were waited for stands. */
+export interface WaitedThread {
+  /** As it was asked for. */
+  readonly thread_id: string;
+  /** The end of its chain of continuations: whose status and result these are. */
+  readonly final_thread_id: string;
+  readonly directive: string;
+  readonly status: ThreadStatus | 'not_found';
+  /** False: the time was up, or one of the others was enough. */
+  readonly done: boolean;
+  readonly result: string;
+  readonly outputs?: JsonObject;
+  readonly error?: ErrorInfo;
+  readonly cost?: Cost;
+}
+
+export interface WaitReport {
+  /** Everything that ended in time was completed, and enough ended in time. */
+  readonly success: boolean;
+  readonly timed_out: boolean;
+  readonly threads: readonly WaitedThread[];
+}
+
+export interface WaitRequest {
+  readonly threadIds: readonly string[];
+  /** `any`: the first end is enough. */
+  readonly mode: 'all' | 'any';
+  /** Undefined: for ever. 0: only looks. */
+  readonly timeoutMs?: number | undefined;
+  readonly signal: AbortSignal;
+  /** Called with each thread once, when it has ended. */
+  readonly onEnd?: ((thread: ThreadRecord) => Promise<void> | void) | undefined;
+  /** Called whenever the registry may have changed. */
+  readonly onLook?: (() => Promise<void> | void) | undefined;
+}
+
+/** What waiting needs: the registry, a clock and something that wakes it. */
+export interface WaitPorts {
+  readonly store: Pick<Store, 'registry' | 'processes'>;
+  readonly monotonic: () => number;
+  readonly watch: ChangeWatch;
+  /** Puts a thread in order whose process is gone; false when that is not possible now. */
+  readonly settle: (thread: ThreadRecord) => Promise<boolean>;
+}
+
+/** How long a lost notification or a killed process can go unnoticed. */
+const LOOK_AGAIN_MS = 200;
+
+/**
+ * Waits until threads and the chains that continue them have ended. Every commit to the registry wakes it, so it
+ * learns of an end within milliseconds, from any process. A thread whose process is gone is put in order meanwhile.
+ */
+export async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<WaitReport> {
+  const { threadIds, mode, timeoutMs, signal } = request;
+  const ids = [...new Set(threadIds)];
+  const deadline = timeoutMs === undefined ? Infinity : ports.monotonic() + timeoutMs;
+  const ended = new Map<string, ThreadRecord>();
+  const seen = new Map<string, ThreadRecord | undefined>();
+  const unsettled = new Set<string>();
+  const look = async (): Promise<void> => {
+    await request.onLook?.();
+    for (const id of ids) {
+      if (ended.has(id)) continue;
+      let record = await chainEnd(ports.store.registry, id);
+      if (record && isLost(ports, record) && !unsettled.has(record.thread_id)) {
+        if (!(await ports.settle(record))) unsettled.add(record.thread_id);
+        record = await chainEnd(ports.store.registry, id);
+      }
+      seen.set(id, record);
+      if (!record || !isOver(record)) continue;
+      ended.set(id, record);
+      await request.onEnd?.(record);
+    }
+  };
+  const missing = (): number => ids.filter((id) => seen.has(id) && !seen.get(id)).length;
+  const isEnough = (): boolean =>
+    mode === 'any'
+      ? ended.size > 0 || missing() === ids.length
+      : ended.size + missing() === ids.length;
+  await look();
+  while (!isEnough() && !signal.aborted) {
+    const left = deadline - ports.monotonic();
+    if (left <= 0) break;
+    await ports.watch.next(Math.min(left, LOOK_AGAIN_MS), signal);
+    await look();
+  }
+  const threads = ids.map((id) => waited(id, seen.get(id), ended.has(id)));
+  return {
+    success:
+      isEnough() &&
+      threads.every(({ done, status }) =>
+        done ? status === 'completed' : mode === 'any' && status !== 'not_found',
+      ),
+    timed_out: !isEnough(),
+    threads,
+  };
+}
+
+/** A suspended thread goes on only when somebody resumes it, so waiting for more would be in vain. */
+function isOver({ status, continuation_thread_id: next }: ThreadRecord): boolean {
+  return status === 'suspended' || (isFinal(status) && !(status === 'continued' && next !== null));
+}
+
+/** Active, with a process that is known to be gone. Queued threads have none yet. */
+function isLost(
+  { store }: Pick<WaitPorts, 'store'>,
+  { status, pid, process_start, host }: ThreadRecord,
+): boolean {
+  if (!isActive(status) || pid === null || host === null) return false;
+  return !store.processes.isAlive({ pid, host, processStart: process_start ?? '' });
+}
+
+function waited(id: string, record: ThreadRecord | undefined, done: boolean): WaitedThread {
+  if (!record) {
+    return {
+      thread_id: id,
+      final_thread_id: id,
+      directive: '',
+      status: 'not_found',
+      done: false,
+      result: '',
+    };
+  }
+  const { thread_id, directive, status, result, outputs, error, cost } = record;
+  return {
+    thread_id: id,
+    final_thread_id: thread_id,
+    directive,
+    status,
+    done,
+    result: result ?? '',
+    ...(outputs ? { outputs } : {}),
+    ...(error ? { error } : {}),
+    cost,
+  };
+}

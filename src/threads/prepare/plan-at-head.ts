@@ -1,0 +1,89 @@
+import { RyeError } from '../../core/errors.ts';
+import { isRecord } from '../../core/json.ts';
+import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
+import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
+import { THINKING_LEVELS } from '../../providers/provider.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { assertPriced } from './policy.ts';
+
+/**
+ * The plan under the settings at a leaf: the model and the thinking level that entries of its path set last. Throws as a
+ * start does for a model that is not configured any more or has no price.
+ */
+export async function planAtLeaf(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  { tree, leafId }: { readonly tree: SessionTree; readonly leafId: string | null },
+): Promise<ThreadPlan> {
+  const path = pathTo(tree, leafId);
+  return await withModel(env, withThinking(plan, path), path);
+}
+
+function withThinking(plan: ThreadPlan, path: readonly TreeEntry[]): ThreadPlan {
+  const set = path.findLast((entry) => isKnown(entry, 'thinking_change'))?.payload.level;
+  // another program may know other levels
+  const level = THINKING_LEVELS.find((known) => known === set);
+  if (level === undefined) return plan;
+  const { behavior } = plan;
+  return {
+    ...plan,
+    thinking: level,
+    behavior: Object.hasOwn(behavior, 'thinking') ? { ...behavior, thinking: level } : behavior,
+  };
+}
+
+async function withModel(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  path: readonly TreeEntry[],
+): Promise<ThreadPlan> {
+  const change = path.findLast((entry) => isKnown(entry, 'model_change'));
+  // what an imported session ran on was weighed when it was imported
+  if (!change || isImported(change)) return plan;
+  const { provider, model: id } = change.payload;
+  const chain = [plan.model, ...plan.fallbacks];
+  const at = chain.findIndex((one) => one.provider === provider && one.id === id);
+  const [known, ...rest] = at === -1 ? [] : chain.slice(at);
+  if (known) return { ...plan, model: known, fallbacks: rest };
+  try {
+    const found = await configuredModel(env, plan, { model: id, provider });
+    return { ...plan, model: found.model, fallbacks: found.fallbacks };
+  } catch (error) {
+    if (!(error instanceof RyeError)) throw error;
+    throw new RyeError(error.code, `entry ${change.id} set the model: ${error.message}`, {
+      hint: error.hint ?? 'Configure the model, or go on from an earlier entry with --from.',
+      cause: error,
+    });
+  }
+}
+
+function isImported({ payload }: TreeEntry): boolean {
+  return isRecord(payload) && Object.hasOwn(payload, 'pi_line');
+}
+
+/** A model of today's configuration for a thread that was planned before; refused where it could not run on it. */
+export async function configuredModel(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  wanted: { readonly model: string; readonly provider?: string | undefined },
+) {
+  const { model: id, provider } = wanted;
+  const { process: steps, allow_unpriced: allowUnpriced } = plan;
+  const hasSteps = steps.length > 0;
+  const found = await env.models.resolve({ wanted: id, provider, hasSteps });
+  if (found.unfit) throw found.unfit;
+  assertSameNature(plan, found.model);
+  assertPriced([found.model, ...found.fallbacks], allowUnpriced);
+  return found;
+}
+
+/** A plan for no model has none of the rules that one is to be watched by; that of an imported session has nothing to do. */
+function assertSameNature({ model, chain, directive }: ThreadPlan, other: PlannedModel): void {
+  const isImport = chain.length === 0 && directive.category === 'imported';
+  if (isImport || (model.kind === 'literal') === (other.kind === 'literal')) return;
+  throw new RyeError(
+    'usage',
+    `the thread was planned for ${model.provider}/${model.id} and can't go on with ${other.provider}/${other.id}`,
+    { hint: `Run ${directive.id} anew with --model ${other.id}.` },
+  );
+}

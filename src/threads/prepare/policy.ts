@@ -1,0 +1,178 @@
+import { type RenamedGrant, renamedGrant } from '../../core/aliases.ts';
+import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { PartialLimits } from '../../core/limits.ts';
+import type { PlannedModel, PlannedTool } from '../../core/plan.ts';
+import type { Ceiling, Composed } from '../../items/extends.ts';
+import { attenuate, parseCapability, uncovered } from '../../policy/capability.ts';
+import { parseLimits, type ResolvedLimits, resolveLimits } from '../../policy/limits.ts';
+import {
+  type AssessedRisk,
+  assessRisks,
+  boundedCapabilities,
+  type RiskTable,
+} from '../../policy/risk.ts';
+import type { GrantedTool, ItemSource, ThreadConfig } from '../ports.ts';
+import type { ThreadDocument } from '../thread-document.ts';
+
+/** defaults → directive → overrides, capped by the parent's signed limits. */
+export function planLimits(
+  config: ThreadConfig,
+  composed: Composed,
+  { overrides, parent }: { overrides: PartialLimits; parent: ThreadDocument | undefined },
+): ResolvedLimits {
+  return resolveLimits({
+    defaults: config.limitDefaults,
+    directive: parseLimits(composed.rawLimits, 'the directive'),
+    overrides: parseLimits(
+      Object.entries(overrides).map(([name, value]) => ({ name, value })),
+      'limit overrides',
+    ),
+    ...(parent ? { parent: { thread_id: parent.thread_id, limits: parent.limits } } : {}),
+  });
+}
+
+/**
+ * What a thread may do: what its chain grants, within every ceiling and within what its parent holds, to which the
+ * hook that starts it adds what its own file is granted.
+ */
+export function planCapabilities(
+  composed: Composed,
+  parent: ThreadDocument | undefined,
+  hookCapabilities: readonly string[] = [],
+): readonly string[] {
+  const declared = composed.capabilities.map((text) => parseCapability(text));
+  for (const ceiling of composed.ceilings) assertWithin(declared, ceiling, composed.name);
+  return parent
+    ? attenuate(declared, [...parent.capabilities, ...hookCapabilities])
+    : [...new Set(declared)];
+}
+
+/**
+ * Grants on ids of Rye OS as grants on what these are here, each with a warning. A grant on an item that exists under the old id keeps its
+ * meaning, so no file can widen it.
+ */
+export async function renamedGrants(
+  items: ItemSource,
+  composed: Composed,
+): Promise<{ readonly composed: Composed; readonly warnings: readonly string[] }> {
+  const warnings = new Set<string>();
+  const rename = async (text: string): Promise<string> => {
+    const grant = renamedGrant(parseCapability(text));
+    if (grant === undefined || (await isThere(items, grant))) return text;
+    warnings.add(`the permission for ${grant.id} of Rye OS grants ${grant.capability}`);
+    return grant.capability;
+  };
+  const renameAll = async (texts: readonly string[]): Promise<readonly string[]> =>
+    await Promise.all(texts.map(rename));
+  const capabilities = await renameAll(composed.capabilities);
+  const ceilings = await Promise.all(
+    composed.ceilings.map(async (ceiling) => ({
+      ...ceiling,
+      capabilities: await renameAll(ceiling.capabilities),
+    })),
+  );
+  return { composed: { ...composed, capabilities, ceilings }, warnings: [...warnings] };
+}
+
+async function isThere(items: ItemSource, { type, id }: RenamedGrant): Promise<boolean> {
+  try {
+    return (await items.load(type, id, 'fetch')).id === id;
+  } catch (error) {
+    // an item that cannot be used is there all the same
+    return !(error instanceof RyeError && error.code === 'item_not_found');
+  }
+}
+
+function assertWithin(
+  capabilities: readonly string[],
+  { id, origin, capabilities: bound }: Ceiling,
+  name: string,
+): void {
+  const beyond = uncovered(capabilities, bound);
+  if (beyond.length === 0) return;
+  throw new RyeError(
+    'ceiling_exceeded',
+    `${name} asks for more than its ancestor ${id} allows: ${beyond.join(', ')}`,
+    {
+      hint: `Remove them from <permissions>, or widen the ceiling at ${origin}.`,
+      details: { uncovered: beyond, ceiling: id },
+    },
+  );
+}
+
+export interface RiskPlan {
+  readonly acknowledged: readonly Acknowledgement[];
+  readonly risks: readonly AssessedRisk[];
+  readonly tools: readonly PlannedTool[];
+}
+
+/** Judges the capabilities; the first refusal ends prepare, all of them are in its details. */
+export function planRisks(request: {
+  readonly table: RiskTable;
+  readonly capabilities: readonly string[];
+  readonly declared: readonly Acknowledgement[];
+  /** Risks acknowledged by `--acknowledge`. */
+  readonly options: readonly string[];
+  readonly granted: readonly GrantedTool[];
+}): RiskPlan {
+  const { table, capabilities, declared, options, granted } = request;
+  const acknowledged = [...declared, ...options.map(optionAcknowledgement)];
+  const itemTools = granted.filter(({ builtin }) => !builtin);
+  const toolRisks = new Map(itemTools.map(({ id, declaredRisk }) => [id, declaredRisk]));
+  const bounded = boundedCapabilities(
+    capabilities,
+    granted.map(({ id, own = false }) => ({ id, own })),
+  );
+  const { risks, refusals } = assessRisks({
+    capabilities,
+    table,
+    acknowledged,
+    toolRisks,
+    bounded,
+  });
+  const [refusal] = refusals;
+  if (refusal) {
+    throw new RyeError(refusal.code, refusal.message, {
+      hint: refusal.hint,
+      details: { ...refusal.details, refusals: refusals.map(({ message }) => message) },
+    });
+  }
+  return { acknowledged, risks, tools: granted.map((tool) => judgeTool(tool, table)) };
+}
+
+function judgeTool(
+  { declaredRisk, builtin, own: _own, ...tool }: GrantedTool,
+  table: RiskTable,
+): PlannedTool {
+  const capability = `rye.execute.tool.${tool.id.replaceAll('/', '.')}`;
+  const { risks } = assessRisks({
+    capabilities: [capability],
+    table,
+    acknowledged: [],
+    toolRisks: builtin ? new Map() : new Map([[tool.id, declaredRisk]]),
+  });
+  return { ...tool, risk: risks[0]?.risk ?? 'elevated' };
+}
+
+/** An `--acknowledge` option; `usage` where it names no risk. */
+export function optionAcknowledgement(text: string): Acknowledgement {
+  const risk = RISKS.find((known): known is Risk => known === text);
+  if (risk) return { risk, reason: 'acknowledged on the command line', origin: '--acknowledge' };
+  throw new RyeError('usage', `--acknowledge ${text} names no risk`, {
+    hint: `It takes one of ${RISKS.join(', ')}.`,
+  });
+}
+
+/** A spend limit is a promise, so a model without a price is refused unless somebody accepts that. */
+export function assertPriced(models: readonly PlannedModel[], allowUnpriced: boolean): void {
+  const unpriced = models.find(({ pricing }) => pricing === null);
+  if (!unpriced || allowUnpriced) return;
+  throw new RyeError(
+    'model_unpriced',
+    `no price is known for ${unpriced.provider}/${unpriced.id}, so its spend cannot be capped`,
+    {
+      hint: `Add a price to .ai/config/agent/providers/${unpriced.provider}.yaml, or run with --allow-unpriced.`,
+    },
+  );
+}

@@ -1,0 +1,321 @@
+import { RyeError, toRyeError } from '../../core/errors.ts';
+import { type JsonObject, toText } from '../../core/json.ts';
+import type { PartialLimits } from '../../core/limits.ts';
+import type { ContextBlock, PlannedModel, PlanSource, ThreadPlan } from '../../core/plan.ts';
+import { assertStandsFor } from '../../items/binding.ts';
+import type { Composed } from '../../items/extends.ts';
+import { resolveInputs } from '../../items/inputs.ts';
+import { displayInputs, interpolateSteps, interpolateText } from '../../items/interpolate.ts';
+import { parseKnowledge } from '../../items/knowledge.ts';
+import { renderPrompt } from '../../items/prompt.ts';
+import { unknownBehavior } from '../../loop/behavior.ts';
+import { type SharedLimits, shareSpend } from '../family/child-budget.ts';
+import type { ItemSource, ThreadConfig, ThreadEnv } from '../ports.ts';
+import type { ThreadDocument } from '../thread-document.ts';
+import { assertAliases, planBehavior } from './behavior.ts';
+import { type ResolvedDirective, resolveDirective, sourceOf } from './directive.ts';
+import { planHooks } from './hooks.ts';
+import { assertPriced, planCapabilities, planLimits, planRisks, renamedGrants } from './policy.ts';
+import { programOf } from './program.ts';
+import { planRules } from './rules.ts';
+
+export interface PrepareRequest {
+  readonly directiveId: string;
+  readonly inputs: JsonObject;
+  readonly model?: string | undefined;
+  readonly provider?: string | undefined;
+  readonly limits?: PartialLimits | undefined;
+  readonly parentThreadId?: string | undefined;
+  readonly acknowledge?: readonly string[] | undefined;
+  readonly allowUnpriced?: boolean | undefined;
+  readonly behavior?: JsonObject | undefined;
+  /** What the hook that starts this child may do in addition to its parent thread. */
+  readonly hookCapabilities?: readonly string[] | undefined;
+  /** The plan is only shown: nothing is started for it. */
+  readonly isDryRun?: boolean | undefined;
+}
+
+/** A plan and what travels beside it: secrets never stand in the plan. */
+export interface PreparedThread {
+  readonly plan: ThreadPlan;
+  readonly secrets: Readonly<Record<string, string>>;
+  /** The parent's verified thread.json. */
+  readonly parent: ThreadDocument | undefined;
+}
+
+/**
+ * Resolution: everything that decides how a directive will run, read and checked, nothing changed. A directive that
+ * can't run says why here, before anything was registered, spent or written.
+ */
+export async function prepareThread(
+  env: ThreadEnv,
+  request: PrepareRequest,
+): Promise<PreparedThread> {
+  const ignored = await env.guards.check();
+  const parent = await loadParent(env, request.parentThreadId ?? env.parentFromEnvironment);
+  const config = await env.config();
+  const resolved = await resolveDirective(env.items, config, request);
+  const { composed } = resolved;
+  const { values, secretNames } = resolveInputs(composed.inputs, request.inputs, {
+    fileExists: env.fileExists,
+  });
+  const limits = await planSpend(env, config, { request, composed, parent });
+  const grants = await planGrants(env.items, composed, { parent, request });
+  const { capabilities } = grants;
+  const models = await planModels(env, request, composed);
+  const { model, fallbacks, origin: modelOrigin, unfit } = models;
+  const granted = await env.tools.granted(capabilities, {
+    preloadTokens: isEmbedded(model) ? Number.POSITIVE_INFINITY : config.toolPreloadTokens,
+    mayConnect: request.isDryRun !== true,
+  });
+  const risk = planRisks({
+    table: config.risks,
+    capabilities,
+    declared: composed.acknowledgements,
+    options: request.acknowledge ?? [],
+    granted: granted.tools,
+  });
+  // after what the policy says: a directive that may not run is not asked for a key
+  if (unfit && request.isDryRun !== true) throw unfit;
+  const context = await loadContext(env.items, composed);
+  const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
+  const behavior = await planBehavior(env, config, { composed, given: request.behavior });
+  assertAliases(behavior, risk.tools);
+  const text = interpolateDirective(env, config, { composed, values, secretNames });
+  const hooks = await planHooks(env, resolved, capabilities);
+  const plan: ThreadPlan = {
+    format: 1,
+    directive: { ...sourceOf(resolved.leaf), ...headline(composed) },
+    chain: resolved.chain,
+    context_sources: context.sources,
+    parent_thread_id: parent?.thread_id ?? null,
+    inputs: displayInputs(values, secretNames),
+    secret_inputs: secretNames,
+    outputs: composed.outputs,
+    prompt: text.prompt,
+    body: text.body,
+    context: [...context.blocks, ...rules.blocks],
+    suppress: composed.suppress,
+    process: text.steps,
+    limits: limits.limits,
+    capabilities,
+    acknowledged: risk.acknowledged,
+    risks: risk.risks,
+    hooks: hooks.hooks,
+    tools: risk.tools,
+    model,
+    fallbacks,
+    thinking: composed.model?.thinking ?? 'off',
+    integrity: integrityOf([...resolved.chain, ...context.sources]),
+    allow_unpriced: request.allowUnpriced ?? false,
+    continuation_directive: composed.continuationDirective ?? null,
+    behavior,
+    origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
+    warnings: [
+      ...ignored,
+      ...warningsOf([composed, resolved, limits, granted, text, rules, hooks, models, grants]),
+      ...refusals(env, unfit, request),
+      ...unknownBehavior(behavior),
+    ],
+    settings: config.settings,
+    ...(rules.rules ? { rules: rules.rules } : {}),
+    ...programOf(env, risk.tools),
+  };
+  return { plan, secrets: secretsOf(values, secretNames), parent };
+}
+
+function secretsOf(values: JsonObject, names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(names.map((name) => [name, toText(values[name] ?? null)]));
+}
+
+function warningsOf(parts: readonly { readonly warnings: readonly string[] }[]): readonly string[] {
+  return parts.flatMap(({ warnings }) => warnings);
+}
+
+/** What the thread may do, with a note for each grant on an id of Rye OS. */
+async function planGrants(
+  items: ThreadEnv['items'],
+  composed: Composed,
+  { parent, request }: { parent: ThreadDocument | undefined; request: PrepareRequest },
+): Promise<{ readonly capabilities: readonly string[]; readonly warnings: readonly string[] }> {
+  const renamed = await renamedGrants(items, composed);
+  return {
+    capabilities: planCapabilities(renamed.composed, parent, request.hookCapabilities),
+    warnings: renamed.warnings,
+  };
+}
+
+/** The limits of the thread; a child spends no more than its parent can spare. */
+async function planSpend(
+  env: ThreadEnv,
+  config: ThreadConfig,
+  {
+    request,
+    composed,
+    parent,
+  }: {
+    readonly request: PrepareRequest;
+    readonly composed: Composed;
+    readonly parent: ThreadDocument | undefined;
+  },
+): Promise<SharedLimits> {
+  const { directiveId, limits: overrides = {} } = request;
+  const resolved = planLimits(config, composed, { overrides, parent });
+  const declared = composed.rawLimits;
+  return await shareSpend(env, resolved, { directiveId, parent, declared, overrides });
+}
+
+/** The model that the options or the directive ask for, and what to fall back on; all of them priced. */
+async function planModels(
+  env: ThreadEnv,
+  request: PrepareRequest,
+  { model: choice, steps }: Composed,
+) {
+  const { model: wanted, provider, allowUnpriced = false } = request;
+  const models = await env.models.resolve({
+    wanted: wanted ?? choice?.id ?? choice?.tier,
+    // a model named by an option is not bound to the directive's provider
+    provider: provider ?? (wanted === undefined ? choice?.provider : undefined),
+    fallback: choice?.fallback,
+    ...(wanted === undefined && choice?.id !== undefined ? { tier: choice.tier } : {}),
+    allowUnpriced,
+    hasSteps: steps.length > 0,
+  });
+  assertPriced([models.model, ...models.fallbacks], allowUnpriced);
+  return { ...models, warnings: models.warnings ?? [] };
+}
+
+function isEmbedded({ kind }: PlannedModel): boolean {
+  return kind === 'literal' || kind === 'replay';
+}
+
+function integrityOf(sources: readonly PlanSource[]): ThreadPlan['integrity'] {
+  return sources.every(({ integrity }) => integrity === 'verified') ? 'verified' : 'unverified';
+}
+
+/** A declared parent counts only with a valid signature; without one the child must not run. */
+async function loadParent(
+  env: ThreadEnv,
+  threadId: string | undefined,
+): Promise<ThreadDocument | undefined> {
+  if (threadId === undefined || threadId === '') return undefined;
+  const parent = await env.files.readDocument(threadId);
+  const row = (await env.store.ledger.rows()).find((one) => one.thread_id === threadId);
+  if (row?.status !== 'released') return parent;
+  throw new RyeError('illegal_transition', `the parent ${threadId} has ended (${parent.status})`, {
+    hint: `Start the thread without --parent, or go on with that one: rye threads resume ${threadId}`,
+    details: { parent_thread_id: threadId, status: parent.status },
+  });
+}
+
+function headline({ name, version, description, category }: Composed) {
+  return { name, version, description, category };
+}
+
+/** The bodies of the knowledge that the chain names, suppressed ones left out; every one verified. */
+async function loadContext(
+  items: ItemSource,
+  { context, suppress }: Composed,
+): Promise<{ readonly blocks: readonly ContextBlock[]; readonly sources: readonly PlanSource[] }> {
+  const blocks: ContextBlock[] = [];
+  const sources: PlanSource[] = [];
+  for (const position of ['system', 'before', 'after'] as const) {
+    for (const { id, origin } of context[position]) {
+      if (suppress.includes(id)) continue;
+      const item = await loadKnowledge(items, id, origin);
+      const { body, name, category } = parseKnowledge(item.text, item.path);
+      assertStandsFor(item, { name, category });
+      blocks.push({ position, id, source: item.path, content: body.trim() });
+      sources.push(sourceOf(item));
+    }
+  }
+  return { blocks, sources };
+}
+
+async function loadKnowledge(items: ItemSource, id: string, origin: string) {
+  try {
+    return await items.load('knowledge', id, 'context');
+  } catch (error) {
+    if (!(error instanceof RyeError)) throw error;
+    throw new RyeError(
+      error.code,
+      `${origin}: the context ${id} cannot be used: ${error.message}`,
+      {
+        hint: error.hint,
+        details: error.details,
+        cause: error,
+      },
+    );
+  }
+}
+
+function interpolateDirective(
+  env: ThreadEnv,
+  config: ThreadConfig,
+  {
+    composed,
+    values,
+    secretNames,
+  }: { composed: Composed; values: JsonObject; secretNames: readonly string[] },
+) {
+  const scope = { inputs: values, secretNames, env: env.environment, envAllow: config.envAllow };
+  const body = interpolateText(composed.body, scope);
+  const steps = interpolateSteps(composed.steps, scope);
+  const { name, description, permissionsXml, outputs } = composed;
+  const missing = [...new Set([...body.missing, ...steps.missing])];
+  return {
+    body: body.value,
+    steps: steps.value,
+    prompt: renderPrompt({ name, description, permissionsXml, body: body.value, outputs }),
+    warnings: missing.map((reference) => `${reference} has no value and stays as it is`),
+  };
+}
+
+function planOrigins({
+  request,
+  resolved,
+  limitOrigins,
+  modelOrigin,
+}: {
+  readonly request: PrepareRequest;
+  readonly resolved: ResolvedDirective;
+  readonly limitOrigins: Readonly<Record<string, string>>;
+  readonly modelOrigin: string;
+}): Record<string, string> {
+  const { composed, hooks, routedBy } = resolved;
+  const limits = Object.entries(limitOrigins).map(([name, origin]) => [`limits.${name}`, origin]);
+  const inputs = composed.inputs
+    .filter(({ name }) => request.inputs[name] !== undefined)
+    .map(({ name }) => [`inputs.${name}`, 'given']);
+  return {
+    ...withoutHooks(composed.origins),
+    ...Object.fromEntries([...limits, ...inputs]),
+    ...Object.fromEntries(hooks.map(({ id, layer, origin }) => [`hooks.${layer}.${id}`, origin])),
+    ...(routedBy === undefined ? {} : { extends: `hook ${routedBy}` }),
+    model: modelOrigin,
+  };
+}
+
+/** The chain's hooks stand in the merged table with their layer. */
+function withoutHooks(origins: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(origins).filter(([path]) => !path.startsWith('hooks.')));
+}
+
+/** Why a run of the plan would be refused that a dry run only shows. */
+function refusals(
+  env: ThreadEnv,
+  unfit: RyeError | undefined,
+  { isDryRun }: Pick<PrepareRequest, 'isDryRun'>,
+): readonly string[] {
+  if (isDryRun !== true) return [];
+  const found = unfit ? [unfit] : [];
+  try {
+    env.signer();
+  } catch (error) {
+    found.push(toRyeError(error));
+  }
+  return found.map(
+    ({ message, hint }) =>
+      `a run would be refused: ${message}${hint === undefined ? '' : `. ${hint}`}`,
+  );
+}

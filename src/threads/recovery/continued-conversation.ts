@@ -1,0 +1,140 @@
+import type { EventDraft } from '../../core/events.ts';
+import { type Message, type ToolCallBlock, userText } from '../../core/message.ts';
+import { joinContents } from '../../hooks/dispatch.ts';
+import type { CarriedContext } from '../../log/continuation.ts';
+import { type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
+import type { ToolDefinition } from '../../providers/provider.ts';
+import type { LogWriter } from '../../storage/store.ts';
+import type { OpenTools } from '../ports.ts';
+import { firedDraft } from '../run/hook-runner.ts';
+import type { Conversation, ConversationParts, Opening } from '../run/opening.ts';
+
+/** Entries that are appended at once when a path is carried over. */
+const CHUNK = 500;
+
+const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost'];
+const LITERAL_FATES: readonly CallFate[] = [...LOST_FATES, 'not_started'];
+
+export interface ContinuedConversation {
+  readonly previousThreadId: string;
+  /** The messages so far, to see what was interrupted. */
+  readonly messages: readonly Message[];
+  /** What the new log begins with; the results of `rerun` calls stay behind. */
+  readonly carry: (rerun: ReadonlySet<string>) => CarriedContext;
+  /** What the model is told; a text of its own, or the continuation directive's. */
+  readonly message: string;
+  /** Called once the new log holds the context: links the threads. */
+  readonly onCarried?: () => Promise<void>;
+}
+
+/**
+ * The beginning of a successor: the carried entries, then `thread_continued` with its hooks, then a message. Calls of
+ * idempotent tools that a crash interrupted are run again before the model is asked; under `literal`, which has no
+ * judgement of its own, those too that it never started.
+ */
+export function continuedConversation(facts: ContinuedConversation): Conversation {
+  return {
+    reopens: false,
+    open: async (parts) => {
+      const fates = parts.plan.model.kind === 'literal' ? LITERAL_FATES : LOST_FATES;
+      const rerun = await rerunnable(parts.tools, unfinishedCalls(facts.messages, fates));
+      const carried = facts.carry(new Set(rerun?.callIds));
+      appendAll(parts.writer, carried.drafts);
+      parts.recorder.checkpoint();
+      await facts.onCarried?.();
+      const drafts = await continuedDrafts(parts, facts);
+      const recorded = {
+        system: carried.system,
+        tools: carried.tools as unknown as readonly ToolDefinition[],
+      };
+      if (rerun) {
+        const pending = { answer: rerun.answer, behind: drafts };
+        return { ...recorded, drafts: [], messages: carried.messages, pending };
+      }
+      return { ...recorded, drafts, messages: [...carried.messages, ...messagesOf(drafts)] };
+    },
+  };
+}
+
+export interface ReopenedConversation {
+  readonly threadId: string;
+  readonly context: Omit<CarriedContext, 'drafts'>;
+  /** Moves the leaf first, where the thread goes on from an earlier entry. */
+  readonly leafDraft?: EventDraft | undefined;
+  readonly message: string | undefined;
+  readonly spent: NonNullable<Opening['spent']>;
+}
+
+/** The same thread goes on in its own log, as a suspended one does. */
+export function reopenedConversation(facts: ReopenedConversation): Conversation {
+  const { threadId, context, leafDraft, message, spent } = facts;
+  return {
+    reopens: true,
+    open: async (parts) => {
+      if (leafDraft) parts.recorder.record([leafDraft]);
+      const drafts = await continuedDrafts(parts, { previousThreadId: threadId, message });
+      return {
+        system: context.system,
+        tools: context.tools as unknown as readonly ToolDefinition[],
+        drafts,
+        messages: [...context.messages, ...messagesOf(drafts)],
+        spent,
+      };
+    },
+  };
+}
+
+/** `thread_continued`, what its hooks say, and the message with their text around it. */
+async function continuedDrafts(
+  { hooks, signal, recorder }: ConversationParts,
+  { previousThreadId, message }: { previousThreadId: string; message: string | undefined },
+): Promise<readonly EventDraft[]> {
+  const previous = { previous_thread_id: previousThreadId };
+  recorder.record([{ event_type: 'thread_continued', payload: previous }]);
+  const report = await hooks.opening('thread_continued', previous, signal);
+  if (report.failure) throw report.failure;
+  const text = [
+    joinContents(report.contents, 'before'),
+    message ?? '',
+    joinContents(report.contents, 'after'),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n');
+  return [
+    ...report.fired.map(firedDraft),
+    ...report.drafts,
+    ...(text === ''
+      ? []
+      : [{ event_type: 'message', payload: { message: userText(text) } } as const]),
+  ];
+}
+
+function messagesOf(drafts: readonly EventDraft[]): readonly Message[] {
+  return drafts.flatMap((draft): readonly Message[] => {
+    if (draft.event_type === 'message') return [draft.payload.message];
+    return draft.event_type === 'custom_message' ? [userText(draft.payload.content)] : [];
+  });
+}
+
+/** Subscribers are not shown again what they saw in the predecessor. */
+function appendAll(writer: LogWriter, drafts: readonly EventDraft[]): void {
+  for (let start = 0; start < drafts.length; start += CHUNK) {
+    writer.append(drafts.slice(start, start + CHUNK));
+  }
+}
+
+/** The calls of the last answer that may be run again: never started, or as good twice as once. */
+async function rerunnable(tools: OpenTools, found: ReturnType<typeof unfinishedCalls>) {
+  if (!found) return undefined;
+  const content: ToolCallBlock[] = [];
+  for (const { call, fate } of found.calls) {
+    const resolution = await tools.set.resolve(call.name, call.input);
+    const isIdempotent = resolution.kind === 'resolved' && resolution.call.tool.traits.idempotent;
+    if (fate === 'not_started' || isIdempotent) content.push(call);
+  }
+  if (content.length === 0) return undefined;
+  return {
+    callIds: content.map(({ call_id }) => call_id),
+    answer: { ...found.answer, content },
+  };
+}

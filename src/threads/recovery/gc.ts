@@ -1,0 +1,103 @@
+import { isoTime } from '../../core/clock.ts';
+import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
+import { isFinal, type ThreadRecord } from '../../core/thread.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { assertIntact } from './successor.ts';
+
+export interface RetentionRequest {
+  /** Milliseconds since a thread ended after which its log is archived. */
+  readonly olderThanMs: number;
+  /** Say what would be archived, and change nothing. */
+  readonly dryRun: boolean;
+}
+
+export interface ArchivedThread {
+  readonly thread_id: string;
+  readonly completed_at: string;
+  /** Bytes of its log before and after; equal in a dry run. */
+  readonly bytes_before: number | null;
+  readonly bytes_after: number | null;
+}
+
+/** What a collection did, and why it left out what it could not archive. */
+export interface Retention {
+  readonly archived: readonly ArchivedThread[];
+  readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
+}
+
+/**
+ * Archives the logs of threads that ended long ago. Kept as they are: threads whose chain has a member that is young or
+ * not over, since that may be resumed from them, and threads whose parent or children are not over. A log that does not
+ * verify is left alone and reported.
+ */
+export async function collectThreads(
+  env: ThreadEnv,
+  { olderThanMs, dryRun }: RetentionRequest,
+): Promise<Retention> {
+  const before = isoTime(env.clock.now() - olderThanMs);
+  const all = await env.store.registry.list({});
+  const kept = keptThreads(all, before);
+  const archived: ArchivedThread[] = [];
+  const failures: { thread_id: string; error: ErrorInfo }[] = [];
+  for (const record of all.toReversed()) {
+    if (kept.has(record.thread_id) || env.store.logs.isArchived(record.thread_id)) continue;
+    try {
+      const done = await archiveThread(env, record, dryRun);
+      if (done) archived.push(done);
+    } catch (error) {
+      failures.push({ thread_id: record.thread_id, error: toRyeError(error).toJSON() });
+    }
+  }
+  return { archived, failures };
+}
+
+/** Ids of the threads that stay: young or open ones, their chains, and the parents and children of open ones. */
+export function keptThreads(all: readonly ThreadRecord[], before: string): ReadonlySet<string> {
+  const isOver = ({ status, completed_at: end }: ThreadRecord): boolean =>
+    isFinal(status) && end !== null && end < before;
+  const chains = new Set<string>();
+  const kept = new Set<string>();
+  const open = new Set(all.filter(({ status }) => !isFinal(status)).map((one) => one.thread_id));
+  for (const record of all) {
+    if (!isOver(record)) chains.add(record.chain_root_id ?? record.thread_id);
+    if (open.has(record.thread_id) && record.parent_id !== null) kept.add(record.parent_id);
+  }
+  for (const { thread_id: id, chain_root_id: root, parent_id: parent } of all) {
+    if (chains.has(root ?? id) || (parent !== null && open.has(parent))) kept.add(id);
+  }
+  return kept;
+}
+
+async function archiveThread(
+  env: ThreadEnv,
+  { thread_id: threadId, completed_at: completedAt, epoch }: ThreadRecord,
+  dryRun: boolean,
+): Promise<ArchivedThread | undefined> {
+  const { logs } = env.store;
+  const completed = completedAt ?? '';
+  const document = await env.files.readDocument(threadId);
+  // it never ran: there is no log
+  if (document.cost === undefined) return undefined;
+  await assertIntact(env, threadId);
+  if (dryRun) {
+    const bytes = document.transcript?.bytes ?? null;
+    return {
+      thread_id: threadId,
+      completed_at: completed,
+      bytes_before: bytes,
+      bytes_after: bytes,
+    };
+  }
+  const hold = logs.hold(threadId, env.owner, epoch);
+  try {
+    const { before, after } = await logs.archive(threadId);
+    return {
+      thread_id: threadId,
+      completed_at: completed,
+      bytes_before: before,
+      bytes_after: after,
+    };
+  } finally {
+    hold.release();
+  }
+}

@@ -1,0 +1,182 @@
+import type { LogEvent, RequestEstimate, UnknownEvent } from '../../core/events.ts';
+import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
+import {
+  addUsage,
+  type Cost,
+  type MicroUsd,
+  NO_USAGE,
+  priceMicroUsd,
+  toMicroUsd,
+  toUsd,
+  type Usage,
+} from '../../core/usage.ts';
+import { foldContext } from '../../log/context.ts';
+import { messageBytes } from '../../log/size.ts';
+import { buildTree, isKnown } from '../../log/tree.ts';
+import { likelyTokensOf } from '../../loop/context.ts';
+
+type Event = LogEvent | UnknownEvent;
+
+/** What a process used since its last `cost` event, as far as its log shows it. */
+export interface LostUsage {
+  /** The turn that it was in. */
+  readonly turn: number;
+  /** Of the calls that are in the log: what the provider counted. */
+  readonly answered: Used;
+  /** Of the calls that were open. Nothing proves what the provider bills for them, so each counts as its upper bound. */
+  readonly open: Used;
+}
+
+interface Used {
+  readonly usage: Usage;
+  readonly price: MicroUsd;
+}
+
+const NOTHING: Used = { usage: NO_USAGE, price: 0 };
+
+/**
+ * What a dead process has to pay for and had not booked; undefined if nothing is missing. A call that was announced and
+ * has no end in the log counts with all that it had reserved: its answer may have come whole without a byte of it on the
+ * disk, and a thread that is killed and resumed must reach its limit.
+ */
+export function lostUsage(events: readonly Event[], plan: ThreadPlan): LostUsage | undefined {
+  const { kind } = plan.model;
+  if (kind === 'literal' || kind === 'replay') return undefined;
+  const unbooked = events.slice(events.findLastIndex(isBooked) + 1);
+  // answers before the first turn are copies of what another thread has paid for
+  const first = unbooked.findIndex(isAsked);
+  const since = first === -1 ? [] : unbooked.slice(first);
+  const ended = since.flatMap((event) => endedCall(event, events, plan));
+  const opened = openCalls(since).map((call) =>
+    call === 'unknown' ? heardOf(since, events, plan) : reservedFor(call, plan),
+  );
+  if (ended.length === 0 && opened.length === 0) return undefined;
+  return {
+    turn: events.findLast((event) => isKnown(event, 'turn_started'))?.payload.turn ?? 0,
+    answered: ended.reduce(add, NOTHING),
+    open: opened.reduce(add, NOTHING),
+  };
+}
+
+/** Adds it to what was booked. The ledger may have been told of the ended calls already, never of the open ones. */
+export function withLost(booked: Cost, reported: MicroUsd, lost: LostUsage | undefined): Cost {
+  const { usage, price } = lost?.answered ?? NOTHING;
+  const open = lost?.open ?? NOTHING;
+  const known = Math.max(toMicroUsd(booked.spend) + price, reported);
+  return {
+    ...booked,
+    ...addUsage(addUsage(booked, usage), open.usage),
+    spend: toUsd(known + open.price),
+  };
+}
+
+/** What an ended call used: its answer has that, or, if nothing was said, the record of its failure. */
+function endedCall(event: Event, events: readonly Event[], plan: ThreadPlan): readonly Used[] {
+  if (isKnown(event, 'message')) {
+    const { message } = event.payload;
+    return message.role === 'assistant' ? [used(message.usage, modelOf(plan, message))] : [];
+  }
+  if (isKnown(event, 'error_classified') && event.payload.usage) {
+    return [used(event.payload.usage, modelInForce(events, plan))];
+  }
+  return [];
+}
+
+/**
+ * The calls without an end. Those for an answer follow one another; one for a summary stays open until it is booked.
+ * `unknown` is a call of a log that does not tell what it might cost.
+ */
+function openCalls(since: readonly Event[]): readonly (RequestEstimate | 'unknown')[] {
+  const summaries: RequestEstimate[] = [];
+  let open: RequestEstimate | 'unknown' | undefined;
+  for (const event of since) {
+    if (isKnown(event, 'turn_started')) open = event.payload.request ?? 'unknown';
+    else if (isKnown(event, 'request_started')) {
+      const { purpose, request } = event.payload;
+      if (purpose === 'summary') summaries.push(request);
+      else open = request;
+    } else if (isKnown(event, 'error_classified')) {
+      // logs that announce no second call go on with one
+      if (open !== 'unknown') open = undefined;
+    } else if (isAnswer(event)) open = undefined;
+    else if (open === undefined && isDelta(event) && !knowsRequests(since)) open = 'unknown';
+  }
+  return open === undefined ? summaries : [...summaries, open];
+}
+
+function knowsRequests(since: readonly Event[]): boolean {
+  return since.some((event) => isKnown(event, 'turn_started') && event.payload.request);
+}
+
+function reservedFor(request: RequestEstimate, plan: ThreadPlan): Used {
+  const usage = {
+    ...NO_USAGE,
+    input_tokens: request.input_tokens,
+    output_tokens: request.max_tokens,
+  };
+  const { price } = used(usage, modelOf(plan, request));
+  return { usage, price: Math.max(price, toMicroUsd(request.reserved_usd ?? 0)) };
+}
+
+/** Everything before such an event is paid for. */
+function isBooked(event: Event): boolean {
+  return (
+    isKnown(event, 'cost') || isKnown(event, 'thread_started') || isKnown(event, 'thread_continued')
+  );
+}
+
+function isAsked(event: Event): boolean {
+  return isKnown(event, 'turn_started') || isKnown(event, 'request_started');
+}
+
+function isAnswer(event: Event): boolean {
+  return isKnown(event, 'message') && event.payload.message.role === 'assistant';
+}
+
+function isDelta(event: Event): boolean {
+  return deltaBytes(event) > 0;
+}
+
+function deltaBytes(event: Event): number {
+  if (isKnown(event, 'toolcall_delta')) return Buffer.byteLength(event.payload.json);
+  return isKnown(event, 'token_delta') || isKnown(event, 'thinking_delta')
+    ? Buffer.byteLength(event.payload.text)
+    : 0;
+}
+
+/** An estimate, for logs that do not tell what a call might cost: the context that was asked, and what was heard. */
+function heardOf(since: readonly Event[], events: readonly Event[], plan: ThreadPlan): Used {
+  const { messages, system, tools } = foldContext(buildTree(events));
+  const asked = messages.reduce(
+    (sum, message) => sum + messageBytes(message),
+    Buffer.byteLength(system) + Buffer.byteLength(JSON.stringify(tools)),
+  );
+  const isBoundary = (event: Event): boolean => isAsked(event) || isAnswer(event);
+  const heard = since.slice(since.findLastIndex(isBoundary) + 1);
+  const usage = {
+    ...NO_USAGE,
+    input_tokens: likelyTokensOf(asked),
+    output_tokens: likelyTokensOf(heard.reduce((sum, event) => sum + deltaBytes(event), 0)),
+  };
+  return used(usage, modelInForce(events, plan));
+}
+
+function modelInForce(events: readonly Event[], plan: ThreadPlan): PlannedModel {
+  const change = events.findLast((event) => isKnown(event, 'model_change'));
+  return change ? modelOf(plan, change.payload) : plan.model;
+}
+
+function modelOf(
+  { model, fallbacks }: ThreadPlan,
+  { provider, model: id }: { readonly provider: string; readonly model: string },
+): PlannedModel {
+  return fallbacks.find((one) => one.provider === provider && one.id === id) ?? model;
+}
+
+function used(usage: Usage, { pricing }: PlannedModel): Used {
+  return { usage, price: pricing ? priceMicroUsd(usage, pricing) : 0 };
+}
+
+function add(left: Used, right: Used): Used {
+  return { usage: addUsage(left.usage, right.usage), price: left.price + right.price };
+}

@@ -1,0 +1,65 @@
+import { isoTime } from '../../core/clock.ts';
+import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import type { ThreadEnv } from '../ports.ts';
+
+/** `gone`: its process has ended. `stale`: it may live, but gave no sign of life for too long. */
+export type Death = 'gone' | 'stale';
+
+/** Signs of life come at least this often, and this many times within the time after which an owner counts as dead. */
+const BEAT_MS = 5000;
+const BEATS = 4;
+/** How often an owner looks at the registry: a sign of life is at most this late. */
+export const POLL_MS = 250;
+/** Beats that are waited for before an owner whose process may live is taken for dead. */
+const MISSED_BEATS = 2;
+
+/** Milliseconds between two signs of life. */
+export function beatMs(staleSeconds: number): number {
+  return Math.min(BEAT_MS, (staleSeconds * 1000) / BEATS);
+}
+
+/**
+ * Whether a thread that should have an owner seems to have lost it; undefined while it lives, is queued without one, or
+ * is ours. A process on another host can only be judged by its heartbeat. A heartbeat says something only while clocks
+ * agree: whoever acts on `stale` asks {@link silentOnes} first.
+ */
+export function deathOf(
+  { store, owner, clock }: Pick<ThreadEnv, 'store' | 'owner' | 'clock'>,
+  record: ThreadRecord,
+  staleSeconds: number,
+): Death | undefined {
+  const { status, pid, process_start: processStart, host, heartbeat_at: heartbeat } = record;
+  if (!isActive(status) || pid === null) return undefined;
+  if (pid === owner.pid && processStart === owner.processStart && host === owner.host)
+    return undefined;
+  const known = { pid, processStart: processStart ?? '', host: host ?? owner.host };
+  if (!store.processes.isAlive(known)) return 'gone';
+  if (heartbeat === null) return undefined;
+  const [oldest, newest] = [-staleSeconds, staleSeconds].map((seconds) =>
+    isoTime(clock.now() + seconds * 1000),
+  );
+  // one from the future was given before the clock was set back
+  return heartbeat < (oldest ?? '') || heartbeat > (newest ?? '') ? 'stale' : undefined;
+}
+
+/**
+ * Of threads whose owners seem stale those that give no sign of life while they are watched, for two beats of the
+ * monotonic clock: a wall clock that jumps, or that of another host, can't make a living owner look dead.
+ */
+export async function silentOnes(
+  { store, clock }: Pick<ThreadEnv, 'store' | 'clock'>,
+  suspects: readonly ThreadRecord[],
+  staleSeconds: number,
+): Promise<readonly ThreadRecord[]> {
+  const deadline = clock.monotonic() + MISSED_BEATS * (beatMs(staleSeconds) + POLL_MS);
+  let silent = suspects;
+  while (silent.length > 0 && clock.monotonic() < deadline) {
+    await clock.sleep(POLL_MS);
+    const now = await Promise.all(silent.map((one) => store.registry.get(one.thread_id)));
+    silent = silent.filter((one, index) => {
+      const seen = now[index];
+      return seen?.heartbeat_at === one.heartbeat_at && seen.epoch === one.epoch;
+    });
+  }
+  return silent;
+}

@@ -1,0 +1,365 @@
+import { isoTime } from '../../core/clock.ts';
+import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../../core/errors.ts';
+import type { EventDraft, EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
+import { addUsage, type Cost, NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
+import { buildTree, isKnown } from '../../log/tree.ts';
+import type { LoopOutcome } from '../../loop/ports.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { finalizeThread, type Verdict } from '../run/finalize.ts';
+import { Recorder } from '../run/recorder.ts';
+import { endUnstarted, type UnstartedEnd } from '../run/start.ts';
+import { openDocument, type ThreadDocument } from '../thread-document.ts';
+import { openDeadLog, unverifiedIn } from './dead-log.ts';
+import { removeLeftovers } from './leftovers-fs.ts';
+import { type LostUsage, lostUsage, withLost } from './lost-usage.ts';
+import { type Death, deathOf, silentOnes } from './owner.ts';
+import { bareDocument, endWithoutPlan, rebuildDocument } from './rebuild.ts';
+
+/** What was done about a thread whose process died. */
+export interface RecoveredThread {
+  readonly thread_id: string;
+  readonly status: ThreadStatus;
+  /**
+   * `failed`: ended as a resumable error. `cancelled`: ended so, because somebody had asked it to stop. `finished`: its log said how it ended, the rest was made up for.
+   * `never_ran`: nothing had happened yet. `released`: it had ended, its budget had not been given back.
+   * `rebuilt`: a person had its thread.json rebuilt from the log.
+   */
+  readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released' | 'rebuilt';
+  readonly reason: string;
+  /** Bytes after the last signature of its log, which were moved to a file beside it. */
+  readonly unverified_bytes?: number;
+}
+
+/**
+ * Ends in order a thread whose process died: takes it over, repairs the tail of its log, settles open calls, the budget
+ * and the files. Refused with `thread_locked` while its owner lives. Interrupted itself, it can be done again.
+ */
+export async function recoverThread(env: ThreadEnv, threadId: string): Promise<RecoveredThread> {
+  const { registry } = env.store;
+  const found = await registry.get(threadId);
+  if (!found || !isActive(found.status)) {
+    throw new RyeError('illegal_transition', `thread ${threadId} has no process to recover from`, {
+      hint: `See: rye threads show ${threadId}`,
+      details: { thread_id: threadId, status: found?.status ?? null },
+    });
+  }
+  const { staleSeconds } = (await env.config()).recovery;
+  const death = deathOf(env, found, staleSeconds);
+  const isAlive = death === 'stale' && (await silentOnes(env, [found], staleSeconds)).length === 0;
+  if (!death || isAlive) throw alive(found);
+  return await recoverDead(env, { found, death });
+}
+
+/** A thread that has lost its owner, as it was found. */
+export interface FoundDead {
+  readonly found: ThreadRecord;
+  readonly death: Death;
+}
+
+async function recoverDead(env: ThreadEnv, { found, death }: FoundDead): Promise<RecoveredThread> {
+  const threadId = found.thread_id;
+  const { registry, ledger } = env.store;
+  const { document, isRebuilt = false } = await documentOf(env, found);
+  const now = isoTime(env.clock.now());
+  const silentSince = death === 'stale' ? found.heartbeat_at : null;
+  const record = await registry.claim(threadId, env.owner, now, silentSince);
+  // before its cost is read: an owner that wakes up now must not add to it
+  await ledger.fence(threadId, record.epoch);
+  await removeLeftovers(env.files.folder(threadId));
+  const plan = document && (await planOf(env, document));
+  const error = crashed(found, death);
+  if (document && isRebuilt) {
+    const kept = env.files.setAside(threadId);
+    if (kept !== undefined) env.onNotice(`thread ${threadId}: its damaged thread.json is ${kept}`);
+    await env.files.writeDocument(document);
+  }
+  if (document && !plan && (isRebuilt || (await hasRun(env, threadId)))) {
+    const cost = await costOf(env, { threadId, events: [], lost: undefined });
+    const { message } = await endWithoutPlan(env, { record, document, cost });
+    return { thread_id: threadId, status: 'error', action: 'failed', reason: message };
+  }
+  if (!document || !plan) {
+    const end = unstartedEnd(found, {
+      ...error,
+      hint: 'It had done nothing yet: start it again.',
+    });
+    await endUnstarted(env, threadId, end);
+    return { thread_id: threadId, status: end.status, action: 'never_ran', reason: error.message };
+  }
+  return await finishDead(env, { record, document, plan, error });
+}
+
+function unstartedEnd({ cancel_requested: reason }: ThreadRecord, error: ErrorInfo): UnstartedEnd {
+  if (reason === null) return { status: 'error', error };
+  const message = `the thread was cancelled: ${reason}`;
+  return { status: 'cancelled', error: { code: 'cancelled', message } };
+}
+
+function actionOf(
+  end: FinishedPayload | undefined,
+  status: ThreadStatus,
+): RecoveredThread['action'] {
+  if (end) return 'finished';
+  return status === 'cancelled' ? 'cancelled' : 'failed';
+}
+
+interface DeadThread {
+  readonly record: ThreadRecord;
+  readonly document: ThreadDocument;
+  readonly plan: ThreadPlan;
+  readonly error: ErrorInfo;
+}
+
+async function finishDead(env: ThreadEnv, dead: DeadThread): Promise<RecoveredThread> {
+  const { record, document, plan, error } = dead;
+  const threadId = record.thread_id;
+  const log = await openDeadLog(env, dead);
+  const recorder =
+    'writer' in log
+      ? new Recorder({ writer: log.writer, clock: env.clock, deltas: 'off' })
+      : undefined;
+  const events = 'writer' in log ? log.events : [];
+  const end = recordedEnd(events);
+  const lost = end ? undefined : lostUsage(events, plan);
+  const cost = await costOf(env, { threadId, events, lost });
+  const failure = 'writer' in log ? error : log.failure;
+  if (recorder && lost) recorder.record([costOfLost(lost, cost)]);
+  if (recorder && !end) settleOpen(recorder, events, error.message);
+  const successors = await env.store.registry.listContinuations(threadId);
+  const successor = end?.status === 'continued' ? successors.at(-1) : undefined;
+  const result = await finalizeThread(env, {
+    started: { threadId, plan, record, document: openDocument(document), parent: undefined },
+    outcome: outcomeOf(end, { failure, cost, cancelled: record.cancel_requested }),
+    hooks: undefined,
+    log: recorder && 'writer' in log ? { writer: log.writer, recorder } : undefined,
+    children: [],
+    ...(end ? { recorded: verdictOf(end) } : {}),
+    ...(successor ? { successor: { threadId: successor.thread_id } } : {}),
+  });
+  return {
+    thread_id: threadId,
+    status: result.status,
+    action: actionOf(end, result.status),
+    reason: failure.message,
+    ...unverifiedIn(log),
+  };
+}
+
+/** Answers the calls that were open, and says in the log what happened. */
+function settleOpen(
+  recorder: Recorder,
+  events: readonly (LogEvent | UnknownEvent)[],
+  reason: string,
+): void {
+  const calls = openCalls(buildTree(events), events);
+  recorder.record([
+    ...settlementDrafts(calls),
+    { event_type: 'note', payload: { text: `recovered: ${reason}` } },
+  ]);
+}
+
+type FinishedPayload = EventPayloads['thread_finished'];
+
+/** How the log says that the thread ended, unless it went on since. */
+function recordedEnd(events: readonly (LogEvent | UnknownEvent)[]): FinishedPayload | undefined {
+  const end = events.findLast((event) => isKnown(event, 'thread_finished'));
+  const isOver = !events.some(
+    (event) => isKnown(event, 'thread_continued') && event.seq > (end?.seq ?? 0),
+  );
+  return isOver ? end?.payload : undefined;
+}
+
+function verdictOf({ status, result, error }: FinishedPayload): Verdict {
+  return { status, result, ...(error ? { error } : {}) };
+}
+
+function outcomeOf(
+  end: FinishedPayload | undefined,
+  facts: {
+    readonly failure: ErrorInfo;
+    readonly cost: Cost;
+    /** Why somebody had asked it to stop. */
+    readonly cancelled: string | null;
+  },
+): LoopOutcome {
+  const { failure, cost, cancelled } = facts;
+  const last = { cost, last_text: end?.result ?? '' };
+  if (!end && cancelled !== null) return { kind: 'cancelled', reason: cancelled, ...last };
+  if (end?.status !== 'completed') return { kind: 'error', error: end?.error ?? failure, ...last };
+  const { result, outputs } = end;
+  return { kind: 'completed', result, ...(outputs ? { outputs } : {}), ...last };
+}
+
+/**
+ * What the thread used: the last `cost` event, or what it had reported to the ledger, which comes first and is never
+ * lowered; and what it had not booked when it died.
+ */
+async function costOf(
+  env: ThreadEnv,
+  used: {
+    readonly threadId: string;
+    readonly events: readonly (LogEvent | UnknownEvent)[];
+    readonly lost: LostUsage | undefined;
+  },
+): Promise<Cost> {
+  const { threadId, events, lost } = used;
+  const logged = events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
+  const rows = await env.store.ledger.rows();
+  const reported = rows.find(({ thread_id }) => thread_id === threadId)?.actual ?? 0;
+  return withLost(logged, reported, lost);
+}
+
+/** In the log, so that a recovery that is interrupted itself does not charge for it twice. */
+function costOfLost({ turn, answered, open }: LostUsage, total: Cost): EventDraft {
+  const usage = addUsage(answered.usage, open.usage);
+  const estimated = open.price === 0 ? {} : { estimated_usd: toUsd(open.price) };
+  return { event_type: 'cost', payload: { turn, usage, total, ...estimated } };
+}
+
+/**
+ * The signed thread.json, or what the signed log says in place of a missing or damaged one; no document if the thread died
+ * before it had one. A forged one is refused: only a person may replace it.
+ */
+async function documentOf(
+  env: ThreadEnv,
+  record: ThreadRecord,
+): Promise<{ readonly document?: ThreadDocument; readonly isRebuilt?: boolean }> {
+  const { thread_id: threadId } = record;
+  try {
+    return { document: await env.files.readDocument(threadId) };
+  } catch (error) {
+    if (!(error instanceof RyeError) || !LOST.has(error.code)) throw error;
+    const rebuilt = await rebuildDocument(env, threadId).catch(() => undefined);
+    if (rebuilt) return { document: openDocument(rebuilt.document), isRebuilt: true };
+    if (error.code === 'thread_not_found') return {};
+    return { document: bareDocument(record), isRebuilt: true };
+  }
+}
+
+const LOST: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']);
+
+/** True if the thread's log holds something that was signed. */
+async function hasRun(env: ThreadEnv, threadId: string): Promise<boolean> {
+  return (await rebuildDocument(env, threadId).catch(() => true)) !== undefined;
+}
+
+async function planOf(env: ThreadEnv, document: ThreadDocument): Promise<ThreadPlan | undefined> {
+  try {
+    return await env.files.readPlan(document);
+  } catch (error) {
+    // a plan that is not the signed one is as good as none
+    const isLost = error instanceof RyeError && LOST_PLAN.has(error.code);
+    if (isLost) return undefined;
+    throw error;
+  }
+}
+
+const LOST_PLAN: ReadonlySet<string> = new Set(['file_not_found', 'thread_tampered']);
+
+function crashed({ thread_id: threadId, pid }: ThreadRecord, death: Death): ErrorInfo {
+  const how = death === 'gone' ? 'ended without finishing it' : 'gave no sign of life';
+  return {
+    code: 'thread_crashed',
+    message: `the process ${pid ?? '?'} of the thread ${how}`,
+    hint: `Go on with it: rye threads resume ${threadId}`,
+  };
+}
+
+function alive({ thread_id: threadId, pid, host }: ThreadRecord): RyeError {
+  return new RyeError('thread_locked', `thread ${threadId} is run by process ${pid} on ${host}`, {
+    hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
+    details: { thread_id: threadId, pid, host },
+  });
+}
+
+/** What a sweep found and did, and what it could not do. */
+export interface RecoverySweep {
+  readonly recovered: readonly RecoveredThread[];
+  readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
+}
+
+/** Dead threads of the project, newest first, so that children come before their parents. */
+export async function findDead(
+  env: ThreadEnv,
+  options: { readonly onlyGone: boolean },
+): Promise<readonly FoundDead[]> {
+  const { staleSeconds } = (await env.config()).recovery;
+  const active = await env.store.registry.list({ active: true });
+  const judged = active.map((found) => ({ found, death: deathOf(env, found, staleSeconds) }));
+  const suspects = judged.filter(({ death }) => death === 'stale').map(({ found }) => found);
+  const silent = options.onlyGone ? [] : await silentOnes(env, suspects, staleSeconds);
+  return judged.flatMap(({ found, death }) =>
+    death === 'gone' || (death === 'stale' && silent.includes(found)) ? [{ found, death }] : [],
+  );
+}
+
+/** Recovers the given threads one by one; one that can't be recovered does not keep the others. */
+export async function recoverEach(
+  env: ThreadEnv,
+  dead: readonly FoundDead[],
+): Promise<RecoverySweep> {
+  const recovered: RecoveredThread[] = [];
+  const failures: { thread_id: string; error: ErrorInfo }[] = [];
+  for (const one of dead) {
+    const { thread_id } = one.found;
+    try {
+      recovered.push(await recoverDead(env, one));
+    } catch (error) {
+      const failure = toRyeError(error);
+      // another process was faster: nothing is left to do
+      if (failure.code === 'thread_locked' || failure.code === 'illegal_transition') continue;
+      failures.push({ thread_id, error: failure.toJSON() });
+    }
+  }
+  return { recovered: [...recovered, ...(await releaseEnded(env))], failures };
+}
+
+/** Settles and gives back the budgets of threads that ended while their process died, or could not write, before it had done so. */
+async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]> {
+  const { registry, ledger, processes } = env.store;
+  const released: RecoveredThread[] = [];
+  for (const threadId of await ledger.active()) {
+    const record = await registry.get(threadId);
+    if (!record || isActive(record.status)) continue;
+    const { pid, process_start: processStart, host } = record;
+    const isOwned =
+      pid !== null &&
+      processes.isAlive({ pid, processStart: processStart ?? '', host: host ?? env.owner.host });
+    if (isOwned) continue;
+    await ledger.report(threadId, toMicroUsd(record.cost.spend), record.epoch);
+    await ledger.release(threadId);
+    released.push({
+      thread_id: threadId,
+      status: record.status,
+      action: 'released',
+      reason: 'its process died before it gave the budget back',
+    });
+  }
+  return released;
+}
+
+/** What a start does for its project: ends threads whose process is gone. Never fails the start. */
+export async function recoverQuietly(env: ThreadEnv): Promise<void> {
+  // a configuration that can't be read is the start's own error to tell
+  const config = await env.config().catch(() => undefined);
+  if (config === undefined) return;
+  try {
+    const dead = await findDead(env, { onlyGone: true });
+    if (dead.length === 0) return;
+    const { recovery } = config;
+    const ids = dead.map(({ found }) => found.thread_id).join(', ');
+    if (recovery.mode === 'resume') {
+      env.onNotice(`threads without a process: ${ids}; \`rye threads recover\` goes on with them`);
+      return;
+    }
+    const { failures } = await recoverEach(env, dead);
+    for (const { thread_id, error } of failures) {
+      env.onNotice(`thread ${thread_id} could not be recovered: ${error.message}`);
+    }
+  } catch (error) {
+    env.onNotice(`dead threads were not looked after: ${messageOf(error)}`);
+  }
+}

@@ -1,0 +1,313 @@
+import { isoTime } from '../../core/clock.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { PartialLimits } from '../../core/limits.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { branchDraft } from '../../log/branch.ts';
+import { carryPath } from '../../log/continuation.ts';
+import { isFatalProblem } from '../../log/problem.ts';
+import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/tree.ts';
+import type { OpenedLog } from '../../storage/store.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { planAtLeaf } from '../prepare/plan-at-head.ts';
+import { assertProgram } from '../prepare/program.ts';
+import { reexport } from '../run/finalize.ts';
+import { reserveBudget } from '../run/start.ts';
+import { openDocument, type ThreadDocument } from '../thread-document.ts';
+import { partOf } from '../verified-log.ts';
+import { continuationMessage } from './continuation-message.ts';
+import { continuedConversation, reopenedConversation } from './continued-conversation.ts';
+import type { Successor } from './handoff.ts';
+import { deathOf } from './owner.ts';
+import { recoverThread } from './recover.ts';
+import {
+  assertIntact,
+  assertSomethingLeft,
+  createSuccessor,
+  overrideLimits,
+  payingAncestor,
+  remainingLimits,
+} from './successor.ts';
+
+export interface ResumeRequest {
+  readonly threadId: string;
+  /** What the model is told; absent: the continuation directive says it. */
+  readonly message?: string | undefined;
+  /** Id, or unique start of it, of the entry to go on from; absent: the leaf. */
+  readonly from?: string | undefined;
+  /** Limits of the continuation, instead of what is left. */
+  readonly limits?: PartialLimits | undefined;
+  /** Names of the secret inputs that are given again. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** Everything about a thread that decides how it goes on, read and verified. */
+interface Resumable {
+  readonly record: ThreadRecord;
+  readonly document: ThreadDocument;
+  readonly plan: ThreadPlan;
+  readonly parent: ThreadDocument | undefined;
+  readonly log: OpenedLog;
+  readonly tree: SessionTree;
+  readonly leafId: string | null;
+  /** False if only the part before a change is used: then nothing is appended to the log. */
+  readonly isIntact: boolean;
+}
+
+/**
+ * Prepares a thread to go on: a suspended one under its own id, any other in a successor, linked once that holds the whole
+ * context. A crashed one is recovered first. Its thread.json, plan and log are verified before anything is taken from
+ * them; of two processes one gets it, the other is refused with `thread_locked`.
+ */
+export async function prepareResume(env: ThreadEnv, request: ResumeRequest): Promise<Successor> {
+  await env.guards.check();
+  const resumable = await readResumable(env, await endOfChain(env, request.threadId), request);
+  assertSecrets(resumable.plan, request.secrets);
+  const { status, parent_id: parentId } = resumable.record;
+  const isPaid = parentId === null || (await payingAncestor(env, parentId)) === parentId;
+  return status === 'suspended' && isPaid && resumable.isIntact
+    ? await reopen(env, resumable, request)
+    : await succeed(env, resumable, request);
+}
+
+/** The last thread of the chain, with nobody running it: recovered where its process died. */
+async function endOfChain(env: ThreadEnv, threadId: string): Promise<ThreadRecord> {
+  const chain = await env.store.registry.chain(threadId);
+  const last = chain.at(-1);
+  if (!last) throw new RyeError('thread_not_found', `there is no thread ${threadId}`);
+  if (!isActive(last.status)) return last;
+  const { recovery } = await env.config();
+  if (!deathOf(env, last, recovery.staleSeconds)) throw stillRuns(last, threadId);
+  try {
+    await recoverThread(env, last.thread_id);
+  } catch (error) {
+    // another process was faster: what it made of the thread is seen next
+    if (!(error instanceof RyeError) || error.code !== 'illegal_transition') throw error;
+  }
+  return await endOfChain(env, threadId);
+}
+
+function stillRuns({ thread_id, pid, status }: ThreadRecord, asked: string): RyeError {
+  const through = thread_id === asked ? '' : `, which continues ${asked},`;
+  const how = pid === null ? 'waits for a process' : `is ${status} in process ${pid}`;
+  return new RyeError('thread_locked', `thread ${thread_id}${through} ${how}`, {
+    hint: `Follow it with \`rye threads logs ${thread_id} --follow\`, or stop it with \`rye threads cancel ${thread_id}\`.`,
+    details: { thread_id, pid },
+  });
+}
+
+async function readResumable(
+  env: ThreadEnv,
+  record: ThreadRecord,
+  { from }: ResumeRequest,
+): Promise<Resumable> {
+  const threadId = record.thread_id;
+  const { files, store } = env;
+  const { document, verdict } = await assertIntact(env, threadId);
+  const planned = await files.readPlan(document);
+  assertProgram(env, planned, threadId);
+  const { parent_thread_id: parentId } = planned;
+  const parent = parentId === null ? undefined : await files.readDocument(parentId);
+  const log = await store.logs.read(threadId, partOf(threadId, verdict));
+  const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
+  const fatal = [...log.problems, ...tree.problems].find(isFatalProblem);
+  if (fatal) {
+    throw new RyeError(
+      'log_malformed',
+      `the log of ${threadId} has no sensible order: ${fatal.message} at byte ${fatal.offset}`,
+      { hint: 'Branch from an entry before it with --from.' },
+    );
+  }
+  const leafId = from === undefined ? tree.leafId : entryByPrefix(tree, from).id;
+  const plan = await planAtLeaf(env, planned, { tree, leafId });
+  return { record, document, plan, parent, log, tree, leafId, isIntact: verdict.ok };
+}
+
+/** Secrets are never stored, so a directive that has some needs them again. */
+function assertSecrets(
+  { secret_inputs: names, directive }: ThreadPlan,
+  given: Readonly<Record<string, string>>,
+): void {
+  const missing = names.filter((name) => !Object.hasOwn(given, name));
+  const unknown = Object.keys(given).filter((name) => !names.includes(name));
+  if (missing.length === 0 && unknown.length === 0) return;
+  const problem =
+    missing.length > 0
+      ? `the secret inputs ${missing.join(', ')} are not stored and must be given again`
+      : `${unknown.join(', ')} is no secret input of ${directive.id}; the others are taken over`;
+  throw new RyeError('invalid_input', problem, {
+    hint: missing.length > 0 ? `Add --input ${missing[0]}=@FILE.` : 'Leave it out.',
+    details: { missing, unknown },
+  });
+}
+
+/** A suspended thread goes on in its own log. */
+async function reopen(
+  env: ThreadEnv,
+  { record, document, plan: planned, parent, log, tree, leafId }: Resumable,
+  { message, from, limits = {} }: ResumeRequest,
+): Promise<Successor> {
+  const threadId = record.thread_id;
+  const context = carryPath({ tree, events: log.events, leafId });
+  const plan = { ...planned, limits: overrideLimits(planned.limits, limits, parent) };
+  const speaksLast = context.messages.at(-1)?.role === 'assistant';
+  const seed = message ?? (speaksLast ? await seedOf(env, plan, record) : undefined);
+  const spent = log.events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
+  const now = isoTime(env.clock.now());
+  const { registry } = env.store;
+  const claimed = await registry.claim(threadId, env.owner, now);
+  const { limits: given, model } = plan;
+  const running = {
+    ...openDocument(document),
+    model: model.id,
+    provider: model.provider,
+    limits: given,
+    updated_at: now,
+  };
+  try {
+    await reserveBudget(env, plan, threadId);
+    await env.files.writeDocument(running);
+  } catch (error) {
+    const { epoch, cost } = claimed;
+    const result = record.result ?? '';
+    await registry.finish(threadId, { status: 'suspended', now, cost, result, epoch });
+    throw error;
+  }
+  return {
+    started: { threadId, plan, record: claimed, document: running, parent },
+    conversation: reopenedConversation({
+      threadId,
+      context,
+      leafDraft: from === undefined ? undefined : branchDraft(tree, leafId),
+      message: seed,
+      spent,
+    }),
+  };
+}
+
+/** A finished thread goes on in a successor. */
+async function succeed(
+  env: ThreadEnv,
+  resumable: Resumable,
+  { message, limits: overrides = {} }: ResumeRequest,
+): Promise<Successor> {
+  const { record, plan: before, parent, log, tree, leafId } = resumable;
+  const threadId = record.thread_id;
+  const { ledger, registry } = env.store;
+  const left = remainingLimits(before.limits, {
+    cost: record.cost,
+    subtreeSpend: toUsd(await ledger.subtreeSpend(threadId)),
+    spawns: record.spawn_count,
+  });
+  const limits = overrideLimits(left, overrides, parent);
+  assertSomethingLeft(threadId, limits, before.limits);
+  const plan = { ...before, limits };
+  const payer = await payingAncestor(env, plan.parent_thread_id);
+  const seed = message ?? (await seedOf(env, plan, record));
+  const hold = await holdEnded(env, threadId, record.epoch);
+  try {
+    await assertUnchanged(env, record);
+    const started = await createSuccessor(env, {
+      predecessorId: threadId,
+      plan,
+      parent,
+      fund: async (id) => {
+        const amount = toMicroUsd(limits.spend);
+        if (payer === undefined) await ledger.register(id, amount);
+        else await ledger.reserve(id, amount, payer);
+      },
+    });
+    const carry = (rerun: ReadonlySet<string>) =>
+      carryPath({ tree, events: log.events, leafId, rerun });
+    return {
+      started,
+      release: () => hold.release(),
+      conversation: continuedConversation({
+        previousThreadId: threadId,
+        messages: carry(new Set()).messages,
+        carry,
+        message: seed,
+        onCarried: async () => {
+          await registry.linkContinuation(threadId, started.threadId, isoTime(env.clock.now()));
+          hold.release();
+          await noteSuccessor(env, resumable, started.threadId);
+        },
+      }),
+    };
+  } catch (error) {
+    hold.release();
+    throw error;
+  }
+}
+
+/** How long the process of a thread that has ended may still write its export. */
+const EXPORT_MS = 5000;
+const LOOK_MS = 20;
+
+/** Holds the log of a thread that has ended, after the process that just ended it has let go of it. */
+async function holdEnded(
+  env: ThreadEnv,
+  threadId: string,
+  epoch: number,
+): Promise<ReturnType<ThreadEnv['store']['logs']['hold']>> {
+  const deadline = env.clock.monotonic() + EXPORT_MS;
+  for (;;) {
+    try {
+      return env.store.logs.hold(threadId, env.owner, epoch);
+    } catch (error) {
+      const isHeld = error instanceof RyeError && error.code === 'thread_locked';
+      if (!isHeld || env.clock.monotonic() >= deadline) throw error;
+      await env.clock.sleep(LOOK_MS);
+    }
+  }
+}
+
+/** Whoever held the log before us may have continued the thread. */
+async function assertUnchanged(env: ThreadEnv, before: ThreadRecord): Promise<void> {
+  const now = await env.store.registry.get(before.thread_id);
+  if (now?.status === before.status && now.epoch === before.epoch) return;
+  throw new RyeError(
+    'thread_locked',
+    `thread ${before.thread_id} was continued by another process just now`,
+    { hint: `See: rye threads show ${before.thread_id}`, details: { thread_id: before.thread_id } },
+  );
+}
+
+/** thread.json and the export of the predecessor name the successor; the chain itself is in the registry. */
+async function noteSuccessor(
+  env: ThreadEnv,
+  { document, plan, isIntact }: Resumable,
+  successorId: string,
+): Promise<void> {
+  const linked = { ...document, status: 'continued' as const, continuation_thread_id: successorId };
+  await env.files.writeDocument(linked);
+  // an export is signed: it takes nothing from a log that was changed
+  if (isIntact) await reexport(env, plan, linked);
+}
+
+async function seedOf(env: ThreadEnv, plan: ThreadPlan, record: ThreadRecord): Promise<string> {
+  return await continuationMessage(env, {
+    plan,
+    previousThreadId: record.thread_id,
+    reason: reasonOf(record),
+  });
+}
+
+function reasonOf({ status, error }: ThreadRecord): string {
+  const because = error ? `: ${error.message}` : '';
+  switch (status) {
+    case 'completed':
+      return 'The previous thread had completed. Go on from there.';
+    case 'cancelled':
+      return `The previous thread stopped early${because}. Go on where it stopped.`;
+    case 'suspended':
+      return 'The thread was suspended. Go on where it stopped.';
+    case 'created':
+    case 'running':
+    case 'error':
+    case 'continued':
+      break;
+  }
+  return `The previous thread ended with an error${because}. Go on where it stopped.`;
+}

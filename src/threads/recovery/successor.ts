@@ -1,0 +1,134 @@
+import { isoTime } from '../../core/clock.ts';
+import { RyeError, toRyeError } from '../../core/errors.ts';
+import { LIMIT_NAMES, type LimitName, type Limits, type PartialLimits } from '../../core/limits.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import { isActive } from '../../core/thread.ts';
+import { type Cost, toMicroUsd, totalTokens, toUsd } from '../../core/usage.ts';
+import type { LogVerification } from '../../storage/store.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { endUnstarted, registerThread, type StartedThread } from '../run/start.ts';
+import { startDocument, type ThreadDocument } from '../thread-document.ts';
+import { tamperedError, verifyLog } from '../verified-log.ts';
+
+/** What a thread used of its limits, its children's spend included. */
+export interface UsedLimits {
+  readonly cost: Cost;
+  /** USD of the thread and all below it. */
+  readonly subtreeSpend: number;
+  readonly spawns: number;
+}
+
+/** What is left of a thread's limits for the one that continues it; never below 0. Depth is not used up. */
+export function remainingLimits(limits: Limits, used: UsedLimits): Limits {
+  const { cost, subtreeSpend, spawns } = used;
+  return {
+    turns: left(limits.turns, cost.turns),
+    tokens: left(limits.tokens, totalTokens(cost)),
+    spend: toUsd(left(toMicroUsd(limits.spend), toMicroUsd(subtreeSpend))),
+    duration_seconds: left(limits.duration_seconds, cost.elapsed_seconds),
+    spawns: left(limits.spawns, spawns),
+    depth: limits.depth,
+  };
+}
+
+function left(max: number, used: number): number {
+  return Math.max(0, max - used);
+}
+
+/** Limits with a person's overrides, within what the parent may give. */
+export function overrideLimits(
+  limits: Limits,
+  overrides: PartialLimits,
+  parent: ThreadDocument | undefined,
+): Limits {
+  const entries = LIMIT_NAMES.map((name): [LimitName, number] => {
+    const wanted = overrides[name] ?? limits[name];
+    const cap = parent?.limits[name] ?? Number.POSITIVE_INFINITY;
+    return [name, Math.min(wanted, name === 'depth' ? cap - 1 : cap)];
+  });
+  return Object.fromEntries(entries) as Record<LimitName, number>;
+}
+
+/** Refuses a continuation that could not make one turn, before anything is written. */
+export function assertSomethingLeft(threadId: string, limits: Limits, before: Limits): void {
+  for (const name of ['turns', 'tokens', 'spend', 'duration_seconds'] as const) {
+    // a limit of 0 from the start is one that the model does not need, such as the spend of a literal run
+    if (limits[name] > 0 || before[name] === 0) continue;
+    throw new RyeError(`limit_${name}`, `nothing is left of the ${name} limit of ${threadId}`, {
+      hint: `Give the continuation more, such as --limit ${name}=${before[name]}.`,
+      details: { thread_id: threadId, max: before[name] },
+    });
+  }
+}
+
+export interface SuccessorRequest {
+  readonly predecessorId: string;
+  /** The predecessor's plan with the limits that are left. */
+  readonly plan: ThreadPlan;
+  readonly parent: ThreadDocument | undefined;
+  /** Sets its budget aside; absent: its predecessor passes its own on when it ends. */
+  readonly fund?: (threadId: string) => Promise<void>;
+}
+
+/** Registers and claims the thread that continues another one, and writes its thread.json; not linked yet. */
+export async function createSuccessor(
+  env: ThreadEnv,
+  { predecessorId, plan, parent, fund }: SuccessorRequest,
+): Promise<StartedThread> {
+  const continuationOf = predecessorId;
+  const registered = await registerThread(env, plan, { parent, continuationOf });
+  const threadId = registered.thread_id;
+  try {
+    await fund?.(threadId);
+    const now = isoTime(env.clock.now());
+    const record = await env.store.registry.claim(threadId, env.owner, now);
+    const document = startDocument(plan, { threadId, now, continuationOf });
+    await env.files.writeDocument(document);
+    await env.files.writePlan(threadId, plan);
+    return { threadId, plan, record, document, parent };
+  } catch (error) {
+    await endUnstarted(env, threadId, { status: 'error', error: toRyeError(error).toJSON() });
+    throw error;
+  }
+}
+
+/** The nearest ancestor that still runs: it pays for a descendant that goes on. */
+export async function payingAncestor(
+  env: ThreadEnv,
+  parentId: string | null,
+): Promise<string | undefined> {
+  let at = parentId;
+  while (at !== null) {
+    const record = await env.store.registry.get(at);
+    if (!record) return undefined;
+    if (isActive(record.status)) return at;
+    at = record.parent_id;
+  }
+  return undefined;
+}
+
+/**
+ * Refuses to continue a log whose signed part was changed. With `lenient` it only gives notice; then what precedes the
+ * change counts, and nothing after it.
+ */
+export async function assertIntact(
+  env: ThreadEnv,
+  threadId: string,
+): Promise<{ readonly document: ThreadDocument; readonly verdict: LogVerification }> {
+  const { document, verdict } = await verifyLog(env, threadId);
+  if (verdict.ok) return { document, verdict };
+  const error = tamperedError(
+    threadId,
+    verdict,
+    `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient, the part before that is used.`,
+  );
+  const { recovery } = await env.config();
+  // an older state has nothing wrong in it that could be left out
+  if (recovery.transcriptIntegrity === 'lenient' && verdict.code !== 'thread_rolled_back') {
+    env.onNotice(
+      `${error.message}; transcript_integrity is lenient, so the ${verdict.verified_bytes} signed bytes before it are used`,
+    );
+    return { document, verdict };
+  }
+  throw error;
+}

@@ -1,0 +1,384 @@
+import { isoTime } from '../../core/clock.ts';
+import { type ErrorInfo, messageOf, toRyeError } from '../../core/errors.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import type { FinalStatus, ThreadResult } from '../../core/thread.ts';
+import { toMicroUsd } from '../../core/usage.ts';
+import { headAndPlace } from '../../log/oversized.ts';
+import type { LoopOutcome } from '../../loop/ports.ts';
+import type { LogWriter } from '../../storage/store.ts';
+import { recoverDeliveries } from '../family/deliver-recovery.ts';
+import type { ThreadEnv } from '../ports.ts';
+import type { ThreadDocument } from '../thread-document.ts';
+import { signedPart } from '../verified-log.ts';
+import type { HookRunner } from './hook-runner.ts';
+import type { ThreadInbox } from './inbox.ts';
+import type { LiveExport } from './live-export.ts';
+import type { Recorder } from './recorder.ts';
+import type { StartedThread } from './start.ts';
+
+/** How much of a result thread.json and the registry keep; the log has all of it. */
+const KEPT_RESULT_BYTES = 256 * 1024;
+
+export interface FinalizeRequest {
+  readonly started: StartedThread;
+  readonly outcome: LoopOutcome;
+  readonly hooks: HookRunner | undefined;
+  /** Absent when the log could not be opened. */
+  readonly log:
+    | {
+        readonly writer: LogWriter;
+        readonly recorder: Recorder;
+        readonly live?: Pick<LiveExport, 'close'> | undefined;
+      }
+    | undefined;
+  readonly children: readonly string[];
+  /** Absent where the thread's own process is gone: then its log says what became of its deliveries. */
+  readonly inbox?: Pick<ThreadInbox, 'close'> | undefined;
+  /** The thread that goes on where this one handed off; it exists and is not linked yet. */
+  readonly successor?: { readonly threadId: string; readonly spendUsd?: number } | undefined;
+  /** What the log says already: a crash came between it and the rest, which is made up for. */
+  readonly recorded?: Verdict;
+}
+
+/** How an outcome stands in the registry, thread.json and the result. */
+export interface Verdict {
+  readonly status: FinalStatus | 'suspended';
+  readonly result: string;
+  readonly error?: ErrorInfo;
+}
+
+/**
+ * Ends a thread whatever ended its loop: settles the budget, closes the log with a signed checkpoint, rewrites
+ * thread.json, updates the registry, exports the knowledge entry and runs `after_complete` hooks. Each step is
+ * tried even if an earlier one failed; until the registry has the end, a failed step turns a success into `error`, never
+ * the reverse. Where another process has taken the thread over, nothing more is written.
+ */
+export async function finalizeThread(
+  env: ThreadEnv,
+  request: FinalizeRequest,
+): Promise<ThreadResult> {
+  return await new Finalization(env, request).run();
+}
+
+class Finalization {
+  readonly #env: ThreadEnv;
+  readonly #request: FinalizeRequest;
+  readonly #outputs: ThreadResult['outputs'];
+  #verdict: Verdict;
+  #isFenced = false;
+  /** The registry says how the thread ended: what fails from here on no longer changes it. */
+  #isRecorded = false;
+  /** The log has its last checkpoint. Without it, its end is not named: it can't be told from what a crash left. */
+  #isSealed = false;
+
+  constructor(env: ThreadEnv, request: FinalizeRequest) {
+    const { outcome, recorded, successor } = request;
+    this.#env = env;
+    this.#request = request;
+    this.#outputs = outcome.kind === 'completed' ? outcome.outputs : undefined;
+    this.#verdict = recorded ?? judge(outcome, successor !== undefined);
+  }
+
+  async run(): Promise<ThreadResult> {
+    const { started, outcome, hooks, log } = this.#request;
+    const { ledger } = this.#env.store;
+    const { threadId } = started;
+    const observes = log !== undefined && (hooks?.observesCompletion() ?? false);
+    const holdsBudget = hooks?.spendsAfterCompletion() ?? false;
+    const release = async (): Promise<void> =>
+      await this.#attempt('releasing the budget', async () => await this.#release());
+
+    await this.#attempt('settling the budget', () =>
+      ledger.report(threadId, toMicroUsd(outcome.cost.spend), started.record.epoch),
+    );
+    await this.#attempt('closing the log', () => this.#closeLog());
+    await this.#attempt('settling its deliveries', async () => await this.#settleDeliveries());
+    // while hooks may still add to the log its end is not named, so that a crash in between leaves no contradiction
+    await this.#attempt('writing thread.json', () => this.#writeDocument(!observes));
+    if (!holdsBudget) await release();
+    // before the registry: a program that waits for the end finds the signed entry, not the one of the running thread
+    const exported = this.#verdict;
+    if (log) await this.#export();
+    await this.#attempt('updating the registry', async () => {
+      await this.#finish();
+      this.#isRecorded = true;
+    });
+    if (log && this.#verdict !== exported) await this.#export();
+    if (observes) {
+      await this.#afterComplete();
+      await this.#attempt('writing thread.json', () => this.#writeDocument(true));
+    }
+    if (holdsBudget) await release();
+    this.#close();
+    return resultOf(this.#env, this.#request, this.#verdict);
+  }
+
+  /** A failed export leaves the verdict: the log has everything, and recovery exports again. */
+  async #export(): Promise<void> {
+    const { started } = this.#request;
+    if (await this.#isTakenOver()) return;
+    try {
+      await exportKnowledge(this.#env, started, this.#document(true));
+    } catch (error) {
+      const { threadId, plan } = started;
+      const { files } = this.#env;
+      // what is there is the unsigned entry of the running thread
+      files.removeKnowledge(files.knowledgePath(plan.directive.id, threadId));
+      this.#env.onNotice(
+        `thread ${threadId}: exporting the knowledge entry failed: ${messageOf(error)}`,
+      );
+    }
+  }
+
+  async #settleDeliveries(): Promise<void> {
+    const { started, inbox } = this.#request;
+    const { status } = this.#verdict;
+    if (!inbox) await recoverDeliveries(this.#env, started.threadId, started.record.epoch);
+    else if (status === 'completed') await inbox.close('completed');
+    else await inbox.close(status === 'error' ? 'failed' : 'interrupted');
+  }
+
+  async #attempt(what: string, step: () => unknown): Promise<void> {
+    const { threadId } = this.#request.started;
+    if (await this.#isTakenOver()) return;
+    try {
+      await step();
+    } catch (cause) {
+      const failure = toRyeError(cause, 'storage_failed');
+      this.#env.onNotice(`thread ${threadId}: ${what} failed: ${failure.message}`);
+      if (this.#verdict.status === 'completed' && !this.#isRecorded) {
+        this.#verdict = { ...this.#verdict, status: 'error', error: failure.toJSON() };
+      }
+    }
+  }
+
+  /** A process that was stopped for long may find that it lost the thread: what is on disk is another's then. */
+  async #isTakenOver(): Promise<boolean> {
+    if (this.#isFenced) return true;
+    const { threadId, record } = this.#request.started;
+    try {
+      const now = await this.#env.store.registry.get(threadId);
+      this.#isFenced = now !== undefined && now.epoch > record.epoch;
+    } catch {
+      return false; // busy or gone: the step itself will tell
+    }
+    if (!this.#isFenced) return false;
+    const message = `thread ${threadId} was taken over by another process while this one stood still`;
+    const hint = `What became of it: rye threads show ${threadId}`;
+    this.#verdict = {
+      status: 'error',
+      result: '',
+      error: { code: 'thread_locked', message, hint },
+    };
+    this.#env.onNotice(message);
+    return true;
+  }
+
+  #document(isComplete: boolean): ThreadDocument {
+    const { started, outcome, log, successor } = this.#request;
+    const { status, error } = this.#verdict;
+    return {
+      ...started.document,
+      status,
+      updated_at: isoTime(this.#env.clock.now()),
+      cost: outcome.cost,
+      result: this.#keptResult(),
+      ...(this.#outputs ? { outputs: this.#outputs } : {}),
+      ...(error ? { error } : {}),
+      ...(log && isComplete && this.#isSealed ? { transcript: log.writer.state() } : {}),
+      ...(successor && status === 'continued'
+        ? { continuation_thread_id: successor.threadId }
+        : {}),
+    };
+  }
+
+  /** The result as thread.json and the registry hold it; without a log it is nowhere else. */
+  #keptResult(): string {
+    const { log, started } = this.#request;
+    const { result } = this.#verdict;
+    if (!log || result.length <= KEPT_RESULT_BYTES) return result;
+    const place = `.ai/state/threads/${started.threadId}/transcript.jsonl`;
+    return headAndPlace(result, KEPT_RESULT_BYTES, place);
+  }
+
+  async #writeDocument(isComplete: boolean): Promise<void> {
+    await this.#env.files.writeDocument(this.#document(isComplete));
+  }
+
+  #closeLog(): void {
+    const { log, outcome, recorded } = this.#request;
+    if (!log) return;
+    const { status, result, error } = this.#verdict;
+    if (!recorded) {
+      const outputs = this.#outputs;
+      const payload = {
+        status,
+        result,
+        cost: outcome.cost,
+        ...(outputs ? { outputs } : {}),
+        ...(error ? { error } : {}),
+      };
+      log.recorder.record([{ event_type: 'thread_finished', payload }]);
+    }
+    log.recorder.checkpoint();
+    this.#isSealed = true;
+  }
+
+  /** Frees what was not spent, or passes it on. */
+  async #release(): Promise<void> {
+    const { started, successor } = this.#request;
+    const { ledger } = this.#env.store;
+    if (successor?.spendUsd === undefined || this.#verdict.status !== 'continued') {
+      await ledger.release(started.threadId);
+      return;
+    }
+    const amount = toMicroUsd(successor.spendUsd);
+    await ledger.handOver(started.threadId, successor.threadId, amount);
+  }
+
+  async #finish(): Promise<void> {
+    const { started, outcome, successor } = this.#request;
+    const { threadId, record } = started;
+    const { registry } = this.#env.store;
+    const now = isoTime(this.#env.clock.now());
+    const { status, error } = this.#verdict;
+    if (status === 'continued' && successor) {
+      await registry.heartbeat(threadId, record.epoch, now, { cost: outcome.cost });
+      await registry.linkContinuation(threadId, successor.threadId, now, record.epoch);
+      return;
+    }
+    await registry.finish(threadId, {
+      status,
+      now,
+      cost: outcome.cost,
+      result: this.#keptResult(),
+      epoch: record.epoch,
+      ...(this.#outputs ? { outputs: this.#outputs } : {}),
+      ...(error ? { error } : {}),
+    });
+  }
+
+  /** Best effort: what the hooks did is logged and signed, their failures change nothing. */
+  async #afterComplete(): Promise<void> {
+    const { started, hooks, log, outcome } = this.#request;
+    if (!log || !hooks || (await this.#isTakenOver())) return;
+    const { error: failure } = this.#verdict;
+    try {
+      const drafts = await hooks.observeAfterComplete({
+        thread_id: started.threadId,
+        status: this.#verdict.status,
+        result: this.#keptResult(),
+        ...(this.#outputs ? { outputs: this.#outputs } : {}),
+        ...(failure ? { error: { code: failure.code, message: failure.message } } : {}),
+        cost: { ...outcome.cost },
+        project_path: this.#env.projectPath,
+      });
+      if (drafts.length === 0) return;
+      log.recorder.record(drafts);
+      log.recorder.checkpoint();
+    } catch (error) {
+      const { threadId } = started;
+      this.#env.onNotice(`thread ${threadId}: after_complete hooks failed: ${messageOf(error)}`);
+    }
+  }
+
+  #close(): void {
+    this.#request.log?.live?.close();
+    try {
+      this.#request.log?.writer.close();
+    } catch (error) {
+      if (!this.#isFenced) throw error;
+    }
+  }
+}
+
+function resultOf(
+  env: ThreadEnv,
+  { started, outcome, children }: FinalizeRequest,
+  verdict: Verdict,
+): ThreadResult {
+  const { threadId, plan } = started;
+  const { status, result, error } = verdict;
+  const outputs = outcome.kind === 'completed' ? outcome.outputs : undefined;
+  return {
+    success: status === 'completed',
+    thread_id: threadId,
+    directive: plan.directive.id,
+    status,
+    result,
+    ...(outputs ? { outputs } : {}),
+    ...(error ? { error } : {}),
+    cost: outcome.cost,
+    model: plan.model.id,
+    ...(plan.parent_thread_id === null ? {} : { parent_thread_id: plan.parent_thread_id }),
+    children,
+    ...(plan.warnings.length === 0 ? {} : { warnings: plan.warnings }),
+    paths: {
+      thread: env.files.folder(threadId),
+      transcript: env.store.logs.path(threadId),
+      knowledge: env.files.knowledgePath(plan.directive.id, threadId),
+    },
+  };
+}
+
+function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
+  switch (outcome.kind) {
+    case 'completed':
+      return { status: 'completed', result: outcome.result };
+    case 'limit':
+    case 'error':
+      return { status: 'error', result: outcome.last_text, error: outcome.error };
+    case 'cancelled':
+      return {
+        status: 'cancelled',
+        result: outcome.last_text,
+        error: { code: 'cancelled', message: `the thread was cancelled: ${outcome.reason}` },
+      };
+    case 'suspended':
+      return { status: 'suspended', result: outcome.last_text };
+    case 'handoff':
+      return hasSuccessor
+        ? { status: 'continued', result: outcome.last_text }
+        : {
+            status: 'error',
+            result: outcome.last_text,
+            error: {
+              code: 'internal',
+              message: 'the thread was to hand off, but has no successor',
+            },
+          };
+  }
+}
+
+async function exportKnowledge(
+  env: ThreadEnv,
+  { plan }: StartedThread,
+  document: ThreadDocument,
+): Promise<void> {
+  await reexport(env, plan, document);
+}
+
+/** Renders the log's entries once and signs them; the search index follows best effort. */
+export async function reexport(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  document: ThreadDocument,
+): Promise<void> {
+  const threadId = document.thread_id;
+  const part = await signedPart(env, threadId, document.transcript);
+  const { events } = await env.store.logs.readEntries(threadId, part);
+  const path = env.files.knowledgePath(plan.directive.id, threadId);
+  const text = env.renderer.knowledge({
+    document,
+    events,
+    description: plan.directive.description,
+    capabilitiesRef: `.ai/state/threads/${threadId}/capabilities.md`,
+    finishedAt: document.updated_at,
+  });
+  await env.files.writeKnowledge(path, text);
+  try {
+    await env.indexExport(path);
+  } catch (error) {
+    env.onNotice(`the search index was not updated: ${messageOf(error)}`);
+  }
+}

@@ -1,0 +1,312 @@
+import { capabilityOf } from '../../core/capability.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { EventDraft } from '../../core/events.ts';
+import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
+import type { JsonObject } from '../../core/json.ts';
+import { compact } from '../../core/json.ts';
+import { textOf } from '../../core/message.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import { mayRun } from '../../hooks/authority.ts';
+import { type CompactReport, dispatchBeforeCompact } from '../../hooks/before-compact.ts';
+import {
+  type ContextReport,
+  dispatchContext,
+  dispatchControl,
+  dispatchObserving,
+} from '../../hooks/dispatch.ts';
+import type { ActionOutcome, DispatchOptions, Fired, RunAction } from '../../hooks/run-hook.ts';
+import { assertStandsFor } from '../../items/binding.ts';
+import { parseKnowledge } from '../../items/knowledge.ts';
+import type {
+  ControlEvent,
+  GateDecision,
+  HookDecision,
+  HookPort,
+  HookReport,
+  ObservedEvent,
+} from '../../loop/ports.ts';
+import type { OpenTools, RunChild, ThreadEnv } from '../ports.ts';
+import type { Recorder } from './recorder.ts';
+
+export interface HookRunnerOptions {
+  readonly env: ThreadEnv;
+  readonly plan: ThreadPlan;
+  readonly threadId: string;
+  readonly tools: OpenTools;
+  readonly children: { readonly runForHook: RunChild };
+  readonly recorder: Recorder;
+}
+
+type ItemAction = Parameters<RunAction>[1];
+
+/**
+ * Runs a thread's merged hooks. Their item actions act under the thread's capabilities and, for hooks of a configured
+ * file, under what that file is granted; the hooks that rye ships are not bound.
+ */
+export class HookRunner implements HookPort {
+  readonly #options: HookRunnerOptions;
+  /** What every event's context carries. Secret inputs are not in it. */
+  readonly #base: JsonObject;
+  readonly #listened: ReadonlySet<HookEvent>;
+  readonly #failed = new Set<string>();
+  #calls = 0;
+
+  constructor(options: HookRunnerOptions) {
+    const { plan, threadId, env } = options;
+    this.#options = options;
+    this.#listened = new Set(plan.hooks.filter(({ enabled }) => enabled).map(({ event }) => event));
+    this.#base = {
+      thread_id: threadId,
+      directive: plan.directive.id,
+      model: plan.model.id,
+      inputs: openInputs(plan),
+      parent_thread_id: plan.parent_thread_id,
+      project_path: env.projectPath,
+      depth: plan.limits.depth,
+    };
+  }
+
+  listens(event: HookEvent): boolean {
+    return this.#listened.has(event);
+  }
+
+  async control(
+    event: ControlEvent,
+    context: JsonObject,
+    signal: AbortSignal,
+  ): Promise<HookDecision> {
+    return this.#noticed(
+      await dispatchControl(this.#hooks, this.#call(event, context), this.#dispatch(signal)),
+    );
+  }
+
+  async observe(
+    event: ObservedEvent,
+    context: JsonObject,
+    signal: AbortSignal,
+  ): Promise<HookReport> {
+    return this.#noticed(
+      await dispatchObserving(this.#hooks, this.#call(event, context), this.#dispatch(signal)),
+    );
+  }
+
+  async gate(context: JsonObject, signal: AbortSignal): Promise<GateDecision> {
+    return await dispatchControl(
+      this.#hooks,
+      this.#call('tool_gate', context),
+      this.#dispatch(signal),
+    );
+  }
+
+  /** `thread_started` or `thread_continued`: text for the model around the directive. */
+  async opening(
+    event: 'thread_started' | 'thread_continued',
+    context: JsonObject,
+    signal: AbortSignal,
+  ): Promise<ContextReport> {
+    const { plan } = this.#options;
+    const { id, description, category } = plan.directive;
+    const call = this.#call(event, {
+      directive_body: [id, description, plan.body].join('\n'),
+      limits: { ...plan.limits },
+      category,
+      spend_limit: plan.limits.spend,
+      max_turns: plan.limits.turns,
+      capabilities_summary: plan.capabilities.join(', '),
+      ...context,
+    });
+    return this.#noticed(await dispatchContext(this.#hooks, call, this.#dispatch(signal)));
+  }
+
+  /** `before_compact`: whether there is to be a summary, whose, and what it is to attend to. */
+  async beforeCompact(context: JsonObject, signal: AbortSignal): Promise<CompactReport> {
+    const call = this.#call('before_compact', context);
+    return await dispatchBeforeCompact(this.#hooks, call, this.#dispatch(signal));
+  }
+
+  /** `after_complete`: what the hooks left for the log. Bounded by each hook's own timeout, never cancelled. */
+  async observeAfterComplete(context: JsonObject): Promise<readonly EventDraft[]> {
+    return await this.#observed('after_complete', context);
+  }
+
+  /** `child_finished`: what the hooks left for the log. */
+  async observeChild(context: JsonObject): Promise<readonly EventDraft[]> {
+    return await this.#observed('child_finished', context);
+  }
+
+  /** Whether a hook listens to the end of the thread, and so may add to its log. */
+  observesCompletion(): boolean {
+    return this.listens('after_complete');
+  }
+
+  /** `delivery`: what the hooks left for the conversation and the log. */
+  async observeDelivery(context: JsonObject): Promise<readonly EventDraft[]> {
+    return await this.#observed('delivery', context);
+  }
+
+  /** Whether an `after_complete` hook may start a child thread, which needs this thread's budget to be open still. */
+  spendsAfterCompletion(): boolean {
+    return this.#hooks.some(
+      ({ event, enabled, actions }) =>
+        enabled &&
+        event === 'after_complete' &&
+        actions.some((action) => action.kind === 'item' && action.primary === 'execute'),
+    );
+  }
+
+  async #observed(event: HookEvent, context: JsonObject): Promise<readonly EventDraft[]> {
+    const { fired, drafts } = this.#noticed(
+      await dispatchObserving(
+        this.#hooks,
+        this.#call(event, context),
+        this.#dispatch(new AbortController().signal),
+      ),
+    );
+    return [...fired.map(firedDraft), ...drafts];
+  }
+
+  /** Tells the person once about each hook that failed; what the plan warned of was said before. */
+  #noticed<T extends { readonly fired: readonly Fired[] }>(report: T): T {
+    const { env, plan } = this.#options;
+    for (const { id, event, outcome, error } of report.fired) {
+      if (outcome !== 'failed' && outcome !== 'timeout') continue;
+      const isKnown =
+        this.#failed.has(id) ||
+        plan.warnings.some((warning) => warning.startsWith(`hook ${id} cannot run:`));
+      this.#failed.add(id);
+      if (!isKnown) env.onNotice(`hook ${id} on ${event} failed: ${error ?? outcome}`);
+    }
+    return report;
+  }
+
+  get #hooks(): readonly HookDeclaration[] {
+    return this.#options.plan.hooks;
+  }
+
+  #call(event: HookEvent, context: JsonObject) {
+    return { event, context: compact({ ...this.#base, ...context }) as JsonObject };
+  }
+
+  #dispatch(signal: AbortSignal): DispatchOptions {
+    const { env, plan } = this.#options;
+    return {
+      clock: env.clock,
+      signal,
+      suppress: plan.suppress,
+      runAction: async (hook, action, _context, hookSignal) =>
+        await this.#run(hook, action, hookSignal),
+    };
+  }
+
+  async #run(
+    hook: HookDeclaration,
+    action: ItemAction,
+    signal: AbortSignal,
+  ): Promise<ActionOutcome> {
+    this.#authorize(hook, action);
+    const { primary, item_type: type, item_id: id, params } = action;
+    if (primary === 'sign')
+      return await this.#runTool('rye/sign', { item_type: type, item_id: id }, signal);
+    if (primary === 'fetch' || type === 'knowledge') return await this.#loadBody(action);
+    if (type === 'directive') return await this.#runDirective(hook, action, signal);
+    return await this.#runTool(id, params, signal);
+  }
+
+  #authorize(hook: HookDeclaration, { primary, item_type, item_id }: ItemAction): void {
+    const need = { verb: primary, item_type, item_id };
+    if (mayRun(hook, this.#options.plan.capabilities, need)) return;
+    throw hookDenied(hook, capabilityOf(need));
+  }
+
+  async #loadBody({ item_type: type, item_id: id }: ItemAction): Promise<ActionOutcome> {
+    const item = await this.#options.env.items.load(type, id, 'context');
+    if (type !== 'knowledge') return { content: item.text };
+    const { body, name, category } = parseKnowledge(item.text, item.path);
+    assertStandsFor(item, { name, category });
+    return { content: body.trim(), ...(name === undefined ? {} : { name }) };
+  }
+
+  async #runDirective(
+    { capabilities: hookCapabilities }: HookDeclaration,
+    { item_id: directiveId, params: inputs }: ItemAction,
+    signal: AbortSignal,
+  ): Promise<ActionOutcome> {
+    const request = { directiveId, inputs, ...(hookCapabilities ? { hookCapabilities } : {}) };
+    const result = await this.#options.children.runForHook(request, signal);
+    if (!result.success) {
+      throw new RyeError(
+        'hook_failed',
+        `thread ${result.thread_id} ended as ${result.status}: ${result.error?.message ?? ''}`,
+      );
+    }
+    return { content: result.result, ...(result.outputs ? { data: result.outputs } : {}) };
+  }
+
+  /** Runs a tool with the same order as the loop: validated, intent in the log, effect, outcome in the log. */
+  async #runTool(id: string, params: JsonObject, signal: AbortSignal): Promise<ActionOutcome> {
+    const { tools, recorder, threadId, env } = this.#options;
+    const tool = await tools.tool(id);
+    const validation = await tools.validate(tool.inputSchema, params);
+    if (!validation.ok)
+      throw new RyeError(
+        'invalid_input',
+        `the parameters of ${id} are wrong: ${validation.problems}`,
+      );
+    this.#calls += 1;
+    const callId = `hook-${this.#calls}`;
+    const start = env.clock.monotonic();
+    recorder.record([
+      {
+        event_type: 'tool_call_start',
+        payload: { call_id: callId, tool: id, name: id, input: validation.input, turn: 0 },
+        durable: !tool.traits.reads_only,
+      },
+    ]);
+    const output = await tool.execute(validation.input, {
+      callId,
+      threadId,
+      projectPath: env.projectPath,
+      signal,
+      progress: () => undefined,
+    });
+    const text = textOf(output.content);
+    recorder.record([
+      {
+        event_type: 'tool_settled',
+        payload: {
+          call_id: callId,
+          tool: id,
+          outcome: output.is_error ? 'error' : 'ok',
+          duration_ms: Math.round(env.clock.monotonic() - start),
+          output_bytes: Buffer.byteLength(text),
+        },
+      },
+    ]);
+    if (output.is_error) throw new RyeError('tool_failed', text);
+    return { content: text, ...(output.data ? { data: output.data } : {}) };
+  }
+}
+
+/** The log record of one hook. */
+export function firedDraft(fired: Fired): EventDraft {
+  return { event_type: 'hook_fired', payload: fired };
+}
+
+function openInputs({ inputs, secret_inputs: secrets }: ThreadPlan): JsonObject {
+  return Object.fromEntries(Object.entries(inputs).filter(([name]) => !secrets.includes(name)));
+}
+
+function hookDenied({ id, layer, origin }: HookDeclaration, capability: string): RyeError {
+  return new RyeError(
+    'capability_denied',
+    `hook ${id} needs ${capability}, which neither its thread nor its file is granted`,
+    {
+      hint:
+        layer === PROJECT_LAYER
+          ? `Add it to project_capabilities in ~/.ai/config/agent/hooks.yaml, or remove the hook at ${origin}.`
+          : `Grant it in the directive's <permissions>, or remove the hook at ${origin}.`,
+    },
+  );
+}
+
+const PROJECT_LAYER = 3;

@@ -1,0 +1,356 @@
+import { isoTime } from '../../core/clock.ts';
+import {
+  type ChildEnd,
+  DELIVERY_MODES,
+  type Delivery,
+  type DeliveryMode,
+  INLINE_BYTES,
+  type RunEnd,
+  type RunTraits,
+} from '../../core/delivery.ts';
+import type { EventDraft, LogEvent } from '../../core/events.ts';
+import { DELIVERY_ENTRY, isCommitted, isRequest } from '../../log/delivery-facts.ts';
+import type { InboxPort, PolicyGate, SafePoint } from '../../loop/ports.ts';
+import { isReturnName } from '../../loop/return.ts';
+import { meet } from '../../policy/capability.ts';
+import { type DeclaredTool, runTraits, type SteerRules } from '../../policy/steer.ts';
+import type { RunKey, SteerParams, SteerPoint } from '../../storage/store.ts';
+import type { Tool } from '../../tools/tool.ts';
+import { deliveryBody, renderDelivery } from '../family/delivery-text.ts';
+import type { OpenTools, ThreadEnv } from '../ports.ts';
+import type { StartedThread } from './start.ts';
+
+/** What the hooks of the event `delivery` leave behind. */
+export type ObserveDelivery = (context: {
+  readonly thread_id: string;
+  readonly kind: string;
+  readonly delivery_id: string;
+}) => Promise<readonly EventDraft[]>;
+
+export interface InboxOptions {
+  readonly env: ThreadEnv;
+  readonly started: StartedThread;
+  readonly tools: OpenTools;
+  readonly rules: SteerRules;
+  readonly observe: ObserveDelivery;
+  /** Forces the log to the disk: nothing may count as done that a lost log would undo. */
+  readonly syncLog: () => void;
+}
+
+const EXECUTE_ID = 'rye/execute';
+const SEARCH_ID = 'tool_search';
+/** Which deliveries of people may come in while the run is under way. */
+const UNDER_WAY: readonly DeliveryMode[] = ['auto', 'active'];
+
+/**
+ * The inbox of a running thread. What it hands out is reserved in the registry first, written to the log by the loop, and
+ * accepted once it is there; an answer covers it, and the end of the run decides whether that was a delivery.
+ */
+export class ThreadInbox implements InboxPort {
+  readonly #options: InboxOptions;
+  #runId: string;
+  /** Entries that were handed out and are not in the log yet, with the delivery that each carries. */
+  readonly #reserved = new Map<string, Delivery>();
+  /** Entries in the conversation that no answer has covered. */
+  #uncovered: string[] = [];
+  /** Entries that a request of this run carried or may have carried. */
+  readonly #requested = new Set<string>();
+  readonly #learned = new Set<string>();
+  readonly #fromHooks: EventDraft[] = [];
+  #isAfterBatch = false;
+  readonly #openCalls = new Set<string>();
+  /** Tools that were offered when a steer came in: until the run ends no other may be used, and none that does more than read. */
+  #latch: ReadonlySet<string> | undefined;
+  #traits: RunTraits | undefined;
+  #isOpen = false;
+
+  constructor(options: InboxOptions) {
+    this.#options = options;
+    this.#runId = options.env.ids.uuid();
+  }
+
+  /** Opens the run of a conversation that begins with these entries, and takes over what waited for the threads before it. */
+  async open(entryIds: ReadonlySet<string>, from: readonly string[]): Promise<void> {
+    const traits = await this.#currentTraits();
+    const carried = await this.#store.openRun({
+      ...this.#key,
+      traits,
+      carried: entryIds,
+      from,
+      now: this.#now,
+    });
+    this.#isOpen = true;
+    this.#traits = traits;
+    this.#uncovered = carried.flatMap(({ entry_id: id }) => (id === null ? [] : [id]));
+    await this.#publishPoint();
+  }
+
+  async take(point: SafePoint): Promise<readonly EventDraft[]> {
+    await this.#settleLearned();
+    await this.#publishPoint(point);
+    const ready = this.#fromHooks.splice(0);
+    if (!(await this.#store.isAnyWaiting(this.#key.threadId))) return ready;
+    const admit = { key: this.#key, newEntryId: this.#newEntryId, now: this.#now };
+    const steers = await this.#store.admitPeople({ ...admit, modes: UNDER_WAY });
+    // each follow-up gets an answer of its own before the next one is heard
+    const people =
+      steers.length > 0 || point !== 'at_end'
+        ? steers
+        : await this.#store.admitPeople({ ...admit, modes: DELIVERY_MODES, atMost: 1 });
+    // people first: what machines have to say waits for the next point
+    if (people.length > 0 || point === 'at_end') return [...ready, ...(await this.#drafts(people))];
+    const steer = await this.#steer();
+    return [...ready, ...(await this.#drafts(steer ? [steer] : []))];
+  }
+
+  async next(): Promise<readonly EventDraft[]> {
+    await this.#settleLearned();
+    if (!(await this.#store.isAnyWaiting(this.#key.threadId))) return [];
+    this.#options.syncLog();
+    const { env } = this.#options;
+    const runId = env.ids.uuid();
+    const traits = await this.#currentTraits();
+    const delivery = await this.#store.endRun({
+      key: this.#key,
+      end: 'completed',
+      requested: this.#requested,
+      next: {
+        runId,
+        attemptId: env.ids.uuid(),
+        entryId: this.#newEntryId(),
+        traits,
+        onlyIfWaiting: true,
+      },
+      now: this.#now,
+    });
+    if (!delivery) return [];
+    this.#begin(runId, traits);
+    return await this.#drafts([delivery]);
+  }
+
+  async fail(): Promise<readonly EventDraft[]> {
+    const runId = this.#runId;
+    await this.#end('failed');
+    return [{ event_type: 'delivery', payload: { decision: 'run_failed', run_id: runId } }];
+  }
+
+  /** Ends the thread's last run. */
+  async close(end: RunEnd): Promise<void> {
+    await this.#settleLearned();
+    await this.#end(end);
+  }
+
+  /** The thread has waited for this child: its result is a tool result, not a delivery. */
+  learned(childId: string): void {
+    this.#learned.add(childId);
+  }
+
+  /** Refuses, after a steer, every tool that the proof did not cover. */
+  readonly gate: PolicyGate = ({ tool }) => {
+    const latch = this.#latch;
+    if (!latch) return undefined;
+    const { reads_only: readsOnly, network } = tool.traits;
+    if (latch.has(tool.id) && readsOnly && !network) return undefined;
+    return `${tool.id} is not available: this run took in a message while it was under way, so until it ends it may use only what it was offered then, and only to read.`;
+  };
+
+  /** Sees what is in the log now. */
+  async written(events: readonly LogEvent[]): Promise<void> {
+    const accepted: Delivery[] = [];
+    for (const event of events) {
+      if (event.event_type === 'custom_message') {
+        const delivery = this.#reserved.get(event.id ?? '');
+        if (delivery) accepted.push(delivery);
+      } else if (event.event_type === 'message') await this.#seen(event);
+      else if (isRequest(event)) for (const id of this.#uncovered) this.#requested.add(id);
+      else if (event.event_type === 'tool_call_start') this.#openCalls.add(event.payload.call_id);
+      else if (event.event_type === 'tool_settled') this.#openCalls.delete(event.payload.call_id);
+    }
+    if (accepted.length > 0) await this.#accept(accepted);
+  }
+
+  async #accept(deliveries: readonly Delivery[]): Promise<void> {
+    const entryIds = deliveries.flatMap(({ entry_id: id }) => (id === null ? [] : [id]));
+    await this.#store.accept(this.#key, entryIds, this.#now);
+    this.#uncovered.push(...entryIds);
+    for (const id of entryIds) this.#reserved.delete(id);
+    for (const { kind, delivery_id } of deliveries) {
+      const context = { thread_id: this.#key.threadId, kind, delivery_id };
+      this.#fromHooks.push(...(await this.#options.observe(context)));
+    }
+  }
+
+  async #seen({ id, payload: { message } }: LogEvent & { event_type: 'message' }): Promise<void> {
+    this.#isAfterBatch = message.role === 'tool_result';
+    if (message.role !== 'assistant' || !isCommitted(message.stop_reason)) return;
+    if (id === undefined || this.#uncovered.length === 0) return;
+    const entryIds = this.#uncovered;
+    this.#uncovered = [];
+    await this.#store.consume(this.#key, { entryIds, answerId: id }, this.#now);
+  }
+
+  /** The head of the queue, where the proof allows it to go into this run. */
+  async #steer(): Promise<Delivery | undefined> {
+    await this.#publish();
+    await this.#store.requestSteer(this.#steerParams());
+    const admitted = await this.#store.admitSteer(this.#steerParams());
+    if (admitted) {
+      const ids = (await this.#offered()).flatMap((tool) => tool?.id ?? []);
+      // finding more tools would widen what the proof was given for
+      this.#latch = new Set(ids.filter((id) => id !== SEARCH_ID));
+    }
+    return admitted;
+  }
+
+  #point(nowMs: number, at: SafePoint): SteerPoint {
+    return {
+      observed_at: nowMs,
+      valid_until: nowMs + this.#options.rules.proofMs,
+      answer_boundary_passed: at === 'at_end',
+      after_tool_batch: this.#isAfterBatch,
+      pending_approvals: 0,
+      open_tool_calls: this.#openCalls.size,
+    };
+  }
+
+  async #publishPoint(at: SafePoint = 'before_turn'): Promise<void> {
+    await this.#store.publishPoint(this.#key, this.#point(this.#options.env.clock.now(), at));
+  }
+
+  #steerParams(): SteerParams {
+    const { env, rules } = this.#options;
+    const nowMs = env.clock.now();
+    return {
+      key: this.#key,
+      point: this.#point(nowMs, 'before_turn'),
+      rules,
+      now: isoTime(nowMs),
+      nowMs,
+      ids: { attempt: () => env.ids.uuid(), entry: this.#newEntryId },
+    };
+  }
+
+  /** Says what the run may do now, where that has changed. */
+  async #publish(): Promise<void> {
+    const traits = await this.#currentTraits();
+    if (JSON.stringify(traits) === JSON.stringify(this.#traits)) return;
+    this.#traits = traits;
+    await this.#store.updateRun(this.#key, 'regular', traits);
+  }
+
+  async #drafts(deliveries: readonly Delivery[]): Promise<readonly EventDraft[]> {
+    const drafts: EventDraft[] = [];
+    for (const delivery of deliveries) {
+      const { entry_id: marker, kind, source, delivery_id } = delivery;
+      if (marker === null) continue;
+      this.#reserved.set(marker, delivery);
+      const facts = { delivery_id, kind, source };
+      drafts.push(
+        { event_type: 'delivery', payload: { decision: 'allow', marker, ...facts } },
+        {
+          event_type: 'custom_message',
+          payload: {
+            custom_type: DELIVERY_ENTRY,
+            content: await this.#textOf(delivery, marker),
+            display: true,
+            details: facts,
+          },
+          durable: true,
+          id: marker,
+        },
+      );
+    }
+    return drafts;
+  }
+
+  async #textOf(delivery: Delivery, marker: string): Promise<string> {
+    const { env } = this.#options;
+    const body = deliveryBody(delivery, await this.#childOf(delivery));
+    const isLong = Buffer.byteLength(body) > INLINE_BYTES;
+    const artifact = isLong
+      ? await env.files.writeArtifact(this.#key.threadId, `delivery-${delivery.seq}`, body)
+      : undefined;
+    return renderDelivery({ delivery, marker, body, artifact });
+  }
+
+  async #childOf({ kind, source }: Delivery): Promise<ChildEnd | undefined> {
+    if (kind !== 'child_result') return undefined;
+    const record = await this.#options.env.store.registry.get(source);
+    if (!record) return undefined;
+    const { thread_id, directive, status, result, outputs, error, cost } = record;
+    return {
+      thread_id,
+      directive,
+      status,
+      result: result ?? '',
+      outputs,
+      error,
+      spend: cost.spend,
+    };
+  }
+
+  /** By now the results of waiting are in the log. */
+  async #settleLearned(): Promise<void> {
+    if (this.#learned.size === 0 || !this.#isOpen) return;
+    const children = [...this.#learned];
+    this.#learned.clear();
+    await this.#store.consumeWaited(this.#key, children, this.#now);
+  }
+
+  async #end(end: RunEnd): Promise<void> {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#latch = undefined;
+    const requested = this.#requested;
+    await this.#store.endRun({ key: this.#key, end, requested, now: this.#now });
+  }
+
+  #begin(runId: string, traits: RunTraits): void {
+    this.#runId = runId;
+    this.#traits = traits;
+    this.#latch = undefined;
+  }
+
+  async #currentTraits(): Promise<RunTraits> {
+    const { capabilities, hooks } = this.#options.started.plan;
+    const startsThreads = capabilities.some(
+      (one) => meet(one, 'rye.execute.directive.*').length > 0,
+    );
+    const declared = (await this.#offered()).map((tool): DeclaredTool => {
+      if (!tool) return undefined;
+      const { reads_only: readsOnly, network } = tool.traits;
+      // what it may execute but directives are tools that are offered themselves
+      if (tool.id === EXECUTE_ID && !startsThreads) return { readsOnly: true, network: false };
+      return { readsOnly, network };
+    });
+    return runTraits(declared, hooks);
+  }
+
+  /** The tools that the model is offered now; undefined for one that can't be told. */
+  async #offered(): Promise<readonly (Tool | undefined)[]> {
+    const { tools } = this.#options;
+    const found: (Tool | undefined)[] = [];
+    for (const { name } of tools.definitions()) {
+      // returning ends the run and is no tool
+      if (isReturnName(name)) continue;
+      const resolution = await tools.set.resolve(name, {});
+      found.push(resolution.kind === 'resolved' ? resolution.call.tool : undefined);
+    }
+    return found;
+  }
+
+  readonly #newEntryId = (): string => this.#options.env.ids.entryId();
+
+  get #store() {
+    return this.#options.env.store.deliveries;
+  }
+
+  get #key(): RunKey {
+    const { threadId, record } = this.#options.started;
+    return { threadId, epoch: record.epoch, runId: this.#runId };
+  }
+
+  get #now(): string {
+    return isoTime(this.#options.env.clock.now());
+  }
+}

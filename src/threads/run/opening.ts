@@ -1,0 +1,96 @@
+import type { EventDraft } from '../../core/events.ts';
+import { type Message, userText } from '../../core/message.ts';
+import type { ContextBlock, ThreadPlan } from '../../core/plan.ts';
+import type { Cost } from '../../core/usage.ts';
+import { joinContents } from '../../hooks/dispatch.ts';
+import type { PendingCalls } from '../../loop/ports.ts';
+import type { ToolDefinition } from '../../providers/provider.ts';
+import type { LogWriter } from '../../storage/store.ts';
+import type { OpenTools } from '../ports.ts';
+import { firedDraft, type HookRunner } from './hook-runner.ts';
+import type { Recorder } from './recorder.ts';
+
+export interface OpeningRequest {
+  readonly plan: ThreadPlan;
+  readonly hooks: HookRunner;
+  readonly tools: OpenTools;
+  readonly signal: AbortSignal;
+}
+
+export interface Opening {
+  /** Sent byte-identical on every turn. */
+  readonly system: string;
+  readonly drafts: readonly EventDraft[];
+  readonly messages: readonly Message[];
+  /** Recorded definitions that are sent as they are, before what the tools offer beyond them. */
+  readonly tools?: readonly ToolDefinition[];
+  readonly pending?: PendingCalls;
+  /** What the thread used before, when it goes on under its own id. */
+  readonly spent?: Cost;
+}
+
+/** Another beginning than a directive's first message: a thread that goes on from an earlier one, or from itself. */
+export interface Conversation {
+  /** The thread's own log is opened again instead of created. */
+  readonly reopens: boolean;
+  open(parts: ConversationParts): Promise<Opening>;
+}
+
+export interface ConversationParts extends OpeningRequest {
+  readonly recorder: Recorder;
+  /** For entries that nobody needs to be shown. */
+  readonly writer: LogWriter;
+}
+
+/**
+ * Renders the system text and the first user message once: hook text before, context before, the directive, context
+ * after, hook text after. What is rendered is recorded, so that later turns and a resume send the same bytes.
+ */
+export async function openingMessages({
+  plan,
+  hooks,
+  tools,
+  signal,
+}: OpeningRequest): Promise<Opening> {
+  const report = await hooks.opening('thread_started', {}, signal);
+  if (report.failure) throw report.failure;
+  const system = [joinContents(plan.context, 'system'), tools.catalogue()]
+    .filter((part) => part !== '')
+    .join('\n\n');
+  const parts = [
+    joinContents(report.contents, 'before'),
+    joinContents(plan.context, 'before'),
+    plan.prompt,
+    joinContents(plan.context, 'after'),
+    joinContents(report.contents, 'after'),
+  ];
+  const message = userText(parts.filter((part) => part !== '').join('\n\n'));
+  const definitions = tools
+    .definitions()
+    .map(({ name, description, input_schema }) => ({ name, description, input_schema }));
+  const drafts: EventDraft[] = [
+    ...report.fired.map(firedDraft),
+    ...report.drafts,
+    { event_type: 'system_prompt', payload: { text: system, tools: definitions } },
+    ...injected([...plan.context, ...report.contents]),
+    { event_type: 'message', payload: { message } },
+  ];
+  return { system, drafts, messages: [message] };
+}
+
+/** Says where each piece of the context came from; its text stands in the message and the system prompt. */
+function injected(blocks: readonly ContextBlock[]): EventDraft[] {
+  return (['system', 'before', 'after'] as const).flatMap((position): EventDraft[] => {
+    const here = blocks.filter((block) => block.position === position);
+    if (here.length === 0) return [];
+    return [
+      {
+        event_type: 'context_injected',
+        payload: {
+          position,
+          blocks: here.map(({ id, source, content }) => ({ id, source, content })),
+        },
+      },
+    ];
+  });
+}

@@ -1,0 +1,224 @@
+import { overReason } from '../../core/abort.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { EventDraft, EventType, LogEvent } from '../../core/events.ts';
+import { isPiece, type LogHead } from '../../log/checkpoint.ts';
+import type { LogWriter } from '../../storage/store.ts';
+
+/** How streamed text reaches the log; see `transcript.token_deltas`. */
+export type DeltaMode = 'every' | 'coalesced' | 'off';
+
+const COALESCE_MS = 50;
+const COALESCE_CHARS = 4096;
+/** How long streamed text stays unsigned while it arrives. */
+const UNSIGNED_MS = 1000;
+
+export interface RecorderOptions {
+  readonly writer: LogWriter;
+  readonly clock: Clock;
+  readonly deltas: DeltaMode;
+  /** Called with each event after it is in the log; a subscriber that throws is dropped from then on. */
+  readonly onEvent?: ((event: LogEvent) => void) | undefined;
+}
+
+interface PendingDelta {
+  readonly type: 'token_delta' | 'thinking_delta' | 'toolcall_delta';
+  readonly callId: string;
+  readonly parts: string[];
+  chars: number;
+}
+
+/**
+ * The only way from producers to the log: writes first, publishes second ("durable before visible"), and
+ * coalesces streamed deltas so that a log does not grow by a line per token.
+ */
+export class Recorder {
+  readonly #options: RecorderOptions;
+  #pending: PendingDelta | undefined;
+  #timer: AbortController | undefined;
+  #failure: Error | undefined;
+  #subscriber: ((event: LogEvent) => void) | undefined;
+  /** The last checkpoint that subscribers were shown. */
+  #shown: LogEvent | undefined;
+  #signedMs: number;
+  #isSigningSoon = false;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+    this.#subscriber = options.onEvent;
+    this.#shown = options.writer.lastCheckpoint;
+    this.#signedMs = options.clock.monotonic();
+  }
+
+  get leafId(): string | null {
+    return this.#options.writer.leafId;
+  }
+
+  /** Appends the drafts in order; deltas may be held back for up to 50 ms and yield no event. */
+  record(drafts: readonly EventDraft[]): readonly LogEvent[] {
+    if (this.#failure) throw this.#failure;
+    const batch: EventDraft[] = [];
+    for (const draft of drafts) {
+      if (isDelta(draft)) {
+        this.#buffer(draft, batch);
+      } else {
+        this.#drain(batch);
+        batch.push(draft);
+      }
+    }
+    return this.#write(batch);
+  }
+
+  /** Writes what is held back. */
+  flush(): void {
+    const batch: EventDraft[] = [];
+    this.#drain(batch);
+    this.#write(batch);
+  }
+
+  /** Signs everything so far. */
+  sign(): void {
+    this.flush();
+    this.#options.writer.checkpoint();
+    this.#publishCheckpoint();
+  }
+
+  /** Signs everything so far and forces it to the disk. Returns the end of what is signed. */
+  checkpoint(): LogHead {
+    this.flush();
+    this.#options.writer.sync();
+    this.#publishCheckpoint();
+    return this.#options.writer.head;
+  }
+
+  #buffer(draft: DeltaDraft, batch: EventDraft[]): void {
+    const { deltas } = this.#options;
+    if (deltas === 'off') return;
+    if (deltas === 'every') {
+      batch.push(draft);
+      return;
+    }
+    const callId = draft.event_type === 'toolcall_delta' ? draft.payload.call_id : '';
+    const text = draft.event_type === 'toolcall_delta' ? draft.payload.json : draft.payload.text;
+    if (
+      this.#pending &&
+      (this.#pending.type !== draft.event_type || this.#pending.callId !== callId)
+    ) {
+      this.#drain(batch);
+    }
+    this.#pending ??= { type: draft.event_type, callId, parts: [], chars: 0 };
+    this.#pending.parts.push(text);
+    this.#pending.chars += text.length;
+    if (this.#pending.chars >= COALESCE_CHARS) this.#drain(batch);
+    else this.#armTimer();
+  }
+
+  #drain(batch: EventDraft[]): void {
+    const pending = this.#pending;
+    if (!pending) return;
+    this.#pending = undefined;
+    this.#timer?.abort(overReason());
+    this.#timer = undefined;
+    const text = pending.parts.join('');
+    if (pending.type === 'toolcall_delta') {
+      batch.push({
+        event_type: 'toolcall_delta',
+        payload: { call_id: pending.callId, json: text },
+      });
+    } else {
+      batch.push({ event_type: pending.type, payload: { text } });
+    }
+  }
+
+  #armTimer(): void {
+    if (this.#timer) return;
+    const timer = new AbortController();
+    this.#timer = timer;
+    void this.#flushLater(timer.signal);
+  }
+
+  async #flushLater(cancelled: AbortSignal): Promise<void> {
+    await this.#options.clock.sleep(COALESCE_MS, cancelled);
+    if (cancelled.aborted) return;
+    this.#inBackground(() => this.flush());
+  }
+
+  /** A failure surfaces at the producer's next record(), because a timer has no caller. */
+  #inBackground(write: () => void): void {
+    try {
+      write();
+    } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(String(error));
+    }
+  }
+
+  /**
+   * Signs what the writer left unsigned: streamed text once a second, everything else as soon as what is under way now
+   * has been written, which often signs it anyway.
+   */
+  #signLater(batch: readonly EventDraft[]): void {
+    const { writer, clock } = this.#options;
+    if (writer.isSigned) {
+      this.#signedMs = clock.monotonic();
+    } else if (!batch.every(isPiece)) {
+      this.#signSoon();
+    } else if (clock.monotonic() - this.#signedMs >= UNSIGNED_MS) {
+      writer.checkpoint();
+      this.#signedMs = clock.monotonic();
+    }
+  }
+
+  #signSoon(): void {
+    if (this.#isSigningSoon) return;
+    this.#isSigningSoon = true;
+    setImmediate(() => {
+      this.#isSigningSoon = false;
+      if (this.#failure || this.#options.writer.isSigned) return;
+      this.#inBackground(() => {
+        this.#options.writer.checkpoint();
+        this.#publishCheckpoint();
+      });
+    });
+  }
+
+  #publishCheckpoint(): void {
+    const { lastCheckpoint } = this.#options.writer;
+    if (!lastCheckpoint || lastCheckpoint === this.#shown) return;
+    this.#shown = lastCheckpoint;
+    this.#publish([lastCheckpoint]);
+  }
+
+  #write(batch: readonly EventDraft[]): readonly LogEvent[] {
+    if (batch.length === 0) return [];
+    const events = this.#options.writer.append(batch);
+    if (batch.some((draft) => draft.durable)) this.#options.writer.sync();
+    this.#signLater(batch);
+    this.#publish(events);
+    this.#publishCheckpoint();
+    return events;
+  }
+
+  #publish(events: readonly LogEvent[]): void {
+    for (const event of events) {
+      try {
+        this.#subscriber?.(event);
+      } catch {
+        this.#subscriber = undefined; // an observer can't fail a run
+      }
+    }
+  }
+}
+
+type DeltaDraft = Extract<
+  EventDraft,
+  { event_type: 'token_delta' | 'thinking_delta' | 'toolcall_delta' }
+>;
+
+const DELTA_TYPES: ReadonlySet<EventType> = new Set([
+  'token_delta',
+  'thinking_delta',
+  'toolcall_delta',
+]);
+
+function isDelta(draft: EventDraft): draft is DeltaDraft {
+  return DELTA_TYPES.has(draft.event_type);
+}

@@ -1,0 +1,85 @@
+import { RyeError } from '../../core/errors.ts';
+import type { ThreadResult } from '../../core/thread.ts';
+import { isStopped, orStopped } from '../../loop/stop.ts';
+import type { ChildStarter } from '../family/children.ts';
+import { launchThread, type RunnerOptions } from '../family/spawn.ts';
+import type { SpawnRequest, ThreadEnv } from '../ports.ts';
+import { type PreparedThread, type PrepareRequest, prepareThread } from '../prepare/prepare.ts';
+import { prepareToolRun } from '../prepare/tool-run.ts';
+import { type RunOptions, runThread } from './run-thread.ts';
+import { startThread } from './start.ts';
+
+export interface DirectiveRun extends Omit<RunOptions, 'secrets' | 'children'> {
+  readonly prepare: PrepareRequest;
+  readonly threadId?: string | undefined;
+  /** Called when the thread exists, before it runs. */
+  readonly onStarted?: ((threadId: string, directive: string) => void | Promise<void>) | undefined;
+  /** What children in processes of their own are started with. */
+  readonly runner: RunnerOptions;
+}
+
+/** prepare → start → run, for a root and for its synchronous children alike. */
+export async function runDirective(
+  env: ThreadEnv,
+  { prepare, threadId, onStarted, runner, ...options }: DirectiveRun,
+): Promise<ThreadResult> {
+  const { plan, secrets, parent } = await prepared(env, prepare, options.signal);
+  const started = await startThread(env, plan, { threadId, parent });
+  await onStarted?.(started.threadId, plan.directive.id);
+  return await runThread(env, started, {
+    ...options,
+    secrets,
+    children: childStarter(env, runner),
+  });
+}
+
+/** Prepares a thread. Nothing is left to finalize when it is interrupted, so it stops at once, with `cancelled`. */
+async function prepared(
+  env: ThreadEnv,
+  request: PrepareRequest,
+  signal: AbortSignal | undefined,
+): Promise<PreparedThread> {
+  const work = prepareThread(env, request);
+  const ready = signal === undefined ? await work : await orStopped(work, signal);
+  if (!isStopped(ready)) return ready;
+  throw new RyeError(
+    'cancelled',
+    `${request.directiveId} was interrupted before its thread began`,
+    {
+      hint: 'Nothing was run. Start it again.',
+    },
+  );
+}
+
+/** Starts children of any thread of this process, nested or in processes of their own. */
+export function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
+  const options = { allow_unsigned: runner.allow_unsigned };
+  return {
+    run: async (request, parent, { signal, onStarted, onEvent }) =>
+      await runDirective(env, {
+        prepare: prepareChild(request, parent.threadId),
+        signal,
+        onStarted,
+        onEvent,
+        runner: options,
+      }),
+    launch: async (request, parent) =>
+      await launchThread(env, {
+        prepared: await prepareThread(env, prepareChild(request, parent.threadId)),
+        options,
+      }),
+    launchTool: async (toolId, params, { threadId: parentThreadId }) =>
+      await launchThread(env, {
+        prepared: await prepareToolRun(env, { toolId, params, parentThreadId }),
+        threadId: env.ids.uuid(),
+        options,
+      }),
+  };
+}
+
+function prepareChild(
+  { directiveId, inputs, limits, model, hookCapabilities }: SpawnRequest,
+  parentThreadId: string,
+): PrepareRequest {
+  return { directiveId, inputs, limits, model, hookCapabilities, parentThreadId };
+}

@@ -1,0 +1,183 @@
+import { isoTime } from '../../core/clock.ts';
+import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../../core/errors.ts';
+import { assertNewThreadId, threadIdCandidate } from '../../core/ids.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
+import { NO_COST, toMicroUsd } from '../../core/usage.ts';
+import { nextCallOf } from '../family/child-budget.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { startDocument, type ThreadDocument } from '../thread-document.ts';
+
+/** A thread that exists: registered, its budget reserved, its signed thread.json written. */
+export interface StartedThread {
+  readonly threadId: string;
+  readonly plan: ThreadPlan;
+  readonly record: ThreadRecord;
+  readonly document: ThreadDocument;
+  /** The parent's verified document, whose limits bound escalations. */
+  readonly parent: ThreadDocument | undefined;
+}
+
+export interface StartRequest {
+  readonly threadId?: string | undefined;
+  /** The parent's verified document; its `spawns` limit is counted atomically with the registration. */
+  readonly parent?: ThreadDocument | undefined;
+  readonly continuationOf?: string | undefined;
+}
+
+const MAX_ID_ATTEMPTS = 1000;
+
+/**
+ * Takes a plan into the world: register, claim, reserve budget, write thread.json. Whatever fails after the
+ * registration ends the thread as `error` with its reason and frees what was reserved.
+ */
+export async function startThread(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  request: StartRequest,
+): Promise<StartedThread> {
+  await env.guards.remember();
+  const registered = await registerThread(env, plan, request);
+  const threadId = registered.thread_id;
+  try {
+    await reserveBudget(env, plan, threadId, request.parent);
+    const now = isoTime(env.clock.now());
+    const record = await env.store.registry.claim(threadId, env.owner, now);
+    const document = startDocument(plan, {
+      threadId,
+      now,
+      ...(request.continuationOf === undefined ? {} : { continuationOf: request.continuationOf }),
+    });
+    await env.files.writeDocument(document);
+    return { threadId, plan, record, document, parent: request.parent };
+  } catch (error) {
+    await endUnstarted(env, threadId, { status: 'error', error: infoOf(error) });
+    throw error;
+  }
+}
+
+/**
+ * Registers a plan under its own or the next free id, owned by this process; a parent's spawns are counted. Without a
+ * signing key nothing is registered: `key_missing`.
+ */
+export async function registerThread(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  { threadId, parent, continuationOf }: StartRequest,
+): Promise<ThreadRecord> {
+  env.signer();
+  const now = env.clock.now();
+  const params = {
+    directive: plan.directive.id,
+    parentId: plan.parent_thread_id,
+    model: plan.model.id,
+    now: isoTime(now),
+    owner: env.owner,
+    ...(parent ? { maxSpawns: parent.limits.spawns } : {}),
+    ...(continuationOf === undefined ? {} : { continuationOf }),
+  };
+  if (threadId !== undefined) {
+    assertNewThreadId(threadId);
+    await assertNoFiles(env, threadId);
+    return await env.store.registry.register({ ...params, threadId });
+  }
+  for (let attempt = 1; attempt <= MAX_ID_ATTEMPTS; attempt += 1) {
+    try {
+      const candidate = threadIdCandidate(plan.directive.id, now, attempt);
+      await assertNoFiles(env, candidate);
+      return await env.store.registry.register({ ...params, threadId: candidate });
+    } catch (error) {
+      const isTaken = error instanceof RyeError && TAKEN.has(error.code);
+      if (!isTaken) throw error;
+    }
+  }
+  throw new RyeError(
+    'thread_id_taken',
+    `no free id for directive ${plan.directive.id} in this second`,
+    {
+      hint: 'Choose one with --thread-id.',
+    },
+  );
+}
+
+const TAKEN: ReadonlySet<string> = new Set(['thread_id_taken', 'thread_exists']);
+
+/**
+ * Refuses an id whose folder holds a thread that the registry does not know, as after a lost registry: a start would
+ * replace what that thread's signed record says.
+ */
+async function assertNoFiles(env: ThreadEnv, threadId: string): Promise<void> {
+  if (!env.files.exists(threadId)) return;
+  if ((await env.store.registry.get(threadId)) !== undefined) return;
+  const folder = env.files.folder(threadId);
+  throw new RyeError('thread_exists', `${folder} holds a thread that the registry does not list`, {
+    hint: 'Run `rye doctor --repair` to list it again, or choose another --thread-id.',
+    details: { thread_id: threadId, path: folder },
+  });
+}
+
+/** Registers a root's budget, or sets a child's aside from its parent's. */
+export async function reserveBudget(
+  env: ThreadEnv,
+  plan: ThreadPlan,
+  threadId: string,
+  parent?: ThreadDocument,
+): Promise<void> {
+  const { ledger } = env.store;
+  const amount = toMicroUsd(plan.limits.spend);
+  const { parent_thread_id: parentId } = plan;
+  if (parentId === null) return await ledger.register(threadId, amount);
+  // siblings of one answer are prepared side by side: only here is it known what the others got
+  const keep = parent ? await nextCallOf(env, parent) : 0;
+  return await ledger.reserve(threadId, amount, parentId, keep);
+}
+
+/** Why a thread ends that never ran. */
+export interface UnstartedEnd {
+  readonly status: 'error' | 'cancelled';
+  readonly error: ErrorInfo;
+}
+
+/**
+ * Ends a thread that never ran: registry, budget, and thread.json where there is one. Never throws, because a second
+ * failure must not hide the first. False where another process was faster.
+ */
+export async function endUnstarted(
+  env: ThreadEnv,
+  threadId: string,
+  { status, error }: UnstartedEnd,
+): Promise<boolean> {
+  const now = isoTime(env.clock.now());
+  try {
+    const record = await env.store.registry.get(threadId);
+    await env.store.registry.finish(threadId, {
+      status,
+      now,
+      cost: NO_COST,
+      result: '',
+      error,
+      epoch: record?.epoch ?? 0,
+    });
+    await env.store.ledger.release(threadId);
+    const document = await documentOf(env, threadId);
+    if (document) {
+      await env.files.writeDocument({ ...document, status, error, result: '', updated_at: now });
+    }
+    return true;
+  } catch (failure) {
+    env.onNotice(`thread ${threadId} could not be finalized: ${messageOf(failure)}`);
+    return false;
+  }
+}
+
+async function documentOf(env: ThreadEnv, threadId: string): Promise<ThreadDocument | undefined> {
+  try {
+    return await env.files.readDocument(threadId);
+  } catch {
+    return undefined; // it failed before there was one
+  }
+}
+
+function infoOf(error: unknown): ErrorInfo {
+  return toRyeError(error).toJSON();
+}

@@ -1,0 +1,303 @@
+import type { Clock } from '../../core/clock.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { EventDraft, RequestEstimate } from '../../core/events.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
+import type { Message } from '../../core/message.ts';
+import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
+import { addUsage, type Cost, type MicroUsd, NO_USAGE, type Usage } from '../../core/usage.ts';
+import type { CompactReport } from '../../hooks/before-compact.ts';
+import {
+  type CompactionPlan,
+  type CompactionSizes,
+  fittingSizes,
+  planCompaction,
+} from '../../log/compaction.ts';
+import { filesAsDetails } from '../../log/files-touched.ts';
+import {
+  type SummaryKind,
+  summaryPrompt,
+  summaryText,
+  withoutFileLists,
+} from '../../log/summary-prompt.ts';
+import type { SessionTree } from '../../log/tree.ts';
+import type { CompactionReason } from '../../loop/ports.ts';
+import type { ErrorRule } from '../../policy/error-class.ts';
+import type { ModelProvider } from '../../providers/provider.ts';
+import { firedDraft } from '../run/hook-runner.ts';
+import { type Summarizer, type SummaryAnswer, summarize } from '../run/summarize.ts';
+
+/** Asks the `before_compact` hooks; the context is that of the event. */
+export type AskBeforeCompact = (context: JsonObject, signal: AbortSignal) => Promise<CompactReport>;
+
+export interface CompactRequest {
+  readonly tree: SessionTree;
+  readonly threadId: string;
+  readonly plan: ThreadPlan;
+  readonly model: PlannedModel;
+  readonly reason: CompactionReason;
+  readonly instructions?: string | undefined;
+  /** The context's tokens as far as somebody counted them. */
+  readonly tokens?: number | undefined;
+  readonly remainingMicroUsd: MicroUsd;
+  readonly turn: number;
+  readonly cost: Cost;
+}
+
+export interface CompactEnv {
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly errorRules: readonly ErrorRule[];
+  readonly provider: () => ModelProvider;
+  readonly ask: AskBeforeCompact;
+  /** Called before each request for a summary with what it may use at most. */
+  readonly onRequest?: (estimate: RequestEstimate) => void;
+}
+
+/** How a compaction went. `drafts` are to be written in each case; only those of `done` change the context. */
+export type CompactResult = {
+  readonly drafts: readonly EventDraft[];
+  readonly usage: Usage;
+} & (
+  | { readonly kind: 'done'; readonly summary: string; readonly plan: CompactionPlan }
+  | { readonly kind: 'cancelled'; readonly reason: string }
+  | { readonly kind: 'failed'; readonly error: RyeError }
+);
+
+const DEFAULT_RESERVE = 16_384;
+const DEFAULT_KEEP = 20_000;
+
+/** The sizes that the configuration sets, as far as the model's window has room for them. */
+export function compactionSizes(
+  { settings }: ThreadPlan,
+  { context_window: contextWindow }: PlannedModel,
+): CompactionSizes {
+  const { reserve_tokens: reserve, keep_recent_tokens: keep } = settings.context_limit;
+  return fittingSizes({
+    contextWindow,
+    reserveTokens: reserve ?? DEFAULT_RESERVE,
+    keepRecentTokens: keep ?? DEFAULT_KEEP,
+  });
+}
+
+/**
+ * Plans a compaction, asks the hooks, has the model summarise, and returns what is to be written; writes nothing. Never
+ * rejects for a model or a hook. undefined: there is nothing to gain.
+ */
+export async function compactSession(
+  env: CompactEnv,
+  request: CompactRequest,
+  signal: AbortSignal,
+): Promise<CompactResult | undefined> {
+  const { tree, plan, model, tokens } = request;
+  const sizes = compactionSizes(plan, model);
+  const planned = planCompaction(tree, { sizes, tokens });
+  if (!planned) return undefined;
+  const report = await env.ask(compactContext(request, planned), signal);
+  const drafts = [...report.fired.map(firedDraft), ...report.drafts];
+  if (report.cancelled !== undefined) {
+    return { kind: 'cancelled', reason: report.cancelled, drafts, usage: NO_USAGE };
+  }
+  const made = afterHooks(report, planned, (firstKept) =>
+    planCompaction(tree, { sizes, tokens, firstKept }),
+  );
+  if (made instanceof RyeError) return { kind: 'failed', error: made, drafts, usage: NO_USAGE };
+  return await withSummary(env, { request, sizes, made, report, drafts }, signal);
+}
+
+/** The planned compaction with the cut that a hook chose; an error for a replacement that can't be used. */
+function afterHooks(
+  { failed, supplied }: CompactReport,
+  planned: CompactionPlan,
+  replan: (firstKept: string) => CompactionPlan | undefined,
+): CompactionPlan | RyeError {
+  if (failed !== undefined) return new RyeError('hook_failed', failed);
+  const first = supplied?.first_kept_entry_id;
+  if (first === undefined) return planned;
+  return (
+    replan(first) ??
+    new RyeError(
+      'hook_failed',
+      `hook ${supplied?.hook} chose the first kept entry ${first}, where the context can't be cut`,
+      { hint: 'The context of before_compact lists the entries that can be chosen as cut_points.' },
+    )
+  );
+}
+
+interface Chosen {
+  readonly request: CompactRequest;
+  readonly sizes: CompactionSizes;
+  readonly made: CompactionPlan;
+  readonly report: CompactReport;
+  readonly drafts: readonly EventDraft[];
+}
+
+/** The summary of a hook, or else of the model. */
+async function withSummary(
+  env: CompactEnv,
+  { request, sizes, made, report, drafts }: Chosen,
+  signal: AbortSignal,
+): Promise<CompactResult> {
+  const { model, plan, remainingMicroUsd, reason } = request;
+  const { summary, details: own } = report.supplied ?? {};
+  const details: JsonObject = { ...filesAsDetails(made.files), ...own, reason };
+  if (summary !== undefined) {
+    const { usage: _ofNoModel, ...told } = details;
+    const entry = compactionDraft(made, summary, { ...told, from_hook: true });
+    return { kind: 'done', summary, plan: made, drafts: [...drafts, entry], usage: NO_USAGE };
+  }
+  const instructions = [request.instructions, ...report.instructions].filter(
+    (text) => text !== undefined,
+  );
+  const answer = await summarizeParts(
+    { ...env, model, sizes, plan, remainingMicroUsd },
+    {
+      planned: made,
+      instructions: instructions.length === 0 ? undefined : instructions.join('\n\n'),
+    },
+    signal,
+  );
+  const { usage } = answer;
+  if ('error' in answer) return { kind: 'failed', error: answer.error, drafts, usage };
+  const entry = compactionDraft(made, answer.text, { ...details, usage: { ...usage } });
+  return { kind: 'done', summary: answer.text, plan: made, drafts: [...drafts, entry], usage };
+}
+
+function compactionDraft(
+  { firstKeptEntryId, protectedIds, tokensBefore }: CompactionPlan,
+  summary: string,
+  details: JsonObject,
+): EventDraft {
+  return {
+    event_type: 'compaction',
+    payload: {
+      summary,
+      first_kept_entry_id: firstKeptEntryId,
+      tokens_before: tokensBefore,
+      ...(protectedIds.length === 0 ? {} : { protected_entry_ids: protectedIds }),
+      details,
+    },
+    durable: true,
+  };
+}
+
+/** The context of `before_compact`. */
+export function compactContext(
+  request: Omit<CompactRequest, 'tree' | 'plan' | 'remainingMicroUsd'>,
+  planned: CompactionPlan,
+): JsonObject {
+  const { threadId, turn, cost, model, reason, instructions } = request;
+  const { context_window: window } = model;
+  return compact({
+    thread_id: threadId,
+    turn,
+    cost: { ...cost },
+    tokens_before: planned.tokensBefore,
+    tokens_limit: window,
+    usage_ratio: window > 0 ? Math.round((planned.tokensBefore / window) * 1000) / 1000 : 0,
+    reason,
+    first_kept_entry_id: planned.firstKeptEntryId,
+    cut_points: planned.cutPoints,
+    messages: planned.history.length + planned.turnPrefix.length,
+    split_turn: planned.turnPrefix.length > 0,
+    previous_summaries: planned.previousSummaries,
+    files: filesAsDetails(planned.files),
+    instructions,
+  });
+}
+
+/** A model's room to write summaries in. */
+export interface SummaryRoom extends Omit<CompactEnv, 'ask'> {
+  readonly model: PlannedModel;
+  readonly plan: ThreadPlan;
+  readonly sizes: CompactionSizes;
+  readonly remainingMicroUsd: MicroUsd;
+}
+
+const HISTORY_SHARE = 0.8;
+const PREFIX_SHARE = 0.5;
+
+/** Whole turns and the first part of a split one are summarised apart: they need different things. */
+async function summarizeParts(
+  room: SummaryRoom,
+  { planned, instructions }: { planned: CompactionPlan; instructions: string | undefined },
+  signal: AbortSignal,
+): Promise<SummaryAnswer> {
+  const { history, turnPrefix, previousSummaries, task, files } = planned;
+  const previousSummary = previousSummaries[0];
+  const whole = await summarizeMessages(
+    room,
+    {
+      kind: 'history',
+      messages: history,
+      share: HISTORY_SHARE,
+      task,
+      instructions,
+      previousSummary:
+        previousSummary === undefined ? undefined : withoutFileLists(previousSummary),
+    },
+    signal,
+  );
+  if ('error' in whole || turnPrefix.length === 0) return withFiles(whole, undefined, files);
+  const prefix = await summarizeMessages(
+    room,
+    { kind: 'turn_prefix', messages: turnPrefix, share: PREFIX_SHARE, instructions },
+    signal,
+  );
+  const usage = addUsage(whole.usage, prefix.usage);
+  return 'error' in prefix
+    ? { error: prefix.error, usage }
+    : withFiles({ ...whole, usage }, prefix.text, files);
+}
+
+function withFiles(
+  answer: SummaryAnswer,
+  turnPrefix: string | undefined,
+  files: CompactionPlan['files'],
+): SummaryAnswer {
+  if ('error' in answer) return answer;
+  return { text: summaryText({ history: answer.text, turnPrefix }, files), usage: answer.usage };
+}
+
+export interface MessagesToSummarize {
+  readonly kind: SummaryKind;
+  readonly messages: readonly Message[];
+  /** The part of the reserve that the answer may take. */
+  readonly share: number;
+  readonly task?: string | undefined;
+  readonly previousSummary?: string | undefined;
+  readonly instructions?: string | undefined;
+}
+
+const BYTES_PER_TOKEN_WORST = 3;
+const PROMPT_TOKENS = 2000;
+const MIN_ANSWER_TOKENS = 1024;
+/** A thread that can go on without a summary does not wait for one as long as for an answer. */
+const MAX_RETRIES = 2;
+
+/** One summary, with as much of the conversation as the model's window has room for. */
+export async function summarizeMessages(
+  { model, sizes, plan, ...room }: SummaryRoom,
+  { kind, messages, share, task, previousSummary, instructions }: MessagesToSummarize,
+  signal: AbortSignal,
+): Promise<SummaryAnswer> {
+  const maxTokens = Math.max(MIN_ANSWER_TOKENS, Math.floor(sizes.reserveTokens * share));
+  const inputTokens = Math.max(0, model.context_window - maxTokens - PROMPT_TOKENS);
+  const maxBytes =
+    inputTokens * BYTES_PER_TOKEN_WORST - Buffer.byteLength((previousSummary ?? '') + (task ?? ''));
+  const prompt = summaryPrompt({
+    kind,
+    messages,
+    task,
+    previousSummary,
+    instructions,
+    maxBytes: Math.max(0, maxBytes),
+  });
+  const summarizer: Summarizer = {
+    ...room,
+    model,
+    maxTokens,
+    allowUnpriced: plan.allow_unpriced,
+    maxRetries: Math.min(MAX_RETRIES, plan.settings.max_retries),
+  };
+  return await summarize(summarizer, prompt, signal);
+}

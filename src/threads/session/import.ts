@@ -1,0 +1,196 @@
+import { isoTime } from '../../core/clock.ts';
+import { messageOf, RyeError, toRyeError } from '../../core/errors.ts';
+import type { EventDraft } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import type { ThreadRecord } from '../../core/thread.ts';
+import { NO_COST } from '../../core/usage.ts';
+import { resolveLimits } from '../../policy/limits.ts';
+import type { LogWriter } from '../../storage/store.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { planHash, planText } from '../prepare/plan-hash.ts';
+import { reexport } from '../run/finalize.ts';
+import { endUnstarted, type StartedThread, startThread } from '../run/start.ts';
+import { headerOf, type ThreadDocument } from '../thread-document.ts';
+
+/** A conversation from another program, as log entries. */
+export interface ImportRequest {
+  readonly origin: NonNullable<ThreadDocument['imported_from']>;
+  readonly drafts: readonly EventDraft[];
+  /** Who answered in it, as that program names them. */
+  readonly speaker: { readonly provider: string; readonly model: string } | undefined;
+  /** The last answer. */
+  readonly result: string;
+  /** What could not be taken as it was; kept in the log. */
+  readonly problems: readonly JsonObject[];
+  readonly threadId?: string | undefined;
+  /** The model that goes on with it when it is resumed; absent: the session's own where it is known here. */
+  readonly model?: string | undefined;
+}
+
+/** Entries between two checkpoints. */
+const CHUNK = 500;
+
+/**
+ * Makes a completed thread of a conversation that rye did not run: a root of its own that has spent nothing and may do
+ * nothing. Its files are signed like any thread's; `imported_from` and `integrity: unverified` say that the
+ * signature vouches for the copy, not for what happened. It can be branched, searched, exported and resumed.
+ */
+export async function importThread(env: ThreadEnv, request: ImportRequest): Promise<ThreadRecord> {
+  const plan = await importPlan(env, request);
+  const { speaker } = request;
+  // lists and exports name who spoke; the plan who would go on
+  const shown = speaker
+    ? { ...plan, model: { ...plan.model, provider: speaker.provider, id: speaker.model } }
+    : plan;
+  const started = await startThread(env, shown, { threadId: request.threadId });
+  const { threadId } = started;
+  const { record, document } = await writeOrEnd(env, { ...started, plan }, request);
+  try {
+    await reexport(env, plan, document);
+  } catch (error) {
+    env.onNotice(`thread ${threadId}: exporting the knowledge entry failed: ${messageOf(error)}`);
+  }
+  return record;
+}
+
+async function writeOrEnd(
+  env: ThreadEnv,
+  started: StartedThread,
+  request: ImportRequest,
+): ReturnType<typeof writeImport> {
+  try {
+    return await writeImport(env, started, request);
+  } catch (error) {
+    const info = toRyeError(error).toJSON();
+    await endUnstarted(env, started.threadId, { status: 'error', error: info });
+    throw error;
+  }
+}
+
+async function writeImport(
+  env: ThreadEnv,
+  { threadId, record, document: begun, plan }: StartedThread,
+  request: ImportRequest,
+): Promise<{ readonly record: ThreadRecord; readonly document: ThreadDocument }> {
+  const { epoch } = record;
+  const { files, store, owner } = env;
+  const { durability } = plan.settings;
+  const { result, origin } = request;
+  const writer = store.logs.create(headerOf(begun), {
+    signer: env.signer(),
+    durability,
+    owner,
+    epoch,
+  });
+  try {
+    await files.writePlan(threadId, plan);
+    await files.writeCapabilities(threadId, env.renderer.capabilities(plan, []));
+    writeLog(writer, request);
+    const now = isoTime(env.clock.now());
+    const cost = NO_COST;
+    const status = 'completed';
+    const document = {
+      ...begun,
+      status,
+      updated_at: now,
+      cost,
+      result,
+      imported_from: origin,
+      plan_sha256: planHash(planText(plan)),
+      transcript: writer.state(),
+    } as const;
+    await files.writeDocument(document);
+    await store.ledger.release(threadId);
+    const facts = { status, now, cost, result, epoch } as const;
+    return { record: await store.registry.finish(threadId, facts), document };
+  } finally {
+    writer.close();
+  }
+}
+
+function writeLog(writer: LogWriter, { drafts, origin, problems, result }: ImportRequest): void {
+  const text = `imported from a session of ${origin.format}`;
+  writer.append([{ event_type: 'note', payload: { text, details: { ...origin, problems } } }]);
+  for (let start = 0; start < drafts.length; start += CHUNK) {
+    writer.append(drafts.slice(start, start + CHUNK));
+  }
+  const payload = { status: 'completed', result, cost: NO_COST } as const;
+  writer.append([{ event_type: 'thread_finished', payload }]);
+  writer.sync();
+}
+
+/** What a resume of it may do: speak. It has no tools, and the limits of a directive that sets none. */
+async function importPlan(env: ThreadEnv, request: ImportRequest): Promise<ThreadPlan> {
+  const config = await env.config();
+  const none = { limits: {}, origins: {} };
+  const { limits } = resolveLimits({
+    defaults: config.limitDefaults,
+    directive: none,
+    overrides: none,
+  });
+  const { model, fallbacks, unfit } = await resolveModel(env, request);
+  const { format, sha256, file } = request.origin;
+  if (unfit) {
+    env.onNotice('no model is usable here, so a resume of the thread will fail; see --model');
+  }
+  return {
+    format: 1,
+    directive: {
+      type: 'directive',
+      id: `imported/${format}`,
+      space: 'project',
+      path: file,
+      sha256,
+      integrity: 'unverified',
+      name: format,
+      version: '1.0.0',
+      description: `A session of ${format}, imported from ${file}`,
+      category: 'imported',
+    },
+    chain: [],
+    context_sources: [],
+    parent_thread_id: null,
+    inputs: {},
+    secret_inputs: [],
+    outputs: [],
+    prompt: '',
+    body: '',
+    context: [],
+    suppress: [],
+    process: [],
+    limits,
+    capabilities: [],
+    acknowledged: [],
+    risks: [],
+    hooks: [],
+    tools: [],
+    model,
+    fallbacks,
+    thinking: 'off',
+    integrity: 'unverified',
+    allow_unpriced: false,
+    continuation_directive: null,
+    behavior: {},
+    origins: {},
+    warnings: [],
+    settings: config.settings,
+  };
+}
+
+async function resolveModel(env: ThreadEnv, { model, speaker }: ImportRequest) {
+  const hasSteps = false;
+  if (model !== undefined) return await env.models.resolve({ wanted: model, hasSteps });
+  if (speaker === undefined) return await env.models.resolve({ hasSteps });
+  try {
+    return await env.models.resolve({
+      wanted: speaker.model,
+      provider: speaker.provider,
+      hasSteps,
+    });
+  } catch (error) {
+    if (!(error instanceof RyeError)) throw error;
+    // it is not configured here: whoever resumes the thread may have another one
+    return await env.models.resolve({ hasSteps });
+  }
+}

@@ -1,0 +1,233 @@
+import { RyeError } from '../../core/errors.ts';
+import type { EventDraft, LogEvent } from '../../core/events.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import {
+  addUsage,
+  type Cost,
+  type MicroUsd,
+  priceMicroUsd,
+  toMicroUsd,
+  totalTokens,
+  toUsd,
+  type Usage,
+} from '../../core/usage.ts';
+import { branchWithSummaryDrafts } from '../../log/branch.ts';
+import { foldContext } from '../../log/context.ts';
+import {
+  filesAsDetails,
+  filesOfDetails,
+  filesTouched,
+  mergeFiles,
+  NO_FILES,
+} from '../../log/files-touched.ts';
+import { summaryText } from '../../log/summary-prompt.ts';
+import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
+import { parseErrorRules } from '../../policy/error-class.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { planAtLeaf } from '../prepare/plan-at-head.ts';
+import {
+  type AskBeforeCompact,
+  type CompactEnv,
+  type CompactResult,
+  compactionSizes,
+  compactSession,
+  summarizeMessages,
+} from './compact.ts';
+import { costOf, editLog, type LogEdit, type OpenEdit } from './edit-log.ts';
+import { entryAt } from './edit-tree.ts';
+import { offlineHooks } from './offline-hooks.ts';
+
+/** What came of a compaction that a person asked for. */
+export type ManualCompaction =
+  | {
+      readonly compacted: true;
+      readonly entry_id: string;
+      readonly tokens_before: number;
+      readonly summary: string;
+    }
+  | { readonly compacted: false; readonly reason: string };
+
+/** Compacts the active branch of a thread that does not run, with its own model, hooks and budget. */
+export async function compactThread(
+  env: ThreadEnv,
+  threadId: string,
+  {
+    instructions,
+    signal,
+  }: { readonly instructions?: string | undefined; readonly signal: AbortSignal },
+): Promise<ManualCompaction> {
+  let result: CompactResult | undefined;
+  const written = await editLog(env, threadId, async (open): Promise<LogEdit> => {
+    const plan = await planInForce(env, open);
+    const cost = costOf(open.document);
+    result = await compactSession(
+      compactEnv(env, plan, offlineHooks(env, { open, plan })),
+      {
+        tree: open.tree,
+        threadId,
+        plan,
+        model: plan.model,
+        reason: 'manual',
+        instructions,
+        remainingMicroUsd: await remainingOf(env, open, plan),
+        turn: cost.turns,
+        cost,
+      },
+      signal,
+    );
+    if (!result) return { drafts: [] };
+    return paidEdit(result.drafts, { plan, cost, usage: result.usage });
+  });
+  return outcomeOf(result, written);
+}
+
+function outcomeOf(
+  result: CompactResult | undefined,
+  written: readonly LogEvent[],
+): ManualCompaction {
+  switch (result?.kind) {
+    case undefined:
+      return { compacted: false, reason: 'the conversation is too short to gain anything' };
+    case 'failed':
+      throw result.error;
+    case 'cancelled':
+      return { compacted: false, reason: result.reason };
+    case 'done': {
+      const { summary, plan } = result;
+      const entry_id = written.find((event) => event.event_type === 'compaction')?.id ?? '';
+      return { compacted: true, entry_id, tokens_before: plan.tokensBefore, summary };
+    }
+  }
+}
+
+export interface SummarizedBranch {
+  readonly at: string;
+  readonly instructions?: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Moves the leaf and has the thread's model summarise the branch that is left, back to where the two part. A summary
+ * that fails moves nothing; what it cost is booked.
+ */
+export async function branchWithModelSummary(
+  env: ThreadEnv,
+  threadId: string,
+  { at, instructions, signal }: SummarizedBranch,
+): Promise<readonly LogEvent[]> {
+  let failure: RyeError | undefined;
+  const written = await editLog(env, threadId, async (open): Promise<LogEdit> => {
+    const { tree } = open;
+    const target = entryAt(tree, at);
+    const left = abandoned(tree, target);
+    const plan = await planInForce(env, open);
+    const ids = new Set(left.map(({ id }) => id));
+    const context = foldContext(tree);
+    const messages = context.messages.filter((_, index) => ids.has(context.sources[index] ?? ''));
+    if (messages.length === 0) {
+      throw new RyeError('usage', 'there is no conversation on the branch that would be left', {
+        hint: 'Branch without a summary.',
+      });
+    }
+    const model = plan.model;
+    const answer = await summarizeMessages(
+      {
+        ...compactEnv(env, plan, offlineHooks(env, { open, plan })),
+        model,
+        plan,
+        sizes: compactionSizes(plan, model),
+        remainingMicroUsd: await remainingOf(env, open, plan),
+      },
+      { kind: 'branch', messages, share: BRANCH_SHARE, instructions },
+      signal,
+    );
+    const cost = costOf(open.document);
+    if ('error' in answer) {
+      failure = answer.error;
+      return paidEdit([], { plan, cost, usage: answer.usage });
+    }
+    const files = left
+      .map((entry) =>
+        isKnown(entry, 'branch_summary') ? filesOfDetails(entry.payload.details) : NO_FILES,
+      )
+      .reduce(mergeFiles, filesTouched(messages));
+    const drafts = branchWithSummaryDrafts(tree, target, {
+      summary: summaryText({ history: answer.text }, files),
+      details: { ...filesAsDetails(files), usage: { ...answer.usage } },
+    });
+    return paidEdit(drafts, { plan, cost, usage: answer.usage });
+  });
+  if (failure) throw failure;
+  return written;
+}
+
+const BRANCH_SHARE = 0.5;
+
+/** The thread's plan with the model that the active branch set last. */
+async function planInForce(env: ThreadEnv, { document, tree }: OpenEdit): Promise<ThreadPlan> {
+  const plan = await env.files.readPlan(document);
+  return await planAtLeaf(env, plan, { tree, leafId: tree.leafId });
+}
+
+/** The entries from where the two paths part to the leaf. */
+function abandoned(tree: SessionTree, target: string | null): readonly TreeEntry[] {
+  const kept = new Set(pathTo(tree, target).map(({ id }) => id));
+  return pathTo(tree, tree.leafId).filter(({ id }) => !kept.has(id));
+}
+
+function compactEnv(env: ThreadEnv, plan: ThreadPlan, ask: AskBeforeCompact): CompactEnv {
+  return {
+    clock: env.clock,
+    random: env.random,
+    errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
+    provider: () => {
+      if (plan.model.kind === 'literal') throw noModel();
+      return env.models.open(plan.model, plan);
+    },
+    ask,
+  };
+}
+
+function noModel(): RyeError {
+  return new RyeError(
+    'literal_unsupported',
+    'the thread ran without a model that could summarise',
+    {
+      hint: 'Give the text yourself: --summary TEXT, or a before_compact hook.',
+    },
+  );
+}
+
+/** The thread's own limit and its budget, and the parent's, hold for model calls after its end too. */
+async function remainingOf(
+  env: ThreadEnv,
+  { document }: OpenEdit,
+  plan: ThreadPlan,
+): Promise<MicroUsd> {
+  const { ledger } = env.store;
+  const { thread_id: id, parent_thread_id: parent } = document;
+  const own = toMicroUsd(plan.limits.spend) - toMicroUsd(costOf(document).spend);
+  return Math.min(
+    own,
+    await ledger.remaining(id),
+    parent === null ? own : await ledger.remaining(parent),
+  );
+}
+
+/** An edit that cost something says so in the log too. */
+function paidEdit(
+  drafts: readonly EventDraft[],
+  { plan, cost, usage }: { readonly plan: ThreadPlan; readonly cost: Cost; readonly usage: Usage },
+): LogEdit {
+  if (totalTokens(usage) === 0) return { drafts };
+  const price = plan.model.pricing ? priceMicroUsd(usage, plan.model.pricing) : 0;
+  const total: Cost = {
+    ...cost,
+    ...addUsage(cost, usage),
+    spend: toUsd(toMicroUsd(cost.spend) + price),
+  };
+  return {
+    drafts: [...drafts, { event_type: 'cost', payload: { turn: cost.turns, usage, total } }],
+    cost: total,
+  };
+}
