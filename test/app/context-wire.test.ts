@@ -41,6 +41,7 @@ function shared(before: readonly string[] = [], now: readonly string[] = []): nu
   return first === -1 ? before.length : first;
 }
 
+// Requirement: old-results-dropped
 it('a read of a file that was changed since leaves the request, once, and a new read is whole', async () => {
   const sent = await requests({ elide_stale_reads: true }, [
     read('a.txt', 'first'),
@@ -62,6 +63,7 @@ it('a read of a file that was changed since leaves the request, once, and a new 
   expect(kept).toEqual([0, 1, 3, 2, 7, 9]);
 });
 
+// Requirement: old-results-dropped
 it('old results leave in steps: between two of them every request begins with the one before', async () => {
   const reads = Array.from({ length: 12 }, (_, index) =>
     read(index % 2 === 0 ? 'a.txt' : 'b.txt', `r${index}`),

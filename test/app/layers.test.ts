@@ -12,6 +12,7 @@ function configure(project: string, text: string): void {
   writeFileSync(path.join(folder, 'resilience.yaml'), text);
 }
 
+// Requirement: open-is-lazy
 it('openRye writes, starts and reads nothing until something is asked of it', async () => {
   const lab = await libraryLab();
   await lab.directive('work');
@@ -32,6 +33,7 @@ it('openRye writes, starts and reads nothing until something is asked of it', as
   expect(`${problem}${notices.join('')}`).toContain('resilience');
 });
 
+// Requirement: option-precedence
 it('a run gets the behavior of its options, else of its directive, else of the configuration', async () => {
   const lab = await libraryLab();
   configure(lab.project, 'behavior: {max_tokens: 100, thinking: minimal, nudge: false}\n');
@@ -44,6 +46,7 @@ it('a run gets the behavior of its options, else of its directive, else of the c
   expect(plan.behavior).toMatchObject({ nudge: false, max_tokens: 200, thinking: 'high' });
 });
 
+// Requirement: coerced-input
 it('a tool gets its coerced input when the model sends text for a number', async () => {
   const call = calls(toolUse('shop_price', { count: '42', rush: 'yes' }));
   const lab = await libraryLab([call, says('Done.')]);

@@ -34,6 +34,7 @@ describe('a library', () => {
 });
 
 describe('run', () => {
+  // Requirement: end-status-recorded, close-ends-work
   it('resolves with how the run ended, whatever that was', async () => {
     const lab = await libraryLab([
       says('All done.'),
@@ -60,6 +61,7 @@ describe('run', () => {
     expect(outcomes[0]?.thread?.thread_id).toBe(outcomes[0]?.threadId);
   });
 
+  // Requirement: end-reported-once
   it('says the end exactly once, on every way out', async () => {
     const lab = await libraryLab([says('Done.'), { status: 401 }, 'hang']);
     await lab.directive('work');
@@ -80,6 +82,7 @@ describe('run', () => {
     expect(ends).toEqual(['completed', 'error', 'cancelled', 'error']);
   });
 
+  // Requirement: abort-equals-cancel
   it('an abort and an aborted signal end the run alike, with the reason', async () => {
     const lab = await libraryLab(['hang', 'hang']);
     await lab.directive('work');
@@ -109,6 +112,7 @@ describe('run', () => {
     ['an error', new Error('the page was closed'), 'the page was closed'],
     ['a timeout', new DOMException('took too long', 'TimeoutError'), 'took too long'],
     ['no reason', undefined, 'aborted'],
+    // Requirement: abort-equals-cancel
   ])('keeps the reason of an abort that is %s', async (_, given, reason) => {
     const lab = await libraryLab(['hang']);
     await lab.directive('work');
@@ -124,6 +128,7 @@ describe('run', () => {
       });
   });
 
+  // Requirement: follow-up-extends-run
   it('takes follow-ups in order, one each time the model has finished', async () => {
     const lab = await libraryLab(async ({ index }) => {
       if (index === 1) await run.followUp('One more.');
@@ -154,6 +159,7 @@ describe('run', () => {
     expect(await none.followUp('Hello?')).toBeNull();
   });
 
+  // Requirement: abort-throws, match-on-class
   it('throws for those who want it', async () => {
     const lab = await libraryLab([says('Done.'), { status: 401 }]);
     await lab.directive('work');
@@ -167,6 +173,7 @@ describe('run', () => {
 });
 
 describe('behavior', () => {
+  // Requirement: edit-needs-read
   it('behavior reaches the tools', async () => {
     const lab = await libraryLab([
       calls(
@@ -286,6 +293,7 @@ function resultOf(event: LogEvent | UnknownEvent): string | undefined {
 }
 
 describe('handlers', () => {
+  // Requirement: parent-refuses-child-call
   it('gates the calls of children too, and sees their events with the depth', async () => {
     const lab = await libraryLab([
       calls(
@@ -329,6 +337,7 @@ describe('handlers', () => {
     );
   });
 
+  // Requirement: last-writer-wins
   it('a subscriber that throws is dropped, and the run goes on', async () => {
     const lab = await libraryLab([says('Done.')]);
     await lab.directive('work');

@@ -6,6 +6,7 @@ import { calls, says, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 describe('composePresets', () => {
+  // Requirement: presets-merge
   it('merges named maps, replaces lists and scalars, and null unsets', () => {
     const below: Preset = {
       model: 'fast',
@@ -58,6 +59,7 @@ describe('composePresets', () => {
     expect(composePresets()).toEqual({});
   });
 
+  // Requirement: handlers-compose
   it('keeps the handlers of every preset, in order', () => {
     const one = (): void => undefined;
     const two = (): void => undefined;
@@ -77,6 +79,7 @@ describe('composePresets', () => {
 });
 
 describe('a preset', () => {
+  // Requirement: presets-are-reusable
   it('gives a run what it holds', async () => {
     const lab = await libraryLab([
       calls(toolUse('shop_price', { item: 'tea', count: '2' }, 'a')),

@@ -71,6 +71,7 @@ describe('what a program brings along', () => {
     );
   });
 
+  // Requirement: handlers-per-program-and-run
   it('is not lost when the thread goes on elsewhere, and observers are told there too', async () => {
     const lab = await libraryLab([says('First.'), says('Second.')]);
     await lab.directive('work');

@@ -29,6 +29,7 @@ function session(tools: readonly PlannedTool[], unlocked = new Set<string>()): S
 const names = (tools: SessionTools): readonly string[] =>
   tools.definitions().map(({ name }) => name);
 
+// Requirement: unlocks-belong-to-run
 it('definitions are made once, and again when something is unlocked, added or withdrawn', () => {
   const unlocked = new Set<string>();
   const tools = session([planned('mcp/a/one'), planned('mcp/a/two', false)], unlocked);

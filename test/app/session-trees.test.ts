@@ -55,7 +55,8 @@ function idsOnDisk(thread: string): string[] {
 }
 
 describe('a reader of a session tree', () => {
-  it('writes nothing, also where the log is damaged (weaknesses 1 and 2 of pi)', async () => {
+  // Requirement: reading-writes
+  it('writes nothing, also where the log is damaged', async () => {
     const file = logFile();
     writeFileSync(file, `${readFileSync(file, 'utf8')}{"seq":99,"torn`);
     const before = readFileSync(file);
@@ -75,7 +76,8 @@ describe('a reader of a session tree', () => {
     expect(statSync(file).mtimeMs).toBe(mtimeMs);
   });
 
-  it('takes a search for words, whatever a pattern would cost (weakness 26 of pi)', async () => {
+  // Requirement: search-unbounded
+  it('takes a search for words, whatever a pattern would cost', async () => {
     const hostile = `${'(a+)+'.repeat(50)}$`;
     await rye.trees.appendCustomMessage(id, {
       customType: 'note',
@@ -89,7 +91,8 @@ describe('a reader of a session tree', () => {
 });
 
 describe('an edit of a session tree', () => {
-  it('writes each entry once, also before there is an answer (weakness 9 of pi)', async () => {
+  // Requirement: early-resume-duplicates
+  it('writes each entry once, also before there is an answer', async () => {
     const { thread_id } = await rye.trees.extract(id, { at: await entryOf('user') });
     const before = idsOnDisk(thread_id);
     const text = readFileSync(logFile(thread_id), 'utf8');
@@ -101,7 +104,8 @@ describe('an edit of a session tree', () => {
     expect(new Set(after).size).toBe(after.length);
   });
 
-  it('names the entry that it made, also of two with one summary (weakness 25 of pi)', async () => {
+  // Requirement: compaction-by-text
+  it('names the entry that it made, also of two with one summary', async () => {
     const at = (await rye.trees.view(id)).leaf_id ?? '';
     const first = await rye.trees.compact(id);
     await rye.trees.branch(id, { at });
@@ -114,7 +118,8 @@ describe('an edit of a session tree', () => {
     expect(path.map((entry) => entry.id)).not.toContain(first.entry_id);
   });
 
-  it('of an imported session of version 1 makes a thread whole in itself (weakness 8 of pi)', async () => {
+  // Requirement: half-migrated-fork
+  it('of an imported session of version 1 makes a thread whole in itself', async () => {
     const file = `${lab.project}/old.jsonl`;
     const said = (text: string) => ({ role: 'user', content: text, timestamp: 1 });
     const lines = [

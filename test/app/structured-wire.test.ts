@@ -99,6 +99,7 @@ async function given({ schema, isCall, isChat }: Wire, results: readonly object[
 }
 
 describe.each(WIRES)('a result that must match a schema: %s', (_, wire) => {
+  // Requirement: structured-result
   it('is asked for when the model is done, corrected, and becomes the outputs', async () => {
     const { outcome, bodies } = await given(wire, [{ n: 'four' }, { n: 4 }]);
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 } });
@@ -106,6 +107,7 @@ describe.each(WIRES)('a result that must match a schema: %s', (_, wire) => {
     expect(JSON.stringify(bodies[2])).toContain('does not match');
   });
 
+  // Requirement: structured-result
   it('that never matches ends the run after three times', async () => {
     const { outcome, bodies } = await given(wire, [{ n: 'a' }, { n: 'b' }, {}, { n: 4 }]);
     expect(outcome).toMatchObject({ kind: 'failed', error: { code: 'outputs_missing' } });

@@ -43,6 +43,7 @@ describe('calls that a thread may not make', () => {
       run: call(FILES, 'rye_bash', { command: 'id' }),
     },
     {
+      // Requirement: check-differs-from-dispatch
       name: 'calls a tool by its id with an argument that names another item',
       code: 'capability_denied',
       run: call(FILES, 'rye/bash', { command: 'id', item_id: 'rye/file-system/ls' }),
@@ -229,6 +230,7 @@ describe('calls that a thread may not make', () => {
 
   harmless([
     {
+      // Requirement: no-permissions-internal-error
       name: 'asks for nothing and is offered nothing',
       expected: [],
       run: async (lab) => {
@@ -245,6 +247,7 @@ describe('calls that a thread may not make', () => {
       },
     },
     {
+      // Requirement: search-reveals-forbidden
       name: 'finds by search only what it may fetch',
       expected: ['public/note'],
       run: async (lab) => {
@@ -283,6 +286,7 @@ describe('calls that a thread may not make', () => {
       },
     },
     {
+      // Requirement: tools-vanish
       name: 'offers more tools than the token budget: none vanishes',
       expected: [40, 'completed', true],
       run: async (lab) => {
@@ -313,6 +317,7 @@ describe('grants', () => {
   attacks([
     { name: 'grants everything without a word about it', code: 'risk_blocked', run: plan('*') },
     {
+      // Requirement: acknowledgement-only-warns
       name: 'grants a shell without acknowledgement',
       code: 'acknowledge_required',
       run: plan('<execute><tool>rye/bash</tool></execute>'),
@@ -371,6 +376,7 @@ describe('grants', () => {
       run: plan('<execute><tool>rye/../bash</tool></execute>'),
     },
     {
+      // Requirement: flattened-names-collide
       name: 'grants two tools of one wire name',
       code: 'wire_name_collision',
       run: (lab) => {
@@ -381,6 +387,7 @@ describe('grants', () => {
     },
     ...['tool/search', 'directive/return'].map(
       (id): Attack => ({
+        // Requirement: own-tool-search
         name: `takes a name that rye needs itself: ${id}`,
         code: 'wire_name_collision',
         run: (lab) => {
@@ -459,6 +466,7 @@ describe('children', () => {
       },
     },
     {
+      // Requirement: parent-document-trusted
       name: 'names a parent whose limits were raised',
       code: 'thread_tampered',
       run: async (lab) => {
@@ -547,6 +555,7 @@ describe('children', () => {
       },
     },
     {
+      // Requirement: thread-id-as-path
       name: 'takes an id out of the threads folder',
       code: 'invalid_thread_id',
       run: (lab) => lab.run('hello', { threadId: '../../evil' }),

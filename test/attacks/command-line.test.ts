@@ -29,6 +29,7 @@ afterAll(() => {
 
 describe('refusals at the command line', () => {
   it.each([
+    // Requirement: direct-directive-unchecked
     { name: 'an unsigned directive', args: ['run', 'job'], code: 'unsigned', exit: 3 },
     {
       name: 'a path for an id',

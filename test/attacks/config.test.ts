@@ -50,6 +50,7 @@ describe('configuration that moves power', () => {
       },
     },
     {
+      // Requirement: edited-risk-table
       name: 'edits a signed risk table',
       code: 'guard_changed',
       run: (lab) => {
@@ -60,6 +61,7 @@ describe('configuration that moves power', () => {
       },
     },
     {
+      // Requirement: unreadable-risk-table-allows
       name: 'makes the risk table unreadable',
       code: 'acknowledge_required',
       run: (lab) => {
@@ -103,6 +105,7 @@ describe('configuration that moves power', () => {
 
   harmless([
     {
+      // Requirement: hooks-unverified
       name: 'runs hooks of an unsigned project file: none are there',
       expected: [0, true],
       run: async (lab) => {
@@ -119,6 +122,7 @@ describe('configuration that moves power', () => {
       },
     },
     {
+      // Requirement: providers-unverified
       name: "sends the user's key elsewhere by an unsigned provider file",
       expected: 0,
       run: async (lab) => {

@@ -31,6 +31,7 @@ describe('signatures of directives', () => {
       },
     },
     {
+      // Requirement: signature-covers-xml-only
       name: 'edits the body below the fence after signing',
       code: 'content_modified',
       run: (lab) => {
@@ -352,6 +353,7 @@ describe('ancestors and context', () => {
       },
     },
     {
+      // Requirement: edited-context-skipped
       name: 'edits context knowledge after signing',
       code: 'content_modified',
       run: (lab) => {
@@ -401,6 +403,7 @@ describe('ancestors and context', () => {
 describe('item files', () => {
   attacks([
     {
+      // Requirement: ids-with-dots
       name: 'names an item by a path out of its space',
       code: 'invalid_item_id',
       run: (lab) => plan(lab, '../../etc/passwd'),
@@ -473,6 +476,7 @@ describe('item files', () => {
       },
     },
     {
+      // Requirement: ambiguous-item-file
       name: 'has two files for one id',
       code: 'duplicate_item',
       run: (lab) => {

@@ -72,6 +72,7 @@ describe('the signing key', () => {
       },
     },
     {
+      // Requirement: key-trusts-itself
       name: 'is missing',
       code: 'key_missing',
       run: (lab) => {
@@ -261,6 +262,7 @@ describe('whom to trust', () => {
       },
     },
     {
+      // Requirement: mutual-vouching
       name: 'has two keys vouch for each other',
       code: 'key_untrusted',
       run: (lab) => {

@@ -1,32 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { attacks, directive, harmless, type Lab, settledCode, shellTool } from './lab.ts';
 
-const ROOT = path.resolve(import.meta.dirname, '../..');
 const DONE: WireTurn = { steps: [text('done')] };
-
-const page = readFileSync(path.join(ROOT, 'docs/known-failures.md'), 'utf8');
-const ROWS = page.split('\n').flatMap((line) => {
-  const [, failure = '', file = '', name = ''] = line.split(/(?<!\\)\|/).map((cell) => cell.trim());
-  return name === '' || file === 'file' || file.startsWith('---') ? [] : [{ failure, file, name }];
-});
-
-describe('the page of known failures', () => {
-  it('has all of them', () => {
-    expect(ROWS.length).toBeGreaterThan(75);
-  });
-
-  it.each(ROWS)('$failure: its test exists', ({ file, name }) => {
-    const found = [`${file}.test.ts`, `${file}.ts`]
-      .map((one) => path.join(ROOT, 'test', one))
-      .filter((one) => existsSync(one));
-    expect(found).toHaveLength(1);
-    const source = readFileSync(found[0] ?? '', 'utf8').replaceAll(String.raw`\'`, "'");
-    expect(source).toContain(name);
-  });
-});
 
 /** A thread that makes one call. */
 async function settled(
@@ -43,6 +21,7 @@ async function settled(
 describe('what another system gets wrong', () => {
   attacks([
     {
+      // Requirement: permission-words-unchecked
       name: 'grants a kind of item that does not exist',
       code: 'permission_malformed',
       run: (lab) => {
@@ -54,6 +33,7 @@ describe('what another system gets wrong', () => {
       },
     },
     {
+      // Requirement: internal-tools-allowed
       name: 'calls a tool by an id that sounds internal',
       code: 'capability_denied',
       run: async (lab) => {
@@ -67,6 +47,7 @@ describe('what another system gets wrong', () => {
       },
     },
     {
+      // Requirement: developer-mode-allows-all
       name: 'sets RYE_DEV_MODE and edits a signed directive',
       code: 'content_modified',
       run: (lab) => {
@@ -131,6 +112,7 @@ describe('what another system gets wrong', () => {
       },
     },
     {
+      // Requirement: broad-grant-empty
       name: 'grants every tool by a wildcard: all are offered',
       expected: [true, true, true],
       run: async (lab) => {
@@ -154,6 +136,7 @@ describe('what another system gets wrong', () => {
       },
     },
     {
+      // Requirement: environment-expansion
       name: 'writes the name of a key to a file: the text is what is written',
       expected: 'key=${ANTHROPIC_API_KEY} home=${HOME} {env:HOME}',
       run: async (lab) => {
@@ -169,6 +152,7 @@ describe('what another system gets wrong', () => {
       },
     },
     {
+      // Requirement: same-second-collision
       name: 'starts five threads of one directive at once: each has an id of its own',
       expected: [5, true],
       run: async (lab) => {

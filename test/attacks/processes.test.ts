@@ -186,6 +186,7 @@ describe('what children see', () => {
       },
     },
     {
+      // Requirement: tool-schemas-unenforced
       name: 'gives a tool parameters that its schema forbids',
       code: 'invalid_input',
       run: (lab) =>
@@ -342,6 +343,7 @@ describe('the sandbox', () => {
   );
 
   it.runIf(here)(
+    // Requirement: skill-files
     'confines the scripts of skills: neither keys nor the world outside, and only the project to write to',
     async () => {
       const lab = await sandboxed('required');

@@ -44,6 +44,7 @@ describe('logs', () => {
       run: lines((all) => [...all.slice(0, 4), all[3] ?? '', ...all.slice(4)]),
     },
     {
+      // Requirement: no-checkpoint-valid
       name: 'removes every checkpoint',
       code: 'transcript_tampered',
       run: lines((all) => all.filter((line) => !line.includes('"checkpoint"'))),
@@ -72,6 +73,7 @@ describe('logs', () => {
       ),
     },
     {
+      // Requirement: checkpoint-unbound
       name: 'puts the log of another thread in its place',
       code: 'transcript_tampered',
       run: verified(async (lab) => {

@@ -70,6 +70,7 @@ describe('a key command on a real terminal', () => {
     expect(await trusted()).not.toContain(keyId);
   });
 
+  // Requirement: trust-reports-failure
   it('does what it said after yes, and revokes only after yes', async () => {
     const trusting = await onTerminal('keys trust alice.pem --owner alice', 'y\r');
     expect(trusting).toMatchObject({ code: 0 });

@@ -81,6 +81,7 @@ export function describeStore(name: string, open: () => Store): void {
       for (const status of ['running', 'error', 'completed'] as const) {
         await expect(
           registry.finish('a-1', { status, now: T1, cost: COST, result: '', epoch: 1 }),
+          // Requirement: finished-runs-again
         ).rejects.toMatchObject({ code: 'illegal_transition' });
       }
       await expect(registry.claim('a-1', owner, T1)).rejects.toMatchObject({

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { mergeBehavior, withoutUnset } from '../../src/core/behavior.ts';
 
+// Requirement: option-precedence
 it('the later layer wins, member by member', () => {
   const merged = mergeBehavior(
     { nudge: true, maxTokens: 5, tool_budgets: { a: 1, b: 2 } },

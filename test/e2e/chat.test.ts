@@ -51,6 +51,7 @@ async function count(here: Workspace): Promise<void> {
   await here.rye(['sign', 'directive', 'count']);
 }
 
+// Requirement: cache-usage
 test('with a key of OpenAI the same directive runs there, and its key stays in the header', async () => {
   const here = await workspace();
   const { server, env } = await serve(

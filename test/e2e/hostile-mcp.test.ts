@@ -58,6 +58,7 @@ async function run(here: Workspace, env: Readonly<Record<string, string>>) {
   return { ...ended, seconds: (performance.now() - began) / 1000 };
 }
 
+// Requirement: server-failure-is-isolated
 test('tools with bad or colliding names are dropped with a warning, and the run goes on', async () => {
   const { here, server, env } = await lab(
     { odd: { mode: 'names' }, good: { mode: 'good' } },

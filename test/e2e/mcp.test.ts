@@ -89,6 +89,7 @@ function isRunning(text: string): boolean {
   });
 }
 
+// Requirement: tools-before-system-text, server-failure-is-isolated, tool-disclosure, tool-search, tool-list-updates, locked-tool-refused
 test('a thread works with two skills and three servers, one over HTTP and one lazy; a broken one harms nobody', async () => {
   const here = await workspace();
   const { url } = await everything();
@@ -168,6 +169,7 @@ test('a thread works with two skills and three servers, one over HTTP and one la
   expect(verified).toMatchObject({ success: true });
 }, 120_000);
 
+// Requirement: touch-on-first-use
 test('a dry run starts no server and reaches none; it says which ones a run would', async () => {
   const here = await workspace();
   let reached = 0;

@@ -42,6 +42,7 @@ function results(body: unknown): string {
   return JSON.stringify((body as { messages: readonly unknown[] }).messages.at(-1));
 }
 
+// Requirement: skill-list, skill-on-demand, skill-activation, skill-commands, skill-files
 test('a thread loads the skills that it may fetch, reads their files and gains nothing by allowed-tools', async () => {
   const here = await workspace();
   const skills = path.join(here.project, '.ai/skills');
@@ -113,6 +114,7 @@ print(json.dumps({
 }))
 `;
 
+// Requirement: skill-files
 test('a script of a skill runs as it was signed: no shell, a reduced environment, nothing that was added since', async () => {
   const here = await workspace();
   const skills = path.join(here.project, '.ai/skills');
@@ -192,6 +194,7 @@ test('a script of a skill runs as it was signed: no shell, a reduced environment
   expect((await here.rye(['verify', 'skill', 'reading'])).code).toBe(0);
 }, 60_000);
 
+// Requirement: activation-event, first-run-restores
 test('a resumed thread still has its skills and the tools that they brought, and their text is never cut', async () => {
   const here = await workspace();
   const skills = path.join(here.project, '.ai/skills');
@@ -250,6 +253,7 @@ test('a resumed thread still has its skills and the tools that they brought, and
   expect(await activated(goneOn)).toMatchObject([{ payload: { ...payload, via: 'resume' } }]);
 }, 60_000);
 
+// Requirement: project-skill-first
 test('skills of other programs count where the configuration says so, signed and behind rye’s own', async () => {
   const here = await workspace();
   const mine = path.join(here.project, '.claude/skills');

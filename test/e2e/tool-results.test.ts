@@ -53,6 +53,7 @@ async function lab(next: (previous: string, index: number) => WireTurn) {
   return { here, run };
 }
 
+// Requirement: shell-output-cap, shell-footer
 test('the model sees head, tail and exit status of a long command', async () => {
   const command = 'for i in $(seq 1 20000); do echo row $i; done; echo FINAL-ERROR-LINE; exit 3';
   const { run } = await lab((_previous, index) =>
@@ -65,6 +66,7 @@ test('the model sees head, tail and exit status of a long command', async () => 
   expect(result).not.toContain('persisted-output');
 });
 
+// Requirement: read-defaults, read-next-offset
 test('a long file is read in pages, each with the offset that continues it', async () => {
   const offsets: number[] = [];
   const { here, run } = await lab((previous, index) => {

@@ -39,6 +39,7 @@ function joined(some: readonly string[]): Buffer {
   return Buffer.from(`${some.join('\n')}\n`);
 }
 
+// Requirement: signer-and-log-apart
 describe('a finished thread verifies, and fails with the offset after', () => {
   test('nothing', async () => {
     expect(await verdictOf(original)).toEqual({ ok: true, offset: undefined });

@@ -242,7 +242,8 @@ describe('older sessions', () => {
     expect(ryeTexts(messages)).toEqual(['user: sum', 'user: three', 'assistant: four']);
   });
 
-  it('of version 1 count their records as they were written, broken and fused ones too (weakness 6 of pi)', () => {
+  // Requirement: broken-line-shifts-index
+  it('of version 1 count their records as they were written, broken and fused ones too', () => {
     // two records on one line, a broken line, and three records before the one that is meant
     const broken = '{"type":"message","timesta';
     const [header, one, two, three, compaction, four] = V1;
@@ -439,7 +440,7 @@ describe('what a file may hold', () => {
     expect(kinds(text.join('\n'))).toEqual([]);
   });
 
-  it('a file that pi wrote twice into itself (weakness 9 of pi)', () => {
+  it('a file that pi wrote twice into itself', () => {
     const once = [head(), line('a', null, 'one'), line('b', 'a', 'two')];
     expect(kinds([...once, ...once].join('\n'))).toEqual(['duplicate', 'duplicate', 'duplicate']);
     expect(texts([...once, ...once].join('\n'))).toEqual(['one', 'two']);
@@ -471,7 +472,8 @@ describe('what a file may hold', () => {
     expect(types).toEqual(['pi/hologram', 'pi/unknown', 'pi/message']);
   });
 
-  it('ids that are made up never take one that is there (weakness 7 of pi)', () => {
+  // Requirement: migrated-id-collides
+  it('ids that are made up never take one that is there', () => {
     const bare = JSON.stringify({ type: 'message', timestamp: 't', message: user('bare') });
     const again = ['a', 'a', 'b', 'c', 'd'];
     const reader = createPiReader({ path: 'x', newId: () => again.shift() ?? 'e' });
@@ -479,7 +481,8 @@ describe('what a file may hold', () => {
     expect(reader.end().entries.map(({ id }) => id)).toEqual(['a', 'b', 'c']);
   });
 
-  it('branch summaries that name where the branch begins, or the leaf that was left (weakness 20 of pi)', () => {
+  // Requirement: branch-summary-ambiguous
+  it('branch summaries that name where the branch begins, or the leaf that was left', () => {
     const summary = (id: string, fromId: string) =>
       JSON.stringify({
         type: 'branch_summary',

@@ -56,6 +56,7 @@ function handsOff({ project }: World): void {
 }
 
 describe('a chain of three threads', () => {
+  // Requirement: handoff-loses-inputs
   it('is made by handing off, and followed by run, show, wait, tree, logs and search', async () => {
     const { world, rye, server } = await stage((request) => {
       const text = JSON.stringify(request.body.messages);
@@ -156,6 +157,7 @@ describe('a chain of three threads', () => {
 });
 
 describe('resuming', () => {
+  // Requirement: run-needs-work, strict-resume-impossible
   it('goes on with the whole conversation, and again from its end, with what is left of the limits', async () => {
     const { world, rye, server } = await stage((request) => {
       const text = JSON.stringify(request.body.messages);
@@ -218,6 +220,7 @@ describe('resuming', () => {
     });
   }, 180_000);
 
+  // Requirement: edited-log-resumed
   it('refuses tampered state: the log, thread.json, the plan', async () => {
     const { world, rye } = await stage(marksModel);
     await rye.threads.execute({ directiveId: 'work', threadId: 't' });

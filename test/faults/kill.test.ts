@@ -99,7 +99,8 @@ describe('a process that is killed', () => {
     expect(new Set(trace).size).toBeGreaterThanOrEqual(25);
   });
 
-  it('has its log on the disk before a tool runs and at the end of each turn (weakness 14 of pi)', () => {
+  // Requirement: nothing-synced
+  it('has its log on the disk before a tool runs and at the end of each turn', () => {
     const next = (from: number): string =>
       trace.slice(from + 1).find((step) => step === 'fdatasync' || step.startsWith('append')) ?? '';
     const behind = (isWanted: (step: string, at: number) => boolean): readonly string[] =>
@@ -112,6 +113,7 @@ describe('a process that is killed', () => {
   });
 
   it(
+    // Requirement: answer-and-results-pair, turn-durability, two-writes-diverge
     'leaves, behind each durable step, what can be recovered and resumed',
     async () => {
       // some steps depend on the time, such as a sign of life, or two results that are written at once

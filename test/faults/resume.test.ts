@@ -156,6 +156,7 @@ const SUSPEND = `hooks:
 `;
 
 describe('a suspended thread', () => {
+  // Requirement: run-needs-work
   it('goes on under its own id, with what its thread_continued hooks say', async () => {
     const { world, rye, server } = await stage(marksModel, SUSPEND);
     const paused = await rye.threads.execute({ directiveId: 'work', threadId: 't' });

@@ -106,6 +106,7 @@ describe('an owner that stood still', () => {
 
 describe('two processes that resume one thread', () => {
   it.each(['crashed', 'completed'] as const)(
+    // Requirement: single-resumer
     '%s: one gets it, the other is refused',
     async (how) => {
       const held = gate();

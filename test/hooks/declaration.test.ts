@@ -324,6 +324,7 @@ describe('parseHooks', () => {
       '"limits.turn" is not',
       'Did you mean limits.turns?',
     ],
+    // Requirement: unknown-handler-event
   ])('refuses %s', (_case, value, message, hint) => {
     const { problems } = readHooks([{ value, origin: '.ai/config/agent/hooks.yaml:7' }], 3);
     expect(problems).toHaveLength(1);

@@ -174,6 +174,7 @@ describe('dispatchContext', () => {
     expect(report.contents.map(({ content }) => content)).toEqual([expected]);
   });
 
+  // Requirement: hook-output-lost
   it('takes the text output of a tool, literal texts and entries of one hook in order', async () => {
     const hooks = hooksFrom(
       3,
@@ -346,6 +347,7 @@ describe('dispatchControl', () => {
     expect((await dispatchControl(hooks, call, options())).decision).toEqual({ control: 'fail' });
   });
 
+  // Requirement: empty-control-hook
   it('ends a hook at its own decision', async () => {
     const hooks = hooksFrom(3, {
       id: 'a',
@@ -398,6 +400,7 @@ describe('dispatchControl', () => {
     expect(outcomes(report.fired)).toEqual(['g failed']);
   });
 
+  // Requirement: hook-failure-hides-error
   it('records the failure of an ordinary control hook and goes on', async () => {
     const hooks = hooksFrom(
       3,

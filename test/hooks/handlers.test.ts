@@ -5,6 +5,7 @@ import { composeHandlers, type HandlerMap, observe } from '../../src/hooks/handl
 const NOTE = { event_type: 'note', payload: { text: 'x' } } as LogEvent;
 
 describe('composeHandlers', () => {
+  // Requirement: handlers-per-program-and-run
   it('takes one or several to an event', () => {
     const one = (): void => undefined;
     const two = (): void => undefined;
@@ -13,6 +14,7 @@ describe('composeHandlers', () => {
     expect(composeHandlers(lists, { note: two })['note']).toEqual([one, two, one, two]);
   });
 
+  // Requirement: unknown-handler-event
   it('refuses an event that does not exist and names the nearest', () => {
     const misspelt = { tool_gates: () => ({ block: 'no' }) } as HandlerMap;
     expect(() => composeHandlers(misspelt)).toThrow(

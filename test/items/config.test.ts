@@ -172,6 +172,7 @@ describe('layers', () => {
   });
 });
 
+// Requirement: setting-wrong-level
 describe('a setting that rye does not have', () => {
   beforeEach(() => {
     at.write(
@@ -182,6 +183,7 @@ describe('a setting that rye does not have', () => {
   });
 
   test.each([
+    // Requirement: silent-settings
     ['at the top', 'limts: {spend: 1}', ':2: there is no setting limts'],
     ['further down', 'tools: {paralel: 1}', ':2: there is no setting tools.paralel'],
   ])('is refused with its line: %s', async (_, text, message) => {

@@ -136,6 +136,7 @@ describe('the fence', () => {
     ['more words in the info string', `\`\`\`xml title="x"\n${root}\n\`\`\``],
     ['capitals', `\`\`\`XML\n${root}\n\`\`\``],
     [
+      // Requirement: code-fence-hides-directive
       'after a closed four-backtick block',
       `\`\`\`\`md\n\`\`\`xml\n<x/>\n\`\`\`\n\`\`\`\`\n\n\`\`\`xml\n${root}\n\`\`\``,
     ],
@@ -302,6 +303,7 @@ describe('permissions', () => {
 
   test.each([
     ['*', ['rye.*']],
+    // Requirement: wildcard-with-acknowledgement
     ['*<acknowledge risk="unrestricted">x</acknowledge>', ['rye.*']],
     ['<fetch>*</fetch>', ['rye.fetch.*']],
     ['<execute><tool>a.b</tool></execute>', ['rye.execute.tool.a.b']],

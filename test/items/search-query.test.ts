@@ -42,6 +42,7 @@ describe('parseQuery', () => {
     ['a AND NOT b', '(a & !b)'],
     ['NOT b a', '(!b & a)'],
     ['a NOT (b OR c)', '(a & !(b | c))'],
+    // Requirement: group-ends-query
     ['file (xml OR zip)', '(file & (xml | zip))'],
     ['(xml OR zip) file', '((xml | zip) & file)'],
     ['((a))', 'a'],

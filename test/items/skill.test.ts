@@ -11,6 +11,7 @@ function file(frontmatter: string): string {
 const GOOD = 'name: pdf-forms\ndescription: Fills forms.';
 
 describe('parseSkill', () => {
+  // Requirement: skill-folder, skill-optional-members
   it('reads all members', () => {
     const text = file(
       `${GOOD}\nlicense: MIT\ncompatibility: Linux\nmetadata: {author: me, version: 1.5}\nallowed-tools: Read Bash(git:*)`,
@@ -41,6 +42,7 @@ describe('parseSkill', () => {
     ['metadata that is a list', `${GOOD}\nmetadata: [a]`, 'not a mapping of texts'],
     ['nested metadata', `${GOOD}\nmetadata: {a: {b: 1}}`, 'not a mapping of texts'],
     ['broken YAML', 'name: [', 'not YAML'],
+    // Requirement: skill-name, skill-description
   ])('refuses %s', (_, frontmatter, message) => {
     const error = errorOf(() => parseSkill(file(frontmatter), PATH));
     expect(error.code).toBe('skill_malformed');
@@ -54,6 +56,7 @@ describe('parseSkill', () => {
 });
 
 describe('loadSkill', () => {
+  // Requirement: skill-validation
   it('loads in spite of problems of the name', () => {
     const { skill, diagnostics } = loadSkill(file('name: Other\ndescription: D\nextra: 1'), PATH);
     expect(skill?.name).toBe('Other');
@@ -64,6 +67,7 @@ describe('loadSkill', () => {
     expect(loadSkill(file('description: D'), PATH).skill?.name).toBe('pdf-forms');
   });
 
+  // Requirement: skill-validation
   it('repairs values with a colon', () => {
     const { skill } = loadSkill(file('name: pdf-forms\ndescription: Use when: forms'), PATH);
     expect(skill?.description).toBe('Use when: forms');
@@ -73,6 +77,7 @@ describe('loadSkill', () => {
     ['no description', file('name: pdf-forms')],
     ['broken YAML', file('name: [')],
     ['no frontmatter', '# Hi'],
+    // Requirement: skill-validation
   ])('leaves out a skill with %s and says why', (_, text) => {
     const { skill, diagnostics } = loadSkill(text, PATH);
     expect(skill).toBeUndefined();

@@ -150,7 +150,7 @@ describe('a cut', () => {
     expect(names(planned?.history ?? [])).toEqual(['a1', 'a2', 'result of c1', 'result of c2']);
   });
 
-  it('keeps the call of results that no answer has covered, however long they are (weakness 22 of pi)', () => {
+  it('keeps the call of results that no answer has covered, however long they are', () => {
     const planned = planFor([
       user('task'),
       answer('a1', { tokens: 60 }),
@@ -206,7 +206,8 @@ describe('a cut', () => {
     expect(['e3', 'e4']).toContain(planned?.firstKeptEntryId);
   });
 
-  it('counts a text of another script by its bytes (weakness 23 of pi)', () => {
+  // Requirement: tokens-by-utf16
+  it('counts a text of another script by its bytes', () => {
     const talk = (text: string) => [
       user('task'),
       said(text),
@@ -220,6 +221,7 @@ describe('a cut', () => {
 });
 
 describe('what is protected', () => {
+  // Requirement: trim-drops-task
   it('is the task, in front of the summary', () => {
     const planned = planFor(LONG_TALK);
     expect(planned?.protectedIds).toEqual(['e1']);
@@ -320,12 +322,13 @@ describe('a second compaction', () => {
     answer('a6', { tokens: 60 }),
   ];
 
-  it('summarises what the first one kept (weakness 22 of pi)', () => {
+  // Requirement: second-compaction-forgets
+  it('summarises what the first one kept', () => {
     const again = planFor(more);
     expect(names(again?.history ?? [])).toEqual(['u3', 'a3', 'u4', 'a4']);
   });
 
-  it('is given the summary of the first one, newest first (weakness 22 of pi)', () => {
+  it('is given the summary of the first one, newest first', () => {
     expect(planFor(more)?.previousSummaries).toEqual(['first summary']);
     const second = compactionOf(planFor(more) as CompactionPlan, 'second summary');
     const third = planFor([

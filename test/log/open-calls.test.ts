@@ -85,6 +85,7 @@ describe('open calls of a log that a crash cut', () => {
     expect(fates(drafts)).toEqual(expected);
   });
 
+  // Requirement: interrupted-call-result
   it('have exactly one result each after the settlement, none of which claims success', () => {
     const cut = [said('go'), asks('a', 'b', 'c'), starts('a'), starts('b'), settles('b')];
     const events = place(cut);

@@ -50,7 +50,8 @@ describe('the tree', () => {
     expect(tree.problems).toEqual([]);
   });
 
-  it('keeps a moved leaf over a restart, also before the first entry (weakness 12 of pi)', () => {
+  // Requirement: empty-branch-lost
+  it('keeps a moved leaf over a restart, also before the first entry', () => {
     expect(buildTree(BRANCHED.slice(0, 5)).leafId).toBe('e1');
     const reset = buildTree(place([said('a'), leafTo(null), said('b')]));
     expect(ids(childrenOf(reset, null))).toEqual(['e1', 'e3']);
@@ -63,7 +64,8 @@ describe('the tree', () => {
     expect(lost.leafId).toBe('e2');
   });
 
-  it('finds entries by id and by unique prefix, and names the candidates else (weakness 18 of pi)', () => {
+  // Requirement: ambiguous-id-prefix
+  it('finds entries by id and by unique prefix, and names the candidates else', () => {
     const tree = buildTree([
       entry(1, 'abc1', null),
       entry(2, 'abd2', 'abc1'),
@@ -102,7 +104,7 @@ describe('the tree', () => {
 });
 
 describe('damaged trees', () => {
-  it('hang an orphan on the entry before it, with a warning (weakness 5 of pi)', () => {
+  it('hang an orphan on the entry before it, with a warning', () => {
     const tree = buildTree(
       [entry(1, 'a', null), entry(2, 'b', 'gone'), entry(3, 'c', 'b')],
       (index) => index * 100,
@@ -114,7 +116,8 @@ describe('damaged trees', () => {
     expect(tree.problems.some(isFatalProblem)).toBe(false);
   });
 
-  it('report loops and ids that stand twice as errors with an offset, and end (weakness 13 of pi)', () => {
+  // Requirement: parent-cycle-hangs
+  it('report loops and ids that stand twice as errors with an offset, and end', () => {
     const loop = buildTree(
       [entry(1, 'a', 'b'), entry(2, 'b', 'a'), entry(3, 'c', 'c')],
       (index) => index,
@@ -184,7 +187,8 @@ describe('branches', () => {
     expect(ids(pathTo(after, after.leafId))).toEqual(['e1', 'e2', 'e7']);
   });
 
-  it('are extracted with their ids, re-chained around labels, labels kept (weakness 21 of pi)', () => {
+  // Requirement: extract-orphans-labels
+  it('are extracted with their ids, re-chained around labels, labels kept', () => {
     const source = buildTree(
       place([
         said('a'),

@@ -23,7 +23,8 @@ describe('the version of a log', () => {
     expect(versionProblem(version)).toContain('is not known');
   });
 
-  it('is refused where it is newer, with the reason (weakness 27 of pi)', () => {
+  // Requirement: newer-version-silent
+  it('is refused where it is newer, with the reason', () => {
     const header = JSON.stringify({ ...headerFor(), version: LOG_VERSION + 1 });
     expect(decodeHeader(header)).toEqual({
       problem: `its format version ${LOG_VERSION + 1} is not known; a newer rye wrote it`,

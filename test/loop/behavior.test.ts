@@ -34,6 +34,7 @@ describe('behavior', () => {
     ]);
   });
 
+  // Requirement: behavior-bounds-requests
   it('bounds the output, the thinking and the cache of a request', async () => {
     const { requests } = await play({
       plan: { behavior: { max_tokens: '500', thinking: 'low', cache: false } },

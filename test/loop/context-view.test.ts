@@ -68,6 +68,7 @@ describe('old results', () => {
     expect(shrinks).toEqual([]);
   });
 
+  // Requirement: old-results-dropped
   it('become stubs above the threshold, but for those of the last turns', () => {
     const { view, shrinks } = viewOf({ threshold: 1000 });
     const messages = talk({ bytes: 400 }, { bytes: 400 }, { bytes: 400 }, { bytes: 10 });
@@ -79,6 +80,7 @@ describe('old results', () => {
     expect(shrinks).toEqual([1]);
   });
 
+  // Requirement: old-results-dropped
   it('leave in steps: between two of them the beginning of every request is the same', () => {
     const { view } = viewOf({ threshold: 4000 });
     const turns: Turn[] = Array.from({ length: 60 }, () => ({ bytes: 500 }));
@@ -163,6 +165,7 @@ describe('stale reads', () => {
   });
 });
 
+// Requirement: identical-read-stub
 it('a run sends the view, keeps the whole in its log, and tells tools to forget what left', async () => {
   let forgotten = 0;
   const call = (id: string) => says('', [{ id, name: 'rye_echo' }]);

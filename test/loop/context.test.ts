@@ -45,6 +45,7 @@ describe('projectContext', () => {
 });
 
 describe('ContextMeter', () => {
+  // Requirement: estimates-incomplete
   it('estimates from bytes, higher for the worst case', () => {
     const meter = new ContextMeter();
     meter.add(userText('x'.repeat(1184)));

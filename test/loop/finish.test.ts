@@ -77,6 +77,7 @@ describe('a directive with outputs', () => {
     expect(outcome.kind).toBe('completed');
   });
 
+  // Requirement: skipped-call-result
   it('runs the calls before the return and skips those after it', async () => {
     const { outcome, events } = await play({
       plan,
@@ -246,6 +247,7 @@ describe('the inbox', () => {
     expect(requests[1]?.messages.at(-1)).toEqual(userText('steer'));
   });
 
+  // Requirement: steer-extends-run
   it('prolongs a run whose model has finished', async () => {
     let given = false;
     const { outcome, requests } = await play({

@@ -49,6 +49,7 @@ describe('gates', () => {
     expect(outcomeOf(replaced, 'a')).toBe('settled a substituted');
   });
 
+  // Requirement: refusal-beats-substitute, last-writer-wins
   it('a refusal is final, whatever any other handler decides', async () => {
     const decision = fc.oneof<fc.Arbitrary<GateDecision>[]>(
       fc.constant(undefined),
@@ -132,6 +133,7 @@ describe('gates', () => {
 });
 
 describe('handlers of results', () => {
+  // Requirement: gates-first
   it('gates judge a call of an unknown tool before anything answers for it', async () => {
     const turns = [says('', [{ id: 'a', name: 'nope', input: { x: 1 } }]), says('Done.')];
     const asked: unknown[] = [];
@@ -163,6 +165,7 @@ describe('handlers of results', () => {
     expect(resultText(open.events, 'a')).toBe('answered');
   });
 
+  // Requirement: unknown-tool-substitute, unknown-tool-error, unknown-call-untransformed
   it('answer for a tool that nobody has', async () => {
     const asked: string[] = [];
     const turns = [says('', [{ id: 'a', name: 'nope' }]), says('Done.')];
@@ -193,6 +196,7 @@ describe('handlers of results', () => {
   it.each<Tool['execute']>([
     () => Promise.reject(new Error('boom')),
     () => Promise.resolve(errorOutput('boom')),
+    // Requirement: thrown-error-result
   ])('answer for a tool that failed', async (run) => {
     const seen: unknown[] = [];
     const played = await playWith(
@@ -209,6 +213,7 @@ describe('handlers of results', () => {
     expect(resultText(played.events, 'a')).toBe('[{"type":"text","text":"instead"}]!');
   });
 
+  // Requirement: substitute-counted, result-transform
   it('transform what a tool or a substitute gave', async () => {
     const contexts: ResultContext[] = [];
     const tool_transform = (context: ResultContext) => {
@@ -230,6 +235,7 @@ describe('handlers of results', () => {
     expect(outcomeOf(refused, 'a')).toBe('settled a blocked');
   });
 
+  // Requirement: last-writer-wins
   it('the last one to change a result wins', async () => {
     const played = await playWith([
       { tool_transform: () => ({ result: 'first' }) },
@@ -239,6 +245,7 @@ describe('handlers of results', () => {
     expect(resultText(played.events, 'a')).toBe('[{"type":"text","text":"first"}] second');
   });
 
+  // Requirement: result-transform
   it('each know the size before any of them changed it', async () => {
     const sizes: number[] = [];
     const tool_transform = ({ output_bytes: bytes }: ResultContext) => {
@@ -262,6 +269,7 @@ describe('handlers of results', () => {
     expect(notes(played)).toEqual(['a handler of tool_transform failed: broken']);
   });
 
+  // Requirement: coercions-reported, call-facts-before-run
   it('see what was coerced, only where something was', async () => {
     const settled: unknown[] = [];
     const { events } = await playWith(
@@ -287,6 +295,7 @@ describe('handlers of results', () => {
 });
 
 describe('handlers of requests', () => {
+  // Requirement: messages-per-request
   it('change the messages of one request and nothing in the log', async () => {
     const turns: number[] = [];
     const played = await playWith({

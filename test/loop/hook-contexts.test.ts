@@ -5,6 +5,7 @@ import { hookSchema } from '../../src/hooks/contexts.ts';
 import { errorOutput, textOutput } from '../../src/tools/tool.ts';
 import { fails, MODEL, planOf, play, says, toolOf } from './scripted.ts';
 
+// Requirement: hooks-know-turn-and-call, canonical-and-wire-name
 it('gives hooks the contexts that their published schemas promise', async () => {
   const gates: unknown[] = [];
   const { hooks } = await play({

@@ -45,6 +45,7 @@ describe('limits before a turn', () => {
     expect(requests).toHaveLength(0);
   });
 
+  // Requirement: turns-bounded
   it('ends after the turns that it allows, with their cost', async () => {
     const { outcome, events } = await play({
       plan: { limits: limits({ turns: 2 }) },
@@ -303,6 +304,7 @@ describe('the spend cap', () => {
     expect(allowed.outcome).toMatchObject({ kind: 'completed', cost: { spend: 0 } });
   });
 
+  // Requirement: root-spend-unrecorded
   it('reports the spend to the budget at each turn', async () => {
     const { reported, outcome } = await play({ tools: TOOLS, turns: [step, says('Done.')] });
     expect(reported).toEqual([200, 400]);

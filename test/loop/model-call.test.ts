@@ -24,6 +24,7 @@ const settings = (max_retries: number) => ({ settings: { ...planOf().settings, m
 const cut = (text: string) => says(text, [], { reason: 'max_tokens' });
 
 describe('retries', () => {
+  // Requirement: retries-never-made
   it('are bounded by max_retries', async () => {
     const { outcome, requests } = await play({
       plan: settings(2),
@@ -276,6 +277,7 @@ describe('fallbacks', () => {
     expect(asked).toEqual(['model-1', 'model-2']);
   });
 
+  // Requirement: failed-call-closes-turn
   it('take over in the middle of an answer: what was said is paid for, kept for people and sent to nobody', async () => {
     const usage = {
       input_tokens: 50,
@@ -514,6 +516,7 @@ it('reads a stream no faster than the log takes it', async () => {
   await loop.return({ kind: 'handoff', cost: NO_COST, last_text: '' });
 });
 
+// Requirement: memory-grows
 it('takes half a million deltas in flat memory, each for microseconds', {
   timeout: 60_000,
 }, async () => {

@@ -50,6 +50,7 @@ async function orderOf(script: Script): Promise<string> {
 }
 
 describe('the order of a run', () => {
+  // Requirement: turn-order
   it.each(SCENARIOS)('$name', async ({ name, script }) => {
     const file = `../golden/traces/${name.replaceAll(' ', '-')}.txt`;
     await expect(await orderOf(script)).toMatchFileSnapshot(file);

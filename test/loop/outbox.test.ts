@@ -9,6 +9,7 @@ const textsOf = (written: readonly { readonly payload: unknown }[]): string[] =>
   written.map(({ payload }) => (payload as { text: string }).text);
 
 describe('Outbox', () => {
+  // Requirement: event-order
   it('keeps the order and hands each writer its own events, deltas left out', async () => {
     const outbox = new Outbox(() => undefined);
     outbox.post(delta('1'));

@@ -5,6 +5,7 @@ import { hangs, play, says, toolOf } from './scripted.ts';
 const TOOLS = { rye_ls: toolOf('rye/ls') };
 
 describe('tools that change', () => {
+  // Requirement: tool-list-updates
   it('are looked at once before each turn, never within one, and what is said about them is sent', async () => {
     const order: string[] = [];
     let looks = 0;

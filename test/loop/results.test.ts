@@ -3,6 +3,7 @@ import { contentBytes } from '../../src/core/message.ts';
 import { textOutput } from '../../src/tools/tool.ts';
 import { play, resultText, says, toolOf } from './scripted.ts';
 
+// Requirement: size-unit, sizes-reported
 it('counts bytes of text and characters of images', async () => {
   const content = [
     { type: 'text', text: 'é€' },
@@ -22,6 +23,7 @@ it('counts bytes of text and characters of images', async () => {
   });
 });
 
+// Requirement: large-result-artifact
 it('of a skill stays whole, as instructions must, up to 128 KiB', async () => {
   const bytes = 128 * 1024;
   const use = toolOf('skills/use', {
@@ -41,6 +43,7 @@ it('of a skill stays whole, as instructions must, up to 128 KiB', async () => {
   expect(resultText(events, 'b')).toContain('<persisted-output');
 });
 
+// Requirement: artifact-exemptions
 it('goes to a file by the threshold of the behavior, unless the tool is exempt', async () => {
   const long = toolOf('rye/long', { run: () => Promise.resolve(textOutput('x'.repeat(300))) });
   const turns = [says('', [{ id: 'a', name: 'rye_long' }]), says('Done.')];

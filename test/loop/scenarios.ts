@@ -22,12 +22,14 @@ function steers(...due: readonly string[]): InboxPort {
 export const SCENARIOS: readonly { name: string; script: Script; kind: string; trace: string[] }[] =
   [
     {
+      // Requirement: request-contents, no-calls-ends-run
       name: 'plain',
       script: { turns: [says('Hi.')] },
       kind: 'completed',
       trace: ['turn 1', 'delta Hi.', 'assistant end', 'cost 1'],
     },
     {
+      // Requirement: next-turn, text-end-needs-text, answer-tools-results
       name: 'tools',
       script: { tools: ECHO, turns: [says('Look.', [echo('a')]), says('Done.')] },
       kind: 'completed',
@@ -72,6 +74,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       ],
     },
     {
+      // Requirement: refusal-text
       name: 'blocked',
       script: {
         plan: { capabilities: ['rye.execute.tool.rye.other'] },
@@ -92,6 +95,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       ],
     },
     {
+      // Requirement: substitute-counted
       name: 'substituted',
       script: {
         tools: ECHO,
@@ -115,6 +119,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       ],
     },
     {
+      // Requirement: injection-is-event
       name: 'steered',
       script: {
         tools: ECHO,
@@ -142,6 +147,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       ],
     },
     {
+      // Requirement: request-contents
       name: 'thinking',
       script: {
         turns: [
@@ -158,12 +164,14 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       trace: ['turn 1', 'thought Hm', 'thought m.', 'delta Yes.', 'assistant end', 'cost 1'],
     },
     {
+      // Requirement: failed-call-closes-turn
       name: 'failed',
       script: { turns: [fails({ status: 400, message: 'no' })] },
       kind: 'error',
       trace: ['turn 1', 'classified permanent', 'cost 1'],
     },
     {
+      // Requirement: unknown-tool-error
       name: 'unknown',
       script: { tools: ECHO, turns: [says('', [{ id: 'a', name: 'rye_ecko' }]), says('Done.')] },
       kind: 'completed',
@@ -180,6 +188,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       ],
     },
     {
+      // Requirement: invalid-arguments, validation-not-failure
       name: 'invalid',
       script: {
         tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },

@@ -55,6 +55,7 @@ function expectPaired(events: readonly LogEvent[]): void {
 }
 
 describe('cancellation', () => {
+  // Requirement: skipped-call-result, cancel-waits
   it('at any event ends the run as cancelled, with a result for every call', async () => {
     const whole = await play(BUSY);
     expect(whole.outcome.kind).toBe('completed');
@@ -77,12 +78,14 @@ describe('cancellation', () => {
     }
   });
 
+  // Requirement: cancelled-run-calls-no-model
   it('before the start asks no model', async () => {
     const { outcome, requests } = await play({ ...BUSY, signal: AbortSignal.abort('never mind') });
     expect(outcome).toMatchObject({ kind: 'cancelled', reason: 'never mind' });
     expect(requests).toHaveLength(0);
   });
 
+  // Requirement: abort-checked-after-turn
   it('by the port is seen at the next safe point', async () => {
     let turns = 0;
     const { outcome, requests } = await play({
@@ -225,6 +228,7 @@ describe('the consumer', () => {
   });
 });
 
+// Requirement: one-result-per-call
 it('answers every call exactly once, whatever the tools do and whenever the run is cancelled', async () => {
   const tools = {
     ok: toolOf('rye/ok'),

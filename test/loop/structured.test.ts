@@ -27,6 +27,7 @@ describe('a result that must match a schema', () => {
     }
   });
 
+  // Requirement: structured-result
   it('is asked for once the model is done, with the schema in the request', async () => {
     const { outcome, requests, events, hooks } = await play(
       wants({ turns: [says('It is four.'), says('{"n": 4}')] }),
@@ -130,6 +131,7 @@ describe('a result that must match a schema', () => {
 describe('thinking', () => {
   const decay = { thinking_decay: { after_runs: 1, floor: 'low' } };
 
+  // Requirement: thinking-decreases
   it('goes down a level with each run, never within one and never below the floor', async () => {
     let deliveries = 3;
     const next = async () => {

@@ -23,6 +23,7 @@ function counting(script: Script): { script: Script; counts: unknown[] } {
 }
 
 describe('counts', () => {
+  // Requirement: call-facts-before-run, counts-are-snapshots, batch-counts
   it('hooks see the counts before the batch', async () => {
     const { script, counts } = counting({
       tools: ECHO,
@@ -33,6 +34,7 @@ describe('counts', () => {
     expect(Object.isFrozen(counts[0])).toBe(true);
   });
 
+  // Requirement: refusal-text, refusals-not-counted
   it('refused calls are not counted', async () => {
     const counts: unknown[] = [];
     const { events } = await play({
@@ -47,6 +49,7 @@ describe('counts', () => {
     expect(resultText(events, 'a')).toBe('Blocked: no');
   });
 
+  // Requirement: bad-calls-use-budget
   it('counts include unknown and invalid calls', async () => {
     const { script, counts } = counting({
       tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },
@@ -79,6 +82,7 @@ describe('counts', () => {
     ]);
   });
 
+  // Requirement: substitute-counted, refusals-not-counted
   it('a substitute is counted like a call that runs, so that it uses up a budget', async () => {
     const { events } = await play({
       plan: { behavior: { tool_budgets: { 'rye/echo': 1 } } },
@@ -90,6 +94,7 @@ describe('counts', () => {
     expect(resultText(events, 'b')).toContain('Blocked: ');
   });
 
+  // Requirement: counts-are-snapshots
   it('counts start again with each run', async () => {
     let more = 1;
     const { script, counts } = counting({
@@ -121,6 +126,7 @@ describe('counts', () => {
 });
 
 describe('tool budgets', () => {
+  // Requirement: tool-call-cap, tool-call-cap-action, tool-call-cap-event
   it('exactly so many calls are let through', async () => {
     const { events } = await play({
       plan: { behavior: { tool_budgets: { 'rye/echo': 2 } } },
@@ -142,6 +148,7 @@ describe('tool budgets', () => {
     );
   });
 
+  // Requirement: batch-within-budget
   it('a batch cannot exceed a budget', async () => {
     const { events } = await play({
       plan: { behavior: { tool_budgets: { rye_echo: { max: '2', message: 'Enough.' } } } },
@@ -163,6 +170,7 @@ describe('tool budgets', () => {
     expect(resultText(events, 'd')).toBe('Blocked: Enough.');
   });
 
+  // Requirement: tool-call-cap-action
   it('steer tells the model once and refuses after the grace', async () => {
     const { events, requests } = await play({
       plan: {
@@ -181,6 +189,7 @@ describe('tool budgets', () => {
     expect(JSON.stringify(requests[2]?.messages.at(-1))).toContain('has had its one call');
   });
 
+  // Requirement: policy-order, budget-before-replay
   it('budgets refuse before an earlier result is replayed', async () => {
     const { events } = await play({
       plan: { behavior: { tool_budgets: { 'rye/echo': 1 }, dedup_tools: ['rye/echo'] } },
@@ -201,6 +210,7 @@ describe('earlier results', () => {
     },
   });
 
+  // Requirement: identical-call-replayed
   it('a listed tool that is called alike again gives the earlier result', async () => {
     runs = 0;
     const transformed: string[] = [];
@@ -252,6 +262,7 @@ describe('earlier results', () => {
   });
 });
 
+// Requirement: turn-output-budget, turn-output-event
 it('too much output in one turn asks for a summary, once, and cuts nothing', async () => {
   const tools = {
     rye_echo: toolOf('rye/echo', { run: () => Promise.resolve(textOutput('x'.repeat(60))) }),

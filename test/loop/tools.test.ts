@@ -50,6 +50,7 @@ describe('gates', () => {
     expect(trace(events)).toContain('settled a blocked');
   });
 
+  // Requirement: coerced-input, validation-after-gates
   it('judge again when coercion changed what will run', async () => {
     const { events } = await play({
       plan: { capabilities: ['rye.execute.tool.rye.ls'] },
@@ -68,6 +69,7 @@ describe('gates', () => {
     expect(trace(events)).not.toContain('start a rye/bash');
   });
 
+  // Requirement: gates-first, program-gates-first
   it('refuse before any hook is asked, and a substitute cannot undo it', async () => {
     let asked = 0;
     const { events } = await play({
@@ -83,6 +85,7 @@ describe('gates', () => {
     expect(trace(events)).toContain('settled a blocked');
   });
 
+  // Requirement: gate-respects-decision
   it('of the integrator come before hooks, in order', async () => {
     const { events } = await play({
       tools: { rye_bash: toolOf('rye/bash') },
@@ -104,6 +107,7 @@ describe('gates', () => {
     expect(resultText(events, 'a')).toBe('cached');
   });
 
+  // Requirement: refusal-beats-substitute
   it('refuse when a hook both refuses and substitutes', async () => {
     const { events } = await play({
       tools: { rye_bash: toolOf('rye/bash') },
@@ -200,6 +204,7 @@ describe('execution', () => {
     expect(resultText(log.events, 'a')).toBe('ok');
   });
 
+  // Requirement: default-parallelism, calls-sequential
   it('runs calls side by side up to tools_parallel, results in the order of the calls', async () => {
     const { tool, peak } = recorder('rye/work');
     const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g'];
@@ -290,6 +295,7 @@ describe('execution', () => {
     expect(log.indexOf('+c')).toBeLessThan(log.indexOf('-a'));
   });
 
+  // Requirement: sibling-calls-independent
   it('does not let one failure stop its siblings', async () => {
     const { events } = await play({
       tools: {
@@ -400,6 +406,7 @@ describe('execution', () => {
 });
 
 describe('large results', () => {
+  // Requirement: large-result-artifact, long-results-lost
   it('go to an artifact; the model gets head, tail and path', async () => {
     const text = `${'é'.repeat(20_000)}END`;
     const { events, artifacts } = await play({
@@ -432,6 +439,7 @@ describe('large results', () => {
     expect(artifacts.size).toBe(0);
   });
 
+  // Requirement: artifact-exemptions
   it('that cannot be saved say so', async () => {
     const { events } = await play({
       tools: {
@@ -463,6 +471,7 @@ describe('large results', () => {
     expect(resultText(events, 'b')).not.toContain('[image]');
   });
 
+  // Requirement: result-shape
   it('keep images of a usual size', async () => {
     const image = { type: 'image', media_type: 'image/png', data: 'A'.repeat(100_000) } as const;
     const { events } = await play({
@@ -478,6 +487,7 @@ describe('large results', () => {
 });
 
 describe('answers with odd calls', () => {
+  // Requirement: call-ids-repeat
   it('get distinct ids where a model repeats them', async () => {
     const { events, outcome, requests } = await play({
       tools: { rye_ls: toolOf('rye/ls') },

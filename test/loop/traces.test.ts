@@ -22,6 +22,7 @@ describe('event traces', () => {
     expect(outcome.kind).toBe(kind);
   });
 
+  // Requirement: cancelled-turn-usage
   it('aborted', async () => {
     const cancel = new AbortController();
     const { outcome, events } = await play({
@@ -42,6 +43,7 @@ describe('event traces', () => {
     expect(outcome.cost.output_tokens).toBeGreaterThan(0);
   });
 
+  // Requirement: turn-closed-with-usage, running-totals
   it('ends each turn with its cost event, after which the caller checkpoints the log', async () => {
     const facts = { requests: [], reported: [], hooks: [], artifacts: new Map<string, string>() };
     const script: Script = { tools: ECHO, turns: [says('', [echo('a')]), says('Done.')] };
@@ -58,6 +60,7 @@ describe('event traces', () => {
     ]);
   });
 
+  // Requirement: invalid-arguments, call-id-and-blocks, refusal-reason
   it('says in the result why a call did not run', async () => {
     const { events } = await play({
       plan: { capabilities: ['rye.execute.tool.rye.echo', 'rye.execute.tool.rye.fail'] },

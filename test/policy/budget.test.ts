@@ -111,6 +111,7 @@ describe('remaining and subtreeSpend', () => {
 });
 
 describe('planning', () => {
+  // Requirement: new-root-deletes-others
   it('registers a root, and again without effect on what it spent', () => {
     const rows = [planRegister([], 'r', 100)];
     expect(rows).toEqual([row('r', null)]);

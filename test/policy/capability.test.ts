@@ -63,6 +63,7 @@ describe('covers', () => {
     ['rye.execute.tool.*', 'rye/bash', true],
     ['rye.execute.tool.rye.*', 'rye/bash', true],
     ['rye.execute.tool.rye.bash', 'rye/bash', true],
+    // Requirement: pattern-misses-tool
     ['rye.execute.tool.rye.bash.*', 'rye/bash', true],
     ['rye.execute.tool.rye/bash/*', 'rye/bash', true],
     ['rye.execute.tool.rye.bash.*', 'rye/bash/deep/er', true],
@@ -94,6 +95,7 @@ describe('covers', () => {
     ['rye.fetch.tool.*', false],
     ['rye.execute.knowledge.*', false],
     ['rye.sign.*', false],
+    // Requirement: fetch-misses-query
   ])('%s allows querying knowledge: %s', (grant, expected) => {
     expect(covers([grant], { verb: 'fetch', item_type: 'knowledge' })).toBe(expected);
   });
@@ -223,6 +225,7 @@ describe('the meet of capabilities', () => {
 });
 
 describe('attenuate', () => {
+  // Requirement: child-tools, only-first-overlap
   it('keeps every overlap with the parent, not only the first', () => {
     expect(
       attenuate(
@@ -232,6 +235,7 @@ describe('attenuate', () => {
     ).toEqual(['rye.execute.tool.a', 'rye.execute.tool.b.*']);
   });
 
+  // Requirement: child-tools, empty-parent-unrestricted
   it('gives a child nothing when its parent has nothing', () => {
     expect(attenuate(['rye.*'], [])).toEqual([]);
     expect(attenuate([], ['rye.*'])).toEqual([]);

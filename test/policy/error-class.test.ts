@@ -84,10 +84,12 @@ describe('the shipped patterns', () => {
     [{ phase: 'response', type: 'replay_exhausted' }, 'permanent', false],
     [{ phase: 'response', status: 200, type: 'unexpected_content_type' }, 'permanent', false],
     [{ phase: 'response', type: 'content_filter' }, 'content_filtered', false],
+    // Requirement: provider-failure-class
   ])('%j is %s', ([failure, category, retryable]) => {
     expect(classify(facts(failure), RULES)).toMatchObject({ category, retryable });
   });
 
+  // Requirement: rate-limit-misread
   test('a 429 does as the server asks, else it backs off', () => {
     const { policy } = classify(facts({ status: 429 }), RULES);
     expect(policy).toEqual({
@@ -96,6 +98,7 @@ describe('the shipped patterns', () => {
     });
   });
 
+  // Requirement: class-error-code
   test('anything at all gets a category', () => {
     const any = fc.record({
       message: fc.string(),
@@ -241,6 +244,7 @@ test.for([
   ['permanent', 'replay_exhausted', 'replay_exhausted'],
   ['auth', 'provider_key_missing', 'provider_key_missing'],
   ['cancelled', undefined, 'cancelled'],
+  // Requirement: class-error-code
 ] as const)('a failure of the category %s and the type %s ends as %s', ([category, type, code]) => {
   expect(failureCode(category, type)).toBe(code);
 });

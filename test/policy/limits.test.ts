@@ -135,6 +135,7 @@ describe('resolveLimits', () => {
     });
   });
 
+  // Requirement: turns-bounded
   it('gives the shipped limits where nobody says anything', () => {
     const { limits } = resolveLimits({ defaults: NOTHING, directive: NOTHING, overrides: NOTHING });
     expect(limits).toEqual({

@@ -53,6 +53,7 @@ async function through(events: readonly ModelEvent[]) {
   return { requests, received };
 }
 
+// Requirement: tool-aliases
 it('stand in requests only', async () => {
   const [request] = (await through([])).requests;
   expect(request?.tools.map(({ name }) => name)).toEqual(['Bash', 'rye_search']);
@@ -60,6 +61,7 @@ it('stand in requests only', async () => {
   expect(JSON.stringify(request?.messages)).not.toContain('rye_bash');
 });
 
+// Requirement: alias-resolution
 it('come back as the names that the thread knows', async () => {
   const { received } = await through([
     { type: 'toolcall_start', call_id: 'b', name: 'Bash' },
@@ -73,6 +75,7 @@ it('come back as the names that the thread knows', async () => {
   ]);
 });
 
+// Requirement: record-without-alias
 it('a thread records no alias', async () => {
   const lab = await libraryLab([calls(toolUse('List', {}, 'a')), says('Done.')]);
   await lab.directive('work', ['rye/file-system/ls']);

@@ -117,6 +117,7 @@ describe('any order of operations', () => {
     fc.record({ do: fc.constant('release' as const), id: thread }),
   );
 
+  // Requirement: spend-counted-twice
   it('keeps the sums of the plain definition', async () => {
     const folder = temporaryFolder();
     let run = 0;

@@ -19,7 +19,8 @@ async function child(heapMib: number, ...args: readonly string[]): Promise<unkno
   return JSON.parse(stdout);
 }
 
-it('no reader and no writer makes one string of a log (weakness 17 of pi)', async () => {
+// Requirement: whole-file-string
+it('no reader and no writer makes one string of a log', async () => {
   const project = temporaryFolder();
   const bytes = MIB * 1024 * 1024;
   // a heap in which the log has no room at all

@@ -72,7 +72,8 @@ describe('writing', () => {
     writer.close();
   });
 
-  it('reads nothing back while it appends (weakness 10 of pi)', () => {
+  // Requirement: append-scans-all
+  it('reads nothing back while it appends', () => {
     const bytesRead = (): number =>
       Number(/rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1]);
     const writer = create();
@@ -196,7 +197,8 @@ describe('writing', () => {
     expect(withoutCheckpoints(events).map(({ seq }) => seq)).toEqual([2]);
   });
 
-  it('keeps apart what projects have whose paths differ by a stroke alone (weakness 19 of pi)', async () => {
+  // Requirement: folders-share-sessions
+  it('keeps apart what projects have whose paths differ by a stroke alone', async () => {
     const base = temporaryFolder();
     const projects = ['a/b-c', 'a-b/c', 'a/b/c', 'a-b-c'].map((name) => join(base, name));
     for (const project of projects) {
@@ -294,6 +296,7 @@ describe('signing', () => {
 });
 
 describe('reopening', () => {
+  // Requirement: checkpoint-rereads-log
   it('goes on with seq, leaf, hash and chain', async () => {
     const writer = create();
     const [first] = writer.append([said('a'), said('b')]);
@@ -316,7 +319,8 @@ describe('reopening', () => {
     expect(buildTree((await logs.read(writer.threadId)).events).leafId).toBe(next?.id);
   });
 
-  it('cuts a record torn at any byte, keeps its bytes beside, and goes on (weakness 4 of pi)', async () => {
+  // Requirement: torn-record-fused, torn-line-ends-reading
+  it('cuts a record torn at any byte, keeps its bytes beside, and goes on', async () => {
     const writer = create();
     writer.append([said('a')]);
     const end = writer.state().bytes;
@@ -350,7 +354,8 @@ describe('reopening', () => {
     }
   });
 
-  it('refuses what is no log and leaves it alone (weakness 3 of pi)', async () => {
+  // Requirement: non-session-replaced
+  it('refuses what is no log and leaves it alone', async () => {
     const threadId = newThread();
     const path = logs.path(threadId);
     mkdirSync(dirname(path), { recursive: true });
@@ -390,7 +395,8 @@ describe('reopening', () => {
 });
 
 describe('reading a damaged log', () => {
-  it('splits fused records, skips malformed lines, reports gaps, with offsets (weakness 5 of pi)', async () => {
+  // Requirement: malformed-lines-silent
+  it('splits fused records, skips malformed lines, reports gaps, with offsets', async () => {
     const writer = create();
     writer.append([said('a'), said('b'), said('c'), said('d')]);
     writer.close();
@@ -425,7 +431,8 @@ describe('reading a damaged log', () => {
 });
 
 describe('the lease', () => {
-  it('keeps a second writer out until the first one closes (weakness 11 of pi)', () => {
+  // Requirement: two-writers
+  it('keeps a second writer out until the first one closes', () => {
     const writer = create();
     expect(logs.holder(writer.threadId)).toEqual(store.processes.self());
     expect(() => logs.reopen(writer.threadId, store.writer())).toThrow(

@@ -48,6 +48,7 @@ async function found(index: SearchIndex, text: SearchNode): Promise<readonly str
 }
 
 describe('queries', () => {
+  // Requirement: words-across-fields
   it('find terms, prefixes, phrases and combinations', async () => {
     const index = await indexOf(
       document('a', { title: 'Budget ledger', body: 'money is counted in micro dollars' }),

@@ -68,6 +68,7 @@ function save({ path: name, content }: PageFile): void {
   writeFileSync(target, content);
 }
 
+// Requirement: broken-documentation
 describe('the documentation does word for word what it says', () => {
   it.each(PAGES)(
     'docs/%s.md',

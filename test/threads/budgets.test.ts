@@ -30,6 +30,7 @@ const nameOf = (request: WireRequest): string =>
     JSON.stringify(request.body.messages[0]).replaceAll('\\', ''),
   )?.[1] ?? '';
 
+// Requirement: child-reserved-twice
 test('what a parent has left is right at every turn of every descendant, in this process and others', async () => {
   const here = await lab();
   here.write(
@@ -134,6 +135,7 @@ interface Audit {
   readonly spent: number;
 }
 
+// Requirement: first-child-takes-budget
 test('a child for which nobody declared a spend limit gets a share, so that its siblings get theirs', async () => {
   const here = await lab();
   here.write(
@@ -175,6 +177,7 @@ test('a child for which nobody declared a spend limit gets a share, so that its 
   expect(refused).toMatchObject({ status: 'error', error: { code: 'budget_insufficient' } });
 });
 
+// Requirement: spawns-counted-per-process
 test('two processes that start children of one parent get no more of them than its spawns limit', async () => {
   const here = await lab();
   const parent = await here.job('parent', { limits: { spawns: 3 } });

@@ -36,6 +36,7 @@ async function eventsOf(here: Lab, threadId: string, type: string) {
   return events.filter(({ event_type }) => event_type === type).map(({ payload }) => payload);
 }
 
+// Requirement: child-events, child-events-bubble, child-start-fails
 test('synchronous children of one batch run side by side; their events bubble with id and depth', async () => {
   const here = await lab();
   put(

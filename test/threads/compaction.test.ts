@@ -158,7 +158,7 @@ describe('a running thread whose context fills', () => {
     ['fails', { status: 400, error: { type: 'invalid_request_error', message: 'no' } }],
     ['never ends', { steps: [{ kind: 'wait', until: new Promise(() => {}) }] }],
   ] satisfies [string, WireTurn][])(
-    'goes on as it was when the summary %s (weakness 22 of pi)',
+    'goes on as it was when the summary %s',
     async (_name, answer) => {
       const { result, events, server } = await work(reader([answer], ['a', 'b']), {
         config: [...SMALL, ...IMPATIENT],

@@ -15,6 +15,7 @@ async function parentOf(here: Lab): Promise<string> {
   return thread_id;
 }
 
+// Requirement: children-bounded
 test('more children than max_children wait as created; each end starts the next, nobody supervises', async () => {
   const here = await lab({ coordination: 'concurrency: { max_children: 3, max_total: 20 }\n' });
   const parentThreadId = await parentOf(here);
@@ -67,6 +68,7 @@ test('a queued thread whose starter is gone is started by the next command', asy
   expect(report.success).toBe(true);
 });
 
+// Requirement: wait-timeout-ignored
 test('wait --any returns at the first end, a timeout says where each thread stands', async () => {
   const here = await lab();
   const slow = await here.job('slow');
@@ -107,6 +109,7 @@ test('waiting follows a thread to the end of its chain', async () => {
   ]);
 });
 
+// Requirement: waiting-polls
 test('a thread whose process is killed is ended, and its waiter told at once', async () => {
   const here = await lab();
   const { thread_id, pid } = await here.job('one');
@@ -120,6 +123,7 @@ test('a thread whose process is killed is ended, and its waiter told at once', a
   expect((await here.rye.threads.verify(thread_id)).ok).toBe(true);
 });
 
+// Requirement: children-bounded
 test('cancelling works across processes and cascades to children, running and queued', async () => {
   const here = await lab({ coordination: 'concurrency: { max_children: 1 }\n' });
   const parentThreadId = await parentOf(here);
@@ -176,6 +180,7 @@ test('children of a parent that failed are cancelled, of one that completed go o
   expect((await here.rye.children.wait([heir.thread_id])).success).toBe(true);
 });
 
+// Requirement: kill-strands-waiters
 test('kill ends the process in order where it can, and finalizes the thread, its budget and its waiters', async () => {
   const here = await lab();
   const { thread_id, pid } = await here.job('one');
@@ -207,6 +212,7 @@ test('kill ends a process that does not answer with SIGKILL after three seconds'
   expect((await here.rye.threads.verify(thread_id)).ok).toBe(true);
 });
 
+// Requirement: kill-hits-reused-pid
 test('kill never hits a process that got the pid of a thread later', async () => {
   const here = await lab();
   const bystander = spawn('sleep', ['60'], { stdio: 'ignore' });

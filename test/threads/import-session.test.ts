@@ -165,7 +165,8 @@ describe('an imported session', () => {
     expect(JSON.parse(lines[5] ?? '')).toMatchObject({ type: 'label', targetId: 'a1', label: 'q' });
   });
 
-  it('leaves the file as it is, to the byte and the millisecond (weaknesses 1 and 2 of pi)', async () => {
+  // Requirement: open-rewrites-session
+  it('leaves the file as it is, to the byte and the millisecond', async () => {
     const file = sessionFile([HEAD.replace('"version":3,', ''), ...LINES.slice(1), '{"torn']);
     writeFileSync(file, readFileSync(file, 'utf8').slice(0, -1));
     const before = readFileSync(file);
@@ -177,7 +178,8 @@ describe('an imported session', () => {
     expect(statSync(file).mtimeMs).toBe(mtimeMs);
   });
 
-  it('is listed without its log being read (weaknesses 15 and 16 of pi)', async () => {
+  // Requirement: long-header-hides-session, list-reads-all
+  it('is listed without its log being read', async () => {
     const { thread } = await rye.trees.importSession({ path: sessionFile(), threadId: 'kept/zoo' });
     writeFileSync(lab.path('state/threads/kept/zoo/transcript.jsonl'), 'gone');
     expect(await rye.threads.list({})).toMatchObject([

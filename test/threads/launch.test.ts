@@ -48,6 +48,7 @@ test('threads that are launched at the same moment all start', async () => {
   expect(report.success).toBe(true);
 });
 
+// Requirement: keys-on-command-line
 test('secrets wait in memory and go by a pipe, never by files, arguments or environment', async () => {
   const here = await lab({ coordination: 'concurrency: { max_total: 1 }\n' });
   const secret = 'very-secret-value-of-this-test';
@@ -167,6 +168,7 @@ test('the environment of a launched thread is reduced; keys of providers reach i
   expect((await rye.children.wait([thread_id])).success).toBe(true);
 });
 
+// Requirement: exception-strands-thread
 test('a process that cannot be started ends the thread as an error and frees its budget', async () => {
   const here = await lab();
   // one argument longer than the kernel takes
@@ -198,6 +200,7 @@ test('a process that dies before it takes the thread over is found by whoever wa
   expect(await here.store.ledger.rows()).toMatchObject([{ status: 'released' }]);
 });
 
+// Requirement: checked-differs-from-run
 test('a plan that was changed after the start is not run', async () => {
   const here = await lab({ coordination: 'concurrency: { max_total: 1 }\n' });
   const first = await here.job('first');

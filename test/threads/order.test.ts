@@ -16,6 +16,7 @@ function line({ event_type, payload }: LogEvent | UnknownEvent): string {
   return [event_type, ...facts.filter((fact) => typeof fact === 'string')].join(' ');
 }
 
+// Requirement: setup-order, first-message-recorded, later-messages-announced, run-open-close
 it('a whole run, from its start to its end', async () => {
   const lab = await libraryLab([
     calls(toolUse('rye_file_system_ls', {}, 'a')),

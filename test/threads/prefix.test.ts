@@ -15,6 +15,7 @@ function said({ body }: WireRequest): { system: string; tools: string; messages:
   };
 }
 
+// Requirement: discovery-cache-miss
 it('what was sent comes again byte for byte, on every turn and on resume', async () => {
   const lab = await libraryLab([
     calls(toolUse('rye_file_system_ls', {}, 'a')),

@@ -29,6 +29,7 @@ describe('a person who steers a running thread', () => {
     expect(decisions(delivery)).toEqual(['enqueue', 'allow', 'accept', 'consume', 'deliver']);
   });
 
+  // Requirement: delivery-order
   it('is heard in order, each message as an entry of its own', async () => {
     const here = await desk([
       async ({ rye }) => {
@@ -217,6 +218,7 @@ describe('a message from another thread', () => {
     expect((await here.one()).tries).toMatchObject([{ kind: 'turn_start' }]);
   });
 
+  // Requirement: delivery-order
   it('lets people go first, and three go one after the other, each in a run of its own', async () => {
     const here = await desk([
       async ({ rye, fromThread }) => {

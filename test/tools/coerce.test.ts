@@ -26,6 +26,7 @@ describe('coercion table', () => {
     ['string', 5, '5'],
     ['string', false, 'false'],
     [['integer', 'null'], '5', 5],
+    // Requirement: coerce-boolean, coerce-number, coerce-json, coerce-text
   ])('%j: %j becomes %j', (type, value, expected) => {
     expect(coerceOne(type, value)).toEqual(expected);
   });
@@ -61,6 +62,7 @@ describe('coercion table', () => {
     });
   });
 
+  // Requirement: coerce-top-level
   it('coerces top-level properties only', () => {
     const schema = {
       properties: { o: { type: 'object', properties: { n: { type: 'integer' } } } },

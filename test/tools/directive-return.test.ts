@@ -25,6 +25,7 @@ describe('directiveReturnDefinition', () => {
 });
 
 describe('checkOutputs', () => {
+  // Requirement: falsy-output-missing
   it('takes false, zero and empty values as present', () => {
     const values: JsonObject = {
       string: '',

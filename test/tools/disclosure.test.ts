@@ -33,6 +33,7 @@ describe('chooseDisclosure', () => {
     );
   });
 
+  // Requirement: tool-disclosure
   it('takes exact grants first, then narrow wildcards, and keeps the order', () => {
     const candidates = [
       candidate('a', 1),
@@ -86,6 +87,7 @@ describe('chooseDisclosure', () => {
 });
 
 describe('deferredCatalogue', () => {
+  // Requirement: lazy-schemas
   it('is sorted, escaped and empty without tools', () => {
     expect(deferredCatalogue([])).toBe('');
     const tools = [tool('b'), { ...tool('a'), description: '<x> & "y"\nmore' }];
@@ -121,6 +123,7 @@ describe('tool_search', () => {
     return { ...shown(output), unlocked: [...unlocked], text: textOf(output.content) };
   }
 
+  // Requirement: tool-search-result, unlocks-belong-to-run
   it('unlocks by name or id and shows the escaped schema', async () => {
     const found = await search({ names: ['mail_send', 'db/query'] });
     expect(found.unlocked).toEqual(['mail/send', 'db/query']);
@@ -129,6 +132,7 @@ describe('tool_search', () => {
     expect(found.text.match(/<tool name=/g)).toHaveLength(2);
   });
 
+  // Requirement: tool-search-result
   it('finds by words, best first, within the limit', async () => {
     expect((await search({ query: 'send a mail' })).data).toEqual({
       tools: ['mail_send', 'mail_list'],
@@ -136,6 +140,7 @@ describe('tool_search', () => {
     expect((await search({ query: 'mail', limit: 1 })).unlocked).toHaveLength(1);
   });
 
+  // Requirement: tool-search-result
   it('finds the tools of one server, all of them or by words', async () => {
     const of = (name: string): DisclosableTool => ({
       id: `mcp/notes/${name}`,

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { boundedProgress, HeadBuffer, TailBuffer } from '../../src/tools/output.ts';
 
 describe('TailBuffer', () => {
+  // Requirement: truncation-named
   it('keeps everything that fits and names what was removed', () => {
     const tail = new TailBuffer(5);
     tail.push(Buffer.from('abc'));
@@ -11,6 +12,7 @@ describe('TailBuffer', () => {
     expect(tail.text()).toBe('…(3 bytes truncated from head)…\ndefgh');
   });
 
+  // Requirement: truncation-named
   it('keeps the tail of any chunking, without splitting a code point', () => {
     fc.assert(
       fc.property(

@@ -77,6 +77,7 @@ describe('confine', () => {
     }
   });
 
+  // Requirement: large-result-artifact
   it("lets a thread read its own artifacts, and nothing else of rye's state", async () => {
     const own = '.ai/state/threads/demo/thread-1/artifacts/call-1.txt';
     const other = '.ai/state/threads/demo/thread-2/artifacts/call-1.txt';

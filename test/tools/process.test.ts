@@ -157,6 +157,7 @@ describe('childEnvironment', () => {
 });
 
 describe('bash', () => {
+  // Requirement: shell-footer
   it('shows output with exit code and time; a failure is an error', async () => {
     await using project = await Project.create();
     const ok = await project.run('bash', { command: 'pwd; cat' });
@@ -170,6 +171,7 @@ describe('bash', () => {
     );
   });
 
+  // Requirement: shell-output-cap
   it('keeps head, tail and exit status of long output', async () => {
     await using project = await Project.create();
     const long = await project.run('bash', { command: 'seq 1 100000' });

@@ -19,6 +19,7 @@ async function problemsOf(input: JsonObject): Promise<string> {
 }
 
 describe('validateInput', () => {
+  // Requirement: validation-not-failure
   it('returns coerced input with what was coerced', async () => {
     expect(await validateInput(schema, { path: 'x', limit: '5' })).toEqual({
       ok: true,
@@ -39,6 +40,7 @@ describe('validateInput', () => {
   });
 
   it.each([[{}], [{ path: null }]])(
+    // Requirement: required-members
     'refuses a missing or null required property: %j',
     async (input) => {
       expect(await problemsOf(input)).toContain('path');

@@ -113,6 +113,7 @@ describe('an independent implementation', () => {
     expect(verifies(line.replace(/v2:\d{4}/, 'v2:2020'), content, expected)).toBe(false);
   });
 
+  // Requirement: canonical-json-language
   it('verifies thread.json, which rye signed, over its canonical JSON', () => {
     const path = join(projectPath, '.ai/state/threads/one/thread.json');
     const { _signature, ...document } = JSON.parse(readFileSync(path, 'utf8'));

@@ -95,6 +95,7 @@ describe('the signature line', () => {
     ['a byte order mark', (text: string) => `\u{FEFF}${text}`],
     ['a blank line', (text: string) => `\n${text}`],
     ['a space', (text: string) => ` ${text}`],
+    // Requirement: signature-in-odd-place
     ['a shebang in Markdown', (text: string) => `#!/bin/sh\n${text}`],
   ])('does not count after %s', (_, move) => {
     expect(code(move(sign('Body\n', 'html')), 'html')).toBe('unsigned');

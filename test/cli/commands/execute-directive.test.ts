@@ -73,6 +73,7 @@ describe('request', () => {
     expect(code).toBe(6);
   });
 
+  // Requirement: options-become-inputs
   it('takes the familiar spellings', async () => {
     writeFileSync(path.join(folder, 'schema.json'), '{"type": "object"}');
     const { request } = await runHello([

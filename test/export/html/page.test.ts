@@ -26,7 +26,8 @@ it('a page of one branch has nothing of the others, and the labels of its own', 
   expect(other).not.toContain('child thread audit/count-7 started');
 });
 
-it('a page keeps what looks like a pattern or a place-holder, and no label that was cleared (weakness 24 of pi)', () => {
+// Requirement: page-by-replacement
+it('a page keeps what looks like a pattern or a place-holder, and no label that was cleared', () => {
   const odd = 'costs $& and $1 and $$, {{HIGHLIGHT_JS}}, %s';
   const page = pageOf(
     sourceOf(

@@ -99,6 +99,7 @@ describe('turns', () => {
     expect(blocksOf(body, 2)[0]).toMatchObject({ type: 'tool_result', content: [] });
   });
 
+  // Requirement: images-in-results
   test('images go along in messages and results; an unknown kind is named', () => {
     const image = { type: 'image', media_type: 'image/png', data: 'aGk=' } as const;
     const odd = { type: 'image', media_type: 'image/tiff', data: 'aGk=' } as const;
@@ -169,12 +170,14 @@ function turn(id: string): Message[] {
 }
 
 describe('cache marks', () => {
+  // Requirement: cache-marks, cache-mark-system, cache-mark-tools
   test('stand on system, last tool, newest message and the newest user turn before it', () => {
     const body = build({ messages: [userText('go'), ...turn('a'), ...turn('b')] });
     expect(marksOf(body)).toEqual(['system.0', 'tools.1', 'messages.2.0', 'messages.4.0']);
     expect(checkRequest(body)).toEqual([]);
   });
 
+  // Requirement: cache-mark-newest
   test('the mark of the last call is kept by the next one, so that its cache is found', () => {
     const first = build({ messages: [userText('go'), ...turn('a')] });
     const second = build({ messages: [userText('go'), ...turn('a'), ...turn('b')] });
@@ -182,6 +185,7 @@ describe('cache marks', () => {
     expect(marksOf(second)).toContain('messages.2.0');
   });
 
+  // Requirement: cache-mark-newest
   test('pass over thinking at the end of the newest message', () => {
     const thought: AssistantBlock = { type: 'thinking', text: 'hm', signature: 's' };
     const body = build({

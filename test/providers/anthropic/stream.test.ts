@@ -52,6 +52,7 @@ function toolBlock(json: string, id = 'toolu_1', input: JsonObject = {}): JsonOb
   return block(0, { type: 'tool_use', id, name: 'rye_x', input }, ...deltas);
 }
 
+// Requirement: cache-usage, token-counts-wrong
 test('a recorded answer decodes to its blocks, usage and reason', async () => {
   const server = await startWireServer([{ pieces: [RECORDED] }]);
   const events = await collect(claudeAt(server.url));

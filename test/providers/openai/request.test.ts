@@ -44,6 +44,7 @@ const IMAGE = { type: 'image', media_type: 'image/png', data: 'aGk=' } as const;
 const TEXT = { type: 'text', text: 'fine' } as const;
 
 describe('messages', () => {
+  // Requirement: images-after-results
   test('results follow their answer at once, images and other words come behind them', () => {
     const messages: Message[] = [
       userText('go'),
@@ -76,6 +77,7 @@ describe('messages', () => {
     ]);
   });
 
+  // Requirement: image-marker, marker-at-request
   test('a model without images reads that there is one', () => {
     const messages: Message[] = [
       { role: 'user', content: [TEXT, IMAGE] },
@@ -133,6 +135,7 @@ describe('messages', () => {
 });
 
 describe('members', () => {
+  // Requirement: usage-not-requested
   test('what every request has', () => {
     expect(built()).toMatchObject({
       model: MODEL,
@@ -240,6 +243,7 @@ describe('the prompt cache', () => {
     }
   });
 
+  // Requirement: cache-marks-by-provider
   test('marks stand on the system text, the newest message and the user message before it, where they are read', () => {
     const marked = (dialect: ModelTraits['dialect'], cache = true) =>
       built({ messages: TURNS, cache }, { dialect }).messages.flatMap((message, index) =>

@@ -21,6 +21,7 @@ describe('applyEdit', () => {
     });
   });
 
+  // Requirement: edit-unique
   it('refuses a text that is not unique and says where it stands', () => {
     expect(problem('x\ny\nx\nx', 'x')).toBe(
       'old_string occurs 3 times (lines 1, 3, 4). Add surrounding lines to make it unique, or set replace_all.',
@@ -33,6 +34,7 @@ describe('applyEdit', () => {
     expect(problem('x', 'x', 'x')).toContain('the same');
   });
 
+  // Requirement: numbered-lines
   it('matches pasted numbered lines, after the exact text', () => {
     expect(edit('one\ntwo\nthree\n', '2\ttwo\n3\tthree', '2\tTWO\n3\tTHREE')).toMatchObject({
       content: 'one\nTWO\nTHREE\n',
@@ -55,6 +57,7 @@ describe('applyEdit', () => {
     expect(edit('a\r\nb\r\nc\r\n', 'a\nb', 'A\nB')).toMatchObject({ content: 'A\r\nB\r\nc\r\n' });
   });
 
+  // Requirement: edit-nearest-lines
   it('previews the nearest lines', () => {
     const content = 'import a\n\nfunction load(path) {\n  return read(path);\n}\n';
     expect(problem(content, 'function load(file) {\n  return read(file);\n}')).toBe(

@@ -148,6 +148,7 @@ describe.each([false, ...withRipgrep])('grep, ripgrep %s', (ripgrep) => {
     });
   });
 
+  // Requirement: grep-ripgrep
   it('pages with head_limit and offset', async () => {
     await using project = await Project.create({ 'a.txt': 'x\n'.repeat(600) });
     const first = await run(project, { pattern: 'x' });
@@ -185,6 +186,7 @@ describe.each([false, ...withRipgrep])('grep, ripgrep %s', (ripgrep) => {
     expect((await run(project, { pattern: '-e' })).text).toBe('No matches.');
   });
 
+  // Requirement: grep-ripgrep
   it('passes over pipes and links, and stops when cancelled', async () => {
     await using project = await Project.create({ a: 'x' });
     execFileSync('mkfifo', [project.file('pipe')]);

@@ -9,6 +9,7 @@ function numbered(count: number): string {
 }
 
 describe('read', () => {
+  // Requirement: numbered-lines
   it('numbers lines and describes the slice in data', async () => {
     await using project = await Project.create({ 'a.txt': 'one\r\ntwo\nthree' });
     expect(await project.run('read', { path: 'a.txt' })).toEqual({
@@ -28,6 +29,7 @@ describe('read', () => {
     );
   });
 
+  // Requirement: read-defaults, read-next-offset
   it('shows 2000 lines by default and pages by the footer', async () => {
     await using project = await Project.create({ 'a.txt': numbered(2500) });
     const first = await project.run('read', { path: 'a.txt' });
@@ -46,6 +48,7 @@ describe('read', () => {
     expect((await project.run('read', { path: 'a.txt', limit: 3 })).data['truncated']).toBe(false);
   });
 
+  // Requirement: zero-disables-cap
   it('cuts at whole lines by maxBytes, and inside a line that alone is too long', async () => {
     await using project = await Project.create({
       'a.txt': 'aaaa\nbbbb\ncccc\n',
@@ -113,6 +116,7 @@ describe('read', () => {
     ['NUL byte later', Buffer.concat([Buffer.alloc(10_000, 'xxxxxxxxx\n'), Buffer.from([0])])],
     ['dense invalid UTF-8', Buffer.alloc(100, 0xff)],
     ['UTF-16', Buffer.from('hello', 'utf16le')],
+    // Requirement: binary-marker
   ])('marks binary files: %s', async (_name, bytes) => {
     await using project = await Project.create({ x: bytes });
     const result = await project.run('read', { path: 'x' });
@@ -148,6 +152,7 @@ describe('read', () => {
     expect((await project.run('read', { path: '../x' })).data).toEqual({ code: 'path_denied' });
   });
 
+  // Requirement: identical-read-stub
   it('answers an identical re-read with a stub until the file or the slice changes', async () => {
     await using project = await Project.create({ 'a.txt': 'one\ntwo\n' });
     const memory = new FileMemory();

@@ -4,6 +4,7 @@ import { FileMemory } from '../../../src/tools/file-memory.ts';
 import { builtin, Project, shown } from '../helpers.ts';
 
 describe('write', () => {
+  // Requirement: write-outcome
   it('creates with folders, updates, and says when nothing changes', async () => {
     await using project = await Project.create();
     expect(await project.run('write', { path: 'a/b/c.txt', content: 'é' })).toEqual({
@@ -106,6 +107,7 @@ describe('edit', () => {
     expect(await readFile(project.file('x'), 'utf8')).toBe('\u{FEFF}b');
   });
 
+  // Requirement: edits-atomic
   it('applies multi_edit in order, all or none', async () => {
     await using project = await Project.create({ x: 'a b c' });
     const edits = [
@@ -127,6 +129,7 @@ describe('edit', () => {
     expect(await readFile(project.file('x'), 'utf8')).toBe('d c');
   });
 
+  // Requirement: edit-needs-read
   it('can require a read first, and lets own edits chain', async () => {
     await using project = await Project.create({ x: 'a' });
     const memory = new FileMemory({ requireReadBeforeEdit: true });

@@ -116,6 +116,7 @@ describe.each([
   ['stdio', () => Promise.resolve(OVER_STDIO)],
   ['HTTP', overHttp],
 ])('a server over %s that changes its tools while a thread runs', (_, start) => {
+  // Requirement: server-start-event, tool-list-updates
   test('new ones are offered from the next turn on, as far as they are granted; others are refused', async () => {
     const opened = await labOf(await start(), [
       evolve('secret', 'Granted to nobody.'),

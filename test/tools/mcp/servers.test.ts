@@ -127,6 +127,7 @@ describe('a server of its own process', () => {
     expect(isGone(before)).toBe(true);
   });
 
+  // Requirement: close-ends-work
   test('that ignores SIGTERM is gone when its last holder lets go', async () => {
     const { tools } = await open({ one: small() }).offered(() => true);
     const [tool] = tools as [Tool];
@@ -155,6 +156,7 @@ describe('a server of its own process', () => {
   });
 });
 
+// Requirement: touch-on-first-use, server-outcomes-differ
 test('servers that are not reached are not started, and broken ones are a warning each', async () => {
   const { tools, warnings } = await open({
     silent: {
@@ -179,6 +181,7 @@ test('servers that are not reached are not started, and broken ones are a warnin
   expect(warnings).toHaveLength(6);
 });
 
+// Requirement: parallel-connections
 test('all servers start at the same time: each waits until the other has started', async () => {
   const waiting = (name: string, other: string): object => {
     const file = path.join(folder, `${name}.mjs`);
@@ -199,6 +202,7 @@ while (!existsSync(${marks[1]})) await new Promise((resolve) => setTimeout(resol
   expect(tools.map(({ id }) => id)).toEqual(['mcp/one/do_it', 'mcp/two/do_it']);
 });
 
+// Requirement: shared-connection-attempt
 test('threads that ask at the same time share one connection attempt', async () => {
   const opened = open({ one: small() });
   const [first, second] = await Promise.all([

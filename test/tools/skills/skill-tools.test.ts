@@ -38,6 +38,7 @@ async function open(skills: (folder: string) => readonly OfferedSkill[], max = 2
 }
 
 describe('the tools of skills', () => {
+  // Requirement: skill-tools
   test('are three, two where none may be executed, and none without skills', async () => {
     const ids = async (...skills: OfferedSkill[]) => {
       const { tools, project } = await open(() => skills);
@@ -57,6 +58,7 @@ describe('the tools of skills', () => {
     );
   });
 
+  // Requirement: skills-bounded
   test('load no more skills than are allowed, and the same one as often as they like', async () => {
     const { use, project } = await open(
       (folder) => ['a', 'b', 'c'].map((id) => offered(id, folder)),
@@ -83,6 +85,7 @@ describe('the tools of skills', () => {
 describe('a restriction', () => {
   const more = 'metadata: { rye-restrict-tools: "Read Bash(git:*)" }\n';
 
+  // Requirement: skill-tools-restrict
   test('holds while its skill is active, and several add up', () => {
     const active = new ActiveSkills(
       [
