@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type BakedNode, freezeConfig } from '../src/items/baked-config.ts';
+import { type BakedNode, freezeConfig } from '../src/items/config.ts';
 import { readConfigText } from '../src/items/config-yaml.ts';
 
 /** Every YAML file below `<spaceDir>/.ai/config`, parsed, by the SHA-256 hex of its bytes. */

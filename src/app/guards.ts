@@ -5,7 +5,7 @@ import type { SignableType } from '../core/ids.ts';
 import { isRecord, parseJson } from '../core/json.ts';
 import { ignoredWarning } from '../core/warnings.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
-import { readPowerFiles } from '../items/power-files-fs.ts';
+import { readPowerFiles } from '../items/signing-fs.ts';
 import type { Guards } from '../threads/ports.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import {

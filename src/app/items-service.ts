@@ -1,12 +1,17 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import type { ItemType, SignableType, Space } from '../core/ids.ts';
-import { ITEM_TYPES, isItemType } from '../core/ids.ts';
+import {
+  ITEM_TYPES,
+  type ItemType,
+  isItemType,
+  type SignableType,
+  type Space,
+} from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
-import { isPowerType } from '../items/power-files-fs.ts';
-import { matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
+import { summarize } from '../items/metadata.ts';
+import { isPowerType, matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
 import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
 import {
   type FoundFile,
@@ -15,11 +20,9 @@ import {
   type MisnamedFile,
   type Spaces,
 } from '../items/spaces-fs.ts';
-import { summarize } from '../items/summary.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import type { Tool } from '../tools/tool.ts';
-import type { Verdict } from '../trust/signature.ts';
-import { signatureState } from '../trust/signature.ts';
+import { signatureState, type Verdict } from '../trust/signature.ts';
 import { builtinItem, builtinSummary } from './builtin-tools.ts';
 import type { Foundation } from './foundation.ts';
 import type {

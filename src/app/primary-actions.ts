@@ -2,7 +2,7 @@ import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import { isPowerType } from '../items/power-files-fs.ts';
+import { isPowerType } from '../items/signing-fs.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';

@@ -11,7 +11,7 @@ import type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts
 import type { KilledThread } from '../threads/family/kill.ts';
 import type { WaitReport } from '../threads/family/wait.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
-import type { KeyInfo as KeySummary } from '../trust/keyring.ts';
+import type { KeyInfo as KeySummary } from '../trust/keys.ts';
 import type { DeliveriesService } from './deliveries-types.ts';
 import type { ExportsService } from './exports-types.ts';
 import type { AcceptedLock, LockReport } from './lock-types.ts';
@@ -115,7 +115,7 @@ export interface KeysService {
 }
 
 export type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts';
-export type { KeyInfo as KeySummary } from '../trust/keyring.ts';
+export type { KeyInfo as KeySummary } from '../trust/keys.ts';
 export type { ExecuteDirectiveRequest } from './requests.ts';
 
 export interface ExecuteToolRequest {

@@ -8,14 +8,14 @@ import type {
   SearchHit,
   SearchNode,
 } from '../core/search.ts';
-import { scanFolders } from '../items/folder-scan-fs.ts';
-import { toSearchDocument } from '../items/search-document.ts';
 import {
   MAX_TEXT,
   readInside,
   type ScannedItem,
   type ScanResult,
+  scanFolders,
   scanItems,
+  toSearchDocument,
 } from '../items/search-fs.ts';
 import { parseQuery } from '../items/search-query.ts';
 import { contextOf, snippetOf } from '../items/snippet.ts';

@@ -4,7 +4,7 @@ import { EXIT, messageOf, RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
 import { ignoredWarning, isSecurityWarning } from '../core/warnings.ts';
 import { loadSkill } from '../items/skill.ts';
-import { withForeignSkills } from '../items/skill-spaces.ts';
+import { withForeignSkills } from '../items/skill-files-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { covers, expandsTo } from '../policy/capability.ts';

@@ -1,8 +1,7 @@
 import { aliasOf } from '../core/aliases.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { assertStandsFor } from '../items/binding.ts';
-import { readToolFiles } from '../items/tool-files-fs.ts';
-import { readToolMetadata } from '../items/tool-metadata-fs.ts';
+import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { covers, expandsTo, isExact } from '../policy/capability.ts';

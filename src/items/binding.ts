@@ -2,7 +2,7 @@ import { basename, dirname } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import type { ItemType, SignableType } from '../core/ids.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
-import { normalizeNewlines } from './source-text.ts';
+import { normalizeNewlines } from './source.ts';
 
 /** What an item's file is signed as. The extension of a tool belongs to its kind: it chooses the interpreter. */
 export function itemSubject({

@@ -12,8 +12,8 @@ import {
   STRICT_POLICY,
   type TrustPolicy,
 } from '../trust/policy.ts';
-import { bakedConfig } from './baked-config.ts';
 import {
+  bakedConfig,
   bearsPower,
   type ConfigNode,
   type ConfigOverride,

@@ -1,12 +1,9 @@
-import type { Risk, Verb } from '../core/capability.ts';
-import { capabilityProblem, RISKS, VERBS } from '../core/capability.ts';
+import { capabilityProblem, RISKS, type Risk, VERBS, type Verb } from '../core/capability.ts';
 import { ITEM_TYPES } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
-import type { DirectiveDraft } from './directive-draft.ts';
-import { noteOrigin } from './directive-draft.ts';
-import { originOf } from './source-text.ts';
-import type { XmlElement } from './xml.ts';
-import { childElements, textOf } from './xml.ts';
+import { type DirectiveDraft, noteOrigin } from './directive-ast.ts';
+import { originOf } from './source.ts';
+import { childElements, textOf, type XmlElement } from './xml.ts';
 import { isTrue } from './xml-values.ts';
 
 const TAGS = [...VERBS, 'acknowledge'] as const;

@@ -1,8 +1,7 @@
 import { mergeBehavior } from '../core/behavior.ts';
 import type { Acknowledgement } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
-import type { JsonObject } from '../core/json.ts';
-import { compact } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import type { OutputDeclaration, ProcessStep } from '../core/plan.ts';
 import type {
   ContextRef,
@@ -12,7 +11,7 @@ import type {
   RawHook,
   RawLimit,
 } from './directive-ast.ts';
-import { formatProblem } from './problem.ts';
+import { formatProblem } from './source.ts';
 
 /** Most directives in one chain, the leaf included. */
 const MAX_CHAIN = 16;

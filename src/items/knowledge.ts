@@ -1,13 +1,14 @@
 import { extname } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import type { JsonObject } from '../core/json.ts';
-import { compact } from '../core/json.ts';
-import { splitFrontmatter } from './frontmatter.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import { findFence, linesBetween } from './markdown.ts';
-import { MetadataReader } from './metadata-values.ts';
-import { isSignatureLine, normalizeNewlines } from './source-text.ts';
-import type { YamlMapping } from './yaml-source.ts';
-import { parseYamlMapping } from './yaml-source.ts';
+import {
+  MetadataReader,
+  parseYamlMapping,
+  splitFrontmatter,
+  type YamlMapping,
+} from './metadata.ts';
+import { isSignatureLine, normalizeNewlines } from './source.ts';
 
 /** A parsed knowledge entry. */
 export interface Knowledge {

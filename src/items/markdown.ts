@@ -1,5 +1,7 @@
 import MarkdownIt from 'markdown-it';
-import { isSignatureLine } from './source-text.ts';
+import type { Verb } from '../core/capability.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import { isSignatureLine } from './source.ts';
 
 // Only the block structure matters here: inline parsing is the larger part of the cost.
 const markdown = new MarkdownIt('commonmark');
@@ -66,4 +68,214 @@ export function linesBetween(lines: readonly string[], from: number, to: number)
     .slice(first - 1, Math.max(first - 1, to - 1))
     .join('\n')
     .trim();
+}
+
+/** One `rye_execute(...)`, `rye_fetch(...)` or `rye_sign(...)` written in backticks or a code block. */
+export interface WrittenCall {
+  readonly primary: Verb;
+  readonly args: JsonObject;
+  /** Offset of the name in the text. */
+  readonly offset: number;
+}
+
+/** A call that cannot be read. */
+export interface UnreadableCall {
+  readonly offset: number;
+  readonly message: string;
+}
+
+const CODE = /(?<!`)(`+)(?!`)([\s\S]*?[^`])\1(?!`)/g;
+const CALL = /\brye_(execute|fetch|sign)\s*\(/g;
+
+/**
+ * Finds the calls in the code spans and code blocks of a text. The argument list is `name=value` pairs with JSON values;
+ * single quotes, `True`, `False`, `None`, trailing commas and bare `{input:k}`, `${…}` references are understood as well. A call whose
+ * argument list is `...` only mentions the action and is skipped.
+ */
+export function findCalls(text: string): {
+  readonly calls: readonly WrittenCall[];
+  readonly unreadable: readonly UnreadableCall[];
+} {
+  const calls: WrittenCall[] = [];
+  const unreadable: UnreadableCall[] = [];
+  if (!text.includes('rye_')) return { calls, unreadable };
+  for (const code of text.matchAll(CODE)) {
+    const start = code.index + (code[1] ?? '').length;
+    const content = code[2] ?? '';
+    for (const found of content.matchAll(CALL)) {
+      const offset = start + found.index;
+      const from = start + found.index + found[0].length;
+      const end = start + content.length;
+      if (/^\s*(?:\.\.\.|…)?\s*\)/.test(text.slice(from, end))) continue;
+      try {
+        const args = new ArgumentReader(text.slice(0, end), from).readAll();
+        calls.push({ primary: verbOf(found[1]), args, offset });
+      } catch (error) {
+        if (!(error instanceof SyntaxError)) throw error;
+        unreadable.push({ offset, message: error.message });
+      }
+    }
+  }
+  return { calls, unreadable };
+}
+
+function verbOf(name: string | undefined): Verb {
+  if (name === 'fetch' || name === 'sign') return name;
+  return 'execute';
+}
+
+const IDENTIFIER = /[A-Za-z_]\w*/y;
+const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+const REFERENCE = /\{(?:input|env|secret):[^}]*\}|\$\{[^}]*\}/y;
+const WORDS: Readonly<Record<string, JsonValue>> = {
+  true: true,
+  True: true,
+  false: false,
+  False: false,
+  null: null,
+  None: null,
+};
+const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f' };
+const MAX_DEPTH = 32;
+
+/** Recursive descent over one argument list. Throws SyntaxError, which {@link findCalls} catches. */
+class ArgumentReader {
+  private readonly text: string;
+  private at: number;
+  private depth = 0;
+
+  constructor(text: string, at: number) {
+    this.text = text;
+    this.at = at;
+  }
+
+  readAll(): JsonObject {
+    return this.members(')', () => {
+      const name = this.match(IDENTIFIER);
+      if (name === undefined) throw new SyntaxError(`expected a name, found ${this.here()}`);
+      this.expect(['=', ':']);
+      return name;
+    });
+  }
+
+  private value(): JsonValue {
+    this.skipSpace();
+    const character = this.text[this.at];
+    if (character === '"' || character === "'") return this.string(character);
+    const reference = this.match(REFERENCE);
+    if (reference !== undefined) return reference;
+    if (character === '{') return this.nested(() => this.object());
+    if (character === '[') return this.nested(() => this.array());
+    const number = this.match(NUMBER);
+    if (number !== undefined) return Number(number);
+    const word = this.match(IDENTIFIER);
+    if (word !== undefined && Object.hasOwn(WORDS, word)) return WORDS[word] ?? null;
+    throw new SyntaxError(
+      `expected a value, found ${word === undefined ? this.here() : `"${word}"`}`,
+    );
+  }
+
+  private object(): JsonObject {
+    this.at += 1;
+    return this.members('}', () => {
+      const quote = this.text[this.at];
+      if (quote !== '"' && quote !== "'")
+        throw new SyntaxError(`expected a quoted key, found ${this.here()}`);
+      const key = this.string(quote);
+      this.expect([':']);
+      return key;
+    });
+  }
+
+  private members(close: string, key: () => string): JsonObject {
+    const members = new Map<string, JsonValue>();
+    for (;;) {
+      this.skipSpace();
+      if (this.text[this.at] === close) break;
+      const name = key();
+      if (members.has(name)) throw new SyntaxError(`"${name}" stands twice`);
+      members.set(name, this.value());
+      if (!this.separator(close)) break;
+    }
+    this.at += 1;
+    return Object.fromEntries(members);
+  }
+
+  private array(): JsonValue {
+    this.at += 1;
+    const items: JsonValue[] = [];
+    for (;;) {
+      this.skipSpace();
+      if (this.text[this.at] === ']') break;
+      items.push(this.value());
+      if (!this.separator(']')) break;
+    }
+    this.at += 1;
+    return items;
+  }
+
+  /** True after a comma, false at `close`. */
+  private separator(close: string): boolean {
+    this.skipSpace();
+    if (this.text[this.at] === close) return false;
+    this.expect([',']);
+    return true;
+  }
+
+  private string(quote: string): string {
+    let result = '';
+    for (let at = this.at + 1; at < this.text.length; at += 1) {
+      const character = this.text[at] ?? '';
+      if (character === quote) {
+        this.at = at + 1;
+        return result;
+      }
+      if (character !== '\\') {
+        result += character;
+        continue;
+      }
+      at += 1;
+      const escaped = this.text[at] ?? '';
+      const code = /^u([\da-fA-F]{4})/.exec(this.text.slice(at, at + 5))?.[1];
+      if (code !== undefined) {
+        result += String.fromCharCode(Number.parseInt(code, 16));
+        at += 4;
+      } else {
+        result += ESCAPES[escaped] ?? escaped;
+      }
+    }
+    throw new SyntaxError('a text is not closed');
+  }
+
+  private nested<T>(read: () => T): T {
+    this.depth += 1;
+    if (this.depth > MAX_DEPTH) throw new SyntaxError(`values are nested deeper than ${MAX_DEPTH}`);
+    const result = read();
+    this.depth -= 1;
+    return result;
+  }
+
+  private match(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.at;
+    const found = pattern.exec(this.text)?.[0];
+    if (found !== undefined) this.at += found.length;
+    return found;
+  }
+
+  private expect(characters: readonly string[]): void {
+    this.skipSpace();
+    if (!characters.includes(this.text[this.at] ?? '')) {
+      throw new SyntaxError(`expected "${characters[0]}", found ${this.here()}`);
+    }
+    this.at += 1;
+  }
+
+  private skipSpace(): void {
+    while (/\s/.test(this.text[this.at] ?? '')) this.at += 1;
+  }
+
+  private here(): string {
+    const character = this.text[this.at];
+    return character === undefined ? 'the end' : JSON.stringify(character);
+  }
 }

@@ -1,23 +1,14 @@
 import type { Verb } from '../core/capability.ts';
 import type { SourceLocation } from '../core/errors.ts';
 import { ITEM_TYPES, itemIdProblem } from '../core/ids.ts';
-import type { JsonObject, JsonValue } from '../core/json.ts';
-import { compact, isJsonObject } from '../core/json.ts';
+import { compact, isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { ProcessCall, ProcessStep } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import type { WrittenCall } from './call-syntax.ts';
-import { findCalls } from './call-syntax.ts';
-import { coerce } from './coerce.ts';
-import { OPAQUE_ELEMENTS } from './directive-ast.ts';
-import type { DirectiveDraft } from './directive-draft.ts';
-import { noteOrigin } from './directive-draft.ts';
-import type { Heading } from './markdown.ts';
-import { findHeadings } from './markdown.ts';
-import { Problems, problemOf } from './problem.ts';
-import type { SourceText } from './source-text.ts';
-import { Locator, originOf } from './source-text.ts';
-import type { XmlElement, XmlNode } from './xml.ts';
-import { childElements, parseXml, textOf } from './xml.ts';
+import { type DirectiveDraft, noteOrigin, OPAQUE_ELEMENTS } from './directive-ast.ts';
+import { coerce } from './inputs.ts';
+import { findCalls, findHeadings, type Heading, type WrittenCall } from './markdown.ts';
+import { Locator, originOf, Problems, problemOf, type SourceText } from './source.ts';
+import { childElements, parseXml, textOf, type XmlElement, type XmlNode } from './xml.ts';
 
 const VERB_OF: Readonly<Record<string, Verb>> = {
   execute: 'execute',

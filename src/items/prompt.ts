@@ -1,4 +1,5 @@
-import type { OutputDeclaration } from '../core/plan.ts';
+import { compact, isJsonObject, type JsonObject, type JsonValue, toText } from '../core/json.ts';
+import type { OutputDeclaration, ProcessCall, ProcessStep } from '../core/plan.ts';
 import { escapeXml } from '../core/text.ts';
 
 export interface PromptParts {
@@ -51,4 +52,142 @@ function fieldText({ description, name, type, required }: OutputDeclaration): st
 
 function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+}
+
+/** What directive text may refer to. */
+export interface InterpolationScope {
+  readonly inputs: JsonObject;
+  /** Inputs whose value is replaced by the handle `{secret:NAME}`. */
+  readonly secretNames: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Names that `{env:V}` may read (`interpolation.env_allow`). */
+  readonly envAllow: readonly string[];
+}
+
+/** Text with its references replaced, and the references that stayed as they were. */
+export interface Interpolated<T> {
+  readonly value: T;
+  /** Such as `{input:name}`, without repetitions. */
+  readonly missing: readonly string[];
+}
+
+// Defaults are bounded, so that many references that never close cost no more than their length.
+const REFERENCE =
+  /\{input:([A-Za-z_][\w-]*)(\?|[:|][^}]{0,1000})?\}|\$\{inputs\.([A-Za-z_][\w-]*)\}|\{env:([A-Za-z_]\w*)(?::([^}]{0,1000}))?\}/g;
+
+/**
+ * Replaces `{input:k}`, `{input:k?}`, `{input:k:default}`, `{input:k|default}`, `${inputs.k}`, `{env:V}` and `{env:V:default}` in one pass: a
+ * value is never expanded again. Non-strings become JSON. A missing input and a variable that is unset or not on the allow list
+ * take their default, else stay as they are and are reported.
+ */
+export function interpolateText(text: string, scope: InterpolationScope): Interpolated<string> {
+  const missing = new Set<string>();
+  const value = text.replaceAll(REFERENCE, (whole, ...groups: (string | undefined)[]) => {
+    const found = lookUp(groups, scope);
+    if (found !== undefined) return toText(found);
+    missing.add(whole);
+    return whole;
+  });
+  return { value, missing: [...missing] };
+}
+
+/**
+ * Replaces the references in all strings of a JSON value. A string that is exactly one reference takes the type of
+ * what it refers to, so that lists and numbers reach a tool as such.
+ */
+export function interpolateJson(
+  value: JsonValue,
+  scope: InterpolationScope,
+): Interpolated<JsonValue> {
+  const missing = new Set<string>();
+  const visit = (node: JsonValue): JsonValue => {
+    if (typeof node === 'string') {
+      const whole = wholeReference(node, scope);
+      if (whole !== undefined) return whole;
+      const result = interpolateText(node, scope);
+      for (const name of result.missing) missing.add(name);
+      return result.value;
+    }
+    if (Array.isArray(node)) return node.map(visit);
+    if (!isJsonObject(node)) return node;
+    return Object.fromEntries(
+      Object.entries(node).map(([key, member]) => [
+        key,
+        member === undefined ? undefined : visit(member),
+      ]),
+    );
+  };
+  return { value: visit(value), missing: [...missing] };
+}
+
+/** Interpolates descriptions, item ids and parameters of process steps; `${steps.…}` is left for the run. */
+export function interpolateSteps(
+  steps: readonly ProcessStep[],
+  scope: InterpolationScope,
+): Interpolated<readonly ProcessStep[]> {
+  const missing = new Set<string>();
+  const take = <T>(result: Interpolated<T>): T => {
+    for (const name of result.missing) missing.add(name);
+    return result.value;
+  };
+  const object = (value: JsonObject): JsonObject => {
+    const result = take(interpolateJson(value, scope));
+    return isJsonObject(result) ? result : value;
+  };
+  const value = steps.map((step) => ({
+    ...step,
+    description: take(interpolateText(step.description, scope)),
+    calls: step.calls.map(
+      (call): ProcessCall =>
+        compact({
+          ...call,
+          item_id: take(interpolateText(call.item_id, scope)),
+          params: object(call.params),
+          options: call.options === undefined ? undefined : object(call.options),
+        }),
+    ),
+  }));
+  return { value, missing: [...missing] };
+}
+
+/** Names of inputs that a text refers to without a default: `rye validate` compares them with the declarations. */
+export function referredInputs(
+  text: string,
+): readonly { readonly name: string; readonly offset: number }[] {
+  return [...text.matchAll(REFERENCE)].flatMap((match) => {
+    const name = match[2] === undefined ? (match[1] ?? match[3]) : undefined;
+    return name === undefined ? [] : [{ name, offset: match.index }];
+  });
+}
+
+/** Inputs as plans, thread.json and hooks may show them: secret ones as `***`. */
+export function displayInputs(values: JsonObject, secretNames: readonly string[]): JsonObject {
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [
+      name,
+      secretNames.includes(name) ? '***' : value,
+    ]),
+  );
+}
+
+function wholeReference(text: string, scope: InterpolationScope): JsonValue | undefined {
+  const [match, another] = text.matchAll(REFERENCE);
+  if (match === undefined || another !== undefined || match[0] !== text) return undefined;
+  return lookUp(match.slice(1), scope);
+}
+
+function lookUp(
+  groups: readonly (string | undefined)[],
+  scope: InterpolationScope,
+): JsonValue | undefined {
+  const [input, suffix, dotted, variable, fallback] = groups;
+  if (variable !== undefined) {
+    const value = scope.envAllow.includes(variable) ? scope.env[variable] : undefined;
+    return value ?? fallback;
+  }
+  const name = input ?? dotted ?? '';
+  const value = Object.hasOwn(scope.inputs, name) ? scope.inputs[name] : undefined;
+  if (value !== undefined) return scope.secretNames.includes(name) ? `{secret:${name}}` : value;
+  if (suffix === undefined) return undefined;
+  return suffix === '?' ? '' : suffix.slice(1);
 }

@@ -1,7 +1,6 @@
 import { basename } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import type { JsonObject } from '../core/json.ts';
-import { compact } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import {
   INTERRUPT_MODES,
   type InterruptMode,
@@ -11,12 +10,9 @@ import {
   type RuleEngine,
 } from '../core/rules.ts';
 import { didYouMean } from '../core/text.ts';
-import { splitFrontmatter } from './frontmatter.ts';
-import { MetadataReader } from './metadata-values.ts';
-import type { ItemProblem } from './problem.ts';
-import { Problems } from './problem.ts';
+import { MetadataReader, splitFrontmatter, type YamlMapping } from './metadata.ts';
 import { rememberParsed } from './remember-parsed.ts';
-import type { YamlMapping } from './yaml-source.ts';
+import { type ItemProblem, Problems } from './source.ts';
 
 /** A stream rule as its file declares it. Conditions, scopes and globs are compiled by the loop. */
 export interface Rule {

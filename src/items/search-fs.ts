@@ -1,19 +1,29 @@
 import {
   closeSync,
   constants,
+  type Dirent,
   fstatSync,
   lstatSync,
   openSync,
+  readdirSync,
   readSync,
   realpathSync,
   type Stats,
   statSync,
 } from 'node:fs';
-import { sep } from 'node:path';
+import { basename, dirname, join, sep } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
+import { isoTime } from '../core/clock.ts';
 import type { ItemType, Space } from '../core/ids.ts';
+import { type JsonValue, toText } from '../core/json.ts';
 import type { FileFingerprint, SearchDocument } from '../core/search.ts';
-import { toSearchDocument } from './search-document.ts';
+import { readDirective } from './directive.ts';
+import { parseKnowledge } from './knowledge.ts';
+import { summarize } from './metadata.ts';
+import { parseRule } from './rule.ts';
+import { parseTime } from './search-query.ts';
+import { loadSkill } from './skill.ts';
+import { isSignatureLine } from './source.ts';
 
 /** An item's file as a listing of the spaces gives it. */
 export interface ScannedItem {
@@ -135,5 +145,177 @@ function statsInside({ path, root }: ScannedItem): Stats | undefined {
     return stats.isFile() ? stats : undefined;
   } catch {
     return undefined;
+  }
+}
+
+/** A file to be indexed. */
+export interface SearchableFile {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  /** Absolute path: the key in the index. */
+  readonly path: string;
+  readonly fingerprint: FileFingerprint;
+  readonly text: string;
+}
+
+/** What the text of a file contributes to its document. */
+type Contents = Pick<SearchDocument, 'title' | 'tags' | 'body'> &
+  Partial<Pick<SearchDocument, 'directive' | 'status' | 'model' | 'time'>>;
+
+/**
+ * The search document of a file. Knowledge that a thread was exported to brings `directive`, `status`, `model` and `created_at` in its metadata. A file that
+ * cannot be parsed is still found by its id and text.
+ */
+export function toSearchDocument(file: SearchableFile): SearchDocument {
+  const { type, id, space, path, fingerprint, text } = file;
+  const contents = readContents(file) ?? {
+    title: basename(id),
+    tags: '',
+    body: withoutSignature(text),
+  };
+  return {
+    key: path,
+    fingerprint,
+    type,
+    id,
+    space,
+    directive: '',
+    status: '',
+    model: '',
+    time: isoTime(fingerprint.mtime_ms),
+    ...contents,
+  };
+}
+
+function readContents({ type, id, path, text }: SearchableFile): Contents | undefined {
+  try {
+    return READERS[type](text, { id, path });
+  } catch {
+    // A broken item is for validate to explain; search must not lose it.
+    return undefined;
+  }
+}
+
+interface Place {
+  readonly id: string;
+  readonly path: string;
+}
+
+const READERS: Readonly<Record<ItemType, (text: string, place: Place) => Contents | undefined>> = {
+  knowledge: knowledgeContents,
+  directive: directiveContents,
+  tool: (text, { id }) => ({
+    title: basename(id),
+    tags: '',
+    body: joined(summarize('tool', text).description, withoutSignature(text)),
+  }),
+  rule: (text, { path }) => {
+    const rule = parseRule(text, path);
+    return { title: rule.name, tags: '', body: joined(rule.description, rule.body) };
+  },
+  skill: (text, { path }) => {
+    const { skill } = loadSkill(text, path);
+    return skill && { title: skill.name, tags: '', body: joined(skill.description, skill.body) };
+  },
+};
+
+function knowledgeContents(text: string, { path }: Place): Contents {
+  const { title, tags, description, metadata, body } = parseKnowledge(text, path);
+  const created = plain(metadata['created_at']);
+  const time = parseTime(created, 0);
+  return {
+    title,
+    tags: tags.join(' '),
+    body: body === '' ? withoutSignature(text) : joined(description ?? '', body),
+    directive: plain(metadata['directive']),
+    status: plain(metadata['status']),
+    model: plain(metadata['model']),
+    ...(time === undefined ? {} : { time }),
+  };
+}
+
+function directiveContents(text: string, { id, path }: Place): Contents {
+  const { directive } = readDirective(text, path);
+  return {
+    title: directive.name,
+    tags: directive.category ?? '',
+    body: joined(directive.description, directive.preamble, directive.body),
+    directive: id,
+  };
+}
+
+function plain(value: JsonValue | undefined): string {
+  return value === undefined || value === null ? '' : toText(value);
+}
+
+function joined(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== '').join('\n\n');
+}
+
+function withoutSignature(text: string): string {
+  return text
+    .split('\n', 2)
+    .reduce((rest, line) => (isSignatureLine(line) ? rest.replace(`${line}\n`, '') : rest), text)
+    .trim();
+}
+
+/** What differs between a tree of folders and what an index remembers of it. */
+export interface FolderScan {
+  /** Files that stand directly in new and changed folders. */
+  readonly files: readonly string[];
+  /** New and changed folders with the modification time to remember. */
+  readonly changed: ReadonlyMap<string, number>;
+  /** Folders that are remembered and no longer there. */
+  readonly gone: readonly string[];
+}
+
+/** A folder changed this short a time ago may change again within the same tick of its clock. */
+const SETTLED_MS = 2000;
+/** Remembered for such a folder: no folder has it, so that the next scan looks again. */
+const UNSETTLED = -1;
+
+/**
+ * Finds the folders below `root` that gained, lost or replaced a file since they were remembered; costs one `lstat`
+ * for each folder, none for the files. For trees whose files are only ever replaced as a whole, such as thread
+ * exports: a file that is edited in place changes no folder.
+ */
+export function scanFolders(
+  root: string,
+  known: ReadonlyMap<string, number>,
+  nowMs: number,
+): FolderScan {
+  const children = new Map<string, string[]>();
+  for (const path of known.keys()) {
+    const parent = dirname(path);
+    children.set(parent, [...(children.get(parent) ?? []), path]);
+  }
+  const files: string[] = [];
+  const changed = new Map<string, number>();
+  const present = new Set<string>();
+  const waiting = [root];
+  for (let folder = waiting.pop(); folder !== undefined; folder = waiting.pop()) {
+    const stats = lstatSync(folder, { throwIfNoEntry: false });
+    if (stats === undefined || !stats.isDirectory()) continue;
+    present.add(folder);
+    if (known.get(folder) === stats.mtimeMs) {
+      waiting.push(...(children.get(folder) ?? []));
+      continue;
+    }
+    changed.set(folder, nowMs - stats.mtimeMs < SETTLED_MS ? UNSETTLED : stats.mtimeMs);
+    for (const entry of entriesOf(folder)) {
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) waiting.push(path);
+      else if (entry.isFile()) files.push(path);
+    }
+  }
+  return { files, changed, gone: [...known.keys()].filter((path) => !present.has(path)) };
+}
+
+function entriesOf(folder: string): readonly Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true });
+  } catch {
+    return []; // gone or unreadable since: the next scan sees it
   }
 }

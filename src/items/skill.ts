@@ -1,13 +1,8 @@
 import { basename, dirname } from 'node:path';
-import type { SourceLocation } from '../core/errors.ts';
-import { RyeError } from '../core/errors.ts';
+import { RyeError, type SourceLocation } from '../core/errors.ts';
 import { compact, isRecord } from '../core/json.ts';
-import type { Frontmatter } from './frontmatter.ts';
-import { splitFrontmatter } from './frontmatter.ts';
-import { MetadataReader } from './metadata-values.ts';
-import type { ItemProblem } from './problem.ts';
-import { Problems } from './problem.ts';
-import { normalizeNewlines } from './source-text.ts';
+import { type Frontmatter, MetadataReader, splitFrontmatter } from './metadata.ts';
+import { type ItemProblem, normalizeNewlines, Problems } from './source.ts';
 
 /** A skill as the Agent Skills specification (agentskills.io) defines it, read from its `SKILL.md`. */
 export interface Skill {

@@ -1,21 +1,20 @@
-import type {
-  BinaryExpression,
-  CallExpression,
-  Expression,
-  Literal,
-  Node,
-  Pattern,
-  PrivateIdentifier,
-  Program,
-  Property,
-  SpreadElement,
+import {
+  type BinaryExpression,
+  type CallExpression,
+  type Expression,
+  type Literal,
+  type Node,
+  type Pattern,
+  type PrivateIdentifier,
+  type Program,
+  type Property,
+  parse,
+  type SpreadElement,
 } from 'acorn';
-import { parse } from 'acorn';
 import type { SourceLocation } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
-import type { SourceFacts } from './tool-facts.ts';
-import type { RawToolMetadata } from './tool-metadata.ts';
-import { TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
+import type { SourceFacts } from './tool-advice.ts';
+import { type RawToolMetadata, TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
 
 /**
  * Reads the constants that describe a JavaScript tool (`const __version__ = '1.0.0'`, `export const CONFIG_SCHEMA = {…}`) from its syntax tree; the

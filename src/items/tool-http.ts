@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
-import { type Advice, plainText, type RuntimeQuestion, refuse } from './tool-facts.ts';
+import { type Advice, plainText, type RuntimeQuestion, refuse } from './tool-advice.ts';
 
 /** A request in which `{name}` is replaced by a parameter and `${NAME}` by a variable of rye's environment. */
 export interface HttpTemplate {

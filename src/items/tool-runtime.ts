@@ -6,9 +6,12 @@ import {
   importAdvice,
   inertAdvice,
   mcpAdvice,
+  plainText,
   providerAdvice,
+  type RuntimeQuestion,
+  refuse,
+  type SourceFacts,
 } from './tool-advice.ts';
-import { plainText, type RuntimeQuestion, refuse, type SourceFacts } from './tool-facts.ts';
 import { type HttpTemplate, readHttpTemplate } from './tool-http.ts';
 
 /** How a tool's parameters reach it; absent in metadata: one JSON document on stdin and nothing else. */

@@ -3,13 +3,11 @@ import type { ErrorCode, SourceLocation } from '../core/errors.ts';
 import type { ItemType } from '../core/ids.ts';
 import { readDirective } from './directive.ts';
 import type { Directive } from './directive-ast.ts';
-import { referredInputs } from './interpolate.ts';
 import { parseKnowledge } from './knowledge.ts';
-import type { ItemProblem } from './problem.ts';
-import { Problems } from './problem.ts';
+import { referredInputs } from './prompt.ts';
 import { parseRule } from './rule.ts';
 import { readSkill } from './skill.ts';
-import { Locator, normalizeNewlines } from './source-text.ts';
+import { type ItemProblem, Locator, normalizeNewlines, Problems } from './source.ts';
 import type { ToolMetadata } from './tool-metadata.ts';
 import { readToolMetadata } from './tool-metadata-fs.ts';
 

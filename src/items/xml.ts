@@ -1,11 +1,8 @@
 import { XMLParser, XMLValidator } from 'fast-xml-parser';
-import type { SourceLocation } from '../core/errors.ts';
-import { RyeError } from '../core/errors.ts';
+import { RyeError, type SourceLocation } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
-import type { SourceText } from './source-text.ts';
-import { Locator, shifted } from './source-text.ts';
-import type { XmlOutline } from './xml-scan.ts';
-import { outlineXml } from './xml-scan.ts';
+import { Locator, type SourceText, shifted } from './source.ts';
+import { outlineXml, type XmlOutline } from './xml-scan.ts';
 
 /** Largest XML text, in UTF-16 units. */
 const MAX_LENGTH = 1024 * 1024;

@@ -8,7 +8,7 @@ import {
   readFileSync,
   type Stats,
 } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { resourceError } from '../disk/reasons.ts';
 import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
@@ -133,4 +133,20 @@ export function keyFileNames(folder: string): readonly string[] {
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
     throw resourceError(folder, error) ?? unsafe(folder, `it cannot be listed (${code})`, error);
   }
+}
+
+/** Where a space keeps its keys. */
+export function keyPaths(spacePath: string) {
+  const root = join(spacePath, '.ai', 'config', 'keys');
+  const signing = join(root, 'signing');
+  return {
+    signing,
+    privateKey: join(signing, 'private_key.pem'),
+    publicKey: join(signing, 'public_key.pem'),
+    trusted: join(root, 'trusted'),
+    revoked: join(root, 'revoked'),
+    archive: join(root, 'archive'),
+    trustedFile: (keyId: string) => join(root, 'trusted', `${keyId}.toml`),
+    revokedFile: (keyId: string) => join(root, 'revoked', `${keyId}.toml`),
+  };
 }

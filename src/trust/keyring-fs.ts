@@ -16,20 +16,21 @@ import {
   type TrustedKeyFile,
   trustedKeySubject,
 } from './key-files.ts';
-import { keyPaths } from './key-paths.ts';
 import {
   createKeyFile,
   keyFileNames,
+  keyPaths,
   makeKeyDirectory,
   readKeyFile,
   readPrivateFile,
   readTrustFile,
   writeKeyFile,
 } from './key-store-fs.ts';
-import type { KeyInfo, Keyring } from './keyring.ts';
 import {
   generateKeyPair,
   isKeyId,
+  type KeyInfo,
+  type Keyring,
   type KeyStatus,
   readPrivateKey,
   readPublicKey,

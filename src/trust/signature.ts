@@ -1,8 +1,8 @@
+import canonicalize from 'canonicalize';
 import { isoSeconds } from '../core/clock.ts';
-import { RyeError } from '../core/errors.ts';
+import { messageOf, RyeError } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
-import { canonicalJson } from './canonical.ts';
 import { type KeyLookup, type SigningKey, sha256Hex } from './keys.ts';
 import {
   formatSignature,
@@ -289,4 +289,27 @@ function signJsonText(text: string, signing: Signing): string {
   const { [SIGNATURE_MEMBER]: _old, ...content } = document;
   const signature = formatSignature(makeSignature(sha256Hex(canonicalJson(content)), signing));
   return `${JSON.stringify({ [SIGNATURE_MEMBER]: signature, ...content }, null, 2)}\n`;
+}
+
+/**
+ * The one text form of a JSON value that signatures are made over: RFC 8785 (JSON Canonicalization Scheme).
+ * `undefined` members are left out. Throws `invalid_input` for what JSON cannot carry: NaN, infinities, lone
+ * surrogates, cycles, and nesting deeper than the stack.
+ */
+export function canonicalJson(value: unknown): string {
+  let text: string | undefined;
+  try {
+    text = canonicalize(value);
+  } catch (error) {
+    throw new RyeError('invalid_input', `a value has no canonical JSON form: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+  if (text === undefined) {
+    throw new RyeError(
+      'invalid_input',
+      `a value of type ${typeof value} has no canonical JSON form`,
+    );
+  }
+  return text;
 }

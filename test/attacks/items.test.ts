@@ -4,7 +4,7 @@ import { linkSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { describe } from 'vitest';
 import { Foundation } from '../../src/app/foundation.ts';
-import { bakedManifest, checkSystemFile } from '../../src/trust/manifest.ts';
+import { bakedManifest, checkSystemFile } from '../../src/trust/policy.ts';
 import { attacks, directive, harmless, type Lab, shellTool } from './lab.ts';
 
 const CONTEXT = '<context><before>note</before></context>';

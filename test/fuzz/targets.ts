@@ -2,13 +2,18 @@ import { capabilityProblem } from '../../src/core/capability.ts';
 import { isJsonObject, parseJson } from '../../src/core/json.ts';
 import { parseDirective } from '../../src/items/directive.ts';
 import { OPAQUE_ELEMENTS } from '../../src/items/directive-ast.ts';
-import { splitFrontmatter } from '../../src/items/frontmatter.ts';
+import { splitFrontmatter } from '../../src/items/metadata.ts';
 import { parseXml } from '../../src/items/xml.ts';
 import { covers, includes, meet, parseCapability } from '../../src/policy/capability.ts';
 import { evaluate, parseCondition } from '../../src/policy/condition.ts';
-import { canonicalJson } from '../../src/trust/canonical.ts';
 import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
-import { checkDocument, checkText, signDocument, signText } from '../../src/trust/signature.ts';
+import {
+  canonicalJson,
+  checkDocument,
+  checkText,
+  signDocument,
+  signText,
+} from '../../src/trust/signature.ts';
 import { splitText } from '../../src/trust/signature-line.ts';
 import { directive } from '../attacks/lab.ts';
 

@@ -1,13 +1,13 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import type { InterpolationScope } from '../../src/items/interpolate.ts';
 import {
   displayInputs,
+  type InterpolationScope,
   interpolateJson,
   interpolateSteps,
   interpolateText,
   referredInputs,
-} from '../../src/items/interpolate.ts';
+} from '../../src/items/prompt.ts';
 
 const scope: InterpolationScope = {
   inputs: {

@@ -5,9 +5,13 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, test } from 'vitest';
 import type { ItemType } from '../../src/core/ids.ts';
 import type { FileFingerprint, SearchDocument } from '../../src/core/search.ts';
-import { toSearchDocument } from '../../src/items/search-document.ts';
-import type { ScannedItem, ScanResult } from '../../src/items/search-fs.ts';
-import { readInside, scanItems } from '../../src/items/search-fs.ts';
+import {
+  readInside,
+  type ScannedItem,
+  type ScanResult,
+  scanItems,
+  toSearchDocument,
+} from '../../src/items/search-fs.ts';
 
 const FINGERPRINT: FileFingerprint = { size: 1, mtime_ms: Date.parse('2026-01-01T00:00:00Z') };
 

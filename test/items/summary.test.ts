@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ItemType } from '../../src/core/ids.ts';
-import { summarize } from '../../src/items/summary.ts';
+import { summarize } from '../../src/items/metadata.ts';
 
 test.each<[ItemType, string, string, string]>([
   [

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
 import type { ItemType } from '../../src/core/ids.ts';
-import { formatProblem } from '../../src/items/problem.ts';
+import { formatProblem } from '../../src/items/source.ts';
 import { validateItem } from '../../src/items/validate.ts';
 
 async function validate(

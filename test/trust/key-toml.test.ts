@@ -1,7 +1,11 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseTrustedKey, renderTrustedKey } from '../../src/trust/key-files.ts';
-import { parseToml, tomlString } from '../../src/trust/key-toml.ts';
+import {
+  parseToml,
+  parseTrustedKey,
+  renderTrustedKey,
+  tomlString,
+} from '../../src/trust/key-files.ts';
 import { testKey } from './keys.ts';
 
 const parse = (text: string): object => Object.fromEntries(parseToml(text, 'k.toml'));

@@ -19,9 +19,8 @@ import {
   revocationSubject,
   trustedKeySubject,
 } from '../../src/trust/key-files.ts';
-import type { Keyring } from '../../src/trust/keyring.ts';
 import { openKeyring } from '../../src/trust/keyring-fs.ts';
-import type { SigningKey } from '../../src/trust/keys.ts';
+import type { Keyring, SigningKey } from '../../src/trust/keys.ts';
 import { checkText, signText } from '../../src/trust/signature.ts';
 import { testKey } from './keys.ts';
 

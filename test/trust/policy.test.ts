@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { bakedManifest, checkSystemFile } from '../../src/trust/manifest.ts';
 import {
+  bakedManifest,
+  checkSystemFile,
   decide,
   faultError,
   overlayPolicy,

@@ -6,14 +6,14 @@ import { RyeError } from '../../core/errors.ts';
 import type { SignableType } from '../../core/ids.ts';
 import { isJsonObject, type JsonObject } from '../../core/json.ts';
 import { parseDirective } from '../../items/directive.ts';
+import { parseYamlMapping } from '../../items/metadata.ts';
 import {
   mcpServerEntry,
   mcpServerName,
+  plainText,
   providerAdvice,
   providerFile,
 } from '../../items/tool-advice.ts';
-import { plainText } from '../../items/tool-facts.ts';
-import { parseYamlMapping } from '../../items/yaml-source.ts';
 import { blankSignatureLine } from '../../trust/signature-line.ts';
 import { Foundation } from '../foundation.ts';
 import { Items } from '../items-service.ts';

@@ -5,9 +5,13 @@ import type { ContextBlock, PlannedModel, PlanSource, ThreadPlan } from '../../c
 import { assertStandsFor } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
-import { displayInputs, interpolateSteps, interpolateText } from '../../items/interpolate.ts';
 import { parseKnowledge } from '../../items/knowledge.ts';
-import { renderPrompt } from '../../items/prompt.ts';
+import {
+  displayInputs,
+  interpolateSteps,
+  interpolateText,
+  renderPrompt,
+} from '../../items/prompt.ts';
 import { unknownBehavior } from '../../loop/behavior.ts';
 import { type SharedLimits, shareSpend } from '../family/child-budget.ts';
 import type { ItemSource, ThreadConfig, ThreadEnv } from '../ports.ts';

@@ -2,7 +2,7 @@ import { messageOf } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { resolveInputs } from '../../items/inputs.ts';
-import { interpolateText } from '../../items/interpolate.ts';
+import { interpolateText } from '../../items/prompt.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
 

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
-import type { ToolFile } from '../../items/tool-files-fs.ts';
+import type { ToolFile } from '../../items/tool-metadata-fs.ts';
 import type { ToolRuntime } from '../../items/tool-runtime.ts';
 import { guarded } from '../guard.ts';
 import { makePrivateFolder } from '../private-folder.ts';
@@ -13,8 +13,13 @@ import {
   type ScriptOptions,
   scriptCommand,
 } from '../script.ts';
-import type { Tool, ToolContext, ToolOutput, ToolTraits } from '../tool.ts';
-import { CAUTIOUS_TRAITS } from '../tool.ts';
+import {
+  CAUTIOUS_TRAITS,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolTraits,
+} from '../tool.ts';
 import { coveredText } from './run-copy.ts';
 import { runtimeCommand } from './runtimes.ts';
 import { type ResolveSecret, resolveSecrets } from './secrets.ts';

@@ -1,5 +1,70 @@
-import type { ErrorCode, SourceLocation } from '../core/errors.ts';
-import { formatLocation, RyeError, toRyeError } from '../core/errors.ts';
+import {
+  type ErrorCode,
+  formatLocation,
+  RyeError,
+  type SourceLocation,
+  toRyeError,
+} from '../core/errors.ts';
+
+/** Text cut out of a file, with where its first character stood, so that errors can name places in the file. */
+export interface SourceText {
+  readonly path: string;
+  readonly text: string;
+  /** Line of the first character in the file, from 1. */
+  readonly line: number;
+  /** Column of the first character in the file, from 1. */
+  readonly column: number;
+}
+
+/** Reads CRLF as LF, as signing does, so that offsets, lines and hashes agree. A byte order mark is kept. */
+export function normalizeNewlines(text: string): string {
+  return text.includes('\r') ? text.replaceAll('\r\n', '\n').replaceAll('\r', '\n') : text;
+}
+
+/** Turns offsets into places in the file. Construction is O(length), a look-up O(log lines). */
+export class Locator {
+  private readonly source: SourceText;
+  private readonly starts: number[] = [0];
+
+  constructor(source: SourceText) {
+    this.source = source;
+    for (let at = source.text.indexOf('\n'); at !== -1; at = source.text.indexOf('\n', at + 1)) {
+      this.starts.push(at + 1);
+    }
+  }
+
+  at(offset: number): SourceLocation & { readonly line: number; readonly column: number } {
+    let low = 0;
+    let high = this.starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if ((this.starts[middle] ?? 0) <= offset) low = middle;
+      else high = middle - 1;
+    }
+    const column = offset - (this.starts[low] ?? 0) + 1;
+    const { path, line, column: first } = this.source;
+    return { path, line: line + low, column: low === 0 ? column + first - 1 : column };
+  }
+}
+
+/** The place of an error at (line, column) relative to the source. */
+export function shifted(source: SourceText, line: number, column: number): SourceLocation {
+  return {
+    path: source.path,
+    line: source.line + line - 1,
+    column: line === 1 ? column + source.column - 1 : column,
+  };
+}
+
+/** `file:line`, the form of origins. */
+export function originOf({ path, line }: SourceLocation): string {
+  return line === undefined ? path : `${path}:${line}`;
+}
+
+/** Whether a line is a signature comment, which is no content of an item. */
+export function isSignatureLine(line: string): boolean {
+  return /^(?:<!--|#|\/\/)\s*rye:signed:/.test(line);
+}
 
 /** Something wrong with an item, as `rye validate` prints it: `file:line:col: code: message`. */
 export interface ItemProblem {

@@ -1,0 +1,289 @@
+import matter from 'gray-matter';
+import { LineCounter, parseDocument } from 'yaml';
+import { type ErrorCode, RyeError, type SourceLocation } from '../core/errors.ts';
+import type { ItemType } from '../core/ids.ts';
+import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
+import { isSignatureLine, normalizeNewlines, type SourceText, shifted } from './source.ts';
+
+/** A YAML mapping with the places of its top-level keys. */
+export interface YamlMapping {
+  readonly value: JsonObject;
+  /** Place of a top-level key; of the mapping's start where it has no such key. */
+  locate(key: string): SourceLocation;
+}
+
+/**
+ * Parses one YAML mapping cut out of a file; an empty text is an empty mapping. Aliases are bounded by the package, duplicate keys are
+ * errors. Every error has `code` and its place in the file.
+ */
+export function parseYamlMapping(source: SourceText, code: ErrorCode): YamlMapping {
+  const lines = new LineCounter();
+  const document = parseDocument(source.text, {
+    lineCounter: lines,
+    prettyErrors: false,
+    logLevel: 'error',
+  });
+  const at = (offset: number): SourceLocation => {
+    const { line, col } = lines.linePos(offset);
+    return shifted(source, Math.max(1, line), Math.max(1, col));
+  };
+  const [problem] = document.errors;
+  if (problem !== undefined) {
+    throw new RyeError(code, `this is not YAML: ${problem.message}`, {
+      location: at(problem.pos[0]),
+    });
+  }
+  const value = toPlain(document, code, at(0)) ?? {};
+  if (!isJsonObject(value)) {
+    throw new RyeError(code, 'the YAML is not a mapping', {
+      location: at(0),
+      hint: 'Write one "key: value" on each line.',
+    });
+  }
+  const places = new Map<string, number>();
+  for (const { key, offset } of topLevelKeys(document.contents)) places.set(key, offset);
+  return { value, locate: (key) => at(places.get(key) ?? 0) };
+}
+
+function toPlain(
+  document: { toJS(): unknown },
+  code: ErrorCode,
+  location: SourceLocation,
+): unknown {
+  try {
+    return document.toJS();
+  } catch (error) {
+    // Alias bombs and unresolved aliases are found only here.
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new RyeError(code, `this YAML cannot be read: ${reason}`, { location });
+  }
+}
+
+function topLevelKeys(contents: unknown): { readonly key: string; readonly offset: number }[] {
+  if (typeof contents !== 'object' || contents === null || !('items' in contents)) return [];
+  if (!Array.isArray(contents.items)) return [];
+  return contents.items.flatMap(
+    (pair: { readonly key?: { readonly value?: unknown; readonly range?: unknown } }) => {
+      const { value, range } = pair.key ?? {};
+      const offset: unknown = Array.isArray(range) ? range[0] : undefined;
+      return typeof value === 'string' && typeof offset === 'number'
+        ? [{ key: value, offset }]
+        : [];
+    },
+  );
+}
+
+/** Reads the members of a YAML mapping with errors at the place of the member. */
+export class MetadataReader {
+  private readonly mapping: YamlMapping;
+  private readonly code: ErrorCode;
+
+  constructor(mapping: YamlMapping, code: ErrorCode) {
+    this.mapping = mapping;
+    this.code = code;
+  }
+
+  /** A scalar as text; undefined where it is absent, null or blank. */
+  text(key: string): string | undefined {
+    const value = this.mapping.value[key];
+    if (value === undefined || value === null) return undefined;
+    if (typeof value === 'object') throw this.wrong(key, 'text');
+    const text = toText(value).trim();
+    return text === '' ? undefined : text;
+  }
+
+  /** A list of texts, or one text with commas between the parts; trimmed, empty ones dropped, each once. */
+  list(key: string): readonly string[] {
+    const value = this.mapping.value[key];
+    if (value === undefined || value === null) return [];
+    const parts = Array.isArray(value)
+      ? value
+      : typeof value === 'string'
+        ? value.split(',')
+        : [value];
+    return this.unique(key, parts);
+  }
+
+  /** Like {@link list}, but one text is one entry, commas and all. */
+  entries(key: string): readonly string[] {
+    const value = this.mapping.value[key];
+    if (value === undefined || value === null) return [];
+    return this.unique(key, Array.isArray(value) ? value : [value]);
+  }
+
+  flag(key: string, fallback: boolean): boolean {
+    const value = this.mapping.value[key];
+    if (value === undefined || value === null) return fallback;
+    if (typeof value !== 'boolean') throw this.wrong(key, 'true or false');
+    return value;
+  }
+
+  oneOf<T extends string>(key: string, allowed: readonly T[]): T | undefined {
+    const text = this.text(key);
+    if (text === undefined) return undefined;
+    const found = allowed.find((value) => value === text);
+    if (found === undefined) throw this.wrong(key, `one of ${allowed.join(', ')}`);
+    return found;
+  }
+
+  wrong(key: string, wanted: string): RyeError {
+    return new RyeError(this.code, `${key} must be ${wanted}`, {
+      location: this.mapping.locate(key),
+    });
+  }
+
+  private unique(key: string, parts: readonly unknown[]): readonly string[] {
+    const texts = parts.map((part) => {
+      if (typeof part === 'string') return part.trim();
+      if (typeof part === 'number' || typeof part === 'boolean') return String(part);
+      throw this.wrong(key, 'a list of texts');
+    });
+    return [...new Set(texts.filter((text) => text !== ''))];
+  }
+}
+
+/** A text with YAML between `---` lines at its start. */
+export interface Frontmatter {
+  readonly mapping: YamlMapping;
+  readonly body: string;
+}
+
+/**
+ * Splits a file that starts with `---` frontmatter, below a signature comment if there is one; undefined when it starts
+ * otherwise. gray-matter runs code for `---js`, so YAML by the `yaml` package is the only engine here; it shares results through a
+ * mutable cache unless it is given options, which it always is. Errors have `code` and the place in the file.
+ */
+export function splitFrontmatter(
+  text: string,
+  path: string,
+  code: ErrorCode,
+): Frontmatter | undefined {
+  const normalized = normalizeNewlines(text);
+  const newline = normalized.indexOf('\n');
+  const signed = newline !== -1 && isSignatureLine(normalized.slice(0, newline));
+  const content = signed ? normalized.slice(newline + 1) : normalized;
+  const line = signed ? 2 : 1;
+  if (!/^---(?!-)/.test(content)) return undefined;
+  const refuse = (): never => {
+    throw new RyeError(code, 'only YAML is allowed as frontmatter', {
+      location: { path, line },
+      hint: 'Start the file with a bare --- line.',
+    });
+  };
+  // gray-matter ends the block at the first line that begins with ---, whatever follows.
+  if (!/^[^\n]*\n(?:(?!---)[^\n]*\n)*---[ \t]*(?:\n|$)/.test(content)) {
+    throw new RyeError(code, 'the frontmatter is not closed', {
+      location: { path, line },
+      hint: 'Close it with a line ---.',
+    });
+  }
+  let mapping: YamlMapping | undefined;
+  const engine = (yaml: string): object => {
+    mapping = parseYamlMapping(
+      { path, text: yaml.replace(/^\n/, ''), line: line + 1, column: 1 },
+      code,
+    );
+    return {};
+  };
+  const engines = { yaml: engine, yml: engine, json: refuse, js: refuse, javascript: refuse };
+  const file = withMatter(content, engines, refuse);
+  // A block of comments only never reaches the engine.
+  mapping ??= parseYamlMapping({ path, text: '', line, column: 1 }, code);
+  return { mapping, body: file.content.trim() };
+}
+
+type Engine = (text: string) => object;
+
+function withMatter(
+  content: string,
+  engines: Readonly<Record<string, Engine>>,
+  refuse: () => never,
+): { readonly content: string } {
+  try {
+    return matter(content, { engines, language: 'yaml' });
+  } catch (error) {
+    if (error instanceof RyeError) throw error;
+    // A language that has no engine at all.
+    return refuse();
+  }
+}
+
+/** What a listing shows of an item. Empty strings where the file says nothing that can be seen cheaply. */
+export interface ItemSummary {
+  readonly version: string;
+  readonly description: string;
+}
+
+/** Enough of a file for its metadata. */
+const HEAD = 16 * 1024;
+const MAX_DESCRIPTION = 200;
+
+/**
+ * Version and description for `rye list`, by patterns over the head of the file: fast, never fails, and no judgement on whether the file is valid.
+ */
+export function summarize(type: ItemType, text: string): ItemSummary {
+  return SUMMARIES[type](normalizeNewlines(text.slice(0, HEAD)));
+}
+
+const SUMMARIES: Readonly<Record<ItemType, (head: string) => ItemSummary>> = {
+  directive: (head) =>
+    summary(
+      /<directive\b[^>]*?\bversion\s*=\s*["']([^"']*)["']/.exec(head)?.[1],
+      decode(/<description>([\s\S]*?)<\/description>/.exec(head)?.[1]),
+    ),
+  tool: (head) =>
+    summary(
+      constant(head, '__version__') ?? member(head, 'version'),
+      constant(head, '__tool_description__') ?? member(head, 'description'),
+    ),
+  knowledge: (head) =>
+    summary(
+      member(head, 'version'),
+      member(head, 'description') ?? member(head, 'title') ?? member(head, 'name'),
+    ),
+  rule: metadataSummary,
+  skill: metadataSummary,
+};
+
+function metadataSummary(head: string): ItemSummary {
+  return summary(member(head, 'version'), member(head, 'description'));
+}
+
+function summary(version: string | undefined, description: string | undefined): ItemSummary {
+  const line = (description ?? '').replaceAll(/\s+/g, ' ').trim();
+  return {
+    version: (version ?? '').trim(),
+    description: line.length > MAX_DESCRIPTION ? `${line.slice(0, MAX_DESCRIPTION - 1)}…` : line,
+  };
+}
+
+/** `name = "text"` in JavaScript or Python. */
+function constant(text: string, name: string): string | undefined {
+  const found = new RegExp(
+    `^(?:export )?(?:const |let |var )?${name}(?::[^=]*)?\\s*=\\s*(["'\`])(.*?)\\1`,
+    'm',
+  ).exec(text);
+  return found?.[2];
+}
+
+/** `name: text` on a line of YAML, also behind a comment mark. */
+function member(text: string, name: string): string | undefined {
+  const found = new RegExp(`^(?:[#;%*/ -]* )?${name}:[ \\t]*(.+)$`, 'm').exec(text)?.[1]?.trim();
+  if (found === undefined || /^[|>]/.test(found)) return undefined;
+  return /^(["'])(.*)\1(?:\s*#.*)?$/.exec(found)?.[2] ?? found.replace(/\s+#.*$/, '');
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+  amp: '&',
+};
+
+function decode(text: string | undefined): string | undefined {
+  return text?.replaceAll(
+    /&(lt|gt|quot|apos|amp);/g,
+    (whole, name: string) => ENTITIES[name] ?? whole,
+  );
+}
