@@ -5,9 +5,8 @@ import { compact } from '../core/json.ts';
 import type { PlannedTool } from '../core/plan.ts';
 import { TOOLS_CHANGED_ENTRY } from '../threads/ports.ts';
 import type { Connection } from '../tools/mcp/connection.ts';
-import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
+import { compareTools, serverOfTool, type Withdrawal } from '../tools/mcp/mcp-tools.ts';
 import type { McpServers } from '../tools/mcp/servers.ts';
-import { compareTools, type Withdrawal } from '../tools/mcp/tool-changes.ts';
 import type { Tool } from '../tools/tool.ts';
 import type { SessionTools } from './session-tools.ts';
 

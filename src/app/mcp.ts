@@ -4,7 +4,7 @@ import { isRecord, parseJson } from '../core/json.ts';
 import type { McpServerConfig } from '../tools/mcp/config.ts';
 import { McpServers } from '../tools/mcp/servers.ts';
 import { childEnvironment } from '../tools/process.ts';
-import { environmentSecrets, withoutSecretsIn } from '../tools/scrub.ts';
+import { environmentSecrets, withoutSecretsIn } from '../tools/secrets.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import type { Foundation } from './foundation.ts';
 import { threadSandbox } from './sandboxing.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { RyeError } from '../core/errors.ts';
 import { absoluteSearchPath } from '../core/search-path.ts';
-import { walkFiles } from '../tools/walk.ts';
+import { walkFiles } from '../tools/paths.ts';
 
 const BINARY_PROBE_BYTES = 8192;
 const MAX_LISTING_BYTES = 256 * 1024 * 1024;

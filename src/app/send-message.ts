@@ -2,7 +2,7 @@ import { RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import { sendDelivery } from '../threads/family/deliver.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
-import type { SendMessage } from '../tools/orchestrator/send-message.ts';
+import type { SendMessage } from '../tools/orchestrator/orchestrator.ts';
 
 /** What the tool `send_message` does for a thread. */
 export function messageSender(env: ThreadEnv): SendMessage {

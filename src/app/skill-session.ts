@@ -3,12 +3,11 @@ import { wireName } from '../core/ids.ts';
 import { isRecord } from '../core/json.ts';
 import { isErrorOutcome, type Message } from '../core/message.ts';
 import type { PlannedTool } from '../core/plan.ts';
+import { TOOL_SEARCH_ID } from '../tools/disclosure.ts';
 import type { ScriptOptions } from '../tools/script.ts';
-import { ActiveSkills } from '../tools/skills/active-skills.ts';
-import { toolIdsOf } from '../tools/skills/allowed-tools.ts';
+import { ActiveSkills, toolIdsOf } from '../tools/skills/active-skills.ts';
 import { createSkillTools, isSkillTool, SKILLS_USE_ID } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
-import { TOOL_SEARCH_ID } from '../tools/tool-search.ts';
 import type { GrantedSkills } from './skills.ts';
 
 /** The skills of one running thread. */

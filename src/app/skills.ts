@@ -8,7 +8,7 @@ import { withForeignSkills } from '../items/skill-files-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { covers, expandsTo } from '../policy/capability.ts';
-import type { OfferedSkill } from '../tools/skills/offered-skill.ts';
+import type { OfferedSkill } from '../tools/skills/active-skills.ts';
 import type { Foundation } from './foundation.ts';
 
 export interface GrantedSkills {

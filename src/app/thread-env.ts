@@ -1,6 +1,6 @@
 import { renderCapabilities } from '../export/capabilities.ts';
-import { renderEvent } from '../export/conversation.ts';
 import { renderLiveHead, renderThreadKnowledge } from '../export/knowledge.ts';
+import { renderEvent } from '../export/markdown.ts';
 import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';

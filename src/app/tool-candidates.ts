@@ -7,12 +7,15 @@ import type { Behavior } from '../loop/behavior.ts';
 import { covers, specificity } from '../policy/capability.ts';
 import type { ToolDefinition } from '../providers/provider.ts';
 import type { GrantedTool } from '../threads/ports.ts';
-import { type DisclosureCandidate, MAX_EAGER_TOKENS } from '../tools/disclosure.ts';
+import {
+  createToolSearch,
+  type DisclosureCandidate,
+  MAX_EAGER_TOKENS,
+} from '../tools/disclosure.ts';
 import { GUARDED_KINDS, type GuardedKind } from '../tools/guarded-paths.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
-import { createToolSearch } from '../tools/tool-search.ts';
 import type { ToolScope } from './tool-scope.ts';
 
 /** A primary action by itself is harmless: each call is judged by the item that it is about. */

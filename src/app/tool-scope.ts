@@ -1,6 +1,5 @@
 import type { ToolSession } from '../threads/ports.ts';
-import type { BuiltinOptions } from '../tools/builtin/options.ts';
-import type { FileMemory } from '../tools/file-memory.ts';
+import type { BuiltinOptions, FileMemory } from '../tools/builtin/options.ts';
 import type { sandboxFor } from '../tools/sandbox.ts';
 import type { Tool } from '../tools/tool.ts';
 

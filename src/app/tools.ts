@@ -15,17 +15,18 @@ import type {
   ToolSource,
 } from '../threads/ports.ts';
 import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
+import { FileMemory } from '../tools/builtin/options.ts';
 import { checkOutputs } from '../tools/directive-return.ts';
 import { chooseDisclosure } from '../tools/disclosure.ts';
-import { FileMemory } from '../tools/file-memory.ts';
 import { createItemTool } from '../tools/item/item-tool.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
 import type { McpServers, OfferedTools } from '../tools/mcp/servers.ts';
 import {
   createOrchestratorTool,
+  createSendMessageTool,
   type OrchestratorActions,
+  type SendMessage,
 } from '../tools/orchestrator/orchestrator.ts';
-import { createSendMessageTool, type SendMessage } from '../tools/orchestrator/send-message.ts';
 import {
   createExecuteTool,
   createFetchTool,
@@ -33,8 +34,8 @@ import {
   PRIMARY_IDS,
 } from '../tools/primary/actions.ts';
 import { validateInput } from '../tools/schema.ts';
-import { environmentSecrets, withoutSecrets } from '../tools/scrub.ts';
 import { createSearchTool } from '../tools/search/search-tool.ts';
+import { environmentSecrets, withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
 import type { Foundation } from './foundation.ts';

@@ -6,7 +6,7 @@ import type { Exporter } from './source.ts';
  */
 export const EXPORTERS = {
   html: async () => (await import('./html/page.ts')).exportHtml,
-  md: async () => (await import('./transcript.ts')).exportMarkdown,
+  md: async () => (await import('./knowledge.ts')).exportMarkdown,
   jsonl: async () => (await import('./path-log.ts')).exportPathLog,
   pi: async () => (await import('./pi-export.ts')).exportPi,
 } as const satisfies Record<string, () => Promise<Exporter>>;

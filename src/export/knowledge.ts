@@ -1,33 +1,8 @@
 import { stringify } from 'yaml';
-import type { ErrorInfo } from '../core/errors.ts';
-import type { LogEvent, UnknownEvent } from '../core/events.ts';
-import type { JsonObject } from '../core/json.ts';
 import { withoutControls } from '../core/text.ts';
-import type { Cost } from '../core/usage.ts';
-import { bounded, renderEvent } from './conversation.ts';
-import { fence, quote } from './markdown.ts';
-
-/** What a thread's export says besides its log; the members of thread.json that it needs. */
-export interface ExportFacts {
-  readonly document: {
-    readonly thread_id: string;
-    readonly directive: string;
-    readonly status: string;
-    readonly model: string;
-    readonly created_at: string;
-    readonly parent_thread_id: string | null;
-    readonly continuation_of?: string;
-    readonly continuation_thread_id?: string;
-    readonly cost?: Cost;
-    readonly result?: string;
-    readonly outputs?: JsonObject;
-    readonly error?: ErrorInfo;
-  };
-  readonly events: readonly (LogEvent | UnknownEvent)[];
-  readonly description: string;
-  readonly capabilitiesRef: string;
-  readonly finishedAt: string;
-}
+import { pathTo } from '../log/tree.ts';
+import { bounded, fence, inlineCode, quote, renderEvent } from './markdown.ts';
+import type { ExportFacts, ExportSource } from './source.ts';
 
 /** Renders a thread as a knowledge entry: frontmatter, then the readable conversation. Same log, same text. */
 export function renderThreadKnowledge(facts: ExportFacts): string {
@@ -110,4 +85,17 @@ export function renderOutcome({ document }: Facts): readonly string[] {
     );
   }
   return parts;
+}
+
+/** The path to the leaf as a readable conversation: the form of the knowledge entry, one branch, with its labels. */
+export function* exportMarkdown({ tree, leafId, facts }: ExportSource): Iterable<string> {
+  yield renderHead(facts).join('\n\n');
+  for (const entry of pathTo(tree, leafId)) {
+    const blocks = renderEvent(entry);
+    const label = tree.labels.get(entry.id);
+    if (label !== undefined) yield `\n\n*Label:* ${inlineCode(label)}`;
+    for (const block of blocks) yield `\n\n${block}`;
+  }
+  for (const block of renderOutcome(facts)) yield `\n\n${block}`;
+  yield '\n';
 }

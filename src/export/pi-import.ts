@@ -4,8 +4,13 @@ import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import { textOf, toolCallsOf } from '../core/message.ts';
 import { MAX_LINE_BYTES } from '../log/codec.ts';
 import { contentOf, customMessageDraft, messageDraft } from './pi-message-in.ts';
-import type { PiProblem, PiRecord } from './pi-records.ts';
-import { type PiEntry, type PiSession, piMessageOf } from './pi-session.ts';
+import {
+  type PiEntry,
+  type PiProblem,
+  type PiRecord,
+  type PiSession,
+  piMessageOf,
+} from './pi-session.ts';
 
 /** What a pi session becomes in a thread's log. */
 export interface PiImport {

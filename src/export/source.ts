@@ -1,7 +1,31 @@
+import type { ErrorInfo } from '../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { Cost } from '../core/usage.ts';
 import type { LogProblem } from '../log/problem.ts';
 import { buildTree, isKnown, pathTo, type SessionTree } from '../log/tree.ts';
-import type { ExportFacts } from './knowledge.ts';
+
+/** The data of an export that is not in the log: the members of thread.json that it needs. */
+export interface ExportFacts {
+  readonly document: {
+    readonly thread_id: string;
+    readonly directive: string;
+    readonly status: string;
+    readonly model: string;
+    readonly created_at: string;
+    readonly parent_thread_id: string | null;
+    readonly continuation_of?: string;
+    readonly continuation_thread_id?: string;
+    readonly cost?: Cost;
+    readonly result?: string;
+    readonly outputs?: JsonObject;
+    readonly error?: ErrorInfo;
+  };
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+  readonly description: string;
+  readonly capabilitiesRef: string;
+  readonly finishedAt: string;
+}
 
 /** One thing that was checked about a thread's record when it was exported. */
 export interface IntegrityCheck {

@@ -1,4 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 /**
  * Reads `+ GROUP`, `- GROUP`, `+d FOLDER` and `-d FOLDER` lines; when its input ends, because the process that wrote them
@@ -82,3 +85,25 @@ class KillGuard {
 
 /** The guard of this process; started with the first thing that it holds. */
 export const killGuard = new KillGuard();
+
+/** A folder that only this user may enter, and that goes with this process however it ends. */
+export interface PrivateFolder {
+  readonly path: string;
+  remove(): Promise<void>;
+}
+
+/** Makes a folder whose name begins with `rye-<purpose>-`, below the temporary folder unless another root is given. */
+export async function makePrivateFolder(
+  purpose: string,
+  root: string = tmpdir(),
+): Promise<PrivateFolder> {
+  const path = await mkdtemp(join(root, `rye-${purpose}-`));
+  killGuard.holdFolder(path);
+  return {
+    path,
+    remove: async () => {
+      await rm(path, { recursive: true, force: true });
+      killGuard.releaseFolder(path);
+    },
+  };
+}

@@ -1,5 +1,5 @@
 import { StringDecoder } from 'node:string_decoder';
-import { wholeBytes } from './lines.ts';
+import { wholeBytes } from './files.ts';
 
 /** Keeps the last `maxBytes` of a stream, in memory bounded by twice that, and counts the rest. */
 export class TailBuffer {

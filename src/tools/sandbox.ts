@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import type { SandboxManager } from '@anthropic-ai/sandbox-runtime';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { ROOT_TRAPS } from './guarded-paths.ts';
-import { makePrivateFolder } from './private-folder.ts';
-import type { Confine, ConfinedCommand } from './process.ts';
-import { runProcess } from './process.ts';
+import { makePrivateFolder } from './kill-guard.ts';
+import { type Confine, type ConfinedCommand, runProcess } from './process.ts';
 import { readRules } from './sandbox-reads.ts';
 
 /** `auto` confines where the machine can, `required` refuses to run where it cannot. */

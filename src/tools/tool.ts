@@ -1,4 +1,5 @@
 import type { CapabilityNeed, Risk } from '../core/capability.ts';
+import { RyeError, systemCodeOf } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock } from '../core/message.ts';
 
@@ -90,4 +91,45 @@ export function textOutput(text: string, data?: JsonObject): ToolOutput {
 
 export function errorOutput(text: string, data?: JsonObject): ToolOutput {
   return { content: [{ type: 'text', text }], is_error: true, ...(data ? { data } : {}) };
+}
+
+/** A validated text argument; the schema guarantees its type. */
+export function textArgument(input: JsonObject, name: string, fallback = ''): string {
+  const value = input[name];
+  return typeof value === 'string' ? value : fallback;
+}
+
+export function integerArgument(input: JsonObject, name: string, fallback: number): number {
+  const value = input[name];
+  return typeof value === 'number' ? value : fallback;
+}
+
+export function flagArgument(input: JsonObject, name: string): boolean {
+  return input[name] === true;
+}
+
+/** An object schema without further properties. */
+export function objectSchema(properties: JsonObject, required: readonly string[]): JsonObject {
+  return { type: 'object', properties, required, additionalProperties: false };
+}
+
+/**
+ * Runs a tool's work and turns expected failures into error outputs that name the code and what to do next;
+ * `data.code` is the error code. Anything else is a bug and passes on to the pipeline.
+ */
+export async function guarded(work: () => Promise<ToolOutput>): Promise<ToolOutput> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof RyeError) return problemOutput(error);
+    const code = systemCodeOf(error);
+    if (code === undefined || !(error instanceof Error) || !('syscall' in error)) throw error;
+    return errorOutput(`The operating system refused: ${error.message}`, { code: 'tool_failed' });
+  }
+}
+
+/** An error as a model reads it: code, message, hint. */
+function problemOutput(error: RyeError): ToolOutput {
+  const hint = error.hint === undefined ? '' : `\n${error.hint}`;
+  return errorOutput(`${error.code}: ${error.message}${hint}`, { code: error.code });
 }

@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import type { LogEvent } from '../../src/core/events.ts';
 import type { AssistantBlock, Message } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
-import { type ExportFacts, renderThreadKnowledge } from '../../src/export/knowledge.ts';
+import { renderThreadKnowledge } from '../../src/export/knowledge.ts';
+import type { ExportFacts } from '../../src/export/source.ts';
 import { parseKnowledge } from '../../src/items/knowledge.ts';
 import { validateItem } from '../../src/items/validate.ts';
 

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { LogEvent } from '../../src/core/events.ts';
 import { exportHtml } from '../../src/export/html/page.ts';
+import { exportMarkdown } from '../../src/export/knowledge.ts';
 import { exportPathLog } from '../../src/export/path-log.ts';
-import { Redaction } from '../../src/export/redact.ts';
-import { withoutSecretShapes } from '../../src/export/secrets.ts';
-import { exportMarkdown } from '../../src/export/transcript.ts';
+import { Redaction, withoutSecretShapes } from '../../src/export/redact.ts';
 import { decodeLine } from '../../src/log/codec.ts';
 import { place } from '../log/support.ts';
 import { STORY } from './html/story.ts';

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { userText } from '../../src/core/message.ts';
 import { withAliases } from '../../src/providers/aliases.ts';
 import type { ModelEvent, ModelRequest } from '../../src/providers/provider.ts';
-import { createToolSearch } from '../../src/tools/tool-search.ts';
+import { createToolSearch } from '../../src/tools/disclosure.ts';
 import { libraryLab } from '../app/library-lab.ts';
 import { calls, says, toolUse } from '../helpers/wire-server.ts';
 

@@ -3,12 +3,12 @@ import { describe, expect, it } from 'vitest';
 import { textOf } from '../../src/core/message.ts';
 import {
   chooseDisclosure,
+  createToolSearch,
   type DisclosableTool,
   type DisclosureCandidate,
   deferredCatalogue,
   definitionTokens,
 } from '../../src/tools/disclosure.ts';
-import { createToolSearch } from '../../src/tools/tool-search.ts';
 import { Project, shown } from './helpers.ts';
 
 function tool(name: string, size = 10): DisclosableTool {

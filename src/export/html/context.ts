@@ -1,12 +1,13 @@
+import hljs from 'highlight.js/lib/common';
+import MarkdownIt, { type Token } from 'markdown-it';
 import type { EventPayloads } from '../../core/events.ts';
+import { withoutControls } from '../../core/text.ts';
 import { foldContext } from '../../log/context.ts';
 import { isKnown, pathTo, type TreeEntry } from '../../log/tree.ts';
 import { type TreeRow, viewTree } from '../../log/tree-view.ts';
 import type { ExportSource } from '../source.ts';
 import { type Annotations, annotate } from './annotations.ts';
-import { CodeRenderer } from './code.ts';
-import { proseRenderer } from './prose.ts';
-import { type Html, html, printable } from './safe.ts';
+import { type Html, html, printable, trusted } from './safe.ts';
 
 /** What the entries of a page are rendered with. */
 export interface PageContext {
@@ -83,4 +84,84 @@ export function folded(
   body: Html | readonly Html[],
 ): Html {
   return html`<details class="fold ${kind}"${isOpen && html` open`}><summary>${summary}</summary><div class="fold-body">${body}</div></details>`;
+}
+
+/** Longer texts are shown as they are, not as Markdown. */
+const MAX_MARKDOWN_CHARS = 200_000;
+/** Headings of a message stand below those of the page. */
+const HEADING_SHIFT = 2;
+const MAX_HEADING = 6;
+
+const LINK = /^(?:https?|mailto):/i;
+
+/**
+ * Somebody's Markdown as HTML that can do nothing: no markup of its own, links only to the web and to mail, images as
+ * words. Lines end where they end, as in a chat: prompts are often no Markdown but XML.
+ */
+export function proseRenderer(code: CodeRenderer): (text: string) => Html {
+  const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
+  markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+  markdown.validateLink = (url) => LINK.test(url);
+  const { rules } = markdown.renderer;
+  rules.image = (tokens, index) => {
+    const token = tokens[index];
+    const source = token?.attrGet('src') ?? '';
+    return html`<span class="image" title="${source}">image, not loaded: ${token?.content ?? ''}</span>`
+      .text;
+  };
+  const fence = (content: string, info: string): string =>
+    code.block(content.replace(/\n$/, ''), info.trim().split(/\s+/)[0]?.toLowerCase()).text;
+  rules.fence = (tokens, index) => fence(tokens[index]?.content ?? '', tokens[index]?.info ?? '');
+  rules.code_block = (tokens, index) => fence(tokens[index]?.content ?? '', '');
+  markdown.core.ruler.push('rye', ({ tokens }) => {
+    harmless(tokens);
+  });
+  return (text) =>
+    text.length > MAX_MARKDOWN_CHARS
+      ? code.block(text)
+      : html`<div class="prose" dir="auto">${trusted(withoutControls(markdown.render(printable(text))))}</div>`;
+}
+
+/** Links tell nobody where they were clicked, cells are aligned by a class, headings stand below those of the page. */
+function harmless(tokens: readonly Token[]): void {
+  for (const token of tokens) {
+    if (token.type === 'link_open') {
+      token.attrSet('rel', 'noopener noreferrer nofollow');
+      token.attrSet('target', '_blank');
+    } else if (token.type === 'td_open' || token.type === 'th_open') {
+      // a style attribute is what the page's own policy forbids
+      const alignment = /^text-align:(right|center)$/.exec(token.attrGet('style') ?? '')?.[1];
+      token.attrs = alignment === undefined ? null : [['class', alignment]];
+    } else if (/^heading_(?:open|close)$/.test(token.type)) {
+      token.tag = `h${Math.min(MAX_HEADING, Number(token.tag.slice(1)) + HEADING_SHIFT)}`;
+    }
+    harmless(token.children ?? []);
+  }
+}
+
+/** A longer text is shown as its head and its tail. */
+const MAX_SHOWN_CHARS = 16_384;
+/** Colouring costs far more than escaping, so a page has a budget for it. */
+const MAX_COLOURED_CHARS = 500_000;
+
+/** Shows code and plain output. One for each page: it counts what the page has coloured so far. */
+export class CodeRenderer {
+  #left = MAX_COLOURED_CHARS;
+
+  /** A block of code or output; coloured where the language is known and the text is not too long. */
+  block(text: string, language?: string): Html {
+    if (text.length <= MAX_SHOWN_CHARS)
+      return html`<pre><code>${this.inline(text, language)}</code></pre>`;
+    const half = MAX_SHOWN_CHARS / 2;
+    return html`<pre><code>${text.slice(0, half)}</code></pre><p class="cut">${(text.length - MAX_SHOWN_CHARS).toLocaleString('en')} characters are left out here; the log has them.</p><pre><code>${text.slice(-half)}</code></pre>`;
+  }
+
+  /** The code itself, without a block around it. */
+  inline(text: string, language?: string): Html {
+    const isLanguage = language !== undefined && hljs.getLanguage(language) !== undefined;
+    if (!isLanguage || text.length > MAX_SHOWN_CHARS || text.length > this.#left)
+      return html`${text}`;
+    this.#left -= text.length;
+    return trusted(hljs.highlight(printable(text), { language, ignoreIllegals: true }).value);
+  }
 }

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
-import { buildTree } from '../../log/tree.ts';
+import { buildTree, isKnown } from '../../log/tree.ts';
+import { TREE_FILTERS, type TreeRow, viewTree } from '../../log/tree-view.ts';
 import { type ExportSource, onlyPath } from '../source.ts';
-import { pageContext } from './context.ts';
+import { type PageContext, pageContext } from './context.ts';
 import { notesBehind, renderEntry } from './entry.ts';
 import { renderEnd, renderFoot, renderHead, titleOf } from './head.ts';
-import { pageData } from './page-data.ts';
-import { type Html, html, NOTHING, trusted } from './safe.ts';
+import { type Html, html, NOTHING, printable, trusted } from './safe.ts';
 
 // the script and the style of `client/`, put in by the build
 declare const __RYE_PAGE_SCRIPT__: string;
@@ -109,3 +109,64 @@ const SIDEBAR = html`<div class="bar scripted"><button type="button" class="open
 <div class="shade"></div>`;
 
 const BRANCH_BAR = html`<div class="branch-bar" role="status" hidden><span>You are reading a branch that was left.</span> <button type="button" class="to-leaf">Back to the open leaf</button></div>`;
+
+/**
+ * What the page's script gets: texts that it may only ever show as texts, and numbers. Entries are named by their place
+ * in `entries`, which is that of their articles.
+ */
+export interface PageData {
+  readonly entries: readonly {
+    readonly id: string;
+    /** Place of the parent; -1 for a root. */
+    readonly parent: number;
+    readonly kind: string;
+    readonly text: string;
+    readonly label?: string;
+  }[];
+  /** By filter: place and depth of each row, in turn, and the row that the leaf is or hangs on. */
+  readonly views: Readonly<
+    Record<string, { readonly rows: readonly number[]; readonly leaf: number }>
+  >;
+  /** Place of the last entry of the open path; -1 for none. */
+  readonly leaf: number;
+}
+
+/** The tree as the five filters show it, which are the same as those of `rye threads entries`. */
+export function pageData({ source }: PageContext): PageData {
+  const { tree, leafId } = source;
+  const places = new Map(tree.entries.map(({ id }, index) => [id, index]));
+  const placeOf = (id: string | null): number => (id === null ? -1 : (places.get(id) ?? -1));
+  const rows = new Map(viewTree(tree, { filter: 'all' }).map((row) => [row.entry.id, row]));
+  return {
+    entries: tree.entries.map(({ id, parent_id: parent }) => {
+      const row = rows.get(id);
+      return {
+        id: printable(id),
+        parent: placeOf(parent),
+        kind: printable(row?.kind ?? ''),
+        text: row ? printable(textOf(row)) : '',
+        ...(row?.label === undefined ? {} : { label: printable(row.label) }),
+      };
+    }),
+    views: Object.fromEntries(
+      TREE_FILTERS.map((filter) => {
+        const view = viewTree(tree, { filter });
+        const leafRow = view.find(({ leaf }) => leaf);
+        return [
+          filter,
+          {
+            rows: view.flatMap(({ entry, depth }) => [placeOf(entry.id), depth]),
+            leaf: placeOf(leafRow?.entry.id ?? null),
+          },
+        ];
+      }),
+    ),
+    leaf: placeOf(leafId),
+  };
+}
+
+/** What is kept from people is not in the page at all. */
+function textOf({ entry, text }: TreeRow): string {
+  const isHidden = isKnown(entry, 'custom_message') && !entry.payload.display;
+  return isHidden ? `${entry.payload.custom_type}: for the model only` : text;
+}

@@ -1,11 +1,18 @@
 import { existsSync } from 'node:fs';
 import type { JsonObject } from '../../core/json.ts';
-import { integer, objectSchema, text } from '../arguments.ts';
-import { guarded } from '../guard.ts';
 import { boundedProgress, HeadTailBuffer } from '../output.ts';
 import { childEnvironment, type ProcessResult, runProcess } from '../process.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { errorOutput, textOutput } from '../tool.ts';
+import {
+  errorOutput,
+  guarded,
+  integerArgument,
+  objectSchema,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 import { type BuiltinOptions, NOTICE_BYTES } from './options.ts';
 
 const DEFAULT_TIMEOUT_SECONDS = 120;
@@ -59,10 +66,10 @@ async function run(
     output.push(chunk);
     live(chunk);
   };
-  const seconds = integer(input, 'timeout_seconds', DEFAULT_TIMEOUT_SECONDS);
+  const seconds = integerArgument(input, 'timeout_seconds', DEFAULT_TIMEOUT_SECONDS);
   const result = await runProcess({
     command: existsSync('/bin/bash') ? '/bin/bash' : '/bin/sh',
-    args: ['-c', text(input, 'command')],
+    args: ['-c', textArgument(input, 'command')],
     cwd: context.projectPath,
     env: childEnvironment(options.env, {
       projectPath: context.projectPath,

@@ -1,13 +1,18 @@
 import { createHash } from 'node:crypto';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
-import { flag, objectSchema, text } from '../arguments.ts';
 import { exclusively, loadText, writeText } from '../files.ts';
-import { guarded } from '../guard.ts';
 import { confine } from '../paths.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { textOutput } from '../tool.ts';
-import { applyEdit, type TextEdit } from './edit-text.ts';
+import {
+  flagArgument,
+  guarded,
+  objectSchema,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
 import { CHANGE_TRAITS, writtenPaths } from './write.ts';
 
@@ -71,7 +76,7 @@ interface Change {
 }
 
 async function change({ input, edits, context, options }: Change): Promise<ToolOutput> {
-  const path = await confine(text(input, 'path'), 'write', rulesOf(options, context));
+  const path = await confine(textArgument(input, 'path'), 'write', rulesOf(options, context));
   return exclusively(path.real, async () => {
     const loaded = await loadText(path);
     const problem = options.memory?.editProblem(path.real, sha256(loaded.bytes));
@@ -141,12 +146,193 @@ function editsOf(input: JsonObject): TextEdit[] {
 
 function editOf(input: JsonObject): TextEdit {
   return {
-    oldString: text(input, 'old_string'),
-    newString: text(input, 'new_string'),
-    replaceAll: flag(input, 'replace_all'),
+    oldString: textArgument(input, 'old_string'),
+    newString: textArgument(input, 'new_string'),
+    replaceAll: flagArgument(input, 'replace_all'),
   };
 }
 
 function sha256(content: string | Buffer): string {
   return createHash('sha256').update(content).digest('hex');
+}
+
+/** One replacement as a model asks for it. */
+export interface TextEdit {
+  readonly oldString: string;
+  readonly newString: string;
+  readonly replaceAll: boolean;
+}
+
+export type EditResult =
+  | {
+      readonly ok: true;
+      readonly content: string;
+      readonly replacements: number;
+      /** Line of the first replacement, from 1. */
+      readonly line: number;
+    }
+  | { readonly ok: false; readonly problem: string };
+
+/** Effort of the preview: lines compared times lines of the pattern. */
+const PREVIEW_WORK = 400_000;
+const PREVIEW_LINES = 20;
+const MIN_SIMILARITY = 0.4;
+
+/**
+ * Applies one replacement to a text. Tries the text as given, then with the file's CRLF line ends, then without
+ * pasted line numbers, and only when every line carries one in ascending order. A text that occurs more than once
+ * is refused unless all are meant; one that does not occur is answered with the nearest lines.
+ */
+export function applyEdit(content: string, edit: TextEdit): EditResult {
+  if (edit.oldString === '')
+    return { ok: false, problem: 'old_string is empty; use write to fill a file.' };
+  if (edit.oldString === edit.newString) {
+    return {
+      ok: false,
+      problem: 'old_string and new_string are the same: there is nothing to change.',
+    };
+  }
+  const found = candidates(content, edit).find(({ oldString }) => content.includes(oldString));
+  if (found === undefined) return { ok: false, problem: notFound(content, edit.oldString) };
+  const places = positions(content, found.oldString);
+  if (places.length > 1 && !edit.replaceAll) {
+    const lines = places.slice(0, 5).map((place) => lineAt(content, place));
+    const more = places.length > 5 ? ', …' : '';
+    return {
+      ok: false,
+      problem: `old_string occurs ${places.length} times (lines ${lines.join(', ')}${more}). Add surrounding lines to make it unique, or set replace_all.`,
+    };
+  }
+  return {
+    ok: true,
+    content: content.split(found.oldString).join(found.newString),
+    replacements: places.length,
+    line: lineAt(content, places[0] ?? 0),
+  };
+}
+
+type Pair = Pick<TextEdit, 'oldString' | 'newString'>;
+
+function candidates(content: string, { oldString, newString }: TextEdit): Pair[] {
+  const given: Pair = { oldString, newString };
+  const stripped = stripLineNumbers(oldString);
+  const pairs =
+    stripped === undefined
+      ? [given]
+      : [given, { oldString: stripped, newString: stripLineNumbers(newString) ?? newString }];
+  if (!content.includes('\r\n')) return pairs;
+  return pairs.flatMap((pair) => [
+    pair,
+    { oldString: withCrlf(pair.oldString), newString: withCrlf(pair.newString) },
+  ]);
+}
+
+function withCrlf(text: string): string {
+  return text.replaceAll(/\r?\n/g, '\r\n');
+}
+
+/** The text without `<N><tab>` prefixes, or undefined unless every line has one and they count up by one. */
+export function stripLineNumbers(text: string): string | undefined {
+  const lines = text.split('\n');
+  // A pasted block may end with a newline after its last numbered line.
+  const numbered = lines.at(-1) === '' ? lines.slice(0, -1) : lines;
+  let expected: number | undefined;
+  const plain: string[] = [];
+  for (const line of numbered) {
+    const match = /^\s*(\d{1,9})\t/.exec(line);
+    if (match === null) return undefined;
+    const number = Number(match[1]);
+    if (expected !== undefined && number !== expected) return undefined;
+    expected = number + 1;
+    plain.push(line.slice(match[0].length));
+  }
+  if (plain.length === 0) return undefined;
+  return [...plain, ...lines.slice(numbered.length)].join('\n');
+}
+
+function positions(content: string, needle: string): number[] {
+  const found: number[] = [];
+  for (
+    let at = content.indexOf(needle);
+    at !== -1;
+    at = content.indexOf(needle, at + needle.length)
+  ) {
+    found.push(at);
+  }
+  return found;
+}
+
+function lineAt(content: string, position: number): number {
+  let line = 1;
+  for (
+    let at = content.indexOf('\n');
+    at !== -1 && at < position;
+    at = content.indexOf('\n', at + 1)
+  ) {
+    line += 1;
+  }
+  return line;
+}
+
+function notFound(content: string, oldString: string): string {
+  const near = nearestLines(content, stripLineNumbers(oldString) ?? oldString);
+  if (near === undefined)
+    return 'old_string was not found. Read the file again and copy the text exactly.';
+  const why = near.whitespaceOnly ? 'It differs only in white space from' : 'The nearest lines are';
+  return `old_string was not found. ${why}:\n${near.preview}`;
+}
+
+interface Nearest {
+  readonly preview: string;
+  readonly whitespaceOnly: boolean;
+}
+
+function nearestLines(content: string, wanted: string): Nearest | undefined {
+  const lines = content.split('\n');
+  const needle = wanted.replace(/\n$/, '').split('\n').slice(0, PREVIEW_LINES);
+  const height = Math.max(1, Math.min(needle.length, Math.floor(PREVIEW_WORK / lines.length)));
+  const keys = needle.slice(0, height).map(lineKey);
+  const haystack = lines.slice(0, PREVIEW_WORK).map(lineKey);
+  let best = { score: 0, at: -1 };
+  for (let at = 0; at < haystack.length; at += 1) {
+    let sum = 0;
+    for (let row = 0; row < height; row += 1) sum += similarity(keys[row], haystack[at + row]);
+    if (sum / height > best.score) best = { score: sum / height, at };
+  }
+  if (best.score < MIN_SIMILARITY) return undefined;
+  const shown = lines.slice(best.at, best.at + needle.length);
+  return {
+    preview: shown.map((line, index) => `${best.at + index + 1}\t${cutLine(line)}`).join('\n'),
+    whitespaceOnly: best.score === 1 && height === needle.length,
+  };
+}
+
+interface LineKey {
+  readonly squeezed: string;
+  readonly words: ReadonlySet<string>;
+}
+
+function lineKey(line: string): LineKey {
+  const bounded = line.slice(0, 400);
+  return {
+    squeezed: bounded.replaceAll(/\s+/g, ''),
+    words: new Set(bounded.split(/[^\p{L}\p{N}_]+/u).filter((word) => word !== '')),
+  };
+}
+
+/** 1 when only white space differs, else the Dice coefficient of the words. */
+function similarity(left: LineKey | undefined, right: LineKey | undefined): number {
+  if (left === undefined || right === undefined) return 0;
+  if (left.squeezed === right.squeezed) return 1;
+  const total = left.words.size + right.words.size;
+  if (total === 0) return 0;
+  let shared = 0;
+  for (const word of left.words) if (right.words.has(word)) shared += 1;
+  // Never 1: the lines do differ in more than white space.
+  return Math.min(0.95, (2 * shared) / total);
+}
+
+function cutLine(line: string): string {
+  const plain = line.endsWith('\r') ? line.slice(0, -1) : line;
+  return plain.length <= 300 ? plain : `${plain.slice(0, 300)}…`;
 }

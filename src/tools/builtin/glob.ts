@@ -2,14 +2,20 @@ import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
-import { integer, objectSchema, text } from '../arguments.ts';
 import { missing } from '../files.ts';
 import { compileGlob } from '../glob-pattern.ts';
-import { guarded } from '../guard.ts';
-import { confine, shownPath } from '../paths.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { errorOutput, textOutput } from '../tool.ts';
-import { walkFiles } from '../walk.ts';
+import { confine, shownPath, walkFiles } from '../paths.ts';
+import {
+  errorOutput,
+  guarded,
+  integerArgument,
+  objectSchema,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 import { printable } from './ls.ts';
 import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
 
@@ -55,14 +61,14 @@ async function find(
   context: ToolContext,
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
-  const matches = compileGlob(text(input, 'pattern'));
-  const path = await confine(text(input, 'path', '.'), 'read', rulesOf(options, context));
+  const matches = compileGlob(textArgument(input, 'pattern'));
+  const path = await confine(textArgument(input, 'path', '.'), 'read', rulesOf(options, context));
   if (path.stats === undefined) throw await missing(path);
   if (!path.stats.isDirectory()) {
     throw new RyeError('invalid_input', `${JSON.stringify(path.shown)} is a file, not a folder`);
   }
   const project = await realpath(context.projectPath);
-  const limit = integer(input, 'limit', DEFAULT_LIMIT);
+  const limit = integerArgument(input, 'limit', DEFAULT_LIMIT);
   const paths: string[] = [];
   let count = 0;
   for await (const file of walkFiles({ root: path.real, project, signal: context.signal })) {

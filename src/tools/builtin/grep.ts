@@ -1,16 +1,36 @@
-import { realpath } from 'node:fs/promises';
+import { accessSync, constants } from 'node:fs';
+import { open, realpath } from 'node:fs/promises';
+import { delimiter, isAbsolute, join, relative, sep } from 'node:path';
 import { RE2JS } from 're2js';
 import { messageOf, RyeError } from '../../core/errors.ts';
-import type { JsonObject } from '../../core/json.ts';
-import { flag, integer, objectSchema, text } from '../arguments.ts';
-import { missing } from '../files.ts';
+import { isRecord, type JsonObject, parseJson } from '../../core/json.ts';
+import { missing, readLines, startsBinary } from '../files.ts';
 import { compileGlob } from '../glob-pattern.ts';
-import { guarded } from '../guard.ts';
-import { type ConfinedPath, confine } from '../paths.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { errorOutput, textOutput } from '../tool.ts';
-import { type GrepMatch, type GrepQuery, MAX_MATCHES, searchFiles } from './grep-files.ts';
-import { ripgrepPath, searchWithRipgrep } from './grep-ripgrep.ts';
+import { HeadBuffer } from '../output.ts';
+import {
+  type ConfinedPath,
+  confine,
+  EXPORTS_FOLDER,
+  IGNORED_FOLDERS,
+  isInside,
+  protectedReason,
+  shownPath,
+  skipsExports,
+  walkFiles,
+} from '../paths.ts';
+import { childEnvironment, runProcess } from '../process.ts';
+import {
+  errorOutput,
+  flagArgument,
+  guarded,
+  integerArgument,
+  objectSchema,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 import { printable } from './ls.ts';
 import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
 
@@ -66,7 +86,7 @@ async function grep(
   context: ToolContext,
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
-  const path = await confine(text(input, 'path', '.'), 'read', rulesOf(options, context));
+  const path = await confine(textArgument(input, 'path', '.'), 'read', rulesOf(options, context));
   if (path.stats === undefined) throw await missing(path);
   const query = await queryOf(input, path, context);
   const program = options.ripgrep === false ? undefined : ripgrepPath(options.env['PATH']);
@@ -77,9 +97,9 @@ async function grep(
   if (context.signal.aborted)
     return errorOutput('The search was cancelled.', { code: 'cancelled' });
   return present(found, {
-    mode: text(input, 'output_mode', 'content'),
-    offset: integer(input, 'offset', 0),
-    limit: integer(input, 'head_limit', DEFAULT_HEAD_LIMIT),
+    mode: textArgument(input, 'output_mode', 'content'),
+    offset: integerArgument(input, 'offset', 0),
+    limit: integerArgument(input, 'head_limit', DEFAULT_HEAD_LIMIT),
   });
 }
 
@@ -89,8 +109,8 @@ async function queryOf(
   context: ToolContext,
 ): Promise<GrepQuery> {
   const project = await realpath(context.projectPath);
-  const pattern = text(input, 'pattern');
-  const ignoreCase = flag(input, 'case_insensitive');
+  const pattern = textArgument(input, 'pattern');
+  const ignoreCase = flagArgument(input, 'case_insensitive');
   return {
     root: path.real,
     project,
@@ -98,7 +118,7 @@ async function queryOf(
     pattern,
     ignoreCase,
     expression: compilePattern(pattern, ignoreCase),
-    accepts: fileFilter(text(input, 'glob')),
+    accepts: fileFilter(textArgument(input, 'glob')),
     signal: context.signal,
   };
 }
@@ -164,4 +184,219 @@ function present(found: readonly GrepMatch[], { mode, offset, limit }: Page): To
     lines.push(`(results ${offset + 1}-${end} of ${total} shown; ${next})`);
   }
   return textOutput(lines.join('\n'), data);
+}
+
+/** Matching lines that one call collects and counts. */
+export const MAX_MATCHES = 10_000;
+/** How much of a line is searched. */
+const MAX_LINE_BYTES = 1024 * 1024;
+/** How much of a line is shown. */
+const SHOWN_CHARACTERS = 500;
+
+export interface GrepQuery {
+  /** Real path of the folder or file. */
+  readonly root: string;
+  /** Real path of the project. */
+  readonly project: string;
+  readonly isFile: boolean;
+  readonly pattern: string;
+  readonly ignoreCase: boolean;
+  readonly expression: RE2JS;
+  /** Whether a file is searched, by its path below the root. */
+  readonly accepts: (relativePath: string) => boolean;
+  readonly signal: AbortSignal;
+}
+
+/** One matching line; the path as shown to the model. */
+export type GrepMatch = {
+  readonly path: string;
+  readonly line: number;
+  readonly text: string;
+};
+
+/** The built-in engine: the same dialect and order as ripgrep's, one file at a time, linear in the text. */
+export async function searchFiles(query: GrepQuery): Promise<readonly GrepMatch[]> {
+  const matches: GrepMatch[] = [];
+  for await (const file of candidates(query)) {
+    if (query.signal.aborted || matches.length >= MAX_MATCHES) break;
+    await searchFile(file, query, matches);
+  }
+  return matches;
+}
+
+async function* candidates(query: GrepQuery): AsyncGenerator<string, void> {
+  if (query.isFile) {
+    if (query.accepts(query.root.slice(query.root.lastIndexOf('/') + 1))) yield query.root;
+    return;
+  }
+  for await (const file of walkFiles(query)) {
+    if (query.accepts(file.relative)) yield file.real;
+  }
+}
+
+async function searchFile(real: string, query: GrepQuery, matches: GrepMatch[]): Promise<void> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const handle = await open(real, flags).catch(() => undefined);
+  if (handle === undefined) return;
+  try {
+    if (!(await handle.stat()).isFile() || (await startsBinary(handle))) return;
+    const path = shownPath(real, query.project);
+    for await (const { number, bytes } of readLines(handle, {
+      from: 1,
+      maxLineBytes: MAX_LINE_BYTES,
+    })) {
+      // A NUL byte makes the rest of the file binary.
+      if (query.signal.aborted || matches.length >= MAX_MATCHES || bytes.includes(0)) return;
+      const text = bytes.toString('utf8').replace(/\r$/, '');
+      if (query.expression.test(text)) matches.push({ path, line: number, text: shownLine(text) });
+    }
+  } catch {
+    // An unreadable file is no match, as in grep -s.
+  } finally {
+    await handle.close();
+  }
+}
+
+export function shownLine(text: string): string {
+  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
+}
+
+const TIMEOUT_MS = 110_000;
+const MAX_EVENT_BYTES = 4 * 1024 * 1024;
+
+/** Absolute path of `rg` on a PATH, or undefined. */
+export function ripgrepPath(path: string | undefined): string | undefined {
+  for (const folder of (path ?? '').split(delimiter)) {
+    // a relative entry would let a project bring its own program
+    if (!isAbsolute(folder)) continue;
+    const program = join(folder, 'rg');
+    try {
+      accessSync(program, constants.X_OK);
+      return program;
+    } catch {
+      // Not in this folder.
+    }
+  }
+  return undefined;
+}
+
+/**
+ * Searches with ripgrep: JSON events, sorted by path, always with an explicit path so that it never reads stdin,
+ * no configuration file, no ignore files, links not followed.
+ */
+export async function searchWithRipgrep(
+  query: GrepQuery,
+  {
+    program,
+    env,
+    threadId,
+  }: {
+    readonly program: string;
+    readonly env: Readonly<Record<string, string | undefined>>;
+    readonly threadId: string;
+  },
+): Promise<readonly GrepMatch[]> {
+  const cwd = isInside(query.root, query.project) ? query.project : query.root;
+  const matches: GrepMatch[] = [];
+  const errors = new HeadBuffer(2000);
+  const events = eventReader((event) => {
+    const match = matchOf(event, query, cwd);
+    if (match !== undefined && matches.length < MAX_MATCHES) matches.push(match);
+    return matches.length < MAX_MATCHES;
+  });
+  const result = await runProcess({
+    command: program,
+    args: argumentsOf(query, cwd),
+    cwd,
+    env: childEnvironment(env, { projectPath: query.project, threadId }),
+    timeoutMs: TIMEOUT_MS,
+    signal: query.signal,
+    onStdout: events,
+    onStderr: (chunk) => {
+      errors.push(chunk);
+      return true;
+    },
+  });
+  // 2 with matches: some files could not be read.
+  if (
+    result.stopped === undefined &&
+    result.exitCode === 2 &&
+    matches.length === 0 &&
+    errors.text() !== ''
+  ) {
+    throw new RyeError('pattern_invalid', `ripgrep refused the search: ${errors.text().trim()}`);
+  }
+  if (result.stopped === 'timeout') {
+    throw new RyeError('tool_failed', `the search took longer than ${TIMEOUT_MS / 1000} seconds`, {
+      hint: 'Narrow the path or the glob.',
+    });
+  }
+  return matches;
+}
+
+function argumentsOf(query: GrepQuery, cwd: string): string[] {
+  const inside = relative(cwd, query.root).split(sep);
+  const ignored = [...IGNORED_FOLDERS].filter((name) => !inside.includes(name));
+  const exports = skipsExports(query.root, query.project) ? [EXPORTS_FOLDER] : [];
+  const excluded = [...ignored, '.ai/state', '.ai/config/keys', ...exports];
+  return [
+    '--json',
+    '--no-config',
+    '--no-ignore',
+    '--hidden',
+    '--no-messages',
+    '--sort=path',
+    ...(query.ignoreCase ? ['--ignore-case'] : ['--case-sensitive']),
+    ...excluded.map((name) => `--glob=!**/${name}/**`),
+    `--regexp=${query.pattern}`,
+    '--',
+    `.${sep}${inside.join(sep)}`,
+  ];
+}
+
+/** Splits a stream of JSON lines; `onEvent` returns false to stop. An over-long event is passed over. */
+function eventReader(onEvent: (event: unknown) => boolean): (chunk: Buffer) => boolean {
+  let rest: Buffer[] = [];
+  let held = 0;
+  return (chunk) => {
+    let start = 0;
+    for (let end = chunk.indexOf(0x0a); end !== -1; end = chunk.indexOf(0x0a, start)) {
+      const line = Buffer.concat([...rest, chunk.subarray(start, end)]);
+      rest = [];
+      held = 0;
+      start = end + 1;
+      if (line.length <= MAX_EVENT_BYTES && !onEvent(parseJson(line.toString('utf8'))))
+        return false;
+    }
+    const tail = chunk.subarray(start);
+    held += tail.length;
+    if (held <= MAX_EVENT_BYTES + 1) rest.push(tail);
+    return true;
+  };
+}
+
+function matchOf(event: unknown, query: GrepQuery, cwd: string): GrepMatch | undefined {
+  if (!isRecord(event) || event['type'] !== 'match' || !isRecord(event['data'])) return undefined;
+  const { path, lines, line_number: line } = event['data'];
+  const file = textOf(path);
+  const content = textOf(lines);
+  if (file === undefined || content === undefined || typeof line !== 'number') return undefined;
+  const real = join(cwd, file);
+  if (protectedReason(real, query.project, undefined) !== undefined) return undefined;
+  const below = query.isFile ? file.slice(file.lastIndexOf(sep) + 1) : relative(query.root, real);
+  if (!query.accepts(below.split(sep).join('/'))) return undefined;
+  return {
+    path: shownPath(real, query.project),
+    line,
+    text: shownLine(content.replace(/\r?\n$/, '')),
+  };
+}
+
+/** ripgrep writes `{text}`, or `{bytes}` in base64 where it is not UTF-8. */
+function textOf(value: unknown): string | undefined {
+  if (!isRecord(value)) return undefined;
+  if (typeof value['text'] === 'string') return value['text'];
+  return typeof value['bytes'] === 'string'
+    ? Buffer.from(value['bytes'], 'base64').toString('utf8')
+    : undefined;
 }

@@ -3,12 +3,18 @@ import { lstat, opendir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
-import { integer, objectSchema, text } from '../arguments.ts';
 import { missing } from '../files.ts';
-import { guarded } from '../guard.ts';
 import { confine } from '../paths.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { textOutput } from '../tool.ts';
+import {
+  guarded,
+  integerArgument,
+  objectSchema,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
 
 const DEFAULT_LIMIT = 1000;
@@ -52,7 +58,7 @@ async function list(
   context: ToolContext,
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
-  const path = await confine(text(input, 'path', '.'), 'read', rulesOf(options, context));
+  const path = await confine(textArgument(input, 'path', '.'), 'read', rulesOf(options, context));
   if (path.stats === undefined) throw await missing(path);
   if (!path.stats.isDirectory()) {
     throw new RyeError('invalid_input', `${JSON.stringify(path.shown)} is a file, not a folder`, {
@@ -60,7 +66,7 @@ async function list(
     });
   }
   const { found, complete } = await entriesOf(path.real);
-  const limit = integer(input, 'limit', DEFAULT_LIMIT);
+  const limit = integerArgument(input, 'limit', DEFAULT_LIMIT);
   const entries = await Promise.all(
     found.slice(0, limit).map((entry) => describe(path.real, entry)),
   );

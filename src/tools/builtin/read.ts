@@ -1,13 +1,26 @@
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import type { JsonObject } from '../../core/json.ts';
-import { integer, objectSchema, text } from '../arguments.ts';
-import { MAX_EDIT_BYTES, openForRead } from '../files.ts';
-import { guarded } from '../guard.ts';
-import { decodeCut, readLines, startsBinary, wholeBytes } from '../lines.ts';
+import {
+  decodeCut,
+  MAX_EDIT_BYTES,
+  openForRead,
+  readLines,
+  startsBinary,
+  wholeBytes,
+} from '../files.ts';
 import { type ConfinedPath, confine } from '../paths.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { errorOutput, textOutput } from '../tool.ts';
+import {
+  errorOutput,
+  guarded,
+  integerArgument,
+  objectSchema,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 import { type BuiltinOptions, NOTICE_BYTES, PATH_PROPERTY, rulesOf } from './options.ts';
 
 const DEFAULT_LINES = 2000;
@@ -72,15 +85,15 @@ interface Slice {
 /** A page with its notice stays below the size at which a result would leave the context. */
 function sliceOf(input: JsonObject, options: BuiltinOptions): Slice {
   const { maxResultBytes = 0, readLineNumbers: numbered = true } = options;
-  const asked = integer(input, 'maxBytes', DEFAULT_BYTES) || CEILING_BYTES;
+  const asked = integerArgument(input, 'maxBytes', DEFAULT_BYTES) || CEILING_BYTES;
   const room =
     maxResultBytes === 0 ? CEILING_BYTES : Math.max(maxResultBytes - NOTICE_BYTES, NOTICE_BYTES);
   return {
-    offset: integer(input, 'offset', 1),
-    limit: integer(input, 'limit', DEFAULT_LINES),
+    offset: integerArgument(input, 'offset', 1),
+    limit: integerArgument(input, 'limit', DEFAULT_LINES),
     maxBytes: Math.min(asked, room, CEILING_BYTES),
     room,
-    fromByte: input['from_byte'] === undefined ? undefined : integer(input, 'from_byte', 0),
+    fromByte: input['from_byte'] === undefined ? undefined : integerArgument(input, 'from_byte', 0),
     numbered,
   };
 }
@@ -90,7 +103,7 @@ async function read(
   context: ToolContext,
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
-  const path = await confine(text(input, 'path'), 'read', rulesOf(options, context));
+  const path = await confine(textArgument(input, 'path'), 'read', rulesOf(options, context));
   const slice = sliceOf(input, options);
   const handle = await openForRead(path);
   try {

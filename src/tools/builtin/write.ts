@@ -3,12 +3,18 @@ import type { FileHandle } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
-import { objectSchema, text } from '../arguments.ts';
 import { alone, exclusively, openForRead, versionOf, writeText } from '../files.ts';
-import { guarded } from '../guard.ts';
 import { confine } from '../paths.ts';
-import type { Tool, ToolContext, ToolOutput, ToolTraits } from '../tool.ts';
-import { textOutput } from '../tool.ts';
+import {
+  guarded,
+  objectSchema,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolTraits,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
 
 export const CHANGE_TRAITS: ToolTraits = {
@@ -21,7 +27,7 @@ export const CHANGE_TRAITS: ToolTraits = {
 
 /** The path that a call changes, in one spelling, so that calls on the same file run one by one. */
 export function writtenPaths(input: JsonObject): readonly string[] {
-  const path = text(input, 'path');
+  const path = textArgument(input, 'path');
   return path === '' ? [] : [normalize(path)];
 }
 
@@ -48,13 +54,13 @@ async function write(
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
   const rules = rulesOf(options, context);
-  const content = text(input, 'content');
-  const first = await confine(text(input, 'path'), 'write', rules);
+  const content = textArgument(input, 'content');
+  const first = await confine(textArgument(input, 'path'), 'write', rules);
   const onlyOne = async (change: () => Promise<ToolOutput>): Promise<ToolOutput> =>
     await exclusively(first.real, async () => await alone(first.real, context.projectPath, change));
   return await onlyOne(async () => {
     // Looked at again: a call that waited here sees what the one before it made.
-    const path = await confine(text(input, 'path'), 'write', rules);
+    const path = await confine(textArgument(input, 'path'), 'write', rules);
     if (path.stats?.isDirectory() === true) {
       throw new RyeError('invalid_input', `${JSON.stringify(path.shown)} is a folder`, {
         hint: 'Give the path of a file in it.',

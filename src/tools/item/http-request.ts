@@ -1,9 +1,9 @@
 import { RyeError } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../../core/json.ts';
 import type { HttpTemplate } from '../../items/tool-http.ts';
+import { scrubText, scrubValue } from '../secrets.ts';
 import { errorOutput, type ToolContext, type ToolOutput, textOutput } from '../tool.ts';
 import { parameterText } from './runtimes.ts';
-import { scrubText, scrubValue } from './secrets.ts';
 
 /** A body above this is refused as a whole: half of a JSON document is of no use. */
 const MAX_BODY_BYTES = 1024 * 1024;

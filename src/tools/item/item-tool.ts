@@ -4,25 +4,25 @@ import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ToolFile } from '../../items/tool-metadata-fs.ts';
 import type { ToolRuntime } from '../../items/tool-runtime.ts';
-import { guarded } from '../guard.ts';
-import { makePrivateFolder } from '../private-folder.ts';
+import { makePrivateFolder } from '../kill-guard.ts';
 import {
   type Command,
+  coveredText,
   nodeCommand,
   runScript,
   type ScriptOptions,
   scriptCommand,
 } from '../script.ts';
+import { type ResolveSecret, resolveSecrets } from '../secrets.ts';
 import {
   CAUTIOUS_TRAITS,
+  guarded,
   type Tool,
   type ToolContext,
   type ToolOutput,
   type ToolTraits,
 } from '../tool.ts';
-import { coveredText } from './run-copy.ts';
 import { runtimeCommand } from './runtimes.ts';
-import { type ResolveSecret, resolveSecrets } from './secrets.ts';
 
 /** How the file of a tool is run. */
 export type ItemToolKind =

@@ -1,8 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { ToolRuntime } from '../../items/tool-runtime.ts';
-import type { Command } from '../script.ts';
-import { shellOf } from './run-copy.ts';
+import { type Command, shellOf } from '../script.ts';
 
 /** What one call gives to the runtime of a tool. */
 export interface RuntimeCall {

@@ -15,8 +15,7 @@ import type { Confine } from '../process.ts';
 import type { ToolContext, ToolOutput } from '../tool.ts';
 import type { McpServerConfig } from './config.ts';
 import { blockOf, outputOf, resourceOutput } from './content.ts';
-import { boundedFetch } from './message-lines.ts';
-import { StdioTransport } from './stdio.ts';
+import { boundedFetch, StdioTransport } from './stdio.ts';
 
 /** Pages of a list; a server that goes on beyond it is not listened to. */
 const MAX_PAGES = 50;

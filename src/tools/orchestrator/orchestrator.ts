@@ -1,7 +1,13 @@
-import type { JsonObject } from '../../core/json.ts';
-import { isJsonObject } from '../../core/json.ts';
-import { guarded } from '../guard.ts';
-import { errorOutput, type Tool, type ToolContext, textOutput } from '../tool.ts';
+import { isJsonObject, type JsonObject } from '../../core/json.ts';
+import {
+  errorOutput,
+  guarded,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 
 const ORCHESTRATOR_ID = 'rye/agent/threads/orchestrator';
 
@@ -147,4 +153,58 @@ function idsIn(value: unknown): readonly string[] {
   if (typeof value === 'string') return [value];
   const id = isJsonObject(value) ? value['thread_id'] : undefined;
   return typeof id === 'string' ? [id] : [];
+}
+
+const SEND_MESSAGE_ID = 'rye/agent/threads/send_message';
+
+export interface MessageCall {
+  /** A thread id, or `parent`. */
+  readonly to: string;
+  readonly message: string;
+  readonly mode: 'auto' | 'idle';
+}
+
+/** Leaves the message; the threads room stands behind it. */
+export type SendMessage = (call: MessageCall, context: ToolContext) => Promise<JsonObject>;
+
+/** `rye/agent/threads/send_message`: a thread writes to the thread that started it, or to one below it. */
+export function createSendMessageTool(send: SendMessage): Tool {
+  return {
+    id: SEND_MESSAGE_ID,
+    description:
+      'Leaves a message for the thread that started this one (to: "parent") or for a thread below it. It is read when that thread has finished what it does, or earlier where that is safe; nothing comes back here.',
+    inputSchema: {
+      type: 'object',
+      properties: {
+        to: { type: 'string', minLength: 1, description: 'A thread id, or "parent".' },
+        message: { type: 'string', minLength: 1 },
+        mode: {
+          type: 'string',
+          enum: ['auto', 'idle'],
+          description: 'idle: only when the thread has finished what it does. Default auto.',
+        },
+      },
+      required: ['to', 'message'],
+      additionalProperties: false,
+    },
+    traits: {
+      reads_only: false,
+      idempotent: false,
+      network: false,
+      sequential: false,
+      timeout_seconds: 60,
+    },
+    execute: (input, context): Promise<ToolOutput> =>
+      guarded(async () => {
+        const sent = await send(
+          {
+            to: textArgument(input, 'to'),
+            message: textArgument(input, 'message'),
+            mode: input['mode'] === 'idle' ? 'idle' : 'auto',
+          },
+          context,
+        );
+        return textOutput(JSON.stringify(sent, null, 2), sent);
+      }),
+  };
 }

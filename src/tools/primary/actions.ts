@@ -1,13 +1,17 @@
 import type { CapabilityNeed, Verb } from '../../core/capability.ts';
 import { assertItemId, ITEM_TYPES, type ItemType } from '../../core/ids.ts';
-import type { JsonObject } from '../../core/json.ts';
-import { isJsonObject } from '../../core/json.ts';
-import type { PartialLimits } from '../../core/limits.ts';
-import { LIMIT_NAMES } from '../../core/limits.ts';
-import { flag, integer, text } from '../arguments.ts';
-import { guarded } from '../guard.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { errorOutput } from '../tool.ts';
+import { isJsonObject, type JsonObject } from '../../core/json.ts';
+import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
+import {
+  errorOutput,
+  flagArgument,
+  guarded,
+  integerArgument,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+} from '../tool.ts';
 
 export interface ExecuteDirectiveCall {
   readonly itemId: string;
@@ -91,14 +95,14 @@ export function createExecuteTool(
       guarded(async () => {
         const { parameters, model } = input;
         if (input['item_type'] !== 'directive') {
-          if (!flag(input, 'async')) {
+          if (!flagArgument(input, 'async')) {
             return errorOutput('Only directives are executed here; call the tool by its name.', {
               code: 'usage',
             });
           }
           return actions.executeTool(
             {
-              itemId: text(input, 'item_id'),
+              itemId: textArgument(input, 'item_id'),
               parameters: isJsonObject(parameters) ? parameters : {},
             },
             context,
@@ -106,11 +110,11 @@ export function createExecuteTool(
         }
         return actions.executeDirective(
           {
-            itemId: text(input, 'item_id'),
+            itemId: textArgument(input, 'item_id'),
             parameters: isJsonObject(parameters) ? parameters : {},
             limitOverrides: limitsOf(input['limit_overrides']),
             model: typeof model === 'string' ? model : undefined,
-            async: flag(input, 'async'),
+            async: flagArgument(input, 'async'),
           },
           context,
         );
@@ -163,7 +167,7 @@ export function createSignTool(actions: Pick<PrimaryActions, 'signItem'>): Tool 
         const itemType = itemTypeOf(input['item_type']);
         if (itemType === undefined)
           return errorOutput('item_type is missing.', { code: 'invalid_input' });
-        return actions.signItem({ itemType, itemId: text(input, 'item_id') }, context);
+        return actions.signItem({ itemType, itemId: textArgument(input, 'item_id') }, context);
       }),
   };
 }
@@ -183,7 +187,7 @@ async function fetchOrSearch(
       {
         query,
         itemType: itemTypeOf(scope) ?? itemType ?? 'knowledge',
-        limit: integer(input, 'limit', 10),
+        limit: integerArgument(input, 'limit', 10),
       },
       context,
     );

@@ -5,10 +5,16 @@ import {
   SNIPPET_CLOSE,
   SNIPPET_OPEN,
 } from '../../core/search.ts';
-import { flag, integer, text } from '../arguments.ts';
-import { guarded } from '../guard.ts';
-import type { Tool, ToolContext, ToolOutput } from '../tool.ts';
-import { textOutput } from '../tool.ts';
+import {
+  flagArgument,
+  guarded,
+  integerArgument,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  textArgument,
+  textOutput,
+} from '../tool.ts';
 
 const DEFAULT_LIMIT = 10;
 
@@ -59,9 +65,9 @@ export function createSearchTool(search: SearchKnowledge): Tool {
     execute: (input, context) =>
       guarded(async () => {
         const query = {
-          query: text(input, 'query'),
-          limit: integer(input, 'limit', DEFAULT_LIMIT),
-          includeThreads: flag(input, 'include_threads'),
+          query: textArgument(input, 'query'),
+          limit: integerArgument(input, 'limit', DEFAULT_LIMIT),
+          includeThreads: flagArgument(input, 'include_threads'),
         };
         return present(await search(query, context));
       }),

@@ -1,7 +1,7 @@
 import { isRecord } from '../../core/json.ts';
 import { isErrorOutcome, type Message } from '../../core/message.ts';
-import { toolIdsOf } from './allowed-tools.ts';
-import type { OfferedSkill } from './offered-skill.ts';
+import type { Skill } from '../../items/skill.ts';
+import type { SkillFile } from '../../items/skill-files-fs.ts';
 
 /** Member of a skill's `metadata` that lists the only tools that may be called while it is active. */
 const RESTRICTION = 'rye-restrict-tools';
@@ -56,4 +56,48 @@ export class ActiveSkills {
     const names = restricting.map(({ id }) => id).join(', ');
     return `the active skill ${names} restricts the tools to ${restricting.flatMap(({ tools }) => tools).join(', ')}`;
   }
+}
+
+/** A skill that a thread may load. */
+export interface OfferedSkill {
+  /** Item id. */
+  readonly id: string;
+  /** Real path of its folder. */
+  readonly folder: string;
+  readonly skill: Skill;
+  /** Whether the thread holds `execute` on it. */
+  readonly mayRun: boolean;
+  /** Throws if a signed file of the skill was changed or removed since. */
+  readonly admitWhole: () => void;
+  /** Throws what is wrong with the signature of a file, if the trust policy refuses it for this use. */
+  readonly admit: (file: SkillFile, use: 'read' | 'run') => void;
+}
+
+/** Tools of other programs, by the names that skills use for them. */
+const FOREIGN: Readonly<Record<string, string>> = {
+  Bash: 'rye/bash',
+  Read: 'rye/file-system/read',
+  Write: 'rye/file-system/write',
+  Edit: 'rye/file-system/edit',
+  MultiEdit: 'rye/file-system/multi_edit',
+  LS: 'rye/file-system/ls',
+  Glob: 'rye/file-system/glob',
+  Grep: 'rye/file-system/grep',
+};
+
+/**
+ * The tool that an entry such as `Read`, `Bash(git:*)`, `mcp__memory__read_graph` or `rye/bash` means; undefined for
+ * tools that rye does not have. What stands in parentheses narrows how another program asks, and names no other tool.
+ */
+function toolIdOf(entry: string): string | undefined {
+  const name = entry.replace(/\(.*$/, '');
+  if (Object.hasOwn(FOREIGN, name)) return FOREIGN[name];
+  const [, server, tool] = /^mcp__([^_](?:.*?[^_])?)__(.+)$/.exec(name) ?? [];
+  if (server !== undefined && tool !== undefined) return `mcp/${server}/${tool}`;
+  return name.includes('/') ? name : undefined;
+}
+
+/** The tools that a list of entries means, each once. */
+export function toolIdsOf(entries: readonly string[]): readonly string[] {
+  return [...new Set(entries.flatMap((entry) => toolIdOf(entry) ?? []))];
 }

@@ -1,9 +1,12 @@
 import { readdir, symlink, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
-import type { ItemToolOptions } from '../../../src/tools/item/item-tool.ts';
-import { createItemTool, type ItemToolSource } from '../../../src/tools/item/item-tool.ts';
-import { resolveSecrets, scrubText, scrubValue } from '../../../src/tools/item/secrets.ts';
+import {
+  createItemTool,
+  type ItemToolOptions,
+  type ItemToolSource,
+} from '../../../src/tools/item/item-tool.ts';
+import { resolveSecrets, scrubText, scrubValue } from '../../../src/tools/secrets.ts';
 import { Project, type Shown, shown } from '../helpers.ts';
 
 const EXTENSIONS = {

@@ -2,8 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
 import { textOf } from '../../../src/core/message.ts';
 import { loadSkill } from '../../../src/items/skill.ts';
-import { ActiveSkills } from '../../../src/tools/skills/active-skills.ts';
-import type { OfferedSkill } from '../../../src/tools/skills/offered-skill.ts';
+import { ActiveSkills, type OfferedSkill } from '../../../src/tools/skills/active-skills.ts';
 import { createSkillTools, skillCatalogue } from '../../../src/tools/skills/skill-tools.ts';
 import { Project } from '../helpers.ts';
 
