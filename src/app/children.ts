@@ -1,13 +1,12 @@
 import { assertItemId } from '../core/ids.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import { killThread } from '../threads/family/kill.ts';
+import { type CancelRequest, cancelThread, killThread } from '../threads/family/cancel.ts';
 import { handoverOf, launchThread } from '../threads/family/spawn.ts';
-import { type CancelRequest, cancelThread } from '../threads/family/supervise.ts';
-import { waitThreads } from '../threads/family/wait-threads.ts';
+import { waitThreads } from '../threads/family/wait.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { prepareThread } from '../threads/prepare/prepare.ts';
 import { prepareToolRun } from '../threads/prepare/tool-run.ts';
-import { runLaunched } from '../threads/run/run-launched.ts';
+import { runLaunched } from '../threads/run/lifecycle.ts';
 import type { Foundation } from './foundation.ts';
 import { openRecording } from './recording.ts';
 import type {

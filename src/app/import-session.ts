@@ -4,7 +4,7 @@ import type { ThreadRecord } from '../core/thread.ts';
 import { importPi, lastAnswer } from '../export/pi-import.ts';
 import { createPiReader, type PiProblem } from '../export/pi-session.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
-import { importThread } from '../threads/session/import.ts';
+import { importThread } from '../threads/session/copied-thread.ts';
 import { readLines } from './session-file.ts';
 
 export interface ImportOptions {

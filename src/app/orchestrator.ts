@@ -1,20 +1,18 @@
 import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
-import type { JsonObject } from '../core/json.ts';
-import { compact } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { regexFinds, regexProblem } from '../policy/regex.ts';
+import { cancelThread, killThread } from '../threads/family/cancel.ts';
 import {
   assertDescendant,
   chainEnd,
   childrenOf,
   openDescendants,
-} from '../threads/family/descendants.ts';
-import { killThread } from '../threads/family/kill.ts';
-import { cancelThread } from '../threads/family/supervise.ts';
-import { waitThreads } from '../threads/family/wait-threads.ts';
+} from '../threads/family/children.ts';
+import { waitThreads } from '../threads/family/wait.ts';
 import type { SessionChildren, ThreadEnv } from '../threads/ports.ts';
-import { runResumed } from '../threads/run/run-resumed.ts';
+import { runResumed } from '../threads/run/lifecycle.ts';
 import { readSigned } from '../threads/verified-log.ts';
 import type { OrchestratorActions, OrchestratorCall } from '../tools/orchestrator/orchestrator.ts';
 import type { ToolContext } from '../tools/tool.ts';

@@ -11,7 +11,7 @@ import {
   recoverThread,
 } from '../threads/recovery/recover.ts';
 import { rebuildThread } from '../threads/recovery/repair.ts';
-import { runResumed } from '../threads/run/run-resumed.ts';
+import { runResumed } from '../threads/run/lifecycle.ts';
 import type { Foundation } from './foundation.ts';
 import type { RecoveryReport, ResumeThreadRequest, RetentionReport } from './recovery-types.ts';
 import { threadEnv } from './thread-env.ts';

@@ -8,7 +8,7 @@ import type { ThreadPlan } from '../core/plan.ts';
 import type { SearchAnswer } from '../core/search.ts';
 import type { ThreadRecord, ThreadResult, ThreadStatus } from '../core/thread.ts';
 import type { Problem, SignOutcome, VerifyOutcome } from '../items/signing-fs.ts';
-import type { KilledThread } from '../threads/family/kill.ts';
+import type { KilledThread } from '../threads/family/cancel.ts';
 import type { WaitReport } from '../threads/family/wait.ts';
 import type { LaunchedThread } from '../threads/ports.ts';
 import type { KeyInfo as KeySummary } from '../trust/keys.ts';
@@ -217,7 +217,7 @@ export interface ThreadsService {
   acceptHead(threadId: string): Promise<ThreadVerification>;
 }
 
-export type { KilledThread } from '../threads/family/kill.ts';
+export type { KilledThread } from '../threads/family/cancel.ts';
 export type { WaitReport } from '../threads/family/wait.ts';
 export type { LaunchedThread } from '../threads/ports.ts';
 export type { LogMark, ThreadVerification } from './verification-types.ts';

@@ -90,7 +90,7 @@ export class Trees implements SessionTrees {
 
   async branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]> {
     const { at, summary, instructions, message } = options;
-    const { branchThread } = await import('../threads/session/edit-tree.ts');
+    const { branchThread } = await import('../threads/session/edit.ts');
     const env = await this.#env();
     if (summary !== 'model') {
       return await branchThread(env, threadId, { at, summary: summary?.text, message });
@@ -107,17 +107,17 @@ export class Trees implements SessionTrees {
     threadId: string,
     options: { readonly at: string; readonly threadId?: string },
   ): Promise<ThreadRecord> {
-    const { extractThread } = await import('../threads/session/extract.ts');
+    const { extractThread } = await import('../threads/session/copied-thread.ts');
     return await extractThread(await this.#env(), threadId, options);
   }
 
   async label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]> {
-    const { labelEntry } = await import('../threads/session/edit-tree.ts');
+    const { labelEntry } = await import('../threads/session/edit.ts');
     return await labelEntry(await this.#env(), threadId, { entry, label });
   }
 
   async title(threadId: string, title: string): Promise<readonly LogEvent[]> {
-    const { titleThread } = await import('../threads/session/edit-tree.ts');
+    const { titleThread } = await import('../threads/session/edit.ts');
     return await titleThread(await this.#env(), threadId, title);
   }
 
@@ -125,12 +125,12 @@ export class Trees implements SessionTrees {
     threadId: string,
     wanted: Parameters<SessionTrees['changeModel']>[1],
   ): Promise<readonly LogEvent[]> {
-    const { changeModel } = await import('../threads/session/edit-tree.ts');
+    const { changeModel } = await import('../threads/session/edit.ts');
     return await changeModel(await this.#env(), threadId, wanted);
   }
 
   async changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]> {
-    const { changeThinking } = await import('../threads/session/edit-tree.ts');
+    const { changeThinking } = await import('../threads/session/edit.ts');
     return await changeThinking(await this.#env(), threadId, level);
   }
 
@@ -139,7 +139,7 @@ export class Trees implements SessionTrees {
     customType: string,
     data: JsonObject,
   ): Promise<readonly LogEvent[]> {
-    const { appendCustom } = await import('../threads/session/edit-tree.ts');
+    const { appendCustom } = await import('../threads/session/edit.ts');
     return await appendCustom(await this.#env(), threadId, { customType, data });
   }
 
@@ -147,7 +147,7 @@ export class Trees implements SessionTrees {
     threadId: string,
     message: Parameters<SessionTrees['appendCustomMessage']>[1],
   ): Promise<readonly LogEvent[]> {
-    const { appendCustomMessage } = await import('../threads/session/edit-tree.ts');
+    const { appendCustomMessage } = await import('../threads/session/edit.ts');
     return await appendCustomMessage(await this.#env(), threadId, message);
   }
 
@@ -155,7 +155,7 @@ export class Trees implements SessionTrees {
     threadId: string,
     edit: Parameters<SessionTrees['editContext']>[1],
   ): Promise<readonly LogEvent[]> {
-    const { editContext } = await import('../threads/session/edit-tree.ts');
+    const { editContext } = await import('../threads/session/edit.ts');
     return await editContext(await this.#env(), threadId, edit);
   }
 

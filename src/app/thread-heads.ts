@@ -3,8 +3,15 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { ThreadRecord } from '../core/thread.ts';
-import { findRollback, headOfDocument, type KnownHead, type ThreadHead } from '../threads/heads.ts';
-import { HeadsFile, hashOfPrefix, sizeOfLog } from '../threads/heads-fs.ts';
+import {
+  findRollback,
+  HeadsFile,
+  hashOfPrefix,
+  headOfDocument,
+  type KnownHead,
+  sizeOfLog,
+  type ThreadHead,
+} from '../threads/heads-fs.ts';
 import type { HeadsPort } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import { threadsFolder } from '../threads/thread-files-fs.ts';

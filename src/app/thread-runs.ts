@@ -8,7 +8,7 @@ import type { RunnerOptions } from '../threads/family/spawn.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { type PrepareRequest, prepareThread } from '../threads/prepare/prepare.ts';
 import { recoverQuietly } from '../threads/recovery/recover.ts';
-import { type DirectiveRun, runDirective } from '../threads/run/run-directive.ts';
+import { type DirectiveRun, runDirective } from '../threads/run/lifecycle.ts';
 import type { Foundation } from './foundation.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { openRecording } from './recording.ts';

@@ -1,12 +1,11 @@
+import { createHash } from 'node:crypto';
 import type { ErrorInfo } from '../core/errors.ts';
 import type { LogHeader } from '../core/events.ts';
-import type { JsonObject } from '../core/json.ts';
-import { compact } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import type { Limits } from '../core/limits.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { Integrity, ThreadStatus } from '../core/thread.ts';
 import type { Cost } from '../core/usage.ts';
-import { planHash, planText } from './prepare/plan-hash.ts';
 
 /**
  * What `thread.json` says, without its `_signature`: who may do what, decided at the start, and how it ended.
@@ -121,4 +120,14 @@ export function headerOf(document: ThreadDocument): LogHeader {
 /** A thread document as the JSON value that is signed and written. */
 export function asJson(document: ThreadDocument): JsonObject {
   return JSON.parse(JSON.stringify(document)) as JsonObject;
+}
+
+/** The text of a plan as it is stored and handed over; members keep their order through a JSON round trip. */
+export function planText(plan: ThreadPlan): string {
+  return JSON.stringify(plan);
+}
+
+/** SHA-256 hex of a plan's text: thread.json names it, so that nobody runs or resumes another plan. */
+export function planHash(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
 }

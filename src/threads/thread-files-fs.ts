@@ -8,22 +8,26 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { lstat, readdir, readFile, rmdir, unlink } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
-import { messageOf, RyeError } from '../core/errors.ts';
+import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { assertThreadId } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
-import { createWhole, makeFolders, moveAside, writeWhole } from '../disk/whole-file.ts';
+import {
+  createWhole,
+  makeFolders,
+  moveAside,
+  UNFINISHED_FILE,
+  writeWhole,
+} from '../disk/whole-file.ts';
 import { itemSubject } from '../items/binding.ts';
 import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
-import { assertOwnPath } from './own-path-fs.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
-import { planHash, planText } from './prepare/plan-hash.ts';
-import { asJson, type ThreadDocument } from './thread-document.ts';
+import { asJson, planHash, planText, type ThreadDocument } from './thread-document.ts';
 
 export interface ThreadFilesOptions {
   readonly projectPath: string;
@@ -270,4 +274,41 @@ function isThreadId(id: string): boolean {
 function safeName(name: string): string {
   const safe = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 100);
   return safe === '' ? 'result' : safe;
+}
+
+/**
+ * Refuses with `path_denied` to write where a link below `root` leads elsewhere: a folder that came with a cloned
+ * project must not choose which file rye writes.
+ */
+export async function assertOwnPath(root: string, path: string): Promise<void> {
+  let current = root;
+  for (const part of relative(root, path).split(sep)) {
+    current = join(current, part);
+    const stats = await lstat(current).catch(() => undefined);
+    if (stats === undefined) return;
+    if (!stats.isSymbolicLink()) continue;
+    throw new RyeError('path_denied', `${path} is not written: ${current} is a symbolic link`, {
+      hint: 'Remove the link; rye makes its own files and folders.',
+      location: { path: current },
+    });
+  }
+}
+
+/** Half-written files, and what was left for a process that never took it: it may hold secrets. */
+const LEFTOVER =
+  /^(?:handover\.json|(?:handover\.json|thread\.json|plan\.json|capabilities\.md)\..+|\.lease-\d+-[0-9a-f]+)$/;
+
+/** Removes what a process that died was about to write to a thread's folder, and the folder where nothing else is in it. */
+export async function removeLeftovers(folder: string): Promise<void> {
+  try {
+    const names = await readdir(folder);
+    for (const name of names) {
+      if (LEFTOVER.test(name) || UNFINISHED_FILE.test(name)) await unlink(join(folder, name));
+    }
+    await rmdir(folder);
+  } catch (error) {
+    const code = systemCodeOf(error);
+    // the folder holds the thread's files, or those of a thread whose id begins with this one
+    if (code !== 'ENOENT' && code !== 'ENOTEMPTY' && code !== 'EEXIST') throw error;
+  }
 }

@@ -4,7 +4,7 @@ import { Foundation } from '../../src/app/foundation.ts';
 import { threadEnv } from '../../src/app/thread-env.ts';
 import type { ThreadEnv } from '../../src/threads/ports.ts';
 import { assertIntact } from '../../src/threads/recovery/successor.ts';
-import { titleThread } from '../../src/threads/session/edit-tree.ts';
+import { titleThread } from '../../src/threads/session/edit.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { says } from '../helpers/wire-server.ts';
 

@@ -3,7 +3,7 @@ import type { EventDraft } from '../../src/core/events.ts';
 import type { AssistantMessage } from '../../src/core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../src/core/plan.ts';
 import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
-import { lostUsage, withLost } from '../../src/threads/recovery/lost-usage.ts';
+import { lostUsage, withLost } from '../../src/threads/recovery/crashed-log.ts';
 import { logOf, MODEL, planOf } from '../loop/scripted.ts';
 
 const DEAR: PlannedModel = { ...MODEL, id: 'dear', pricing: { input: 100, output: 100 } };

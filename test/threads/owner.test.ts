@@ -6,7 +6,7 @@ import { systemClock, systemIds } from '../../src/app/system.ts';
 import { isoTime } from '../../src/core/clock.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Owner } from '../../src/storage/store.ts';
-import { beatMs, deathOf, silentOnes } from '../../src/threads/recovery/owner.ts';
+import { beatMs, deathOf, silentOnes } from '../../src/threads/run/liveness.ts';
 
 const STALE_SECONDS = 60;
 const NOON = Date.parse('2026-02-17T12:00:00Z');

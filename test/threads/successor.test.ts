@@ -3,9 +3,9 @@ import type { Limits } from '../../src/core/limits.ts';
 import type { ThreadRecord, ThreadResult, ThreadStatus } from '../../src/core/thread.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { keptThreads } from '../../src/threads/recovery/gc.ts';
-import { joinChain } from '../../src/threads/recovery/handoff.ts';
 import {
   assertSomethingLeft,
+  joinChain,
   overrideLimits,
   remainingLimits,
 } from '../../src/threads/recovery/successor.ts';

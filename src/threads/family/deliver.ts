@@ -4,11 +4,11 @@ import { messageOf, RyeError } from '../../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import type { ResolveParams } from '../../storage/store.ts';
 import type { ThreadEnv } from '../ports.ts';
-import { deathOf } from '../recovery/owner.ts';
 import { recoverThread } from '../recovery/recover.ts';
-import { deliveryBody } from './delivery-text.ts';
-import { assertDescendant, chainEnd } from './descendants.ts';
-import { launchProcess } from './launch-fs.ts';
+import { deathOf } from '../run/liveness.ts';
+import { assertDescendant, chainEnd } from './children.ts';
+import { deliveryBody } from './delivery-log.ts';
+import { launchProcess } from './process-fs.ts';
 
 /** A longer message belongs into a file. */
 const MAX_BYTES = 256 * 1024;

@@ -4,12 +4,17 @@ import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import type { Owner } from '../../storage/store.ts';
 import type { LaunchedThread, ThreadEnv } from '../ports.ts';
+import { assertProgram, assertTravels } from '../prepare/policy.ts';
 import type { PreparedThread } from '../prepare/prepare.ts';
-import { assertProgram, assertTravels } from '../prepare/program.ts';
 import { endUnstarted, registerThread, reserveBudget, type StartedThread } from '../run/start.ts';
 import { startDocument } from '../thread-document.ts';
-import { leaveHandover, readHandover, removeHandover } from './handover-fs.ts';
-import { launchProcess, receiveSecrets } from './launch-fs.ts';
+import {
+  launchProcess,
+  leaveHandover,
+  readHandover,
+  receiveSecrets,
+  removeHandover,
+} from './process-fs.ts';
 
 /** What the process of a thread cannot find in its plan. */
 export interface RunnerOptions {

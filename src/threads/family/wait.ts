@@ -1,10 +1,15 @@
-import type { ErrorInfo } from '../../core/errors.ts';
+import { join } from 'node:path';
+import { type ErrorInfo, messageOf } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { isActive, isFinal, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
 import type { Cost } from '../../core/usage.ts';
 import type { Store } from '../../storage/store.ts';
-import { chainEnd } from './descendants.ts';
-import type { ChangeWatch } from './watch-fs.ts';
+import type { ThreadEnv } from '../ports.ts';
+import { recoverThread } from '../recovery/recover.ts';
+import { threadsFolder } from '../thread-files-fs.ts';
+import { chainEnd } from './children.ts';
+import { startQueued } from './spawn.ts';
+import { type ChangeWatch, watchFile } from './watch-fs.ts';
 
 /** Where one of the threads that were waited for stands. */
 export interface WaitedThread {
@@ -141,4 +146,45 @@ function waited(id: string, record: ThreadRecord | undefined, done: boolean): Wa
     ...(error ? { error } : {}),
     cost,
   };
+}
+
+/** A waiter that looks after the queue does so no more often than this: whoever ends a thread does it too. */
+const QUEUE_MS = 500;
+
+/** {@link waitForThreads} over a project's registry; the waiter also starts what is queued and ends what is lost. */
+export async function waitThreads(env: ThreadEnv, request: WaitRequest): Promise<WaitReport> {
+  const watch = watchFile(join(threadsFolder(env.projectPath), 'registry.db'));
+  let nextQueueMs = 0;
+  const onLook = async (): Promise<void> => {
+    await request.onLook?.();
+    if (env.clock.monotonic() < nextQueueMs) return;
+    nextQueueMs = env.clock.monotonic() + QUEUE_MS;
+    await startQueued(env);
+  };
+  try {
+    return await waitForThreads(
+      {
+        store: env.store,
+        monotonic: () => env.clock.monotonic(),
+        watch,
+        settle: async (thread) => await settleLost(env, thread),
+      },
+      { ...request, onLook },
+    );
+  } finally {
+    watch.close();
+    // secret inputs in the memory of this process let no other one start what the end of these threads made room for
+    await startQueued(env);
+  }
+}
+
+/** Ends a thread whose process died; false when somebody else does, or when it can't be done. */
+async function settleLost(env: ThreadEnv, { thread_id }: ThreadRecord): Promise<boolean> {
+  try {
+    await recoverThread(env, thread_id);
+    return true;
+  } catch (error) {
+    env.onNotice(`thread ${thread_id} lost its process and was not ended: ${messageOf(error)}`);
+    return false;
+  }
 }

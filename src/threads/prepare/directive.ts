@@ -1,9 +1,13 @@
+import { mergeBehavior, withoutUnset } from '../../core/behavior.ts';
+import { messageOf, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
-import { compact, type JsonObject } from '../../core/json.ts';
-import type { PlanSource } from '../../core/plan.ts';
+import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
+import type { PlannedTool, PlanSource, ThreadPlan } from '../../core/plan.ts';
+import { literalNeeds, missingCapability } from '../../hooks/authority.ts';
 import { parseHooks } from '../../hooks/declaration.ts';
 import { dispatchRouting } from '../../hooks/dispatch.ts';
 import { mergeLayers } from '../../hooks/layers.ts';
+import { isSuppressed } from '../../hooks/run-hook.ts';
 import { assertStandsFor } from '../../items/binding.ts';
 import { parseDirective } from '../../items/directive.ts';
 import {
@@ -12,7 +16,10 @@ import {
   type LoadedDirective,
   walkChain,
 } from '../../items/extends.ts';
-import type { ItemSource, LoadedItem, ThreadConfig } from '../ports.ts';
+import { parseBehavior } from '../../loop/behavior.ts';
+import type { LoopPorts, ReturnCheck } from '../../loop/ports.ts';
+import { OUTPUT_TOOL } from '../../providers/provider.ts';
+import type { ItemSource, LoadedItem, OpenTools, ThreadConfig, ThreadEnv } from '../ports.ts';
 
 const DIRECTIVE_LAYER = 1;
 
@@ -88,4 +95,115 @@ export async function resolveDirective(
 /** The part of a loaded item that a plan and thread.json name. */
 export function sourceOf({ type, id, space, path, sha256, integrity }: LoadedItem): PlanSource {
   return { type, id, space, path, sha256, integrity };
+}
+
+/** The hooks of a plan, and one sentence for each that cannot run as written. */
+export interface PlannedHooks {
+  readonly hooks: readonly HookDeclaration[];
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Marks the hooks that came with rye, so that a thread can resume where rye is installed elsewhere, and those that
+ * the directive suppresses; then checks that the others can take their actions.
+ */
+export async function planHooks(
+  env: ThreadEnv,
+  { hooks: merged, composed }: Pick<ResolvedDirective, 'hooks' | 'composed'>,
+  capabilities: readonly string[],
+): Promise<PlannedHooks> {
+  const hooks = merged.map((hook) => ({
+    ...hook,
+    ...(env.isShipped(hook.origin) ? { shipped: true as const } : {}),
+    ...(isSuppressed(hook, composed.suppress) ? { suppressed: true as const } : {}),
+  }));
+  const warnings: string[] = [];
+  for (const hook of hooks) {
+    if (!hook.enabled || hook.shipped === true || hook.suppressed === true) continue;
+    const reason = await whyUnusable(env, hook, capabilities);
+    if (reason !== undefined)
+      warnings.push(`hook ${hook.id} cannot run: ${reason} (${hook.origin})`);
+  }
+  return { hooks, warnings };
+}
+
+async function whyUnusable(
+  env: ThreadEnv,
+  hook: HookDeclaration,
+  capabilities: readonly string[],
+): Promise<string | undefined> {
+  const missing = missingCapability(hook, capabilities);
+  if (missing !== undefined)
+    return `it needs ${missing}, which neither its thread nor its file is granted`;
+  for (const { verb, item_type: type, item_id: id } of literalNeeds(hook)) {
+    if (verb === 'sign' || (type !== 'directive' && type !== 'knowledge')) continue;
+    const isText = verb === 'fetch' || type === 'knowledge';
+    try {
+      await env.items.load(type, id, isText ? 'context' : 'execute');
+    } catch (error) {
+      return messageOf(error);
+    }
+  }
+  return undefined;
+}
+
+/**
+ * The behavior of a thread: that of the configuration, below that of the directive, below that of the run. A member that is null
+ * unsets. A schema given as text becomes the object; one that can't be used is an error before anything runs.
+ */
+export async function planBehavior(
+  env: ThreadEnv,
+  config: ThreadConfig,
+  { composed, given }: { readonly composed: Composed; readonly given: JsonObject | undefined },
+): Promise<JsonObject> {
+  const merged = mergeBehavior(config.behavior, composed.behavior, given ?? {});
+  const { schema: raw, ...rest } = withoutUnset(merged);
+  const parsed = typeof raw === 'string' ? parseJson(raw) : raw;
+  const behavior: JsonObject = compact({
+    ...rest,
+    schema: parsed !== undefined && isJsonObject(parsed) ? parsed : raw,
+  });
+  const { schema } = parseBehavior(behavior);
+  if (schema) await env.checkSchema(schema);
+  return behavior;
+}
+
+/** Refuses aliases by which a model could not tell two tools apart: `wire_name_collision`. */
+export function assertAliases(behavior: JsonObject, tools: readonly PlannedTool[]): void {
+  const { toolAliases } = parseBehavior(behavior);
+  const taken = new Map<string, string>(
+    RESERVED_NAMES.map((name) => [name, 'a name that is reserved']),
+  );
+  for (const { id, name } of tools) {
+    const shown = toolAliases.get(name) ?? name;
+    const rival = taken.get(shown);
+    if (rival !== undefined) {
+      throw new RyeError(
+        'wire_name_collision',
+        `the tool ${id} would be offered as ${shown}, ${rival}`,
+        { hint: 'Choose another name in behavior.tool_aliases.', details: { name: shown } },
+      );
+    }
+    taken.set(shown, `the name of ${id}`);
+  }
+}
+
+const RESERVED_NAMES = [
+  'rye_directive_return',
+  'directive_return',
+  'tool_search',
+  OUTPUT_TOOL.name,
+];
+
+/** Checks what a directive returns: by its declared outputs, then by the schema of its behavior. */
+export function returnCheck(plan: ThreadPlan, tools: OpenTools): LoopPorts['checkReturn'] {
+  const { schema } = parseBehavior(plan.behavior);
+  return async (input): Promise<ReturnCheck> => {
+    const checked = tools.checkReturn(input);
+    if (!checked.ok || !schema) return checked;
+    const valid = await tools.validate(schema, checked.outputs);
+    return valid.ok
+      ? { ok: true, outputs: valid.input }
+      : { ok: false, problems: [valid.problems] };
+  };
 }

@@ -2,9 +2,16 @@ import { type RenamedGrant, renamedGrant } from '../../core/aliases.ts';
 import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { PartialLimits } from '../../core/limits.ts';
-import type { PlannedModel, PlannedTool } from '../../core/plan.ts';
+import type {
+  ContextBlock,
+  PlannedModel,
+  PlannedTool,
+  ProgramParts,
+  ThreadPlan,
+} from '../../core/plan.ts';
+import type { ListedRule, PlannedRules } from '../../core/rules.ts';
 import type { Ceiling, Composed } from '../../items/extends.ts';
-import { attenuate, parseCapability, uncovered } from '../../policy/capability.ts';
+import { attenuate, covers, parseCapability, uncovered } from '../../policy/capability.ts';
 import { parseLimits, type ResolvedLimits, resolveLimits } from '../../policy/limits.ts';
 import {
   type AssessedRisk,
@@ -12,7 +19,7 @@ import {
   boundedCapabilities,
   type RiskTable,
 } from '../../policy/risk.ts';
-import type { GrantedTool, ItemSource, ThreadConfig } from '../ports.ts';
+import type { GrantedTool, ItemSource, ThreadConfig, ThreadEnv } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 
 /** defaults → directive → overrides, capped by the parent's signed limits. */
@@ -175,4 +182,87 @@ export function assertPriced(models: readonly PlannedModel[], allowUnpriced: boo
       hint: `Add a price to .ai/config/agent/providers/${unpriced.provider}.yaml, or run with --allow-unpriced.`,
     },
   );
+}
+
+export interface RulesOfPlan {
+  readonly rules: PlannedRules | undefined;
+  /** For the system text: rules that always apply, then those that can be fetched. */
+  readonly blocks: readonly ContextBlock[];
+  readonly warnings: readonly string[];
+}
+
+/** The rules of a thread and what of them its model is told from the start. Without a model there are none. */
+export async function planRules(
+  env: ThreadEnv,
+  facts: {
+    readonly directive: string;
+    readonly model: PlannedModel;
+    readonly capabilities: readonly string[];
+  },
+): Promise<RulesOfPlan> {
+  if (facts.model.kind === 'literal') return { rules: undefined, blocks: [], warnings: [] };
+  const { rules, warnings } = await env.rules.plan(facts.directive);
+  const always = rules.always.map(
+    ({ name, path, body }): ContextBlock => ({
+      position: 'system',
+      id: `rule:${name}`,
+      source: path,
+      content: body,
+    }),
+  );
+  const rulebook = rules.rulebook.filter(({ id }) =>
+    covers(facts.capabilities, { verb: 'fetch', item_type: 'rule', item_id: id }),
+  );
+  return {
+    rules: { ...rules, rulebook },
+    blocks: [...always, ...rulebookBlock(rulebook)],
+    warnings,
+  };
+}
+
+function rulebookBlock(rulebook: readonly ListedRule[]): readonly ContextBlock[] {
+  if (rulebook.length === 0) return [];
+  const lines = rulebook.map(({ id, description }) => `- ${id}: ${description}`);
+  const content = `Rules of this project, to read with rye_fetch {"item_type": "rule", "item_id": …} when they concern what you do:\n${lines.join('\n')}`;
+  return [{ position: 'system', id: 'rulebook', source: 'rules', content }];
+}
+
+const HINT =
+  'docs/library.md, "Threads in other processes", shows how a program runs its threads in processes of their own.';
+
+/** What a plan depends on; nothing where no function of a program can decide anything about the thread. */
+export function programOf(
+  { program }: Pick<ThreadEnv, 'program'>,
+  granted: readonly { readonly id: string }[],
+): { readonly program?: ProgramParts } {
+  if (!program) return {};
+  const { handlers } = program;
+  const tools = program.tools.filter((id) => granted.some((tool) => tool.id === id));
+  return handlers.length === 0 && tools.length === 0 ? {} : { program: { handlers, tools } };
+}
+
+/** Refuses to run a thread without the functions that it was approved with: `program_required`. */
+export function assertProgram(env: ThreadEnv, { program }: ThreadPlan, threadId: string): void {
+  if (!program) return;
+  const handlers = program.handlers.filter((name) => env.program?.handlers.includes(name) !== true);
+  const tools = program.tools.filter((id) => env.program?.tools.includes(id) !== true);
+  if (handlers.length === 0 && tools.length === 0) return;
+  throw required(`the thread ${threadId} was started by a program with`, { handlers, tools });
+}
+
+/** Refuses to start a process that would not have the functions that a thread was approved with: `program_required`. */
+export function assertTravels({ program: parts }: ThreadEnv, { program }: ThreadPlan): void {
+  if (!program || parts?.travels === true) return;
+  throw required('a process of its own would run the thread without', program);
+}
+
+function required(what: string, { handlers, tools }: ProgramParts): RyeError {
+  const named = [
+    ...(handlers.length > 0 ? [`the handlers ${handlers.join(', ')}`] : []),
+    ...(tools.length > 0 ? [`the tools ${tools.join(', ')}`] : []),
+  ].join(' and ');
+  return new RyeError('program_required', `${what} ${named}, which this one does not have`, {
+    hint: HINT,
+    details: { handlers, tools },
+  });
 }

@@ -16,12 +16,23 @@ import { unknownBehavior } from '../../loop/behavior.ts';
 import { type SharedLimits, shareSpend } from '../family/child-budget.ts';
 import type { ItemSource, ThreadConfig, ThreadEnv } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
-import { assertAliases, planBehavior } from './behavior.ts';
-import { type ResolvedDirective, resolveDirective, sourceOf } from './directive.ts';
-import { planHooks } from './hooks.ts';
-import { assertPriced, planCapabilities, planLimits, planRisks, renamedGrants } from './policy.ts';
-import { programOf } from './program.ts';
-import { planRules } from './rules.ts';
+import {
+  assertAliases,
+  planBehavior,
+  planHooks,
+  type ResolvedDirective,
+  resolveDirective,
+  sourceOf,
+} from './directive.ts';
+import {
+  assertPriced,
+  planCapabilities,
+  planLimits,
+  planRisks,
+  planRules,
+  programOf,
+  renamedGrants,
+} from './policy.ts';
 
 export interface PrepareRequest {
   readonly directiveId: string;

@@ -9,14 +9,13 @@ import { buildTree, isKnown } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { finalizeThread, type Verdict } from '../run/finalize.ts';
+import { type Death, deathOf, silentOnes } from '../run/liveness.ts';
 import { Recorder } from '../run/recorder.ts';
 import { endUnstarted, type UnstartedEnd } from '../run/start.ts';
 import { openDocument, type ThreadDocument } from '../thread-document.ts';
-import { openDeadLog, unverifiedIn } from './dead-log.ts';
-import { removeLeftovers } from './leftovers-fs.ts';
-import { type LostUsage, lostUsage, withLost } from './lost-usage.ts';
-import { type Death, deathOf, silentOnes } from './owner.ts';
-import { bareDocument, endWithoutPlan, rebuildDocument } from './rebuild.ts';
+import { removeLeftovers } from '../thread-files-fs.ts';
+import { type LostUsage, lostUsage, openDeadLog, unverifiedIn, withLost } from './crashed-log.ts';
+import { bareDocument, endWithoutPlan, rebuildDocument } from './repair.ts';
 
 /** What was done about a thread whose process died. */
 export interface RecoveredThread {

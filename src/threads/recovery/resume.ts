@@ -11,15 +11,17 @@ import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/t
 import type { OpenedLog } from '../../storage/store.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
-import { assertProgram } from '../prepare/program.ts';
+import { assertProgram } from '../prepare/policy.ts';
 import { reexport } from '../run/finalize.ts';
+import { deathOf } from '../run/liveness.ts';
 import { reserveBudget } from '../run/start.ts';
 import { openDocument, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
-import { continuationMessage } from './continuation-message.ts';
-import { continuedConversation, reopenedConversation } from './continued-conversation.ts';
-import type { Successor } from './handoff.ts';
-import { deathOf } from './owner.ts';
+import {
+  continuationMessage,
+  continuedConversation,
+  reopenedConversation,
+} from './continuation.ts';
 import { recoverThread } from './recover.ts';
 import {
   assertIntact,
@@ -28,6 +30,7 @@ import {
   overrideLimits,
   payingAncestor,
   remainingLimits,
+  type Successor,
 } from './successor.ts';
 
 export interface ResumeRequest {

@@ -6,7 +6,7 @@ import { toMicroUsd } from '../../core/usage.ts';
 import { headAndPlace } from '../../log/oversized.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import { recoverDeliveries } from '../family/deliver-recovery.ts';
+import { recoverDeliveries } from '../family/delivery-log.ts';
 import type { ThreadEnv } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { signedPart } from '../verified-log.ts';

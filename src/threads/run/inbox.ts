@@ -16,7 +16,7 @@ import { meet } from '../../policy/capability.ts';
 import { type DeclaredTool, runTraits, type SteerRules } from '../../policy/steer.ts';
 import type { RunKey, SteerParams, SteerPoint } from '../../storage/store.ts';
 import type { Tool } from '../../tools/tool.ts';
-import { deliveryBody, renderDelivery } from '../family/delivery-text.ts';
+import { deliveryBody, renderDelivery } from '../family/delivery-log.ts';
 import type { OpenTools, ThreadEnv } from '../ports.ts';
 import type { StartedThread } from './start.ts';
 

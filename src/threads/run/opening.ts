@@ -3,12 +3,16 @@ import { type Message, userText } from '../../core/message.ts';
 import type { ContextBlock, ThreadPlan } from '../../core/plan.ts';
 import type { Cost } from '../../core/usage.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
-import type { PendingCalls } from '../../loop/ports.ts';
+import { buildTree } from '../../log/tree.ts';
+import type { LoopPorts, PendingCalls } from '../../loop/ports.ts';
+import { restoreHistory } from '../../loop/stream-rules/history.ts';
 import type { ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import type { OpenTools } from '../ports.ts';
+import type { OpenTools, ThreadEnv } from '../ports.ts';
+import { readSigned } from '../verified-log.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
 import type { Recorder } from './recorder.ts';
+import type { StartedThread } from './start.ts';
 
 export interface OpeningRequest {
   readonly plan: ThreadPlan;
@@ -93,4 +97,21 @@ function injected(blocks: readonly ContextBlock[]): EventDraft[] {
       },
     ];
   });
+}
+
+/**
+ * The loop's view of a thread's stream rules; empty where nothing watches. A thread that goes on from a log remembers
+ * what its path says was told.
+ */
+export async function watchRules(
+  env: ThreadEnv,
+  { threadId, plan }: StartedThread,
+  continues: boolean,
+): Promise<Pick<LoopPorts, 'watchStream'>> {
+  if (!plan.rules || plan.rules.stream.length === 0) return {};
+  const history = continues
+    ? restoreHistory(buildTree((await readSigned(env, threadId)).events))
+    : undefined;
+  const session = env.rules.watch(plan, history);
+  return session ? { watchStream: (turn) => session.watch(turn) } : {};
 }

@@ -10,25 +10,22 @@ import { parseErrorRules } from '../../policy/error-class.ts';
 import { isTaintNote } from '../../policy/taint.ts';
 import type { ModelProvider, ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
+import { afterEnd } from '../family/cancel.ts';
 import { Children, type ChildStarter } from '../family/children.ts';
-import { carriedEntries, predecessorsOf } from '../family/deliver-recovery.ts';
-import { afterEnd } from '../family/supervise.ts';
+import { carriedEntries, predecessorsOf } from '../family/delivery-log.ts';
 import type { OpenTools, ThreadEnv } from '../ports.ts';
-import { returnCheck } from '../prepare/behavior.ts';
-import { planHash, planText } from '../prepare/plan-hash.ts';
-import { joinChain, type Successor, startHandoff } from '../recovery/handoff.ts';
-import { headerOf, type ThreadDocument } from '../thread-document.ts';
-import { ArtifactHashes } from './artifact-hashes.ts';
-import { Cancellation } from './cancellation.ts';
-import { compactPort } from './compact-port.ts';
+import { returnCheck } from '../prepare/directive.ts';
+import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
+import { headerOf, planHash, planText, type ThreadDocument } from '../thread-document.ts';
+import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { HookRunner } from './hook-runner.ts';
 import { ThreadInbox } from './inbox.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
-import { type Conversation, type Opening, openingMessages } from './opening.ts';
-import { Recorder } from './recorder.ts';
+import { Cancellation } from './liveness.ts';
+import { type Conversation, type Opening, openingMessages, watchRules } from './opening.ts';
+import { ArtifactHashes, Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
-import { watchRules } from './watch-rules.ts';
 
 export interface RunOptions {
   /** Values of secret inputs, by name. */

@@ -23,6 +23,7 @@ import {
 import { summaryText } from '../../log/summary-prompt.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
 import { parseErrorRules } from '../../policy/error-class.ts';
+import { Children } from '../family/children.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import {
@@ -32,10 +33,11 @@ import {
   compactionSizes,
   compactSession,
   summarizeMessages,
-} from './compact.ts';
-import { costOf, editLog, type LogEdit, type OpenEdit } from './edit-log.ts';
-import { entryAt } from './edit-tree.ts';
-import { offlineHooks } from './offline-hooks.ts';
+} from '../run/compaction.ts';
+import { HookRunner } from '../run/hook-runner.ts';
+import { Recorder } from '../run/recorder.ts';
+import { costOf, editLog, entryAt, type LogEdit, type OpenEdit } from './edit.ts';
+import { NO_CHILDREN } from './replay-world.ts';
 
 /** What came of a compaction that a person asked for. */
 export type ManualCompaction =
@@ -229,5 +231,28 @@ function paidEdit(
   return {
     drafts: [...drafts, { event_type: 'cost', payload: { turn: cost.turns, usage, total } }],
     cost: total,
+  };
+}
+
+/**
+ * The `before_compact` hooks of a thread that does not run. Its tools are opened only where it has such hooks; what they
+ * run is logged as in a running thread. They start no threads.
+ */
+export function offlineHooks(
+  env: ThreadEnv,
+  { open, plan }: { readonly open: OpenEdit; readonly plan: ThreadPlan },
+): AskBeforeCompact {
+  return async (context, signal) => {
+    const isAsked = plan.hooks.some(({ event, enabled }) => event === 'before_compact' && enabled);
+    if (!isAsked) return { fired: [], drafts: [], instructions: [] };
+    const { document, record, writer, begin } = open;
+    const threadId = document.thread_id;
+    await begin();
+    const recorder = new Recorder({ writer, clock: env.clock, deltas: 'off' });
+    const parent = { threadId, plan, record, document, parent: undefined };
+    const children = new Children({ parent, starter: NO_CHILDREN, recorder, onEvent: undefined });
+    const tools = await env.tools.open({ plan, threadId, secrets: {}, children });
+    const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
+    return await hooks.beforeCompact(context, signal);
   };
 }

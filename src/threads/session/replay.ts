@@ -12,21 +12,20 @@ import type { Compaction, CompactionRequest, LoopOutcome, LoopPorts } from '../.
 import { parseErrorRules } from '../../policy/error-class.ts';
 import { Children } from '../family/children.ts';
 import type { OpenTools, ThreadEnv } from '../ports.ts';
-import { returnCheck } from '../prepare/behavior.ts';
+import { returnCheck } from '../prepare/directive.ts';
 import { prepareThread } from '../prepare/prepare.ts';
-import { NOT_COMPACTED } from '../run/compact-port.ts';
+import { compactContext, compactionSizes, NOT_COMPACTED } from '../run/compaction.ts';
 import { HookRunner } from '../run/hook-runner.ts';
-import { openingMessages } from '../run/opening.ts';
+import { openingMessages, watchRules } from '../run/opening.ts';
 import { Recorder } from '../run/recorder.ts';
 import type { StartedThread } from '../run/start.ts';
-import { watchRules } from '../run/watch-rules.ts';
 import { partOf } from '../verified-log.ts';
-import { compactContext, compactionSizes } from './compact.ts';
-import { readVerified } from './edit-log.ts';
-import { ReplayComparison, type ReplayDifference } from './replay-comparison.ts';
+import { readVerified } from './edit.ts';
 import {
   memoryWriter,
   NO_CHILDREN,
+  ReplayComparison,
+  type ReplayDifference,
   recordedProvider,
   recordedTools,
   stoppedClock,

@@ -1,11 +1,20 @@
 import { RyeError } from '../../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { isStopped, orStopped } from '../../loop/stop.ts';
+import type { ModelProvider } from '../../providers/provider.ts';
 import type { ChildStarter } from '../family/children.ts';
-import { launchThread, type RunnerOptions } from '../family/spawn.ts';
+import {
+  adoptThread,
+  type Handover,
+  launchThread,
+  type RunnerOptions,
+  secretsOf,
+} from '../family/spawn.ts';
 import type { SpawnRequest, ThreadEnv } from '../ports.ts';
 import { type PreparedThread, type PrepareRequest, prepareThread } from '../prepare/prepare.ts';
 import { prepareToolRun } from '../prepare/tool-run.ts';
+import { prepareResume, type ResumeRequest } from '../recovery/resume.ts';
 import { type RunOptions, runThread } from './run-thread.ts';
 import { startThread } from './start.ts';
 
@@ -82,4 +91,49 @@ function prepareChild(
   parentThreadId: string,
 ): PrepareRequest {
   return { directiveId, inputs, limits, model, hookCapabilities, parentThreadId };
+}
+
+export interface LaunchedRun {
+  readonly handover: Handover;
+  readonly signal: AbortSignal;
+  readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  readonly wrapProvider?: ((provider: ModelProvider) => ModelProvider) | undefined;
+}
+
+/** Runs a launched thread to its end in this process, which was started for it. */
+export async function runLaunched(
+  env: ThreadEnv,
+  threadId: string,
+  { handover, ...options }: LaunchedRun,
+): Promise<ThreadResult> {
+  const secrets = await secretsOf(env, threadId, handover);
+  const started = await adoptThread(env, threadId);
+  return await runThread(env, started, {
+    ...options,
+    secrets,
+    children: childStarter(env, handover.options),
+  });
+}
+
+export interface ResumedRun extends ResumeRequest {
+  readonly allowUnsigned: boolean;
+  readonly signal?: AbortSignal | undefined;
+  readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
+}
+
+/** Goes on with a thread, to its end, in this process. */
+export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<ThreadResult> {
+  const { allowUnsigned, signal, onEvent, ...resume } = request;
+  const { started, conversation, release } = await prepareResume(env, resume);
+  try {
+    return await runThread(env, started, {
+      secrets: resume.secrets,
+      signal,
+      onEvent,
+      children: childStarter(env, { allow_unsigned: allowUnsigned }),
+      conversation,
+    });
+  } finally {
+    release?.();
+  }
 }

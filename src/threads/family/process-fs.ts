@@ -1,0 +1,178 @@
+import { spawn } from 'node:child_process';
+import { closeSync, constants, existsSync, openSync } from 'node:fs';
+import { readFile, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import type { Clock } from '../../core/clock.ts';
+import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
+import { isJsonObject, parseJson } from '../../core/json.ts';
+import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
+import type { Owner, ProcessTable } from '../../storage/store.ts';
+import type { RunnerCommand } from '../ports.ts';
+
+export interface LaunchProcess {
+  readonly runner: RunnerCommand;
+  readonly threadId: string;
+  /** The thread's folder, for its `spawn.log`. */
+  readonly folder: string;
+  readonly cwd: string;
+  /** Values of secret inputs, written to a pipe that only the process can read. */
+  readonly secrets?: Readonly<Record<string, string>> | undefined;
+}
+
+/**
+ * Starts the process of a thread in a session of its own, so that neither its starter's end nor the hang-up of the
+ * terminal reaches it. Resolves to its pid once it runs; `spawn_failed` when it can't be started.
+ */
+export async function launchProcess(request: LaunchProcess): Promise<number> {
+  const { runner, threadId, folder, cwd, secrets } = request;
+  const log = openSpawnLog(folder);
+  try {
+    const child = spawn(runner.command, [...runner.args, threadId], {
+      cwd,
+      env: runner.environment,
+      stdio: [secrets === undefined ? 'ignore' : 'pipe', log.fd, log.fd],
+      detached: true,
+      windowsHide: true,
+    });
+    await new Promise<void>((resolve, reject) => {
+      child.once('spawn', resolve);
+      child.once('error', reject);
+    });
+    if (secrets !== undefined) await sendSecrets(child.stdin, JSON.stringify(secrets));
+    child.unref();
+    return child.pid ?? 0;
+  } catch (error) {
+    throw new RyeError(
+      'spawn_failed',
+      `the process of thread ${threadId} could not be started: ${messageOf(error)}`,
+      {
+        hint: 'Check the number of processes and the memory that are left, then start it again.',
+        cause: error,
+      },
+    );
+  } finally {
+    log.close();
+  }
+}
+
+/** Waits until the process has the text. One that ends before it reads it says so itself. */
+async function sendSecrets(pipe: Writable | null, json: string): Promise<void> {
+  if (pipe === null) return;
+  await new Promise<void>((resolve) => {
+    pipe.once('error', () => resolve());
+    pipe.once('close', () => resolve());
+    pipe.end(json, () => resolve());
+  });
+  pipe.destroy();
+}
+
+/** Reads what {@link launchProcess} sent to this process; undefined if its starter died before. */
+export async function receiveSecrets(): Promise<Readonly<Record<string, string>> | undefined> {
+  const value = parseJson(await text(process.stdin));
+  return value !== undefined && isJsonObject(value)
+    ? (value as Readonly<Record<string, string>>)
+    : undefined;
+}
+
+const FILE = 'handover.json';
+
+/**
+ * Leaves a text for the process that will run the thread, readable by its owner alone. The file appears whole.
+ */
+export function leaveHandover(folder: string, text: string): void {
+  makeFolders(folder, 0o700);
+  writeWhole(join(folder, FILE), text, { mode: 0o600, follow: false });
+}
+
+/** Reads what was left; `spawn_failed` when there is nothing to read. */
+export async function readHandover(folder: string): Promise<string> {
+  try {
+    return await readFile(join(folder, FILE), 'utf8');
+  } catch (error) {
+    throw new RyeError(
+      'spawn_failed',
+      `what the thread was to run cannot be read: ${messageOf(error)}`,
+      { hint: 'Its starter may have died before it was written: start the directive again.' },
+    );
+  }
+}
+
+/** Removes what was left, read or not. */
+export async function removeHandover(folder: string): Promise<void> {
+  try {
+    await unlink(join(folder, FILE));
+  } catch (error) {
+    if (systemCodeOf(error) !== 'ENOENT') throw error;
+  }
+}
+
+/** An open `spawn.log` that takes what a detached process prints; never through a link. */
+export function openSpawnLog(folder: string): { readonly fd: number; close(): void } {
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
+  const fd = openSync(join(folder, 'spawn.log'), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
+  return { fd, close: () => closeSync(fd) };
+}
+
+/** Time between SIGTERM and SIGKILL. */
+const KILL_GRACE_MS = 3000;
+/** How long the kernel may take to end a process after SIGKILL. */
+const DEATH_MS = 5000;
+const LOOK_MS = 20;
+
+export interface EndProcess {
+  readonly owner: Owner;
+  /** The whole process group: only of a process that rye gave a group of its own. */
+  readonly group: boolean;
+  readonly processes: ProcessTable;
+  readonly clock: Clock;
+}
+
+/**
+ * Ends a process: SIGTERM, three seconds, SIGKILL. Before each signal its start time is checked, so that a process that
+ * got the same pid later is never hit. False when it was gone before.
+ */
+export async function endProcess(request: EndProcess): Promise<boolean> {
+  const { owner, processes } = request;
+  if (!processes.isAlive(owner)) return false;
+  signal(request, 'SIGTERM');
+  if (await isGone(request, KILL_GRACE_MS)) return true;
+  signal(request, 'SIGKILL');
+  if (await isGone(request, DEATH_MS)) return true;
+  throw new RyeError('thread_locked', `process ${owner.pid} did not end after SIGKILL`, {
+    hint: 'It hangs in the kernel, as on a lost network disk. Try again later.',
+    details: { pid: owner.pid },
+  });
+}
+
+async function isGone({ owner, processes, clock }: EndProcess, withinMs: number): Promise<boolean> {
+  const deadline = clock.monotonic() + withinMs;
+  while (processes.isAlive(owner)) {
+    if (clock.monotonic() >= deadline) return false;
+    await clock.sleep(LOOK_MS);
+  }
+  return true;
+}
+
+function signal({ owner, group, processes }: EndProcess, name: 'SIGTERM' | 'SIGKILL'): void {
+  if (!processes.isAlive(owner)) return;
+  try {
+    process.kill(group ? -owner.pid : owner.pid, name);
+  } catch (error) {
+    if (systemCodeOf(error) === 'ESRCH') return;
+    throw new RyeError(
+      'state_unwritable',
+      `process ${owner.pid} can't be ended: ${messageOf(error)}`,
+      {
+        hint: 'It belongs to another user: ask that user to cancel the thread.',
+        cause: error,
+      },
+    );
+  }
+}
+
+/** Whether the thread's process was started for it alone, in a group of its own. */
+export function wasLaunched(folder: string): boolean {
+  return existsSync(join(folder, 'spawn.log'));
+}
