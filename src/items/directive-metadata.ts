@@ -5,8 +5,7 @@ import { didYouMean } from '../core/text.ts';
 import { type DirectiveDraft, type ModelChoice, noteOrigin } from './directive-ast.ts';
 import { readPermissions } from './directive-permissions.ts';
 import { originOf, type Problems } from './source.ts';
-import { childElements, textOf, type XmlElement } from './xml.ts';
-import { elementToJson, typedValue } from './xml-values.ts';
+import { childElements, elementToJson, textOf, typedValue, type XmlElement } from './xml.ts';
 
 type Reader = (element: XmlElement, draft: DirectiveDraft) => void;
 

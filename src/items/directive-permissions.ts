@@ -3,8 +3,7 @@ import { ITEM_TYPES } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
 import { type DirectiveDraft, noteOrigin } from './directive-ast.ts';
 import { originOf } from './source.ts';
-import { childElements, textOf, type XmlElement } from './xml.ts';
-import { isTrue } from './xml-values.ts';
+import { childElements, isTrue, textOf, type XmlElement } from './xml.ts';
 
 const TAGS = [...VERBS, 'acknowledge'] as const;
 

@@ -16,8 +16,7 @@ import { findFence, linesBetween } from './markdown.ts';
 import { readBodyProcess, readProcess } from './process.ts';
 import { rememberParsed } from './remember-parsed.ts';
 import { normalizeNewlines, originOf, Problems, type SourceText } from './source.ts';
-import { childElements, parseXml, textOf, type XmlElement } from './xml.ts';
-import { isTrue } from './xml-values.ts';
+import { childElements, isTrue, parseXml, textOf, type XmlElement } from './xml.ts';
 
 /**
  * Parses a directive file: a signature comment, free Markdown, the first `xml` fence with one `<directive>`, the body.

@@ -1,10 +1,12 @@
-import { XMLParser, XMLValidator } from 'fast-xml-parser';
-import { RyeError, type SourceLocation } from '../core/errors.ts';
-import { isRecord } from '../core/json.ts';
-import { Locator, type SourceText, shifted } from './source.ts';
-import { outlineXml, type XmlOutline } from './xml-scan.ts';
+import { type XMLMetaData, XMLParser, XMLValidator } from 'fast-xml-parser';
+import type { SourceLocation } from '../core/errors.ts';
+import { RyeError } from '../core/errors.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
+import { isRecord, parseJson } from '../core/json.ts';
+import type { SourceText } from './source.ts';
+import { Locator, shifted } from './source.ts';
 
-/** Largest XML text, in UTF-16 units. */
+/** Maximum length of an XML text in UTF-16 units. */
 const MAX_LENGTH = 1024 * 1024;
 const MAX_DEPTH = 64;
 
@@ -33,6 +35,7 @@ export type XmlNode = XmlElement | XmlText;
 
 const parser = new XMLParser({
   preserveOrder: true,
+  captureMetaData: true,
   ignoreAttributes: false,
   attributeNamePrefix: '',
   parseTagValue: false,
@@ -44,11 +47,13 @@ const parser = new XMLParser({
   ignorePiTags: true,
   maxNestedTags: MAX_DEPTH + 1,
 });
+/** Key under which the parser stores the offsets of an element. */
+const OFFSETS = XMLParser.getMetaDataSymbol() as symbol;
 
 /**
- * Validates and parses an XML text with exactly one root element. DOCTYPE, entities other than the five
- * predefined and numeric ones, more than 1 MiB and more than 64 levels are refused. The inside of `opaque` elements
- * ends at the first matching closing tag and is taken as it stands, however malformed. Errors: `xml_malformed` with the place in
+ * Validates and parses an XML text with exactly one root element. Refuses DOCTYPE, entities other than the five
+ * predefined and numeric ones, more than 1 MiB and more than 64 levels. The content of an `opaque` element ends at the
+ * first matching closing tag and is returned unchanged, however malformed. Throws `xml_malformed` with the location in
  * the file.
  */
 export function parseXml(source: SourceText, opaque: ReadonlySet<string>): XmlElement {
@@ -56,23 +61,105 @@ export function parseXml(source: SourceText, opaque: ReadonlySet<string>): XmlEl
     throw malformed('the XML is larger than 1 MiB', shifted(source, 1, 1));
   }
   const locator = new Locator(source);
-  const outline = outlineXml(source.text, opaque);
-  if (outline.problem !== undefined) {
-    throw malformed(outline.problem.message, locator.at(outline.problem.offset));
+  const masked = maskXml(source.text, opaque, locator);
+  assertWellFormed(masked.text, source);
+  if (masked.end < source.text.length) {
+    throw malformed('malformed markup', locator.at(masked.end));
   }
-  assertWellFormed(outline.masked, source);
-  const deepest = outline.elements.find(({ depth }) => depth > MAX_DEPTH);
-  if (deepest !== undefined) {
-    throw malformed(`elements are nested deeper than ${MAX_DEPTH}`, locator.at(deepest.start));
+  const builder = new TreeBuilder(source, locator, masked.contents);
+  return builder.root(parseOrdered(masked.text, source));
+}
+
+interface MaskedXml {
+  /** The text with opaque content blanked; offsets stay the same. */
+  readonly text: string;
+  /** The content of each opaque element, by the offset of the element. */
+  readonly contents: ReadonlyMap<number, string>;
+  /** Offset of the first markup that was not recognized; the text's length if there is none. */
+  readonly end: number;
+}
+
+/** The lookahead keeps the name from backtracking, which would take quadratic time in an unclosed tag. */
+const TAG = String.raw`<([A-Za-z_:][\w:.-]*)(?![\w:.-])(?:"[^"]*"|'[^']*'|[^"'>])*>`;
+/** Quotes must close before the first `?>`, where the validator ends it; the parser looks for their end first. */
+const INSTRUCTION = String.raw`<\?(?!>)(?:"(?:(?!\?>)[^"])*"|'(?:(?!\?>)[^'])*'|(?!\?>)[^"'])*\?>`;
+const MARKUP = new RegExp(
+  String.raw`[^<]+|<!--[^]*?-->|<!\[CDATA\[[^]*?\]\]>|<!(?!--|\[CDATA\[)|${INSTRUCTION}|</[^>]*>|${TAG}`,
+  'y',
+);
+const BAD_ENTITY = /&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[\da-fA-F]+);)/;
+const NUMERIC_ENTITY = /&#(?:x([\da-fA-F]+)|(\d+));/g;
+const CONTROL = /(?![\t\n\r])\p{Cc}/u;
+
+/**
+ * Refuses what fast-xml-parser accepts (declarations, unknown entities, control characters) or reports without a
+ * location (deep nesting), and blanks opaque content, which its validator would check. Stops at markup that is not well
+ * formed: the validator has the better message.
+ */
+function maskXml(text: string, opaque: ReadonlySet<string>, locator: Locator): MaskedXml {
+  const control = text.search(CONTROL);
+  if (control !== -1) throw malformed('control characters are not allowed', locator.at(control));
+  const pieces: string[] = [];
+  const contents = new Map<number, string>();
+  let depth = 0;
+  let at = 0;
+  let unmasked = 0;
+  while (at < text.length) {
+    MARKUP.lastIndex = at;
+    const [markup, name] = MARKUP.exec(text) ?? [];
+    if (markup === undefined) break;
+    if (markup === '<!') {
+      throw malformed('DOCTYPE and other declarations are not allowed', locator.at(at));
+    }
+    const start = at;
+    at += markup.length;
+    if (name === undefined) {
+      if (!markup.startsWith('<')) assertEntities(markup, start, locator);
+      if (markup.startsWith('</')) depth -= 1;
+      continue;
+    }
+    assertEntities(markup, start, locator);
+    if (depth >= MAX_DEPTH) {
+      throw malformed(`elements are nested deeper than ${MAX_DEPTH}`, locator.at(start));
+    }
+    if (markup.endsWith('/>')) continue;
+    depth += 1;
+    if (!opaque.has(name)) continue;
+    const length = text.slice(at).search(new RegExp(`</${name}\\s*>`));
+    if (length === -1) break;
+    const content = text.slice(at, at + length);
+    contents.set(start, content);
+    pieces.push(text.slice(unmasked, at), content.replaceAll(/[^\n]/g, ' '));
+    at += length;
+    unmasked = at;
   }
-  return new TreeBuilder(source, locator, outline).build(parseOrdered(outline.masked, source));
+  return { text: pieces.join('') + text.slice(unmasked), contents, end: at };
+}
+
+function assertEntities(text: string, offset: number, locator: Locator): void {
+  if (!text.includes('&')) return;
+  const bad = text.search(BAD_ENTITY);
+  if (bad !== -1) {
+    const message = '"&" starts no known entity; write &amp; for an ampersand';
+    throw malformed(message, locator.at(offset + bad));
+  }
+  for (const match of text.matchAll(NUMERIC_ENTITY)) {
+    const code = match[1] === undefined ? Number(match[2]) : Number.parseInt(match[1], 16);
+    if (!isCharacter(code))
+      throw malformed(`${match[0]} is not a character`, locator.at(offset + match.index));
+  }
+}
+
+function isCharacter(code: number): boolean {
+  if (code < 0x20) return code === 9 || code === 10 || code === 13;
+  return code <= 0x10_ffff && !(code >= 0xd800 && code <= 0xdfff);
 }
 
 function assertWellFormed(text: string, source: SourceText): void {
   const verdict = XMLValidator.validate(text);
   if (verdict === true) return;
   const { msg, line, col } = verdict.err;
-  // The validator counts lines from the start of the fence; people count them from the start of the file.
+  // the validator counts lines from the start of the fence, readers from the start of the file
   const message = msg.replace(
     /line (\d+)/g,
     (_, found: string) => `line ${Number(found) + source.line - 1}`,
@@ -93,82 +180,72 @@ function parseOrdered(text: string, source: SourceText): unknown {
 function malformed(message: string, location: SourceLocation): RyeError {
   return new RyeError('xml_malformed', message, {
     location,
-    hint: 'Correct the XML at that place; text with < or & belongs in CDATA or a <raw> element.',
+    hint: 'Correct the XML there; put text with < or & into CDATA or a <raw> element.',
   });
 }
 
-/** Joins the parser's tree with the places that the outline found: both list elements in document order. */
+/** Converts the parser's output to elements with their location, raw text and decoded entities. */
 class TreeBuilder {
-  private readonly source: SourceText;
-  private readonly locator: Locator;
-  private readonly outline: XmlOutline;
-  private next = 0;
+  readonly #source: SourceText;
+  readonly #locator: Locator;
+  readonly #contents: MaskedXml['contents'];
 
-  constructor(source: SourceText, locator: Locator, outline: XmlOutline) {
-    this.source = source;
-    this.locator = locator;
-    this.outline = outline;
+  constructor(source: SourceText, locator: Locator, contents: MaskedXml['contents']) {
+    this.#source = source;
+    this.#locator = locator;
+    this.#contents = contents;
   }
 
-  build(parsed: unknown): XmlElement {
-    const top = shifted(this.source, 1, 1);
-    const roots = this.nodes(parsed, top).filter((node) => node.kind === 'element');
-    const [root, extra] = roots;
-    if (root === undefined) throw malformed('there is no element', top);
-    if (extra !== undefined) {
-      throw malformed(
-        `<${extra.name}> stands beside the root element <${root.name}>`,
-        extra.location,
-      );
-    }
-    return root;
+  root(parsed: unknown): XmlElement {
+    const top = shifted(this.#source, 1, 1);
+    const [root, extra] = this.#nodes(parsed, top).filter((node) => node.kind === 'element');
+    if (root === undefined) throw malformed('the XML has no element', top);
+    if (extra === undefined) return root;
+    throw malformed(
+      `<${extra.name}> is a second root element beside <${root.name}>`,
+      extra.location,
+    );
   }
 
-  private nodes(parsed: unknown, parent: SourceLocation): XmlNode[] {
+  #nodes(parsed: unknown, parent: SourceLocation): XmlNode[] {
     if (!Array.isArray(parsed)) return [];
-    return parsed.flatMap((entry: unknown) => (isRecord(entry) ? [this.node(entry, parent)] : []));
+    return parsed.flatMap((entry: unknown) => (isRecord(entry) ? [this.#node(entry, parent)] : []));
   }
 
-  private node(entry: Record<string, unknown>, parent: SourceLocation): XmlNode {
-    if (typeof entry['#text'] === 'string') {
-      return {
-        kind: 'text',
-        text: decodeEntities(entry['#text']),
-        verbatim: false,
-        location: parent,
-      };
+  #node(entry: Record<string, unknown>, location: SourceLocation): XmlNode {
+    const { '#text': text, '#cdata': cdata } = entry;
+    if (typeof text === 'string') {
+      return { kind: 'text', text: decodeEntities(text), verbatim: false, location };
     }
-    if (Array.isArray(entry['#cdata'])) {
-      const text = entry['#cdata'].map((part: unknown) =>
-        isRecord(part) && typeof part['#text'] === 'string' ? part['#text'] : '',
-      );
-      return { kind: 'text', text: text.join(''), verbatim: true, location: parent };
-    }
-    return this.element(entry);
+    if (!Array.isArray(cdata)) return this.#element(entry);
+    const texts = cdata.map((part: unknown) =>
+      isRecord(part) && typeof part['#text'] === 'string' ? part['#text'] : '',
+    );
+    return { kind: 'text', text: texts.join(''), verbatim: true, location };
   }
 
-  private element(entry: Record<string, unknown>): XmlElement {
+  #element(entry: Record<string, unknown>): XmlElement {
+    const { startIndex = 0, endIndex = 0 } = Reflect.get(entry, OFFSETS) as XMLMetaData;
+    const raw = this.#source.text.slice(startIndex, endIndex);
+    const location = this.#locator.at(startIndex);
     const name = Object.keys(entry).find((key) => key !== ':@') ?? '';
-    const place = this.outline.elements[this.next];
-    this.next += 1;
-    const location = this.locator.at(place?.start ?? 0);
-    // The parser renames what would collide with members of Object; no element of an item is called so.
-    if (place === undefined || place.name !== name) {
-      throw malformed(`<${place?.name ?? name}> is not a usable element name`, location);
+    const written = /^<([\w:.-]+)/.exec(raw)?.[1];
+    // the parser renames what would collide with members of Object; no element of an item has such a name
+    if (written !== name) {
+      throw malformed(`<${written ?? name}> is not a usable element name`, location);
     }
-    const attributes = isRecord(entry[':@']) ? entry[':@'] : {};
-    const inner = this.nodes(entry[name], location);
-    const { opaque } = place;
+    const attributes = isRecord(entry[':@']) ? Object.entries(entry[':@']) : [];
+    const content = this.#contents.get(startIndex);
     return {
       kind: 'element',
       name,
-      attributes: new Map(
-        Object.entries(attributes).map(([key, value]) => [key, decodeEntities(String(value))]),
-      ),
+      attributes: new Map(attributes.map(([key, value]) => [key, decodeEntities(String(value))])),
       children:
-        opaque === undefined ? inner : [{ kind: 'text', text: opaque, verbatim: true, location }],
+        content === undefined
+          ? this.#nodes(entry[name], location)
+          : [{ kind: 'text', text: content, verbatim: true, location }],
       location,
-      raw: this.source.text.slice(place.start, place.end),
+      raw,
     };
   }
 }
@@ -210,4 +287,39 @@ export function textOf(element: XmlElement): string {
     .map(({ text }) => text)
     .join('')
     .trim();
+}
+
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+/** The value that an XML text stands for: booleans, null and numbers as such, JSON lists and objects parsed, else text. */
+export function typedValue(text: string): JsonValue {
+  if (text === 'true') return true;
+  if (text === 'false') return false;
+  if (text === 'null') return null;
+  if (NUMBER.test(text)) return Number(text);
+  if (/^[[{]/.test(text)) return parseJson(text) ?? text;
+  return text;
+}
+
+/**
+ * An element as JSON: attributes and child elements become typed members, a repeated child a list; an
+ * element with neither is its typed text.
+ */
+export function elementToJson(element: XmlElement): JsonValue {
+  const children = childElements(element);
+  if (element.attributes.size === 0 && children.length === 0) return typedValue(textOf(element));
+  const members = new Map<string, JsonValue>();
+  for (const [name, value] of element.attributes) members.set(name, typedValue(value));
+  for (const child of children) {
+    const value = elementToJson(child);
+    const earlier = members.get(child.name);
+    if (earlier === undefined) members.set(child.name, value);
+    else members.set(child.name, Array.isArray(earlier) ? [...earlier, value] : [earlier, value]);
+  }
+  return Object.fromEntries(members) satisfies JsonObject;
+}
+
+/** `true`, `yes`, `1` in any case are true; everything else is false. */
+export function isTrue(text: string | undefined): boolean {
+  return text !== undefined && /^(?:true|yes|1)$/i.test(text.trim());
 }

@@ -70,6 +70,8 @@ describe('parseXml refuses', () => {
     ['an entity declaration inside', '<a>\n<!ENTITY e "x"></a>', '2:1'],
     ['a character that is none', '<a>&#0;</a>', '1:4'],
     ['a surrogate', '<a>&#xD800;</a>', '1:4'],
+    ['a processing instruction that is not closed', '<a><?><!DOCTYPE a></a>', '1:4'],
+    ['a processing instruction with an open quote', '<a><?p "?><b/><?p "?></a>', '1:4'],
     ['a control character', '<a>\n\u0007</a>', '2:1'],
     ['an unclosed opaque element', '<a><raw>x</a>', '1:10'],
     ['a reserved element name', '<a>\n <constructor/></a>', '1:1'],
