@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { RuleContent } from '../src/app/baked-rules.ts';
 import { compact } from '../src/core/json.ts';
 import { parseRule } from '../src/items/rule.ts';
-import { checkRule } from '../src/loop/stream-rules/compile.ts';
+import { checkRule } from '../src/loop/stream-rules/rules.ts';
 import { compileGlob } from '../src/tools/glob-pattern.ts';
 import { sha256Hex } from '../src/trust/keys.ts';
 

@@ -67,7 +67,6 @@ export type { Risk } from './core/capability.ts';
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
 export type { EventPayloads, EventType, LogEvent, UnknownEvent } from './core/events.ts';
-export type { ExportFormat } from './core/export-format.ts';
 export type { HookDeclaration, HookEvent } from './core/hook.ts';
 export type { ItemType, SignableType, Space } from './core/ids.ts';
 export type { JsonObject, JsonValue } from './core/json.ts';
@@ -82,7 +81,7 @@ export type {
 export { contentBytes } from './core/message.ts';
 export type { ThreadPlan } from './core/plan.ts';
 export type { SearchAnswer, SearchHit } from './core/search.ts';
-export type { ThreadRecord, ThreadResult, ThreadStatus } from './core/thread.ts';
+export type { ExportFormat, ThreadRecord, ThreadResult, ThreadStatus } from './core/thread.ts';
 export type { Cost, Usage } from './core/usage.ts';
 export {
   type ChildEvent,

@@ -1,4 +1,4 @@
-import { isTaintNote } from '../policy/taint.ts';
+import { isTaintNote } from '../policy/risk.ts';
 import { resolveDirective } from '../threads/prepare/directive.ts';
 import { planCapabilities } from '../threads/prepare/policy.ts';
 import { closeSandbox, sandboxState } from '../tools/sandbox.ts';

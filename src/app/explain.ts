@@ -1,11 +1,10 @@
 import { RyeError } from '../core/errors.ts';
-import type { HookDeclaration, HookEvent } from '../core/hook.ts';
-import { HOOK_EVENTS } from '../core/hook.ts';
+import { HOOK_EVENTS, type HookDeclaration, type HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { hookSchema, isHookEvent } from '../hooks/contexts.ts';
 import { type HookExplanation as ExplainedHook, explainHooks } from '../hooks/explain.ts';
-import { mergeLayers } from '../hooks/layers.ts';
+import { mergeLayers } from '../hooks/sources.ts';
 import { resolveDirective } from '../threads/prepare/directive.ts';
 import { prepareThread } from '../threads/prepare/prepare.ts';
 import type { Foundation } from './foundation.ts';

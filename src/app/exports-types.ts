@@ -1,5 +1,5 @@
 import type { ErrorInfo } from '../core/errors.ts';
-import type { ExportFormat } from '../core/export-format.ts';
+import type { ExportFormat } from '../core/thread.ts';
 import type { LogProblem } from '../log/problem.ts';
 
 export interface ExportOptions {

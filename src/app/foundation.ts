@@ -1,9 +1,8 @@
 import { existsSync, statSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
-import { RyeError } from '../core/errors.ts';
+import { isSecurityWarning, RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
-import { isSecurityWarning } from '../core/warnings.ts';
 import type { ConfigOverride } from '../items/config.ts';
 import { type Config, loadTrustPolicy, openConfig } from '../items/config-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';

@@ -1,9 +1,8 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { messageOf, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
+import { ignoredWarning, messageOf, RyeError, systemCodeOf, toRyeError } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
 import { isRecord, parseJson } from '../core/json.ts';
-import { ignoredWarning } from '../core/warnings.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { readPowerFiles } from '../items/signing-fs.ts';
 import type { Guards } from '../threads/ports.ts';

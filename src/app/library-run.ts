@@ -1,4 +1,4 @@
-import { abortText } from '../core/abort.ts';
+import { abortText } from '../core/clock.ts';
 import type { DeliveryMode } from '../core/delivery.ts';
 import { toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';

@@ -1,5 +1,5 @@
 import type * as Threads from 'node:worker_threads';
-import type { SlowMatcher } from '../loop/stream-rules/slow.ts';
+import type { SlowMatcher } from '../loop/stream-rules/session.ts';
 
 /** 50 ms in ticks of this process: while others have the processor neither ticks nor matches go on. */
 const TICK_MS = 10;

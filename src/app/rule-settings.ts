@@ -1,4 +1,4 @@
-import { INTERRUPT_MODES, REPEAT_MODES, type RuleSettings } from '../core/rules.ts';
+import { INTERRUPT_MODES, REPEAT_MODES, type RuleSettings } from '../core/plan.ts';
 import type { Config } from '../items/config-fs.ts';
 import { Reader } from './settings.ts';
 

@@ -3,7 +3,7 @@ import { readFile, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { RyeError } from '../core/errors.ts';
-import { absoluteSearchPath } from '../core/search-path.ts';
+import { absoluteSearchPath } from '../core/text.ts';
 import { walkFiles } from '../tools/paths.ts';
 
 const BINARY_PROBE_BYTES = 8192;

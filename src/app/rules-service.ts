@@ -1,10 +1,15 @@
 import { relative } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import type { PlannedRule, RuleSettings } from '../core/rules.ts';
+import type { PlannedRule, RuleSettings } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { cutsAnswer } from '../loop/stream-rules/answer-watch.ts';
-import { rulesOf, type SortedRule, sortRules } from '../loop/stream-rules/buckets.ts';
-import { compileRules, type RuleSet } from '../loop/stream-rules/compile.ts';
+import { AnswerWatch, cutsAnswer } from '../loop/stream-rules/answer-watch.ts';
+import {
+  compileRules,
+  type RuleSet,
+  rulesOf,
+  type SortedRule,
+  sortRules,
+} from '../loop/stream-rules/rules.ts';
 import { RuleSession } from '../loop/stream-rules/session.ts';
 import type { ModelEvent } from '../providers/provider.ts';
 import { compileGlob } from '../tools/glob-pattern.ts';
@@ -109,7 +114,7 @@ class Checker {
       toolIds: new Map(),
       slow: this.#base.regexWorker,
     });
-    const watcher = session.watch(1);
+    const watcher = new AnswerWatch(session, 1);
     for (const event of eventsOf(sample)) watcher.observe(event);
     await watcher.settle();
     return watcher.takeTriggers().flatMap(({ rule: name }): readonly RuleHit[] => {

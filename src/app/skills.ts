@@ -1,8 +1,7 @@
 import { realpathSync } from 'node:fs';
 import { dirname, sep } from 'node:path';
-import { EXIT, messageOf, RyeError } from '../core/errors.ts';
+import { EXIT, ignoredWarning, isSecurityWarning, messageOf, RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
-import { ignoredWarning, isSecurityWarning } from '../core/warnings.ts';
 import { loadSkill } from '../items/skill.ts';
 import { withForeignSkills } from '../items/skill-files-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';

@@ -1,11 +1,11 @@
-import { aliasOf } from '../core/aliases.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
+import { aliasOf } from '../core/ids.ts';
 import { assertStandsFor } from '../items/binding.ts';
 import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { covers, expandsTo, isExact } from '../policy/capability.ts';
-import { taintNote } from '../policy/taint.ts';
+import { taintNote } from '../policy/risk.ts';
 import type {
   OpenTools,
   ThreadEnv,

@@ -2,7 +2,7 @@ import path from 'node:path';
 import type { OpenRyeOptions, Rye } from '../app/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
 import { accountHome, resolveUserSpace } from '../app/user-space.ts';
-import { isSecurityWarning } from '../core/warnings.ts';
+import { isSecurityWarning } from '../core/errors.ts';
 import type { Invocation } from './invocation.ts';
 import type { Io } from './io.ts';
 

@@ -1,3 +1,5 @@
+import { delimiter, isAbsolute } from 'node:path';
+
 /** Levenshtein distance, given up (as Infinity) past `max`. */
 function editDistance(left: string, right: string, max = Number.POSITIVE_INFINITY): number {
   if (Math.abs(left.length - right.length) > max) return Number.POSITIVE_INFINITY;
@@ -132,4 +134,12 @@ export function withoutControls(text: string): string {
     .replaceAll(/\r\n?/g, '\n')
     .replaceAll(/(?![\n\t])\p{Cc}/gu, '\u{FFFD}')
     .replaceAll(/\p{Surrogate}/gu, '\u{FFFD}');
+}
+
+/** A PATH without relative entries: programs are looked for from inside of projects, which must not bring their own. */
+export function absoluteSearchPath(path: string): string {
+  return path
+    .split(delimiter)
+    .filter((folder) => isAbsolute(folder))
+    .join(delimiter);
 }

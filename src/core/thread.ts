@@ -103,3 +103,7 @@ export interface ThreadResult {
     readonly knowledge: string;
   };
 }
+
+/** What `rye threads export` writes. */
+export const EXPORT_FORMATS = ['md', 'html', 'jsonl', 'pi'] as const;
+export type ExportFormat = (typeof EXPORT_FORMATS)[number];

@@ -1,7 +1,7 @@
 import { HOOK_EVENTS, type HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
-import { parsePath } from '../policy/path.ts';
+import { parsePath } from '../policy/interpolate.ts';
 import {
   anything,
   choice,

@@ -1,8 +1,8 @@
 import type { HookDeclaration } from '../core/hook.ts';
 import { type DecidingNode, explain, forecast } from '../policy/condition.ts';
-import { missingCapability } from './authority.ts';
 import { contextPathProblem, dispatchKind } from './contexts.ts';
 import { type HookCall, inRunningOrder, isInfra, isSuppressed } from './run-hook.ts';
+import { missingCapability } from './sources.ts';
 
 /** Whether one hook would fire for an event, and why. */
 export interface HookExplanation {

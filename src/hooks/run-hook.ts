@@ -1,5 +1,4 @@
-import { overReason } from '../core/abort.ts';
-import type { Clock } from '../core/clock.ts';
+import { type Clock, overReason } from '../core/clock.ts';
 import { RyeError, toRyeError } from '../core/errors.ts';
 import type { EventDraft, EventPayloads } from '../core/events.ts';
 import type {

@@ -1,7 +1,6 @@
-import { messageOf, RyeError } from '../core/errors.ts';
+import { ignoredWarning, messageOf, RyeError } from '../core/errors.ts';
 import { SPACES, type Space } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
-import { ignoredWarning } from '../core/warnings.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import {
   countsAsUnsigned,

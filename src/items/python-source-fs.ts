@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../core/json.ts';
-import { absoluteSearchPath } from '../core/search-path.ts';
+import { absoluteSearchPath } from '../core/text.ts';
 import type { ModuleImport, SourceFacts } from './tool-advice.ts';
 import { type RawToolMetadata, TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
 

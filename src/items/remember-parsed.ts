@@ -1,3 +1,4 @@
+import { LruMap } from '../core/lru.ts';
 import { sha256Hex } from '../trust/keys.ts';
 
 /** Texts of each kind that are remembered; one prepare reads a few dozen. */
@@ -12,15 +13,10 @@ const MAX_CHARACTERS = 64 * 1024;
 export function rememberParsed<T>(
   read: (text: string, path: string) => T,
 ): (text: string, path: string) => T {
-  const known = new Map<string, { readonly value: T }>();
+  const known = new LruMap<string, { readonly value: T }>(CAPACITY);
   return (text, path) => {
     if (text.length > MAX_CHARACTERS) return read(text, path);
     const key = `${sha256Hex(text)} ${path}`;
-    const found = known.get(key);
-    if (found !== undefined) return found.value;
-    const value = read(text, path);
-    if (known.size >= CAPACITY) known.clear();
-    known.set(key, { value });
-    return value;
+    return known.getOrMake(key, () => ({ value: read(text, path) })).value;
   };
 }

@@ -8,7 +8,7 @@ import {
   type RepeatMode,
   RULE_ENGINES,
   type RuleEngine,
-} from '../core/rules.ts';
+} from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import { MetadataReader, splitFrontmatter, type YamlMapping } from './metadata.ts';
 import { rememberParsed } from './remember-parsed.ts';

@@ -12,6 +12,7 @@ import { basename, dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { itemIdProblem } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
+import { LruMap } from '../core/lru.ts';
 import { resourceError } from '../disk/reasons.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import { blankSignatureLine } from '../trust/signature-line.ts';
@@ -43,14 +44,12 @@ export async function readToolMetadata(
   const known = remembered.get(key);
   if (known !== undefined) return known;
   const metadata = await readMetadata(text, path, {});
-  if (remembered.size >= REMEMBERED_TOOLS) remembered.clear();
   remembered.set(key, metadata);
   return metadata;
 }
 
-const REMEMBERED_TOOLS = 256;
 /** By the text's hash and the path, so that a process that prepares thread after thread reads each tool once. */
-const remembered = new Map<string, ToolMetadata>();
+const remembered = new LruMap<string, ToolMetadata>(256);
 
 async function readMetadata(
   text: string,

@@ -1,7 +1,6 @@
 import { basename, dirname, join, relative, sep } from 'node:path';
-import { aliasOf } from '../core/aliases.ts';
 import { RyeError } from '../core/errors.ts';
-import type { ItemType, SignableType } from '../core/ids.ts';
+import { aliasOf, type ItemType, type SignableType } from '../core/ids.ts';
 import type { Integrity } from '../core/thread.ts';
 import { type KeyLookup, sha256Hex } from '../trust/keys.ts';
 import {

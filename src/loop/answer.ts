@@ -1,4 +1,4 @@
-import { overReason } from '../core/abort.ts';
+import { overReason } from '../core/clock.ts';
 import { messageOf } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import { isJsonObject, parseJson } from '../core/json.ts';
@@ -16,10 +16,10 @@ import type {
   ModelRequest,
   ProviderFailure,
 } from '../providers/provider.ts';
+import { type Allowance, type Bound, StreamBound } from './meters.ts';
 import type { Interrupt, WhatRuns } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
-import { type Allowance, type Bound, StreamBound } from './stream-bound.ts';
 
 /** One model call as it came out. What was said before a failure is `partial`. */
 export type Attempt =

@@ -11,8 +11,8 @@ import {
 } from '../core/message.ts';
 import { admit, notStarted } from './gates.ts';
 import { aboutCall, answerFailure, shaped } from './handlers.ts';
+import { isReturn, judgeReturn, type Returned, returnedError, returnInput } from './outputs.ts';
 import { boundResult, type Result, remindedResult, resultDraft, settledDraft } from './results.ts';
-import { isReturn, judgeReturn, type Returned, returnedError, returnInput } from './return.ts';
 import type { Run } from './run.ts';
 import {
   execute,

@@ -1,4 +1,5 @@
 import {
+  type AssistantBlock,
   isErrorOutcome,
   type Message,
   type ToolResultMessage,
@@ -147,4 +148,30 @@ function textBytes({ content }: ToolResultMessage): number {
   let bytes = 0;
   for (const block of content) if (block.type === 'text') bytes += Buffer.byteLength(block.text);
   return bytes;
+}
+
+/** Who is to read a context. */
+export interface Reader {
+  readonly provider: string;
+  readonly model: string;
+}
+
+/**
+ * The messages as `reader` may get them: answers that say nothing are left out, and so is reasoning that another
+ * provider or model signed, since only its author takes it back.
+ */
+export function projectContext(messages: readonly Message[], reader: Reader): readonly Message[] {
+  return messages.flatMap((message): readonly Message[] => {
+    if (message.role !== 'assistant') return [message];
+    const foreign = message.provider !== reader.provider || message.model !== reader.model;
+    const content = message.content.filter(
+      (block) => !(isEmptyText(block) || (foreign && block.type === 'thinking')),
+    );
+    if (content.every((block) => block.type === 'thinking')) return [];
+    return [content.length === message.content.length ? message : { ...message, content }];
+  });
+}
+
+function isEmptyText(block: AssistantBlock): boolean {
+  return block.type === 'text' && block.text.trim() === '';
 }

@@ -2,10 +2,16 @@ import { RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import { type AssistantMessage, type ToolCallBlock, textOf } from '../core/message.ts';
 import { reachedLimit } from './limits.ts';
+import {
+  askForOutput,
+  endFailed,
+  isReturnName,
+  owesOutput,
+  readOutput,
+  settleOutput,
+} from './outputs.ts';
 import type { Ending } from './ports.ts';
-import { endFailed, isReturnName } from './return.ts';
 import { hiddenMessage, note, type Run } from './run.ts';
-import { askForOutput, owesOutput, readOutput, settleOutput } from './structured.ts';
 
 /** How often an answer that was cut at `max_tokens` is continued, per run of cuts. */
 const MAX_CONTINUATIONS = 3;

@@ -6,10 +6,10 @@ import { jsonEquals } from '../core/json.ts';
 import type { CallContext } from '../hooks/handlers.ts';
 import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
+import type { OverBudget } from './call-history.ts';
 import { aboutCall, answerUnknown, gateCall, shaped } from './handlers.ts';
 import { hiddenMessage, type Run } from './run.ts';
 import { isStopped, orStopped, type Stopped } from './stop.ts';
-import type { OverBudget } from './tool-budgets.ts';
 import {
   type Admitted,
   type Requested,

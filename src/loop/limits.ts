@@ -1,4 +1,3 @@
-import { formatUsd } from '../core/amounts.ts';
 import { RyeError } from '../core/errors.ts';
 import type { RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
@@ -6,7 +5,7 @@ import { LIMIT_NAMES } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { type MicroUsd, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import { formatUsd, type MicroUsd, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { repairPairing } from '../log/pairing.ts';
 import { heldText } from '../policy/budget.ts';
 import {
@@ -17,12 +16,12 @@ import {
   worstMicroUsd,
 } from '../policy/limits.ts';
 import type { ModelRequest } from '../providers/provider.ts';
-import { ContextMeter, projectContext } from './context.ts';
+import { projectContext } from './context-view.ts';
 import { transformMessages } from './handlers.ts';
+import { type Allowance, ContextMeter } from './meters.ts';
+import { owesOutput } from './outputs.ts';
 import type { Ending } from './ports.ts';
 import { hookError, note, type Run } from './run.ts';
-import type { Allowance } from './stream-bound.ts';
-import { owesOutput } from './structured.ts';
 
 /** An answer shorter than this is not worth its input. */
 const MIN_OUTPUT_TOKENS = 256;

@@ -7,11 +7,10 @@ import { compactContext, watchContext } from './compaction.ts';
 import { finishOrNudge, finishUnlessMore, noteText, takeOutput, watchLoop } from './finish.ts';
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
+import { endReturned, outputCall } from './outputs.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
-import { endReturned } from './return.ts';
 import { hiddenMessage, hookError, note, Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
-import { outputCall } from './structured.ts';
 
 /**
  * Runs a thread's model and tools until it is done, as a stream of events that the caller writes to the log before

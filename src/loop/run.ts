@@ -17,10 +17,9 @@ import {
   type Usage,
 } from '../core/usage.ts';
 import { type Behavior, parseBehavior, thinkingOfRun } from './behavior.ts';
-import { AnswerRatio, ContextMeter, preambleBytes } from './context.ts';
+import { EarlierResults, LoopGuard, ToolBudgets } from './call-history.ts';
 import { ContextView } from './context-view.ts';
-import { EarlierResults } from './earlier-results.ts';
-import { LoopGuard } from './loop-guard.ts';
+import { AnswerRatio, ContextMeter, preambleBytes } from './meters.ts';
 import { Outbox } from './outbox.ts';
 import type {
   ControlEvent,
@@ -32,7 +31,6 @@ import type {
   StreamWatcher,
 } from './ports.ts';
 import { isStopped, orStopped, Stop } from './stop.ts';
-import { ToolBudgets } from './tool-budgets.ts';
 
 /** Things that happen at most once, or a few times, in a run. */
 export interface Counters {

@@ -1,4 +1,4 @@
-import { overReason } from '../core/abort.ts';
+import { overReason } from '../core/clock.ts';
 import { type ErrorCode, isErrorCode, messageOf, RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock, ToolCallBlock, ToolOutcome } from '../core/message.ts';

@@ -1,6 +1,5 @@
-import { formatUsd } from '../core/amounts.ts';
 import { RyeError } from '../core/errors.ts';
-import { type MicroUsd, toUsd } from '../core/usage.ts';
+import { formatUsd, type MicroUsd, toUsd } from '../core/usage.ts';
 
 /** One row of the budget ledger, money in micro-dollars; the same shape as the storage port's. */
 export interface BudgetRow {

@@ -2,7 +2,7 @@ import { RyeError, type SourceLocation } from '../core/errors.ts';
 import type { Condition, ConditionOperator } from '../core/hook.ts';
 import { isRecord, type JsonValue, jsonEquals } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
-import { parsePath, valueAt } from './path.ts';
+import { parsePath, valueAt } from './interpolate.ts';
 import { regexFinds, regexProblem } from './regex.ts';
 
 const MAX_DEPTH = 32;

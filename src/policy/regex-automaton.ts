@@ -1,4 +1,4 @@
-import { AT, type Instruction, isRuneOp, OP, type Program } from './regex-program.ts';
+import { AT, type Instruction, isRuneOp, OP, type Program } from './regex.ts';
 
 /** States that an automaton keeps; one that needs more is split, and one of a single rule builds them anew. */
 const MAX_STATES = 1000;

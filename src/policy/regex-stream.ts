@@ -1,5 +1,5 @@
+import { isUsable, programOf } from './regex.ts';
 import { type Automaton, Code, LATIN1, type State } from './regex-automaton.ts';
-import { isUsable, programOf } from './regex-program.ts';
 
 export interface StreamHit {
   /** Index of the rule. */

@@ -1,10 +1,11 @@
 import { RE2JS } from 're2js';
 import { messageOf } from '../core/errors.ts';
+import { LruMap } from '../core/lru.ts';
 
 const MAX_PATTERN_LENGTH = 1000;
 const CACHE_SIZE = 256;
 
-const compiled = new Map<string, RE2JS>();
+const compiled = new LruMap<string, RE2JS>(CACHE_SIZE);
 
 /** Why a pattern can't be used, or undefined when it can. Look-around and back-references are not RE2 syntax. */
 export function regexProblem(pattern: string): string | undefined {
@@ -24,11 +25,79 @@ export function regexFinds(pattern: string, text: string): boolean {
 }
 
 function compile(pattern: string): RE2JS {
-  const known = compiled.get(pattern);
-  if (known !== undefined) return known;
-  const fresh = RE2JS.compile(pattern);
-  const oldest = compiled.keys().next().value;
-  if (compiled.size >= CACHE_SIZE && oldest !== undefined) compiled.delete(oldest);
-  compiled.set(pattern, fresh);
-  return fresh;
+  return compiled.getOrMake(pattern, () => RE2JS.compile(pattern));
+}
+
+/** Instructions of one automaton: what a step costs at worst is in proportion to it. */
+const MAX_PROGRAM = 4000;
+
+/** Opcodes and assertion bits of RE2's compiled programs, as Go's regexp/syntax numbers them. */
+export const OP = {
+  alt: 1,
+  altMatch: 2,
+  capture: 3,
+  emptyWidth: 4,
+  match: 6,
+  nop: 7,
+  firstRune: 8,
+} as const;
+const LAST_RUNE_OP = 11;
+export const AT = {
+  beginLine: 1,
+  endLine: 2,
+  beginText: 4,
+  endText: 8,
+  wordBoundary: 16,
+  noWordBoundary: 32,
+} as const;
+/** One step of a compiled program. */
+export interface Instruction {
+  readonly op: number;
+  readonly out: number;
+  readonly arg: number;
+  readonly runes: ArrayLike<number>;
+  matchRune(rune: number): boolean;
+}
+
+/** A pattern as RE2 compiles it. */
+export interface Program {
+  readonly start: number;
+  numInst(): number;
+  getInst(pc: number): Instruction;
+}
+
+/** Why a pattern can't watch a stream, or undefined when it can. Look-around and back-references are not RE2 syntax. */
+export function streamRegexProblem(pattern: string): string | undefined {
+  if (pattern.length > MAX_PATTERN_LENGTH) {
+    return `it is longer than ${MAX_PATTERN_LENGTH} characters`;
+  }
+  try {
+    const size = programOf(pattern).numInst();
+    return size > MAX_PROGRAM
+      ? `it compiles to ${size} steps, at most ${MAX_PROGRAM} may be`
+      : undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** Whether a pattern is watched at all. */
+export function isUsable(pattern: string): boolean {
+  return streamRegexProblem(pattern) === undefined;
+}
+
+const programs = new LruMap<string, Program>(CACHE_SIZE);
+
+/** A pattern compiled: once, as it is checked first and watched with later. */
+export function programOf(pattern: string): Program {
+  return programs.getOrMake(
+    pattern,
+    // the library types its compiled program loosely; a test compares this automaton with the library's own matcher
+    () => RE2JS.compile(RE2JS.translateRegExp(pattern)).re2Input.prog as Program,
+  );
+}
+
+/** Whether an instruction takes a character. */
+export function isRuneOp(op: number): boolean {
+  return op >= OP.firstRune && op <= LAST_RUNE_OP;
 }

@@ -1,5 +1,4 @@
-import { overReason } from '../core/abort.ts';
-import type { Clock } from '../core/clock.ts';
+import { type Clock, overReason } from '../core/clock.ts';
 import type { AnswerBody } from './http-fetch.ts';
 
 /** Watches one connection, and carries the one signal that ends it. */

@@ -9,18 +9,17 @@ import type { PartialLimits } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type {
   PlannedModel,
+  PlannedRules,
   PlannedTool,
   ProgramParts,
   ThreadPlan,
   ThreadSettings,
 } from '../core/plan.ts';
-import type { PlannedRules } from '../core/rules.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
 import type { PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
-import type { InjectionHistory } from '../loop/stream-rules/history.ts';
-import type { RuleSession } from '../loop/stream-rules/session.ts';
+import type { InjectionHistory, RuleSession } from '../loop/stream-rules/session.ts';
 import type { LimitSource } from '../policy/limits.ts';
 import type { RiskTable } from '../policy/risk.ts';
 import type { SteerRules } from '../policy/steer.ts';

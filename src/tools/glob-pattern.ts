@@ -1,5 +1,6 @@
 import { RE2JS } from 're2js';
 import { RyeError } from '../core/errors.ts';
+import { LruMap } from '../core/lru.ts';
 
 const MAX_PATTERN = 1000;
 
@@ -9,17 +10,11 @@ const MAX_PATTERN = 1000;
  * runs in linear time (RE2), because a pattern of a model meets file names of anybody. Throws `pattern_invalid`.
  */
 export function compileGlob(pattern: string): (path: string) => boolean {
-  const known = compiled.get(pattern);
-  if (known !== undefined) return known;
-  const fresh = compile(pattern);
-  if (compiled.size >= CACHE_SIZE) compiled.clear();
-  compiled.set(pattern, fresh);
-  return fresh;
+  return compiled.getOrMake(pattern, () => compile(pattern));
 }
 
-const CACHE_SIZE = 256;
 /** Rules share few globs, and each is compiled when a rule is checked and again when it watches. */
-const compiled = new Map<string, (path: string) => boolean>();
+const compiled = new LruMap<string, (path: string) => boolean>(256);
 
 function compile(pattern: string): (path: string) => boolean {
   const plain = pattern.startsWith('./') ? pattern.slice(2) : pattern;

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
-import { absoluteSearchPath } from '../core/search-path.ts';
+import { absoluteSearchPath } from '../core/text.ts';
 import { killGuard } from './kill-guard.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */

@@ -1,8 +1,6 @@
-import { aliasOf, THREAD_DIRECTIVE } from '../core/aliases.ts';
 import { RyeError } from '../core/errors.ts';
-import { wireName } from '../core/ids.ts';
-import type { JsonObject, JsonValue } from '../core/json.ts';
-import { isJsonObject, parseJson } from '../core/json.ts';
+import { aliasOf, THREAD_DIRECTIVE, wireName } from '../core/ids.ts';
+import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../core/json.ts';
 import { nearNames } from '../core/text.ts';
 import type { Resolution, ResolvedCall, Tool, ToolSet } from './tool.ts';
 

@@ -9,8 +9,8 @@ import {
   dispatchRouting,
   joinContents,
 } from '../../src/hooks/dispatch.ts';
-import { mergeLayers } from '../../src/hooks/layers.ts';
 import type { DispatchOptions, Fired, RunAction } from '../../src/hooks/run-hook.ts';
+import { mergeLayers } from '../../src/hooks/sources.ts';
 import { hooksFrom, manualClock } from './helpers.ts';
 
 const fetching = (item_id: string) => ({ primary: 'fetch', item_type: 'knowledge', item_id });

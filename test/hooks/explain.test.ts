@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { explainHooks } from '../../src/hooks/explain.ts';
-import { mergeLayers } from '../../src/hooks/layers.ts';
+import { mergeLayers } from '../../src/hooks/sources.ts';
 import { hooksFrom } from './helpers.ts';
 
 describe('explainHooks', () => {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { RE2JS } from 're2js';
 import { describe, expect, it } from 'vitest';
-import { streamRegexProblem } from '../../src/policy/regex-program.ts';
+import { streamRegexProblem } from '../../src/policy/regex.ts';
 import { compileStreamRegex } from '../../src/policy/regex-stream.ts';
 
 /** Where the first match is complete when the text comes in these pieces; `end` when only its end decides. */

@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseRule } from '../../src/items/rule.ts';
-import { checkRule, compileRules } from '../../src/loop/stream-rules/compile.ts';
+import { AnswerWatch } from '../../src/loop/stream-rules/answer-watch.ts';
+import { checkRule, compileRules } from '../../src/loop/stream-rules/rules.ts';
 import { compileGlob } from '../../src/tools/glob-pattern.ts';
 import {
   call,
@@ -347,7 +348,7 @@ function isBroken(name: string, file: string, content: string): boolean {
     file === '$'
       ? call('rye_bash', { command: content }, { size: 3 })
       : call(WRITE, { path: file, content }, { size: 3 });
-  return hear(sessionOf([rule]).watch(1), [...made, finish()]).matched.includes(name);
+  return hear(new AnswerWatch(sessionOf([rule]), 1), [...made, finish()]).matched.includes(name);
 }
 
 describe('the rules that rye ships', () => {
@@ -377,7 +378,7 @@ describe('the rules that rye ships', () => {
   });
 
   it('interrupt when a key-shaped string is written to a file', () => {
-    const watcher = sessionOf([...rules.values()]).watch(1);
+    const watcher = new AnswerWatch(sessionOf([...rules.values()]), 1);
     const { interrupt } = hear(
       watcher,
       call(WRITE, { path: 'a.env', content: `KEY=${long('sk-', 40)} and more` }),
@@ -392,7 +393,10 @@ describe('the rules that rye ships', () => {
       const [content = ''] = EXAMPLES[name]?.breaks ?? [];
       const isHeard = (tool: string, input: object): boolean =>
         rule !== undefined &&
-        hear(sessionOf([rule]).watch(1), [...call(tool, input), finish()]).matched.includes(name);
+        hear(new AnswerWatch(sessionOf([rule]), 1), [
+          ...call(tool, input),
+          finish(),
+        ]).matched.includes(name);
       const edit = { path: 'a.env', edits: [{ oldText: content, newText: '' }] };
       expect(isHeard('mcp/files/write_file', { path: 'a.env', content })).toBe(true);
       expect(isHeard('mcp/files/edit_file', { path: 'a.env', edits: [{ newText: content }] })).toBe(

@@ -1,5 +1,5 @@
 import { basename, dirname } from 'node:path';
-import { aliasesOf } from '../../core/aliases.ts';
+import { aliasesOf } from '../../core/ids.ts';
 import type { TreeFile } from './tree.ts';
 
 /** What is wrong with an item, as far as a change of its text depends on it. */

@@ -1,8 +1,8 @@
 import path from 'node:path';
 import type { ThreadExport } from '../../app/exports-types.ts';
 import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
-import { EXPORT_FORMATS, type ExportFormat } from '../../core/export-format.ts';
 import { compact } from '../../core/json.ts';
+import { EXPORT_FORMATS, type ExportFormat } from '../../core/thread.ts';
 import { assertWritableTarget } from '../files.ts';
 import { flagOption, type Invocation, requiredArgument, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';

@@ -1,8 +1,8 @@
 import type { ThreadListFilter } from '../../app/rye.ts';
-import { formatUsd } from '../../core/amounts.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
+import { formatUsd } from '../../core/usage.ts';
 import { flagOption, type Invocation, numberOption, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { count, formatTable, printDocument } from '../output.ts';

@@ -1,8 +1,8 @@
 import type { ThreadDetails, UnverifiedPart } from '../../app/rye.ts';
-import { formatCost, formatUsd } from '../../core/amounts.ts';
 import type { ActiveTurn, Delivery } from '../../core/delivery.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
+import { formatCost, formatUsd } from '../../core/usage.ts';
 import { type Invocation, requiredArgument } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { displayPath, printDocument, printLine } from '../output.ts';

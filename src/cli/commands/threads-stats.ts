@@ -1,6 +1,6 @@
 import type { StatsKey } from '../../app/rye.ts';
-import { formatSeconds, formatTokens, formatUsd } from '../../core/amounts.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
+import { formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
 import { type Invocation, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { formatTable, printDocument } from '../output.ts';

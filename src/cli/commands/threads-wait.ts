@@ -1,6 +1,6 @@
 import type { Rye, WaitReport } from '../../app/rye.ts';
-import { formatUsd } from '../../core/amounts.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
+import { formatUsd } from '../../core/usage.ts';
 import { flagOption, type Invocation, numberOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { canRedraw, formatTable, printDocument } from '../output.ts';

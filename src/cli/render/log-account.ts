@@ -1,6 +1,6 @@
-import { formatCost, formatSeconds, formatUsd } from '../../core/amounts.ts';
 import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
+import { formatCost, formatSeconds, formatUsd } from '../../core/usage.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
 import { progressLine } from './progress-line.ts';
 

@@ -1,8 +1,8 @@
-import { formatSeconds, formatUsd } from '../../core/amounts.ts';
+import { isSecurityWarning } from '../../core/errors.ts';
 import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import { textOf } from '../../core/message.ts';
-import { isSecurityWarning } from '../../core/warnings.ts';
+import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
 
 const INPUT_COLUMNS = 70;

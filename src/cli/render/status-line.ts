@@ -1,7 +1,13 @@
-import { formatSeconds, formatTokens, formatUsd } from '../../core/amounts.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
-import { type Cost, NO_COST, totalTokens } from '../../core/usage.ts';
+import {
+  type Cost,
+  formatSeconds,
+  formatTokens,
+  formatUsd,
+  NO_COST,
+  totalTokens,
+} from '../../core/usage.ts';
 import type { Io } from '../io.ts';
 import { ERASE_LINE, truncate } from '../terminal-text.ts';
 import { payloadOf } from './progress-line.ts';

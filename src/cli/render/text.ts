@@ -1,6 +1,6 @@
-import { formatCost } from '../../core/amounts.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
+import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
 import type { Colors } from '../output.ts';

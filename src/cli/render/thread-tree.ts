@@ -1,7 +1,6 @@
 import type { ThreadTreeNode } from '../../app/rye.ts';
-import { formatSeconds, formatUsd } from '../../core/amounts.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { toMicroUsd, toUsd } from '../../core/usage.ts';
+import { formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import type { Colors } from '../output.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
 

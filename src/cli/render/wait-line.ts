@@ -1,6 +1,6 @@
 import type { Rye, ThreadTreeNode } from '../../app/rye.ts';
-import { formatSeconds, formatUsd } from '../../core/amounts.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
 import { ERASE_LINE, oneLine, truncate } from '../terminal-text.ts';
 import { stateOf } from './thread-tree.ts';

@@ -1,4 +1,4 @@
-import { EXPORT_FORMATS } from '../../core/export-format.ts';
+import { EXPORT_FORMATS } from '../../core/thread.ts';
 import type { CommandSpec } from '../spec.ts';
 
 /** A thread's history for people and other programs. */

@@ -1,6 +1,5 @@
-import { formatUsd } from '../../core/amounts.ts';
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
-import { NO_USAGE, type Usage } from '../../core/usage.ts';
+import { formatUsd, NO_USAGE, type Usage } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 
 /** A fact of the log that is no entry, in one sentence, shown behind the entry before it. */

@@ -1,4 +1,3 @@
-import { formatSeconds, formatTokens, formatUsd } from '../../core/amounts.ts';
 import type { EventPayloads } from '../../core/events.ts';
 import type { JsonValue } from '../../core/json.ts';
 import {
@@ -11,6 +10,7 @@ import {
   textOf,
   type UserMessage,
 } from '../../core/message.ts';
+import { formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
 import { isKnown, type TreeEntry } from '../../log/tree.ts';
 import { numberOr } from './annotations.ts';
 import { anchorOf, count, folded, type PageContext, timeOf } from './context.ts';

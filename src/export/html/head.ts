@@ -1,5 +1,4 @@
-import { formatSeconds, formatTokens, formatUsd } from '../../core/amounts.ts';
-import { totalTokens } from '../../core/usage.ts';
+import { formatSeconds, formatTokens, formatUsd, totalTokens } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import { numberOr } from './annotations.ts';
 import { count, folded, type PageContext } from './context.ts';

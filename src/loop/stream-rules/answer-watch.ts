@@ -1,34 +1,13 @@
 import type { EventDraft } from '../../core/events.ts';
-import type { JsonObject } from '../../core/json.ts';
-import { compact } from '../../core/json.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
 import { type AssistantBlock, type ToolCallBlock, textOf } from '../../core/message.ts';
-import type { RuleSettings } from '../../core/rules.ts';
+import { escapeXml } from '../../core/text.ts';
 import type { StreamMatcher } from '../../policy/regex-stream.ts';
 import type { ModelEvent } from '../../providers/provider.ts';
 import type { Interrupt, Reminder, StreamWatcher, WhatRuns } from '../ports.ts';
 import { type CallHit, CallWatch } from './call-watch.ts';
-import type { RuleSet, StreamRule } from './compile.ts';
-import type { InjectionHistory } from './history.ts';
-import { type BrokenRule, renderInterrupts, renderReminders } from './render.ts';
-import type { SlowChecks } from './slow.ts';
-
-/** What an answer's watch needs to know of the run, and tells it. */
-export interface RunRules {
-  readonly rules: RuleSet;
-  readonly settings: RuleSettings;
-  readonly projectPath: string;
-  readonly history: InjectionHistory;
-  readonly slow: SlowChecks | undefined;
-  /** Whether one more answer may be cut for the rule. */
-  mayInterrupt(rule: StreamRule): boolean;
-  countInterrupt(rules: Iterable<StreamRule>): void;
-  /** Names by which rules may call a tool, lower case, its id first. */
-  namesOf(tool: string): readonly string[];
-  /** Whether a call says by itself what runs: an offered tool, by the name that it is offered under. */
-  isPlain(call: ToolCallBlock): boolean;
-  /** What to say in the log about the rules themselves, once. */
-  takeNotes(): readonly EventDraft[];
-}
+import type { StreamRule } from './rules.ts';
+import type { RuleSession } from './session.ts';
 
 type Source = 'text' | 'thinking' | 'tool';
 type ProseSource = Exclude<Source, 'tool'>;
@@ -60,7 +39,7 @@ const SLOW_OVERLAP = 4096;
  * their call, or after the answer.
  */
 export class AnswerWatch implements StreamWatcher {
-  readonly #run: RunRules;
+  readonly #session: RuleSession;
   readonly #turn: number;
   /** How many answers the model had completed before this one. */
   readonly #age: number;
@@ -80,12 +59,12 @@ export class AnswerWatch implements StreamWatcher {
   #isOver = false;
   #mustInterrupt = false;
 
-  constructor(run: RunRules, turn: number) {
-    this.#run = run;
+  constructor(session: RuleSession, turn: number) {
+    this.#session = session;
     this.#turn = turn;
-    this.#age = run.history.completedTurns;
-    this.#rules = run.rules.rules.filter((rule) => run.history.isDue(rule));
-    const slow = run.slow ? this.#rules.filter((rule) => rule.slow.length > 0) : [];
+    this.#age = session.history.completedTurns;
+    this.#rules = session.rules.rules.filter((rule) => session.history.isDue(rule));
+    const slow = session.slow ? this.#rules.filter((rule) => rule.slow.length > 0) : [];
     this.#slowRules = {
       text: slow.filter(({ scope }) => scope.text),
       thinking: slow.filter(({ scope }) => scope.thinking),
@@ -136,12 +115,12 @@ export class AnswerWatch implements StreamWatcher {
 
   accept(): void {
     this.#isOver = true;
-    this.#run.history.completedTurns += 1;
+    this.#session.history.completedTurns += 1;
   }
 
   takeRecords(): readonly EventDraft[] {
-    if (this.#records.length === 0) return this.#run.takeNotes();
-    const records = [...this.#records, ...this.#run.takeNotes()];
+    if (this.#records.length === 0) return this.#session.takeNotes();
+    const records = [...this.#records, ...this.#session.takeNotes()];
     this.#records = [];
     return records;
   }
@@ -172,7 +151,7 @@ export class AnswerWatch implements StreamWatcher {
     for (const { rule } of prose.matcher.feed(piece)) this.#hitProse(source, rule);
     if (this.#slowRules[source].length === 0) return;
     prose.text += piece;
-    const { buffer_limit: limit } = this.#run.settings;
+    const { buffer_limit: limit } = this.#session.settings;
     if (prose.text.length < limit) return;
     this.#askProse(source, prose.text);
     prose.text = prose.text.slice(-Math.min(SLOW_OVERLAP, limit >> 1));
@@ -180,13 +159,13 @@ export class AnswerWatch implements StreamWatcher {
 
   #openProse(source: ProseSource): Prose {
     const rules = this.#rules.filter(({ scope }) => scope[source]).map(({ index }) => index);
-    const prose = { matcher: this.#run.rules.regex.open(rules), text: '', length: 0 };
+    const prose = { matcher: this.#session.rules.regex.open(rules), text: '', length: 0 };
     this.#prose.set(source, prose);
     return prose;
   }
 
   #hitProse(source: ProseSource, index: number): void {
-    const rule = this.#run.rules.rules[index];
+    const rule = this.#session.rules.rules[index];
     if (rule) this.#matched({ rule, source });
   }
 
@@ -199,15 +178,15 @@ export class AnswerWatch implements StreamWatcher {
   #watchCall(name: string, call: number): CallWatch {
     return new CallWatch(name, {
       rules: this.#rules,
-      projectPath: this.#run.projectPath,
-      open: (rules) => this.#run.rules.regex.open(rules),
-      namesOf: (tool) => this.#run.namesOf(tool),
+      projectPath: this.#session.projectPath,
+      open: (rules) => this.#session.rules.regex.open(rules),
+      namesOf: (tool) => this.#session.namesOf(tool),
       onHit: (hit) => this.#matched({ ...hit, source: 'tool', call }),
       onValue:
         this.#slowRules.tool.length === 0
           ? undefined
           : (text, decide) => this.#askCall(text, { call, decide }),
-      valueLimit: this.#run.settings.buffer_limit,
+      valueLimit: this.#session.settings.buffer_limit,
     });
   }
 
@@ -234,7 +213,7 @@ export class AnswerWatch implements StreamWatcher {
         const watch = this.#calls[position]?.watch ?? this.#openCall(block.call_id, block.name);
         if (watch.length === 0) watch.write(JSON.stringify(block.input));
         watch.end();
-        if (!this.#run.isPlain(block)) this.#indirect.push({ block, call: position });
+        if (!this.#session.isPlain(block)) this.#indirect.push({ block, call: position });
       });
   }
 
@@ -277,7 +256,7 @@ export class AnswerWatch implements StreamWatcher {
   }
 
   async #check(rule: StreamRule, text: string, onMatch: () => void): Promise<void> {
-    const found = await this.#run.slow?.matches(rule, text);
+    const found = await this.#session.slow?.matches(rule, text);
     // a result that comes after the answer's end changes nothing
     if (found === true && !this.#isOver) onMatch();
   }
@@ -285,7 +264,7 @@ export class AnswerWatch implements StreamWatcher {
   #matched(found: Omit<Match, 'interrupts'>): void {
     const { rule, source } = found;
     if (this.#matches.has(rule)) return;
-    const interrupts = cutsAnswer(rule, source) && this.#run.mayInterrupt(rule);
+    const interrupts = cutsAnswer(rule, source) && this.#session.mayInterrupt(rule);
     const match: Match = { ...found, interrupts };
     this.#matches.set(rule, match);
     this.#mustInterrupt ||= interrupts;
@@ -309,11 +288,11 @@ export class AnswerWatch implements StreamWatcher {
     this.#isOver = true;
     const matches = [...this.#matches.values()];
     const cutting = matches.filter(({ interrupts }) => interrupts).map(({ rule }) => rule);
-    this.#run.countInterrupt(cutting);
+    this.#session.countInterrupt(cutting);
     const names = cutting.map(({ name }) => name).join(', ');
     return {
       reason: `stream ${cutting.length === 1 ? 'rule' : 'rules'} ${names}`,
-      keepPartial: this.#run.settings.context_mode === 'keep',
+      keepPartial: this.#session.settings.context_mode === 'keep',
       drafts: [this.#tell(matches), hidden(renderInterrupts(matches.map(broken)), matches)],
     };
   }
@@ -322,7 +301,7 @@ export class AnswerWatch implements StreamWatcher {
   #tell(matches: readonly Match[]): EventDraft {
     for (const { rule } of matches) {
       this.#told.add(rule);
-      this.#run.history.mark(rule.sha256, this.#age);
+      this.#session.history.mark(rule.sha256, this.#age);
     }
     const rules = matches.map(({ rule: { name, sha256 } }) => ({ name, sha256 }));
     return { event_type: 'rule_injection', payload: { rules, turn: this.#turn } };
@@ -345,4 +324,47 @@ function hidden(content: string, matches: readonly Match[]): EventDraft {
     event_type: 'custom_message',
     payload: { custom_type: 'rule_injection', content, display: false, details },
   };
+}
+
+/** A rule that was broken, and where. */
+export interface BrokenRule {
+  readonly name: string;
+  readonly body: string;
+  readonly path?: string | undefined;
+}
+
+/** What the model reads in place of its cut answer. */
+export function renderInterrupts(rules: readonly BrokenRule[]): string {
+  return rules
+    .map((rule) =>
+      ruleBlock(
+        'system-interrupt',
+        rule,
+        'Your answer was stopped because it broke a rule of this project. The rule is project policy, not an injected instruction. Answer again and follow it:',
+      ),
+    )
+    .join('\n\n');
+}
+
+/** What the model reads beside a result, or after an answer, that broke rules without being stopped. */
+export function renderReminders(rules: readonly BrokenRule[]): string {
+  return rules
+    .map((rule) =>
+      ruleBlock(
+        'system-reminder',
+        rule,
+        'What you wrote broke a rule of this project. It was not stopped. The rule is project policy, not an injected instruction. Correct it and follow the rule from now on:',
+      ),
+    )
+    .join('\n\n');
+}
+
+function ruleBlock(tag: string, { name, path, body }: BrokenRule, intro: string): string {
+  const where = path === undefined ? '' : ` path="${escapeXml(path)}"`;
+  return `<${tag} reason="rule_violation" rule="${escapeXml(name)}"${where}>\n${intro}\n\n${escapeBody(body)}\n</${tag}>`;
+}
+
+/** Only what could close the block or open another: quotes stay as they are for the reader's sake. */
+function escapeBody(body: string): string {
+  return body.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }

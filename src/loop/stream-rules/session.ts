@@ -2,12 +2,9 @@ import type { EventDraft } from '../../core/events.ts';
 import { wireName } from '../../core/ids.ts';
 import type { JsonValue } from '../../core/json.ts';
 import type { ToolCallBlock } from '../../core/message.ts';
-import type { RuleSettings } from '../../core/rules.ts';
-import type { StreamWatcher } from '../ports.ts';
-import { AnswerWatch, type RunRules } from './answer-watch.ts';
-import type { RuleSet, StreamRule } from './compile.ts';
-import { InjectionHistory } from './history.ts';
-import { SlowChecks, type SlowMatcher } from './slow.ts';
+import type { RuleSettings } from '../../core/plan.ts';
+import { isKnown, pathTo, type SessionTree } from '../../log/tree.ts';
+import type { RuleSet, StreamRule } from './rules.ts';
 
 const EXECUTE_ID = 'rye/execute';
 
@@ -25,7 +22,7 @@ export interface RuleSessionOptions {
 }
 
 /** What stream rules remember through a run: what was told, and how often an answer was cut. */
-export class RuleSession implements RunRules {
+export class RuleSession {
   readonly rules: RuleSet;
   readonly settings: RuleSettings;
   readonly projectPath: string;
@@ -50,11 +47,7 @@ export class RuleSession implements RunRules {
       });
   }
 
-  /** Watches one answer. What an earlier answer left undelivered is forgotten: its rules may match again. */
-  watch(turn: number): StreamWatcher {
-    return new AnswerWatch(this, turn);
-  }
-
+  /** True if one more answer may be cut for the rule. */
   mayInterrupt(rule: StreamRule): boolean {
     const count = this.#interrupts.get(rule) ?? 0;
     return count < MAX_INTERRUPTS_PER_RULE && this.#total < this.settings.max_interrupts_per_run;
@@ -65,17 +58,20 @@ export class RuleSession implements RunRules {
     for (const rule of rules) this.#interrupts.set(rule, (this.#interrupts.get(rule) ?? 0) + 1);
   }
 
+  /** Returns the names by which rules may call a tool, lower case, its id first. */
   namesOf(tool: string): readonly string[] {
     const id = this.#toolIds.get(tool) ?? this.#toolIds.get(wireName(tool)) ?? tool;
     const last = id.slice(id.lastIndexOf('/') + 1);
     return [...new Set([id, tool, last].map((name) => name.toLowerCase()))];
   }
 
+  /** True if the name of a call alone tells what runs: it is offered under that name, and no argument can change it. */
   isPlain({ name, input }: ToolCallBlock): boolean {
     const id = this.#toolIds.get(name);
     return id !== undefined && id !== EXECUTE_ID && !Object.values(input).some(isMaybeJson);
   }
 
+  /** Returns what the log should tell about the rules themselves, once. */
   takeNotes(): readonly EventDraft[] {
     const notes = this.#notes;
     if (notes.length > 0) this.#notes = [];
@@ -86,4 +82,90 @@ export class RuleSession implements RunRules {
 /** Where a tool wants a list or an object, a text that holds one is read as it. */
 function isMaybeJson(value: JsonValue | undefined): boolean {
   return typeof value === 'string' && /^\s*[[{]/.test(value);
+}
+
+/**
+ * Which rules the model was told, and how many turns it has completed since. A rule is known by its content: an edited
+ * one counts as new and a renamed one does not.
+ */
+export class InjectionHistory {
+  /** Answers that came whole; a cut one counts with the answer that replaces it. */
+  completedTurns = 0;
+  readonly #toldAt = new Map<string, number>();
+
+  /** Whether a rule may be told now. */
+  isDue({ sha256, repeat, gap }: StreamRule): boolean {
+    const at = this.#toldAt.get(sha256);
+    if (at === undefined) return true;
+    return repeat === 'after-gap' && this.completedTurns - at >= gap;
+  }
+
+  /** Notes that the model is told, about an answer before which it had completed so many turns. */
+  mark(sha256: string, completedTurns: number): void {
+    this.#toldAt.set(sha256, completedTurns);
+  }
+}
+
+/** What the path to the leaf says was told: injections on other branches do not count there. */
+export function restoreHistory(
+  tree: SessionTree,
+  leafId: string | null = tree.leafId,
+): InjectionHistory {
+  const history = new InjectionHistory();
+  const turns: number[] = [];
+  for (const entry of pathTo(tree, leafId)) {
+    if (isKnown(entry, 'message') && entry.payload.message.role === 'assistant') {
+      if (entry.payload.message.stop_reason === 'aborted') continue;
+      turns.push(entry.payload.turn ?? 0);
+      history.completedTurns += 1;
+    }
+    if (!isKnown(entry, 'rule_injection')) continue;
+    const { turn, rules } = entry.payload;
+    const before = turns.filter((completed) => completed < turn).length;
+    for (const { sha256 } of rules) history.mark(sha256, before);
+  }
+  return history;
+}
+
+/** Runs a JavaScript expression outside of the program's own thread, under a time limit. */
+export interface SlowMatcher {
+  /** Whether the expression is found in the text. Never rejects; `timeout` past the limit. */
+  find(expression: string, text: string): Promise<boolean | 'timeout'>;
+}
+
+/** A rule whose check took too long this often is not checked again in the run. */
+const MAX_TIMEOUTS = 2;
+
+/**
+ * Checks of rules with `engine: js`. They come late: what one answer asked is worth nothing once the answer is over.
+ */
+export class SlowChecks {
+  readonly #matcher: SlowMatcher;
+  readonly #timeouts = new Map<string, number>();
+  readonly #onDisabled: (rule: string) => void;
+
+  constructor(matcher: SlowMatcher, onDisabled: (rule: string) => void) {
+    this.#matcher = matcher;
+    this.#onDisabled = onDisabled;
+  }
+
+  /** Whether any of a rule's expressions is found; a check that takes too long finds nothing. */
+  async matches(
+    rule: { readonly name: string; readonly slow: readonly string[] },
+    text: string,
+  ): Promise<boolean> {
+    for (const expression of rule.slow) {
+      if ((this.#timeouts.get(rule.name) ?? 0) >= MAX_TIMEOUTS) return false;
+      const found = await this.#matcher.find(expression, text);
+      if (found === true) return true;
+      if (found === 'timeout') this.#noteTimeout(rule.name);
+    }
+    return false;
+  }
+
+  #noteTimeout(rule: string): void {
+    const count = (this.#timeouts.get(rule) ?? 0) + 1;
+    this.#timeouts.set(rule, count);
+    if (count === MAX_TIMEOUTS) this.#onDisabled(rule);
+  }
 }

@@ -1,7 +1,6 @@
-import { formatUsd } from '../../core/amounts.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { PartialLimits } from '../../core/limits.ts';
-import { type MicroUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import { type RawLimit, type ResolvedLimits, worstMicroUsd } from '../../policy/limits.ts';
 import type { ThreadEnv } from '../ports.ts';

@@ -3,11 +3,10 @@ import { messageOf, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import type { PlannedTool, PlanSource, ThreadPlan } from '../../core/plan.ts';
-import { literalNeeds, missingCapability } from '../../hooks/authority.ts';
 import { parseHooks } from '../../hooks/declaration.ts';
 import { dispatchRouting } from '../../hooks/dispatch.ts';
-import { mergeLayers } from '../../hooks/layers.ts';
 import { isSuppressed } from '../../hooks/run-hook.ts';
+import { literalNeeds, mergeLayers, missingCapability } from '../../hooks/sources.ts';
 import { assertStandsFor } from '../../items/binding.ts';
 import { parseDirective } from '../../items/directive.ts';
 import {

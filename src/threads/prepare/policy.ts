@@ -1,15 +1,16 @@
-import { type RenamedGrant, renamedGrant } from '../../core/aliases.ts';
 import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
+import { type RenamedGrant, renamedGrant } from '../../core/ids.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type {
   ContextBlock,
+  ListedRule,
   PlannedModel,
+  PlannedRules,
   PlannedTool,
   ProgramParts,
   ThreadPlan,
 } from '../../core/plan.ts';
-import type { ListedRule, PlannedRules } from '../../core/rules.ts';
 import type { Ceiling, Composed } from '../../items/extends.ts';
 import { attenuate, covers, parseCapability, uncovered } from '../../policy/capability.ts';
 import { parseLimits, type ResolvedLimits, resolveLimits } from '../../policy/limits.ts';

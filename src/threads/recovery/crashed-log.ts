@@ -15,7 +15,7 @@ import {
 import { foldContext } from '../../log/context.ts';
 import { messageBytes } from '../../log/size.ts';
 import { buildTree, isKnown } from '../../log/tree.ts';
-import { likelyTokensOf } from '../../loop/context.ts';
+import { likelyTokensOf } from '../../loop/meters.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { headerOf, type ThreadDocument } from '../thread-document.ts';

@@ -5,7 +5,7 @@ import { compact, type JsonObject } from '../../core/json.ts';
 import type { Message } from '../../core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import { addUsage, type Cost, type MicroUsd, NO_USAGE, type Usage } from '../../core/usage.ts';
-import type { CompactReport } from '../../hooks/before-compact.ts';
+import type { CompactReport } from '../../hooks/dispatch.ts';
 import {
   type CompactionPlan,
   type CompactionSizes,

@@ -2,19 +2,19 @@ import { capabilityOf } from '../../core/capability.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
-import type { JsonObject } from '../../core/json.ts';
-import { compact } from '../../core/json.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
 import { textOf } from '../../core/message.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import { mayRun } from '../../hooks/authority.ts';
-import { type CompactReport, dispatchBeforeCompact } from '../../hooks/before-compact.ts';
 import {
+  type CompactReport,
   type ContextReport,
+  dispatchBeforeCompact,
   dispatchContext,
   dispatchControl,
   dispatchObserving,
 } from '../../hooks/dispatch.ts';
 import type { ActionOutcome, DispatchOptions, Fired, RunAction } from '../../hooks/run-hook.ts';
+import { mayRun } from '../../hooks/sources.ts';
 import { assertStandsFor } from '../../items/binding.ts';
 import { parseKnowledge } from '../../items/knowledge.ts';
 import type {

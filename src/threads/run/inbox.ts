@@ -10,8 +10,8 @@ import {
 } from '../../core/delivery.ts';
 import type { EventDraft, LogEvent } from '../../core/events.ts';
 import { DELIVERY_ENTRY, isCommitted, isRequest } from '../../log/delivery-facts.ts';
+import { isReturnName } from '../../loop/outputs.ts';
 import type { InboxPort, PolicyGate, SafePoint } from '../../loop/ports.ts';
-import { isReturnName } from '../../loop/return.ts';
 import { meet } from '../../policy/capability.ts';
 import { type DeclaredTool, runTraits, type SteerRules } from '../../policy/steer.ts';
 import type { RunKey, SteerParams, SteerPoint } from '../../storage/store.ts';

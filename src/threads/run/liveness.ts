@@ -1,5 +1,4 @@
-import { abortText } from '../../core/abort.ts';
-import { isoTime } from '../../core/clock.ts';
+import { abortText, isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import type { ThreadEnv } from '../ports.ts';

@@ -5,7 +5,8 @@ import type { Cost } from '../../core/usage.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { LoopPorts, PendingCalls } from '../../loop/ports.ts';
-import { restoreHistory } from '../../loop/stream-rules/history.ts';
+import { AnswerWatch } from '../../loop/stream-rules/answer-watch.ts';
+import { restoreHistory } from '../../loop/stream-rules/session.ts';
 import type { ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import type { OpenTools, ThreadEnv } from '../ports.ts';
@@ -113,5 +114,5 @@ export async function watchRules(
     ? restoreHistory(buildTree((await readSigned(env, threadId)).events))
     : undefined;
   const session = env.rules.watch(plan, history);
-  return session ? { watchStream: (turn) => session.watch(turn) } : {};
+  return session ? { watchStream: (turn) => new AnswerWatch(session, turn) } : {};
 }

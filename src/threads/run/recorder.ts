@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
-import { overReason } from '../../core/abort.ts';
-import type { Clock } from '../../core/clock.ts';
+import { type Clock, overReason } from '../../core/clock.ts';
 import type { EventDraft, EventType, LogEvent } from '../../core/events.ts';
 import { isPiece, type LogHead } from '../../log/checkpoint.ts';
 import type { LogWriter } from '../../storage/store.ts';

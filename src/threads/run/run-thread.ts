@@ -7,7 +7,7 @@ import { type Cost, NO_COST } from '../../core/usage.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { LoopOutcome, LoopPorts } from '../../loop/ports.ts';
 import { parseErrorRules } from '../../policy/error-class.ts';
-import { isTaintNote } from '../../policy/taint.ts';
+import { isTaintNote } from '../../policy/risk.ts';
 import type { ModelProvider, ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';

@@ -1,14 +1,12 @@
-import { overReason } from '../../core/abort.ts';
-import type { Clock } from '../../core/clock.ts';
+import { type Clock, overReason } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import type { RequestEstimate } from '../../core/events.ts';
 import { textOf, userText } from '../../core/message.ts';
 import type { PlannedModel } from '../../core/plan.ts';
 import { addUsage, type MicroUsd, NO_USAGE, priceMicroUsd, type Usage } from '../../core/usage.ts';
 import { SUMMARY_SYSTEM } from '../../log/summary-prompt.ts';
-import { AnswerRatio, likelyTokensOf } from '../../loop/context.ts';
 import { estimateOf } from '../../loop/limits.ts';
-import { StreamBound } from '../../loop/stream-bound.ts';
+import { AnswerRatio, likelyTokensOf, StreamBound } from '../../loop/meters.ts';
 import {
   type Classification,
   classify,

@@ -1,12 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { EventDraft } from '../../../src/core/events.ts';
 import type { AssistantBlock } from '../../../src/core/message.ts';
-import type { PlannedRule, RuleSettings } from '../../../src/core/rules.ts';
+import type { PlannedRule, RuleSettings } from '../../../src/core/plan.ts';
 import type { Interrupt, StreamWatcher } from '../../../src/loop/ports.ts';
-import { compileRules } from '../../../src/loop/stream-rules/compile.ts';
-import type { InjectionHistory } from '../../../src/loop/stream-rules/history.ts';
-import { RuleSession } from '../../../src/loop/stream-rules/session.ts';
-import type { SlowMatcher } from '../../../src/loop/stream-rules/slow.ts';
+import { compileRules } from '../../../src/loop/stream-rules/rules.ts';
+import {
+  type InjectionHistory,
+  RuleSession,
+  type SlowMatcher,
+} from '../../../src/loop/stream-rules/session.ts';
 import type { ModelEvent } from '../../../src/providers/provider.ts';
 import { compileGlob } from '../../../src/tools/glob-pattern.ts';
 

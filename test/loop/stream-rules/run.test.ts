@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { RyeError } from '../../../src/core/errors.ts';
 import type { EventDraft, LogEvent } from '../../../src/core/events.ts';
-import type { Message } from '../../../src/core/message.ts';
-import { textOf } from '../../../src/core/message.ts';
-import type { PlannedRule } from '../../../src/core/rules.ts';
+import { type Message, textOf } from '../../../src/core/message.ts';
+import type { PlannedRule } from '../../../src/core/plan.ts';
 import { foldContext } from '../../../src/log/context.ts';
 import { buildTree } from '../../../src/log/tree.ts';
 import { runLoop } from '../../../src/loop/loop.ts';
+import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import type { ModelEvent } from '../../../src/providers/provider.ts';
 import { errorOutput } from '../../../src/tools/tool.ts';
 import {
@@ -55,7 +55,7 @@ async function watched({ rules, session: changes, ports, ...script }: Watched): 
     ...script,
     ports: {
       projectPath: '/home/ada/project',
-      watchStream: (turn) => session.watch(turn),
+      watchStream: (turn) => new AnswerWatch(session, turn),
       ...ports,
     },
   });
@@ -267,7 +267,10 @@ it('a retry waits for the record of the cut answer, however long that takes, and
   const script: Script = {
     turns: [hangs('BAD'), says('Good.')],
     // its own time stands still
-    ports: { clock: new VirtualClock({ auto: false }), watchStream: (turn) => session.watch(turn) },
+    ports: {
+      clock: new VirtualClock({ auto: false }),
+      watchStream: (turn) => new AnswerWatch(session, turn),
+    },
   };
   const facts = {
     requests: [] as never[],
@@ -297,7 +300,10 @@ it('a log that cannot take the record ends the run instead of asking again', asy
   const script: Script = {
     turns: [hangs('BAD'), says('Good.')],
     // its own time stands still
-    ports: { clock: new VirtualClock({ auto: false }), watchStream: (turn) => session.watch(turn) },
+    ports: {
+      clock: new VirtualClock({ auto: false }),
+      watchStream: (turn) => new AnswerWatch(session, turn),
+    },
   };
   const facts = {
     requests: [] as never[],

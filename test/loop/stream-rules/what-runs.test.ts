@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
 import type { LoopPorts } from '../../../src/loop/ports.ts';
+import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import { validateInput } from '../../../src/tools/schema.ts';
 import { textOutput } from '../../../src/tools/tool.ts';
 import { createToolSet } from '../../../src/tools/tool-set.ts';
@@ -35,7 +36,7 @@ async function called(name: string, input: JsonObject): Promise<Played & { ran: 
   const session = sessionOf([NO_KEY, NO_KEY_EDIT]);
   const ports: Partial<LoopPorts> = {
     projectPath: '/home/ada/project',
-    watchStream: (turn) => session.watch(turn),
+    watchStream: (turn) => new AnswerWatch(session, turn),
     tools: createToolSet({ tools, loadTool: () => Promise.resolve(undefined) }),
     validate: validateInput,
   };

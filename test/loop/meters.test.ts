@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { type AssistantBlock, type AssistantMessage, userText } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { messageBytes } from '../../src/log/size.ts';
-import { ContextMeter, projectContext } from '../../src/loop/context.ts';
+import { projectContext } from '../../src/loop/context-view.ts';
+import { ContextMeter } from '../../src/loop/meters.ts';
 
 const said = (content: readonly AssistantBlock[], model = 'm'): AssistantMessage => ({
   role: 'assistant',
