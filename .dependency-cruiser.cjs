@@ -26,6 +26,7 @@ const LAYERS = {
     'storage/store.ts',
   ],
   export: ['core', 'log', 'items', 'trust'],
+  pi: ['core', 'log', 'export', 'threads'],
   app: [
     'core',
     'disk',
@@ -40,10 +41,9 @@ const LAYERS = {
     'loop',
     'threads',
     'export',
+    'pi',
   ],
-  'mcp-server': ['core', 'app'],
-  monitor: ['core', 'app'],
-  cli: ['core', 'disk', 'app', 'mcp-server', 'monitor'],
+  cli: ['core', 'disk', 'app'],
 };
 // Folders with no I/O at all, and the only builtins they may use.
 const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export'];
@@ -53,11 +53,12 @@ const VENDORS = {
   '@anthropic-ai/sdk': ['providers/anthropic'],
   openai: ['providers/openai'],
   'better-sqlite3': ['storage/sqlite'],
-  pg: ['storage/postgres'],
-  '@modelcontextprotocol/sdk': ['tools/mcp', 'mcp-server'],
+  '@modelcontextprotocol/sdk': ['tools/mcp'],
   commander: ['cli'],
   '@mariozechner/pi-tui': ['cli/browser'],
 };
+// Optional features: only these folders may load one, and only with `import()`, except for types.
+const SATELLITES = { pi: ['app'] };
 const esc = (s) => s.replaceAll('.', '\\.');
 const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);
 
@@ -81,7 +82,7 @@ module.exports = {
       name: 'adapters-do-not-know-each-other',
       severity: 'error',
       from: { path: '^src/(storage|providers|tools)/([^/]+)/' },
-      to: { path: '^src/$1/[^/]+/', pathNot: ['^src/$1/$2/', '^src/$1/testing/'] },
+      to: { path: '^src/$1/[^/]+/', pathNot: '^src/$1/$2/' },
     },
     {
       name: 'pure-folders-do-no-io',
@@ -92,7 +93,7 @@ module.exports = {
     {
       name: 'fs-only-in-fs-files',
       severity: 'error',
-      comment: 'in items/ and trust/ the disk is touched only by *-fs.ts',
+      comment: 'in items/, trust/ and threads/ only *-fs.ts touches the disk',
       from: { path: '^src/(items|trust|threads)/', pathNot: '-fs\\.ts$' },
       to: {
         dependencyTypes: ['core'],
@@ -111,6 +112,20 @@ module.exports = {
       from: { path: '^src/', pathNot: homes.map((h) => `^src/${h}/`) },
       to: { path: `node_modules/${esc(pkg)}/` },
     })),
+    ...Object.entries(SATELLITES).flatMap(([satellite, loaders]) => [
+      {
+        name: `satellite-${satellite}`,
+        severity: 'error',
+        from: { path: '^src/', pathNot: [satellite, ...loaders].map((f) => `^src/${f}/`) },
+        to: { path: `^src/${satellite}/` },
+      },
+      {
+        name: `satellite-${satellite}-loads-on-demand`,
+        severity: 'error',
+        from: { path: '^src/', pathNot: `^src/${satellite}/` },
+        to: { path: `^src/${satellite}/`, dynamic: false, dependencyTypesNot: ['type-only'] },
+      },
+    ]),
     {
       name: 'src-does-not-import-tests',
       severity: 'error',

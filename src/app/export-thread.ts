@@ -1,9 +1,8 @@
 import { isoTime } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
-import { EXPORTERS } from '../export/formats.ts';
 import { Redaction } from '../export/redact.ts';
-import { type ExportSource, onlyPath } from '../export/source.ts';
+import { type Exporter, type ExportSource, onlyPath } from '../export/source.ts';
 import { buildTree, entryByPrefix, isKnown } from '../log/tree.ts';
 import type { OpenedLog } from '../storage/store.ts';
 import type { ThreadFiles } from '../threads/ports.ts';
@@ -15,6 +14,17 @@ import { threadFiles } from './thread-files.ts';
 import { verifyThread } from './verify-thread.ts';
 
 declare const __RYE_VERSION__: string;
+
+/**
+ * The exporter of each format, loaded on first use. To add a format, add it to `EXPORT_FORMATS` of the library's types
+ * and here.
+ */
+const EXPORTERS = {
+  html: async () => (await import('../export/html/page.ts')).exportHtml,
+  md: async () => (await import('../export/knowledge.ts')).exportMarkdown,
+  jsonl: async () => (await import('../export/path-log.ts')).exportPathLog,
+  pi: async () => (await import('../pi/export.ts')).exportPi,
+} as const satisfies Record<string, () => Promise<Exporter>>;
 
 /** Reads a thread, checks its record and hands it to the exporter of a format. Never writes. */
 export async function exportThread(

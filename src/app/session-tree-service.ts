@@ -174,7 +174,7 @@ export class Trees implements SessionTrees {
   }
 
   async importSession(options: ImportOptions): Promise<ImportedSession> {
-    const { importSession } = await import('./import-session.ts');
+    const { importSession } = await import('../pi/import-file.ts');
     return await importSession(await this.#env(), options);
   }
 

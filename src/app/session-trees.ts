@@ -6,9 +6,9 @@ import type { ContextSettings } from '../log/context.ts';
 import type { LogProblem } from '../log/problem.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { TreeFilter, TreeRow } from '../log/tree-view.ts';
+import type { ImportedSession, ImportOptions } from '../pi/import-file.ts';
 import type { ManualCompaction } from '../threads/session/offline-summary.ts';
 import type { ReplayOptions, ReplayReport } from '../threads/session/replay.ts';
-import type { ImportedSession, ImportOptions } from './import-session.ts';
 
 export { TREE_FILTERS } from '../log/tree-view.ts';
 export type {

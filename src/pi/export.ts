@@ -10,9 +10,9 @@ import {
   type StopReason,
 } from '../core/message.ts';
 import { totalTokens, type Usage } from '../core/usage.ts';
+import type { ExportSource } from '../export/source.ts';
 import { isKnown, type TreeEntry } from '../log/tree.ts';
-import { PI_VERSION } from './pi-session.ts';
-import type { ExportSource } from './source.ts';
+import { PI_VERSION } from './session.ts';
 
 /** What of a thread a session of pi is made from. */
 export type PiSource = Pick<ExportSource, 'header' | 'events' | 'tree' | 'leafId' | 'redactions'>;

@@ -3,14 +3,14 @@ import type { EventDraft } from '../core/events.ts';
 import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import { textOf, toolCallsOf } from '../core/message.ts';
 import { MAX_LINE_BYTES } from '../log/codec.ts';
-import { contentOf, customMessageDraft, messageDraft } from './pi-message-in.ts';
+import { contentOf, customMessageDraft, messageDraft } from './messages.ts';
 import {
   type PiEntry,
   type PiProblem,
   type PiRecord,
   type PiSession,
   piMessageOf,
-} from './pi-session.ts';
+} from './session.ts';
 
 /** What a pi session becomes in a thread's log. */
 export interface PiImport {

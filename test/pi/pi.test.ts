@@ -6,10 +6,10 @@ import type { EventDraft } from '../../src/core/events.ts';
 import { isJsonObject, type JsonObject, toText } from '../../src/core/json.ts';
 import { type Message, textOf } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
-import { createPiReader } from '../../src/export/pi-session.ts';
 import { extractDrafts } from '../../src/log/branch.ts';
 import { foldContext } from '../../src/log/context.ts';
 import { buildTree } from '../../src/log/tree.ts';
+import { createPiReader } from '../../src/pi/session.ts';
 import { place, said } from '../log/support.ts';
 import { exported, HEADER, imported, loadPi, type PiManager, roundTrip } from './pi-lab.ts';
 
