@@ -231,7 +231,7 @@ describe('a trusted key file', () => {
     ],
     ['is signed by a stranger', () => put(signKeyFile(plain, stranger)), /key_untrusted/],
     ['holds another key', () => put(renderTrustedKey({ key: stranger, owner: 'x' })), /holds key/],
-    ['is no TOML', () => put('pem: x'), /name = value/],
+    ['is no TOML', () => put('pem: x'), /malformed key file: /],
     [
       'is a symbolic link',
       () => {
