@@ -241,7 +241,7 @@ function refusePart(question: RuntimeQuestion, executor: Executor, type: string)
       question,
       {
         message: `a manifest of the type "${type}" is a part of Rye OS itself, not a tool`,
-        hint: 'Delete it: rye has its own runtimes and parsers. A tool that named it as executor_id runs without it; see docs/migration.md.',
+        hint: 'Delete it: rye has its own runtimes and parsers. A tool that named it as executor_id runs without it; see "Migrating from Rye OS" in docs/directives.md.',
       },
       'tool_type',
     );

@@ -43,7 +43,7 @@ describe('calls that a thread may not make', () => {
       run: call(FILES, 'rye_bash', { command: 'id' }),
     },
     {
-      // Requirement: check-differs-from-dispatch
+      // Requirement: check-differs-from-dispatch, check-sees-what-runs
       name: 'calls a tool by its id with an argument that names another item',
       code: 'capability_denied',
       run: call(FILES, 'rye/bash', { command: 'id', item_id: 'rye/file-system/ls' }),
@@ -94,6 +94,7 @@ describe('calls that a thread may not make', () => {
       run: call(`${FILES}<fetch>*</fetch>`, 'rye_sign', { item_type: 'directive', item_id: 'job' }),
     },
     {
+      // Requirement: signing-takes-one-id
       name: 'signs by a pattern that begins like the grant and names another item',
       code: 'invalid_item_id',
       run: call(
@@ -198,6 +199,7 @@ describe('calls that a thread may not make', () => {
       },
     },
     {
+      // Requirement: late-tool-judged
       name: 'calls a riskier tool that was signed while it ran',
       code: 'risk_blocked',
       run: async (lab) => {
@@ -267,6 +269,7 @@ describe('calls that a thread may not make', () => {
       },
     },
     {
+      // Requirement: search-reveals-nothing
       name: 'counts by search what it may not fetch: the total tells nothing',
       expected: ['"total": 1', '"total": 0'],
       run: async (lab) => {
@@ -286,7 +289,7 @@ describe('calls that a thread may not make', () => {
       },
     },
     {
-      // Requirement: tools-vanish
+      // Requirement: tools-vanish, no-tool-vanishes
       name: 'offers more tools than the token budget: none vanishes',
       expected: [40, 'completed', true],
       run: async (lab) => {
@@ -451,11 +454,13 @@ describe('children', () => {
 
   attacks([
     {
+      // Requirement: children-gain-nothing
       name: 'declares a shell that its parent does not hold',
       code: 'capability_denied',
       run: (lab) => spawnsChild(lab, parentOf(''), child(BASH)),
     },
     {
+      // Requirement: forged-parent-refused
       name: 'names a forged parent',
       code: 'thread_tampered',
       run: async (lab) => {
@@ -577,6 +582,7 @@ describe('hooks', () => {
 
   attacks([
     {
+      // Requirement: hooks-within-thread
       name: 'runs a shell that its thread does not hold, from a signed project hook',
       code: 'capability_denied',
       run: async (lab) => {

@@ -53,6 +53,7 @@ function linked(lab: Lab, name: string): string {
 describe('state that a project brings', () => {
   attacks([
     {
+      // Requirement: planted-state-powerless
       name: 'brings a registry whose trigger writes a message of the user to each new thread',
       code: 'storage_failed',
       run: async (lab) => {
@@ -110,6 +111,7 @@ describe('state that a project brings', () => {
       },
     },
     {
+      // Requirement: databases-not-links
       name: 'links its registry to a database of the user',
       code: 'path_denied',
       run: async (lab) => {
@@ -223,6 +225,7 @@ describe('state that a project brings', () => {
       },
     },
     {
+      // Requirement: looking-runs-nothing
       name: 'names a program in its git configuration: listing files does not run it',
       expected: [true, false],
       run: async (lab) => {
@@ -291,6 +294,7 @@ describe('files beside a manifest', () => {
       },
     },
     {
+      // Requirement: manifest-files-pinned
       name: 'edits a script that a signed manifest pins',
       code: 'content_modified',
       run: async (lab) => {

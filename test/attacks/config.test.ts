@@ -61,7 +61,7 @@ describe('configuration that moves power', () => {
       },
     },
     {
-      // Requirement: unreadable-risk-table-allows
+      // Requirement: unreadable-risk-table-allows, risk-fails-closed
       name: 'makes the risk table unreadable',
       code: 'acknowledge_required',
       run: (lab) => {
@@ -81,6 +81,7 @@ describe('configuration that moves power', () => {
       },
     },
     {
+      // Requirement: unreadable-guards-not-skipped
       name: 'breaks a signed hooks file: guards are not skipped',
       code: 'hook_invalid',
       run: (lab) => {
@@ -122,7 +123,7 @@ describe('configuration that moves power', () => {
       },
     },
     {
-      // Requirement: providers-unverified
+      // Requirement: providers-unverified, unsigned-provider-moves-no-keys
       name: "sends the user's key elsewhere by an unsigned provider file",
       expected: 0,
       run: async (lab) => {
@@ -223,6 +224,7 @@ describe('limits in configuration and directives', () => {
       run: limited('limits: {spend: -1}\n'),
     },
     {
+      // Requirement: limits-finite
       name: 'sets spend to .nan in YAML',
       code: 'config_invalid',
       run: limited('limits: {spend: .nan}\n'),

@@ -38,6 +38,7 @@ async function sentTo(lab: Lab, permissions: string): Promise<string> {
 describe('MCP servers, rules and skills', () => {
   harmless([
     {
+      // Requirement: servers-need-trust
       name: 'starts a server from a .mcp.json that came with the project',
       expected: false,
       run: async (lab) => {
@@ -94,6 +95,7 @@ describe('MCP servers, rules and skills', () => {
       },
     },
     {
+      // Requirement: rules-and-skills-verified
       name: 'brings an unsigned rule: it injects nothing',
       expected: false,
       run: async (lab) => {

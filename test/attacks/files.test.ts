@@ -144,6 +144,7 @@ describe('paths of file tools', () => {
       code: 'path_denied',
       run: reads('.ai/.env', (lab) => lab.write('.env', 'OTHER=value')),
     },
+    // Requirement: no-git-traps
     { name: 'writes a program for git', code: 'path_denied', run: writes('.git/hooks/pre-commit') },
     { name: 'writes the settings of git', code: 'path_denied', run: writes('.git/config') },
     {
@@ -221,6 +222,7 @@ describe('paths of file tools', () => {
       },
     },
     {
+      // Requirement: reads-stay-in-project
       name: 'exchanges a folder for a link while files are read: nothing from outside is shown',
       expected: 0,
       run: async (lab) => {
@@ -243,6 +245,7 @@ describe('paths of file tools', () => {
       },
     },
     {
+      // Requirement: writes-stay-in-project
       name: 'exchanges a folder for a link while files are written: nothing is written outside',
       expected: [],
       run: async (lab) => {
@@ -311,6 +314,7 @@ describe("where rye's own files go", () => {
 
   harmless([
     {
+      // Requirement: no-write-through-links
       name: 'plants a log as a link in the folder of a thread to come',
       expected: 'mine',
       run: async (lab) => {

@@ -118,6 +118,7 @@ describe('a model that holds file tools', () => {
       },
     },
     {
+      // Requirement: model-signature-waits
       name: 'signs a rule itself: the next run waits for a person',
       code: 'guard_changed',
       run: async (lab) => {
@@ -157,6 +158,7 @@ describe('a guard that was changed beside rye', () => {
   attacks(
     (
       [
+        // Requirement: guard-removal-noticed
         ['takes the signature off the hooks', unsign],
         ['empties the hooks', (lab) => lab.write(hooksFile, 'hooks: []\n')],
         [
@@ -175,6 +177,7 @@ describe('a guard that was changed beside rye', () => {
           (lab) => lab.signed('rules/r.md', '---\ndescription: R.\n---\nx\n'),
         ],
         ['removes the lock', (lab) => rmSync(lab.path(LOCK))],
+        // Requirement: lock-removal-noticed
         ['removes lock and hooks', (lab) => [rmSync(lab.path(LOCK)), rmSync(lab.path(hooksFile))]],
         [
           'edits the lock',
@@ -201,6 +204,7 @@ describe('a guard that was changed beside rye', () => {
 
   attacks([
     {
+      // Requirement: guard-rollback-noticed
       name: 'rolls hooks and lock back to an older version that was signed',
       code: 'guard_changed',
       run: async (lab) => {

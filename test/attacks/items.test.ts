@@ -31,7 +31,7 @@ describe('signatures of directives', () => {
       },
     },
     {
-      // Requirement: signature-covers-xml-only
+      // Requirement: signature-covers-xml-only, signature-covers-file
       name: 'edits the body below the fence after signing',
       code: 'content_modified',
       run: (lab) => {
@@ -159,6 +159,7 @@ describe('signatures of directives', () => {
       },
     },
     {
+      // Requirement: partial-signature-refused
       name: 'offers a signature of the older convention, which covers the element alone',
       code: 'signature_partial',
       run: (lab) => {
@@ -243,6 +244,7 @@ describe('signed files in places that they were not signed for', () => {
       },
     },
     {
+      // Requirement: own-signatures-not-obeyed
       name: 'makes a directive of the signed export of a thread',
       code: 'item_moved',
       run: async (lab) => {
@@ -334,6 +336,7 @@ describe('ancestors and context', () => {
       },
     },
     {
+      // Requirement: ancestors-verified
       name: 'edits a parent after signing',
       code: 'content_modified',
       run: (lab) => {
@@ -541,6 +544,7 @@ describe('what was verified is what runs', () => {
       },
     },
     {
+      // Requirement: shebang-not-trusted
       name: 'declares another encoding in the shebang of a Python tool',
       expected: 'safe',
       run: async (lab) => {
@@ -566,6 +570,7 @@ describe('what was verified is what runs', () => {
       },
     },
     {
+      // Requirement: verified-is-what-runs
       name: 'exchanges a tool between the check and the run',
       expected: 'first',
       run: async (lab) => {

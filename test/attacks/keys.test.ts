@@ -115,6 +115,7 @@ describe('the signing key', () => {
 describe('whom to trust', () => {
   attacks([
     {
+      // Requirement: project-cannot-vouch
       name: 'brings its own trusted key in the project',
       code: 'key_untrusted',
       run: (lab) => {
@@ -137,6 +138,7 @@ describe('whom to trust', () => {
       },
     },
     {
+      // Requirement: project-cannot-loosen-trust
       name: 'brings a trust policy that asks for nothing',
       code: 'unsigned',
       run: (lab) => {
@@ -175,6 +177,7 @@ describe('whom to trust', () => {
       },
     },
     {
+      // Requirement: exposed-keys-ignored
       name: 'plants a key in a trusted file that everybody can write',
       code: 'key_untrusted',
       run: (lab) => {
@@ -242,6 +245,7 @@ describe('whom to trust', () => {
       },
     },
     {
+      // Requirement: revocation-final
       name: 'empties the file of a revocation',
       code: 'key_revoked',
       run: async (lab) => {
@@ -297,6 +301,7 @@ describe('whom to trust', () => {
       },
     },
     {
+      // Requirement: revocation-voids-old-files
       name: 'puts an older signed version back after the key was replaced and revoked',
       code: 'key_revoked',
       run: async (lab) => {

@@ -47,7 +47,7 @@ describe('what another system gets wrong', () => {
       },
     },
     {
-      // Requirement: developer-mode-allows-all
+      // Requirement: developer-mode-allows-all, developer-mode-unsigned-only
       name: 'sets RYE_DEV_MODE and edits a signed directive',
       code: 'content_modified',
       run: (lab) => {

@@ -75,6 +75,7 @@ async function many(
 describe('hard caps under calls that run side by side', () => {
   harmless([
     {
+      // Requirement: caps-hold-in-parallel
       name: 'starts ten children in one answer where three are allowed',
       expected: {
         status: 'completed',

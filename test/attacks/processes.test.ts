@@ -25,6 +25,7 @@ async function bash(lab: Lab, command: string, options: object = {}): Promise<st
 describe('what children see', () => {
   harmless([
     {
+      // Requirement: tools-get-no-keys
       name: 'prints the environment of a shell: keys are not in it',
       expected: [],
       run: async (lab) => {
@@ -68,6 +69,7 @@ describe('what children see', () => {
       },
     },
     {
+      // Requirement: secrets-scrubbed
       name: 'prints a key of rye that it found: it is scrubbed from result and log',
       expected: [false, false, false],
       run: async (lab) => {
@@ -87,6 +89,7 @@ describe('what children see', () => {
       },
     },
     {
+      // Requirement: live-output-scrubbed
       name: 'prints a key in two halves: neither its live output nor the log shows it',
       expected: ['begin\n***\n', false],
       run: async (lab) => {
@@ -218,6 +221,7 @@ describe('the sandbox', () => {
   };
 
   it.runIf(here)(
+    // Requirement: sandbox-holds
     'keeps credentials, the world outside and the network from commands',
     async () => {
       const lab = await sandboxed('required');
@@ -249,6 +253,7 @@ describe('the sandbox', () => {
   );
 
   it.runIf(here)(
+    // Requirement: sandbox-hides-homes
     'hides every home but for caches, programs on PATH and the project in it',
     async () => {
       const lab = await sandboxed('required', ', allow_caches: [.cache]');
@@ -300,6 +305,7 @@ describe('the sandbox', () => {
   );
 
   it.runIf(here)(
+    // Requirement: sandbox-sets-no-traps
     'lets commands use git, but set no traps in the root of the project',
     async () => {
       const lab = await sandboxed('required');
@@ -440,6 +446,7 @@ describe('the sandbox', () => {
   );
 
   it.runIf(process.platform === 'linux')(
+    // Requirement: required-sandbox-refuses
     'refuses what it cannot confine when it is required, and says so when it is not',
     async () => {
       const { PATH } = process.env;
@@ -469,6 +476,7 @@ describe('text that gives orders', () => {
 
   harmless([
     {
+      // Requirement: text-is-data
       name: 'orders a forbidden call in a file: the refusal is in the log, the order was data',
       expected: ['capability_denied', 'tool_result', false],
       run: async (lab) => {
@@ -543,6 +551,7 @@ describe('text that gives orders', () => {
       },
     },
     {
+      // Requirement: dangerous-mix-noted
       name: 'notes a thread that reads files, runs a shell and so reaches the network',
       expected: [true, 'warn', true],
       run: async (lab) => {

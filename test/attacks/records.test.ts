@@ -44,7 +44,7 @@ describe('logs', () => {
       run: lines((all) => [...all.slice(0, 4), all[3] ?? '', ...all.slice(4)]),
     },
     {
-      // Requirement: no-checkpoint-valid
+      // Requirement: no-checkpoint-valid, record-edits-found
       name: 'removes every checkpoint',
       code: 'transcript_tampered',
       run: lines((all) => all.filter((line) => !line.includes('"checkpoint"'))),

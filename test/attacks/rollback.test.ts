@@ -106,6 +106,7 @@ const PARTS: readonly Part[] = [
 ];
 
 describe('Verifying a thread', () => {
+  // Requirement: foreign-parts-found
   it('finds each part that is changed, missing or another thread’s', async () => {
     await inLab(async (lab) => {
       await runHello(lab, 'a');
@@ -120,6 +121,7 @@ describe('Verifying a thread', () => {
     });
   });
 
+  // Requirement: bit-flips-found
   it('finds 300 single bits that flip anywhere in its files', async () => {
     await inLab(async (lab) => {
       await runHello(lab, 'a');
@@ -208,6 +210,7 @@ describe('A finished thread whose folder is of the middle of its run', () => {
       },
     },
     {
+      // Requirement: rollback-refused
       name: 'is not resumed',
       code: 'thread_rolled_back',
       run: async (lab) => {
@@ -226,6 +229,7 @@ describe('A finished thread whose folder is of the middle of its run', () => {
       },
     },
     {
+      // Requirement: full-rollback-refused
       name: 'does not verify even if all of the state is as old',
       code: 'thread_rolled_back',
       run: async (lab) => {
@@ -314,6 +318,7 @@ describe('A finished thread whose folder is of the middle of its run', () => {
 });
 
 describe('Readers of an edited log', () => {
+  // Requirement: readers-mark-unverified
   it('say from which byte it does not verify', async () => {
     await inLab(async (lab) => {
       await runHello(lab, 'a');

@@ -26,6 +26,7 @@ async function shown(lab: Lab, query: string): Promise<string> {
 describe('An index that was edited by hand', () => {
   harmless([
     {
+      // Requirement: edited-index-shows-no-text
       name: 'shows the text of the signed file, not its own',
       expected: 'note | Note | deploy on sunny days | signed',
       run: async (lab) => {
@@ -67,6 +68,7 @@ describe('An index that was edited by hand', () => {
 describe('A file that does not verify', () => {
   harmless([
     {
+      // Requirement: search-marks-unverified
       name: 'is marked as modified, with what it says now',
       expected: 'note | Note | FORGED pelican | modified',
       run: async (lab) => {
@@ -130,6 +132,7 @@ function vocabulary(length: number): string {
 }
 
 describe('A document of 10 MiB', () => {
+  // Requirement: search-bounded
   it.each(POISON)('with %s costs a search no more than reading it does', async (_, body, query) => {
     await inLab(async (lab) => {
       lab.write('knowledge/poison.md', `${HEAD}${body}`);

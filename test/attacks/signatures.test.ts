@@ -30,6 +30,7 @@ const runTool = (lab: Lab, toolId: string) =>
 describe('a file that was signed as one kind', () => {
   attacks([
     {
+      // Requirement: signature-binds-kind
       name: 'makes configuration of MCP servers of signed knowledge',
       code: 'item_moved',
       run: (lab) => {
@@ -112,6 +113,7 @@ describe('a file that was signed as one kind', () => {
       },
     },
     {
+      // Requirement: copied-provider-moves-no-keys
       name: 'sends no key to the server of another provider, whose signed file was copied',
       expected: ['guard_changed', 0, 0],
       run: async (lab) => {
@@ -160,6 +162,7 @@ describe('a file that was signed as one kind', () => {
 describe('a file that was signed as one id', () => {
   attacks([
     {
+      // Requirement: signature-binds-id
       name: 'copies a signed provider file under the name of another provider',
       code: 'item_moved',
       run: (lab) => {
@@ -191,6 +194,7 @@ describe('a file that was signed as one id', () => {
       },
     },
     {
+      // Requirement: grant-names-one-tool
       name: 'copies a signed tool to the id that a grant names',
       code: 'item_moved',
       run: (lab) => {
@@ -200,6 +204,7 @@ describe('a file that was signed as one id', () => {
       },
     },
     {
+      // Requirement: signed-tool-replaces-no-shipped
       name: 'copies a signed tool over one that rye ships',
       code: 'item_moved',
       run: (lab) => {
@@ -209,6 +214,7 @@ describe('a file that was signed as one id', () => {
       },
     },
     {
+      // Requirement: signature-binds-interpreter
       name: 'gives a signed tool the extension of another interpreter',
       code: 'item_moved',
       run: (lab) => {
@@ -298,6 +304,7 @@ async function failedCheck(lab: Lab, threadId: string): Promise<string> {
 describe('the signature line', () => {
   attacks([
     {
+      // Requirement: signature-time-fixed
       name: 'dates a signed directive back',
       code: 'signature_invalid',
       run: (lab) => {
@@ -327,6 +334,7 @@ describe('the signature line', () => {
       },
     },
     {
+      // Requirement: no-downgrade
       name: 'drops version, kind and id, to be read as the older form',
       code: 'signature_invalid',
       run: (lab) => {
@@ -342,6 +350,7 @@ describe('the signature line', () => {
 describe('a thread that may sign', () => {
   attacks([
     {
+      // Requirement: model-signs-no-configuration
       name: 'lets a model that may sign everything sign configuration',
       code: 'capability_denied',
       run: async (lab) => {
@@ -365,6 +374,7 @@ describe('a signature of the older form', () => {
   attacks([
     ...(
       [
+        // Requirement: old-form-not-for-configuration
         ['offers configuration', 'config', 'agent/hooks', 'config/agent/hooks.yaml', HOOKS],
         [
           'offers a provider',

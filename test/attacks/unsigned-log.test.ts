@@ -166,6 +166,7 @@ describe('lines that are appended to the log of a killed thread', () => {
       ],
     ],
     ['a checkpoint', [words, { event_type: 'checkpoint', payload: { version: 2, to: 'FORGED' } }]],
+    // Requirement: unsigned-tail-ignored
   ])('are kept beside it and never believed: %s', async (_, events) => {
     const told = await forged(
       (file) => append(file, events),

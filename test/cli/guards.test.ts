@@ -124,6 +124,7 @@ it('does not accept a file that was edited under its signature', async () => {
   expect((await made.rye(['run', 'hello'])).stderr).toContain('nobody is greeted');
 });
 
+// Requirement: ignored-power-files-reported
 it('reports an ignored power file in plan, log, result and on stderr, with every option', async () => {
   const made = await workspace();
   const { rye } = made;

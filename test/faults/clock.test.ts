@@ -50,6 +50,7 @@ describe('a clock that jumps while a thread runs', () => {
     { name: 'a day back', jumps: [-DAY] },
     { name: 'to 1971 and then to 2100', jumps: [-50 * 365 * DAY, 75 * 365 * DAY] },
   ])(
+    // Requirement: clock-jumps-harmless
     '$name: no limit is reached, no time is invented, and the record verifies',
     async ({ jumps }) => {
       const here = await lab();

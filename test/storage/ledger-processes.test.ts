@@ -69,6 +69,7 @@ function startWorker(
 const POTS = 60;
 
 describe('several processes on one ledger', () => {
+  // Requirement: budgets-hold-across-kills
   it('never over-commit and forget nothing, also when some are killed', async () => {
     const folder = temporaryFolder();
     const ledger = new SqliteLedger({ path: join(folder, 'budget_ledger.db') });

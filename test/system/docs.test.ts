@@ -12,15 +12,12 @@ const PAGES = [
   'tutorial',
   'directives',
   'tools',
-  'knowledge',
   'threads',
   'sessions',
   'hooks',
   'trust',
   'security',
-  'policy',
   'providers',
-  'skills',
   'library',
 ];
 

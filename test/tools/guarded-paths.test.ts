@@ -71,6 +71,7 @@ describe('guardOf', () => {
         'x/commondir',
       ],
     ],
+  // Requirement: no-editor-traps
   ])('guards %s', (kind, paths) => {
     for (const path of paths) {
       expect([path, guardOf(`/p/${path}`, '/p', true)?.kind]).toEqual([path, kind]);
@@ -107,6 +108,7 @@ describe('guardOf', () => {
 });
 
 describe('writes to guarded paths', () => {
+  // Requirement: guarded-files
   it('are refused with the grant that a person can give', async () => {
     await using project = await Project.create({ '.ai/config/agent/hooks.yaml': 'hooks: []\n' });
     const write = await project.run('write', { path: '.ai/config/agent/hooks.yaml', content: '' });
@@ -176,6 +178,7 @@ describe('bare repositories', () => {
     ]),
   );
 
+  // Requirement: no-bare-repository
   it.each(orders)('are never completed by writing %s, %s, %s', async (...order) => {
     await using project = await Project.create();
     const answers: boolean[] = [];

@@ -124,6 +124,7 @@ describe('an independent implementation', () => {
     expect(verifies(_signature, canonical(document), expected)).toBe(true);
   });
 
+  // Requirement: independent-verification
   it('verifies every checkpoint of the log, and that they hang together', () => {
     const log = readFileSync(join(projectPath, '.ai/state/threads/one/transcript.jsonl'));
     let prev = sha256('one');
