@@ -61,7 +61,7 @@ describe('a key command on a real terminal', () => {
     { name: 'nothing', keys: '\r' },
     { name: 'the end of input', keys: '\u{4}' },
     { name: 'an interrupt', keys: '\u{3}' },
-  // Requirement: keys-need-confirmation
+    // Requirement: keys-need-confirmation
   ])('changes nothing after $name', async ({ keys }) => {
     const { code, shown } = await onTerminal('keys trust alice.pem --owner alice', keys);
     expect(shown).toContain(`key ${keyId} of alice, trusted in: everywhere`);

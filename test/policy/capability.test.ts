@@ -320,7 +320,7 @@ describe('grants that lift a guard', () => {
     'rye.execute.tool.rye.file-system.g*',
     'rye.execute.tool.rye.file-system.guard*',
     'rye.*.config',
-  // Requirement: guard-beats-wildcard
+    // Requirement: guard-beats-wildcard
   ])('are not reached by %s', (grant) => {
     expect(covers([grant], need)).toBe(false);
     expect(includes(grant, `${GUARD}.config`)).toBe(false);

@@ -71,7 +71,7 @@ describe('guardOf', () => {
         'x/commondir',
       ],
     ],
-  // Requirement: no-editor-traps
+    // Requirement: no-editor-traps
   ])('guards %s', (kind, paths) => {
     for (const path of paths) {
       expect([path, guardOf(`/p/${path}`, '/p', true)?.kind]).toEqual([path, kind]);
