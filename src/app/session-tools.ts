@@ -1,7 +1,7 @@
 import { wireName } from '../core/ids.ts';
 import type { PlannedTool, ThreadPlan } from '../core/plan.ts';
 import type { Behavior } from '../loop/behavior.ts';
-import type { ToolDefinition } from '../providers/provider.ts';
+import type { ToolDefinition, ToolList } from '../providers/provider.ts';
 import { directiveReturnDefinition } from '../tools/directive-return.ts';
 import { deferredCatalogue } from '../tools/disclosure.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
@@ -30,8 +30,9 @@ export class SessionTools {
   #search: readonly Tool[] = [];
   #byId: ReadonlyMap<string, Tool> = new Map();
   #set: ToolSet = { resolve: () => Promise.resolve({ kind: 'unknown', near: [] }) };
-  #revision = 0;
-  #kept: { readonly version: string; readonly value: readonly ToolDefinition[] } | undefined;
+  #version = 0;
+  /** The list offered now, with the count of unlocked tools that it was made for. */
+  #offered: { readonly unlocked: number; readonly list: ToolList } | undefined;
 
   constructor(options: SessionToolsOptions) {
     const { plan, own, remote } = options;
@@ -69,11 +70,14 @@ export class SessionTools {
     this.#build();
   }
 
-  /** What the model is offered now: kept, because a turn asks half a dozen times. */
-  definitions(): readonly ToolDefinition[] {
-    const version = `${this.#revision}/${this.#options.unlocked.size}`;
-    if (this.#kept?.version !== version) this.#kept = { version, value: this.#define() };
-    return this.#kept.value;
+  /** Returns the tools that the model is offered now, as a new version after each change. */
+  definitions(): ToolList {
+    const unlocked = this.#options.unlocked.size;
+    if (this.#offered?.unlocked !== unlocked) {
+      this.#version += 1;
+      this.#offered = { unlocked, list: { version: this.#version, tools: this.#define() } };
+    }
+    return this.#offered.list;
   }
 
   /** The deferred tools as the system text lists them. */
@@ -125,6 +129,6 @@ export class SessionTools {
     const tools = [...own, ...this.#remote, ...this.#search];
     this.#byId = new Map(tools.map((tool) => [tool.id, tool]));
     this.#set = createToolSet({ tools, loadTool });
-    this.#revision += 1;
+    this.#offered = undefined;
   }
 }

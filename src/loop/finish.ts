@@ -180,7 +180,7 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
 }
 
 function bearsTools(run: Run): boolean {
-  return run.ports.definitions().some(({ name }) => !isReturnName(name));
+  return run.ports.definitions().tools.some(({ name }) => !isReturnName(name));
 }
 
 /** After a turn with calls: tells the model once that it repeats itself, and ends the run when it does so again. */

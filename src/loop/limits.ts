@@ -151,7 +151,7 @@ export type CallPlan =
  */
 export async function planCall(run: Run): Promise<CallPlan> {
   const { model, ports, plan } = run;
-  const tools = ports.definitions();
+  const { tools } = ports.definitions();
   const preamble = run.preamble();
   const likelyInput = run.meter.likelyTokens(preamble);
   const room = model.context_window - likelyInput;

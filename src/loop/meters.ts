@@ -1,22 +1,27 @@
 import type { Message } from '../core/message.ts';
 import { NO_USAGE, type Pricing, priceMicroUsd, totalTokens, type Usage } from '../core/usage.ts';
 import { BYTES_PER_TOKEN, messageBytes } from '../log/size.ts';
-import type { ModelEvent, ToolDefinition } from '../providers/provider.ts';
+import type { ModelEvent, ToolList } from '../providers/provider.ts';
 
 /** Bytes of a short token; for the worst case that money must be there for. */
 const BYTES_PER_TOKEN_WORST = 3;
 
-/** The same list is asked about four times a turn, and does not change. */
-const bytesOfTools = new WeakMap<readonly ToolDefinition[], number>();
+/** Bytes that every request repeats before its messages: the system text and the tools. */
+export class Preamble {
+  readonly #systemBytes: number;
+  #tools: { readonly version: number; readonly bytes: number } | undefined;
 
-/** Bytes of what every request repeats. */
-export function preambleBytes(system: string, tools: readonly ToolDefinition[]): number {
-  let bytes = bytesOfTools.get(tools);
-  if (bytes === undefined) {
-    bytes = Buffer.byteLength(JSON.stringify(tools));
-    bytesOfTools.set(tools, bytes);
+  constructor(system: string) {
+    this.#systemBytes = Buffer.byteLength(system);
   }
-  return Buffer.byteLength(system) + bytes;
+
+  /** Serializes each version of the list once, however often it is measured. */
+  bytes({ version, tools }: ToolList): number {
+    if (this.#tools?.version !== version) {
+      this.#tools = { version, bytes: Buffer.byteLength(JSON.stringify(tools)) };
+    }
+    return this.#systemBytes + this.#tools.bytes;
+  }
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
 import type { Held } from '../policy/budget.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
-import type { ModelEvent, ModelProvider, ToolDefinition } from '../providers/provider.ts';
+import type { ModelEvent, ModelProvider, ToolList } from '../providers/provider.ts';
 import type { ResolvedCall, ToolOutput, ToolSet } from '../tools/tool.ts';
 
 /**
@@ -200,8 +200,8 @@ export interface LoopPorts {
   readonly parentLimits?: Limits;
   /** May throw, e.g. for a missing key: that counts as a failure of this model. */
   provider(model: PlannedModel): ModelProvider;
-  /** The tools offered now; grows when `tool_search` unlocks some. */
-  definitions(): readonly ToolDefinition[];
+  /** Returns the tools offered now. The version changes when tools are unlocked, added or withdrawn. */
+  definitions(): ToolList;
   readonly tools: ToolSet;
   readonly hooks: HookPort;
   /** Functions of the program that rye is a part of; those that decide are asked behind the hooks. */

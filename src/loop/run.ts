@@ -19,7 +19,7 @@ import {
 import { type Behavior, parseBehavior, thinkingOfRun } from './behavior.ts';
 import { EarlierResults, LoopGuard, ToolBudgets } from './call-history.ts';
 import { ContextView } from './context-view.ts';
-import { AnswerRatio, ContextMeter, preambleBytes } from './meters.ts';
+import { AnswerRatio, ContextMeter, Preamble } from './meters.ts';
 import { Outbox } from './outbox.ts';
 import type {
   ControlEvent,
@@ -105,6 +105,7 @@ export class Run {
   readonly #startedMs: number;
   readonly #priorSeconds: number;
   #held: EventDraft[] | undefined;
+  readonly #preamble: Preamble;
 
   constructor(plan: ThreadPlan, ports: LoopPorts, signal: AbortSignal) {
     const spent = ports.spent ?? NO_COST;
@@ -116,6 +117,7 @@ export class Run {
     // explicit steps may repeat what they like
     this.loopGuard = new LoopGuard(plan.model.kind === 'literal' ? 0 : this.behavior.loopRepeats);
     this.ports = ports;
+    this.#preamble = new Preamble(ports.system);
     this.stop = new Stop(ports.clock, signal);
     this.outbox = new Outbox(() => this.stop.close());
     this.limits = plan.limits;
@@ -183,7 +185,7 @@ export class Run {
 
   /** Bytes that every request repeats before its messages. */
   preamble(): number {
-    return preambleBytes(this.ports.system, this.ports.definitions());
+    return this.#preamble.bytes(this.ports.definitions());
   }
 
   /** Writes drafts that are not part of the context. */

@@ -13,6 +13,12 @@ export interface ToolDefinition {
   readonly input_schema: JsonObject;
 }
 
+/** The tools that a model is offered. Lists of one run with the same version hold the same tools. */
+export interface ToolList {
+  readonly version: number;
+  readonly tools: readonly ToolDefinition[];
+}
+
 /**
  * The tool whose call carries an answer that must match a schema, where the API cannot hold an answer to one. The
  * loop takes its input for the answer; no tool runs.

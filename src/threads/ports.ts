@@ -23,7 +23,7 @@ import type { InjectionHistory, RuleSession } from '../loop/stream-rules/session
 import type { LimitSource } from '../policy/limits.ts';
 import type { RiskTable } from '../policy/risk.ts';
 import type { SteerRules } from '../policy/steer.ts';
-import type { ModelProvider, ToolDefinition } from '../providers/provider.ts';
+import type { ModelProvider, ToolDefinition, ToolList } from '../providers/provider.ts';
 import type { LaunchLimits, Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 import type { ThreadDocument } from './thread-document.ts';
@@ -206,7 +206,7 @@ export interface SpawnRequest {
 
 export interface OpenTools {
   readonly set: ToolSet;
-  definitions(): readonly ToolDefinition[];
+  definitions(): ToolList;
   /** The list of deferred tools for the system text; empty when there are none. */
   catalogue(): string;
   /** Loads one tool by id, for hooks. */

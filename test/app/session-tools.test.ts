@@ -27,7 +27,7 @@ function session(tools: readonly PlannedTool[], unlocked = new Set<string>()): S
 }
 
 const names = (tools: SessionTools): readonly string[] =>
-  tools.definitions().map(({ name }) => name);
+  tools.definitions().tools.map(({ name }) => name);
 
 // Requirement: unlocks-belong-to-run
 it('definitions are made once, and again when something is unlocked, added or withdrawn', () => {
@@ -38,6 +38,7 @@ it('definitions are made once, and again when something is unlocked, added or wi
   expect(names(tools)).toEqual(['mcp_a_one', 'tool_search']);
   unlocked.add('mcp/a/two');
   expect(names(tools)).toEqual(['mcp_a_one', 'mcp_a_two', 'tool_search']);
+  expect(tools.definitions().version).not.toBe(first.version);
   tools.change([planned('mcp/a/three')], new Map([['mcp/a/one', 'It is gone.']]));
   expect(names(tools)).toEqual(['mcp_a_two', 'mcp_a_three', 'tool_search']);
   expect(tools.definitions()).toBe(tools.definitions());

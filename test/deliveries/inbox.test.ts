@@ -41,7 +41,7 @@ async function opened(offered: readonly Tool[]) {
   const { registry, processes, deliveries } = world.store;
   const record = await registry.claim(THREAD, processes.self(), world.time);
   const tools = {
-    definitions: () => offered.map(({ id }) => ({ name: id })),
+    definitions: () => ({ version: 1, tools: offered.map(({ id }) => ({ name: id })) }),
     set: {
       resolve: (name: string) =>
         Promise.resolve({

@@ -263,7 +263,10 @@ export class Owner {
     const reader = { id: 'r', traits: { reads_only: true, network: false } };
     const offered = () => (this.#world.tools === 'reads' ? [reader] : [reader, writer]);
     return {
-      definitions: () => offered().map(({ id }) => ({ name: id })),
+      definitions: () => ({
+        version: offered().length,
+        tools: offered().map(({ id }) => ({ name: id })),
+      }),
       set: {
         resolve: (name: string) =>
           Promise.resolve({

@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import type { JsonObject } from '../../src/core/json.ts';
 import { textOf, userText } from '../../src/core/message.ts';
+import type { ToolDefinition } from '../../src/providers/provider.ts';
+import { recordedFirst } from '../../src/threads/run/run-thread.ts';
 import { hangs, play, says, toolOf } from './scripted.ts';
 
 const TOOLS = { rye_ls: toolOf('rye/ls') };
@@ -73,5 +76,55 @@ describe('tools that change', () => {
     });
     expect(outcome.kind).toBe('cancelled');
     expect(requests).toHaveLength(0);
+  });
+});
+
+describe('the tool list of a resumed thread', () => {
+  /** A definition that counts how often it is serialized. */
+  function counted(name: string, counts: Map<string, number>): ToolDefinition {
+    const schema = { type: 'object' };
+    const toJSON = () => {
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+      return schema;
+    };
+    return {
+      name,
+      description: name,
+      input_schema: { ...schema, toJSON } as unknown as JsonObject,
+    };
+  }
+
+  it('is serialized once for each version when 40 tools are offered over several turns', async () => {
+    let turns = 0;
+    const counts = new Map<string, number>();
+    const recorded = Array.from({ length: 40 }, (_, index) => counted(`tool_${index}`, counts));
+    const added = counted('added', counts);
+    let offered = { version: 1, tools: recorded };
+    const lists = new Set<unknown>();
+    const list = recordedFirst(recorded, { definitions: () => offered });
+    const call = [{ id: 'a', name: 'rye_ls' }];
+    const { outcome, requests } = await play({
+      tools: TOOLS,
+      turns: [says('', call), says('', call), says('', call), says('Done.')],
+      ports: {
+        definitions: () => {
+          lists.add(list());
+          return list();
+        },
+        refreshTools: () => {
+          if (turns === 2) offered = { version: 2, tools: [...recorded, added] };
+          return Promise.resolve([]);
+        },
+      },
+      onEvent: ({ event_type: type }) => {
+        if (type === 'turn_started') turns += 1;
+      },
+    });
+    expect(outcome.kind).toBe('completed');
+    expect(requests.map(({ tools }) => tools.length)).toEqual([40, 40, 41, 41]);
+    expect(lists.size).toBe(2);
+    expect(counts.get('tool_0')).toBe(2);
+    expect(counts.get('tool_39')).toBe(2);
+    expect(counts.get('added')).toBe(1);
   });
 });

@@ -336,12 +336,14 @@ export function portsOf(
         return typeof turn === 'function' ? turn(request, signal) : replay(turn);
       },
     }),
-    definitions: () =>
-      Object.entries(tools).map(([name, tool]) => ({
+    definitions: () => ({
+      version: Object.keys(tools).length,
+      tools: Object.entries(tools).map(([name, tool]) => ({
         name,
         description: tool.description,
         input_schema: tool.inputSchema,
       })),
+    }),
     tools: {
       resolve: (name, input) => {
         const tool = Object.hasOwn(tools, name) ? tools[name] : undefined;

@@ -330,7 +330,7 @@ export class ThreadInbox implements InboxPort {
   async #offered(): Promise<readonly (Tool | undefined)[]> {
     const { tools } = this.#options;
     const found: (Tool | undefined)[] = [];
-    for (const { name } of tools.definitions()) {
+    for (const { name } of tools.definitions().tools) {
       // returning ends the run and is no tool
       if (isReturnName(name)) continue;
       const resolution = await tools.set.resolve(name, {});

@@ -72,7 +72,7 @@ export async function openingMessages({
   const message = userText(parts.filter((part) => part !== '').join('\n\n'));
   const definitions = tools
     .definitions()
-    .map(({ name, description, input_schema }) => ({ name, description, input_schema }));
+    .tools.map(({ name, description, input_schema }) => ({ name, description, input_schema }));
   const drafts: EventDraft[] = [
     ...report.fired.map(firedDraft),
     ...report.drafts,

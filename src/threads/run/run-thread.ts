@@ -8,7 +8,7 @@ import { runLoop } from '../../loop/loop.ts';
 import type { LoopOutcome, LoopPorts } from '../../loop/ports.ts';
 import { parseErrorRules } from '../../policy/error-class.ts';
 import { isTaintNote } from '../../policy/risk.ts';
-import type { ModelProvider, ToolDefinition } from '../../providers/provider.ts';
+import type { ModelProvider, ToolDefinition, ToolList } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';
 import { Children, type ChildStarter } from '../family/children.ts';
@@ -203,7 +203,10 @@ async function openSession(
       writer.sync();
     },
   });
-  await env.files.writeCapabilities(threadId, env.renderer.capabilities(plan, tools.definitions()));
+  await env.files.writeCapabilities(
+    threadId,
+    env.renderer.capabilities(plan, tools.definitions().tools),
+  );
   cancellation.watch();
   return { tools, hooks, children, inbox };
 }
@@ -317,19 +320,25 @@ function announcement(plan: StartedThread['plan']): EventDraft[] {
   ];
 }
 
-/** What was offered before is offered in the same bytes; what was unlocked since comes behind it. */
-function recordedFirst(
+/**
+ * Returns the tools offered now for a thread that resumes: the recorded ones in the same bytes, those unlocked since
+ * after them. A list is made once for each version of the thread's tools.
+ */
+export function recordedFirst(
   recorded: readonly ToolDefinition[],
-  tools: OpenTools,
-): readonly ToolDefinition[] {
-  const offered = tools.definitions();
-  if (recorded.length === 0) return offered;
+  tools: Pick<OpenTools, 'definitions' | 'withdrawn'>,
+): () => ToolList {
+  if (recorded.length === 0) return () => tools.definitions();
   const known = new Set(recorded.map(({ name }) => name));
-  const withdrawn = tools.withdrawn?.();
-  return [
-    ...recorded.filter(({ name }) => withdrawn?.has(name) !== true),
-    ...offered.filter(({ name }) => !known.has(name)),
-  ];
+  let merged: ToolList | undefined;
+  return () => {
+    const { version, tools: offered } = tools.definitions();
+    if (merged?.version === version) return merged;
+    const withdrawn = tools.withdrawn?.();
+    const kept = recorded.filter(({ name }) => withdrawn?.has(name) !== true);
+    merged = { version, tools: [...kept, ...offered.filter(({ name }) => !known.has(name))] };
+    return merged;
+  };
 }
 
 interface PortParts {
@@ -362,7 +371,7 @@ function loopPorts(parts: PortParts): LoopPorts {
     ...(opening.pending ? { pending: opening.pending } : {}),
     ...(opening.spent ? { spent: opening.spent } : {}),
     provider,
-    definitions: () => recordedFirst(opening.tools ?? [], tools),
+    definitions: recordedFirst(opening.tools ?? [], tools),
     tools: tools.set,
     hooks,
     ...(env.handlers ? { handlers: env.handlers } : {}),
