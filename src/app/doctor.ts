@@ -7,7 +7,7 @@ import { unlistedThreads } from '../threads/recovery/repair.ts';
 import { checkSandbox, checkTaint } from './doctor-security.ts';
 import type { Foundation } from './foundation.ts';
 import { reportGuards } from './guards.ts';
-import { Models } from './models.ts';
+import { Models, shippedKinds } from './models.ts';
 import type { DoctorLine } from './rye.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadFiles } from './thread-files.ts';
@@ -131,6 +131,7 @@ async function checkModels(base: Foundation): Promise<Finding> {
     config: async () => await base.config(),
     env: base.options.env,
     clock: base.clock,
+    kinds: shippedKinds(),
   });
   const { catalog, usable, defaultProvider } = await models.choices();
   const missing = Object.values(catalog).flatMap(({ name, apiKeyEnv, authTokenEnv }) => {

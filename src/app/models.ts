@@ -1,23 +1,31 @@
-import { readFileSync } from 'node:fs';
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import { isRecord } from '../core/json.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import type { Config } from '../items/config-fs.ts';
-import { anthropicProvider } from '../providers/anthropic/provider.ts';
+import { ANTHROPIC } from '../providers/anthropic/provider.ts';
 import {
   type Catalog,
+  embeddedConfig,
   type LayeredConfig,
   type ProviderConfig,
   parseCatalog,
   TIERS,
 } from '../providers/catalog.ts';
-import { literalProvider } from '../providers/literal/provider.ts';
-import { openAiProvider } from '../providers/openai/provider.ts';
-import type { ModelEvent, ModelProvider, ModelRequest } from '../providers/provider.ts';
-import { replayProvider } from '../providers/replay/provider.ts';
-import { parseRecording } from '../providers/replay/recording.ts';
+import { LITERAL } from '../providers/literal/provider.ts';
+import { OPENAI } from '../providers/openai/provider.ts';
+import {
+  kindNamed,
+  type ModelEvent,
+  type ModelProvider,
+  type ModelRequest,
+  type ProviderKind,
+  type ProviderKinds,
+  type ProviderTraits,
+  traitsOf,
+} from '../providers/provider.ts';
+import { replayKind } from '../providers/replay/provider.ts';
 import {
   type ModelChoices,
   nothingToExecute,
@@ -31,8 +39,12 @@ export interface ModelsOptions {
   readonly config: () => Promise<Config>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
-  /** Recording that the replay provider plays. */
-  readonly replayFrom?: string | undefined;
+  readonly kinds: ProviderKinds;
+}
+
+/** The kinds of providers that rye ships; `replayFrom` is the recording that `replay` plays. */
+export function shippedKinds(replayFrom?: string): ProviderKinds {
+  return { anthropic: ANTHROPIC, openai: OPENAI, literal: LITERAL, replay: replayKind(replayFrom) };
 }
 
 const PROVIDERS = 'agent/providers/';
@@ -42,7 +54,6 @@ export class Models implements ModelSource {
   readonly #options: ModelsOptions;
   #choices: Promise<ModelChoices> | undefined;
   #catalog: Catalog = {};
-  #player: ModelProvider | undefined;
   readonly #clients = new Map<string, ModelProvider>();
 
   constructor(options: ModelsOptions) {
@@ -53,29 +64,26 @@ export class Models implements ModelSource {
     const { fallback, hasSteps } = facts;
     const choices = await this.choices();
     const { model, wanted, provider, warnings } = resolveOrTier(facts, choices);
-    const embedded = model.kind === 'literal' || model.kind === 'replay';
+    const { embedded, replayable } = this.traits(model);
     const named = fallback === undefined ? undefined : [fallback];
     const fallbacks = embedded ? [] : resolveFallbacks(model, named, choices);
-    const isIdle = model.kind === 'literal' && !hasSteps;
+    const isIdle = replayable && !hasSteps;
     return {
       model,
       fallbacks,
-      origin: originOf(model, { wanted, provider }),
+      origin: this.#originOf(model, { wanted, provider }),
       ...(warnings.length === 0 ? {} : { warnings }),
       ...(isIdle ? { unfit: nothingToExecute({ wanted, provider }, choices) } : {}),
     };
   }
 
+  traits({ kind }: PlannedModel): ProviderTraits {
+    return traitsOf(this.#options.kinds, kind);
+  }
+
   open(model: PlannedModel, plan: ThreadPlan): ModelProvider {
-    if (model.kind === 'literal') {
-      return literalProvider({
-        steps: plan.process,
-        outputs: plan.outputs,
-        inputs: plan.inputs,
-        alternatives: Object.values(this.#catalog).map(describeProvider),
-      });
-    }
-    if (model.kind === 'replay') return this.#replay();
+    const kind = kindNamed(this.#options.kinds, model.kind);
+    if (kind.traits.embedded) return this.#open(kind, embeddedConfig(model.provider), plan);
     return {
       name: model.provider,
       stream: (request, signal) => this.#ask(model.provider, plan, { request, signal }),
@@ -105,12 +113,27 @@ export class Models implements ModelSource {
     if (config === undefined) {
       throw new RyeError('model_not_found', `the provider ${name} is not configured any more`);
     }
-    const { env, clock } = this.#options;
-    const options = { config, env, clock, stallSeconds: plan.settings.stall_seconds };
-    const client =
-      config.kind === 'anthropic' ? anthropicProvider(options) : openAiProvider(options);
+    const client = this.#open(kindNamed(this.#options.kinds, config.kind), config, plan);
     this.#clients.set(name, client);
     return client;
+  }
+
+  #open(kind: ProviderKind, config: ProviderConfig, plan: ThreadPlan): ModelProvider {
+    const { env, clock } = this.#options;
+    const stallSeconds = plan.settings.stall_seconds;
+    return kind.open({ config, catalog: this.#catalog, plan, env, clock, stallSeconds });
+  }
+
+  #originOf(
+    model: PlannedModel,
+    { wanted, provider }: { wanted?: string | undefined; provider?: string | undefined },
+  ): string {
+    const isAsked = provider !== undefined || wanted === model.id;
+    if (!isAsked && this.traits(model).replayable) return 'default: no provider has a key';
+    if (wanted !== undefined) return `asked for: ${wanted}`;
+    return provider === undefined
+      ? `default of ${model.provider}`
+      : `asked for: provider ${provider}`;
   }
 
   /** The catalogue and which of its providers have a key. */
@@ -119,20 +142,8 @@ export class Models implements ModelSource {
     return await this.#choices;
   }
 
-  /** One player for the whole thread: a recording is played once, in order. */
-  #replay(): ModelProvider {
-    const { replayFrom } = this.#options;
-    if (replayFrom === undefined) {
-      throw new RyeError('usage', 'the replay provider needs a recording', {
-        hint: 'Give one with --replay FILE; `--record FILE` writes one.',
-      });
-    }
-    this.#player ??= replayProvider(parseRecording(readFileSync(replayFrom, 'utf8'), replayFrom));
-    return this.#player;
-  }
-
   async #readChoices(): Promise<ModelChoices> {
-    const { env } = this.#options;
+    const { env, kinds } = this.#options;
     const config = await this.#options.config();
     const names = config.names(PROVIDERS);
     const files = await Promise.all(
@@ -143,12 +154,13 @@ export class Models implements ModelSource {
         ],
       ),
     );
-    const catalog = parseCatalog(Object.fromEntries(files));
+    const catalog = parseCatalog(Object.fromEntries(files), kinds);
     const agent = (await config.load('agent/agent')).value['provider'];
     const chosen = isRecord(agent) ? agent['default'] : undefined;
     this.#catalog = catalog;
     return {
       catalog,
+      kinds,
       usable: usableProviders(catalog, env),
       defaultProvider: typeof chosen === 'string' ? chosen : undefined,
     };
@@ -170,23 +182,6 @@ function resolveOrTier(
     const warning = `${error.message}; the directive's tier "${tier}" is used instead: ${model.provider}/${model.id}`;
     return { model, wanted: tier, provider: undefined, warnings: [warning] };
   }
-}
-
-function describeProvider({ name, apiKeyEnv }: Catalog[string]): string {
-  return apiKeyEnv === null ? name : `${name} (set ${apiKeyEnv})`;
-}
-
-function originOf(
-  model: PlannedModel,
-  { wanted, provider }: { wanted?: string | undefined; provider?: string | undefined },
-): string {
-  if (provider === undefined && model.kind === 'literal' && wanted !== 'literal') {
-    return 'default: no provider has a key';
-  }
-  if (wanted !== undefined) return `asked for: ${wanted}`;
-  return provider === undefined
-    ? `default of ${model.provider}`
-    : `asked for: provider ${provider}`;
 }
 
 /** One row for each model of each provider, as `rye models list` shows it. */

@@ -108,12 +108,13 @@ class OpenedRye implements Rye {
   }
 
   async models(): Promise<readonly JsonObject[]> {
-    const { modelRows, Models } = await import('./models.ts');
+    const { modelRows, Models, shippedKinds } = await import('./models.ts');
     const { options, clock } = this.#base;
     const models = new Models({
       config: async () => await this.#base.config(),
       env: options.env,
       clock,
+      kinds: shippedKinds(),
     });
     return modelRows(await models.choices());
   }

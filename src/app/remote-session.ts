@@ -4,6 +4,7 @@ import { wireName } from '../core/ids.ts';
 import type { PlannedTool, ThreadPlan } from '../core/plan.ts';
 import { covers, meet } from '../policy/capability.ts';
 import { riskOf } from '../policy/risk.ts';
+import type { ProviderTraits } from '../providers/provider.ts';
 import type { OpenTools, ThreadConfig } from '../threads/ports.ts';
 import { definitionTokens } from '../tools/disclosure.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
@@ -18,6 +19,7 @@ export interface RemoteSessionOptions {
   readonly servers: McpServers;
   readonly offered: SessionTools;
   readonly plan: ThreadPlan;
+  readonly traits: ProviderTraits;
   readonly config: Pick<ThreadConfig, 'risks' | 'toolPreloadTokens'>;
   readonly record: ((drafts: readonly EventDraft[]) => void) | undefined;
 }
@@ -71,11 +73,11 @@ function isRemote({ id }: PlannedTool): boolean {
 function plannedLate(
   { id, description, inputSchema, traits }: Tool,
   {
-    plan,
+    traits: { needsTools },
     config,
     isLazy,
     beside,
-  }: Pick<RemoteSessionOptions, 'plan' | 'config'> & {
+  }: Pick<RemoteSessionOptions, 'traits' | 'config'> & {
     readonly isLazy: boolean;
     readonly beside: readonly PlannedTool[];
   },
@@ -87,7 +89,7 @@ function plannedLate(
   const need = capabilityOf({ verb: 'execute', item_type: 'tool', item_id: id });
   return {
     ...tool,
-    preloaded: plan.model.kind === 'literal' || (!isLazy && hasRoom),
+    preloaded: needsTools || (!isLazy && hasRoom),
     risk: riskOf(need, config.risks, traits.risk),
   };
 }

@@ -8,7 +8,7 @@ import { type ThreadEnv } from '../threads/ports.ts';
 import { compileSchema } from '../tools/schema.ts';
 import type { Foundation } from './foundation.ts';
 import { projectGuards } from './guards.ts';
-import { Models } from './models.ts';
+import { Models, shippedKinds } from './models.ts';
 import { assertOwnState } from './own-state.ts';
 import { libraryTools, type Preset } from './presets.ts';
 import { Rules } from './rule-source.ts';
@@ -43,7 +43,7 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
     config: async () => await base.config(),
     env,
     clock,
-    replayFrom: options.replayFrom,
+    kinds: shippedKinds(options.replayFrom),
   });
   const threads: ThreadEnv = {
     projectPath,
@@ -65,6 +65,7 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
     config: async () => await readThreadConfig(await base.config()),
     models: {
       resolve: async (facts) => await models.resolve(facts),
+      traits: (model) => models.traits(model),
       open: (model, plan) =>
         withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),
     },

@@ -5,7 +5,7 @@ import type { PlannedTool, ThreadPlan } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Behavior } from '../loop/behavior.ts';
 import { covers, specificity } from '../policy/capability.ts';
-import type { ToolDefinition } from '../providers/provider.ts';
+import type { ProviderTraits, ToolDefinition } from '../providers/provider.ts';
 import type { GrantedTool } from '../threads/ports.ts';
 import {
   createToolSearch,
@@ -171,11 +171,11 @@ export function builtinSettings(
     shellMaxOutputBytes: maxOutputBytes,
     persistThreshold,
   }: Behavior,
-  { model, settings }: Pick<ThreadPlan, 'model' | 'settings'>,
+  settings: ThreadPlan['settings'],
+  { needsTools }: ProviderTraits,
 ): NonNullable<ToolScope['builtin']> {
   // explicit steps use results as data, which no context bounds
-  const maxResultBytes =
-    model.kind === 'literal' ? 0 : (persistThreshold ?? settings.result_max_bytes);
+  const maxResultBytes = needsTools ? 0 : (persistThreshold ?? settings.result_max_bytes);
   return {
     readLineNumbers,
     metadata,

@@ -158,7 +158,7 @@ export class Tools implements ToolSource {
   }
 
   async open(session: ToolSession): Promise<OpenTools> {
-    const { plan, secrets, children, record } = session;
+    const { plan, traits, secrets, children, record } = session;
     const { capabilities, settings } = plan;
     const behavior = parseBehavior(plan.behavior);
     const config = await readThreadConfig(await this.#base.config());
@@ -171,8 +171,8 @@ export class Tools implements ToolSource {
       ...reachableDomains(settings),
       admit: lateRiskCheck(plan, config.risks),
       // explicit steps use the text of each read, so a second one must not answer with a stub
-      ...(plan.model.kind === 'literal' ? {} : { memory: new FileMemory(behavior) }),
-      builtin: builtinSettings(behavior, plan),
+      ...(traits.needsTools ? {} : { memory: new FileMemory(behavior) }),
+      builtin: builtinSettings(behavior, plan.settings, traits),
     };
     const unlocked = new Set<string>();
     const granted = plan.tools.some(({ id }) => id === SKILLS_USE_ID)
@@ -205,6 +205,7 @@ export class Tools implements ToolSource {
       servers: this.#mcp,
       offered,
       plan,
+      traits,
       config,
       record,
     });

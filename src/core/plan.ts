@@ -79,7 +79,8 @@ export interface PlannedTool {
 /** A model that a thread may talk to, with what is needed to call and price it. */
 export interface PlannedModel {
   readonly provider: string;
-  readonly kind: 'anthropic' | 'openai' | 'literal' | 'replay';
+  /** The kind of the provider, which decides how it is called. */
+  readonly kind: string;
   readonly id: string;
   readonly tier: string | null;
   readonly context_window: number;

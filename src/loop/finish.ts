@@ -73,7 +73,10 @@ export async function finishOrNudge(
 /** A run that called no tool and wrote no text did no work, which is no success. */
 function saidNothing(run: Run): boolean {
   return (
-    !run.usedTools && !run.outputs && run.lastText.trim() === '' && run.model.kind !== 'literal'
+    !run.usedTools &&
+    !run.outputs &&
+    run.lastText.trim() === '' &&
+    !run.ports.traits(run.model).replayable
   );
 }
 

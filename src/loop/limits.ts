@@ -183,7 +183,7 @@ export async function planCall(run: Run): Promise<CallPlan> {
   return {
     kind: 'ready',
     allowance: { outputTokens: maxTokens, tokensLeft, microUsdLeft, inputTokens: likelyInput },
-    estimate: estimateOf(model, inputTokens, maxTokens),
+    estimate: ports.traits(model).embedded ? undefined : estimateOf(model, inputTokens, maxTokens),
     request: {
       model: model.id,
       system: ports.system,
@@ -199,13 +199,12 @@ export async function planCall(run: Run): Promise<CallPlan> {
   };
 }
 
-/** What a call may use at most; undefined for models without a price. */
+/** Returns what a call may use at most. */
 export function estimateOf(
-  { provider, kind, id, pricing }: PlannedModel,
+  { provider, id, pricing }: PlannedModel,
   inputTokens: number,
   maxTokens: number,
-): RequestEstimate | undefined {
-  if (kind === 'literal' || kind === 'replay') return undefined;
+): RequestEstimate {
   return {
     provider,
     model: id,

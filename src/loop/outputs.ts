@@ -192,7 +192,7 @@ async function check(run: Run, value: JsonObject): Promise<Validation> {
 /** Asks for the result in a turn of its own: the run is finishing, and only this is missing. */
 export async function askForOutput(run: Run, problems: string): Promise<Ending | undefined> {
   const { schema } = run.behavior;
-  const isHopeless = run.model.kind === 'literal' || run.outputAsks >= MAX_ASKS;
+  const isHopeless = run.ports.traits(run.model).replayable || run.outputAsks >= MAX_ASKS;
   if (isHopeless) return { kind: 'error', error: mismatch(problems).toJSON() };
   const isAgain = run.outputAsks > 0;
   run.outputAsks += 1;

@@ -10,7 +10,7 @@ import type { Cost, MicroUsd, Usage } from '../core/usage.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
 import type { Held } from '../policy/budget.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
-import type { ModelEvent, ModelProvider, ToolList } from '../providers/provider.ts';
+import type { ModelEvent, ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
 import type { ResolvedCall, ToolOutput, ToolSet } from '../tools/tool.ts';
 
 /**
@@ -198,6 +198,8 @@ export interface LoopPorts {
   readonly spent?: Cost;
   /** The parent's limits: they bound an escalation. */
   readonly parentLimits?: Limits;
+  /** Returns the traits of the model's kind of provider. */
+  readonly traits: (model: PlannedModel) => ProviderTraits;
   /** May throw, e.g. for a missing key: that counts as a failure of this model. */
   provider(model: PlannedModel): ModelProvider;
   /** Returns the tools offered now. The version changes when tools are unlocked, added or withdrawn. */

@@ -115,7 +115,9 @@ export class Run {
     this.budgets = new ToolBudgets(this.behavior.toolBudgets);
     this.earlier = new EarlierResults(this.behavior.dedupTools);
     // explicit steps may repeat what they like
-    this.loopGuard = new LoopGuard(plan.model.kind === 'literal' ? 0 : this.behavior.loopRepeats);
+    this.loopGuard = new LoopGuard(
+      ports.traits(plan.model).replayable ? 0 : this.behavior.loopRepeats,
+    );
     this.ports = ports;
     this.#preamble = new Preamble(ports.system);
     this.stop = new Stop(ports.clock, signal);

@@ -38,7 +38,7 @@ export interface ModelConfig {
 /** One provider as its layered file says. It names environment variables and never holds a secret. */
 export interface ProviderConfig {
   readonly name: string;
-  readonly kind: 'anthropic' | 'openai';
+  readonly kind: string;
   /** Of the kind `openai` only. */
   readonly dialect: Dialect;
   readonly baseUrl: string | null;
@@ -58,6 +58,14 @@ export interface ProviderConfig {
   readonly fallback: readonly string[];
   /** `YYYY-MM-DD` of the prices. */
   readonly pricesAsOf: string | null;
+  /** Members that only this kind of provider has. */
+  readonly options: JsonObject;
+}
+
+/** What a catalog needs to know about a kind of provider. */
+interface KnownKind {
+  readonly traits: { readonly embedded: boolean };
+  readonly checkOptions?: (options: JsonObject) => string | undefined;
 }
 
 /** All configured providers by name. */
@@ -113,21 +121,50 @@ const PRICE_KEYS = ['input', 'output', 'cache_read', 'cache_write'];
 type Locate = (path: string) => string;
 
 /**
- * Reads the layered files of `.ai/config/agent/providers/`, keyed by provider name. Anything unknown, negative or
- * dangling (a tier that names no model) is `config_invalid` with the file and line that said it.
+ * Parses the layered files of `.ai/config/agent/providers/`, keyed by provider name. Throws `config_invalid` with file
+ * and line for anything unknown (a kind that is not among `kinds` too), negative or dangling (a tier without a model).
  */
-export function parseCatalog(files: Readonly<Record<string, LayeredConfig>>): Catalog {
+export function parseCatalog(
+  files: Readonly<Record<string, LayeredConfig>>,
+  kinds: Readonly<Record<string, KnownKind>>,
+): Catalog {
   const names = Object.keys(files);
   const providers = Object.entries(files).map(
-    ([name, file]) => [name, parseProvider(name, file, names)] as const,
+    ([name, file]) => [name, parseProvider(name, file, { providers: names, kinds })] as const,
   );
   return Object.fromEntries(providers);
+}
+
+/** The configuration of a provider that is part of rye: one model of its own name, which costs nothing. */
+export function embeddedConfig(name: string): ProviderConfig {
+  const model: ModelConfig = {
+    contextWindow: 10_000_000,
+    maxOutputTokens: 1_000_000,
+    pricing: { input: 0, output: 0, cache_read: 0, cache_write: 0 },
+    capabilities: CAPABILITIES,
+  };
+  return {
+    name,
+    kind: name,
+    dialect: 'compatible',
+    baseUrl: null,
+    baseUrlEnv: null,
+    apiKeyEnv: null,
+    authTokenEnv: null,
+    headers: {},
+    models: { [name]: model },
+    otherModels: null,
+    tiers: {},
+    fallback: [],
+    pricesAsOf: null,
+    options: {},
+  };
 }
 
 function parseProvider(
   name: string,
   { value, origins }: LayeredConfig,
-  providers: readonly string[],
+  known: { providers: readonly string[]; kinds: Readonly<Record<string, KnownKind>> },
 ): ProviderConfig {
   const locate: Locate = (path) => {
     for (let at = path; at !== ''; at = at.slice(0, Math.max(0, at.lastIndexOf('.')))) {
@@ -136,11 +173,7 @@ function parseProvider(
     }
     return `provider ${name}: ${path}`;
   };
-  onlyKeys(value, PROVIDER_KEYS, '', locate);
-  const kind = value['kind'];
-  if (kind !== 'anthropic' && kind !== 'openai') {
-    throw invalid(`${locate('kind')} is ${JSON.stringify(kind)}`, 'Use anthropic or openai.');
-  }
+  const { kind, options } = parseKind(value, known.kinds, locate);
   const models: Record<string, ModelConfig> = {};
   for (const [id, raw] of members(value['models'], 'models', locate)) {
     models[id] = parseModel(raw, `models.${id}`, locate);
@@ -149,7 +182,7 @@ function parseProvider(
     value['other_models'] === undefined
       ? null
       : parseModel(value['other_models'], 'other_models', locate);
-  const known = (id: string): boolean => otherModels !== null || Object.hasOwn(models, id);
+  const isModel = (id: string): boolean => otherModels !== null || Object.hasOwn(models, id);
   return {
     name,
     kind,
@@ -161,14 +194,40 @@ function parseProvider(
     headers: parseHeaders(value['headers'], locate),
     models,
     otherModels,
-    tiers: parseTiers(value['tiers'], known, locate),
+    tiers: parseTiers(value['tiers'], isModel, locate),
     fallback: parseFallback(
       value['fallback'],
-      (id) => known(id) || providers.some((other) => id.startsWith(`${other}/`)),
+      (id) => isModel(id) || known.providers.some((other) => id.startsWith(`${other}/`)),
       locate,
     ),
     pricesAsOf: optionalText(value['prices_as_of'], 'prices_as_of', locate),
+    options,
   };
+}
+
+/** The kind, and the members that it alone has; without a check of its own it has none. */
+function parseKind(
+  value: JsonObject,
+  kinds: Readonly<Record<string, KnownKind>>,
+  locate: Locate,
+): { readonly kind: string; readonly options: JsonObject } {
+  const { kind: name } = value;
+  const kind = typeof name === 'string' && Object.hasOwn(kinds, name) ? kinds[name] : undefined;
+  const checkOptions = kind?.checkOptions;
+  if (!checkOptions) onlyKeys(value, PROVIDER_KEYS, '', locate);
+  if (!kind || kind.traits.embedded || typeof name !== 'string') {
+    const names = Object.keys(kinds).filter((known) => kinds[known]?.traits.embedded === false);
+    const near = typeof name === 'string' ? didYouMean(name, names) : undefined;
+    throw invalid(
+      `${locate('kind')} is ${JSON.stringify(name)}`,
+      near ?? `Use ${names.join(' or ')}.`,
+    );
+  }
+  const own = Object.entries(value).filter(([key]) => !PROVIDER_KEYS.includes(key));
+  const options = Object.fromEntries(own);
+  const problem = checkOptions?.(options);
+  if (problem !== undefined) throw invalid(`${locate(own[0]?.[0] ?? 'kind')}: ${problem}`);
+  return { kind: name, options };
 }
 
 function parseDialect(raw: unknown, locate: Locate): Dialect {

@@ -1,6 +1,11 @@
+import type { Clock } from '../core/clock.ts';
+import { RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { AssistantBlock, Message, StopReason } from '../core/message.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import { didYouMean } from '../core/text.ts';
 import type { Usage } from '../core/usage.ts';
+import type { Catalog, ProviderConfig } from './catalog.ts';
 
 /** How hard a model should think. Adapters map it to what their API has. */
 export const THINKING_LEVELS = ['off', 'minimal', 'low', 'medium', 'high'] as const;
@@ -91,4 +96,69 @@ export interface ModelProvider {
   /** Name of the provider's configuration, such as `anthropic`. */
   readonly name: string;
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelEvent>;
+}
+
+/** Properties of a kind of provider that the rest of rye depends on. */
+export interface ProviderTraits {
+  /** Part of the program: it has no configuration file, needs no key, costs nothing and has no fallback models. */
+  readonly embedded: boolean;
+  /**
+   * The conversation alone determines the answer. Asking again can't change it, calls that a crash prevented can be
+   * made later, and there is no language model to instruct, to watch or to summarize with.
+   */
+  readonly replayable: boolean;
+  /** Uses tools as a program does: it needs every definition up front and every result in full. */
+  readonly needsTools: boolean;
+}
+
+/** Traits of a language model behind an API. */
+export const REMOTE_MODEL: ProviderTraits = {
+  embedded: false,
+  replayable: false,
+  needsTools: false,
+};
+
+/** Everything that a kind of provider may use to open one for a thread. */
+export interface ProviderSetup {
+  readonly config: ProviderConfig;
+  /** All configured providers. */
+  readonly catalog: Catalog;
+  readonly plan: ThreadPlan;
+  /** The only environment that is read: addresses, keys and tokens come from it. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  /** A connection that is waited on and sends no byte for this long is broken. */
+  readonly stallSeconds: number;
+}
+
+/** A kind of provider: the value of `kind` in a provider file, or the name of an embedded provider. */
+export interface ProviderKind {
+  readonly traits: ProviderTraits;
+  /**
+   * Checks the members of a provider file that only this kind has; returns what is wrong with them. Absent: it has
+   * none, and such members are refused.
+   */
+  readonly checkOptions?: (options: JsonObject) => string | undefined;
+  readonly open: (setup: ProviderSetup) => ModelProvider;
+}
+
+/** The known kinds of providers by name. */
+export type ProviderKinds = Readonly<Record<string, ProviderKind>>;
+
+/** Returns the kind with that name; throws `config_invalid` with the nearest name if it is unknown. */
+export function kindNamed(kinds: ProviderKinds, name: string): ProviderKind {
+  const kind = Object.hasOwn(kinds, name) ? kinds[name] : undefined;
+  if (kind) return kind;
+  const names = Object.keys(kinds);
+  throw new RyeError('config_invalid', `unknown kind of provider ${JSON.stringify(name)}`, {
+    hint: didYouMean(name, names) ?? `Use one of ${names.join(', ')}.`,
+  });
+}
+
+/**
+ * Returns the traits of a kind. A thread of an unknown kind, which another program has run, can't call its model, but
+ * it can be recovered: it counts as one of a language model.
+ */
+export function traitsOf(kinds: ProviderKinds, name: string): ProviderTraits {
+  return (Object.hasOwn(kinds, name) ? kinds[name]?.traits : undefined) ?? REMOTE_MODEL;
 }

@@ -3,34 +3,13 @@ import type { PlannedModel } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import {
   type Catalog,
+  embeddedConfig,
   isTierName,
   type ModelConfig,
   type ProviderConfig,
   TIERS,
 } from './catalog.ts';
-
-/** The model of the embedded provider that walks a directive's explicit steps. It costs nothing. */
-export const LITERAL_MODEL: PlannedModel = embedded('literal');
-
-/** The model of the embedded provider that plays a recording. It costs nothing. */
-export const REPLAY_MODEL: PlannedModel = embedded('replay');
-
-const EMBEDDED: Readonly<Record<string, PlannedModel>> = {
-  literal: LITERAL_MODEL,
-  replay: REPLAY_MODEL,
-};
-
-function embedded(kind: 'literal' | 'replay'): PlannedModel {
-  return {
-    provider: kind,
-    kind,
-    id: kind,
-    tier: null,
-    context_window: 10_000_000,
-    max_output_tokens: 1_000_000,
-    pricing: { input: 0, output: 0, cache_read: 0, cache_write: 0 },
-  };
-}
+import type { ProviderTraits } from './provider.ts';
 
 export interface ModelWish {
   /** A tier, a model id or `provider/model`; undefined: the tier `general`. */
@@ -56,6 +35,7 @@ const FAMILIES: readonly (readonly [prefix: RegExp, provider: string])[] = [
 
 export interface ModelChoices {
   readonly catalog: Catalog;
+  readonly kinds: Readonly<Record<string, { readonly traits: ProviderTraits }>>;
   /** Providers that could be called now, see {@link usableProviders}. */
   readonly usable: readonly string[];
   /** `provider.default` of the configuration. */
@@ -94,7 +74,7 @@ export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedMod
     if (unlisted !== undefined) return unlisted;
   }
   if (provider !== undefined) return fromNamedProvider(provider, wish.wanted, choices);
-  const own = embeddedModel(wanted);
+  const own = embeddedModel(wanted, choices);
   if (own !== undefined) return own;
   const sellers = Object.values(choices.catalog).filter((candidate) =>
     Object.hasOwn(candidate.models, wanted),
@@ -181,11 +161,11 @@ function fromNamedProvider(
   wanted: string | undefined,
   choices: ModelChoices,
 ): PlannedModel {
-  const own = embeddedModel(name);
+  const own = embeddedModel(name, choices);
   if (own !== undefined) return own;
   const provider = providerOf(choices.catalog, name);
   if (provider === undefined) {
-    const names = [...Object.keys(choices.catalog), ...Object.keys(EMBEDDED)];
+    const names = [...Object.keys(choices.catalog), ...embeddedNames(choices)];
     const file = name.replaceAll(/[^A-Za-z0-9_-]/g, '-');
     throw new RyeError('model_not_found', `there is no provider ${JSON.stringify(name)}`, {
       hint:
@@ -240,7 +220,15 @@ function fromTier(wanted: string, choices: ModelChoices): PlannedModel {
       wanted,
       providers.filter(({ name }) => usable.includes(name)),
     );
-  return LITERAL_MODEL;
+  return withoutModel(wanted, choices);
+}
+
+/** The embedded provider that executes a directive's explicit steps. */
+function withoutModel(wanted: string, choices: ModelChoices): PlannedModel {
+  const name = embeddedNames(choices).find((one) => choices.kinds[one]?.traits.replayable);
+  const model = name === undefined ? undefined : embeddedModel(name, choices);
+  if (model) return model;
+  throw unknownModel(wanted, Object.values(choices.catalog));
 }
 
 function isTier(provider: ProviderConfig, name: string): boolean {
@@ -277,8 +265,12 @@ function providerOf(catalog: Catalog, name: string): ProviderConfig | undefined 
   return Object.hasOwn(catalog, name) ? catalog[name] : undefined;
 }
 
-function embeddedModel(name: string): PlannedModel | undefined {
-  return Object.hasOwn(EMBEDDED, name) ? EMBEDDED[name] : undefined;
+function embeddedNames({ kinds }: ModelChoices): readonly string[] {
+  return Object.keys(kinds).filter((name) => kinds[name]?.traits.embedded);
+}
+
+function embeddedModel(name: string, choices: ModelChoices): PlannedModel | undefined {
+  return embeddedNames(choices).includes(name) ? pick(embeddedConfig(name), name) : undefined;
 }
 
 function needsKey({ apiKeyEnv, authTokenEnv }: ProviderConfig): boolean {

@@ -23,7 +23,12 @@ import type { InjectionHistory, RuleSession } from '../loop/stream-rules/session
 import type { LimitSource } from '../policy/limits.ts';
 import type { RiskTable } from '../policy/risk.ts';
 import type { SteerRules } from '../policy/steer.ts';
-import type { ModelProvider, ToolDefinition, ToolList } from '../providers/provider.ts';
+import type {
+  ModelProvider,
+  ProviderTraits,
+  ToolDefinition,
+  ToolList,
+} from '../providers/provider.ts';
 import type { LaunchLimits, Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 import type { ThreadDocument } from './thread-document.ts';
@@ -125,6 +130,8 @@ export interface ModelSource {
     /** What differs from what was asked for, one sentence each. */
     readonly warnings?: readonly string[];
   }>;
+  /** Returns the traits of the model's kind of provider. */
+  readonly traits: (model: PlannedModel) => ProviderTraits;
   /** A client for one thread; may throw, e.g. for a missing key. */
   open(model: PlannedModel, plan: ThreadPlan): ModelProvider;
 }
@@ -161,6 +168,8 @@ export interface ToolPlanFacts {
 
 export interface ToolSession {
   readonly plan: ThreadPlan;
+  /** Those of the plan's model. */
+  readonly traits: ProviderTraits;
   readonly threadId: string;
   /** Values of secret inputs, by name. */
   readonly secrets: Readonly<Record<string, string>>;

@@ -1,3 +1,4 @@
+import { shippedKinds } from '../../src/app/models.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import {
   type EventDraft,
@@ -15,6 +16,7 @@ import { runLoop } from '../../src/loop/loop.ts';
 import type { GateDecision, HookPort, LoopOutcome, LoopPorts } from '../../src/loop/ports.ts';
 import type { ErrorRule } from '../../src/policy/error-class.ts';
 import type { ModelEvent, ModelRequest, ProviderFailure } from '../../src/providers/provider.ts';
+import { traitsOf } from '../../src/providers/provider.ts';
 import { CAUTIOUS_TRAITS, type Tool, type ToolTraits, textOutput } from '../../src/tools/tool.ts';
 
 /** A clock that jumps to the next sleeper whenever nothing else can happen; with `auto: false` only by `advance`. */
@@ -326,6 +328,7 @@ export function portsOf(
     projectPath: 'project',
     system: '',
     history: [userText('Do it.')],
+    traits: ({ kind }) => traitsOf(shippedKinds(), kind),
     provider: (model) => ({
       name: model.provider,
       stream: (request, signal) => {

@@ -1,17 +1,17 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { shippedKinds } from '../../src/app/models.ts';
 import type { JsonObject } from '../../src/core/json.ts';
 import { type Catalog, type LayeredConfig, parseCatalog } from '../../src/providers/catalog.ts';
 import {
-  LITERAL_MODEL,
   type ModelWish,
-  REPLAY_MODEL,
   resolveFallbacks,
   resolveModel,
   usableProviders,
 } from '../../src/providers/resolve-model.ts';
 
+const KINDS = shippedKinds();
 const FOLDER = new URL('../../system/.ai/config/agent/providers/', import.meta.url);
 
 function layered(value: JsonObject, origins: Record<string, string> = {}): LayeredConfig {
@@ -23,7 +23,7 @@ function shipped(): Catalog {
     const value = parse(readFileSync(new URL(file, FOLDER), 'utf8')) as JsonObject;
     return [file.replace('.yaml', ''), layered(value)] as const;
   });
-  return parseCatalog(Object.fromEntries(files));
+  return parseCatalog(Object.fromEntries(files), KINDS);
 }
 
 const CATALOG = shipped();
@@ -36,12 +36,16 @@ function resolved(
 ): string {
   const { provider, id, tier } = resolveModel(wish, {
     catalog: CATALOG,
+    kinds: KINDS,
     usable: usableProviders(CATALOG, env),
     defaultProvider,
   });
   return `${provider} ${id} ${String(tier)}`;
 }
 
+const EMPTY = { catalog: {}, kinds: KINDS, usable: [] };
+const LITERAL = resolveModel({ wanted: 'literal' }, EMPTY);
+const REPLAY = resolveModel({ provider: 'replay' }, EMPTY);
 const CLAUDE = { ANTHROPIC_API_KEY: 'k' };
 const BOTH = { ...CLAUDE, OPENAI_API_KEY: 'k' };
 
@@ -159,7 +163,7 @@ describe('resolving', () => {
   });
 
   test('a planned model carries what is needed to call and price it', () => {
-    const choices = { catalog: CATALOG, usable: ['anthropic'] };
+    const choices = { catalog: CATALOG, kinds: KINDS, usable: ['anthropic'] };
     expect(resolveModel({ wanted: 'claude-opus-5-5' }, choices)).toEqual({
       provider: 'anthropic',
       kind: 'anthropic',
@@ -172,22 +176,25 @@ describe('resolving', () => {
     expect(
       resolveModel(
         { provider: 'openrouter', wanted: 'x/y' },
-        { catalog: CATALOG, usable: ['openrouter'] },
+        { catalog: CATALOG, kinds: KINDS, usable: ['openrouter'] },
       ).pricing,
     ).toBeNull();
-    expect([LITERAL_MODEL.pricing?.output, REPLAY_MODEL.pricing?.output]).toEqual([0, 0]);
+    expect([LITERAL.pricing?.output, REPLAY.pricing?.output]).toEqual([0, 0]);
   });
 
   test('a server that takes any id is not asked for a tier that it does not have', () => {
-    const catalog = parseCatalog({
-      vllm: layered({ kind: 'openai', base_url: 'http://x/v1', other_models: MODEL }),
-    });
-    expect(() => resolveModel({ provider: 'vllm' }, { catalog, usable: [] })).toThrow(
+    const catalog = parseCatalog(
+      {
+        vllm: layered({ kind: 'openai', base_url: 'http://x/v1', other_models: MODEL }),
+      },
+      KINDS,
+    );
+    expect(() => resolveModel({ provider: 'vllm' }, { catalog, kinds: KINDS, usable: [] })).toThrow(
       expect.objectContaining({ code: 'model_not_found' }),
     );
-    expect(resolveModel({ provider: 'vllm', wanted: 'mine' }, { catalog, usable: [] }).id).toBe(
-      'mine',
-    );
+    expect(
+      resolveModel({ provider: 'vllm', wanted: 'mine' }, { catalog, kinds: KINDS, usable: [] }).id,
+    ).toBe('mine');
   });
 
   test('fallbacks are those that were named, else those of the provider, never the first again', () => {
@@ -197,7 +204,11 @@ describe('resolving', () => {
       models: { a: MODEL, b: MODEL, c: MODEL },
       fallback: ['a', 'b', 'b'],
     };
-    const choices = { catalog: parseCatalog({ p: layered(value) }), usable: ['p'] };
+    const choices = {
+      catalog: parseCatalog({ p: layered(value) }, KINDS),
+      kinds: KINDS,
+      usable: ['p'],
+    };
     const first = resolveModel({ wanted: 'a' }, choices);
     expect(resolveFallbacks(first, undefined, choices).map(({ id }) => id)).toEqual(['b']);
     expect(resolveFallbacks(first, ['c', 'a', 'literal'], choices).map(({ id }) => id)).toEqual([
@@ -207,7 +218,7 @@ describe('resolving', () => {
     expect(() => resolveFallbacks(first, ['d'], choices)).toThrow(
       expect.objectContaining({ code: 'model_not_found' }),
     );
-    expect(resolveFallbacks(LITERAL_MODEL, undefined, choices)).toEqual([]);
+    expect(resolveFallbacks(LITERAL, undefined, choices)).toEqual([]);
   });
 });
 
@@ -244,7 +255,7 @@ describe('a provider file', () => {
     [{ kind: 'openai', models: { m: MODEL }, tiers: { a: 'b', b: 'a' } }, 'tiers.a is "b"'],
     [{ kind: 'openai', models: { m: MODEL }, fallback: ['n'] }, 'fallback has "n"'],
   ])('%j is refused: %s', ([value, message]) => {
-    expect(() => parseCatalog({ mine: layered(value) })).toThrow(
+    expect(() => parseCatalog({ mine: layered(value) }, KINDS)).toThrow(
       expect.objectContaining({
         code: 'config_invalid',
         message: expect.stringContaining(message),
@@ -255,7 +266,7 @@ describe('a provider file', () => {
   test('an error points at the file and line that set the value', () => {
     const value = { kind: 'openai', models: { m: { ...MODEL, max_output_tokens: 'many' } } };
     const file = layered(value, { 'models.m.max_output_tokens': 'p.yaml:7', models: 'p.yaml:3' });
-    expect(() => parseCatalog({ mine: file })).toThrow(
+    expect(() => parseCatalog({ mine: file }, KINDS)).toThrow(
       /^p\.yaml:7: provider mine: models\.m\.max_output_tokens/,
     );
   });
@@ -266,28 +277,36 @@ describe('a provider file', () => {
       models: { a: MODEL, b: MODEL },
       tiers: { fast: 'a', cheap: 'fast', haiku: 'b' },
     };
-    const { tiers } = parseCatalog({ mine: layered(value) })['mine'] ?? {};
+    const { tiers } = parseCatalog({ mine: layered(value) }, KINDS)['mine'] ?? {};
     expect(tiers).toMatchObject({ fast: 'a', cheap: 'a', haiku: 'b', low: 'a' });
     expect(tiers).not.toHaveProperty('general');
     expect(tiers).not.toHaveProperty('sonnet');
   });
 
   test('a fallback may be a model of another provider, and a listed id is always the own one', () => {
-    const catalog = parseCatalog({
-      p: layered({ kind: 'anthropic', api_key_env: 'P', models: { a: MODEL }, fallback: ['q/b'] }),
-      q: layered({
-        kind: 'openai',
-        api_key_env: 'Q',
-        models: { b: MODEL, 'p/a': MODEL },
-        fallback: ['p/a', 'p/x'],
-        other_models: MODEL,
-      }),
-    });
+    const catalog = parseCatalog(
+      {
+        p: layered({
+          kind: 'anthropic',
+          api_key_env: 'P',
+          models: { a: MODEL },
+          fallback: ['q/b'],
+        }),
+        q: layered({
+          kind: 'openai',
+          api_key_env: 'Q',
+          models: { b: MODEL, 'p/a': MODEL },
+          fallback: ['p/a', 'p/x'],
+          other_models: MODEL,
+        }),
+      },
+      KINDS,
+    );
     const chain = (provider: string, wanted: string, usable: readonly string[]) =>
       resolveFallbacks(
-        resolveModel({ provider, wanted }, { catalog, usable: ['p', 'q'] }),
+        resolveModel({ provider, wanted }, { catalog, kinds: KINDS, usable: ['p', 'q'] }),
         undefined,
-        { catalog, usable },
+        { catalog, kinds: KINDS, usable },
       ).map((model) => `${model.provider}:${model.id}`);
     expect(chain('p', 'a', ['p', 'q'])).toEqual(['q:b']);
     expect(() => chain('p', 'a', ['p'])).toThrow(
@@ -303,8 +322,8 @@ describe('a provider file', () => {
 
   test('a dialect is one that is known', () => {
     const kind = { kind: 'openai', models: { m: MODEL } };
-    expect(parseCatalog({ p: layered(kind) })['p']?.dialect).toBe('compatible');
-    expect(() => parseCatalog({ p: layered({ ...kind, dialect: 'azure' }) })).toThrow(
+    expect(parseCatalog({ p: layered(kind) }, KINDS)['p']?.dialect).toBe('compatible');
+    expect(() => parseCatalog({ p: layered({ ...kind, dialect: 'azure' }) }, KINDS)).toThrow(
       expect.objectContaining({
         code: 'config_invalid',
         hint: expect.stringContaining('vllm') as string,

@@ -82,6 +82,7 @@ export function providerConfig(overrides: Partial<ProviderConfig> = {}): Provide
     tiers: {},
     fallback: [],
     pricesAsOf: null,
+    options: {},
     ...overrides,
   };
 }

@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { shippedKinds } from '../../src/app/models.ts';
 import type { EventDraft } from '../../src/core/events.ts';
 import type { AssistantMessage } from '../../src/core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../src/core/plan.ts';
 import { NO_COST, NO_USAGE } from '../../src/core/usage.ts';
+import { traitsOf } from '../../src/providers/provider.ts';
 import { lostUsage, withLost } from '../../src/threads/recovery/crashed-log.ts';
 import { logOf, MODEL, planOf } from '../loop/scripted.ts';
 
@@ -52,7 +54,8 @@ function lostOf(drafts: readonly EventDraft[], changes: Partial<ThreadPlan> = {}
     },
     ...drafts,
   ]);
-  return lostUsage(events, { ...PLAN, ...changes });
+  const plan = { ...PLAN, ...changes };
+  return lostUsage(events, plan, traitsOf(shippedKinds(), plan.model.kind));
 }
 
 describe('what a dead process had not booked', () => {
@@ -146,7 +149,7 @@ describe('what a dead process had not booked', () => {
   });
 
   it('is nothing where no model is asked', () => {
-    const model = { ...PLAN.model, kind: 'literal' as const };
+    const model = { ...PLAN.model, kind: 'literal' };
     expect(lostOf([TURN, said('abcd'), answer(5)], { model })).toBeUndefined();
   });
 

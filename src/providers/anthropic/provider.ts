@@ -1,9 +1,15 @@
-import type { Clock } from '../../core/clock.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type FailureContext, failureOf, streamFailure } from '../failure.ts';
 import { bodyOf, httpFetch } from '../http-fetch.ts';
-import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
+import {
+  type ModelEvent,
+  type ModelProvider,
+  type ModelRequest,
+  type ProviderKind,
+  type ProviderSetup,
+  REMOTE_MODEL,
+} from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
 import { answerLimits, wholeEvents } from '../whole-events.ts';
@@ -11,14 +17,9 @@ import { buildRequest, type ModelTraits, traitsOfId } from './request.ts';
 import type * as sdkModule from './sdk.ts';
 import { type StreamDecoder, streamDecoder } from './stream.ts';
 
-export interface AnthropicOptions {
-  readonly config: ProviderConfig;
-  /** The only environment that is read: address, key and token come from it. */
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly clock: Clock;
-  /** A connection that is waited on and sends no byte for this long is broken. */
-  readonly stallSeconds: number;
-}
+export type AnthropicOptions = Pick<ProviderSetup, 'config' | 'env' | 'clock' | 'stallSeconds'>;
+
+export const ANTHROPIC: ProviderKind = { traits: REMOTE_MODEL, open: anthropicProvider };
 
 interface Credentials {
   readonly baseURL: string;

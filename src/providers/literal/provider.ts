@@ -1,6 +1,7 @@
 import type { AssistantBlock } from '../../core/message.ts';
 import { NO_USAGE } from '../../core/usage.ts';
-import type { ModelEvent, ModelProvider, ProviderFailure } from '../provider.ts';
+import type { ProviderConfig } from '../catalog.ts';
+import type { ModelEvent, ModelProvider, ProviderFailure, ProviderKind } from '../provider.ts';
 import { type LiteralCall, type LiteralDirective, type LiteralMove, nextMove } from './plan.ts';
 
 const CHUNK_CHARACTERS = 256;
@@ -26,6 +27,21 @@ export function literalProvider(directive: LiteralDirective): ModelProvider {
       }
     },
   };
+}
+
+export const LITERAL: ProviderKind = {
+  traits: { embedded: true, replayable: true, needsTools: true },
+  open: ({ plan, catalog }) =>
+    literalProvider({
+      steps: plan.process,
+      outputs: plan.outputs,
+      inputs: plan.inputs,
+      alternatives: Object.values(catalog).map(describeProvider),
+    }),
+};
+
+function describeProvider({ name, apiKeyEnv }: ProviderConfig): string {
+  return apiKeyEnv === null ? name : `${name} (set ${apiKeyEnv})`;
 }
 
 function* speak(model: string, move: LiteralMove): Generator<ModelEvent> {

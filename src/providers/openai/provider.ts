@@ -1,10 +1,16 @@
-import type { Clock } from '../../core/clock.ts';
 import { isJsonObject, isRecord, parseJson } from '../../core/json.ts';
 import type { ModelConfig, ProviderConfig } from '../catalog.ts';
 import { CAPABILITIES } from '../catalog.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from '../failure.ts';
 import { bodyOf, httpFetch } from '../http-fetch.ts';
-import type { ModelEvent, ModelProvider, ModelRequest } from '../provider.ts';
+import {
+  type ModelEvent,
+  type ModelProvider,
+  type ModelRequest,
+  type ProviderKind,
+  type ProviderSetup,
+  REMOTE_MODEL,
+} from '../provider.ts';
 import { type StallWatch, stallWatch } from '../stall.ts';
 import { usedCallIds } from '../used-call-ids.ts';
 import { answerLimits, wholeEvents } from '../whole-events.ts';
@@ -13,14 +19,9 @@ import { buildRequest, type ModelTraits } from './request.ts';
 import type * as sdkModule from './sdk.ts';
 import { type ChunkDecoder, chunkDecoder } from './stream.ts';
 
-export interface OpenAiOptions {
-  readonly config: ProviderConfig;
-  /** The only environment that is read: address and key come from it. */
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly clock: Clock;
-  /** A connection that is waited on and sends no byte for this long is broken. */
-  readonly stallSeconds: number;
-}
+export type OpenAiOptions = Pick<ProviderSetup, 'config' | 'env' | 'clock' | 'stallSeconds'>;
+
+export const OPENAI: ProviderKind = { traits: REMOTE_MODEL, open: openAiProvider };
 
 type Sdk = typeof sdkModule;
 type Client = InstanceType<Sdk['OpenAI']>;

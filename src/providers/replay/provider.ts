@@ -1,7 +1,26 @@
-import type { ModelEvent, ModelProvider, ProviderFailure } from '../provider.ts';
-import type { Recording } from './recording.ts';
+import { readFileSync } from 'node:fs';
+import { RyeError } from '../../core/errors.ts';
+import type { ModelEvent, ModelProvider, ProviderFailure, ProviderKind } from '../provider.ts';
+import { parseRecording, type Recording } from './recording.ts';
 
 const ABORTED: ProviderFailure = { phase: 'aborted', message: 'the model call was cancelled' };
+
+/** The kind that plays the recording at `path`. One player serves the whole thread: a recording is played once, in order. */
+export function replayKind(path: string | undefined): ProviderKind {
+  let player: ModelProvider | undefined;
+  return {
+    traits: { embedded: true, replayable: false, needsTools: false },
+    open: () => {
+      if (path === undefined) {
+        throw new RyeError('usage', 'the replay provider needs a recording', {
+          hint: 'Give one with --replay FILE; `--record FILE` writes one.',
+        });
+      }
+      player ??= replayProvider(parseRecording(readFileSync(path, 'utf8'), path));
+      return player;
+    },
+  };
+}
 
 /**
  * Plays recorded calls in their order, whatever is asked; `skip` calls are taken as played already. After the last

@@ -72,15 +72,19 @@ export async function configuredModel(
   const hasSteps = steps.length > 0;
   const found = await env.models.resolve({ wanted: id, provider, hasSteps });
   if (found.unfit) throw found.unfit;
-  assertSameNature(plan, found.model);
+  assertSameNature(env, plan, found.model);
   assertPriced([found.model, ...found.fallbacks], allowUnpriced);
   return found;
 }
 
 /** A plan for no model has none of the rules that one is to be watched by; that of an imported session has nothing to do. */
-function assertSameNature({ model, chain, directive }: ThreadPlan, other: PlannedModel): void {
+function assertSameNature(
+  { models }: ThreadEnv,
+  { model, chain, directive }: ThreadPlan,
+  other: PlannedModel,
+): void {
   const isImport = chain.length === 0 && directive.category === 'imported';
-  if (isImport || (model.kind === 'literal') === (other.kind === 'literal')) return;
+  if (isImport || models.traits(model).replayable === models.traits(other).replayable) return;
   throw new RyeError(
     'usage',
     `the thread was planned for ${model.provider}/${model.id} and can't go on with ${other.provider}/${other.id}`,

@@ -201,7 +201,8 @@ export async function planRules(
     readonly capabilities: readonly string[];
   },
 ): Promise<RulesOfPlan> {
-  if (facts.model.kind === 'literal') return { rules: undefined, blocks: [], warnings: [] };
+  if (env.models.traits(facts.model).replayable)
+    return { rules: undefined, blocks: [], warnings: [] };
   const { rules, warnings } = await env.rules.plan(facts.directive);
   const always = rules.always.map(
     ({ name, path, body }): ContextBlock => ({

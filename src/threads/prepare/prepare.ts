@@ -1,7 +1,7 @@
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
-import type { ContextBlock, PlannedModel, PlanSource, ThreadPlan } from '../../core/plan.ts';
+import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import { assertStandsFor } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
@@ -80,7 +80,9 @@ export async function prepareThread(
   const models = await planModels(env, request, composed);
   const { model, fallbacks, origin: modelOrigin, unfit } = models;
   const granted = await env.tools.granted(capabilities, {
-    preloadTokens: isEmbedded(model) ? Number.POSITIVE_INFINITY : config.toolPreloadTokens,
+    preloadTokens: env.models.traits(model).embedded
+      ? Number.POSITIVE_INFINITY
+      : config.toolPreloadTokens,
     mayConnect: request.isDryRun !== true,
   });
   const risk = planRisks({
@@ -198,10 +200,6 @@ async function planModels(
   });
   assertPriced([models.model, ...models.fallbacks], allowUnpriced);
   return { ...models, warnings: models.warnings ?? [] };
-}
-
-function isEmbedded({ kind }: PlannedModel): boolean {
-  return kind === 'literal' || kind === 'replay';
 }
 
 function integrityOf(sources: readonly PlanSource[]): ThreadPlan['integrity'] {

@@ -2,13 +2,13 @@ import { messageOf } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { type Message, type ToolCallBlock, userText } from '../../core/message.ts';
-import type { ThreadPlan } from '../../core/plan.ts';
+import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
 import { resolveInputs } from '../../items/inputs.ts';
 import { interpolateText } from '../../items/prompt.ts';
 import type { CarriedContext } from '../../log/continuation.ts';
 import { type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
-import type { ToolDefinition } from '../../providers/provider.ts';
+import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import type { OpenTools, ThreadEnv } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
@@ -62,10 +62,11 @@ export async function continuationMessage(
 const CHUNK = 500;
 
 const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost'];
-const LITERAL_FATES: readonly CallFate[] = [...LOST_FATES, 'not_started'];
+const UNSTARTED_FATES: readonly CallFate[] = [...LOST_FATES, 'not_started'];
 
 export interface ContinuedConversation {
   readonly previousThreadId: string;
+  readonly traits: (model: PlannedModel) => ProviderTraits;
   /** The messages so far, to see what was interrupted. */
   readonly messages: readonly Message[];
   /** What the new log begins with; the results of `rerun` calls stay behind. */
@@ -78,14 +79,14 @@ export interface ContinuedConversation {
 
 /**
  * The beginning of a successor: the carried entries, then `thread_continued` with its hooks, then a message. Calls of
- * idempotent tools that a crash interrupted are run again before the model is asked; under `literal`, which has no
- * judgement of its own, those too that it never started.
+ * idempotent tools that a crash interrupted are run again before the model is asked; a replayable provider,
+ * which has no judgment of its own, also makes those that it never started.
  */
 export function continuedConversation(facts: ContinuedConversation): Conversation {
   return {
     reopens: false,
     open: async (parts) => {
-      const fates = parts.plan.model.kind === 'literal' ? LITERAL_FATES : LOST_FATES;
+      const fates = facts.traits(parts.plan.model).replayable ? UNSTARTED_FATES : LOST_FATES;
       const rerun = await rerunnable(parts.tools, unfinishedCalls(facts.messages, fates));
       const carried = facts.carry(new Set(rerun?.callIds));
       appendAll(parts.writer, carried.drafts);

@@ -16,6 +16,7 @@ import { foldContext } from '../../log/context.ts';
 import { messageBytes } from '../../log/size.ts';
 import { buildTree, isKnown } from '../../log/tree.ts';
 import { likelyTokensOf } from '../../loop/meters.ts';
+import type { ProviderTraits } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { headerOf, type ThreadDocument } from '../thread-document.ts';
@@ -106,9 +107,12 @@ const NOTHING: Used = { usage: NO_USAGE, price: 0 };
  * has no end in the log counts with all that it had reserved: its answer may have come whole without a byte of it on the
  * disk, and a thread that is killed and resumed must reach its limit.
  */
-export function lostUsage(events: readonly Event[], plan: ThreadPlan): LostUsage | undefined {
-  const { kind } = plan.model;
-  if (kind === 'literal' || kind === 'replay') return undefined;
+export function lostUsage(
+  events: readonly Event[],
+  plan: ThreadPlan,
+  { embedded }: ProviderTraits,
+): LostUsage | undefined {
+  if (embedded) return undefined;
   const unbooked = events.slice(events.findLastIndex(isBooked) + 1);
   // answers before the first turn are copies of what another thread has paid for
   const first = unbooked.findIndex(isAsked);

@@ -122,7 +122,7 @@ async function finishDead(env: ThreadEnv, dead: DeadThread): Promise<RecoveredTh
       : undefined;
   const events = 'writer' in log ? log.events : [];
   const end = recordedEnd(events);
-  const lost = end ? undefined : lostUsage(events, plan);
+  const lost = end ? undefined : lostUsage(events, plan, env.models.traits(plan.model));
   const cost = await costOf(env, { threadId, events, lost });
   const failure = 'writer' in log ? error : log.failure;
   if (recorder && lost) recorder.record([costOfLost(lost, cost)]);

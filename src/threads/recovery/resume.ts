@@ -228,6 +228,7 @@ async function succeed(
       release: () => hold.release(),
       conversation: continuedConversation({
         previousThreadId: threadId,
+        traits: env.models.traits,
         messages: carry(new Set()).messages,
         carry,
         message: seed,

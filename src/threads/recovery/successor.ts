@@ -194,6 +194,7 @@ export async function startHandoff(
     }),
     conversation: continuedConversation({
       previousThreadId: threadId,
+      traits: env.models.traits,
       messages: carried.messages,
       carry: () => carried,
       message,

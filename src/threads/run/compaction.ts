@@ -24,7 +24,7 @@ import {
 import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { Compaction, CompactionReason, LoopPorts } from '../../loop/ports.ts';
 import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
-import type { ModelProvider } from '../../providers/provider.ts';
+import type { ModelProvider, ProviderTraits } from '../../providers/provider.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
@@ -52,6 +52,7 @@ export interface CompactEnv {
   readonly clock: Clock;
   readonly random: () => number;
   readonly errorRules: readonly ErrorRule[];
+  readonly traits: (model: PlannedModel) => ProviderTraits;
   readonly provider: () => ModelProvider;
   readonly ask: AskBeforeCompact;
   /** Called before each request for a summary with what it may use at most. */
@@ -335,6 +336,7 @@ export function compactPort(parts: CompactPortParts): NonNullable<LoopPorts['com
         clock: env.clock,
         random: env.random,
         errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
+        traits: env.models.traits,
         provider: () => provider(model),
         ask: (context, asked) => hooks.beforeCompact(context, asked),
         // on the disk before it is sent: a crash must not forget what it may cost

@@ -185,6 +185,7 @@ async function openSession(
   });
   const tools = await env.tools.open({
     plan,
+    traits: env.models.traits(plan.model),
     threadId,
     secrets,
     children,
@@ -370,6 +371,7 @@ function loopPorts(parts: PortParts): LoopPorts {
     history: opening.messages,
     ...(opening.pending ? { pending: opening.pending } : {}),
     ...(opening.spent ? { spent: opening.spent } : {}),
+    traits: env.models.traits,
     provider,
     definitions: recordedFirst(opening.tools ?? [], tools),
     tools: tools.set,

@@ -20,11 +20,13 @@ import type {
   ModelProvider,
   ModelRequest,
   ProviderFailure,
+  ProviderTraits,
 } from '../../providers/provider.ts';
 
 /** A model that writes summaries, and what it may cost. */
 export interface Summarizer {
   readonly model: PlannedModel;
+  readonly traits: (model: PlannedModel) => ProviderTraits;
   readonly provider: () => ModelProvider;
   readonly clock: Clock;
   readonly errorRules: readonly ErrorRule[];
@@ -60,8 +62,9 @@ export async function summarize(
     const request = requestFor(summarizer, prompt, usage);
     if (request instanceof RyeError) return { error: request, usage };
     const inputTokens = inputTokensOf(prompt);
-    const estimate = estimateOf(summarizer.model, inputTokens, request.max_tokens);
-    if (estimate) summarizer.onRequest?.(estimate);
+    if (!summarizer.traits(summarizer.model).embedded) {
+      summarizer.onRequest?.(estimateOf(summarizer.model, inputTokens, request.max_tokens));
+    }
     const answer = await ask(summarizer, { request, inputTokens }, signal);
     usage = addUsage(usage, answer.usage);
     if ('text' in answer) return { text: answer.text, usage };

@@ -182,8 +182,9 @@ function compactEnv(env: ThreadEnv, plan: ThreadPlan, ask: AskBeforeCompact): Co
     clock: env.clock,
     random: env.random,
     errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
+    traits: env.models.traits,
     provider: () => {
-      if (plan.model.kind === 'literal') throw noModel();
+      if (env.models.traits(plan.model).replayable) throw noModel();
       return env.models.open(plan.model, plan);
     },
     ask,
@@ -251,7 +252,13 @@ export function offlineHooks(
     const recorder = new Recorder({ writer, clock: env.clock, deltas: 'off' });
     const parent = { threadId, plan, record, document, parent: undefined };
     const children = new Children({ parent, starter: NO_CHILDREN, recorder, onEvent: undefined });
-    const tools = await env.tools.open({ plan, threadId, secrets: {}, children });
+    const tools = await env.tools.open({
+      plan,
+      traits: env.models.traits(plan.model),
+      threadId,
+      secrets: {},
+      children,
+    });
     const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
     return await hooks.beforeCompact(context, signal);
   };

@@ -95,6 +95,7 @@ function replayEnv(env: ThreadEnv, { model, fallbacks }: ThreadPlan): ThreadEnv 
     clock: stoppedClock(env.clock.now()),
     random: () => 0,
     models: {
+      traits: env.models.traits,
       resolve: () => Promise.resolve({ model, fallbacks, origin: 'the recording' }),
       open: () => {
         throw new RyeError('internal', 'a replay asks no model');
@@ -162,7 +163,13 @@ async function play(env: ThreadEnv, parts: Play): Promise<void> {
     recorder,
     onEvent: undefined,
   });
-  const opened = await env.tools.open({ plan, threadId, secrets: {}, children });
+  const opened = await env.tools.open({
+    plan,
+    traits: env.models.traits(plan.model),
+    threadId,
+    secrets: {},
+    children,
+  });
   const tools = recordedTools(opened, recording.results, notRun);
   const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
   const stop = new AbortController();
@@ -251,6 +258,7 @@ function replayPorts(env: ThreadEnv, parts: PortParts): LoopPorts {
     system: opening.system,
     history: opening.messages,
     spent: recording.spent,
+    traits: env.models.traits,
     provider: () => provider,
     definitions: () => tools.definitions(),
     tools: tools.set,
