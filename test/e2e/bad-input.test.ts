@@ -105,7 +105,7 @@ const CASES: readonly Case[] = [
     message: /body/,
   },
   {
-    name: 'a risk that nobody acknowledged',
+    name: 'a risk without an acknowledgement',
     files: {
       risky: directive(
         'risky',

@@ -175,7 +175,7 @@ test('a model of another provider takes over when the first fails for good', asy
   expect(log).toContain('"provider":"anthropic","model":"claude-sonnet-5-5"');
 });
 
-test('a local server without a key, and without tools of its own, is called by text', async () => {
+test('a local server without a key and without tool support is called by text', async () => {
   const here = await workspace();
   const folder = path.join(here.project, '.ai', 'config', 'agent', 'providers');
   mkdirSync(folder, { recursive: true });

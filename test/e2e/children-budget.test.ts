@@ -79,11 +79,11 @@ test('an async child that declares the whole budget leaves its parent the next c
   expect(log.stdout).toMatch(/the spend limit of kid is \$0\.9\d+ instead of \$1/);
 });
 
-test('a child that would get less than half of what it declares is refused with both amounts', async () => {
+test('a child that would get less than half of what it declares is refused, naming both amounts', async () => {
   const here = await workspace();
   await directive(here, 'kid', limits('3.0'));
   await directive(here, 'par', limits('0.03') + KIDS);
-  const { requests, env } = await serve([calls(start('a')), says('I go on alone.')]);
+  const { requests, env } = await serve([calls(start('a')), says('I continue alone.')]);
   const result = await run(here, env);
   expect(result).toMatchObject({ status: 'completed', children: [] });
   const told = JSON.stringify(requests[1]?.body.messages.at(-1));

@@ -206,7 +206,7 @@ test('the project report comes out the same through Claude as through its explic
   expect(new Set(prefixes).size).toBe(1); // byte-identical, so the provider's cache stays warm
 });
 
-/** The text of a tool result as it stands on the wire. */
+/** Returns the text of a tool result on the wire. */
 function textIn(block: WireBlock | undefined): string {
   const { content } = block as unknown as { content: readonly { readonly text: string }[] };
   return content.map((part) => part.text).join('');

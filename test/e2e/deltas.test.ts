@@ -20,7 +20,7 @@ const TALK = `# Talk
 Talk.
 `;
 
-/** A provider that answers with as many pieces as the first segment of its path says. */
+/** A provider that answers with the number of pieces in the first segment of its path. */
 async function deltaServer(): Promise<string> {
   const child = spawn(process.execPath, [path.resolve('bench/delta-server.mjs')], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -115,7 +115,7 @@ describe('a log that is not as it was written', () => {
   });
   afterAll(() => writeFileSync(transcript, original));
 
-  it('is exported as far as it can be read, and the exit status says so', async () => {
+  it('is exported as far as it can be read, with a matching exit status', async () => {
     const lines = original.split('\n');
     const at = lines.findIndex((line) => line.includes('"event_type":"message"'));
     lines.splice(at, 0, 'this is no event');

@@ -59,7 +59,7 @@ async function run(here: Workspace, env: Readonly<Record<string, string>>) {
 }
 
 // Requirement: server-failure-is-isolated
-test('tools with bad or colliding names are dropped with a warning, and the run goes on', async () => {
+test('tools with bad or colliding names are dropped with a warning, and the run continues', async () => {
   const { here, server, env } = await lab(
     { odd: { mode: 'names' }, good: { mode: 'good' } },
     ({ index }) => (index === 0 ? calls(toolUse('mcp_good_fine', {})) : says('Done.')),
@@ -76,7 +76,7 @@ test('tools with bad or colliding names are dropped with a warning, and the run 
   expect(JSON.stringify(server.requests[1]?.body.messages.at(-1))).toContain('fine');
 });
 
-test('two servers whose tools would share a name keep the first, and the run goes on', async () => {
+test('two servers whose tools would share a name keep the first, and the run continues', async () => {
   const { here, server, env } = await lab(
     { a: { mode: 'good' }, a_fine: { mode: 'good' }, 'a-fine': { mode: 'good' } },
     () => says('Done.'),

@@ -45,7 +45,7 @@ async function eventually(file: string, part: string): Promise<string> {
   }
 }
 
-test('the knowledge entry of a running thread grows with what the model says, and its end signs it', async () => {
+test('the knowledge entry of a running thread grows with the answer and is signed at its end', async () => {
   const { here, env, release } = await lab();
   const run = here.rye(['run', 'slow', '--thread-id', 't1'], { env });
   const live = await eventually(exportOf(here), 'The first half, ');

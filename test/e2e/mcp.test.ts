@@ -45,7 +45,7 @@ async function run(here: Workspace, script: WireScript) {
   return { server, result: JSON.parse(stdout) as Record<string, unknown>, stderr };
 }
 
-/** What the results of a request's last message say. */
+/** Returns the texts of the results in a request's last message. */
 function lastResults(body: unknown): string {
   const { messages } = body as { messages: readonly unknown[] };
   return JSON.stringify(messages.at(-1));
@@ -77,7 +77,7 @@ async function everything(): Promise<{ url: string; child: ChildProcess }> {
   }
 }
 
-/** Whether a living process has this text in its command line. */
+/** True if a living process has this text in its command line. */
 function isRunning(text: string): boolean {
   return readdirSync('/proc').some((name) => {
     if (!/^\d+$/.test(name)) return false;
@@ -90,7 +90,7 @@ function isRunning(text: string): boolean {
 }
 
 // Requirement: tools-before-system-text, server-failure-is-isolated, tool-disclosure, tool-search, tool-list-updates, locked-tool-refused
-test('a thread works with two skills and three servers, one over HTTP and one lazy; a broken one harms nobody', async () => {
+test('a thread works with two skills and three servers, one over HTTP and one lazy; a broken one affects no other', async () => {
   const here = await workspace();
   const { url } = await everything();
   write(here, 'notes/a.txt', 'the text of the note');
@@ -170,7 +170,7 @@ test('a thread works with two skills and three servers, one over HTTP and one la
 }, 120_000);
 
 // Requirement: touch-on-first-use
-test('a dry run starts no server and reaches none; it says which ones a run would', async () => {
+test('a dry run starts no server and reaches none; it names the servers that a run would start', async () => {
   const here = await workspace();
   let reached = 0;
   const remote = createServer((socket) => {
@@ -222,7 +222,7 @@ test('.mcp.json starts nothing until a signed mcp.yaml names its hash; then its 
   expect((await read()).code).not.toBe(0);
 });
 
-test('a mcp.yaml of the project that nobody signed starts nothing', async () => {
+test('an unsigned mcp.yaml of the project starts nothing', async () => {
   const here = await workspace();
   const args = ['-e', `require('node:fs').writeFileSync('ran', '')`];
   const servers = { files: { command: process.execPath, args } };

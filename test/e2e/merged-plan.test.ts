@@ -36,7 +36,7 @@ test('three-deep extends and five hook layers merge into the plan that the golde
     '--input=token=s3cr3t-value',
   ]);
   expect(view(plan as Plan, here)).toEqual(JSON.parse(readFileSync(GOLDEN, 'utf8')));
-  // wherever rye is when the thread goes on: what it shipped stays what it shipped
+  // rye may be installed elsewhere when the thread is resumed; shipped files are still recognized
   const { hooks } = plan as Plan;
   const mine = hooks.filter(({ shipped }) => shipped !== true);
   expect(mine.map(({ origin }) => origin)).not.toContainEqual(expect.stringContaining('/system/'));

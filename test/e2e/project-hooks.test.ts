@@ -178,7 +178,7 @@ test('a project file gets no more than the user allows, and an action beyond it 
   expect(refused.stderr).toContain(`hook list_files cannot run: it needs ${missing}`);
   expect(JSON.stringify(server.requests[0]?.body.messages)).not.toContain('.gitignore');
 
-  // a declaration of its own does not help a project beyond what the user allows
+  // a project's own declaration grants nothing beyond what the user allows
   write(here.project, 'config/agent/hooks.yaml', `capabilities: [${missing}]\n${hooks}`);
   await here.rye(['sign', 'config', 'agent/hooks']);
   const declared = await here.rye(['run', 'plain'], { env });

@@ -86,7 +86,7 @@ function snapshot(folder: string): readonly string[] {
 }
 
 describe('a project of Rye OS', () => {
-  test('has its directives planned after the patch and acknowledgements, and the review says so before', async () => {
+  test('has its directives planned after the patch and acknowledgements, and the review predicts it', async () => {
     const directives = rows.filter(({ type }) => type === 'directive');
     expect(directives.length).toBeGreaterThanOrEqual(40);
     const planned = await each(directives, async ({ id }) => {

@@ -52,7 +52,7 @@ async function list({ here }: Place): Promise<readonly Row[]> {
   return (await here.json(['threads', 'deliveries', ID]))['deliveries'] as readonly Row[];
 }
 
-/** Starts the thread in a process of its own; resolves when a request that carries the messages is under way. */
+/** Starts the thread in the background; resolves when a request with the messages has been sent. */
 async function underWay({ here, env, server }: Place): Promise<number> {
   const started = await here.rye(['run', 'watch', '--async', '--thread-id', ID], { env });
   await server.request(1);

@@ -37,7 +37,7 @@ async function serve(script: WireScript) {
   return { server, env };
 }
 
-/** What the results of a request's last message say. */
+/** Returns the texts of the results in a request's last message. */
 function results(body: unknown): string {
   return JSON.stringify((body as { messages: readonly unknown[] }).messages.at(-1));
 }
@@ -54,7 +54,7 @@ test('a thread loads the skills that it may fetch, reads their files and gains n
   symlinkSync(path.join(here.project, 'outside.txt'), path.join(skills, 'tables/link.md'));
   await signed(here, 'skill', 'tables');
   await signed(here, 'skill', 'private');
-  write(skills, 'tables/references/late.md', 'nobody has signed this');
+  write(skills, 'tables/references/late.md', 'unsigned content');
   await directive(
     here,
     '<fetch><skill>tables</skill></fetch><fetch><skill>unsigned</skill></fetch>',
@@ -98,7 +98,7 @@ test('a thread loads the skills that it may fetch, reads their files and gains n
   expect(last).not.toContain('The body of private');
   expect(last).not.toContain('not of the skill');
   expect(last).toContain('does not hold the capability rye.execute.tool.rye.bash');
-  expect(last).not.toContain('nobody has signed this');
+  expect(last).not.toContain('unsigned content');
   expect(last).toContain('references/late.md is not in its signed list');
   expect(last).toContain('Unknown tool: skills_run_script');
 }, 60_000);
@@ -235,7 +235,9 @@ test('a resumed thread still has its skills and the tools that they brought, and
   const offered = server.requests.map(({ body }) => (body.tools ?? []).map(({ name }) => name));
   expect(offered[0]).not.toContain('rye_file_system_read');
   expect(offered[1]).toContain('rye_file_system_read');
-  const again = await here.rye(['--json', 'threads', 'resume', id, '--message', 'Go on.'], { env });
+  const again = await here.rye(['--json', 'threads', 'resume', id, '--message', 'Continue.'], {
+    env,
+  });
   expect(again.code).toBe(0);
   const last = results(server.requests.at(-1)?.body);
   expect(last).toContain('the form of a table');
@@ -254,7 +256,7 @@ test('a resumed thread still has its skills and the tools that they brought, and
 }, 60_000);
 
 // Requirement: project-skill-first
-test('skills of other programs count where the configuration says so, signed and behind rye’s own', async () => {
+test('skills of other programs are used if configured and signed, after rye’s own', async () => {
   const here = await workspace();
   const mine = path.join(here.project, '.claude/skills');
   const theirs = path.join(here.home, '.claude/skills');
@@ -299,7 +301,7 @@ test('skills of other programs count where the configuration says so, signed and
   expect(results(server.requests[1]?.body)).toContain('The body of both');
 }, 60_000);
 
-test('a skill of which signed files were changed or removed is refused, and the message names them', async () => {
+test('a skill is refused if signed files changed or disappeared, and the message names them', async () => {
   const here = await workspace();
   const skills = path.join(here.project, '.ai/skills');
   skill(skills, 'tables');

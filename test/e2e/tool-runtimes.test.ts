@@ -220,7 +220,7 @@ parameters: [{ name: id, type: string, required: true }, { name: note, type: str
 `;
 
 describe('an HTTP tool', () => {
-  test('sends what its manifest says to the host of its manifest, and keeps the key out of the answer', async () => {
+  test('sends the request of its manifest to the manifest’s host, and keeps the key out of the answer', async () => {
     const { origin, seen } = await api();
     const auth = '  auth: { type: api_key, key: "${LAB_KEY}", header: x-api-key }';
     const here = await tools({

@@ -91,7 +91,7 @@ describe('a finished thread verifies, and fails with the offset after', () => {
   });
 });
 
-describe('readers of an edited log say so, and exit with 0', () => {
+describe('readers of an edited log report it and exit with 0', () => {
   test.each([['logs'], ['show'], ['entries'], ['tree']])('threads %s', async (command) => {
     writeFileSync(transcript, original.toString('utf8').replace('Ada', 'Eve'));
     const plain = await here.rye(['threads', command, id, '-q']);
@@ -119,7 +119,7 @@ describe('readers of an edited log say so, and exit with 0', () => {
     expect(found.code).toBe(3);
     expect(found.stdout).toMatch(/^FAIL head: its thread\.json is of .+ \[thread_rolled_back\]$/m);
     expect(found.stderr).toContain(`run: rye verify thread ${id} --accept-head`);
-    const resumed = await here.rye(['threads', 'resume', id, '--message', 'Go on.']);
+    const resumed = await here.rye(['threads', 'resume', id, '--message', 'Continue.']);
     expect(resumed.code).toBe(3);
     expect(resumed.stderr).toContain('thread_rolled_back');
     const accepted = await here.rye(['verify', 'thread', id, '--accept-head']);

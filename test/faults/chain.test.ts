@@ -158,7 +158,7 @@ describe('a chain of three threads', () => {
 
 describe('resuming', () => {
   // Requirement: run-needs-work, strict-resume-impossible
-  it('goes on with the whole conversation, and again from its end, with what is left of the limits', async () => {
+  it('resumes the whole conversation twice, with the remaining limits', async () => {
     const { world, rye, server } = await stage((request) => {
       const text = JSON.stringify(request.body.messages);
       return text.includes('And in French')
@@ -199,7 +199,7 @@ describe('resuming', () => {
     await expectLegal(world, rye);
   }, 180_000);
 
-  it('goes on from an earlier entry', async () => {
+  it('resumes from an earlier entry', async () => {
     const { world, rye, server } = await stage(marksModel);
     await rye.threads.execute({ directiveId: 'work', threadId: 't' });
     const events = await eventsOf(rye, 't');
@@ -275,7 +275,7 @@ describe('collecting', () => {
     expect(await eventsOf(rye, 't')).toEqual(before);
     expect((await rye.threads.verify('t')).ok).toBe(true);
     expect((await rye.recovery.collect({ olderThanMs: 0 })).archived).toEqual([]);
-    const next = await rye.recovery.resume({ threadId: 't', message: 'Go on.' });
+    const next = await rye.recovery.resume({ threadId: 't', message: 'Continue.' });
     expect(next.success).toBe(true);
     // the chain has a young member now
     const kept = await rye.recovery.collect({ olderThanMs: 3_600_000 });

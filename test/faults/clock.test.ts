@@ -8,7 +8,7 @@ const DAY = 86_400_000;
 const DONE: WireTurn = { steps: [text('done')] };
 const realNow = Date.now;
 
-/** Sets the wall clock of this process off by this much; time goes on from there. */
+/** Offsets the wall clock of this process; time passes from there. */
 function jump(ms: number): void {
   Date.now = () => realNow() + ms;
 }
@@ -65,9 +65,9 @@ describe('a clock that jumps while a thread runs', () => {
       );
       expect(durations.every((ms) => ms >= 0 && ms < 60_000)).toBe(true);
       expect((await here.rye().threads.verify('one')).ok).toBe(true);
-      // the finished thread is found and goes on, whatever the clock says by then
+      // the finished thread is found and resumed at any later clock value
       Date.now = realNow;
-      const next = await here.rye().recovery.resume({ threadId: 'one', message: 'Go on.' });
+      const next = await here.rye().recovery.resume({ threadId: 'one', message: 'Continue.' });
       expect(next.success).toBe(true);
     },
   );

@@ -1,4 +1,4 @@
-// Loaded into a rye process with --import: names every durable step, and kills the process behind the one it is told.
+// Loaded into a rye process with --import: names every durable step, and kills the process after the chosen one.
 import { appendFileSync, readFileSync } from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import path from 'node:path';
@@ -7,7 +7,7 @@ import process from 'node:process';
 const require = createRequire(import.meta.url);
 const fs = require('node:fs');
 const traceFile = process.env['RYE_TEST_TRACE'];
-/** Which process of a family dies behind which step, for the how manieth time, and whether the others die with it. */
+/** The process of a family that dies, after which step and occurrence, and if the others die with it. */
 const kill = JSON.parse(process.env['RYE_TEST_KILL'] ?? '{}');
 const pidsFile = process.env['RYE_TEST_PIDS'];
 const role = process.argv.includes('__run-thread') ? 'child' : 'parent';

@@ -23,14 +23,14 @@ afterAll(async () => {
 });
 
 interface Fault {
-  /** How the path of the file ends that can't be written. */
+  /** End of the path of the file that can't be written. */
   readonly name: string;
   readonly code: string;
   /** Writes that still succeed. */
   readonly after: number;
 }
 
-/** Runs `helper` as thread `t` with a broken disk, in a process of its own. */
+/** Runs `helper` as thread `t` with a broken disk, in a separate process. */
 async function runWith(fault: Fault, { onTestFinished }: TestContext) {
   const world = copyOf(prepared, server.url);
   const rye = openWorld(world);

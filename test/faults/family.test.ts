@@ -23,7 +23,7 @@ const WAIT = { timeout: 60_000, interval: 20 } as const;
 const FAMILY_MARKS = ['mark-a', 'mark-h', 'mark-b'] as const;
 
 type Role = 'parent' | 'child';
-/** Who is killed: one of the processes, or all of them at once. */
+/** The killed process, or all of them at once. */
 type Victims = Role | 'both';
 const VICTIMS: readonly Victims[] = ['parent', 'child', 'both'];
 
@@ -112,7 +112,7 @@ function killQuietly(pid: number): void {
 }
 
 /**
- * Waits for what is left of the family, recovers, checks that everything is legal, resumes the parent, and checks what
+ * Waits for the surviving processes, recovers, checks every state, resumes the parent, and checks what
  * the tools did in all.
  */
 async function expectRecovery(world: World): Promise<void> {
@@ -122,7 +122,7 @@ async function expectRecovery(world: World): Promise<void> {
     const { failures } = await rye.recovery.recover();
     expect(failures).toEqual([]);
     const open = await rye.threads.list({ active: true });
-    // a child that nobody killed goes on, whatever became of its parent
+    // a surviving child continues even if its parent died
     await rye.children.wait(open.map(({ thread_id }) => thread_id));
     await expectLegal(world, rye);
     const thread = (await rye.threads.list()).find(({ thread_id }) => thread_id === 't');
@@ -200,7 +200,7 @@ describe('a parent and its child in another process', () => {
         const { done } = await startFamily(world, { RYE_TEST_KILL: kill });
         await done;
         killed += pidsOf(world, 'dead').length;
-        await expectRecoveryAfter(`${victims} behind ${kill}`, world);
+        await expectRecoveryAfter(`${victims} after ${kill}`, world);
       }
       // a step that comes at times, such as a sign of life, may come less often than in the trace
       expect(killed).toBeGreaterThanOrEqual(Math.ceil(tried.length * 0.8));

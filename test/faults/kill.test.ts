@@ -103,10 +103,10 @@ describe('a process that is killed', () => {
   it('has its log on the disk before a tool runs and at the end of each turn', () => {
     const next = (from: number): string =>
       trace.slice(from + 1).find((step) => step === 'fdatasync' || step.startsWith('append')) ?? '';
-    const behind = (isWanted: (step: string, at: number) => boolean): readonly string[] =>
+    const after = (isWanted: (step: string, at: number) => boolean): readonly string[] =>
       trace.flatMap((step, at) => (isWanted(step, at) ? [next(at)] : []));
-    const intents = behind((step) => step.includes('tool_call_start'));
-    const turns = behind((step) => step.includes('cost+checkpoint'));
+    const intents = after((step) => step.includes('tool_call_start'));
+    const turns = after((step) => step.includes('cost+checkpoint'));
     expect(intents.length).toBeGreaterThan(1);
     expect(turns.length).toBeGreaterThan(1);
     expect(new Set([...intents, ...turns])).toEqual(new Set(['fdatasync']));
@@ -114,7 +114,7 @@ describe('a process that is killed', () => {
 
   it(
     // Requirement: answer-and-results-pair, turn-durability, two-writes-diverge
-    'leaves, behind each durable step, what can be recovered and resumed',
+    'is recoverable and resumable after a kill at each durable step',
     async () => {
       // some steps depend on the time, such as a sign of life, or two results that are written at once
       const killedBehind = new Set<string>();
@@ -128,7 +128,7 @@ describe('a process that is killed', () => {
         try {
           await expectRecovery(world);
         } catch (error) {
-          throw new Error(`killed behind ${name}, in ${world.project}`, { cause: error });
+          throw new Error(`killed after ${name}, in ${world.project}`, { cause: error });
         }
         remove(world);
       }

@@ -52,7 +52,7 @@ const WORK: readonly (readonly Step[])[] = [
   [bash('mark-b'), bash('mark-c')],
 ];
 const HELP: readonly (readonly Step[])[] = [[bash('mark-h')]];
-/** As the first, with the child in a process of its own. */
+/** Like the first, with the child in the background. */
 const SPREAD: readonly (readonly Step[])[] = [[bash('mark-a')], [apart], [wait], [bash('mark-b')]];
 
 /** Every mark that a whole run leaves. */
@@ -61,8 +61,8 @@ export const MARKS = ['mark-a', 'mark-h', 'mark-b', 'mark-c'] as const;
 const USAGE = { input_tokens: 1000, output_tokens: 100 };
 
 /**
- * A model that does its steps one after the other, seeing from the conversation alone what is left: a call that was not
- * started is made again, one whose effects are unknown is not.
+ * A model that does its steps one after the other, deriving the remaining steps from the conversation: a call that was not
+ * started is repeated, one whose effects are unknown is not.
  */
 export function marksModel(request: WireRequest): WireTurn {
   const text = JSON.stringify(request.body.messages);
@@ -97,7 +97,7 @@ function isOpen({ mark }: Step, { body }: WireRequest): boolean {
   });
 }
 
-/** How often each mark stands in the file that the commands write. */
+/** Counts each mark in the file that the commands write. */
 export function marksIn(project: string): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
   let text = '';

@@ -28,7 +28,7 @@ interface Launched {
   readonly pid: number;
 }
 
-/** Starts the directive in a process of its own, and kills that when the model has been asked `requests` times. */
+/** Starts the directive in the background, and kills the process after `requests` model calls. */
 async function killed(here: Workspace, script: WireScript, requests: number): Promise<string> {
   const { server, env } = await serve(script);
   const started = await here.rye(['run', 'big', '--async'], { env });
@@ -82,7 +82,7 @@ test('recovery books the second request of a turn when the first one had failed'
 test('recovery books an answer that had streamed whole at no less than its words', async () => {
   const here = await workspace();
   await directive(here, 'Do it.');
-  const words = 'said '.repeat(4000);
+  const words = 'word '.repeat(4000);
   const until = new Promise<void>((resolve) => onTestFinished(() => resolve()));
   const turn = { steps: [text(words), { kind: 'wait', until } as const] };
   const id = await killed(here, [turn], 1);

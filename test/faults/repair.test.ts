@@ -262,29 +262,33 @@ describe('rye threads recover', () => {
     expect((await rye(world, 'threads', 'resume', 'dead')).code).toBe(0);
   }, 60_000);
 
-  it('rebuilds the record of a thread that has ended, as its log says, when told to', async () => {
+  it('rebuilds the record of a finished thread from its log on request', async () => {
     const world = again();
     const before = JSON.parse(readFileSync(recordOf(world, 'done'), 'utf8')) as object;
     truncateSync(recordOf(world, 'done'), 10);
     expect((await rye(world, 'threads', 'recover', 'done', '--rebuild')).code).toBe(0);
     const after = JSON.parse(readFileSync(recordOf(world, 'done'), 'utf8')) as object;
-    const { updated_at: _one, _signature: _two, ...said } = before as Record<string, unknown>;
-    expect(after).toMatchObject(said);
+    const { updated_at: _one, _signature: _two, ...output } = before as Record<string, unknown>;
+    expect(after).toMatchObject(output);
     expect((await rye(world, 'verify', 'thread', 'done')).code).toBe(0);
   }, 60_000);
 });
 
 describe('a lack of open files', () => {
-  it('is an error of its own, and no doubt about the key', async () => {
+  it('has its own error code and does not blame the key', async () => {
     const world = again();
     const program = path.join(await cliPackage(), 'bin', 'rye.js');
     const command = `for n in 22 24 26; do (ulimit -n $n; exec timeout 10 "$0" "$1" run hello --json </dev/null); done`;
-    const said = execFileSync('bash', ['-c', `${command} 2>&1; true`, process.execPath, program], {
-      cwd: world.project,
-      env: { PATH: process.env['PATH'], HOME: world.home, ...world.env },
-      encoding: 'utf8',
-    });
-    expect(said).not.toMatch(/key_unsafe|key_missing|path_denied|content_modified/);
-    expect(said).toContain('too many open files');
+    const output = execFileSync(
+      'bash',
+      ['-c', `${command} 2>&1; true`, process.execPath, program],
+      {
+        cwd: world.project,
+        env: { PATH: process.env['PATH'], HOME: world.home, ...world.env },
+        encoding: 'utf8',
+      },
+    );
+    expect(output).not.toMatch(/key_unsafe|key_missing|path_denied|content_modified/);
+    expect(output).toContain('too many open files');
   }, 60_000);
 });

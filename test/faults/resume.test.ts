@@ -64,7 +64,7 @@ function waitingModel(request: WireRequest): WireTurn {
 }
 
 describe('a crash in the middle of tool calls', () => {
-  it('is resumed by running idempotent tools again, and says of the others that nobody knows', async () => {
+  it('is resumed by rerunning idempotent tools; the effects of others are reported as unknown', async () => {
     const { world, rye, server } = await stage(waitingModel);
     const run = ['run', 'waiting', '--thread-id', 't', '--input', 'token=hush-hush', '--json'];
     const running = await startCli(world, run);
@@ -117,7 +117,7 @@ describe('a start', () => {
     await expectLegal(world, rye);
   }, 180_000);
 
-  it('leaves them to `rye threads recover` where recovery.mode says resume, which goes on with them', async () => {
+  it('leaves them to `rye threads recover` if recovery.mode is resume, which resumes them', async () => {
     const { world, rye } = await stage(marksModel);
     const file = path.join(world.project, '.ai', 'config', 'agent', 'coordination.yaml');
     writeFileSync(file, 'recovery:\n  mode: resume\n');
@@ -148,7 +148,7 @@ const SUSPEND = `hooks:
   - id: pause
     event: after_step
     condition: { path: cost.turns, op: eq, value: 1 }
-    action: { control: suspend, reason: somebody must look }
+    action: { control: suspend, reason: a person must look }
   - id: remember
     event: thread_continued
     position: before
@@ -157,7 +157,7 @@ const SUSPEND = `hooks:
 
 describe('a suspended thread', () => {
   // Requirement: run-needs-work
-  it('goes on under its own id, with what its thread_continued hooks say', async () => {
+  it('is resumed under its own id, with the text of its thread_continued hooks', async () => {
     const { world, rye, server } = await stage(marksModel, SUSPEND);
     const paused = await rye.threads.execute({ directiveId: 'work', threadId: 't' });
     expect(paused).toMatchObject({ success: false, status: 'suspended' });
@@ -168,7 +168,7 @@ describe('a suspended thread', () => {
     expect(result.cost.turns).toBeGreaterThan(paused.cost.turns);
     const request = server.requests[asked]?.body;
     const told = JSON.stringify(request?.messages.at(-1));
-    expect(told).toContain('REMEMBER: it goes on.');
+    expect(told).toContain('REMEMBER: it continues.');
     expect(told).toContain('Looked at.');
     // the prompt cache stays warm: what was sent before is sent in the same bytes
     const before = server.requests[0]?.body;
@@ -178,7 +178,7 @@ describe('a suspended thread', () => {
   }, 180_000);
 });
 
-/** Runs the helper, resumes its thread by the orchestrator tool, and ends with what that said. */
+/** Runs the helper, resumes its thread by the orchestrator tool, and ends with its result. */
 function bossWithoutChild(request: WireRequest): WireTurn {
   const text = JSON.stringify(request.body.messages);
   if (text.includes('HELP: leave the mark') && !text.includes('BOSS')) return marksModel(request);

@@ -7,7 +7,7 @@ import { onTestFinished } from 'vitest';
 /** A disk that fills up: a small file system, or a limit on the size of files if this user may mount none. */
 export interface SmallDisk {
   readonly folder: string;
-  /** What the system says when it is full. */
+  /** The system's error when the disk is full. */
   readonly code: 'ENOSPC' | 'EFBIG';
   /** From now on this much can be written. */
   leave(kib: number): void;

@@ -20,7 +20,7 @@ beforeAll(async () => {
 
 afterAll(() => prepared.remove());
 
-/** Opens when the test says so. */
+/** A gate that the test opens. */
 function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   let open = (): void => {};
   const opened = new Promise<void>((resolve) => {
@@ -43,7 +43,7 @@ const logOf = ({ project }: World, id = 't'): string =>
 
 const textOf = (file: string): string => (existsSync(file) ? readFileSync(file, 'utf8') : '');
 
-/** A model that says half a sentence and waits at its `nth` answer (from 0). */
+/** A model that stops in the middle of its `nth` answer (from 0). */
 function halting(nth: number, until: Promise<void>) {
   let asked = 0;
   return (request: Parameters<typeof marksModel>[0]): WireTurn => {
@@ -60,7 +60,7 @@ async function stopIfRunning({ child }: RunningCli): Promise<void> {
   if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
 }
 
-describe('an owner that stood still', () => {
+describe('an owner that was stopped', () => {
   it('can write nothing any more when it wakes up after another took its thread over', async () => {
     const held = gate();
     const server = await startWireServer(halting(1, held.opened));
@@ -112,7 +112,7 @@ describe('two processes that resume one thread', () => {
       const held = gate();
       const server = await startWireServer(async (request) => {
         const text = JSON.stringify(request.body.messages);
-        if (!text.includes('go on now')) return marksModel(request);
+        if (!text.includes('continue now')) return marksModel(request);
         // the winner is still at it when the other one comes
         await held.opened;
         return { steps: [{ kind: 'text', chunks: ['Done again.'] }] };
@@ -124,7 +124,7 @@ describe('two processes that resume one thread', () => {
         first.child.kill('SIGKILL');
       }
       await first.done;
-      const args = ['threads', 'resume', 't', '--message', 'go on now', '--json'];
+      const args = ['threads', 'resume', 't', '--message', 'continue now', '--json'];
       const both = await Promise.all([startCli(world, args), startCli(world, args)]);
       const loser = await Promise.race(
         both.map(async ({ done }, index) => ({ index, ...(await done) })),

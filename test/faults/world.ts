@@ -90,14 +90,14 @@ export function openWorld({ project, home, env }: World, program?: readonly stri
   });
 }
 
-/** Whether a thread has written anything. */
+/** True if a thread has written anything. */
 export function hasLog({ project }: World, threadId: string): boolean {
   return existsSync(path.join(project, '.ai', 'state', 'threads', threadId, 'transcript.jsonl'));
 }
 
 /**
- * What must hold after every recovery: no thread without an owner is active, every claim on a budget has ended and what it
- * says was spent is what the thread says, and everything that is signed verifies.
+ * Checks the state after every recovery: no thread without an owner is active, every claim on a budget has ended and what it
+ * records as spent matches the thread, and every signature verifies.
  */
 export async function expectLegal(world: World, rye: Rye): Promise<void> {
   const store = openStore({ projectPath: world.project, clock: systemClock, ids: systemIds });

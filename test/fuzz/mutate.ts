@@ -7,7 +7,7 @@ export function randomFrom(seed: number): (limit: number) => number {
   };
 }
 
-/** What parsers stumble over. */
+/** Inputs that break parsers. */
 const TOKENS = [
   '<',
   '>',

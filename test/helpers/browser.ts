@@ -26,7 +26,7 @@ export async function launchBrowser(): Promise<Browser> {
   });
 }
 
-/** What a page did that an exported page must never do. */
+/** Forbidden actions of an exported page. */
 export interface Misdeeds {
   /** Dialogs, requests beyond the page itself, script errors and console messages, policy violations. */
   readonly seen: string[];

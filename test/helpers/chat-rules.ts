@@ -24,7 +24,7 @@ export interface ChatMessage {
   readonly [member: string]: unknown;
 }
 
-/** What the API would refuse of a request, one sentence each. */
+/** Problems for which the API would refuse a request, one sentence each. */
 export function checkChatRequest(body: ChatBody): string[] {
   return [...checkShape(body), ...checkTools(body), ...checkPairs(body.messages)];
 }
@@ -54,7 +54,7 @@ const RULES: readonly {
   { problem: 'has an unknown role', broken: ({ role }) => !ROLES.has(role) },
   { problem: 'is empty', broken: ({ content }) => content?.length === 0 },
   {
-    problem: 'says nothing',
+    problem: 'is empty',
     broken: ({ content, tool_calls = [] }) => !content && tool_calls.length === 0,
   },
   { problem: 'has an empty list of calls', broken: ({ tool_calls }) => tool_calls?.length === 0 },

@@ -7,7 +7,7 @@ export type { ChatBody } from './chat-rules.ts';
 /** One thing that the server does in the middle of an answer, in order. */
 export type ChatStep =
   | { readonly kind: 'delta'; readonly delta: object }
-  /** Goes on when the promise settles. */
+  /** Continues when the promise settles. */
   | { readonly kind: 'wait'; readonly until: Promise<unknown> }
   /** Bytes as they are. */
   | { readonly kind: 'raw'; readonly bytes: string | Uint8Array }
@@ -149,7 +149,7 @@ async function answer(turn: ChatTurn, response: ServerResponse, model: string): 
   if ('pieces' in turn) {
     for (const piece of turn.pieces) {
       await writeFully(response, piece);
-      // each piece in a packet of its own
+      // each piece in a separate packet
       await new Promise(setImmediate);
     }
     response.end();

@@ -18,7 +18,7 @@ export interface PageCommand {
 
 /**
  * What a page of documentation tells its reader to do, in order: fences with `file=PATH` in their info string are
- * files, `console` fences are commands behind `$ ` with fragments of their output below.
+ * files, `console` fences contain commands after `$ ` with fragments of their output below.
  */
 export function readConsolePage(path: string): readonly (PageFile | PageCommand)[] {
   const fences = new MarkdownIt()
@@ -48,7 +48,7 @@ function commandsOf(content: string, firstLine: number): PageCommand[] {
   return commands;
 }
 
-/** The expected lines that the output does not show in this order; `…` in a line stands for anything. */
+/** Returns the expected lines that the output lacks in this order; `…` in a line matches anything. */
 export function missingLines(output: string, expected: readonly string[]): readonly string[] {
   const lines = output.split('\n');
   let from = 0;

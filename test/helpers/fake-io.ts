@@ -7,15 +7,15 @@ export interface FakeIoOptions {
   readonly stderrIsTty?: boolean;
   readonly columns?: number;
   readonly rows?: number;
-  /** Milliseconds since 1970, where it stands still. */
+  /** Milliseconds since 1970 at which the clock is frozen. */
   readonly now?: number;
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly stdin?: string;
-  /** What a person at the terminal answers; absent: stdin is no terminal. */
+  /** A person's answer at the terminal; absent: stdin is not a terminal. */
   readonly answer?: string;
   readonly delivery?: Delivery;
-  /** What `openRye` returns; only the members that the test calls. */
+  /** The result of `openRye`; only the members that the test calls. */
   readonly rye?: Partial<Rye>;
 }
 
@@ -23,11 +23,11 @@ export interface FakeIo extends Io {
   readonly out: () => string;
   readonly err: () => string;
   readonly opened: readonly OpenRyeOptions[];
-  /** What SIGINT does. */
+  /** Handler of SIGINT. */
   readonly interrupt: () => void;
 }
 
-/** An Io that records what is written. The clock stands still. */
+/** An Io that records what is written. The clock is frozen. */
 export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
   const { columns = 80, rows = 24, now = 0, cwd = process.cwd(), env = {}, rye } = options;
   const written = { stdout: '', stderr: '' };

@@ -59,7 +59,7 @@ export interface CliOptions {
   readonly stdin?: string;
 }
 
-/** Runs `rye` with these arguments in a process of its own, with `cwd` as its home too. */
+/** Runs `rye` with these arguments in a separate process, with `cwd` as its home too. */
 export async function runCli(args: readonly string[], options: CliOptions): Promise<CliResult> {
   const folder = await cliPackage();
   const { cwd, env = {}, stdin = '' } = options;

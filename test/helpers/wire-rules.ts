@@ -120,7 +120,7 @@ function checkBlocks({ role, content }: WireMessage, at: number): string[] {
   );
 }
 
-/** Each call of a message has exactly one result in the next one, and there results stand first. */
+/** Each call of a message has exactly one result in the next one, and there results come first. */
 function checkPairs(messages: readonly WireMessage[], at: number): string[] {
   const message = messages[at];
   if (message === undefined) return [];

@@ -20,7 +20,7 @@ export type WireStep =
       /** The argument text, cut as it is streamed. */
       readonly chunks: readonly string[];
     }
-  /** Goes on when the promise settles. */
+  /** Continues when the promise settles. */
   | { readonly kind: 'wait'; readonly until: Promise<unknown> }
   /** Bytes as they are, for malformed answers. */
   | { readonly kind: 'raw'; readonly bytes: string | Uint8Array }
@@ -88,7 +88,7 @@ export interface WireServer {
   /** Base URL for `ANTHROPIC_BASE_URL`. */
   readonly url: string;
   readonly requests: readonly WireRequest[];
-  /** What the real API would have refused, one sentence each. */
+  /** Problems that the real API would have refused, one sentence each. */
   readonly violations: readonly string[];
   /** Adds turns to a list script. */
   readonly push: (...turns: readonly WireTurn[]) => void;
@@ -242,7 +242,7 @@ async function answer(
     response.writeHead(200, { 'content-type': turn.contentType ?? 'text/event-stream' });
     for (const piece of turn.pieces) {
       await writeFully(response, piece);
-      // each piece in a packet of its own
+      // each piece in a separate packet
       await new Promise(setImmediate);
     }
     response.end();

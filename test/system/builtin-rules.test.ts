@@ -340,7 +340,7 @@ const EXAMPLES: Readonly<Record<string, Examples>> = {
   },
 };
 
-/** Whether the rule is broken by writing the text, in pieces of 3 characters. */
+/** True if writing the text, in pieces of 3 characters, breaks the rule. */
 function isBroken(name: string, file: string, content: string): boolean {
   const rule = rules.get(name);
   if (!rule) throw new Error(`there is no rule ${name}`);

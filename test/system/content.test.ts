@@ -71,7 +71,7 @@ describe('the shipped items', () => {
 });
 
 describe('the shipped configuration', () => {
-  it.each(filesOf('config'))('%s parses and says in comments what it is for', (file) => {
+  it.each(filesOf('config'))('%s parses and has a comment on its purpose', (file) => {
     const text = readFileSync(path.join(ROOT, file), 'utf8');
     expect(parse(text)).toBeTypeOf('object');
     expect(text).toMatch(/^# \w/m);

@@ -7,7 +7,7 @@ import { missingLines, type PageFile, readConsolePage } from '../helpers/console
 import { cliPackage } from '../helpers/run-cli.ts';
 
 const DOCS = path.resolve(import.meta.dirname, '../../docs');
-/** Each is run in a folder of its own; all but the tutorial begin in a project. */
+/** Each runs in a separate folder; all but the tutorial start in a project. */
 const PAGES = [
   'tutorial',
   'directives',
@@ -35,7 +35,7 @@ beforeEach(async () => {
 // a thread that a page started may still write its last files
 afterEach(() => remove(10));
 
-/** The process of a thread may still write what it leaves behind; a retry of `rmSync` alone removes no file that came since. */
+/** Retries, because the process of a thread may still write its last files; `rmSync` does not remove files created meanwhile. */
 function remove(tries: number): void {
   try {
     rmSync(folder, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
@@ -45,7 +45,7 @@ function remove(tries: number): void {
   }
 }
 
-/** What a reader sees who types this line: both streams, in the same folder as the lines before. */
+/** Returns both output streams of the line, run in the same folder as the lines before. */
 async function type(command: string): Promise<string> {
   const env = { PATH: `${folder}/bin:${process.env['PATH']}`, HOME: `${folder}/home` };
   const options = { cwd: path.join(folder, 'project'), env };
@@ -61,7 +61,7 @@ function save({ path: name, content }: PageFile): void {
 }
 
 // Requirement: broken-documentation
-describe('the documentation does word for word what it says', () => {
+describe('the documentation is true word for word', () => {
   it.each(PAGES)(
     'docs/%s.md',
     async (page) => {

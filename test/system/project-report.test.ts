@@ -22,7 +22,7 @@ const TREE: Readonly<Record<string, string | Uint8Array>> = {
   'src/no-extension': 'todo in lower case is no marker\n',
   'src/Makefile.INC': 'a\nb\nc\n',
   'empty.txt': '',
-  'src/dist/nested.ts': 'only the top dist is left out\n// TODO nested\n',
+  'src/dist/nested.ts': 'only the top dist is ignored\n// TODO nested\n',
   'image.bin': new Uint8Array([0, 10, 10, ...Buffer.from('TODO\n')]),
   'late.dat': Buffer.concat([
     Buffer.from('text\n'.repeat(20_000)),
@@ -52,7 +52,7 @@ function shell(command: string, cwd = project): string {
   return execFileSync('sh', ['-c', command], { cwd, env, encoding: 'utf8' }).trim();
 }
 
-/** What the report says that it counts, for find. */
+/** The files that the report claims to count, as arguments of find. */
 const FIND =
   "find . -mindepth 1 \\( -path './.*' -o -path ./dist -o -name node_modules \\) -prune -o -type f";
 const FIND_TEXT = `${FIND} ! -name late.dat ! -name image.bin ! -name 'caf?.ts' -print0 | xargs -0`;
@@ -150,7 +150,7 @@ describe('rye/core/project_report', () => {
     ['empty', 'there is no text file in'],
     ['missing', 'missing'],
     ['..', 'leads outside the project'],
-  ])('says why it cannot report on %s', async (folder, reason) => {
+  ])('explains why it cannot report on %s', async (folder, reason) => {
     mkdirSync(path.join(project, 'empty'), { recursive: true });
     const done = await runCli(['run', 'rye/core/project_report', '--input', `path=${folder}`], {
       cwd: project,
@@ -159,7 +159,7 @@ describe('rye/core/project_report', () => {
     expect(done.stderr).toContain(reason);
   });
 
-  it('leaves a record in which search finds what only a tool result said', async () => {
+  it('leaves a record in which search finds words of a tool result', async () => {
     const found = await runCli(['search', 'knowledge', '"name with a newline"', '--json'], {
       cwd: project,
     });
