@@ -4,10 +4,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openRye } from '../../src/index.ts';
 import { corpus, WORKING } from '../fixtures/rye-os/corpus.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
 const KEY = { ANTHROPIC_API_KEY: 'sk-test' };
+const ACCEPTED = '--allow-unpriced --acknowledge elevated --acknowledge unrestricted'.split(' ');
 const SIDE_BY_SIDE = 3;
 
 interface Row {
@@ -35,6 +37,15 @@ async function each<T, R>(
     results.push(...(await Promise.all(items.slice(at, at + SIDE_BY_SIDE).map(work))));
   }
   return results;
+}
+
+/** Planning and running a hundred items in one process takes a quarter of the time of a process each. */
+function openIt(): ReturnType<typeof openRye> {
+  return openRye({
+    projectPath: here.project,
+    userSpacePath: here.home,
+    env: { ...process.env, ...KEY },
+  });
 }
 
 function share(part: readonly unknown[], whole: readonly unknown[]): number {
@@ -89,17 +100,24 @@ describe('a project of Rye OS', () => {
   test('has its directives planned after the patch and acknowledgements, and the review predicts it', async () => {
     const directives = rows.filter(({ type }) => type === 'directive');
     expect(directives.length).toBeGreaterThanOrEqual(40);
-    const planned = await each(directives, async ({ id }) => {
-      const args = ['run', id, '--dry-run', '--allow-unpriced'];
-      const acks = ['--acknowledge', 'elevated', '--acknowledge', 'unrestricted'];
-      const inputs = readFileSync(
-        path.join(here.project, '.ai/directives', `${id}.md`),
-        'utf8',
-      ).includes('name="path" type')
-        ? ['--input', 'path=x']
-        : [];
-      return { id, ...(await here.rye([...args, ...acks, ...inputs], { env: KEY })) };
+    const rye = openIt();
+    const planned = await each(directives, async ({ id, path: file }) => {
+      const needsPath = readFileSync(path.join(here.project, file), 'utf8').includes(
+        'name="path" type',
+      );
+      const plan = rye.threads.plan({
+        directiveId: id,
+        allowUnpriced: true,
+        acknowledge: ['elevated', 'unrestricted'],
+        inputs: needsPath ? { path: 'x' } : {},
+      });
+      return { id, code: await plan.then(() => 0).catch(() => 1) };
     });
+    rye.close();
+    const first = await here.rye(['run', directives[0]?.id ?? '', '--dry-run', ...ACCEPTED], {
+      env: KEY,
+    });
+    expect(first.code).toBe(0);
     const failed = planned.filter(({ code }) => code !== 0);
     expect(failed.map(({ id }) => id)).toEqual(['work/broken_0']);
     expect(
@@ -121,19 +139,18 @@ describe('a project of Rye OS', () => {
     const tools = rows.filter(({ type }) => type === 'tool');
     expect(tools.length).toBeGreaterThanOrEqual(60);
     const present = tools.filter((row) => existsSync(path.join(here.project, row.path)));
+    const rye = openIt();
+    const params = { text: "it's $HOME" };
     const outcomes = await each(present, async (row) => {
-      const args = [
-        'execute',
-        'tool',
-        row.id,
-        '--acknowledge',
-        'elevated',
-        '--param',
-        `text=it's $HOME`,
-      ];
-      return { row, result: await here.json(args) };
+      const run = rye.threads.executeTool({ toolId: row.id, params, acknowledge: ['elevated'] });
+      return { row, result: await run.catch((error: unknown) => ({ success: false, error })) };
     });
-    const succeeded = outcomes.filter(({ result }) => result['success'] === true);
+    rye.close();
+    const working = present.find(({ id }) => WORKING.test(id))?.id ?? '';
+    const command = ['execute', 'tool', working, '--acknowledge', 'elevated'];
+    const printed = await here.json([...command, '--param', `text=${params.text}`]);
+    expect(printed['success']).toBe(true);
+    const succeeded = outcomes.filter(({ result }) => result.success);
     for (const { row, result } of succeeded) {
       expect(JSON.stringify(result), row.id).toMatch(/worked.*it's \$HOME/);
     }
