@@ -11,7 +11,13 @@ import {
 import type { JsonObject } from '../core/json.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { summarize } from '../items/metadata.ts';
-import { isPowerType, matchItems, signItems, verifyItems } from '../items/signing-fs.ts';
+import {
+  type GlobCompiler,
+  isPowerType,
+  matchItems,
+  signItems,
+  verifyItems,
+} from '../items/signing-fs.ts';
 import { readSkillFiles, skillListPath } from '../items/skill-files-fs.ts';
 import {
   type FoundFile,
@@ -34,6 +40,9 @@ import type {
   SignOutcome,
   VerifyOutcome,
 } from './rye.ts';
+
+const compileGlob: GlobCompiler = async (pattern) =>
+  (await import('../tools/glob-pattern.ts')).compileGlob(pattern);
 
 const noTools = (): Promise<readonly Tool[]> => Promise.resolve([]);
 
@@ -113,7 +122,7 @@ export class Items implements ItemsService {
   async validate(selector?: { type: ItemType; pattern: string }) {
     const spaces = await this.#readableSpaces(selector?.type ?? 'skill');
     const files = selector
-      ? await matchItems(selector.type, selector.pattern, spaces)
+      ? await matchItems(selector.type, selector.pattern, { spaces, compileGlob })
       : this.#projectFiles();
     const { problemsOf, toProblem } = await import('./validation.ts');
     const items = await this.#base.items(false);
@@ -149,6 +158,7 @@ export class Items implements ItemsService {
       { type, pattern, dryRun: options.dryRun ?? false },
       {
         spaces,
+        compileGlob,
         signer: () => keyring.signer(),
         now: () => clock.now(),
         validate: async (file) => [
@@ -174,7 +184,10 @@ export class Items implements ItemsService {
   async verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]> {
     const spaces = await this.#spaces(type);
     await this.#noticeChanges();
-    return await verifyItems({ type, pattern }, { ...this.#base.verification, spaces });
+    return await verifyItems(
+      { type, pattern },
+      { ...this.#base.verification, spaces, compileGlob },
+    );
   }
 
   #noticeMisnamed(type: SignableType, space: Space, spaces: Spaces): void {

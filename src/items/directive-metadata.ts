@@ -262,7 +262,7 @@ const CONDITIONS: ReadonlySet<string> = new Set(['condition', 'any', 'all', 'not
  * A `<hook>` element in the shape of the YAML form, with typed attributes: `wrap="false"` is false. What the members mean is
  * checked by the hooks room.
  */
-export function readHook(element: XmlElement, problems: Problems): JsonObject {
+function readHook(element: XmlElement, problems: Problems): JsonObject {
   const members = new Map(typedAttributes(element));
   const conditions: JsonValue[] = [];
   const actions: JsonObject[] = [];

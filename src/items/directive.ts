@@ -14,8 +14,13 @@ import { readMetadata } from './directive-metadata.ts';
 import { coerce } from './inputs.ts';
 import { findFence, linesBetween } from './markdown.ts';
 import { readBodyProcess, readProcess } from './process.ts';
-import { rememberParsed } from './remember-parsed.ts';
-import { normalizeNewlines, originOf, Problems, type SourceText } from './source.ts';
+import {
+  normalizeNewlines,
+  originOf,
+  Problems,
+  rememberParsed,
+  type SourceText,
+} from './source.ts';
 import { childElements, isTrue, parseXml, textOf, type XmlElement } from './xml.ts';
 
 /**
@@ -156,7 +161,7 @@ const TYPE_ALIASES: Readonly<Record<string, ValueType>> = {
 const NAME = /^[A-Za-z_][\w-]*$/;
 
 /** Reads `<inputs>` or `<outputs>`; other children than `<input>` or `<output>` are warnings. */
-export function readDeclarations(element: XmlElement, draft: DirectiveDraft): void {
+function readDeclarations(element: XmlElement, draft: DirectiveDraft): void {
   const wanted = element.name === 'inputs' ? 'input' : 'output';
   for (const child of childElements(element)) {
     if (child.name !== wanted) {

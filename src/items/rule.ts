@@ -11,8 +11,7 @@ import {
 } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import { MetadataReader, splitFrontmatter, type YamlMapping } from './metadata.ts';
-import { rememberParsed } from './remember-parsed.ts';
-import { type ItemProblem, Problems } from './source.ts';
+import { type ItemProblem, Problems, rememberParsed } from './source.ts';
 
 /** A stream rule as its file declares it. Conditions, scopes and globs are compiled by the loop. */
 export interface Rule {

@@ -64,8 +64,12 @@ export interface SignRequest {
   readonly dryRun?: boolean;
 }
 
+/** Compiles a glob to a test over ids; `*` matches no slash. */
+export type GlobCompiler = (pattern: string) => Promise<(id: string) => boolean>;
+
 export interface SignOptions {
   readonly spaces: Spaces;
+  readonly compileGlob: GlobCompiler;
   readonly signer: () => SigningKey;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
@@ -81,7 +85,7 @@ export async function signItems(
   { type, pattern, dryRun = false }: SignRequest,
   options: SignOptions,
 ): Promise<readonly SignOutcome[]> {
-  const matches = await matchItems(type, pattern, options.spaces);
+  const matches = await matchItems(type, pattern, options);
   const writable = matches.filter(({ space }) => space !== 'system');
   const [first] = matches;
   if (first !== undefined && writable.length === 0) {
@@ -111,9 +115,9 @@ export async function signItems(
 /** Checks the signatures of the items that a pattern names, in every space; throws `item_not_found`. */
 export async function verifyItems(
   { type, pattern }: Pick<SignRequest, 'type' | 'pattern'>,
-  context: VerifyContext,
+  context: VerifyContext & Pick<SignOptions, 'compileGlob'>,
 ): Promise<readonly VerifyOutcome[]> {
-  const matches = await matchItems(type, pattern, context.spaces);
+  const matches = await matchItems(type, pattern, context);
   return matches.map((item) => verifyOne(item, context));
 }
 
@@ -200,15 +204,15 @@ function verifyOne({ type, id, space, path }: ItemPath, context: VerifyContext):
 }
 
 /**
- * The item that an id resolves to, or every item whose id a glob matches; a duplicate id counts once. A glob without
- * a slash is matched against any depth, so that `*` means all.
+ * Returns the item that an id resolves to, or every item whose id matches a glob; a duplicate id counts once. In a glob
+ * without a slash `*` crosses folders, so that `*` alone means all.
  */
 export async function matchItems(
   type: SignableType,
   pattern: string,
-  spaces: Spaces,
+  { spaces, compileGlob }: Pick<SignOptions, 'spaces' | 'compileGlob'>,
 ): Promise<readonly ItemPath[]> {
-  if (!/[*?[\]{}!]/.test(pattern)) {
+  if (!/[*?[\]{}]/.test(pattern)) {
     const found = spaces.find(type, pattern);
     if (found !== undefined) return [found];
     throw itemNotFound(
@@ -217,16 +221,17 @@ export async function matchItems(
       spaces.list(type).map(({ id }) => id),
     );
   }
-  const { default: picomatch } = await import('picomatch');
-  const matches = picomatch(pattern, { dot: true, bash: !pattern.includes('/') });
+  const matches = await compileGlob(pattern);
+  const isFlat = !pattern.includes('/');
   const unique = new Map<string, ItemPath>();
   for (const item of spaces.list(type)) {
     const key = `${item.space}:${item.id}`;
-    if (matches(item.id) && !unique.has(key)) unique.set(key, item);
+    if (matches(isFlat ? item.id.replaceAll('/', ' ') : item.id) && !unique.has(key))
+      unique.set(key, item);
   }
   if (unique.size > 0) return [...unique.values()];
   throw new RyeError('item_not_found', `no ${type} matches ${pattern}`, {
-    hint: 'Beside a slash, * stays within one folder and ** crosses folders.',
+    hint: '`*` matches within one folder; use `**` to match nested folders.',
     details: { type, pattern },
   });
 }

@@ -5,6 +5,8 @@ import {
   type SourceLocation,
   toRyeError,
 } from '../core/errors.ts';
+import { LruMap } from '../core/lru.ts';
+import { sha256Hex } from '../trust/keys.ts';
 
 /** Text cut out of a file, with where its first character stood, so that errors can name places in the file. */
 export interface SourceText {
@@ -156,4 +158,26 @@ export function problemOf(
 /** `file:line:col: code: message`. */
 export function formatProblem({ code, message, location }: ItemProblem): string {
   return `${formatLocation(location)}: ${code}: ${message}`;
+}
+
+/** Longer texts are parsed again: remembering keeps them whole. */
+const MAX_REMEMBERED_LENGTH = 64 * 1024;
+
+/**
+ * Wraps a parser so that it remembers its results by text and path: a process that prepares thread after thread parses
+ * each file once. Results must not be changed. Failures are not remembered.
+ */
+export function rememberParsed<T>(
+  parse: (text: string, path: string) => T,
+): (text: string, path: string) => T {
+  const known = new LruMap<string, { readonly value: T }>(256);
+  return (text, path) => {
+    if (text.length > MAX_REMEMBERED_LENGTH) return parse(text, path);
+    return known.getOrMake(cacheKey(text, path), () => ({ value: parse(text, path) })).value;
+  };
+}
+
+/** Returns the key under which what was parsed from a text is remembered. */
+export function cacheKey(text: string, path: string): string {
+  return `${sha256Hex(text)} ${path}`;
 }

@@ -18,7 +18,7 @@ import { sha256Hex } from '../trust/keys.ts';
 import { blankSignatureLine } from '../trust/signature-line.ts';
 import { parseYamlMapping } from './metadata.ts';
 import type { PythonOptions } from './python-source-fs.ts';
-import { normalizeNewlines } from './source.ts';
+import { cacheKey, normalizeNewlines } from './source.ts';
 import { siblingAdvice } from './tool-advice.ts';
 import {
   checkToolMetadata,
@@ -40,7 +40,7 @@ export async function readToolMetadata(
   options?: PythonOptions,
 ): Promise<ToolMetadata> {
   if (options !== undefined) return await readMetadata(text, path, options);
-  const key = `${sha256Hex(text)} ${path}`;
+  const key = cacheKey(text, path);
   const known = remembered.get(key);
   if (known !== undefined) return known;
   const metadata = await readMetadata(text, path, {});

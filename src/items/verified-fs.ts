@@ -215,7 +215,7 @@ export function verifySkill(skill: FoundFile, context: VerifyContext): Verdict {
 }
 
 /** Why a good signature of the older form is not enough for a file. */
-export interface OlderFormFault {
+interface OlderFormFault {
   readonly code: Extract<SignatureFault, 'signature_outdated' | 'item_moved'>;
   readonly detail: string;
 }
@@ -225,7 +225,7 @@ export interface OlderFormFault {
  * what the text was signed as. So the text itself has to declare its kind and its id, which configuration, rules and
  * skills never do.
  */
-export function olderFormFault(
+function olderFormFault(
   found: FoundFile,
   {
     isShipped,

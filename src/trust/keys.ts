@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { RyeError } from '../core/errors.ts';
+import { LruMap } from '../core/lru.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { type Ed25519, ed25519, KEY_BYTES, PKCS8_PREFIX, SPKI_PREFIX } from './ed25519.ts';
 
@@ -79,24 +80,20 @@ export function readPrivateKey(
 
 /** The statement of a file's signature is short. One that was good stays good, and checking it is slow. */
 const REMEMBERED_LENGTH = 512;
-const REMEMBERED_SIGNATURES = 1024;
 
 function verifyingKey(raw: Uint8Array, crypto: Ed25519): VerifyingKey {
   const pem = publicPem(raw);
   const verify = crypto.verifier(raw);
-  const good = new Set<string>();
+  const good = new LruMap<string, true>(1024);
   return {
     keyId: fingerprint(pem),
     pem,
     verify: (message, signature) => {
       const pair = `${signature} ${message}`;
-      if (good.has(pair)) return true;
+      if (good.get(pair) === true) return true;
       const bytes = signatureBytes(signature);
       const isGood = bytes !== undefined && verify(Buffer.from(message, 'utf8'), bytes);
-      if (isGood && message.length <= REMEMBERED_LENGTH) {
-        if (good.size >= REMEMBERED_SIGNATURES) good.clear();
-        good.add(pair);
-      }
+      if (isGood && message.length <= REMEMBERED_LENGTH) good.set(pair, true);
       return isGood;
     },
   };

@@ -10,7 +10,7 @@ import {
 import { openItems, type VerifiedItems } from '../../src/items/verified-fs.ts';
 import { STRICT_POLICY, type TrustPolicy } from '../../src/trust/policy.ts';
 import { testKey } from '../trust/keys.ts';
-import { makeSpaces, NOW, type SpaceFixture } from './space-fixture.ts';
+import { compileGlob, makeSpaces, NOW, type SpaceFixture } from './space-fixture.ts';
 
 let at: SpaceFixture;
 let notices: string[];
@@ -19,6 +19,7 @@ const code = (value: string) => expect.objectContaining({ code: value });
 const sign = (request: SignRequest, problems: readonly Problem[] = []) =>
   signItems(request, {
     spaces: at.spaces,
+    compileGlob,
     signer: () => at.keyring.signer(),
     now: () => NOW,
     validate: () => problems,
@@ -66,6 +67,11 @@ describe('signing items', () => {
       'demo/b',
     ]);
     expect(await sign({ type: 'directive', pattern: '**' })).toHaveLength(3);
+    expect(await sign({ type: 'directive', pattern: 'd*/a' })).toHaveLength(1);
+    expect(await sign({ type: 'directive', pattern: 'd*a' })).toHaveLength(1);
+    await expect(sign({ type: 'directive', pattern: '*/*/a' })).rejects.toThrow(
+      code('item_not_found'),
+    );
     expect(await sign({ type: 'config', pattern: 'agent/hooks' })).toMatchObject([
       { status: 'signed' },
     ]);
@@ -166,7 +172,10 @@ describe('verifying items', () => {
     at.write('project', 'directives/b.md', 'b');
     at.writeSigned('user', 'directives/c.md', 'c', testKey(9));
     at.write('system', 'directives/d.md', 'd');
-    const outcomes = await verifyItems({ type: 'directive', pattern: '*' }, at.context());
+    const outcomes = await verifyItems(
+      { type: 'directive', pattern: '*' },
+      { ...at.context(), compileGlob },
+    );
     expect(outcomes.map(({ id, ok, error, key_id }) => [id, ok, error?.code, key_id])).toEqual([
       ['a', true, undefined, at.keyring.signer().keyId],
       ['b', false, 'unsigned', undefined],
@@ -179,9 +188,9 @@ describe('verifying items', () => {
 
   test('reports a file that cannot be read instead of failing', async () => {
     at.write('project', 'rules/a.md', Buffer.from([0xff]));
-    expect(await verifyItems({ type: 'rule', pattern: '*' }, at.context())).toMatchObject([
-      { ok: false, error: { code: 'rule_malformed' } },
-    ]);
+    expect(
+      await verifyItems({ type: 'rule', pattern: '*' }, { ...at.context(), compileGlob }),
+    ).toMatchObject([{ ok: false, error: { code: 'rule_malformed' } }]);
   });
 });
 

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { signItems, verifyItems } from '../../src/items/signing-fs.ts';
 import { openItems } from '../../src/items/verified-fs.ts';
 import { STRICT_POLICY } from '../../src/trust/policy.ts';
-import { makeSpaces, NOW, type SpaceFixture } from './space-fixture.ts';
+import { compileGlob, makeSpaces, NOW, type SpaceFixture } from './space-fixture.ts';
 
 const BODY = '---\nname: pdf\ndescription: Reads.\n---\nBody.\n';
 
@@ -22,14 +22,20 @@ afterEach(() => at.remove());
 async function sign(pattern = 'pdf') {
   const outcomes = await signItems(
     { type: 'skill', pattern },
-    { spaces: at.spaces, signer: () => at.keyring.signer(), now: () => NOW, validate: () => [] },
+    {
+      spaces: at.spaces,
+      compileGlob,
+      signer: () => at.keyring.signer(),
+      now: () => NOW,
+      validate: () => [],
+    },
   );
   return outcomes.map(({ status }) => status);
 }
 
 /** What verifying says of the skill: `ok`, or the code and the sentence. */
 async function verdict(pattern = 'pdf'): Promise<string> {
-  const [outcome] = await verifyItems({ type: 'skill', pattern }, at.context());
+  const [outcome] = await verifyItems({ type: 'skill', pattern }, { ...at.context(), compileGlob });
   return outcome?.ok === true ? 'ok' : `${outcome?.error?.code}: ${outcome?.error?.message}`;
 }
 

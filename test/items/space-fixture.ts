@@ -2,8 +2,10 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { systemManifest } from '../../scripts/system-manifest.mjs';
+import type { GlobCompiler } from '../../src/items/signing-fs.ts';
 import { openSpaces, type Spaces } from '../../src/items/spaces-fs.ts';
 import type { VerifyContext } from '../../src/items/verified-fs.ts';
+import { compileGlob as compile } from '../../src/tools/glob-pattern.ts';
 import { openKeyring } from '../../src/trust/keyring-fs.ts';
 import type { Keyring, SigningKey } from '../../src/trust/keys.ts';
 import { signText } from '../../src/trust/signature.ts';
@@ -11,6 +13,8 @@ import { signatureStyle } from '../../src/trust/signature-line.ts';
 import { subjectOfPath } from '../helpers/signed-files.ts';
 
 export const NOW = Date.UTC(2026, 0, 2, 3, 4, 5);
+
+export const compileGlob: GlobCompiler = async (pattern) => compile(pattern);
 
 /** Three real spaces in a temporary folder, with a keyring. */
 export interface SpaceFixture {
