@@ -1,7 +1,6 @@
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
-import type { JsonObject } from '../core/json.ts';
-import { isRecord } from '../core/json.ts';
+import { isRecord, type JsonObject } from '../core/json.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import type { Config } from '../items/config-fs.ts';
 import { ANTHROPIC } from '../providers/anthropic/provider.ts';
@@ -25,7 +24,7 @@ import {
   type ProviderTraits,
   traitsOf,
 } from '../providers/provider.ts';
-import { replayKind } from '../providers/replay/provider.ts';
+import { replayKind } from '../providers/replay/recording.ts';
 import {
   type ModelChoices,
   nothingToExecute,

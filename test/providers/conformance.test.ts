@@ -1,8 +1,7 @@
 import type { JsonObject } from '../../src/core/json.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { literalProvider } from '../../src/providers/literal/provider.ts';
-import { replayProvider } from '../../src/providers/replay/provider.ts';
-import { recordingFromMessages } from '../../src/providers/replay/recording.ts';
+import { recordingFromMessages, replayProvider } from '../../src/providers/replay/recording.ts';
 import {
   aRequest,
   type Opened,

@@ -1,4 +1,5 @@
 import { isJsonObject, parseJson } from '../../core/json.ts';
+import { usedCallIds } from '../adapter.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type FailureContext, failureOf, streamFailure } from '../failure.ts';
 import { bodyOf, httpFetch } from '../http-fetch.ts';
@@ -10,9 +11,7 @@ import {
   type ProviderSetup,
   REMOTE_MODEL,
 } from '../provider.ts';
-import { type StallWatch, stallWatch } from '../stall.ts';
-import { usedCallIds } from '../used-call-ids.ts';
-import { answerLimits, wholeEvents } from '../whole-events.ts';
+import { answerLimits, type StallWatch, stallWatch, wholeEvents } from '../stream-guards.ts';
 import { buildRequest, type ModelTraits, traitsOfId } from './request.ts';
 import type * as sdkModule from './sdk.ts';
 import { type StreamDecoder, streamDecoder } from './stream.ts';

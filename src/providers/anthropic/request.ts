@@ -13,9 +13,9 @@ import {
   isErrorOutcome,
   type ToolResultMessage,
 } from '../../core/message.ts';
+import { isStrictSchema, withOutputTool } from '../adapter.ts';
 import type { ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest, ThinkingLevel } from '../provider.ts';
-import { isStrictSchema, withOutputTool } from '../structured-output.ts';
 
 /** What the request builder must know of a model. */
 export interface ModelTraits {

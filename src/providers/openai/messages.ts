@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type {
   ChatCompletionContentPart,
   ChatCompletionContentPartText,
@@ -13,9 +14,9 @@ import {
   type ToolResultMessage,
   textOf,
 } from '../../core/message.ts';
+import type { ModelRequest } from '../provider.ts';
+import { callAsText, resultAsText } from './answer-text.ts';
 import type { DialectTraits } from './dialect.ts';
-import { shortName } from './names.ts';
-import { callAsText, resultAsText } from './text-calls.ts';
 
 /** What the wire form of messages depends on. */
 export interface MessageTraits {
@@ -159,4 +160,20 @@ function plainWherePossible(
 ): string | ChatCompletionContentPart[] {
   const texts = parts.filter((one): one is ChatCompletionContentPartText => one.type === 'text');
   return texts.length === parts.length ? texts.map(({ text }) => text).join('\n\n') : [...parts];
+}
+
+/** Function names of chat completions are at most this long. */
+const MAX_NAME_CHARS = 64;
+const HASH_CHARS = 8;
+
+/** The name of a tool as this API takes it: a long one is cut and ends with a hash of the whole. */
+export function shortName(name: string): string {
+  if (name.length <= MAX_NAME_CHARS) return name;
+  const hash = createHash('sha256').update(name).digest('hex').slice(0, HASH_CHARS);
+  return `${name.slice(0, MAX_NAME_CHARS - HASH_CHARS - 1)}_${hash}`;
+}
+
+/** The names behind the short ones of a request; the log and the loop know no others. */
+export function longNames({ tools }: ModelRequest): ReadonlyMap<string, string> {
+  return new Map(tools.map(({ name }) => [shortName(name), name]));
 }

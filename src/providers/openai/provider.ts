@@ -1,6 +1,6 @@
 import { isJsonObject, isRecord, parseJson } from '../../core/json.ts';
-import type { ModelConfig, ProviderConfig } from '../catalog.ts';
-import { CAPABILITIES } from '../catalog.ts';
+import { usedCallIds } from '../adapter.ts';
+import { CAPABILITIES, type ModelConfig, type ProviderConfig } from '../catalog.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from '../failure.ts';
 import { bodyOf, httpFetch } from '../http-fetch.ts';
 import {
@@ -11,10 +11,8 @@ import {
   type ProviderSetup,
   REMOTE_MODEL,
 } from '../provider.ts';
-import { type StallWatch, stallWatch } from '../stall.ts';
-import { usedCallIds } from '../used-call-ids.ts';
-import { answerLimits, wholeEvents } from '../whole-events.ts';
-import { longNames } from './names.ts';
+import { answerLimits, type StallWatch, stallWatch, wholeEvents } from '../stream-guards.ts';
+import { longNames } from './messages.ts';
 import { buildRequest, type ModelTraits } from './request.ts';
 import type * as sdkModule from './sdk.ts';
 import { type ChunkDecoder, chunkDecoder } from './stream.ts';

@@ -4,13 +4,12 @@ import type {
   ChatCompletionTool,
 } from 'openai/resources/chat/completions';
 import type { JsonObject } from '../../core/json.ts';
+import { isStrictSchema, withOutputTool } from '../adapter.ts';
 import type { Dialect, ModelCapability, ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest } from '../provider.ts';
-import { isStrictSchema, withOutputTool } from '../structured-output.ts';
+import { textToolsPrompt } from './answer-text.ts';
 import { DIALECT_TRAITS, styleOfId, thinkingMembers } from './dialect.ts';
-import { wireMessages } from './messages.ts';
-import { shortName } from './names.ts';
-import { textToolsPrompt } from './text-calls.ts';
+import { shortName, wireMessages } from './messages.ts';
 
 /** What the request builder must know of a model and its server. */
 export interface ModelTraits {

@@ -1,12 +1,11 @@
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
 import type { AssistantBlock, StopReason, ToolCallBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
+import type { Usage } from '../../core/usage.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
-import { ReasoningDetails, reasoningText } from './reasoning.ts';
-import { TaggedThought } from './tagged-thought.ts';
-import { TextCallReader, type TextPiece } from './text-calls.ts';
-import { usageOf } from './usage.ts';
+import { TaggedThought, TextCallReader, type TextPiece } from './answer-text.ts';
+import { ReasoningDetails, reasoningText } from './dialect.ts';
 
 /** What one chunk means: events to pass on, or an error that the server reports instead of going on. */
 export interface Decoded {
@@ -249,4 +248,26 @@ function stopReason(
 
 function asText(value: unknown): string {
   return typeof value === 'string' ? value : '';
+}
+
+/**
+ * The counts of a chunk's `usage`; undefined where it has none. `prompt_tokens` includes what was read from and written
+ * to a cache, which rye counts apart. DeepSeek names cache reads `prompt_cache_hit_tokens`.
+ */
+export function usageOf(raw: unknown): Usage | undefined {
+  if (!isRecord(raw)) return undefined;
+  const details = isRecord(raw['prompt_tokens_details']) ? raw['prompt_tokens_details'] : {};
+  const prompt = count(raw['prompt_tokens']);
+  const read = Math.min(prompt, count(details['cached_tokens'] ?? raw['prompt_cache_hit_tokens']));
+  const written = Math.min(prompt - read, count(details['cache_write_tokens']));
+  return {
+    input_tokens: prompt - read - written,
+    output_tokens: count(raw['completion_tokens']),
+    cache_read_tokens: read,
+    cache_write_tokens: written,
+  };
+}
+
+function count(value: unknown): number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 0;
 }

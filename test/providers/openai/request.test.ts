@@ -1,10 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
-import type { AssistantMessage, Message, ToolResultMessage } from '../../../src/core/message.ts';
-import { userText } from '../../../src/core/message.ts';
+import {
+  type AssistantMessage,
+  type Message,
+  type ToolResultMessage,
+  userText,
+} from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
 import { CAPABILITIES, DIALECTS } from '../../../src/providers/catalog.ts';
-import { shortName } from '../../../src/providers/openai/names.ts';
+import { shortName } from '../../../src/providers/openai/messages.ts';
 import { buildRequest, type ModelTraits } from '../../../src/providers/openai/request.ts';
 import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
 import { aRequest } from '../../conformance/provider.ts';

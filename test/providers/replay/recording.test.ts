@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import type { Message } from '../../../src/core/message.ts';
-import { userText } from '../../../src/core/message.ts';
+import { type Message, userText } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
-import { replayProvider } from '../../../src/providers/replay/provider.ts';
 import {
   parseRecording,
   recordingFromMessages,
   recordingProvider,
+  replayProvider,
 } from '../../../src/providers/replay/recording.ts';
 import { aRequest, collect, failureIn } from '../../conformance/provider.ts';
 import { says, startWireServer, text, thinking, toolUse } from '../../helpers/wire-server.ts';

@@ -5,7 +5,7 @@ import {
   resultAsText,
   TextCallReader,
   type TextPiece,
-} from '../../../src/providers/openai/text-calls.ts';
+} from '../../../src/providers/openai/answer-text.ts';
 import { aRequest, collect, contentIn, grammarProblems } from '../../conformance/provider.ts';
 import { chatText, startChatServer } from '../../helpers/chat-server.ts';
 import { chatAt } from '../fixtures.ts';
