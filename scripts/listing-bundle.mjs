@@ -3,7 +3,7 @@
 import { bundleCommonJs } from './commonjs-bundle.mjs';
 
 /** What the command imports when it needs it. */
-const NEEDED = /\/(?:commands\/threads-list|app\/thread-list|app\/find-project)\.ts$/;
+const NEEDED = /\/(?:commands\/threads-list|app\/thread-list|app\/user-space)\.ts$/;
 
 const leaveOut = {
   name: 'leave-out',

@@ -1,7 +1,7 @@
 // Parses and checks the rules that rye ships, for the build and the test runner to bake into the program.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RuleContent } from '../src/app/baked-rules.ts';
+import type { RuleContent } from '../src/app/rule-source.ts';
 import { compact } from '../src/core/json.ts';
 import { parseRule } from '../src/items/rule.ts';
 import { checkRule } from '../src/loop/stream-rules/rules.ts';

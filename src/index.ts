@@ -1,11 +1,16 @@
 // The library: the same thing as the program, without a process around it.
+
 export type {
-  ExportOptions,
-  ExportsService,
-  ThreadExport,
-} from './app/exports-types.ts';
-export { openRye } from './app/open-rye.ts';
-export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
+  FetchedItem,
+  ItemSummary,
+  ItemsService,
+  KeySummary,
+  KeysService,
+  Problem,
+  SignatureState,
+  SignOutcome,
+  VerifyOutcome,
+} from './app/api/items.ts';
 export type {
   RuleHit,
   RuleListing,
@@ -13,42 +18,31 @@ export type {
   RuleSample,
   RuleScan,
   RulesService,
-} from './app/rules-api.ts';
-export {
-  completedOrThrow,
-  type RunHandle,
-  type RunOutcome,
-  type RunRequest,
-} from './app/run-types.ts';
+} from './app/api/rules.ts';
 export type {
   ConfigValue,
   DoctorLine,
   ExecuteDirectiveRequest,
-  ExecuteToolRequest,
-  FetchedItem,
   HookExplanation,
   InitOutcome,
-  ItemSummary,
-  ItemsService,
-  KeySummary,
-  KeysService,
-  LogMark,
   McpServerStart,
   OpenRyeOptions,
-  Problem,
   Rye,
-  SignatureState,
-  SignOutcome,
+} from './app/api/rye.ts';
+export type {
+  ExecuteToolRequest,
+  LogMark,
   ThreadDetails,
   ThreadListFilter,
   ThreadsService,
   ThreadVerification,
   ToolRunResult,
-  VerifyOutcome,
-} from './app/rye.ts';
+} from './app/api/threads.ts';
 export type {
   BranchOptions,
   ContextSettings,
+  ExportOptions,
+  ExportsService,
   FoldedContext,
   ImportedSession,
   ImportOptions,
@@ -56,11 +50,20 @@ export type {
   ReplayOptions,
   ReplayReport,
   SessionTrees,
+  ThreadExport,
   TreeEntry,
   TreeFilter,
   TreeRow,
   TreeView,
-} from './app/session-trees.ts';
+} from './app/api/trees.ts';
+export { openRye } from './app/open-rye.ts';
+export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
+export {
+  completedOrThrow,
+  type RunHandle,
+  type RunOutcome,
+  type RunRequest,
+} from './app/run-types.ts';
 export { runThreadProcess, type ThreadProcessOptions } from './app/thread-process.ts';
 export type { BehaviorOptions, ToolBudgetOption } from './core/behavior.ts';
 export type { Risk } from './core/capability.ts';

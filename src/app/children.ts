@@ -1,101 +1,109 @@
 import { assertItemId } from '../core/ids.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import { type CancelRequest, cancelThread, killThread } from '../threads/family/cancel.ts';
+import { cancelThread, killThread } from '../threads/family/cancel.ts';
 import { handoverOf, launchThread } from '../threads/family/spawn.ts';
+
 import { waitThreads } from '../threads/family/wait.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { prepareThread } from '../threads/prepare/prepare.ts';
 import { prepareToolRun } from '../threads/prepare/tool-run.ts';
 import { runLaunched } from '../threads/run/lifecycle.ts';
-import type { Foundation } from './foundation.ts';
-import { openRecording } from './recording.ts';
+import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import type {
-  ExecuteDirectiveRequest,
+  ChildrenService,
   ExecuteToolRequest,
   KilledThread,
   LaunchedThread,
   LaunchOptions,
+  StopOptions,
   WaitOptions,
   WaitReport,
-} from './rye.ts';
+} from './api/threads.ts';
+import { openRecording } from './models.ts';
 import { threadEnv } from './thread-env.ts';
+import { assertRegistered } from './thread-list.ts';
 import { observer, prepareRequest, runnerOptions, withPresets } from './thread-runs.ts';
+import type { Workspace } from './workspace.ts';
 
-/** Starts a directive in a process of its own. */
-export async function launchDirective(
-  base: Foundation,
-  given: ExecuteDirectiveRequest,
-  { leaves }: LaunchOptions = {},
-): Promise<LaunchedThread> {
-  const request = withPresets(base, given);
-  const { allowUnsigned = false, replayFrom, threadId } = request;
-  const env = threadEnv(base, { allowUnsigned, replayFrom, preset: request.preset });
-  const prepared = await prepareThread(env, prepareRequest(request));
-  return await launchThread(env, { prepared, threadId, options: runnerOptions(request), leaves });
-}
+/** Starts threads in processes of their own, waits for them and stops them. */
+export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
+  readonly #workspace: Workspace;
 
-/** Starts one tool in a process of its own. */
-export async function launchToolRun(
-  base: Foundation,
-  { toolId, params = {}, allowUnsigned = false, acknowledge }: ExecuteToolRequest,
-): Promise<LaunchedThread> {
-  assertItemId(toolId, 'tool');
-  const env = threadEnv(base, { allowUnsigned });
-  const parentThreadId = env.parentFromEnvironment === '' ? undefined : env.parentFromEnvironment;
-  const prepared = await prepareToolRun(env, { toolId, params, parentThreadId, acknowledge });
-  const options = { allow_unsigned: allowUnsigned };
-  return await launchThread(env, { prepared, threadId: env.ids.uuid(), options });
-}
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
+  }
 
-/** Runs a launched thread in this process. */
-export async function runLaunchedThread(
-  base: Foundation,
-  threadId: string,
-  { signal }: { readonly signal: AbortSignal },
-): Promise<ThreadResult> {
-  const handover = await handoverOf(envOf(base), threadId);
-  const { allow_unsigned: allowUnsigned, replay_from, record_to } = handover.options;
-  const env = threadEnv(base, { allowUnsigned, replayFrom: replay_from });
-  return await runLaunched(env, threadId, {
-    handover,
-    signal,
-    onEvent: observer(env, undefined),
-    wrapProvider: record_to === undefined ? undefined : openRecording(record_to),
-  });
-}
+  async launch(
+    given: ExecuteDirectiveRequest,
+    { leaves }: LaunchOptions = {},
+  ): Promise<LaunchedThread> {
+    const request = withPresets(this.#workspace, given);
+    const { allowUnsigned = false, replayFrom, threadId, preset } = request;
+    const env = threadEnv(this.#workspace, { allowUnsigned, replayFrom, preset });
+    const prepared = await prepareThread(env, prepareRequest(request));
+    return await launchThread(env, { prepared, threadId, options: runnerOptions(request), leaves });
+  }
 
-/** Waits until threads have ended. */
-export async function waitForIds(
-  base: Foundation,
-  threadIds: readonly string[],
-  { any = false, timeoutSeconds, signal, onEnd, onLook }: WaitOptions,
-): Promise<WaitReport> {
-  return await waitThreads(envOf(base), {
-    threadIds,
-    mode: any ? 'any' : 'all',
-    timeoutMs: timeoutSeconds === undefined ? undefined : timeoutSeconds * 1000,
-    signal: signal ?? new AbortController().signal,
-    onEnd,
-    onLook,
-  });
-}
+  async launchTool({
+    toolId,
+    params = {},
+    allowUnsigned = false,
+    acknowledge,
+  }: ExecuteToolRequest): Promise<LaunchedThread> {
+    assertItemId(toolId, 'tool');
+    const env = threadEnv(this.#workspace, { allowUnsigned });
+    const parentThreadId = env.parentFromEnvironment === '' ? undefined : env.parentFromEnvironment;
+    const prepared = await prepareToolRun(env, { toolId, params, parentThreadId, acknowledge });
+    const options = { allow_unsigned: allowUnsigned };
+    return await launchThread(env, { prepared, threadId: env.ids.uuid(), options });
+  }
 
-/** Asks a thread to stop. */
-export async function cancelById(
-  base: Foundation,
-  request: CancelRequest,
-): Promise<readonly string[]> {
-  return await cancelThread(envOf(base), request);
-}
+  async runLaunched(
+    threadId: string,
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<ThreadResult> {
+    const handover = await handoverOf(this.#env(), threadId);
+    const { allow_unsigned: allowUnsigned, replay_from, record_to } = handover.options;
+    const env = threadEnv(this.#workspace, { allowUnsigned, replayFrom: replay_from });
+    return await runLaunched(env, threadId, {
+      handover,
+      signal,
+      onEvent: observer(env, undefined),
+      wrapProvider: record_to === undefined ? undefined : openRecording(record_to),
+    });
+  }
 
-/** Ends the process of a thread, then the thread. */
-export async function killById(
-  base: Foundation,
-  request: CancelRequest,
-): Promise<readonly KilledThread[]> {
-  return await killThread(envOf(base), request);
-}
+  async wait(
+    threadIds: readonly string[],
+    { any = false, timeoutSeconds, signal, onEnd, onLook }: WaitOptions = {},
+  ): Promise<WaitReport> {
+    return await waitThreads(this.#env(), {
+      threadIds,
+      mode: any ? 'any' : 'all',
+      timeoutMs: timeoutSeconds === undefined ? undefined : timeoutSeconds * 1000,
+      signal: signal ?? new AbortController().signal,
+      onEnd,
+      onLook,
+    });
+  }
 
-function envOf(base: Foundation): ThreadEnv {
-  return threadEnv(base, { allowUnsigned: false });
+  async cancel(
+    threadId: string,
+    { tree = false, reason = 'asked by a person' }: StopOptions = {},
+  ): Promise<readonly string[]> {
+    await assertRegistered(this.#workspace.store.registry, threadId);
+    return await cancelThread(this.#env(), { threadId, tree, reason });
+  }
+
+  async kill(
+    threadId: string,
+    { tree = false, reason = 'killed by a person' }: StopOptions = {},
+  ): Promise<readonly KilledThread[]> {
+    await assertRegistered(this.#workspace.store.registry, threadId);
+    return await killThread(this.#env(), { threadId, tree, reason });
+  }
+
+  #env(): ThreadEnv {
+    return threadEnv(this.#workspace, { allowUnsigned: false });
+  }
 }

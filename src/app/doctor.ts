@@ -3,14 +3,18 @@ import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
 import { isActive } from '../core/thread.ts';
+import { isTaintNote } from '../policy/risk.ts';
+import { resolveDirective } from '../threads/prepare/directive.ts';
+import { planCapabilities } from '../threads/prepare/policy.ts';
 import { unlistedThreads } from '../threads/recovery/repair.ts';
-import { checkSandbox, checkTaint } from './doctor-security.ts';
-import type { Foundation } from './foundation.ts';
+import { closeSandbox, sandboxState } from '../tools/sandbox.ts';
+import type { DoctorLine } from './api/rye.ts';
 import { reportGuards } from './guards.ts';
-import { Models, shippedKinds } from './models.ts';
-import type { DoctorLine } from './rye.ts';
+import { modelsOf } from './models.ts';
 import { readThreadConfig } from './settings.ts';
+import { threadEnv } from './thread-env.ts';
 import { threadFiles } from './thread-files.ts';
+import type { Workspace } from './workspace.ts';
 
 type Finding = Omit<DoctorLine, 'check'>;
 
@@ -18,19 +22,19 @@ const MAX_SHOWN = 5;
 const CONFIG = 'configuration';
 
 /** Looks at keys, configuration, providers, tools, the sandbox and the state of threads. Changes nothing. */
-export async function examine(base: Foundation): Promise<readonly DoctorLine[]> {
+export async function examine(workspace: Workspace): Promise<readonly DoctorLine[]> {
   const checks: readonly (readonly [string, () => Finding | Promise<Finding>])[] = [
-    ['project', () => checkProject(base)],
-    ['signing key', () => checkKey(base)],
-    ['system space', () => checkSystem(base)],
-    [CONFIG, () => checkConfig(base)],
-    ['guards', () => checkGuards(base)],
-    ['models', () => checkModels(base)],
-    ['state folder', () => checkState(base)],
-    ...DATABASES.map((name) => [NAMES[name], () => checkDatabase(base, name)] as const),
-    ['threads', () => checkThreads(base)],
-    ['sandbox', () => checkSandbox(base)],
-    ['taint', () => checkTaint(base)],
+    ['project', () => checkProject(workspace)],
+    ['signing key', () => checkKey(workspace)],
+    ['system space', () => checkSystem(workspace)],
+    [CONFIG, () => checkConfig(workspace)],
+    ['guards', () => checkGuards(workspace)],
+    ['models', () => checkModels(workspace)],
+    ['state folder', () => checkState(workspace)],
+    ...DATABASES.map((name) => [NAMES[name], () => checkDatabase(workspace, name)] as const),
+    ['threads', () => checkThreads(workspace)],
+    ['sandbox', () => checkSandbox(workspace)],
+    ['taint', () => checkTaint(workspace)],
     ['python', () => checkProgram('python3', 'tools written in Python cannot be described or run')],
     ['ripgrep', () => checkProgram('rg', 'grep uses its built-in engine, which is slower')],
   ];
@@ -62,29 +66,29 @@ export async function examine(base: Foundation): Promise<readonly DoctorLine[]> 
   return lines;
 }
 
-function checkProject(base: Foundation): Finding {
-  const { projectPath } = base.options;
+function checkProject(workspace: Workspace): Finding {
+  const { projectPath } = workspace.options;
   if (existsSync(join(projectPath, '.ai'))) return { status: 'ok', detail: projectPath };
   return { status: 'warn', detail: `${projectPath} has no .ai folder`, hint: 'Run: rye init' };
 }
 
-function checkKey(base: Foundation): Finding {
-  return { status: 'ok', detail: base.keyring.signer().keyId };
+function checkKey(workspace: Workspace): Finding {
+  return { status: 'ok', detail: workspace.keyring.signer().keyId };
 }
 
-function checkSystem(base: Foundation): Finding {
-  const found = base.spaces.find('directive', 'hello', { space: 'system' });
+function checkSystem(workspace: Workspace): Finding {
+  const found = workspace.spaces.find('directive', 'hello', { space: 'system' });
   if (!found)
     return { status: 'fail', detail: 'shipped items are missing', hint: 'Install rye again.' };
   return {
     status: 'ok',
-    detail: `${Object.keys(base.verification.manifest).length} files in the manifest of this release`,
+    detail: `${Object.keys(workspace.verification.manifest).length} files in the manifest of this release`,
   };
 }
 
 /** Every mistake of every file, because one at a time makes a person run the command again for each. */
-async function checkConfig(base: Foundation): Promise<Finding> {
-  const config = await base.config();
+async function checkConfig(workspace: Workspace): Promise<Finding> {
+  const config = await workspace.config();
   const mistakes: string[] = [];
   let hint: string | undefined;
   const collect = async (look: () => Promise<unknown>): Promise<void> => {
@@ -105,8 +109,8 @@ function isOfConfig(error: unknown): boolean {
   return error instanceof RyeError && error.code === 'config_invalid';
 }
 
-async function checkGuards(base: Foundation): Promise<Finding> {
-  const { files, serial, changes, ignored, refusal } = await reportGuards(base);
+async function checkGuards(workspace: Workspace): Promise<Finding> {
+  const { files, serial, changes, ignored, refusal } = await reportGuards(workspace);
   if (refusal) {
     return { status: 'fail', detail: `runs are refused: ${refusal.message}`, ...hintOf(refusal) };
   }
@@ -126,13 +130,8 @@ function hintOf({ hint }: ErrorInfo): Pick<Finding, 'hint'> {
   return hint === undefined ? {} : { hint };
 }
 
-async function checkModels(base: Foundation): Promise<Finding> {
-  const models = new Models({
-    config: async () => await base.config(),
-    env: base.options.env,
-    clock: base.clock,
-    kinds: shippedKinds(),
-  });
+async function checkModels(workspace: Workspace): Promise<Finding> {
+  const models = modelsOf(workspace);
   const { catalog, usable, defaultProvider } = await models.choices();
   const missing = Object.values(catalog).flatMap(({ name, apiKeyEnv, authTokenEnv }) => {
     const variable = apiKeyEnv ?? authTokenEnv;
@@ -162,8 +161,8 @@ const NAMES = {
   index: 'search index',
 } as const;
 
-function checkDatabase(base: Foundation, wanted: (typeof DATABASES)[number]): Finding {
-  const found = base.store.inspect().find(({ name }) => name === wanted);
+function checkDatabase(workspace: Workspace, wanted: (typeof DATABASES)[number]): Finding {
+  const found = workspace.store.inspect().find(({ name }) => name === wanted);
   if (!found || found.state === 'missing') return { status: 'ok', detail: 'not made yet' };
   const { path, state, detail } = found;
   if (state === 'ok') return { status: 'ok', detail: path };
@@ -174,20 +173,20 @@ function checkDatabase(base: Foundation, wanted: (typeof DATABASES)[number]): Fi
   };
 }
 
-function checkState(base: Foundation): Finding {
-  const state = join(base.options.projectPath, '.ai', 'state');
+function checkState(workspace: Workspace): Finding {
+  const state = join(workspace.options.projectPath, '.ai', 'state');
   if (!existsSync(state)) return { status: 'ok', detail: 'nothing has run here yet' };
   accessSync(state, constants.W_OK);
   return { status: 'ok', detail: state };
 }
 
-async function checkThreads(base: Foundation): Promise<Finding> {
-  const files = threadFiles(base);
+async function checkThreads(workspace: Workspace): Promise<Finding> {
+  const files = threadFiles(workspace);
   const isMade = existsSync(
-    join(base.options.projectPath, '.ai', 'state', 'threads', 'registry.db'),
+    join(workspace.options.projectPath, '.ai', 'state', 'threads', 'registry.db'),
   );
   // a look makes no registry
-  const unlisted = isMade ? await unlistedThreads({ files, store: base.store }) : files.list();
+  const unlisted = isMade ? await unlistedThreads({ files, store: workspace.store }) : files.list();
   if (unlisted.length > 0) {
     const shown = unlisted.slice(0, MAX_SHOWN).join(', ');
     return {
@@ -197,10 +196,10 @@ async function checkThreads(base: Foundation): Promise<Finding> {
     };
   }
   if (!isMade) return { status: 'ok', detail: 'none' };
-  const active = await base.store.registry.list({ active: true });
+  const active = await workspace.store.registry.list({ active: true });
   const dead = active.filter(({ status, pid, host, process_start: processStart }) => {
     if (!isActive(status) || pid === null || host === null || processStart === null) return false;
-    return !base.store.processes.isAlive({ pid, host, processStart });
+    return !workspace.store.processes.isAlive({ pid, host, processStart });
   });
   if (dead.length === 0) return { status: 'ok', detail: `${active.length} active` };
   return {
@@ -214,4 +213,60 @@ function checkProgram(program: string, consequence: string): Finding {
   const { error, stdout } = spawnSync(program, ['--version'], { encoding: 'utf8', timeout: 5000 });
   if (error) return { status: 'warn', detail: `${program} is not there: ${consequence}` };
   return { status: 'ok', detail: stdout.split('\n', 1)[0] ?? program };
+}
+
+/** More directives than this are not planned one by one. */
+const MAX_PLANNED = 100;
+
+/** What the sandbox is set to, and whether a command can really be confined on this machine: it is tried. */
+export async function checkSandbox(workspace: Workspace): Promise<Finding> {
+  const { settings } = await readThreadConfig(await workspace.config());
+  const mode = settings.sandbox?.mode ?? 'off';
+  const { available, detail } = await sandboxState();
+  await closeSandbox();
+  const here = available ? `${detail} works here` : `none here (${detail})`;
+  const hosts = settings.sandbox?.allow_domains ?? [];
+  const network = hosts.length === 0 ? 'no network' : `network: ${hosts.join(', ')}`;
+  if (mode === 'off') {
+    return {
+      status: 'ok',
+      detail: `off: tools run with your rights; ${here}`,
+      ...(available ? { hint: 'To use it, set tools.sandbox: required in resilience.yaml.' } : {}),
+    };
+  }
+  if (available) return { status: 'ok', detail: `${mode}: ${detail}, ${network}` };
+  const consequence = mode === 'auto' ? 'tools run without one' : 'bash and item tools are refused';
+  return {
+    status: mode === 'auto' ? 'warn' : 'fail',
+    detail: `${mode}, but ${here}: ${consequence}`,
+    hint: 'On Linux install bubblewrap, socat and ripgrep, and allow unprivileged user namespaces.',
+  };
+}
+
+/** Names the project's directives that hold private data, untrusted content and an outward channel at once. */
+export async function checkTaint(workspace: Workspace): Promise<Finding> {
+  const config = await readThreadConfig(await workspace.config());
+  const { items, tools } = threadEnv(workspace, { allowUnsigned: false });
+  const directives = workspace.spaces.list('directive', { space: 'project' }).slice(0, MAX_PLANNED);
+  const tainted: string[] = [];
+  for (const { id } of directives) {
+    try {
+      const { composed } = await resolveDirective(items, config, { directiveId: id, inputs: {} });
+      const capabilities = planCapabilities(composed, undefined);
+      const { warnings } = await tools.granted(capabilities, {
+        preloadTokens: 0,
+        mayConnect: false,
+      });
+      if (warnings.some(isTaintNote)) tainted.push(id);
+    } catch {
+      // one that cannot run at all leaks nothing
+    }
+  }
+  if (tainted.length === 0)
+    return { status: 'ok', detail: 'no directive of the project holds all three' };
+  return {
+    status: 'warn',
+    detail: `${tainted.join(', ')}: private data, untrusted content and an outward channel in one thread`,
+    hint: 'See why with: rye run DIRECTIVE --dry-run. Split the work over children that hold less.',
+  };
 }

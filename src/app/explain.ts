@@ -1,5 +1,6 @@
 import { RyeError } from '../core/errors.ts';
 import { HOOK_EVENTS, type HookDeclaration, type HookEvent } from '../core/hook.ts';
+
 import type { JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { hookSchema, isHookEvent } from '../hooks/contexts.ts';
@@ -7,21 +8,21 @@ import { type HookExplanation as ExplainedHook, explainHooks } from '../hooks/ex
 import { mergeLayers } from '../hooks/sources.ts';
 import { resolveDirective } from '../threads/prepare/directive.ts';
 import { prepareThread } from '../threads/prepare/prepare.ts';
-import type { Foundation } from './foundation.ts';
+import type { ConfigValue, HookExplanation } from './api/rye.ts';
 import { noticeChanges } from './guards.ts';
-import type { ConfigValue, HookExplanation } from './rye.ts';
 import { readConfiguredHooks } from './settings.ts';
 import { threadEnv } from './thread-env.ts';
+import type { Workspace } from './workspace.ts';
 
 /** The merged table of hooks: of every configured source, and of a directive's chain when one is named. */
 export async function listHooks(
-  base: Foundation,
+  workspace: Workspace,
   directiveId?: string,
 ): Promise<readonly HookDeclaration[]> {
-  await noticeChanges(base);
+  await noticeChanges(workspace);
   if (directiveId === undefined)
-    return mergeLayers(await readConfiguredHooks(await base.config())).hooks;
-  const env = threadEnv(base, { allowUnsigned: true });
+    return mergeLayers(await readConfiguredHooks(await workspace.config())).hooks;
+  const env = threadEnv(workspace, { allowUnsigned: true });
   const { hooks } = await resolveDirective(env.items, await env.config(), {
     directiveId,
     inputs: {},
@@ -40,10 +41,10 @@ export interface ExplainRequest {
  * run; a hook whose condition reads what only a run knows (costs, errors) depends on it.
  */
 export async function explainDirectiveHooks(
-  base: Foundation,
+  workspace: Workspace,
   { directiveId, event, inputs }: ExplainRequest,
 ): Promise<readonly HookExplanation[]> {
-  const env = threadEnv(base, { allowUnsigned: true });
+  const env = threadEnv(workspace, { allowUnsigned: true });
   const { plan } = await prepareThread(env, { directiveId, inputs, isDryRun: true });
   const { routingContext } = await resolveDirective(env.items, await env.config(), {
     directiveId,
@@ -61,7 +62,7 @@ export async function explainDirectiveHooks(
     inputs: plan.inputs,
     parent_thread_id: plan.parent_thread_id,
     depth: plan.limits.depth,
-    project_path: base.options.projectPath,
+    project_path: workspace.options.projectPath,
   };
   const { suppress, capabilities } = plan;
   const events = event === undefined ? HOOK_EVENTS : [event];
@@ -109,8 +110,11 @@ export function describeContexts(event?: string): Readonly<Record<string, JsonOb
 }
 
 /** Every configuration value below `path` with the place that set it. */
-export async function listConfig(base: Foundation, path?: string): Promise<readonly ConfigValue[]> {
-  const config = await base.config();
+export async function listConfig(
+  workspace: Workspace,
+  path?: string,
+): Promise<readonly ConfigValue[]> {
+  const config = await workspace.config();
   const values: ConfigValue[] = [];
   for (const name of config.names()) {
     if (name.startsWith('keys/')) continue;
@@ -122,7 +126,7 @@ export async function listConfig(base: Foundation, path?: string): Promise<reado
     } catch (error) {
       // a mistake in one file must not hide the settings of the others
       if (!(error instanceof RyeError) || path === short) throw error;
-      base.notice(`${error.message} [${error.code}]`);
+      workspace.notice(`${error.message} [${error.code}]`);
       continue;
     }
     const { value, origins } = loaded;

@@ -22,37 +22,40 @@ import {
   readLock,
   readPins,
 } from '../trust/lock.ts';
-import type { Foundation } from './foundation.ts';
-import type { AcceptedLock, LockReport } from './lock-types.ts';
+import type { AcceptedLock, LockReport } from './api/items.ts';
 import { skillSpaces } from './skills.ts';
+import type { Workspace } from './workspace.ts';
 
 /** The file in a project that pins its power files. */
 export const LOCK_FILE = '.ai/lock.json';
 
 /** The guards of a project as threads meet them. */
-export function projectGuards(base: Foundation, allowUnsigned: boolean): Guards {
+export function projectGuards(workspace: Workspace, allowUnsigned: boolean): Guards {
   return {
     async check() {
-      const facts = await readFacts(base);
+      const facts = await readFacts(workspace);
       const refusal = refusalOf(facts);
       if (refusal) throw refusal;
-      const ignored = [...(await base.policyWarnings()), ...ignoredFiles(facts, allowUnsigned)];
-      for (const warning of ignored) base.notice(warning);
+      const ignored = [
+        ...(await workspace.policyWarnings()),
+        ...ignoredFiles(facts, allowUnsigned),
+      ];
+      for (const warning of ignored) workspace.notice(warning);
       return ignored;
     },
     async remember() {
-      const facts = await readFacts(base);
-      if (guardChanges(facts).length === 0) remember(base, facts);
+      const facts = await readFacts(workspace);
+      if (guardChanges(facts).length === 0) remember(workspace, facts);
     },
   };
 }
 
 /** The lock, what differs from it and what is ignored; changes nothing. */
-export async function reportGuards(base: Foundation): Promise<LockReport> {
-  const facts = await readFacts(base);
+export async function reportGuards(workspace: Workspace): Promise<LockReport> {
+  const facts = await readFacts(workspace);
   const { lock } = facts;
   return {
-    path: lockPath(base),
+    path: lockPath(workspace),
     state: lock.state,
     serial: lock.state === 'valid' ? lock.lock.serial : null,
     key_id: lock.state === 'valid' || lock.state === 'untrusted' ? lock.keyId : null,
@@ -64,23 +67,23 @@ export async function reportGuards(base: Foundation): Promise<LockReport> {
 }
 
 /** Tells a person who only looks at the project that its runs are refused. */
-export async function noticeChanges(base: Foundation): Promise<void> {
-  const refusal = await readFacts(base).then(refusalOf, toRyeError);
-  if (refusal) base.notice(`runs are refused: ${refusal.message} [${refusal.code}]`);
+export async function noticeChanges(workspace: Workspace): Promise<void> {
+  const refusal = await readFacts(workspace).then(refusalOf, toRyeError);
+  if (refusal) workspace.notice(`runs are refused: ${refusal.message} [${refusal.code}]`);
 }
 
 /**
  * Pins the project's power files as they are now, under the user's key: what is signed is in force, what is unsigned, foreign
  * or gone is given up. Refuses a damaged file, because nothing could obey it.
  */
-export async function acceptGuards(base: Foundation): Promise<AcceptedLock> {
-  const facts = await readFacts(base);
+export async function acceptGuards(workspace: Workspace): Promise<AcceptedLock> {
+  const facts = await readFacts(workspace);
   const changes = guardChanges(facts);
   const damaged = changes.filter(({ change }) => change === 'damaged');
   if (damaged.length > 0) throw refused(damaged);
   const files = currentPins(facts.files);
-  const serial = writeLock(base, facts, files);
-  return { path: lockPath(base), serial, files, changes };
+  const serial = writeLock(workspace, facts, files);
+  return { path: lockPath(workspace), serial, files, changes };
 }
 
 /**
@@ -88,16 +91,16 @@ export async function acceptGuards(base: Foundation): Promise<AcceptedLock> {
  * pins all of its power files.
  */
 export async function pinSigned(
-  base: Foundation,
+  workspace: Workspace,
   signed: readonly { readonly type: SignableType; readonly id: string }[],
 ): Promise<void> {
-  const facts = await readFacts(base);
+  const facts = await readFacts(workspace);
   const { lock, memory } = facts;
   const now = currentPins(facts.files);
   const own = now.filter((pin) => signed.some((one) => isSame(one, pin)));
   if (own.length === 0) return;
   if (lock.state === 'invalid' && memory === undefined) {
-    base.notice(
+    workspace.notice(
       `the lock file was not updated: ${lock.reason}. Review it, then run: rye lock accept`,
     );
     return;
@@ -107,7 +110,7 @@ export async function pinSigned(
   const pins = new Map([...kept.toReversed(), ...own].map((pin) => [`${pin.type}:${pin.id}`, pin]));
   const files = [...pins.values()];
   if (lock.state === 'valid' && isCurrent(facts) && hasPins(lock.lock, files)) return;
-  writeLock(base, facts, files);
+  writeLock(workspace, facts, files);
 }
 
 function isCurrent({ lock, memory }: GuardFacts): boolean {
@@ -124,13 +127,13 @@ function sorted(pins: readonly Pin[]): readonly Pin[] {
     .toSorted((a, b) => (`${a.type} ${a.id}` < `${b.type} ${b.id}` ? -1 : 1));
 }
 
-async function readFacts(base: Foundation): Promise<GuardFacts> {
+async function readFacts(workspace: Workspace): Promise<GuardFacts> {
   // with configuration that cannot be read, skills of other programs are not looked for
-  const spaces = await skillSpaces(base).catch(() => base.spaces);
+  const spaces = await skillSpaces(workspace).catch(() => workspace.spaces);
   return {
-    lock: readLock(textOf(lockPath(base)), base.keyring),
-    memory: readMemory(base),
-    files: readPowerFiles(base.verification, spaces),
+    lock: readLock(textOf(lockPath(workspace)), workspace.keyring),
+    memory: readMemory(workspace),
+    files: readPowerFiles(workspace.verification, spaces),
   };
 }
 
@@ -184,20 +187,20 @@ function ignoredFiles({ lock, files }: GuardFacts, allowUnsigned: boolean): read
   return [...ignored, ignoredWarning({ message, code: 'key_untrusted', hint })];
 }
 
-function writeLock(base: Foundation, facts: GuardFacts, pins: readonly Pin[]): number {
+function writeLock(workspace: Workspace, facts: GuardFacts, pins: readonly Pin[]): number {
   const { lock, memory } = facts;
   const before = Math.max(lock.state === 'valid' ? lock.lock.serial : 0, memory?.serial ?? 0);
   const next: Lock = { serial: before + 1, files: sorted(pins) };
-  const text = lockText(next, base.keyring.signer(), base.clock.now());
-  const path = lockPath(base);
+  const text = lockText(next, workspace.keyring.signer(), workspace.clock.now());
+  const path = lockPath(workspace);
   makeFolders(dirname(path));
   writeWhole(path, text, { follow: false });
-  writeMemory(base, { ...next, lock_sha256: hashOfText(text) });
+  writeMemory(workspace, { ...next, lock_sha256: hashOfText(text) });
   return next.serial;
 }
 
 /** Keeps in the user space what is in force, so that it cannot be taken away unnoticed. */
-function remember(base: Foundation, { lock, memory, files }: GuardFacts): void {
+function remember(workspace: Workspace, { lock, memory, files }: GuardFacts): void {
   const obeyed = lock.state === 'valid' ? lock.lock.files : currentPins(files);
   const known = acceptedPins({ lock, memory });
   const added = obeyed.filter((pin) => !known.some((one) => isSame(one, pin)));
@@ -208,11 +211,11 @@ function remember(base: Foundation, { lock, memory, files }: GuardFacts): void {
   };
   const isKnown = memory !== undefined && JSON.stringify(memory) === JSON.stringify(next);
   if (isKnown || (next.files.length === 0 && next.lock_sha256 === null)) return;
-  writeMemory(base, next);
+  writeMemory(workspace, next);
 }
 
-function readMemory(base: Foundation): Memory | undefined {
-  const path = memoryPath(base);
+function readMemory(workspace: Workspace): Memory | undefined {
+  const path = memoryPath(workspace);
   const text = textOf(path);
   if (text === undefined) return undefined;
   const document = parseJson(text);
@@ -228,24 +231,24 @@ function readMemory(base: Foundation): Memory | undefined {
 }
 
 /** A machine whose user space cannot be written still has the lock file. */
-function writeMemory(base: Foundation, memory: Memory): void {
-  const path = memoryPath(base);
-  const document = { format: 1, project: base.options.projectPath, ...memory };
+function writeMemory(workspace: Workspace, memory: Memory): void {
+  const path = memoryPath(workspace);
+  const document = { format: 1, project: workspace.options.projectPath, ...memory };
   try {
     makeFolders(dirname(path), 0o700);
     writeWhole(path, `${JSON.stringify(document, null, 2)}\n`, { mode: 0o600, follow: false });
   } catch (error) {
-    base.notice(`the power files of this project are not remembered: ${messageOf(error)}`);
+    workspace.notice(`the power files of this project are not remembered: ${messageOf(error)}`);
   }
 }
 
-function lockPath(base: Foundation): string {
-  return join(base.options.projectPath, LOCK_FILE);
+function lockPath(workspace: Workspace): string {
+  return join(workspace.options.projectPath, LOCK_FILE);
 }
 
 /** One file for each project, by its real path: a copy of the project is another one. */
-function memoryPath(base: Foundation): string {
-  const { projectPath, userSpacePath } = base.options;
+function memoryPath(workspace: Workspace): string {
+  const { projectPath, userSpacePath } = workspace.options;
   const real = existsSync(projectPath) ? realpathSync(projectPath) : projectPath;
   const name = sha256Hex(real).slice(0, 32);
   return join(userSpacePath, '.ai', 'state', 'projects', `${name}.json`);

@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { signText } from '../trust/signature.ts';
-import type { Foundation } from './foundation.ts';
-import type { InitOutcome } from './rye.ts';
+import type { InitOutcome } from './api/rye.ts';
+import type { Workspace } from './workspace.ts';
 
 /** What rye writes by itself: the state of threads, and their exports with prompts and tool output. */
 const IGNORED = ['.ai/state/', '.ai/knowledge/agent/threads/'] as const;
@@ -68,27 +68,31 @@ const FILES = [
 
 /** Makes `.ai/` in the project: an example directive, limits, `.gitignore` lines; and the signing key if there is none. */
 export async function initProject(
-  base: Foundation,
+  workspace: Workspace,
   { force = false }: { force?: boolean },
 ): Promise<InitOutcome> {
-  const { projectPath } = base.options;
+  const { projectPath } = workspace.options;
   assertOwnFiles(projectPath);
   const created: string[] = [];
   const kept: string[] = [];
-  const key = await ensureKey(base);
+  const key = await ensureKey(workspace);
   for (const { name, ...file } of FILES) {
     if (existsSync(join(projectPath, name)) && !force) {
       kept.push(name);
       continue;
     }
-    const signed = signText({ ...file, key: base.keyring.signer(), now: base.clock.now() });
+    const signed = signText({
+      ...file,
+      key: workspace.keyring.signer(),
+      now: workspace.clock.now(),
+    });
     write(join(projectPath, name), signed);
     created.push(name);
   }
   if (created.includes(LIMITS_FILE)) {
     const { LOCK_FILE, pinSigned } = await import('./guards.ts');
     const isNew = !existsSync(join(projectPath, LOCK_FILE));
-    await pinSigned(base, [{ type: 'config', id: 'agent/resilience' }]);
+    await pinSigned(workspace, [{ type: 'config', id: 'agent/resilience' }]);
     if (isNew) created.push(LOCK_FILE);
   }
   ((await ignoreState(projectPath)) ? created : kept).push(IGNORE_FILE);
@@ -112,26 +116,26 @@ function assertOwnFiles(projectPath: string): void {
 }
 
 async function ensureKey(
-  base: Foundation,
+  workspace: Workspace,
 ): Promise<{ readonly key_id: string; readonly key_created: boolean }> {
   try {
-    return { key_id: base.keyring.signer().keyId, key_created: false };
+    return { key_id: workspace.keyring.signer().keyId, key_created: false };
   } catch (error) {
     if (!(error instanceof RyeError) || error.code !== 'key_missing') throw error;
-    return await createKey(base);
+    return await createKey(workspace);
   }
 }
 
 /** Makes the signing key; one that another `rye init` makes at the same moment is taken instead. */
 async function createKey(
-  base: Foundation,
+  workspace: Workspace,
 ): Promise<{ readonly key_id: string; readonly key_created: boolean }> {
   try {
-    const { key_id } = await base.keyring.init();
+    const { key_id } = await workspace.keyring.init();
     return { key_id, key_created: true };
   } catch (error) {
     if (!(error instanceof RyeError) || error.code !== 'already_exists') throw error;
-    return { key_id: base.keyring.signer().keyId, key_created: false };
+    return { key_id: workspace.keyring.signer().keyId, key_created: false };
   }
 }
 

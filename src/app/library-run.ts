@@ -3,14 +3,14 @@ import type { DeliveryMode } from '../core/delivery.ts';
 import { toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import type { DeliveriesService, SentDelivery } from './deliveries-types.ts';
-import type { Foundation } from './foundation.ts';
+import type { DeliveriesService, SentDelivery } from './api/threads.ts';
 import { composePresets } from './presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
+import type { Workspace } from './workspace.ts';
 
 /** Starts a run in this process. Whatever comes of it is the outcome; nothing is thrown. */
 export function startRun(
-  base: Foundation,
+  base: Workspace,
   deliveries: DeliveriesService,
   request: RunRequest,
 ): RunHandle {

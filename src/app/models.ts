@@ -2,6 +2,7 @@ import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { isRecord, type JsonObject } from '../core/json.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
+import { appendWhole, assertWritable, writeOutput } from '../disk/whole-file.ts';
 import type { Config } from '../items/config-fs.ts';
 import { ANTHROPIC } from '../providers/anthropic/provider.ts';
 import {
@@ -24,7 +25,7 @@ import {
   type ProviderTraits,
   traitsOf,
 } from '../providers/provider.ts';
-import { replayKind } from '../providers/replay/recording.ts';
+import { recordingProvider, replayKind } from '../providers/replay/recording.ts';
 import {
   type ModelChoices,
   nothingToExecute,
@@ -33,6 +34,7 @@ import {
   usableProviders,
 } from '../providers/resolve-model.ts';
 import type { ModelSource } from '../threads/ports.ts';
+import type { Workspace } from './workspace.ts';
 
 export interface ModelsOptions {
   readonly config: () => Promise<Config>;
@@ -44,6 +46,16 @@ export interface ModelsOptions {
 /** The kinds of providers that rye ships; `replayFrom` is the recording that `replay` plays. */
 export function shippedKinds(replayFrom?: string): ProviderKinds {
   return { anthropic: ANTHROPIC, openai: OPENAI, literal: LITERAL, replay: replayKind(replayFrom) };
+}
+
+/** Returns the models that a workspace configures; `replayFrom` is the recording that `replay` plays. */
+export function modelsOf(workspace: Workspace, replayFrom?: string): Models {
+  return new Models({
+    config: async () => await workspace.config(),
+    env: workspace.options.env,
+    clock: workspace.clock,
+    kinds: shippedKinds(replayFrom),
+  });
 }
 
 const PROVIDERS = 'agent/providers/';
@@ -212,4 +224,19 @@ function tiersOf({ tiers }: ProviderConfig, id: string): readonly string[] {
   const names = Object.keys(tiers).filter((tier) => tiers[tier] === id);
   const main = TIERS.filter((tier) => names.includes(tier));
   return [...main, ...names.filter((name) => !main.includes(name)).toSorted()];
+}
+
+/**
+ * Wraps providers so that everything that they send is written to `path`, one JSON object a line. The first line replaces
+ * what the file held, so that a run that never gets to a model leaves an older recording alone.
+ */
+export function openRecording(path: string): (provider: ModelProvider) => ModelProvider {
+  assertWritable(path);
+  let isBegun = false;
+  const record = (line: string): void => {
+    if (isBegun) appendWhole(path, `${line}\n`);
+    else writeOutput(path, `${line}\n`, { mode: 0o600 });
+    isBegun = true;
+  };
+  return (provider) => recordingProvider(provider, record);
 }

@@ -1,28 +1,24 @@
-import type { HookDeclaration, HookEvent } from '../core/hook.ts';
+import type { HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
-import { LazyChildren } from './children-service.ts';
-import { LazyDeliveries } from './deliveries-service.ts';
-import { LazyExports } from './exports-service.ts';
-import { Foundation } from './foundation.ts';
-import { Items } from './items-service.ts';
-import { Keys } from './keys-service.ts';
-import { LazyRules } from './lazy-rules.ts';
-import { startRun } from './library-run.ts';
-import { LazyRecovery } from './recovery-service.ts';
-import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
+import type { ItemsService, KeysService, LockService } from './api/items.ts';
+import type { RulesService } from './api/rules.ts';
+import type { OpenRyeOptions, Rye } from './api/rye.ts';
 import type {
-  ConfigValue,
-  DoctorLine,
-  HookExplanation,
-  InitOutcome,
-  LockService,
-  OpenRyeOptions,
-  Rye,
-} from './rye.ts';
-import { Trees } from './session-tree-service.ts';
-import { Threads } from './threads-service.ts';
-import { withUserEnv } from './user-env.ts';
-import { checkedPlaces } from './user-space.ts';
+  ChildrenService,
+  DeliveriesService,
+  RecoveryService,
+  ThreadsService,
+} from './api/threads.ts';
+import type {
+  ExportsService,
+  SessionTreeEdits,
+  SessionTreeReads,
+  SessionTrees,
+} from './api/trees.ts';
+import { lazy } from './lazy.ts';
+import { startRun } from './library-run.ts';
+import { checkedPlaces, withUserEnv } from './user-space.ts';
+import { Workspace } from './workspace.ts';
 
 /**
  * Opens rye on a project and a user space. Cheap: files, databases and the modules behind each service are opened
@@ -30,101 +26,186 @@ import { checkedPlaces } from './user-space.ts';
  */
 export function openRye(given: OpenRyeOptions): Rye {
   const options = checkedPlaces(given);
-  return new OpenedRye(new Foundation({ ...options, env: withUserEnv(options) }));
+  const workspace = new Workspace({ ...options, env: withUserEnv(options) });
+  const deliveries = deliveriesOf(workspace);
+  const start: Rye['start'] = (request) => startRun(workspace, deliveries, request);
+  return {
+    projectPath: options.projectPath,
+    userSpacePath: options.userSpacePath,
+    items: itemsOf(workspace),
+    keys: keysOf(workspace),
+    lock: lockOf(workspace),
+    threads: threadsOf(workspace),
+    rules: rulesOf(workspace),
+    children: childrenOf(workspace),
+    recovery: recoveryOf(workspace),
+    deliveries,
+    trees: treesOf(workspace),
+    exports: exportsOf(workspace),
+    start,
+    run: async (request) => await start(request).outcome,
+    ...inspectionOf(workspace),
+    close: () => workspace.close(),
+  };
 }
 
-class OpenedRye implements Rye {
-  readonly projectPath: string;
-  readonly userSpacePath: string;
-  readonly items: Items;
-  readonly keys: Keys;
-  readonly lock: LockService;
-  readonly threads: Threads;
-  readonly rules: LazyRules;
-  readonly children: LazyChildren;
-  readonly recovery: LazyRecovery;
-  readonly deliveries: LazyDeliveries;
-  readonly trees: Trees;
-  readonly exports: LazyExports;
-  readonly #base: Foundation;
+function itemsOf(workspace: Workspace): ItemsService {
+  const builtinTools = async () => {
+    const { ToolCatalog } = await import('./tools.ts');
+    return new ToolCatalog(workspace, { allowUnsigned: false }).builtin();
+  };
+  return lazy<ItemsService>(
+    async () => new (await import('./items.ts')).Items(workspace, builtinTools),
+    {
+      list: 'promise',
+      fetch: 'promise',
+      search: 'promise',
+      validate: 'promise',
+      sign: 'promise',
+      verify: 'promise',
+    },
+  );
+}
 
-  constructor(base: Foundation) {
-    this.#base = base;
-    this.projectPath = base.options.projectPath;
-    this.userSpacePath = base.options.userSpacePath;
-    this.items = new Items(base, async () => {
-      const { Tools } = await import('./tools.ts');
-      return new Tools(base, { allowUnsigned: false }).builtin();
-    });
-    this.keys = new Keys(base);
-    this.lock = {
-      status: async () => (await import('./guards.ts')).reportGuards(base),
-      accept: async () => (await import('./guards.ts')).acceptGuards(base),
-    };
-    this.threads = new Threads(base);
-    this.rules = new LazyRules(base);
-    this.children = new LazyChildren(base);
-    this.recovery = new LazyRecovery(base);
-    this.deliveries = new LazyDeliveries(base);
-    this.trees = new Trees(base);
-    this.exports = new LazyExports(base);
-  }
+function keysOf({ keyring }: Workspace): KeysService {
+  return {
+    init: async () => await keyring.init(),
+    list: async () => keyring.list(),
+    export: async () => keyring.export(),
+    inspect: async (text, options = {}) => keyring.inspect(text, options),
+    trust: async (text, options = {}) => await keyring.trust(text, options),
+    revoke: async (keyId, options = {}) => await keyring.revoke(keyId, options),
+    rotate: async () => await keyring.rotate(),
+  };
+}
 
-  async run(request: RunRequest): Promise<RunOutcome> {
-    return await this.start(request).outcome;
-  }
+function lockOf(workspace: Workspace): LockService {
+  return {
+    status: async () => (await import('./guards.ts')).reportGuards(workspace),
+    accept: async () => (await import('./guards.ts')).acceptGuards(workspace),
+  };
+}
 
-  start(request: RunRequest): RunHandle {
-    return startRun(this.#base, this.deliveries, request);
-  }
+function threadsOf(workspace: Workspace): ThreadsService {
+  return lazy<ThreadsService>(async () => new (await import('./threads.ts')).Threads(workspace), {
+    plan: 'promise',
+    execute: 'promise',
+    executeTool: 'promise',
+    list: 'promise',
+    unlisted: 'promise',
+    resolveId: 'promise',
+    show: 'promise',
+    logs: 'stream',
+    unverified: 'stream',
+    verify: 'promise',
+    mark: 'promise',
+    acceptHead: 'promise',
+  });
+}
 
-  async init(options: { force?: boolean } = {}): Promise<InitOutcome> {
-    const { initProject } = await import('./init.ts');
-    return await initProject(this.#base, options);
-  }
+function rulesOf(workspace: Workspace): RulesService {
+  return lazy<RulesService>(async () => new (await import('./rules.ts')).Rules(workspace), {
+    list: 'promise',
+    test: 'promise',
+    scan: 'promise',
+  });
+}
 
-  async hooks(directiveId?: string): Promise<readonly HookDeclaration[]> {
-    const { listHooks } = await import('./explain.ts');
-    return await listHooks(this.#base, directiveId);
-  }
+function childrenOf(workspace: Workspace): ChildrenService {
+  return {
+    ...lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
+      async () => new (await import('./thread-list.ts')).ThreadTotals(workspace.store.registry),
+      { tree: 'promise', stats: 'promise' },
+    ),
+    ...lazy<Omit<ChildrenService, 'tree' | 'stats'>>(
+      async () => new (await import('./children.ts')).Children(workspace),
+      {
+        launch: 'promise',
+        launchTool: 'promise',
+        runLaunched: 'promise',
+        wait: 'promise',
+        cancel: 'promise',
+        kill: 'promise',
+      },
+    ),
+  };
+}
 
-  async explainHooks(
-    directiveId: string,
-    event?: HookEvent,
-    inputs: JsonObject = {},
-  ): Promise<readonly HookExplanation[]> {
-    const { explainDirectiveHooks } = await import('./explain.ts');
-    return await explainDirectiveHooks(this.#base, { directiveId, event, inputs });
-  }
+function recoveryOf(workspace: Workspace): RecoveryService {
+  return lazy<RecoveryService>(
+    async () => new (await import('./recovery.ts')).Recovery(workspace),
+    { resume: 'promise', recover: 'promise', repair: 'promise', collect: 'promise' },
+  );
+}
 
-  async hookSchemas(event?: string): Promise<Readonly<Record<string, JsonObject>>> {
-    const { describeContexts } = await import('./explain.ts');
-    return describeContexts(event);
-  }
+function deliveriesOf(workspace: Workspace): DeliveriesService {
+  return {
+    ...lazy<Omit<DeliveriesService, 'list'>>(
+      async () => new (await import('./deliveries.ts')).Deliveries(workspace),
+      { send: 'promise', resolve: 'promise' },
+    ),
+    list: async (threadId) => await workspace.store.deliveries.list(threadId),
+  };
+}
 
-  async config(path?: string): Promise<readonly ConfigValue[]> {
-    const { listConfig } = await import('./explain.ts');
-    return await listConfig(this.#base, path);
-  }
+function treesOf(workspace: Workspace): SessionTrees {
+  return {
+    ...lazy<SessionTreeReads>(
+      async () => new (await import('./session-trees.ts')).SessionTreeReader(workspace),
+      {
+        view: 'promise',
+        open: 'promise',
+        entry: 'promise',
+        path: 'promise',
+        children: 'promise',
+        context: 'promise',
+      },
+    ),
+    ...lazy<SessionTreeEdits>(
+      async () => new (await import('./session-tree-edits.ts')).SessionTreeEditor(workspace),
+      {
+        branch: 'promise',
+        extract: 'promise',
+        label: 'promise',
+        title: 'promise',
+        changeModel: 'promise',
+        changeThinking: 'promise',
+        appendCustom: 'promise',
+        appendCustomMessage: 'promise',
+        editContext: 'promise',
+        compact: 'promise',
+        replay: 'promise',
+        importSession: 'promise',
+      },
+    ),
+  };
+}
 
-  async models(): Promise<readonly JsonObject[]> {
-    const { modelRows, Models, shippedKinds } = await import('./models.ts');
-    const { options, clock } = this.#base;
-    const models = new Models({
-      config: async () => await this.#base.config(),
-      env: options.env,
-      clock,
-      kinds: shippedKinds(),
-    });
-    return modelRows(await models.choices());
-  }
+function exportsOf(workspace: Workspace): ExportsService {
+  return {
+    export: async (threadId, options) =>
+      await (await import('./exports.ts')).exportThread(workspace, threadId, options),
+  };
+}
 
-  async doctor(): Promise<readonly DoctorLine[]> {
-    const { examine } = await import('./doctor.ts');
-    return await examine(this.#base);
-  }
-
-  close(): void {
-    this.#base.close();
-  }
+/** The reports on hooks, configuration, models and the installation, and `init`. */
+function inspectionOf(
+  workspace: Workspace,
+): Pick<Rye, 'init' | 'hooks' | 'explainHooks' | 'hookSchemas' | 'config' | 'models' | 'doctor'> {
+  return {
+    init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
+    hooks: async (directiveId) =>
+      await (await import('./explain.ts')).listHooks(workspace, directiveId),
+    explainHooks: async (directiveId: string, event?: HookEvent, inputs: JsonObject = {}) => {
+      const { explainDirectiveHooks } = await import('./explain.ts');
+      return await explainDirectiveHooks(workspace, { directiveId, event, inputs });
+    },
+    hookSchemas: async (event) => (await import('./explain.ts')).describeContexts(event),
+    config: async (path) => await (await import('./explain.ts')).listConfig(workspace, path),
+    models: async () => {
+      const { modelRows, modelsOf } = await import('./models.ts');
+      return modelRows(await modelsOf(workspace).choices());
+    },
+    doctor: async () => await (await import('./doctor.ts')).examine(workspace),
+  };
 }

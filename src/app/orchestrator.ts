@@ -10,13 +10,19 @@ import {
   childrenOf,
   openDescendants,
 } from '../threads/family/children.ts';
+import { sendDelivery } from '../threads/family/deliver.ts';
+
 import { waitThreads } from '../threads/family/wait.ts';
 import type { SessionChildren, ThreadEnv } from '../threads/ports.ts';
 import { runResumed } from '../threads/run/lifecycle.ts';
 import { readSigned } from '../threads/verified-log.ts';
-import type { OrchestratorActions, OrchestratorCall } from '../tools/orchestrator/orchestrator.ts';
+import type {
+  OrchestratorActions,
+  OrchestratorCall,
+  SendMessage,
+} from '../tools/orchestrator/orchestrator.ts';
+
 import type { ToolContext } from '../tools/tool.ts';
-import { messageSender } from './send-message.ts';
 
 export interface OrchestratorScope {
   readonly env: ThreadEnv;
@@ -302,4 +308,26 @@ async function searchChain(
 /** A value of records and reports, which are JSON already. */
 function asJson(value: object): JsonObject {
   return value as JsonObject;
+}
+
+/** What the tool `send_message` does for a thread. */
+export function messageSender(env: ThreadEnv): SendMessage {
+  return async ({ to, message, mode }, { threadId: from }): Promise<JsonObject> => {
+    const threadId = to === 'parent' ? await parentOf(env, from) : to;
+    const { delivery, outlook } = await sendDelivery(env, { threadId, message, mode, from });
+    return {
+      delivery_id: delivery.delivery_id,
+      thread_id: delivery.thread_id,
+      state: delivery.state,
+      outlook,
+    };
+  };
+}
+
+async function parentOf(env: ThreadEnv, threadId: string): Promise<string> {
+  const parent = (await env.store.registry.get(threadId))?.parent_id;
+  if (typeof parent === 'string') return parent;
+  throw new RyeError('not_descendant', `no thread has started ${threadId}`, {
+    hint: 'A message can go to the threads that this one has started.',
+  });
 }

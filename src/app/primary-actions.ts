@@ -7,10 +7,10 @@ import type { LaunchedThread } from '../threads/ports.ts';
 import type { PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';
 import { errorOutput, type ToolOutput, textOutput } from '../tools/tool.ts';
-import type { Foundation } from './foundation.ts';
-import { Items } from './items-service.ts';
+import { Items } from './items.ts';
 import { searchItems } from './search.ts';
-import type { ToolScope } from './tool-scope.ts';
+import type { ToolScope } from './session-tools.ts';
+import type { Workspace } from './workspace.ts';
 
 export interface ThreadActions extends PrimaryActions {
   readonly searchKnowledge: SearchKnowledge;
@@ -20,7 +20,7 @@ export interface ThreadActions extends PrimaryActions {
  * What the primary actions do for one thread. The gates of the loop have judged the very item by then; what a query
  * finds is filtered to what the thread may fetch.
  */
-export function primaryActions(base: Foundation, scope: ToolScope | undefined): ThreadActions {
+export function primaryActions(workspace: Workspace, scope: ToolScope | undefined): ThreadActions {
   const capabilities = scope?.capabilities ?? [];
   return {
     executeDirective: async (call, context) => {
@@ -42,12 +42,12 @@ export function primaryActions(base: Foundation, scope: ToolScope | undefined): 
       return launchedOutput(await scope.children.launchTool(itemId, parameters));
     },
     fetchItem: async ({ itemType, itemId }) => {
-      const items = await base.items(false);
+      const items = await workspace.items(false);
       const item = items.load(itemType, itemId, 'fetch');
       return textOutput(item.text, { id: itemId, type: itemType, space: item.space });
     },
     searchItems: async ({ query, itemType, limit }) => {
-      const { results, total, notices } = await searchItems(base, {
+      const { results, total, notices } = await searchItems(workspace, {
         type: itemType,
         query,
         limit,
@@ -62,9 +62,9 @@ export function primaryActions(base: Foundation, scope: ToolScope | undefined): 
       const document = { results: rows, total, ...(notices.length === 0 ? {} : { notices }) };
       return textOutput(JSON.stringify(document, null, 2), { total });
     },
-    signItem: async ({ itemType, itemId }) => await sign(base, itemType, itemId),
+    signItem: async ({ itemType, itemId }) => await sign(workspace, itemType, itemId),
     searchKnowledge: async ({ query, limit, includeThreads }) =>
-      await searchItems(base, {
+      await searchItems(workspace, {
         type: 'knowledge',
         query,
         limit,
@@ -95,12 +95,12 @@ function childOutput(result: ThreadResult): ToolOutput {
 }
 
 async function sign(
-  base: Foundation,
+  workspace: Workspace,
   itemType: Parameters<Items['sign']>[0],
   itemId: string,
 ): Promise<ToolOutput> {
   assertItemId(itemId, itemType);
-  const space = base.spaces.find(itemType, itemId)?.space ?? 'project';
+  const space = workspace.spaces.find(itemType, itemId)?.space ?? 'project';
   if (space !== 'project') {
     throw new RyeError(
       'read_only_space',
@@ -109,7 +109,7 @@ async function sign(
     );
   }
   // what a model has signed is no guard that a person accepted
-  const [outcome] = await new Items(base).sign(itemType, itemId, { pin: false });
+  const [outcome] = await new Items(workspace).sign(itemType, itemId, { pin: false });
   if (outcome === undefined)
     return errorOutput(`There is no ${itemType} ${itemId}.`, { code: 'item_not_found' });
   if (outcome.status === 'failed') {

@@ -1,4 +1,5 @@
 import { type ErrorInfo, RyeError, toRyeError } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
 import { isActive, type ThreadResult } from '../core/thread.ts';
 import { startQueued } from '../threads/family/spawn.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
@@ -10,54 +11,81 @@ import {
   recoverEach,
   recoverThread,
 } from '../threads/recovery/recover.ts';
-import { rebuildThread } from '../threads/recovery/repair.ts';
+import { assertIdle, rebuildThread, restoreThreads } from '../threads/recovery/repair.ts';
 import { runResumed } from '../threads/run/lifecycle.ts';
-import type { Foundation } from './foundation.ts';
-import type { RecoveryReport, ResumeThreadRequest, RetentionReport } from './recovery-types.ts';
+import type {
+  RecoveryReport,
+  RecoveryService,
+  RepairReport,
+  ResumeThreadRequest,
+  RetentionReport,
+} from './api/threads.ts';
+import { refreshIndex } from './search.ts';
 import { threadEnv } from './thread-env.ts';
 import { observer } from './thread-runs.ts';
+import type { Workspace } from './workspace.ts';
 
-/** Goes on with a thread, to its end, in this process. */
-export async function resumeThread(
-  base: Foundation,
-  request: ResumeThreadRequest,
-): Promise<ThreadResult> {
-  const { allowUnsigned = false, secrets = {}, ...rest } = request;
-  const env = threadEnv(base, { allowUnsigned });
-  const onEvent = observer(env, request.onEvent);
-  return await runResumed(env, { ...rest, allowUnsigned, secrets, onEvent });
-}
+/** Resumes threads, finalizes crashed ones, repairs the project's databases and archives old logs. */
+export class Recovery implements RecoveryService {
+  readonly #workspace: Workspace;
 
-/** Ends dead threads in order, and goes on with them where `recovery.mode` says so. */
-export async function recoverThreads(
-  base: Foundation,
-  {
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
+  }
+
+  async resume(request: ResumeThreadRequest): Promise<ThreadResult> {
+    const { allowUnsigned = false, secrets = {}, ...rest } = request;
+    const env = threadEnv(this.#workspace, { allowUnsigned });
+    const onEvent = observer(env, request.onEvent);
+    return await runResumed(env, { ...rest, allowUnsigned, secrets, onEvent });
+  }
+
+  /** Finalizes crashed threads, and resumes them if `recovery.mode` says so. */
+  async recover({
     threadId,
     rebuild = false,
     signal,
-  }: { readonly threadId?: string; readonly rebuild?: boolean; readonly signal?: AbortSignal },
-): Promise<RecoveryReport> {
-  const env = threadEnv(base, { allowUnsigned: false });
-  if (rebuild && threadId !== undefined) {
-    const rebuilt = await rebuildOne(env, threadId);
-    return { recovered: [rebuilt], failures: [], resumed: [] };
-  }
-  const { recovered, failures } = await sweep(env, threadId);
-  await startQueued(env);
-  const { recovery } = await env.config();
-  const resumed: ThreadResult[] = [];
-  const refused: { thread_id: string; error: ErrorInfo }[] = [];
-  for (const one of recovery.mode === 'resume' ? recovered : []) {
-    if (signal?.aborted || !(await shouldResume(env, one))) continue;
-    try {
-      resumed.push(
-        await resumeThread(base, { threadId: one.thread_id, ...(signal ? { signal } : {}) }),
-      );
-    } catch (error) {
-      refused.push({ thread_id: one.thread_id, error: toRyeError(error).toJSON() });
+  }: Parameters<RecoveryService['recover']>[0] = {}): Promise<RecoveryReport> {
+    const env = this.#env();
+    if (rebuild && threadId !== undefined) {
+      const rebuilt = await rebuildOne(env, threadId);
+      return { recovered: [rebuilt], failures: [], resumed: [] };
     }
+    const { recovered, failures } = await sweep(env, threadId);
+    await startQueued(env);
+    const { recovery } = await env.config();
+    const resumed: ThreadResult[] = [];
+    const refused: { thread_id: string; error: ErrorInfo }[] = [];
+    for (const one of recovery.mode === 'resume' ? recovered : []) {
+      if (signal?.aborted || !(await shouldResume(env, one))) continue;
+      try {
+        resumed.push(await this.resume(compact({ threadId: one.thread_id, signal })));
+      } catch (error) {
+        refused.push({ thread_id: one.thread_id, error: toRyeError(error).toJSON() });
+      }
+    }
+    return { recovered, failures: [...failures, ...refused], resumed };
   }
-  return { recovered, failures: [...failures, ...refused], resumed };
+
+  async repair(): Promise<RepairReport> {
+    return await repairState(this.#workspace, this.#env());
+  }
+
+  async collect({
+    olderThanMs,
+    dryRun = false,
+  }: Parameters<RecoveryService['collect']>[0]): Promise<RetentionReport> {
+    if (!Number.isFinite(olderThanMs) || olderThanMs < 0) {
+      throw new RyeError('invalid_input', `${olderThanMs} ms is no age`, {
+        hint: 'Such as --older-than 30d.',
+      });
+    }
+    return await collectThreads(this.#env(), { olderThanMs, dryRun });
+  }
+
+  #env(): ThreadEnv {
+    return threadEnv(this.#workspace, { allowUnsigned: false });
+  }
 }
 
 /** Replaces a thread.json that recovery refuses; a thread whose process died is ended as well. */
@@ -90,15 +118,57 @@ async function shouldResume(
   return parent !== undefined && isActive(parent.status);
 }
 
-/** Archives the logs of threads that ended long ago. */
-export async function collectLogs(
-  base: Foundation,
-  { olderThanMs, dryRun = false }: { readonly olderThanMs: number; readonly dryRun?: boolean },
-): Promise<RetentionReport> {
-  if (!Number.isFinite(olderThanMs) || olderThanMs < 0) {
-    throw new RyeError('invalid_input', `${olderThanMs} ms is no age`, {
-      hint: 'Such as --older-than 30d.',
-    });
+/**
+ * Rebuilds what a project keeps in databases from the signed files of its threads. Damaged databases are moved aside,
+ * nothing is deleted, and what is sound stays as it is. Refused while a thread runs or another repair is under way.
+ */
+async function repairState(workspace: Workspace, env: ThreadEnv): Promise<RepairReport> {
+  const { store } = env;
+  const isEmpty = store.inspect().every(({ state }) => state === 'missing');
+  if (isEmpty && env.files.list().length === 0) return NOTHING;
+  const lock = store.holdRepair();
+  try {
+    assertIdle(env);
+    const found = store.inspect();
+    const unusable = found.find(({ state }) => state === 'unreadable');
+    if (unusable) {
+      throw new RyeError('storage_failed', `${unusable.path}: ${unusable.detail}`, {
+        hint: 'Nothing was changed. Move the file away, then run `rye doctor --repair` again.',
+        details: { path: unusable.path },
+      });
+    }
+    const damaged = found.filter(({ state }) => state === 'damaged');
+    const suffix = `damaged-${workspace.clock.now()}`;
+    const moved = damaged.map(({ name, path }) => ({
+      database: name,
+      from: path,
+      to: store.setAside(name, suffix),
+    }));
+    const { threads, budgets, failures } = await restoreThreads(env);
+    await refreshIndex(workspace);
+    const swept = await recoverEach(env, await findDead(env, { onlyGone: true }));
+    const lostRegistry = threads.length > 0;
+    return {
+      moved,
+      threads,
+      budgets,
+      recovered: swept.recovered,
+      failures: [...failures, ...swept.failures],
+      notes: lostRegistry ? [LOST] : [],
+    };
+  } finally {
+    lock.release();
   }
-  return await collectThreads(threadEnv(base, { allowUnsigned: false }), { olderThanMs, dryRun });
 }
+
+const NOTHING: RepairReport = {
+  moved: [],
+  threads: [],
+  budgets: [],
+  recovered: [],
+  failures: [],
+  notes: [],
+};
+
+const LOST =
+  'Only the registry had queued messages, requests to cancel and which threads ran in the background: they are not restored.';

@@ -2,18 +2,21 @@ import { basename } from 'node:path';
 import { EXIT, toRyeError } from '../core/errors.ts';
 import { SPACES } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
-import type { RuleSettings, ThreadPlan } from '../core/plan.ts';
-import { parseRule, ruleName } from '../items/rule.ts';
+import { INTERRUPT_MODES, REPEAT_MODES, type RuleSettings, type ThreadPlan } from '../core/plan.ts';
+
+import type { Config } from '../items/config-fs.ts';
+import { parseRule, type Rule, ruleName } from '../items/rule.ts';
 import type { ListedItem } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { compileRules, type DeclaredRule, rulesOf, sortRules } from '../loop/stream-rules/rules.ts';
+
 import { type InjectionHistory, RuleSession } from '../loop/stream-rules/session.ts';
+
 import type { RulePlan, RuleSource } from '../threads/ports.ts';
 import { compileGlob } from '../tools/glob-pattern.ts';
 import { sha256Hex } from '../trust/keys.ts';
-import { bakedRule, type RuleContent } from './baked-rules.ts';
-import type { Foundation } from './foundation.ts';
-import { readRuleSettings } from './rule-settings.ts';
+import { Reader } from './settings.ts';
+import type { Workspace } from './workspace.ts';
 
 export interface RuleCatalog {
   readonly settings: RuleSettings;
@@ -31,15 +34,18 @@ export interface RefusedRule {
 }
 
 /** Reads the rules of all spaces, each behind its signature. */
-export async function loadRules(base: Foundation, allowUnsigned: boolean): Promise<RuleCatalog> {
-  const settings = await readRuleSettings(await base.config());
-  const items = await base.items(allowUnsigned);
+export async function loadRules(
+  workspace: Workspace,
+  allowUnsigned: boolean,
+): Promise<RuleCatalog> {
+  const settings = await readRuleSettings(await workspace.config());
+  const items = await workspace.items(allowUnsigned);
   const rules: DeclaredRule[] = [];
   const refused: RefusedRule[] = [];
-  const listed = SPACES.flatMap((space) => base.spaces.list('rule', { space }));
+  const listed = SPACES.flatMap((space) => workspace.spaces.list('rule', { space }));
   for (const item of listed) {
     try {
-      rules.push(declaredRule(base, items, item));
+      rules.push(declaredRule(workspace, items, item));
     } catch (error) {
       const { message, hint, exitCode } = toRyeError(error);
       refused.push({
@@ -53,11 +59,11 @@ export async function loadRules(base: Foundation, allowUnsigned: boolean): Promi
 }
 
 function declaredRule(
-  base: Foundation,
+  workspace: Workspace,
   items: VerifiedItems,
   { id, space, path }: ListedItem,
 ): DeclaredRule {
-  const found = base.spaces.find('rule', id, { space });
+  const found = workspace.spaces.find('rule', id, { space });
   if (!found) throw new Error(`${path} is gone`);
   const { text } = items.admit(found, 'context');
   const baked = bakedRule(sha256Hex(text));
@@ -87,18 +93,18 @@ function declaredRule(
   };
 }
 
-/** Rules for threads. */
-export class Rules implements RuleSource {
-  readonly #base: Foundation;
+/** ThreadRules for threads. */
+export class ThreadRules implements RuleSource {
+  readonly #workspace: Workspace;
   readonly #allowUnsigned: boolean;
 
-  constructor(base: Foundation, options: { readonly allowUnsigned: boolean }) {
-    this.#base = base;
+  constructor(workspace: Workspace, options: { readonly allowUnsigned: boolean }) {
+    this.#workspace = workspace;
     this.#allowUnsigned = options.allowUnsigned;
   }
 
   async plan(directive: string): Promise<RulePlan> {
-    const { settings, rules, refused } = await loadRules(this.#base, this.#allowUnsigned);
+    const { settings, rules, refused } = await loadRules(this.#workspace, this.#allowUnsigned);
     const sorted = sortRules(rules, settings, { directive, compileGlob });
     return {
       rules: rulesOf(sorted, settings),
@@ -121,10 +127,60 @@ export class Rules implements RuleSource {
     return new RuleSession({
       rules: set,
       settings: rules.settings,
-      projectPath: this.#base.options.projectPath,
+      projectPath: this.#workspace.options.projectPath,
       toolIds: new Map(plan.tools.map(({ name, id }) => [name, id])),
       history,
-      slow: isSlow ? this.#base.regexWorker : undefined,
+      slow: isSlow ? this.#workspace.regexWorker : undefined,
     });
   }
+}
+
+/** What of a rule's file has an effect, wherever it stands. */
+export type RuleContent = Pick<
+  Rule,
+  | 'description'
+  | 'alwaysApply'
+  | 'enabled'
+  | 'directives'
+  | 'conditions'
+  | 'scope'
+  | 'globs'
+  | 'interrupt'
+  | 'repeat'
+  | 'gap'
+  | 'engine'
+  | 'body'
+>;
+
+/** Put in place of this name by the build and the test runner; see `scripts/define.mjs`. */
+declare const __RYE_SYSTEM_RULES__: string;
+
+let baked: Readonly<Record<string, RuleContent>> | undefined;
+
+/**
+ * What the file with this SHA-256 says, when it is a rule that rye ships: those are parsed, and their conditions and globs
+ * compiled once, when rye is built, because that is a large part of starting a thread. Undefined for all other texts.
+ */
+export function bakedRule(sha256: string): RuleContent | undefined {
+  if (typeof __RYE_SYSTEM_RULES__ === 'undefined') return undefined;
+  baked ??= JSON.parse(__RYE_SYSTEM_RULES__) as Readonly<Record<string, RuleContent>>;
+  return Object.hasOwn(baked, sha256) ? baked[sha256] : undefined;
+}
+
+const NAME = 'agent/rules';
+
+/** The group of stream rules over all spaces. Errors: `config_invalid` with the place. */
+async function readRuleSettings(config: Config): Promise<RuleSettings> {
+  const reader = new Reader(NAME, await config.load(NAME));
+  return {
+    enabled: reader.boolean('enabled', true),
+    context_mode: reader.oneOf('context_mode', ['discard', 'keep'], 'discard'),
+    interrupt_mode: reader.oneOf('interrupt_mode', INTERRUPT_MODES, 'always'),
+    repeat_mode: reader.oneOf('repeat_mode', REPEAT_MODES, 'once'),
+    repeat_gap: Math.floor(reader.number('repeat_gap', 10)),
+    builtin_rules: reader.boolean('builtin_rules', true),
+    disabled_rules: reader.texts('disabled_rules'),
+    max_interrupts_per_run: Math.floor(reader.number('max_interrupts_per_run', 5)),
+    buffer_limit: Math.max(1024, Math.floor(reader.number('buffer_limit', 65_536))),
+  };
 }

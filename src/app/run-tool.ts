@@ -7,32 +7,32 @@ import { assessRisks } from '../policy/risk.ts';
 import { optionAcknowledgement } from '../threads/prepare/policy.ts';
 import { validateInput } from '../tools/schema.ts';
 import type { ToolOutput } from '../tools/tool.ts';
-import type { Foundation } from './foundation.ts';
+import type { ExecuteToolRequest, ToolRunResult } from './api/threads.ts';
 import { projectGuards } from './guards.ts';
-import type { ExecuteToolRequest, ToolRunResult } from './rye.ts';
-import { reachableDomains, threadSandbox } from './sandboxing.ts';
+import { reachableDomains, threadSandbox } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadEnv } from './thread-env.ts';
-import { Tools } from './tools.ts';
+import { ToolCatalog } from './tools.ts';
+import type { Workspace } from './workspace.ts';
 
 /**
  * Runs one tool outside any thread, for a person at the command line, under the checks that a thread's call would
  * pass: signature, risk, parameters, confinement, timeout.
  */
 export async function runTool(
-  base: Foundation,
+  workspace: Workspace,
   request: ExecuteToolRequest,
 ): Promise<ToolRunResult> {
   const { toolId, params = {}, allowUnsigned = false, acknowledge = [], signal } = request;
   assertItemId(toolId, 'tool');
-  await assertParentHolds(base, toolId);
-  await projectGuards(base, allowUnsigned).check();
-  const config = await readThreadConfig(await base.config());
-  const { tool, builtin } = await new Tools(base, { allowUnsigned }).load(toolId, {
+  await assertParentHolds(workspace, toolId);
+  await projectGuards(workspace, allowUnsigned).check();
+  const config = await readThreadConfig(await workspace.config());
+  const { tool, builtin } = await new ToolCatalog(workspace, { allowUnsigned }).load(toolId, {
     capabilities: ['rye.*'],
     allowPaths: config.settings.allow_paths,
     secrets: {},
-    sandbox: threadSandbox(base, config.settings),
+    sandbox: threadSandbox(workspace, config.settings),
     ...reachableDomains(config.settings),
     // a tool outside any thread starts no children
     children: {
@@ -60,25 +60,25 @@ export async function runTool(
       },
     );
   }
-  const start = base.clock.monotonic();
+  const start = workspace.clock.monotonic();
   const timeout = AbortSignal.timeout(tool.traits.timeout_seconds * 1000);
   const output = await tool.execute(validation.input, {
-    callId: base.ids.uuid(),
+    callId: workspace.ids.uuid(),
     threadId: '',
-    projectPath: base.options.projectPath,
+    projectPath: workspace.options.projectPath,
     signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     progress: () => undefined,
   });
   if (signal?.aborted) throw new RyeError('cancelled', `the tool ${toolId} was cancelled`);
-  return resultOf(toolId, output, base.clock.monotonic() - start);
+  return resultOf(toolId, output, workspace.clock.monotonic() - start);
 }
 
 /** A command that a thread started may do no more than the thread: what its signed thread.json says counts. */
-async function assertParentHolds(base: Foundation, toolId: string): Promise<void> {
-  const { env } = base.options;
+async function assertParentHolds(workspace: Workspace, toolId: string): Promise<void> {
+  const { env } = workspace.options;
   const parentId = env['RYE_PARENT_THREAD_ID'] ?? '';
   if (parentId === '') return;
-  const { files } = threadEnv(base, { allowUnsigned: false });
+  const { files } = threadEnv(workspace, { allowUnsigned: false });
   const { capabilities } = await files.readDocument(parentId);
   const need = { verb: 'execute', item_type: 'tool', item_id: toolId } as const;
   if (covers(capabilities, need)) return;

@@ -1,8 +1,7 @@
-import type { ErrorInfo } from '../core/errors.ts';
-import { RyeError } from '../core/errors.ts';
+import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
-import type { SentDelivery } from './deliveries-types.ts';
+import type { SentDelivery } from './api/threads.ts';
 import type { Preset } from './presets.ts';
 import type { ExecuteDirectiveRequest } from './requests.ts';
 

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import type { RunnerCommand } from '../threads/ports.ts';
 import { childEnvironment } from '../tools/process.ts';
-import type { Foundation } from './foundation.ts';
 import type { Models } from './models.ts';
+import type { Workspace } from './workspace.ts';
 
 /** The CLI's hidden command that runs a prepared thread. */
 export const RUN_THREAD = '__run-thread';
@@ -14,9 +14,9 @@ const PASSED = /^(?:RYE_.*|(?:HTTPS?|NO|ALL)_PROXY|(?:https?|no|all)_proxy|NODE_
  * rye's own settings, proxies, the variables that `{env:…}` may read, and the keys of the configured providers: a child
  * may start children on other providers than its own.
  */
-export async function runnerCommand(base: Foundation, models: Models): Promise<RunnerCommand> {
-  const { projectPath, userSpacePath, env, configOverrides = [], program } = base.options;
-  const config = await base.config();
+export async function runnerCommand(workspace: Workspace, models: Models): Promise<RunnerCommand> {
+  const { projectPath, userSpacePath, env, configOverrides = [], program } = workspace.options;
+  const config = await workspace.config();
   const { catalog } = await models.choices();
   const allowed = (await config.load('interpolation')).value['env_allow'];
   const names = new Set<unknown>([
@@ -37,7 +37,7 @@ export async function runnerCommand(base: Foundation, models: Models): Promise<R
   return {
     command: process.execPath,
     args: [
-      ...(program ?? [join(base.systemPath, '..', 'bin', 'rye.js')]),
+      ...(program ?? [join(workspace.systemPath, '..', 'bin', 'rye.js')]),
       '--project',
       projectPath,
       '--user-space',

@@ -24,7 +24,7 @@ import { verifyFile, verifySkill } from '../items/verified-fs.ts';
 import { grantedGlobs } from '../policy/capability.ts';
 import type { SearchIndex } from '../storage/store.ts';
 import { signatureState } from '../trust/signature.ts';
-import type { Foundation } from './foundation.ts';
+import type { Workspace } from './workspace.ts';
 
 export interface SearchRequest {
   readonly type: ItemType | 'all';
@@ -58,18 +58,18 @@ const VERIFY_BYTES = 48 * 1024 * 1024;
  * if a bound cut it.
  */
 export async function searchItems(
-  base: Foundation,
+  workspace: Workspace,
   { type, query, limit = DEFAULT_LIMIT, space, since, ...request }: SearchRequest,
 ): Promise<SearchAnswer> {
   const { capabilities } = request;
   const parsed = parseQuery(
     since === undefined ? query : `${query} after:${since}`,
-    base.clock.now(),
+    workspace.clock.now(),
   );
-  const { items, left } = await refreshIndex(base);
-  const end = base.clock.now() + ANSWER_MS;
-  const isOver = (): boolean => base.clock.now() >= end;
-  const found = await base.store.index.search(
+  const { items, left } = await refreshIndex(workspace);
+  const end = workspace.clock.now() + ANSWER_MS;
+  const isOver = (): boolean => workspace.clock.now() >= end;
+  const found = await workspace.store.index.search(
     {
       ...(parsed.text ? { text: parsed.text } : {}),
       filters: {
@@ -86,7 +86,7 @@ export async function searchItems(
     isOver,
   );
   const view = { items, isOver, node: parsed.text, contextLines: request.contextLines };
-  const results = readHits(base, found.hits, view);
+  const results = readHits(workspace, found.hits, view);
   const unchecked = results.filter(({ signature }) => signature === 'unchecked').length;
   const notices = [
     ...(left > 0 ? [`${left} files are not indexed yet: search again to continue`] : []),
@@ -119,9 +119,13 @@ interface Place {
   readonly isWhole: boolean;
 }
 
-function readHits(base: Foundation, hits: readonly IndexedHit[], view: View): readonly SearchHit[] {
+function readHits(
+  workspace: Workspace,
+  hits: readonly IndexedHit[],
+  view: View,
+): readonly SearchHit[] {
   const places = hits.flatMap((hit): Omit<Place, 'isWhole'>[] => {
-    const item = itemOf(base, hit, view.items);
+    const item = itemOf(workspace, hit, view.items);
     const head = item && readInside(item, 0);
     // an index that names other files than the spaces have is damaged or forged
     return item && head ? [{ item, score: hit.score, size: head.fingerprint.size }] : [];
@@ -134,29 +138,29 @@ function readHits(base: Foundation, hits: readonly IndexedHit[], view: View): re
     if (left >= 0) whole.add(item);
   }
   return places.flatMap((place) => {
-    const hit = readHit(base, { ...place, isWhole: whole.has(place.item) }, view);
+    const hit = readHit(workspace, { ...place, isWhole: whole.has(place.item) }, view);
     return hit === undefined ? [] : [hit];
   });
 }
 
 /** The item that a path of the index names; undefined if the spaces have no such item. */
 function itemOf(
-  base: Foundation,
+  workspace: Workspace,
   { type, id, space, path }: IndexedHit,
   items: ReadonlyMap<string, ScannedItem>,
 ): ScannedItem | undefined {
-  const item = items.get(path) ?? exportAt(exportsRoot(base), path);
+  const item = items.get(path) ?? exportAt(exportsRoot(workspace), path);
   return item?.type === type && item.id === id && item.space === space ? item : undefined;
 }
 
-function readHit(base: Foundation, place: Place, view: View): SearchHit | undefined {
+function readHit(workspace: Workspace, place: Place, view: View): SearchHit | undefined {
   const { item, score, isWhole } = place;
   const { node, contextLines } = view;
   const isLate = view.isOver();
   const read = readInside(item, isLate ? 0 : Math.max(MAX_TEXT, isWhole ? place.size : 0));
   if (read === undefined) return undefined;
   const text = read.bytes.toString('utf8');
-  const signature = isWhole && !isLate ? stateOf(base, item, read.bytes, text) : 'unchecked';
+  const signature = isWhole && !isLate ? stateOf(workspace, item, read.bytes, text) : 'unchecked';
   const head = text.length > MAX_TEXT ? text.slice(0, MAX_TEXT) : text;
   const document = toSearchDocument({ ...item, fingerprint: read.fingerprint, text: head });
   const { directive, status } = document;
@@ -177,10 +181,10 @@ function readHit(base: Foundation, place: Place, view: View): SearchHit | undefi
   });
 }
 
-function stateOf(base: Foundation, item: ScannedItem, bytes: Uint8Array, text: string): string {
+function stateOf(workspace: Workspace, item: ScannedItem, bytes: Uint8Array, text: string): string {
   const found = { ...item, extension: extname(item.path), bytes, text, shadows: [] };
   const check = item.type === 'skill' ? verifySkill : verifyFile;
-  return signatureState(check(found, base.verification));
+  return signatureState(check(found, workspace.verification));
 }
 
 /**
@@ -189,33 +193,41 @@ function stateOf(base: Foundation, item: ScannedItem, bytes: Uint8Array, text: s
  * paths, and how many changed files are left.
  */
 export async function refreshIndex(
-  base: Foundation,
+  workspace: Workspace,
 ): Promise<{ readonly items: ReadonlyMap<string, ScannedItem>; readonly left: number }> {
-  const { index } = base.store;
-  const exports = exportsRoot(base);
-  const end = base.clock.now() + REFRESH_MS;
-  const items = ITEM_TYPES.flatMap((type) => base.spaces.list(type, { without: EXPORTS }));
+  const { index } = workspace.store;
+  const exports = exportsRoot(workspace);
+  const end = workspace.clock.now() + REFRESH_MS;
+  const items = ITEM_TYPES.flatMap((type) => workspace.spaces.list(type, { without: EXPORTS }));
   const scanned = items.flatMap(({ type, id, space, path }): ScannedItem[] =>
     isItemType(type)
-      ? [{ type, id, space, path, root: join(base.spaces.root(space) ?? '', itemFolder(type)) }]
+      ? [
+          {
+            type,
+            id,
+            space,
+            path,
+            root: join(workspace.spaces.root(space) ?? '', itemFolder(type)),
+          },
+        ]
       : [],
   );
-  const isOver = (): boolean => base.clock.now() >= end;
+  const isOver = (): boolean => workspace.clock.now() >= end;
   const known = await index.fingerprints({ folder: exports, side: 'outside' });
   const left = await take(index, scanItems(scanned, known), isOver);
   return {
     items: new Map(scanned.map((item) => [item.path, item])),
-    left: left + (await refreshExports(base, exports, isOver)),
+    left: left + (await refreshExports(workspace, exports, isOver)),
   };
 }
 
 async function refreshExports(
-  base: Foundation,
+  workspace: Workspace,
   root: string,
   isOver: () => boolean,
 ): Promise<number> {
-  const { index } = base.store;
-  const { files, changed, gone } = scanFolders(root, await index.folders(), base.clock.now());
+  const { index } = workspace.store;
+  const { files, changed, gone } = scanFolders(root, await index.folders(), workspace.clock.now());
   if (changed.size === 0 && gone.length === 0) return 0;
   const touched = new Set([...changed.keys(), ...gone]);
   const known = await index.fingerprints({ folder: root, side: 'inside' });
@@ -227,8 +239,8 @@ async function refreshExports(
   return left;
 }
 
-function exportsRoot(base: Foundation): string {
-  return join(base.spaces.root('project') ?? '', itemFolder('knowledge'), EXPORTS);
+function exportsRoot(workspace: Workspace): string {
+  return join(workspace.spaces.root('project') ?? '', itemFolder('knowledge'), EXPORTS);
 }
 
 /** The export of a thread that a path below the folder of exports names. */

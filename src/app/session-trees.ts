@@ -1,135 +1,94 @@
 import type { LogEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
-import type { Message } from '../core/message.ts';
 import type { ThreadRecord } from '../core/thread.ts';
-import type { ContextSettings } from '../log/context.ts';
-import type { LogProblem } from '../log/problem.ts';
-import type { TreeEntry } from '../log/tree.ts';
-import type { TreeFilter, TreeRow } from '../log/tree-view.ts';
-import type { ImportedSession, ImportOptions } from '../pi/import-file.ts';
-import type { ManualCompaction } from '../threads/session/offline-summary.ts';
-import type { ReplayOptions, ReplayReport } from '../threads/session/replay.ts';
-
-export { TREE_FILTERS } from '../log/tree-view.ts';
-export type {
-  ContextSettings,
+import { foldContext, startedCallIds, titleOf } from '../log/context.ts';
+import {
+  buildTree,
+  childrenOf,
+  entryByPrefix,
+  pathTo,
+  type SessionTree,
+  type TreeEntry,
+} from '../log/tree.ts';
+import { viewTree } from '../log/tree-view.ts';
+import type { ThreadEnv } from '../threads/ports.ts';
+import { signedPart } from '../threads/verified-log.ts';
+import type {
+  BranchOptions,
+  FoldedContext,
   ImportedSession,
   ImportOptions,
-  LogProblem,
   ManualCompaction,
+  OpenedTree,
   ReplayOptions,
   ReplayReport,
-  TreeEntry,
-  TreeFilter,
-  TreeRow,
-};
+  SessionTreeReads,
+  TreeView,
+} from './api/trees.ts';
+import type { Workspace } from './workspace.ts';
 
-/** A thread's session tree, drawn. */
-export interface TreeView {
-  readonly thread_id: string;
-  readonly title: string | null;
-  readonly leaf_id: string | null;
-  readonly rows: readonly TreeRow[];
-  /** Entries in all, shown or not. */
-  readonly total: number;
-  readonly problems: readonly LogProblem[];
-}
+/** Reads session trees. */
+export class SessionTreeReader implements SessionTreeReads {
+  readonly #workspace: Workspace;
 
-/** A session tree as it was when it was read, to be looked at in several ways. */
-export interface OpenedTree extends Omit<TreeView, 'rows'> {
-  rows(filter: TreeFilter): readonly TreeRow[];
-}
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
+  }
 
-export interface BranchOptions {
-  /** Entry id, a unique start of one, or `root` for the place before the first. */
-  readonly at: string;
-  /** A text stands for the branch that is left; `model` has the thread's model write it. */
-  readonly summary?: { readonly text: string } | 'model';
-  /** What a model-written summary is to attend to. */
-  readonly instructions?: string;
-  /** A message that the new branch begins with. */
-  readonly message?: string;
-  readonly signal?: AbortSignal;
-}
+  async view(
+    threadId: string,
+    options: Parameters<SessionTreeReads['view']>[1] = {},
+  ): Promise<TreeView> {
+    const { tree, facts } = await this.#read(threadId);
+    return { ...facts, rows: viewTree(tree, options) };
+  }
 
-/** What the model would be sent next. */
-export interface FoldedContext {
-  readonly system: string;
-  readonly messages: readonly Message[];
-  /** Entry behind each message; null for a made-up tool result. */
-  readonly sources: readonly (string | null)[];
-  /** What entries of the path set last; absent: nothing did. */
-  readonly settings: ContextSettings;
-}
+  async open(threadId: string): Promise<OpenedTree> {
+    const { tree, facts } = await this.#read(threadId);
+    return { ...facts, rows: (filter) => viewTree(tree, { filter }) };
+  }
 
-/**
- * The session trees of threads. Reading works at any time; the other operations append to the log of a thread that no
- * process runs, refuse a log that does not verify, and never change what is there. Entry ids may be given by a
- * unique start.
- */
-export interface SessionTrees {
-  view(
-    threadId: string,
-    options?: { readonly filter?: TreeFilter; readonly search?: string },
-  ): Promise<TreeView>;
-  /** Reads a tree once for any number of looks at it. */
-  open(threadId: string): Promise<OpenedTree>;
-  /** By its id or the start of it. The first look-up by a whole id in a large log leaves an index beside the log. */
-  entry(threadId: string, entry: string): Promise<TreeEntry>;
-  /** From the root to an entry, by default to the leaf. */
-  path(threadId: string, entry?: string): Promise<readonly TreeEntry[]>;
-  children(threadId: string, entry: string): Promise<readonly TreeEntry[]>;
-  context(threadId: string, entry?: string): Promise<FoldedContext>;
-  /** Moves the leaf. The events written; none where the leaf is there already. */
-  branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]>;
-  /** Copies the path to an entry into a new, suspended thread. */
-  extract(
-    threadId: string,
-    options: { readonly at: string; readonly threadId?: string },
-  ): Promise<ThreadRecord>;
-  /** Null or an empty text clears. */
-  label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]>;
-  title(threadId: string, title: string): Promise<readonly LogEvent[]>;
-  /**
-   * The model that the thread goes on with: a tier, an alias or an id. Errors: `model_not_found`, `model_unpriced` and what
-   * else would keep a thread from starting on it.
-   */
-  changeModel(
-    threadId: string,
-    wanted: { readonly model: string; readonly provider?: string },
-  ): Promise<readonly LogEvent[]>;
-  /** How hard the model thinks when the thread goes on: `off`, `minimal`, `low`, `medium` or `high`. */
-  changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]>;
-  /** State that is never sent to the model. */
-  appendCustom(
-    threadId: string,
-    customType: string,
-    data: JsonObject,
-  ): Promise<readonly LogEvent[]>;
-  /** Text for the model; `display: false` hides it from people, `details` are never sent. */
-  appendCustomMessage(
-    threadId: string,
-    message: {
-      readonly customType: string;
-      readonly content: string;
-      readonly display: boolean;
-      readonly details?: JsonObject;
-    },
-  ): Promise<readonly LogEvent[]>;
-  /** Replaces what a message of the active branch gives to the context, or leaves it out where there is no content. */
-  editContext(
-    threadId: string,
-    edit: { readonly entry: string; readonly content?: string; readonly reason?: string },
-  ): Promise<readonly LogEvent[]>;
-  compact(
-    threadId: string,
-    options?: { readonly instructions?: string; readonly signal?: AbortSignal },
-  ): Promise<ManualCompaction>;
-  /** Runs the recorded answers through today's rules, hooks and gates, with the recorded tool results. */
-  replay(threadId: string, options?: ReplayOptions): Promise<ReplayReport>;
-  /**
-   * Makes a completed thread of a session of pi, version 1, 2 or 3; the file is only read. Errors: `session_malformed`,
-   * `item_too_large`, `file_not_found`.
-   */
-  importSession(options: ImportOptions): Promise<ImportedSession>;
+  async #read(threadId: string): Promise<{
+    readonly tree: SessionTree;
+    readonly facts: Omit<TreeView, 'rows'>;
+  }> {
+    const { events, offsets, problems } = await this.#workspace.store.logs.readEntries(threadId);
+    const tree = buildTree(events, (index) => offsets[index] ?? 0);
+    const facts = {
+      thread_id: threadId,
+      title: titleOf(tree),
+      leaf_id: tree.leafId,
+      total: tree.entries.length,
+      problems: [...problems, ...tree.problems],
+    };
+    return { tree, facts };
+  }
+
+  async entry(threadId: string, entry: string): Promise<TreeEntry> {
+    const found = await this.#workspace.store.logs.lookUp(threadId, entry);
+    return 'entry' in found ? found.entry : entryByPrefix(buildTree(found.opened.events), entry);
+  }
+
+  async path(threadId: string, entry?: string): Promise<readonly TreeEntry[]> {
+    const tree = await this.#tree(threadId);
+    return pathTo(tree, entry === undefined ? tree.leafId : entryByPrefix(tree, entry).id);
+  }
+
+  async children(threadId: string, entry: string): Promise<readonly TreeEntry[]> {
+    const tree = await this.#tree(threadId);
+    return childrenOf(tree, entry === 'root' ? null : entryByPrefix(tree, entry).id);
+  }
+
+  async context(threadId: string, entry?: string): Promise<FoldedContext> {
+    const { store, keyring } = this.#workspace;
+    const part = await signedPart({ store, verifier: keyring.payloadVerifier }, threadId);
+    const { events } = await store.logs.readEntries(threadId, part);
+    const tree = buildTree(events);
+    const leafId = entry === undefined ? tree.leafId : entryByPrefix(tree, entry).id;
+    return foldContext(tree, { leafId, startedCalls: startedCallIds(events) });
+  }
+
+  async #tree(threadId: string): Promise<SessionTree> {
+    return buildTree((await this.#workspace.store.logs.readEntries(threadId)).events);
+  }
 }

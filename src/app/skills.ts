@@ -1,14 +1,23 @@
 import { realpathSync } from 'node:fs';
 import { dirname, sep } from 'node:path';
 import { EXIT, ignoredWarning, isSecurityWarning, messageOf, RyeError } from '../core/errors.ts';
+import type { EventPayloads } from '../core/events.ts';
+import { wireName } from '../core/ids.ts';
 import { isRecord } from '../core/json.ts';
+import { isErrorOutcome, type Message } from '../core/message.ts';
+import type { PlannedTool } from '../core/plan.ts';
+
 import { loadSkill } from '../items/skill.ts';
 import { withForeignSkills } from '../items/skill-files-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { covers, expandsTo } from '../policy/capability.ts';
-import type { OfferedSkill } from '../tools/skills/active-skills.ts';
-import type { Foundation } from './foundation.ts';
+import { TOOL_SEARCH_ID } from '../tools/disclosure.ts';
+import type { ScriptOptions } from '../tools/script.ts';
+import { ActiveSkills, type OfferedSkill, toolIdsOf } from '../tools/skills/active-skills.ts';
+import { createSkillTools, isSkillTool, SKILLS_USE_ID } from '../tools/skills/skill-tools.ts';
+import type { Tool } from '../tools/tool.ts';
+import type { Workspace } from './workspace.ts';
 
 export interface GrantedSkills {
   readonly skills: readonly OfferedSkill[];
@@ -28,8 +37,8 @@ interface SkillSettings {
   readonly maxActive: number;
 }
 
-async function skillSettings(base: Foundation): Promise<SkillSettings> {
-  const { value, origins } = await (await base.config()).load('agent/agent');
+async function skillSettings(workspace: Workspace): Promise<SkillSettings> {
+  const { value, origins } = await (await workspace.config()).load('agent/agent');
   const skills = isRecord(value['skills']) ? value['skills'] : {};
   const { compat = false, max_active: maxActive = 20 } = skills;
   const refuse = (member: string, expected: string): never => {
@@ -46,12 +55,12 @@ async function skillSettings(base: Foundation): Promise<SkillSettings> {
 }
 
 /** The spaces in which skills are looked for: with those of other programs where `skills.compat` says so. */
-export async function skillSpaces(base: Foundation): Promise<Spaces> {
-  const { compat } = await skillSettings(base);
-  if (!compat) return base.spaces;
-  const { projectPath, userSpacePath } = base.options;
-  const paths = { projectPath, userSpacePath, systemPath: base.systemPath };
-  return withForeignSkills(base.spaces, openSpaces(paths, FOREIGN_FOLDER));
+export async function skillSpaces(workspace: Workspace): Promise<Spaces> {
+  const { compat } = await skillSettings(workspace);
+  if (!compat) return workspace.spaces;
+  const { projectPath, userSpacePath } = workspace.options;
+  const paths = { projectPath, userSpacePath, systemPath: workspace.systemPath };
+  return withForeignSkills(workspace.spaces, openSpaces(paths, FOREIGN_FOLDER));
 }
 
 /** True for a skill that another program's user wrote, by that program's rules. */
@@ -61,12 +70,12 @@ export function isForeignSkill(path: string): boolean {
 
 /** The skills that the capabilities let a thread fetch and whose SKILL.md is verified. */
 export async function grantedSkills(
-  base: Foundation,
+  workspace: Workspace,
   capabilities: readonly string[],
   allowUnsigned: boolean,
 ): Promise<GrantedSkills> {
-  const { maxActive } = await skillSettings(base);
-  const spaces = await skillSpaces(base);
+  const { maxActive } = await skillSettings(workspace);
+  const spaces = await skillSpaces(workspace);
   const known = spaces.list('skill').filter(({ shadowedBy }) => shadowedBy === null);
   const ids = expandsTo(
     capabilities,
@@ -75,7 +84,7 @@ export async function grantedSkills(
     known.map(({ id }) => id),
   );
   if (ids.length === 0) return { skills: [], maxActive, warnings: [] };
-  const items = await base.items(allowUnsigned);
+  const items = await workspace.items(allowUnsigned);
   const skills: OfferedSkill[] = [];
   const warnings: string[] = [];
   for (const id of ids) {
@@ -85,7 +94,7 @@ export async function grantedSkills(
       if (offered) skills.push(offered);
     } catch (error) {
       const warning = skipped(id, error);
-      if (isSecurityWarning(warning)) base.notice(warning);
+      if (isSecurityWarning(warning)) workspace.notice(warning);
       warnings.push(warning);
     }
   }
@@ -126,4 +135,63 @@ function skipped(id: string, error: unknown): string {
   const { code, hint, exitCode } = error;
   if (exitCode === EXIT.integrity) return ignoredWarning({ message, code, hint });
   return hint === undefined ? message : `${message}. ${hint}`;
+}
+
+/** The skills of one running thread. */
+export interface SkillSession {
+  readonly tools: readonly Tool[];
+  /** Why an active skill keeps a tool from being called. */
+  readonly refusal: (toolId: string) => string | undefined;
+  /** Takes up the skills and tools that an earlier part of the conversation loaded. */
+  readonly restore: (messages: readonly Message[]) => void;
+}
+
+export interface SkillSessionOptions {
+  readonly scripts: ScriptOptions;
+  /** The tools that the thread may call, now. */
+  readonly planned: () => readonly PlannedTool[];
+  /** Ids of deferred tools that can be called; the session adds to it. */
+  readonly unlocked: Set<string>;
+  /** Called with each skill that becomes active. */
+  readonly onActivated?: ((activation: EventPayloads['skill_activated']) => void) | undefined;
+}
+
+export function skillSession(
+  { skills, maxActive }: GrantedSkills,
+  { scripts, planned, unlocked, onActivated }: SkillSessionOptions,
+): SkillSession {
+  const active = new ActiveSkills(skills, maxActive);
+  const held = (ids: readonly string[]) => planned().filter(({ id }) => ids.includes(id));
+  const tools = createSkillTools({
+    skills,
+    active,
+    scripts,
+    unlock: (ids) => {
+      for (const { id, preloaded } of held(ids)) if (!preloaded) unlocked.add(id);
+      return held(ids).map(({ name }) => name);
+    },
+    onActivated: (skill, callable) => onActivated?.({ skill, via: 'model', tools: callable }),
+  });
+  return {
+    tools,
+    refusal: (id) => (isSkillTool(id) || id === TOOL_SEARCH_ID ? undefined : active.refusal(id)),
+    restore: (messages) => {
+      for (const { id, skill } of active.restore(messages, wireName(SKILLS_USE_ID))) {
+        const callable = held(toolIdsOf(skill.allowedTools)).map(({ name }) => name);
+        onActivated?.({ skill: id, via: 'resume', tools: callable });
+      }
+      const names = new Set(messages.flatMap(unlockedIn));
+      for (const { id, name, preloaded } of planned()) {
+        if (!preloaded && names.has(name)) unlocked.add(id);
+      }
+    },
+  };
+}
+
+/** The wire names that a search, or a skill, made callable. */
+function unlockedIn(message: Message): readonly unknown[] {
+  if (message.role !== 'tool_result' || isErrorOutcome(message.outcome)) return [];
+  const isUnlocking = message.name === TOOL_SEARCH_ID || message.name === wireName(SKILLS_USE_ID);
+  const names = isUnlocking && isRecord(message.data) ? message.data['tools'] : undefined;
+  return Array.isArray(names) ? names : [];
 }

@@ -6,18 +6,16 @@ import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
 import { type ThreadEnv } from '../threads/ports.ts';
 import { compileSchema } from '../tools/schema.ts';
-import type { Foundation } from './foundation.ts';
 import { projectGuards } from './guards.ts';
-import { Models, shippedKinds } from './models.ts';
-import { assertOwnState } from './own-state.ts';
+import { modelsOf } from './models.ts';
 import { libraryTools, type Preset } from './presets.ts';
-import { Rules } from './rule-source.ts';
+import { ThreadRules } from './rule-source.ts';
 import { runnerCommand } from './runner-command.ts';
 import { refreshIndex } from './search.ts';
 import { readThreadConfig } from './settings.ts';
-import { threadFiles } from './thread-files.ts';
-import { ThreadHeads } from './thread-heads.ts';
-import { Tools } from './tools.ts';
+import { assertOwnState, ThreadHeads, threadFiles } from './thread-files.ts';
+import { ToolCatalog } from './tools.ts';
+import type { Workspace } from './workspace.ts';
 
 export interface ThreadEnvOptions {
   readonly allowUnsigned: boolean;
@@ -27,24 +25,19 @@ export interface ThreadEnvOptions {
 }
 
 /** Builds what threads need from an open rye: the one place that names every adapter. */
-export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEnv {
+export function threadEnv(base: Workspace, options: ThreadEnvOptions): ThreadEnv {
   const { projectPath, env } = base.options;
   assertOwnState(projectPath);
   const { clock, keyring, store } = base;
   const { preset = base.preset } = options;
   const own = libraryTools(preset);
   const handlers = preset.handlers && composeHandlers(preset.handlers);
-  const tools = new Tools(base, {
+  const tools = new ToolCatalog(base, {
     ...options,
     own,
     threads: () => threads,
   });
-  const models = new Models({
-    config: async () => await base.config(),
-    env,
-    clock,
-    kinds: shippedKinds(options.replayFrom),
-  });
+  const models = modelsOf(base, options.replayFrom);
   const threads: ThreadEnv = {
     projectPath,
     clock,
@@ -60,7 +53,7 @@ export function threadEnv(base: Foundation, options: ThreadEnvOptions): ThreadEn
         return { ...items.load(type, id, operation), type };
       },
     },
-    rules: new Rules(base, options),
+    rules: new ThreadRules(base, options),
     guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
     config: async () => await readThreadConfig(await base.config()),
     models: {

@@ -1,23 +1,35 @@
-import { readFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import type { ThreadFiles } from '../threads/ports.ts';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { basename, join, sep } from 'node:path';
+import { messageOf, RyeError } from '../core/errors.ts';
+import type { ThreadRecord } from '../core/thread.ts';
+import {
+  findRollback,
+  HeadsFile,
+  hashOfPrefix,
+  headOfDocument,
+  type KnownHead,
+  sizeOfLog,
+  type ThreadHead,
+} from '../threads/heads-fs.ts';
+
+import type { HeadsPort, ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
-import { openThreadFiles } from '../threads/thread-files-fs.ts';
+import { openThreadFiles, threadsFolder } from '../threads/thread-files-fs.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import { splitText } from '../trust/signature-line.ts';
-import type { Foundation } from './foundation.ts';
-import { ThreadHeads } from './thread-heads.ts';
+import type { Workspace } from './workspace.ts';
 
 /** The signed files of a project's threads. */
-export function threadFiles(base: Foundation): ThreadFiles {
-  const { options, clock, keyring } = base;
+export function threadFiles(workspace: Workspace): ThreadFiles {
+  const { options, clock, keyring } = workspace;
   const files = openThreadFiles({
     projectPath: options.projectPath,
     clock,
     key: () => keyring.signer(),
     keys: keyring,
   });
-  const heads = new ThreadHeads(base);
+  const heads = new ThreadHeads(workspace);
   return {
     ...files,
     writeDocument: async (document) => {
@@ -47,4 +59,175 @@ function withParts(document: ThreadDocument, folder: string): ThreadDocument {
 export function recordHash(text: string): string {
   const { content } = splitText(text, 'html');
   return sha256Hex(content);
+}
+
+/** How a thread compares with the heads that are known of it. */
+export interface HeadCheck {
+  /** Undefined if the thread is the newest state that is known. */
+  readonly rollback: string | undefined;
+  /** Where a head was found. */
+  readonly places: readonly KnownHead['place'][];
+  readonly record: ThreadRecord | undefined;
+  /** Why the registry was not asked. */
+  readonly registryProblem: string | undefined;
+  readonly isAccepted: boolean;
+  /** SHA-256 hex of the export that was written last, if that is known. */
+  readonly exported: string | undefined;
+}
+
+/** The heads of a project's threads, in its registry and in the user space, which a copy of the project does not bring. */
+export class ThreadHeads implements HeadsPort {
+  readonly #workspace: Workspace;
+  readonly #file: HeadsFile;
+  /** Exports that were written while their thread had no head yet. */
+  readonly #exports = new Map<string, string>();
+
+  constructor(workspace: Workspace) {
+    const { projectPath, userSpacePath } = workspace.options;
+    this.#workspace = workspace;
+    const project = existsSync(projectPath) ? realpathSync(projectPath) : projectPath;
+    const name = createHash('sha256').update(project).digest('hex').slice(0, 16);
+    this.#file = new HeadsFile(join(userSpacePath, '.ai', 'state', 'heads', `${name}.jsonl`));
+  }
+
+  /** Remembers the end that a document names. A head that cannot be written is a notice: the thread itself is whole. */
+  async note(document: ThreadDocument): Promise<void> {
+    const { registry, heads } = this.#workspace.store;
+    try {
+      const record = await registry.get(document.thread_id);
+      const before = heads.find(document.thread_id) ?? this.#file.find(document.thread_id);
+      const head = headOfDocument(document, {
+        epoch: record?.epoch ?? 0,
+        knowledge_sha256: this.#exports.get(document.thread_id) ?? before?.knowledge_sha256 ?? null,
+      });
+      if (head === undefined) return;
+      heads.note(head);
+      this.#file.note(head);
+    } catch (error) {
+      this.#workspace.notice(
+        `the last state of ${document.thread_id} was not remembered, so a rollback would not be found: ${messageOf(error)}`,
+      );
+    }
+  }
+
+  /** Remembers the export that was written last. */
+  noteExport(threadId: string, knowledge_sha256: string): void {
+    const { heads } = this.#workspace.store;
+    this.#exports.set(threadId, knowledge_sha256);
+    try {
+      const head = heads.find(threadId);
+      if (head === undefined) return;
+      heads.note({ ...head, knowledge_sha256 });
+      this.#file.note({ ...head, knowledge_sha256 });
+    } catch (error) {
+      this.#workspace.notice(`the export of ${threadId} was not remembered: ${messageOf(error)}`);
+    }
+  }
+
+  async rollbackOf(document: ThreadDocument): Promise<string | undefined> {
+    return (await this.check(document)).rollback;
+  }
+
+  async check(document: ThreadDocument): Promise<HeadCheck> {
+    const { thread_id: threadId } = document;
+    const own = this.#file.find(threadId);
+    const { record, head, problem } = await this.#registered(threadId);
+    const known: KnownHead[] = [];
+    if (head) known.push({ head, place: 'the registry' });
+    if (own) known.push({ head: own, place: 'your user space' });
+    const isAccepted = own?.accepted !== undefined && own.accepted === this.#documentHash(threadId);
+    const log = this.#workspace.store.logs.path(threadId);
+    const rollback = isAccepted
+      ? undefined
+      : await findRollback(known, {
+          document,
+          record,
+          logBytes: sizeOfLog(log),
+          hashOfPrefix: async (bytes) => await hashOfPrefix(log, bytes),
+        });
+    const places = known.map(({ place }) => place);
+    const exported = head?.knowledge_sha256 ?? own?.knowledge_sha256 ?? undefined;
+    return { rollback, places, record, registryProblem: problem, isAccepted, exported };
+  }
+
+  /** Makes what is on disk the newest state, after a person restored it on purpose. */
+  async accept(document: ThreadDocument, knowledge_sha256: string | null): Promise<void> {
+    const { thread_id: threadId, status, updated_at } = document;
+    const log = this.#workspace.store.logs.path(threadId);
+    const bytes = document.transcript?.bytes ?? sizeOfLog(log) ?? 0;
+    const sha256 = document.transcript?.sha256 ?? (await hashOfPrefix(log, bytes)) ?? '';
+    const { record } = await this.#registered(threadId);
+    const head: ThreadHead = {
+      thread_id: threadId,
+      status,
+      epoch: record?.epoch ?? 0,
+      updated_at,
+      bytes,
+      sha256,
+      events: document.transcript?.events ?? 0,
+      knowledge_sha256,
+      accepted: this.#documentHash(threadId),
+    };
+    this.#file.note(head);
+    if (record) this.#workspace.store.heads.accept(head);
+  }
+
+  async #registered(threadId: string): Promise<{
+    readonly record?: ThreadRecord | undefined;
+    readonly head?: ThreadHead | undefined;
+    readonly problem?: string;
+  }> {
+    const { registry, heads } = this.#workspace.store;
+    const path = join(threadsFolder(this.#workspace.options.projectPath), 'registry.db');
+    // looking must not make an empty registry
+    if (!existsSync(path)) return { problem: 'there is no registry' };
+    try {
+      const record = await registry.get(threadId);
+      if (!record) return { problem: 'the registry does not know the thread' };
+      return { record, head: heads.find(threadId) };
+    } catch (error) {
+      if (!(error instanceof RyeError)) throw error;
+      return { problem: `the registry cannot be read: ${error.message}` };
+    }
+  }
+
+  #documentHash(threadId: string): string {
+    const path = join(threadsFolder(this.#workspace.options.projectPath), threadId, 'thread.json');
+    return sha256Hex(readFileSync(path));
+  }
+}
+
+/** Folders below `.ai` that rye writes by itself. */
+const WRITTEN = [
+  'state',
+  'state/threads',
+  'knowledge',
+  'knowledge/agent',
+  'knowledge/agent/threads',
+];
+
+/**
+ * Refuses with `path_denied` a project whose folders of state are links out of its `.ai`: a cloned repository must
+ * not choose where rye writes.
+ */
+export function assertOwnState(projectPath: string): void {
+  const root = join(projectPath, '.ai');
+  const realRoot = realPath(root);
+  if (realRoot === undefined) return;
+  for (const name of WRITTEN) {
+    const path = join(root, name);
+    const real = realPath(path);
+    if (real === undefined || real.startsWith(realRoot + sep)) continue;
+    throw new RyeError('path_denied', `${path} is refused: it is a symbolic link out of ${root}`, {
+      hint: 'Remove the link; rye makes the folder.',
+    });
+  }
+}
+
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined; // it is not there yet
+  }
 }

@@ -1,13 +1,24 @@
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import { isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
-import { isActive, type ThreadRecord } from '../core/thread.ts';
+import { isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
+import { toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { createProcessTable } from '../storage/processes.ts';
 import type { ProcessTable, Registry, Store } from '../storage/store.ts';
-import type { ListedThread, OpenRyeOptions, Rye, ThreadListFilter, ThreadsService } from './rye.ts';
-import { withUserEnv } from './user-env.ts';
-import { checkedPlaces } from './user-space.ts';
+import type { OpenRyeOptions, Rye } from './api/rye.ts';
+import type {
+  ChildrenService,
+  ListedThread,
+  StatsKey,
+  ThreadListFilter,
+  ThreadStats,
+  ThreadsService,
+  ThreadTreeNode,
+} from './api/threads.ts';
+import { systemClock } from './system.ts';
+import { checkedPlaces, withUserEnv } from './user-space.ts';
 
 const MAX_CANDIDATES = 10;
 
@@ -93,4 +104,128 @@ export async function resolveThreadId(registry: Registry, part: string): Promise
     });
   }
   return only;
+}
+
+/** Sums and trees over all threads of a project. */
+export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
+  readonly #registry: Registry;
+
+  constructor(registry: Registry) {
+    this.#registry = registry;
+  }
+
+  async tree(threadId?: string): Promise<readonly ThreadTreeNode[]> {
+    if (threadId !== undefined) await assertRegistered(this.#registry, threadId);
+    return threadTree(await this.#registry.list({}), threadId);
+  }
+
+  async stats(by: StatsKey = 'directive'): Promise<readonly ThreadStats[]> {
+    return statsOf(await this.#registry.list({}), by);
+  }
+}
+
+/** Throws `thread_not_found` if the registry does not list the thread. */
+export async function assertRegistered(registry: Registry, threadId: string): Promise<void> {
+  if ((await registry.get(threadId)) !== undefined) return;
+  throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+    hint: 'Run: rye threads list',
+  });
+}
+
+/** Parents with their children, oldest first; without an id every root, newest first. `records` are newest first. */
+function threadTree(
+  records: readonly ThreadRecord[],
+  threadId?: string,
+): readonly ThreadTreeNode[] {
+  const known = new Set(records.map(({ thread_id }) => thread_id));
+  const children = new Map<string, ThreadRecord[]>();
+  for (const record of records.toReversed()) {
+    const { parent_id: parent } = record;
+    if (parent === null) continue;
+    const siblings = children.get(parent);
+    if (siblings) siblings.push(record);
+    else children.set(parent, [record]);
+  }
+  const node = (thread: ThreadRecord, above: ReadonlySet<string>): ThreadTreeNode => {
+    const path = new Set([...above, thread.thread_id]);
+    // a damaged registry could make a loop of parents
+    const below = (children.get(thread.thread_id) ?? [])
+      .filter(({ thread_id }) => !path.has(thread_id))
+      .map((child) => node(child, path));
+    const spend = below.reduce(
+      (sum, { subtree_spend }) => sum + toMicroUsd(subtree_spend),
+      toMicroUsd(thread.cost.spend),
+    );
+    return { thread, subtree_spend: toUsd(spend), children: below };
+  };
+  const isRoot = ({ parent_id: parent }: ThreadRecord): boolean =>
+    parent === null || !known.has(parent);
+  const roots =
+    threadId === undefined
+      ? records.filter(isRoot)
+      : records.filter(({ thread_id }) => thread_id === threadId);
+  return roots.map((root) => node(root, new Set()));
+}
+
+/** Sums threads by directive, model or day (UTC), the dearest first. Each thread counts its own spend only. */
+function statsOf(records: readonly ThreadRecord[], by: StatsKey): readonly ThreadStats[] {
+  const groups = new Map<string, ThreadRecord[]>();
+  for (const record of records) {
+    const key = keyOf(record, by);
+    groups.set(key, [...(groups.get(key) ?? []), record]);
+  }
+  return [...groups]
+    .map(([key, threads]) => sum(key, threads))
+    .toSorted((left, right) => right.spend - left.spend || right.threads - left.threads);
+}
+
+function keyOf({ directive, model, created_at }: ThreadRecord, by: StatsKey): string {
+  if (by === 'directive') return directive;
+  return by === 'model' ? (model ?? '') : created_at.slice(0, 10);
+}
+
+function sum(key: string, threads: readonly ThreadRecord[]): ThreadStats {
+  const ended = (status: ThreadRecord['status']): number =>
+    threads.filter((thread) => thread.status === status).length;
+  const total = (of: (thread: ThreadRecord) => number): number =>
+    threads.reduce((sofar, thread) => sofar + of(thread), 0);
+  return {
+    key,
+    threads: threads.length,
+    open: threads.filter(({ status }) => !isFinal(status)).length,
+    completed: ended('completed'),
+    error: ended('error'),
+    cancelled: ended('cancelled'),
+    continued: ended('continued'),
+    spend: Math.round(total(({ cost }) => cost.spend) * 1e6) / 1e6,
+    tokens: total(({ cost }) => totalTokens(cost)),
+    turns: total(({ cost }) => cost.turns),
+    elapsed_seconds: Math.round(total(({ cost }) => cost.elapsed_seconds) * 1000) / 1000,
+  };
+}
+
+export { hurryGroups } from '../tools/process.ts';
+
+/**
+ * Notes in the registry that the threads of this process are to be cancelled, so that recovery ends them so after the
+ * process is gone. Resolves to the number of threads.
+ */
+export async function requestOwnCancel(projectPath: string): Promise<number> {
+  const processes = createProcessTable();
+  const self = processes.self();
+  const registry = openRegistry(projectPath, processes);
+  try {
+    const active = await registry.list({ active: true });
+    const own = active.filter(
+      ({ pid, process_start, host }) =>
+        pid === self.pid && process_start === self.processStart && host === self.host,
+    );
+    const now = isoTime(systemClock.now());
+    for (const { thread_id } of own) {
+      await registry.requestCancel(thread_id, 'interrupted repeatedly', now);
+    }
+    return own.length;
+  } finally {
+    registry.close();
+  }
 }

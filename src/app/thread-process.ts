@@ -1,10 +1,10 @@
 import { parseArgs } from 'node:util';
 import { RyeError } from '../core/errors.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import type { OpenRyeOptions } from './api/rye.ts';
 import { openRye } from './open-rye.ts';
 import type { Preset } from './presets.ts';
 import { RUN_THREAD } from './runner-command.ts';
-import type { OpenRyeOptions } from './rye.ts';
 
 export interface ThreadProcessOptions extends Pick<OpenRyeOptions, 'env' | 'onNotice'> {
   /** `process.argv`: the program, and the thread that it was started for. */

@@ -9,15 +9,15 @@ import type { ThreadEnv } from '../threads/ports.ts';
 import { type PrepareRequest, prepareThread } from '../threads/prepare/prepare.ts';
 import { recoverQuietly } from '../threads/recovery/recover.ts';
 import { type DirectiveRun, runDirective } from '../threads/run/lifecycle.ts';
-import type { Foundation } from './foundation.ts';
+import type { ExecuteDirectiveRequest } from './api/rye.ts';
+import { openRecording } from './models.ts';
 import { composePresets, type Preset } from './presets.ts';
-import { openRecording } from './recording.ts';
-import type { ExecuteDirectiveRequest } from './rye.ts';
 import { threadEnv } from './thread-env.ts';
+import type { Workspace } from './workspace.ts';
 
 /** Resolves a request to a plan and changes nothing. */
 export async function planDirective(
-  base: Foundation,
+  base: Workspace,
   given: ExecuteDirectiveRequest,
 ): Promise<ThreadPlan> {
   const request = withPresets(base, given);
@@ -30,7 +30,7 @@ export async function planDirective(
 
 /** Runs a directive to its end in this process. */
 export async function executeDirective(
-  base: Foundation,
+  base: Workspace,
   given: ExecuteDirectiveRequest & Pick<DirectiveRun, 'onStarted'>,
 ): Promise<ThreadResult> {
   const request = withPresets(base, given);
@@ -53,7 +53,7 @@ function envOptions({ allowUnsigned = false, replayFrom, preset }: ExecuteDirect
 
 /** The request with what its preset, and the one that rye was opened with, say where it says nothing itself. */
 export function withPresets(
-  base: Foundation,
+  base: Workspace,
   request: ExecuteDirectiveRequest,
 ): ExecuteDirectiveRequest {
   const { model, provider, limits, inputs, behavior, acknowledge, ...rest } = request;

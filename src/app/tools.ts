@@ -38,19 +38,12 @@ import { createSearchTool } from '../tools/search/search-tool.ts';
 import { environmentSecrets, withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
-import type { Foundation } from './foundation.ts';
 import { lateRiskCheck } from './late-risk.ts';
-import { mcpServers } from './mcp.ts';
-import { orchestratorActions } from './orchestrator.ts';
+import { mcpServers, openRemote, reachesServer } from './mcp.ts';
+import { messageSender, orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
-import { openRemote, reachesServer } from './remote-session.ts';
-import { absolutePaths, reachableDomains, threadSandbox } from './sandboxing.ts';
-import { messageSender } from './send-message.ts';
-import { SessionTools } from './session-tools.ts';
-import { readThreadConfig } from './settings.ts';
-import { type SkillSession, type SkillSessionOptions, skillSession } from './skill-session.ts';
-import { type GrantedSkills, grantedSkills, NO_SKILLS } from './skills.ts';
 import {
+  absolutePaths,
   assertDistinct,
   builtinSettings,
   candidate,
@@ -59,9 +52,22 @@ import {
   idleGrants,
   isPrimary,
   liftsGuard,
+  reachableDomains,
+  SessionTools,
+  type ToolScope,
+  threadSandbox,
   withoutCollisions,
-} from './tool-candidates.ts';
-import type { ToolScope } from './tool-scope.ts';
+} from './session-tools.ts';
+import { readThreadConfig } from './settings.ts';
+import {
+  type GrantedSkills,
+  grantedSkills,
+  NO_SKILLS,
+  type SkillSession,
+  type SkillSessionOptions,
+  skillSession,
+} from './skills.ts';
+import type { Workspace } from './workspace.ts';
 
 export interface ToolsOptions {
   readonly allowUnsigned: boolean;
@@ -72,15 +78,15 @@ export interface ToolsOptions {
 }
 
 /** The tools of threads: built-in ones, item tools of the spaces, and the primary actions. */
-export class Tools implements ToolSource {
-  readonly #base: Foundation;
+export class ToolCatalog implements ToolSource {
+  readonly #workspace: Workspace;
   readonly #options: ToolsOptions;
   readonly #mcp: McpServers;
 
-  constructor(base: Foundation, options: ToolsOptions) {
-    this.#base = base;
+  constructor(workspace: Workspace, options: ToolsOptions) {
+    this.#workspace = workspace;
     this.#options = options;
-    this.#mcp = mcpServers(base);
+    this.#mcp = mcpServers(workspace);
   }
 
   async granted(
@@ -133,7 +139,7 @@ export class Tools implements ToolSource {
         ...this.#overriddenFiles(fixed),
         ...idleGrants(capabilities, [...fixed, ...items], () => [
           ...this.#fixedTools(undefined),
-          ...this.#base.spaces.list('tool'),
+          ...this.#workspace.spaces.list('tool'),
         ]),
         ...remote.warnings,
         ...collisions,
@@ -146,7 +152,7 @@ export class Tools implements ToolSource {
 
   /** Files of the project whose ids belong to tools that are a part of rye: they are never used. */
   #overriddenFiles(fixed: readonly Tool[]): readonly string[] {
-    const { spaces } = this.#base;
+    const { spaces } = this.#workspace;
     return fixed.flatMap(({ id }) => {
       const file = spaces.locate('tool', id, 'project');
       return file === undefined
@@ -161,13 +167,13 @@ export class Tools implements ToolSource {
     const { plan, traits, secrets, children, record } = session;
     const { capabilities, settings } = plan;
     const behavior = parseBehavior(plan.behavior);
-    const config = await readThreadConfig(await this.#base.config());
+    const config = await readThreadConfig(await this.#workspace.config());
     const scope: ToolScope = {
       secrets,
       children,
       capabilities,
       allowPaths: settings.allow_paths,
-      sandbox: threadSandbox(this.#base, settings),
+      sandbox: threadSandbox(this.#workspace, settings),
       ...reachableDomains(settings),
       admit: lateRiskCheck(plan, config.risks),
       // explicit steps use the text of each read, so a second one must not answer with a stub
@@ -201,7 +207,7 @@ export class Tools implements ToolSource {
       loadTool: async (id) => await this.#findItemTool(id, scope),
     });
     const remote = openRemote({
-      base: this.#base,
+      workspace: this.#workspace,
       servers: this.#mcp,
       offered,
       plan,
@@ -241,7 +247,7 @@ export class Tools implements ToolSource {
       const tool = withoutSecrets(await this.#mcp.find(id), this.#secrets(scope));
       return { tool, builtin: false };
     }
-    const alias = this.#base.spaces.find('tool', id) ? undefined : aliasOf('tool', id);
+    const alias = this.#workspace.spaces.find('tool', id) ? undefined : aliasOf('tool', id);
     const fixed = this.#fixedTools(scope).find((tool) => tool.id === id || tool.id === alias);
     return fixed
       ? { tool: fixed, builtin: true }
@@ -250,8 +256,8 @@ export class Tools implements ToolSource {
 
   /** Tools that every thread's set knows. */
   #fixedTools(scope: ToolScope | undefined): readonly Tool[] {
-    const { env, projectPath } = this.#base.options;
-    const actions = primaryActions(this.#base, scope);
+    const { env, projectPath } = this.#workspace.options;
+    const actions = primaryActions(this.#workspace, scope);
     return [
       createExecuteTool(actions),
       createFetchTool(actions),
@@ -300,7 +306,9 @@ export class Tools implements ToolSource {
     taken: ReadonlySet<string>,
   ): Promise<{ readonly tools: readonly Tool[]; readonly warnings: readonly string[] }> {
     const exact = capabilities.filter(isExact);
-    const known = this.#base.spaces.list('tool').filter(({ shadowedBy }) => shadowedBy === null);
+    const known = this.#workspace.spaces
+      .list('tool')
+      .filter(({ shadowedBy }) => shadowedBy === null);
     const ids = expandsTo(
       capabilities,
       'execute',
@@ -321,14 +329,14 @@ export class Tools implements ToolSource {
   }
 
   async #skills(capabilities: readonly string[]): Promise<GrantedSkills> {
-    return await grantedSkills(this.#base, capabilities, this.#options.allowUnsigned);
+    return await grantedSkills(this.#workspace, capabilities, this.#options.allowUnsigned);
   }
 
   #openSkills(
     granted: GrantedSkills,
     { scope, ...session }: Omit<SkillSessionOptions, 'scripts'> & { readonly scope?: ToolScope },
   ): SkillSession {
-    const scripts = { env: this.#base.options.env, sandbox: scope?.sandbox };
+    const scripts = { env: this.#workspace.options.env, sandbox: scope?.sandbox };
     const opened = skillSession(granted, { ...session, scripts });
     const secrets = this.#secrets(scope);
     return { ...opened, tools: opened.tools.map((tool) => withoutSecrets(tool, secrets)) };
@@ -363,7 +371,7 @@ export class Tools implements ToolSource {
   }
 
   async #itemTool(id: string, scope: ToolScope | undefined): Promise<Tool> {
-    const items: VerifiedItems = await this.#base.items(this.#options.allowUnsigned);
+    const items: VerifiedItems = await this.#workspace.items(this.#options.allowUnsigned);
     const item = items.load('tool', id, 'execute');
     const metadata = await readToolMetadata(item.text, item.path);
     assertStandsFor({ type: 'tool', id, path: item.path }, { category: metadata.category });
@@ -383,7 +391,7 @@ export class Tools implements ToolSource {
         ...(metadata.runtime ? { runtime: metadata.runtime } : {}),
       },
       {
-        env: this.#base.options.env,
+        env: this.#workspace.options.env,
         sandbox: scope?.sandbox,
         ...(scope?.allowDomains ? { allowDomains: scope.allowDomains } : {}),
         resolveSecret: (name) => scope?.secrets[name],
@@ -396,6 +404,6 @@ export class Tools implements ToolSource {
   /** What must not leave a call: the thread's secret inputs and the keys in rye's own environment. */
   #secrets(scope: ToolScope | undefined): readonly string[] {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
-    return [...inputs, ...environmentSecrets(this.#base.options.env)];
+    return [...inputs, ...environmentSecrets(this.#workspace.options.env)];
   }
 }

@@ -1,8 +1,18 @@
-import { realpathSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  statSync,
+} from 'node:fs';
 import { userInfo } from 'node:os';
-import { isAbsolute, join, resolve, sep } from 'node:path';
+import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
-import type { OpenRyeOptions } from './rye.ts';
+import type { OpenRyeOptions } from './api/rye.ts';
 
 /** What the user space is chosen from, the strongest first. */
 export interface UserSpaceSources {
@@ -107,4 +117,74 @@ function realPath(path: string): string {
     const parent = resolve(path, '..');
     return parent === path ? path : join(realPath(parent), path.slice(parent.length));
   }
+}
+
+const MAX_BYTES = 65_536;
+const GROUP_AND_WORLD = 0o077;
+
+/**
+ * The environment with `~/.ai/.env` below it: `NAME=value` lines, `#` comments, optional quotes. Anything but a
+ * regular file is ignored, with a notice; a file that others can read is used, with a notice.
+ */
+export function withUserEnv({
+  env,
+  userSpacePath,
+  onNotice,
+}: OpenRyeOptions): OpenRyeOptions['env'] {
+  const path = join(userSpacePath, '.ai', '.env');
+  let descriptor: number;
+  try {
+    // without O_NONBLOCK a FIFO would hang every command
+    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    if (systemCodeOf(error) !== 'ENOENT') onNotice?.(`${path} cannot be read and is ignored`);
+    return env;
+  }
+  try {
+    const stats = fstatSync(descriptor);
+    if (!stats.isFile() || stats.size > MAX_BYTES) {
+      onNotice?.(`${path} is ignored: it is not a regular file of at most 64 KiB`);
+      return env;
+    }
+    if (process.platform !== 'win32' && (stats.mode & GROUP_AND_WORLD) !== 0)
+      onNotice?.(`${path} holds keys, and others can reach it. Run: chmod 600 ${path}`);
+    return { ...Object.fromEntries(entriesOf(readFileSync(descriptor, 'utf8'))), ...env };
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function entriesOf(text: string): [string, string][] {
+  return text.split(/\r?\n/).flatMap((line): [string, string][] => {
+    const match = /^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*$/.exec(line);
+    if (!match) return [];
+    const [, name = '', value = ''] = match;
+    return [[name, value.replace(/^(["'])(.*)\1$/, '$2')]];
+  });
+}
+
+/**
+ * The project: the nearest ancestor of `cwd` that holds `.ai/`, else `cwd` itself. The user space is never taken
+ * for a project, although it holds `.ai/` too; nor is what somebody else put where everybody may put things, as in /tmp.
+ */
+export function findProject(
+  cwd: string,
+  userSpacePath: string,
+  uid: number | undefined = process.getuid?.(),
+): string {
+  let folder = cwd;
+  for (;;) {
+    const holds = folder !== userSpacePath && existsSync(join(folder, '.ai'));
+    if (holds && (folder === cwd || !isPlanted(folder, uid))) return folder;
+    const parent = dirname(folder);
+    if (parent === folder) return cwd;
+    folder = parent;
+  }
+}
+
+const WORLD_WRITABLE = 0o002;
+
+function isPlanted(folder: string, uid: number | undefined): boolean {
+  if (uid === undefined || (statSync(folder).mode & WORLD_WRITABLE) === 0) return false;
+  return lstatSync(join(folder, '.ai')).uid !== uid;
 }

@@ -7,7 +7,7 @@ import { loadSkill } from '../items/skill.ts';
 import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import { validateItem } from '../items/validate.ts';
 import { parseLimits } from '../policy/limits.ts';
-import type { Problem } from './rye.ts';
+import type { Problem } from './api/items.ts';
 import { assertHooksFile, assertLimits } from './settings.ts';
 import { isForeignSkill } from './skills.ts';
 

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorInfo, toRyeError } from '../core/errors.ts';
 import { isRecord, parseJson } from '../core/json.ts';
@@ -6,17 +6,17 @@ import { isFinal } from '../core/thread.ts';
 import { linesOf } from '../threads/heads-fs.ts';
 import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
-import { rollbackHint } from '../threads/verified-log.ts';
+import { rollbackHint, verifyLog } from '../threads/verified-log.ts';
 import { sha256Hex } from '../trust/keys.ts';
-import type { Foundation } from './foundation.ts';
-import type { ThreadVerification } from './rye.ts';
-import { ThreadHeads } from './thread-heads.ts';
+import type { LogMark, ThreadVerification } from './api/threads.ts';
+import { ThreadHeads, threadFiles } from './thread-files.ts';
+import type { Workspace } from './workspace.ts';
 
 export type Check = ThreadVerification['checks'][number];
 
 /** A thread whose files are checked. */
 export interface Examined {
-  readonly base: Foundation;
+  readonly workspace: Workspace;
   readonly files: ThreadFiles;
   readonly threadId: string;
   /** Undefined if thread.json does not verify. */
@@ -57,12 +57,12 @@ export async function verifyArtifacts(examined: Examined): Promise<{
   readonly checks: readonly Check[];
   readonly names: ReadonlySet<string>;
 }> {
-  const { base, threadId } = examined;
+  const { workspace, threadId } = examined;
   const names = new Set<string>();
   const problems: string[] = [];
   for (const { path, sha256 } of await artifactsOf(examined)) {
     names.add(path);
-    const problem = artifactProblem(join(base.options.projectPath, path), path, sha256);
+    const problem = artifactProblem(join(workspace.options.projectPath, path), path, sha256);
     if (problem !== undefined) problems.push(problem);
   }
   if (names.size === 0) return { checks: [], names };
@@ -93,10 +93,10 @@ const SETTLED = '"event_type":"tool_settled"';
 const KEPT_TEXT = /\.ai\/state\/threads\/[^"\\]+\/artifacts\/text-([0-9a-f]{32})\.txt/g;
 
 /** Artifacts that the log names; of its lines only those that may name one are looked into. */
-async function artifactsOf({ base, threadId }: Examined): Promise<readonly NamedArtifact[]> {
+async function artifactsOf({ workspace, threadId }: Examined): Promise<readonly NamedArtifact[]> {
   const named: NamedArtifact[] = [];
   const own = `.ai/state/threads/${threadId}/artifacts/`;
-  for await (const line of linesOf(base.store.logs.path(threadId))) {
+  for await (const line of linesOf(workspace.store.logs.path(threadId))) {
     if (line.includes('/artifacts/text-')) {
       for (const [path, sha256] of line.toString('utf8').matchAll(KEPT_TEXT))
         if (path.startsWith(own)) named.push({ path, sha256 });
@@ -126,7 +126,7 @@ const OWN_FILE =
 
 /** Names files in the thread's folder that rye did not write for it. */
 export function foreignFiles(
-  { base, files, threadId }: Examined,
+  { workspace, files, threadId }: Examined,
   artifacts: ReadonlySet<string>,
 ): readonly string[] {
   const folder = files.folder(threadId);
@@ -135,7 +135,7 @@ export function foreignFiles(
     .filter((entry) => !entry.isDirectory() && !OWN_FILE.test(entry.name))
     .map(({ name }) => join(folder, name));
   const stored = join(folder, 'artifacts');
-  const named = new Set([...artifacts].map((path) => join(base.options.projectPath, path)));
+  const named = new Set([...artifacts].map((path) => join(workspace.options.projectPath, path)));
   const unnamed = existsSync(stored)
     ? readdirSync(stored)
         // a long message is stored as one too, and named in the text that the model read
@@ -152,12 +152,12 @@ export async function verifyHead(examined: Examined): Promise<{
   /** SHA-256 hex of the export that was written last, if that is known. */
   readonly exported: string | undefined;
 }> {
-  const { base, threadId, document } = examined;
+  const { workspace, threadId, document } = examined;
   if (document === undefined) {
     const error = { code: 'thread_tampered', message: 'no thread.json to compare' } as const;
     return { check: { name: 'head', ok: false, error }, warnings: [], exported: undefined };
   }
-  const found = await new ThreadHeads(base).check(document);
+  const found = await new ThreadHeads(workspace).check(document);
   const { rollback, places, record, registryProblem, exported } = found;
   if (rollback !== undefined) {
     const hint = rollbackHint(threadId);
@@ -176,4 +176,40 @@ export async function verifyHead(examined: Examined): Promise<{
 
 export function infoOf(error: unknown): ErrorInfo {
   return toRyeError(error).toJSON();
+}
+
+/** Readers check logs up to this size at each look; `rye verify thread` checks any. */
+const MAX_BYTES = 64 * 1024 * 1024;
+
+/** Tells readers of a log whether to trust what they show. Costs one pass over the log, and never throws for what is on disk. */
+export async function markLog(workspace: Workspace, threadId: string): Promise<LogMark> {
+  const { store, keyring } = workspace;
+  const stats = statSync(store.logs.path(threadId), { throwIfNoEntry: false });
+  const isThere = stats !== undefined || store.logs.isArchived(threadId);
+  if (!isThere || (stats?.size ?? 0) > MAX_BYTES) return { verified: null };
+  try {
+    const { verdict } = await verifyLog(
+      {
+        files: threadFiles(workspace),
+        store,
+        verifier: keyring.payloadVerifier,
+        heads: new ThreadHeads(workspace),
+      },
+      threadId,
+    );
+    const isLive = store.logs.holder(threadId) !== undefined;
+    if (verdict.ok && (isLive || verdict.unverified_bytes === 0)) return { verified: true };
+    if (verdict.ok) {
+      const { verified_bytes: from, unverified_bytes: bytes } = verdict;
+      const message = `the last ${bytes} bytes of the log of ${threadId} are not signed, from byte ${from}`;
+      const error = { code: 'transcript_tampered', message } as const;
+      return { verified: false, unverified_from: from, error };
+    }
+    const { code, offset, reason } = verdict;
+    const message = `the log of ${threadId} does not verify from byte ${offset}: ${reason}`;
+    return { verified: false, unverified_from: offset, error: { code, message } };
+  } catch (error) {
+    // nothing vouches for a log whose thread.json does not verify
+    return { verified: false, unverified_from: 0, error: infoOf(error) };
+  }
 }

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, RyeError } from '../core/errors.ts';
@@ -12,9 +12,8 @@ import { rollbackHint, verifyAgainstHead } from '../threads/verified-log.ts';
 import { faultError } from '../trust/policy.ts';
 import { checkText, type Verdict } from '../trust/signature.ts';
 import { blankSignatureLine } from '../trust/signature-line.ts';
-import type { Foundation } from './foundation.ts';
-import type { ThreadVerification } from './rye.ts';
-import { recordHash } from './thread-files.ts';
+import type { ThreadVerification } from './api/threads.ts';
+import { recordHash, ThreadHeads, threadFiles } from './thread-files.ts';
 import {
   type Check,
   type Examined,
@@ -26,6 +25,7 @@ import {
   verifyHead,
   verifyPlan,
 } from './verify-parts.ts';
+import type { Workspace } from './workspace.ts';
 
 const DEFINITIONS = '\n## Tool definitions\n';
 
@@ -35,7 +35,7 @@ const DEFINITIONS = '\n## Tool definitions\n';
  * not compared is a warning.
  */
 export async function verifyThread(
-  base: Foundation,
+  workspace: Workspace,
   files: ThreadFiles,
   threadId: string,
 ): Promise<ThreadVerification> {
@@ -46,7 +46,7 @@ export async function verifyThread(
   }
   let before = JSON.stringify(await verifyDocument(files, threadId));
   for (let look = 1; ; look += 1) {
-    const found = await examine(base, files, threadId);
+    const found = await examine(workspace, files, threadId);
     if (found.ok || look === LOOKS) return found;
     // what another process writes in between is no damage
     const after = JSON.stringify(await verifyDocument(files, threadId));
@@ -56,12 +56,12 @@ export async function verifyThread(
 }
 
 async function examine(
-  base: Foundation,
+  workspace: Workspace,
   files: ThreadFiles,
   threadId: string,
 ): Promise<ThreadVerification> {
-  const { document, checks } = await verifyRecord(base, files, threadId);
-  const examined = { base, files, threadId, document };
+  const { document, checks } = await verifyRecord(workspace, files, threadId);
+  const examined = { workspace, files, threadId, document };
   const artifacts = await verifyArtifacts(examined);
   const head = await verifyHead(examined);
   const all = [
@@ -77,13 +77,13 @@ async function examine(
 }
 
 async function verifyCapabilities(examined: Examined): Promise<Check[]> {
-  const { base, files, threadId, document } = examined;
+  const { workspace, files, threadId, document } = examined;
   const path = join(files.folder(threadId), 'capabilities.md');
   const sha256 = document?.capabilities_sha256;
   if (!existsSync(path)) {
     return sha256 === undefined ? [] : [missingPart('capabilities', path, threadId)];
   }
-  const check = await verifyText(base, { name: 'capabilities', path }, examined);
+  const check = await verifyText(workspace, { name: 'capabilities', path }, examined);
   if (!check.ok || sha256 === undefined || recordHash(await readFile(path, 'utf8')) === sha256)
     return [check];
   const message = 'capabilities.md is not the one that thread.json names';
@@ -92,7 +92,7 @@ async function verifyCapabilities(examined: Examined): Promise<Check[]> {
 
 /** The export of a thread that ended; while one runs, its export is not signed yet. */
 async function verifyExport(
-  { base, ...rest }: Examined,
+  { workspace, ...rest }: Examined,
   expected: string | undefined,
 ): Promise<Check[]> {
   const { files, threadId, document } = rest;
@@ -101,7 +101,7 @@ async function verifyExport(
   if (!existsSync(path)) {
     return expected === undefined ? [] : [missingPart('knowledge', path, threadId)];
   }
-  const check = await verifyText(base, { name: 'knowledge', path }, { base, ...rest });
+  const check = await verifyText(workspace, { name: 'knowledge', path }, { workspace, ...rest });
   const found = recordHash(await readFile(path, 'utf8'));
   if (!check.ok || expected === undefined || found === expected) return [check];
   const message = `${path} is not the last export that rye wrote of ${threadId}`;
@@ -113,12 +113,12 @@ async function verifyExport(
 const LOOKS = 5;
 
 async function verifyRecord(
-  base: Foundation,
+  workspace: Workspace,
   files: ThreadFiles,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument | undefined; readonly checks: Check[] }> {
   const { document, check } = await verifyDocument(files, threadId);
-  return { document, checks: [check, await verifyTranscript(base, threadId, document)] };
+  return { document, checks: [check, await verifyTranscript(workspace, threadId, document)] };
 }
 
 async function verifyDocument(
@@ -138,7 +138,7 @@ async function verifyDocument(
 
 /** Compares a log with what its owners reported to the registry, if that can be read: looking makes no registry. */
 async function verifyKnown(
-  { store, options }: Foundation,
+  { store, options }: Workspace,
   threadId: string,
   verify: VerifyOptions,
 ): Promise<LogVerification> {
@@ -152,18 +152,18 @@ async function verifyKnown(
 }
 
 async function verifyTranscript(
-  base: Foundation,
+  workspace: Workspace,
   threadId: string,
   document: ThreadDocument | undefined,
 ): Promise<Check> {
   try {
-    const result = await verifyKnown(base, threadId, {
-      verifier: base.keyring.payloadVerifier,
+    const result = await verifyKnown(workspace, threadId, {
+      verifier: workspace.keyring.payloadVerifier,
       expected: document?.transcript,
     });
     if (result.ok) {
       const { unverified_bytes: tail } = result;
-      const moved = base.store.logs.quarantined(threadId);
+      const moved = workspace.store.logs.quarantined(threadId);
       const sum = moved.reduce((bytes, part) => bytes + part.bytes, 0);
       const rest = [
         ...(tail === 0 ? [] : [`, ${tail} bytes after the last one unverified`]),
@@ -198,12 +198,12 @@ interface SignedText {
 }
 
 async function verifyText(
-  base: Foundation,
+  workspace: Workspace,
   { name, path }: SignedText,
   owner: Examined,
 ): Promise<Check> {
   const text = await readFile(path, 'utf8');
-  const verdict = await checkRecord(base, { name, text }, owner);
+  const verdict = await checkRecord(workspace, { name, text }, owner);
   if (verdict.ok)
     return {
       name,
@@ -228,7 +228,7 @@ async function verifyText(
 
 /** A record is signed as that of its thread. One of the older form has to say by its content whose it is. */
 async function checkRecord(
-  { keyring: keys }: Foundation,
+  { keyring: keys }: Workspace,
   { name, text }: { readonly name: SignedText['name']; readonly text: string },
   owner: Examined,
 ): Promise<Verdict> {
@@ -260,4 +260,35 @@ async function foreignSnapshot(
   } catch (error) {
     return messageOf(error);
   }
+}
+
+/** See `ThreadsService.acceptHead`. */
+export async function acceptHead(
+  workspace: Workspace,
+  threadId: string,
+): Promise<ThreadVerification> {
+  const files = threadFiles(workspace);
+  const found = await verifyThread(workspace, files, threadId);
+  if (!found.checks.every((check) => check.ok || canAccept(check))) return found;
+  const document = await files.readDocument(threadId);
+  const path = files.knowledgePath(document.directive, threadId);
+  const isExported = found.checks.some(({ name, ok }) => name === 'knowledge' && ok);
+  if (document.transcript && !isExported) {
+    const { reexport } = await import('../threads/run/finalize.ts');
+    const { threadEnv } = await import('./thread-env.ts');
+    const env = threadEnv(workspace, { allowUnsigned: false });
+    await reexport(env, await files.readPlan(document), document);
+  }
+  const exported = readIfThere(path);
+  await new ThreadHeads(workspace).accept(document, exported && recordHash(exported));
+  return await verifyThread(workspace, files, threadId);
+}
+
+function readIfThere(path: string): string | null {
+  return existsSync(path) ? readFileSync(path, 'utf8') : null;
+}
+
+/** True for what accepting settles: an older state, and any fault of the export, which is rendered from the signed log. */
+function canAccept({ name, error }: ThreadVerification['checks'][number]): boolean {
+  return name === 'knowledge' || error?.code === 'thread_rolled_back';
 }

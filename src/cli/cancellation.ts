@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import process from 'node:process';
-import type { OpenRyeOptions } from '../app/rye.ts';
+import type { OpenRyeOptions } from '../app/api/rye.ts';
 import { EXIT } from '../core/errors.ts';
 
 /** Signals that come this close together are one wish: npm passes on what the terminal has already sent. */
@@ -71,14 +71,14 @@ export function createCancellation(): Cancellation {
 }
 
 async function killTools(): Promise<void> {
-  const { hurryGroups } = await import('../app/hard-stop.ts');
+  const { hurryGroups } = await import('../app/thread-list.ts');
   hurryGroups();
 }
 
 /** Asks for the cancellation of what this process runs, and starts the command that finalizes it after this process. */
 async function leaveToRecovery(options: OpenRyeOptions): Promise<void> {
   const { projectPath, userSpacePath } = options;
-  const { requestOwnCancel } = await import('../app/hard-stop.ts');
+  const { requestOwnCancel } = await import('../app/thread-list.ts');
   const noted = await Promise.race([
     requestOwnCancel(projectPath).catch(() => 0),
     new Promise<number>((resolve) => {

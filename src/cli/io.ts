@@ -1,4 +1,4 @@
-import type { OpenRyeOptions, Rye } from '../app/rye.ts';
+import type { OpenRyeOptions, Rye } from '../app/api/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
 
 /** One output stream. */

@@ -1,5 +1,5 @@
-import type { ResumeThreadRequest } from '../app/recovery-types.ts';
-import type { Rye } from '../app/rye.ts';
+import type { Rye } from '../app/api/rye.ts';
+import type { ResumeThreadRequest } from '../app/api/threads.ts';
 import type { ExitCode } from '../core/errors.ts';
 import type { Invocation } from './invocation.ts';
 import type { Io } from './io.ts';

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import type { OpenRyeOptions, Rye } from '../app/rye.ts';
+import type { OpenRyeOptions, Rye } from '../app/api/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
 import { accountHome, resolveUserSpace } from '../app/user-space.ts';
 import { isSecurityWarning } from '../core/errors.ts';
@@ -46,7 +46,7 @@ async function placesOf(
   io: Io,
   { here = false }: SessionOptions = {},
 ): Promise<OpenRyeOptions> {
-  const { findProject } = await import('../app/find-project.ts');
+  const { findProject } = await import('../app/user-space.ts');
   // the working directory is read only where a path needs it: it may be gone
   const absolute = (folder: string): string =>
     path.isAbsolute(folder) ? path.resolve(folder) : path.resolve(io.cwd, folder);

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { bakedRule } from '../../src/app/baked-rules.ts';
+import { bakedRule } from '../../src/app/rule-source.ts';
 import { parseRule } from '../../src/items/rule.ts';
 import { sha256Hex } from '../../src/trust/keys.ts';
 

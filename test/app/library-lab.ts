@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
+import type { OpenRyeOptions, Rye } from '../../src/app/api/rye.ts';
 import { openRye } from '../../src/app/open-rye.ts';
-import type { OpenRyeOptions, Rye } from '../../src/app/rye.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 
 /** A project whose model is a script, as a program that embeds rye sees it. */

@@ -1,6 +1,6 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/rye.ts';
+import type { Rye } from '../../src/app/api/rye.ts';
 import { isRecord } from '../../src/core/json.ts';
 import { textOf } from '../../src/core/message.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';

@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { linkSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
-import { Foundation } from '../../src/app/foundation.ts';
+
+import { Workspace } from '../../src/app/workspace.ts';
 import { bakedManifest, checkSystemFile } from '../../src/trust/policy.ts';
 import { attacks, directive, harmless, type Lab, shellTool } from './lab.ts';
 
@@ -628,7 +629,7 @@ describe('what was verified is what runs', () => {
       name: 'keeps hooks in a folder whose name begins like the system space: they count as foreign',
       expected: [true, false],
       run: (lab) => {
-        const base = new Foundation({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
+        const base = new Workspace({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
         const hooks = '.ai/config/agent/hooks.yaml:3';
         const { systemPath } = base;
         const judged = [`${systemPath}/${hooks}`, `${systemPath}-evil/${hooks}`].map(

@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
+import type { OpenRyeOptions, Rye } from '../../src/app/api/rye.ts';
 import { openRye } from '../../src/app/open-rye.ts';
-import type { OpenRyeOptions, Rye } from '../../src/app/rye.ts';
 import { type ErrorCode, exitCodeOf, RyeError } from '../../src/core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import type { SignableType } from '../../src/core/ids.ts';

@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { ThreadVerification } from '../../src/app/rye.ts';
+import type { ThreadVerification } from '../../src/app/api/threads.ts';
 import { text, toolUse } from '../helpers/wire-server.ts';
 import { attacks, directive, harmless, inLab, type Lab, shellTool } from './lab.ts';
 

@@ -1,7 +1,7 @@
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from 'vitest';
-import { Foundation } from '../../src/app/foundation.ts';
+import { Workspace } from '../../src/app/workspace.ts';
 import { loadTrustPolicy } from '../../src/items/config-fs.ts';
 import { sha256Hex } from '../../src/trust/keys.ts';
 import { canonicalJson } from '../../src/trust/signature.ts';
@@ -271,7 +271,7 @@ describe('a file that was signed as one id', () => {
       run: async (lab) => {
         lab.signed('config/agent/agent.yaml', 'execute: {project: "off"}\n');
         copy(lab, 'config/agent/agent.yaml', 'config/trust.yaml');
-        const base = new Foundation({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
+        const base = new Workspace({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
         const policy = await loadTrustPolicy({ ...base.verification, onNotice: () => undefined });
         base.close();
         return policy.execute.project;

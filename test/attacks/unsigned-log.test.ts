@@ -2,7 +2,7 @@ import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Rye } from '../../src/app/rye.ts';
+import type { Rye } from '../../src/app/api/rye.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { marksModel } from '../faults/marks.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import type { Rye } from '../../src/app/rye.ts';
+import type { Rye } from '../../src/app/api/rye.ts';
 import { main } from '../../src/cli/main.ts';
 import { createFakeIo, type FakeIo, type FakeIoOptions } from '../helpers/fake-io.ts';
 

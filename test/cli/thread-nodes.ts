@@ -1,4 +1,4 @@
-import type { ThreadTreeNode } from '../../src/app/rye.ts';
+import type { ThreadTreeNode } from '../../src/app/api/threads.ts';
 import type { ThreadRecord } from '../../src/core/thread.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 

@@ -1,7 +1,7 @@
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Rye } from '../../src/app/rye.ts';
+import type { Rye } from '../../src/app/api/rye.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { openStore } from '../../src/storage/open-store.ts';

@@ -1,4 +1,4 @@
-import type { OpenRyeOptions, Rye } from '../../src/app/rye.ts';
+import type { OpenRyeOptions, Rye } from '../../src/app/api/rye.ts';
 import type { Delivery, Io } from '../../src/cli/io.ts';
 import { RyeError } from '../../src/core/errors.ts';
 

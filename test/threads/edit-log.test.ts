@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { expect, it, onTestFinished } from 'vitest';
-import { Foundation } from '../../src/app/foundation.ts';
 import { threadEnv } from '../../src/app/thread-env.ts';
+import { Workspace } from '../../src/app/workspace.ts';
 import type { ThreadEnv } from '../../src/threads/ports.ts';
 import { assertIntact } from '../../src/threads/recovery/successor.ts';
 import { titleThread } from '../../src/threads/session/edit.ts';
@@ -16,7 +16,7 @@ async function scene(act: (here: Lab, id: string) => Promise<void>) {
   here.signed('directives/work.md', directive('work'));
   const { thread_id: id } = await here.run('work');
   const { project: projectPath, home: userSpacePath, env } = here;
-  const base = new Foundation({ projectPath, userSpacePath, env });
+  const base = new Workspace({ projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
   const made = threadEnv(base, { allowUnsigned: false });
   let reads = 0;

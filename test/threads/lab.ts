@@ -10,13 +10,9 @@ import {
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
+import type { ExecuteDirectiveRequest, OpenRyeOptions, Rye } from '../../src/app/api/rye.ts';
+import type { LaunchedThread } from '../../src/app/api/threads.ts';
 import { openRye } from '../../src/app/open-rye.ts';
-import type {
-  ExecuteDirectiveRequest,
-  LaunchedThread,
-  OpenRyeOptions,
-  Rye,
-} from '../../src/app/rye.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import type { ThreadRecord } from '../../src/core/thread.ts';
 import { openStore } from '../../src/storage/open-store.ts';

@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
+import type { Rye } from '../../src/app/api/rye.ts';
 import { openRye } from '../../src/app/open-rye.ts';
-import type { Rye } from '../../src/app/rye.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import type { DeliveryReport } from '../../src/core/delivery.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';

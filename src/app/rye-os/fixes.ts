@@ -1,6 +1,6 @@
 import { basename, dirname } from 'node:path';
 import { aliasesOf } from '../../core/ids.ts';
-import type { TreeFile } from './tree.ts';
+import type { TreeFile } from './files.ts';
 
 /** What is wrong with an item, as far as a change of its text depends on it. */
 export interface Fault {

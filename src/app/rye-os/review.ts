@@ -15,13 +15,12 @@ import {
   providerFile,
 } from '../../items/tool-advice.ts';
 import { blankSignatureLine } from '../../trust/signature-line.ts';
-import { Foundation } from '../foundation.ts';
-import { Items } from '../items-service.ts';
+import { Items } from '../items.ts';
 import { readThreadConfig } from '../settings.ts';
-import { Threads } from '../threads-service.ts';
-import { type Change, unifiedDiff } from './diff.ts';
+import { Threads } from '../threads.ts';
+import { Workspace } from '../workspace.ts';
+import { type Change, readTree, type TreeFile, unifiedDiff } from './files.ts';
 import { type Fault, fixed } from './fixes.ts';
-import { readTree, type TreeFile } from './tree.ts';
 
 /** What has to happen before an item can be used. */
 export type RyeOsVerdict = 'runs' | 'acknowledge' | 'change' | 'refused';
@@ -247,8 +246,8 @@ async function judgeIn(
     await mkdir(dirname(copy), { recursive: true });
     await writeFile(copy, file.text);
   }
-  const open = (): Foundation =>
-    new Foundation({
+  const open = (): Workspace =>
+    new Workspace({
       projectPath,
       userSpacePath: join(folder, 'home'),
       // no call is made: a key only decides which provider a plan names
@@ -285,7 +284,7 @@ const FOLDERS: Readonly<Partial<Record<SignableType, string>>> = {
 
 /** A file that cannot be read blocks every run, so it is judged alone and then taken out. */
 async function judgeConfig(
-  open: () => Foundation,
+  open: () => Workspace,
   copies: ReadonlyMap<string, TreeFile>,
   findings: Map<string, Finding>,
 ): Promise<void> {

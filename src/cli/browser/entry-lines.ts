@@ -1,4 +1,4 @@
-import type { TreeRow } from '../../app/session-trees.ts';
+import type { TreeRow } from '../../app/api/trees.ts';
 import type { AssistantBlock, ContentBlock, Message } from '../../core/message.ts';
 import { neutralise, wrapText } from '../terminal-text.ts';
 import type { Style } from './style.ts';

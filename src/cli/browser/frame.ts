@@ -1,4 +1,4 @@
-import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../../app/session-trees.ts';
+import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../../app/api/trees.ts';
 import { displayWidth, graphemesOf, oneLine, truncate } from '../terminal-text.ts';
 import { entryLines } from './entry-lines.ts';
 import { helpLines } from './help.ts';

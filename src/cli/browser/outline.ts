@@ -1,4 +1,4 @@
-import type { TreeRow } from '../../app/session-trees.ts';
+import type { TreeRow } from '../../app/api/trees.ts';
 
 /**
  * The rows of a drawn tree, what hangs below which of them, and which are seen with some folded. Positions are indexes

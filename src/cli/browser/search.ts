@@ -1,4 +1,4 @@
-import type { TreeRow } from '../../app/session-trees.ts';
+import type { TreeRow } from '../../app/api/trees.ts';
 
 /** The words of a query, in lower case. */
 export function wordsOf(query: string): readonly string[] {

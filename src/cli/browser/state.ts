@@ -1,4 +1,4 @@
-import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../../app/session-trees.ts';
+import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../../app/api/trees.ts';
 import { entryLines } from './entry-lines.ts';
 import { type Focus, layoutOf, type Size } from './layout.ts';
 import { indexOfRow, type Outline, outlineOf } from './outline.ts';

@@ -1,4 +1,4 @@
-import { TREE_FILTERS } from '../../app/session-trees.ts';
+import { TREE_FILTERS } from '../../app/api/trees.ts';
 import { graphemesOf } from '../terminal-text.ts';
 import { helpLines } from './help.ts';
 import { layoutOf } from './layout.ts';

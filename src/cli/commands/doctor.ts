@@ -1,4 +1,4 @@
-import type { RepairReport } from '../../app/recovery-types.ts';
+import type { RepairReport } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { flagOption, type Invocation } from '../invocation.ts';
 import type { Io } from '../io.ts';

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import type { ExecuteDirectiveRequest } from '../../app/rye.ts';
+import type { ExecuteDirectiveRequest } from '../../app/api/rye.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';

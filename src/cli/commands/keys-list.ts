@@ -1,4 +1,4 @@
-import type { KeySummary } from '../../app/rye.ts';
+import type { KeySummary } from '../../app/api/items.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { Invocation } from '../invocation.ts';
 import type { Io } from '../io.ts';

@@ -1,4 +1,4 @@
-import type { GuardChange } from '../../app/rye.ts';
+import type { GuardChange } from '../../app/api/items.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { failureText } from '../failure.ts';
 import type { Invocation } from '../invocation.ts';

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import path from 'node:path';
-import type { RuleSample } from '../../app/rules-api.ts';
+import type { RuleSample } from '../../app/api/rules.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { readTextSource } from '../files.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';

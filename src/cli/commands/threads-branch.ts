@@ -1,5 +1,5 @@
-import type { Rye } from '../../app/rye.ts';
-import type { BranchOptions } from '../../app/session-trees.ts';
+import type { Rye } from '../../app/api/rye.ts';
+import type { BranchOptions } from '../../app/api/trees.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import type { LogEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';

@@ -1,4 +1,4 @@
-import { TREE_FILTERS, type TreeView } from '../../app/session-trees.ts';
+import { TREE_FILTERS, type TreeView } from '../../app/api/trees.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { type Invocation, requiredArgument, textOption } from '../invocation.ts';

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import type { ThreadExport } from '../../app/exports-types.ts';
+import type { ThreadExport } from '../../app/api/trees.ts';
 import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { EXPORT_FORMATS, type ExportFormat } from '../../core/thread.ts';

@@ -1,4 +1,4 @@
-import type { RetentionReport } from '../../app/recovery-types.ts';
+import type { RetentionReport } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { flagOption, type Invocation, textOption } from '../invocation.ts';
 import type { Io } from '../io.ts';

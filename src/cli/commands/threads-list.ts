@@ -1,4 +1,4 @@
-import type { ThreadListFilter } from '../../app/rye.ts';
+import type { ThreadListFilter } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';

@@ -1,4 +1,4 @@
-import type { Rye } from '../../app/rye.ts';
+import type { Rye } from '../../app/api/rye.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import type { BrowseOptions } from '../browser/browse.ts';

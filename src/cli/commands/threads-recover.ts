@@ -1,4 +1,4 @@
-import type { RecoveryReport } from '../../app/recovery-types.ts';
+import type { RecoveryReport } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { flagOption, type Invocation } from '../invocation.ts';
 import type { Io } from '../io.ts';

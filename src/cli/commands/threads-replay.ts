@@ -1,4 +1,4 @@
-import type { ReplayReport } from '../../app/session-trees.ts';
+import type { ReplayReport } from '../../app/api/trees.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { compact, type JsonValue } from '../../core/json.ts';
 import { flagOption, type Invocation, requiredArgument, textOption } from '../invocation.ts';

@@ -1,4 +1,4 @@
-import type { ThreadDetails, UnverifiedPart } from '../../app/rye.ts';
+import type { ThreadDetails, UnverifiedPart } from '../../app/api/threads.ts';
 import type { ActiveTurn, Delivery } from '../../core/delivery.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';

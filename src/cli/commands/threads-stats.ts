@@ -1,4 +1,4 @@
-import type { StatsKey } from '../../app/rye.ts';
+import type { StatsKey } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
 import { type Invocation, textOption } from '../invocation.ts';

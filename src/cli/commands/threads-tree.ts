@@ -1,4 +1,5 @@
-import type { LogMark, Rye, ThreadTreeNode } from '../../app/rye.ts';
+import type { Rye } from '../../app/api/rye.ts';
+import type { LogMark, ThreadTreeNode } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import { isFinal } from '../../core/thread.ts';
 import { flagOption, type Invocation, numberOption } from '../invocation.ts';

@@ -1,6 +1,7 @@
-import type { Rye, WaitReport } from '../../app/rye.ts';
+import type { Rye } from '../../app/api/rye.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { formatUsd } from '../../core/usage.ts';
+import type { WaitReport } from '../../threads/family/wait.ts';
 import { flagOption, type Invocation, numberOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { canRedraw, formatTable, printDocument } from '../output.ts';

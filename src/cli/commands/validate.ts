@@ -1,4 +1,4 @@
-import type { Problem } from '../../app/rye.ts';
+import type { Problem } from '../../app/api/items.ts';
 import { EXIT, type ExitCode, formatLocation, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import type { Invocation } from '../invocation.ts';

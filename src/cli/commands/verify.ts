@@ -1,4 +1,5 @@
-import type { ThreadVerification, VerifyOutcome } from '../../app/rye.ts';
+import type { VerifyOutcome } from '../../app/api/items.ts';
+import type { ThreadVerification } from '../../app/api/threads.ts';
 import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf } from '../../core/errors.ts';
 import type { SignableType } from '../../core/ids.ts';
 import { compact } from '../../core/json.ts';

@@ -1,4 +1,4 @@
-import type { LogMark } from '../../app/rye.ts';
+import type { LogMark } from '../../app/api/threads.ts';
 import type { Io } from '../io.ts';
 import { oneLine } from '../terminal-text.ts';
 

@@ -1,4 +1,4 @@
-import type { TreeRow, TreeView } from '../../app/session-trees.ts';
+import type { TreeRow, TreeView } from '../../app/api/trees.ts';
 import type { Sink } from '../io.ts';
 import type { Colors } from '../output.ts';
 import { oneLine, truncate } from '../terminal-text.ts';

@@ -1,4 +1,4 @@
-import type { ThreadTreeNode } from '../../app/rye.ts';
+import type { ThreadTreeNode } from '../../app/api/threads.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import type { Colors } from '../output.ts';

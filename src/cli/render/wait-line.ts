@@ -1,4 +1,5 @@
-import type { Rye, ThreadTreeNode } from '../../app/rye.ts';
+import type { Rye } from '../../app/api/rye.ts';
+import type { ThreadTreeNode } from '../../app/api/threads.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import type { Io } from '../io.ts';

@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { FetchedItem, ItemSummary, ItemsService, Rye } from '../../../src/app/rye.ts';
+import type { FetchedItem, ItemSummary, ItemsService } from '../../../src/app/api/items.ts';
+import type { Rye } from '../../../src/app/api/rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { createFakeIo, type FakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ChildrenService, Rye, ThreadTreeNode, WaitOptions } from '../../../src/app/rye.ts';
+import type { Rye } from '../../../src/app/api/rye.ts';
+import type { ChildrenService, ThreadTreeNode, WaitOptions } from '../../../src/app/api/threads.ts';
 import { main } from '../../../src/cli/main.ts';
 import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { NOON, node, record } from '../thread-nodes.ts';

@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { DeliveriesService, SentDelivery } from '../../../src/app/deliveries-types.ts';
-import type { ThreadsService } from '../../../src/app/rye.ts';
+import type {
+  DeliveriesService,
+  SentDelivery,
+  ThreadsService,
+} from '../../../src/app/api/threads.ts';
 import { main } from '../../../src/cli/main.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
 import { event, STARTED, said } from '../events.ts';

@@ -29,8 +29,6 @@ import {
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import type { Tool } from '../tools/tool.ts';
 import { signatureState, type Verdict } from '../trust/signature.ts';
-import { builtinItem, builtinSummary } from './builtin-tools.ts';
-import type { Foundation } from './foundation.ts';
 import type {
   FetchedItem,
   ItemSummary,
@@ -39,7 +37,8 @@ import type {
   SignatureState,
   SignOutcome,
   VerifyOutcome,
-} from './rye.ts';
+} from './api/items.ts';
+import type { Workspace } from './workspace.ts';
 
 const compileGlob: GlobCompiler = async (pattern) =>
   (await import('../tools/glob-pattern.ts')).compileGlob(pattern);
@@ -48,12 +47,12 @@ const noTools = (): Promise<readonly Tool[]> => Promise.resolve([]);
 
 /** Listing, fetching, searching, validating, signing and verifying items. */
 export class Items implements ItemsService {
-  readonly #base: Foundation;
+  readonly #workspace: Workspace;
   /** Tools that are a part of the program: they have no file, and no file of the same id takes their place. */
   readonly #builtinTools: () => Promise<readonly Tool[]>;
 
-  constructor(base: Foundation, builtinTools: () => Promise<readonly Tool[]> = noTools) {
-    this.#base = base;
+  constructor(workspace: Workspace, builtinTools: () => Promise<readonly Tool[]> = noTools) {
+    this.#workspace = workspace;
     this.#builtinTools = builtinTools;
   }
 
@@ -84,7 +83,7 @@ export class Items implements ItemsService {
   ): Promise<FetchedItem> {
     const builtin = type === 'tool' ? await this.#builtin(id, options.copyTo) : undefined;
     if (builtin) return builtin;
-    const items = await this.#base.items(false);
+    const items = await this.#workspace.items(false);
     const spaces = await this.#spaces(type);
     const found = spaces.find(type, id);
     const item = found ? items.admit(found, 'fetch') : items.load(type, id, 'fetch');
@@ -94,7 +93,7 @@ export class Items implements ItemsService {
       const copy = spaces.find(type, id, { space: options.copyTo ?? item.space });
       const state = copy && stateOf(items.check(copy));
       if (state !== 'signed' && state !== 'system')
-        this.#base.notice(
+        this.#workspace.notice(
           `the copy is ${state ?? 'invalid'}, so neither it nor what extends it runs yet. Review it, then run: rye sign ${type} ${id}`,
         );
     }
@@ -116,7 +115,7 @@ export class Items implements ItemsService {
     options: { limit?: number; space?: Space; since?: string; contextLines?: number } = {},
   ) {
     const { searchItems } = await import('./search.ts');
-    return await searchItems(this.#base, { type, query, ...options });
+    return await searchItems(this.#workspace, { type, query, ...options });
   }
 
   async validate(selector?: { type: ItemType; pattern: string }) {
@@ -125,7 +124,7 @@ export class Items implements ItemsService {
       ? await matchItems(selector.type, selector.pattern, { spaces, compileGlob })
       : this.#projectFiles();
     const { problemsOf, toProblem } = await import('./validation.ts');
-    const items = await this.#base.items(false);
+    const items = await this.#workspace.items(false);
     const problems: Problem[] = [];
     for (const { type, id, space, path } of files) {
       try {
@@ -150,7 +149,7 @@ export class Items implements ItemsService {
     pattern: string,
     options: { dryRun?: boolean; pin?: boolean } = {},
   ): Promise<readonly SignOutcome[]> {
-    const { keyring, clock } = this.#base;
+    const { keyring, clock } = this.#workspace;
     const spaces = await this.#spaces(type);
     if (pattern.includes('*')) this.#noticeMisnamed(type, 'project', spaces);
     const { problemsOf } = await import('./validation.ts');
@@ -178,7 +177,7 @@ export class Items implements ItemsService {
     );
     if (signed.length === 0) return;
     const { pinSigned } = await import('./guards.ts');
-    await pinSigned(this.#base, signed);
+    await pinSigned(this.#workspace, signed);
   }
 
   async verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]> {
@@ -186,13 +185,13 @@ export class Items implements ItemsService {
     await this.#noticeChanges();
     return await verifyItems(
       { type, pattern },
-      { ...this.#base.verification, spaces, compileGlob },
+      { ...this.#workspace.verification, spaces, compileGlob },
     );
   }
 
   #noticeMisnamed(type: SignableType, space: Space, spaces: Spaces): void {
     for (const { path, reason } of spaces.misnamed(type, space)) {
-      this.#base.notice(`ignored: ${path} is no ${type}: ${reason}. Rename the file.`);
+      this.#workspace.notice(`ignored: ${path} is no ${type}: ${reason}. Rename the file.`);
     }
   }
 
@@ -209,7 +208,7 @@ export class Items implements ItemsService {
   /** Who only looks at a project still learns that its runs are refused. */
   async #noticeChanges(): Promise<void> {
     const { noticeChanges } = await import('./guards.ts');
-    await noticeChanges(this.#base);
+    await noticeChanges(this.#workspace);
   }
 
   async #builtin(id: string, copyTo?: 'project' | 'user'): Promise<FetchedItem | undefined> {
@@ -218,9 +217,9 @@ export class Items implements ItemsService {
   }
 
   async #spaces(type: SignableType): Promise<Spaces> {
-    if (type !== 'skill') return this.#base.spaces;
+    if (type !== 'skill') return this.#workspace.spaces;
     const { skillSpaces } = await import('./skills.ts');
-    return await skillSpaces(this.#base);
+    return await skillSpaces(this.#workspace);
   }
 
   /** Configuration that cannot be read is a problem of its own, and keeps no item from being checked. */
@@ -229,7 +228,7 @@ export class Items implements ItemsService {
       return await this.#spaces(type);
     } catch (error) {
       if (!(error instanceof RyeError) || error.code !== 'config_invalid') throw error;
-      return this.#base.spaces;
+      return this.#workspace.spaces;
     }
   }
 
@@ -239,7 +238,7 @@ export class Items implements ItemsService {
     try {
       const found = spaces.find(type, id, { space, path });
       if (!found) return { ...row, version: null, description: '', signature: 'invalid' };
-      const items = await this.#base.items(false);
+      const items = await this.#workspace.items(false);
       const { version, description } = summarize(type, found.text);
       const verdict = items.check(found);
       return {
@@ -257,7 +256,7 @@ export class Items implements ItemsService {
 
   #projectFiles(): { type: SignableType; id: string; space: Space; path: string }[] {
     return [...ITEM_TYPES, 'config' as const].flatMap((type) =>
-      this.#base.spaces
+      this.#workspace.spaces
         .list(type, { space: 'project' })
         .filter(({ id }) => !(type === 'knowledge' && id.startsWith('agent/threads/')))
         .map(({ id, space, path }) => ({ type, id, space, path })),
@@ -266,11 +265,11 @@ export class Items implements ItemsService {
 
   /** Copies byte for byte, so that a signature stays valid. An existing item is never overwritten. */
   async #copy(item: FoundFile, to: 'project' | 'user', items: VerifiedItems): Promise<string> {
-    const { projectPath, userSpacePath } = this.#base.options;
+    const { projectPath, userSpacePath } = this.#workspace.options;
     if (item.space === to) return item.path;
     const root = join(to === 'project' ? projectPath : userSpacePath, '.ai');
     if (!isItemType(item.type)) throw new RyeError('usage', `a ${item.type} cannot be copied`);
-    if (this.#base.spaces.find(item.type, item.id, { space: to })) {
+    if (this.#workspace.spaces.find(item.type, item.id, { space: to })) {
       throw new RyeError(
         'already_exists',
         `the ${to} space has a ${item.type} ${item.id} already`,
@@ -339,4 +338,30 @@ function stateOf(verdict: Verdict): SignatureState {
 
 function metadataOf({ type, text }: FoundFile): JsonObject {
   return isItemType(type) ? { ...summarize(type, text) } : {};
+}
+
+/** A row of `rye list tool`. */
+export function builtinSummary({ id, description }: Tool): ItemSummary {
+  const [first = ''] = description.split(/(?<=\.)\s/);
+  const place = { space: 'system', path: null, shadowed_by: null } as const;
+  return { type: 'tool', id, ...place, version: null, description: first, signature: 'builtin' };
+}
+
+/** What `rye fetch tool` says; throws `usage` where it is to be copied. */
+export function builtinItem(tool: Tool, copyTo: 'project' | 'user' | undefined): FetchedItem {
+  if (copyTo !== undefined) {
+    throw new RyeError('usage', `${tool.id} is a part of rye and has no file to copy`, {
+      hint: `Write a tool of your own under another id; see: rye fetch tool rye/core/greet`,
+    });
+  }
+  const traits: JsonObject = { ...tool.traits };
+  return {
+    type: 'tool',
+    id: tool.id,
+    space: 'system',
+    path: null,
+    signature: 'builtin',
+    metadata: { description: tool.description, traits },
+    content: `${JSON.stringify(tool.inputSchema, null, 2)}\n`,
+  };
 }

@@ -12,13 +12,14 @@ import type { Store } from '../storage/store.ts';
 import { openKeyring } from '../trust/keyring-fs.ts';
 import type { Keyring } from '../trust/keys.ts';
 import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
+
+import type { OpenRyeOptions } from './api/rye.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
-import type { OpenRyeOptions } from './rye.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';
 
 /** What every service of an open rye stands on. Nothing is read or opened before it is needed. */
-export class Foundation {
+export class Workspace {
   readonly options: OpenRyeOptions;
   /** What every run begins with. */
   readonly preset: Preset;

@@ -7,11 +7,11 @@ import { buildTree, entryByPrefix, isKnown } from '../log/tree.ts';
 import type { OpenedLog } from '../storage/store.ts';
 import type { ThreadFiles } from '../threads/ports.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
-import type { ExportOptions, ThreadExport } from './exports-types.ts';
-import type { Foundation } from './foundation.ts';
-import type { ThreadVerification } from './rye.ts';
+import type { ThreadVerification } from './api/threads.ts';
+import type { ExportOptions, ThreadExport } from './api/trees.ts';
 import { threadFiles } from './thread-files.ts';
 import { verifyThread } from './verify-thread.ts';
+import type { Workspace } from './workspace.ts';
 
 declare const __RYE_VERSION__: string;
 
@@ -28,22 +28,22 @@ const EXPORTERS = {
 
 /** Reads a thread, checks its record and hands it to the exporter of a format. Never writes. */
 export async function exportThread(
-  base: Foundation,
+  workspace: Workspace,
   threadId: string,
   { format, branch, redact = false }: ExportOptions,
 ): Promise<ThreadExport> {
-  const files = threadFiles(base);
+  const files = threadFiles(workspace);
   const redaction = redact ? new Redaction() : undefined;
-  const opened = await readUnlessUnsigned(base, threadId);
+  const opened = await readUnlessUnsigned(workspace, threadId);
   const log = redaction
     ? { ...opened, events: opened.events.map((event) => redaction.event(event)) }
     : opened;
-  const verification = await verifyThread(base, files, threadId);
+  const verification = await verifyThread(workspace, files, threadId);
   const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
   const leafId =
     branch === undefined || branch === 'leaf' ? tree.leafId : entryByPrefix(tree, branch).id;
   const problems = [...log.problems, ...tree.problems];
-  const told = await factsOf(base, files, log);
+  const told = await factsOf(workspace, files, log);
   const facts = redaction ? redaction.scrub(told) : told;
   const whole: ExportSource = {
     header: log.header,
@@ -57,7 +57,7 @@ export async function exportThread(
       detail: detail ?? error?.message ?? '',
     })),
     problems,
-    exportedAt: isoTime(base.clock.now()),
+    exportedAt: isoTime(workspace.clock.now()),
     version: __RYE_VERSION__,
     ...(redaction ? { redactions: redaction.count } : {}),
   };
@@ -76,9 +76,9 @@ export async function exportThread(
 }
 
 /** What follows the last signature is part of no export. A log that was changed is read whole: its export says so. */
-async function readUnlessUnsigned(base: Foundation, threadId: string): Promise<OpenedLog> {
-  const { logs } = base.store;
-  const verdict = await logs.verify(threadId, { verifier: base.keyring.payloadVerifier });
+async function readUnlessUnsigned(workspace: Workspace, threadId: string): Promise<OpenedLog> {
+  const { logs } = workspace.store;
+  const verdict = await logs.verify(threadId, { verifier: workspace.keyring.payloadVerifier });
   return verdict.ok
     ? await logs.read(threadId, { end: verdict.verified_bytes })
     : await logs.read(threadId);
@@ -97,7 +97,7 @@ function tamperedBy({ checks }: ThreadVerification): ErrorInfo | null {
 
 /** From the signed thread.json; where that can't be read, from the log and the registry. */
 async function factsOf(
-  base: Foundation,
+  workspace: Workspace,
   files: ThreadFiles,
   log: OpenedLog,
 ): Promise<Pick<ExportSource, 'facts' | 'itemIntegrity'>> {
@@ -105,7 +105,7 @@ async function factsOf(
   const id = header.thread_id;
   const capabilitiesRef = `.ai/state/threads/${id}/capabilities.md`;
   const signed = await files.readDocument(id).catch(() => undefined);
-  const document = signed ?? (await unsignedDocument(base, log));
+  const document = signed ?? (await unsignedDocument(workspace, log));
   const plan = signed && (await files.readPlan(signed).catch(() => undefined));
   const facts = {
     document,
@@ -119,7 +119,7 @@ async function factsOf(
 type Unsigned = ExportSource['facts']['document'] & Pick<ThreadDocument, 'updated_at'>;
 
 async function unsignedDocument(
-  { store }: Foundation,
+  { store }: Workspace,
   { header, events }: OpenedLog,
 ): Promise<Unsigned> {
   const record = await store.registry.get(header.thread_id);

@@ -1,5 +1,5 @@
-import type { Space } from '../core/ids.ts';
-import type { InterruptMode, RepeatMode, RuleEngine } from '../core/plan.ts';
+import type { Space } from '../../core/ids.ts';
+import type { InterruptMode, RepeatMode, RuleEngine } from '../../core/plan.ts';
 
 /** One rule as `rye rules list` shows it. */
 export interface RuleRow {

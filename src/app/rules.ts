@@ -1,7 +1,10 @@
-import { relative } from 'node:path';
+import { execFile } from 'node:child_process';
+import { readFile, realpath, stat } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { promisify } from 'node:util';
 import { RyeError } from '../core/errors.ts';
 import type { PlannedRule, RuleSettings } from '../core/plan.ts';
-import { didYouMean } from '../core/text.ts';
+import { absoluteSearchPath, didYouMean } from '../core/text.ts';
 import { AnswerWatch, cutsAnswer } from '../loop/stream-rules/answer-watch.ts';
 import {
   compileRules,
@@ -10,11 +13,11 @@ import {
   type SortedRule,
   sortRules,
 } from '../loop/stream-rules/rules.ts';
+
 import { RuleSession } from '../loop/stream-rules/session.ts';
 import type { ModelEvent } from '../providers/provider.ts';
 import { compileGlob } from '../tools/glob-pattern.ts';
-import type { Foundation } from './foundation.ts';
-import { loadRules } from './rule-source.ts';
+import { walkFiles } from '../tools/paths.ts';
 import type {
   RuleHit,
   RuleListing,
@@ -22,23 +25,24 @@ import type {
   RuleSample,
   RuleScan,
   RulesService,
-} from './rules-api.ts';
-import { readScanned } from './rules-scan.ts';
+} from './api/rules.ts';
+import { loadRules } from './rule-source.ts';
+import type { Workspace } from './workspace.ts';
 
 const MAX_SCANNED_BYTES = 5 * 1024 * 1024;
 const WRITE = 'write';
 const CALL = 'sample';
 
 /** Looking at rules and trying them, outside of threads. */
-export class RuleBench implements RulesService {
-  readonly #base: Foundation;
+export class Rules implements RulesService {
+  readonly #workspace: Workspace;
 
-  constructor(base: Foundation) {
-    this.#base = base;
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
   }
 
   async list({ directive }: { readonly directive?: string } = {}): Promise<RuleListing> {
-    const { settings, rules, refused } = await loadRules(this.#base, false);
+    const { settings, rules, refused } = await loadRules(this.#workspace, false);
     const sorted = sortRules(rules, settings, { directive, compileGlob });
     return { rules: sorted.map((one) => rowOf(one, settings)), refused };
   }
@@ -62,7 +66,7 @@ export class RuleBench implements RulesService {
         continue;
       }
       files += 1;
-      const shown = relative(this.#base.options.projectPath, path);
+      const shown = relative(this.#workspace.options.projectPath, path);
       const found = await checker({ text, source: 'tool', tool: WRITE, path: shown });
       hits.push(...found.map((hit) => ({ ...hit, path })));
     }
@@ -73,7 +77,7 @@ export class RuleBench implements RulesService {
     readonly checked: number;
     readonly checker: (sample: RuleSample) => Promise<readonly RuleHit[]>;
   }> {
-    const { settings, rules } = await loadRules(this.#base, false);
+    const { settings, rules } = await loadRules(this.#workspace, false);
     const sorted = sortRules(rules, settings, { directive: undefined, compileGlob });
     const { stream } = rulesOf(sorted, settings);
     const wanted = name === undefined ? stream : stream.filter((rule) => rule.name === name);
@@ -86,20 +90,20 @@ export class RuleBench implements RulesService {
           ) ?? 'Run: rye rules list',
       });
     }
-    const checker = new Checker(this.#base, wanted, settings);
+    const checker = new Checker(this.#workspace, wanted, settings);
     return { checked: wanted.length, checker: (sample) => checker.check(sample) };
   }
 }
 
 /** Tells all rules that a text breaks, not just the first that would cut it. */
 class Checker {
-  readonly #base: Foundation;
+  readonly #workspace: Workspace;
   readonly #settings: RuleSettings;
   readonly #real: RuleSet;
   readonly #patient: RuleSet;
 
-  constructor(base: Foundation, rules: readonly PlannedRule[], settings: RuleSettings) {
-    this.#base = base;
+  constructor(workspace: Workspace, rules: readonly PlannedRule[], settings: RuleSettings) {
+    this.#workspace = workspace;
     this.#settings = settings;
     this.#real = compileRules(rules, settings, compileGlob);
     const patient = rules.map((rule) => ({ ...rule, interrupt: 'never' as const }));
@@ -110,9 +114,9 @@ class Checker {
     const session = new RuleSession({
       rules: this.#patient,
       settings: this.#settings,
-      projectPath: this.#base.options.projectPath,
+      projectPath: this.#workspace.options.projectPath,
       toolIds: new Map(),
-      slow: this.#base.regexWorker,
+      slow: this.#workspace.regexWorker,
     });
     const watcher = new AnswerWatch(session, 1);
     for (const event of eventsOf(sample)) watcher.observe(event);
@@ -170,4 +174,72 @@ function rowOf({ declared, bucket, problems }: SortedRule, settings: RuleSetting
     engine,
     problems,
   };
+}
+
+const BINARY_PROBE_BYTES = 8192;
+const MAX_LISTING_BYTES = 256 * 1024 * 1024;
+
+export interface ScanOptions {
+  readonly gitignore: boolean;
+  readonly maxBytes: number;
+}
+
+/** One file of a scan; without text where it is binary or too large. */
+export interface ScannedFile {
+  readonly path: string;
+  readonly text: string | undefined;
+}
+
+/** Reads the regular files below a folder, or one file, one after the other. */
+export async function* readScanned(
+  folder: string,
+  { gitignore, maxBytes }: ScanOptions,
+): AsyncGenerator<ScannedFile, void> {
+  for await (const path of filesBelow(folder, gitignore)) {
+    const text = await readText(path, maxBytes);
+    if (text !== null) yield { path, text };
+  }
+}
+
+async function* filesBelow(folder: string, gitignore: boolean): AsyncGenerator<string, void> {
+  const stats = await stat(folder).catch(() => undefined);
+  if (!stats) throw new RyeError('file_not_found', `there is no file or folder ${folder}`);
+  if (stats.isFile()) {
+    yield folder;
+    return;
+  }
+  const tracked = gitignore ? await gitFiles(folder) : undefined;
+  if (tracked) {
+    for (const name of tracked) yield join(folder, name);
+    return;
+  }
+  const root = await realpath(folder);
+  const walk = walkFiles({ root, project: root, signal: new AbortController().signal });
+  for await (const { relative } of walk) yield join(folder, relative);
+}
+
+/** Files that git does not ignore; undefined outside of a repository, and without git. */
+async function gitFiles(folder: string): Promise<readonly string[] | undefined> {
+  // the configuration of a repository may name a program for git to run
+  const harmless = ['-c', 'core.fsmonitor=false'];
+  const listing = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
+  try {
+    const { stdout } = await promisify(execFile)('git', ['-C', folder, ...harmless, ...listing], {
+      maxBuffer: MAX_LISTING_BYTES,
+      env: { ...process.env, PATH: absoluteSearchPath(process.env['PATH'] ?? '') },
+    });
+    return [...new Set(stdout.split('\0').filter((name) => name !== ''))].toSorted();
+  } catch {
+    return undefined;
+  }
+}
+
+/** null: it is gone or no regular file. */
+async function readText(path: string, maxBytes: number): Promise<string | null | undefined> {
+  const stats = await stat(path).catch(() => undefined);
+  if (!stats?.isFile()) return null;
+  if (stats.size > maxBytes) return undefined;
+  const bytes = await readFile(path).catch(() => undefined);
+  if (!bytes) return null;
+  return bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? undefined : bytes.toString('utf8');
 }

@@ -1,12 +1,13 @@
+import { createReadStream } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, isFinal, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
-import type { Foundation } from './foundation.ts';
-import { markLog } from './log-mark.ts';
+import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import type {
-  ExecuteDirectiveRequest,
   ExecuteToolRequest,
   ListedThread,
   LogMark,
@@ -16,60 +17,62 @@ import type {
   ThreadVerification,
   ToolRunResult,
   UnverifiedLine,
-} from './rye.ts';
+  UnverifiedPart,
+} from './api/threads.ts';
 import { threadFiles } from './thread-files.ts';
 import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
-import { unverifiedLines, unverifiedParts } from './unverified.ts';
-import { verifyThread } from './verify-thread.ts';
+import { markLog } from './verify-parts.ts';
+import { acceptHead, verifyThread } from './verify-thread.ts';
+import type { Workspace } from './workspace.ts';
 
 /** Planning, running and looking at threads. */
 export class Threads implements ThreadsService {
-  readonly #base: Foundation;
+  readonly #workspace: Workspace;
 
-  constructor(base: Foundation) {
-    this.#base = base;
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
   }
 
   async plan(request: ExecuteDirectiveRequest): Promise<ThreadPlan> {
     const { planDirective } = await import('./thread-runs.ts');
-    return await planDirective(this.#base, request);
+    return await planDirective(this.#workspace, request);
   }
 
   async execute(request: ExecuteDirectiveRequest): Promise<ThreadResult> {
     const { executeDirective } = await import('./thread-runs.ts');
-    return await executeDirective(this.#base, request);
+    return await executeDirective(this.#workspace, request);
   }
 
   async executeTool(request: ExecuteToolRequest): Promise<ToolRunResult> {
     const { runTool } = await import('./run-tool.ts');
-    return await runTool(this.#base, request);
+    return await runTool(this.#workspace, request);
   }
 
   async list(filter?: ThreadListFilter): Promise<readonly ListedThread[]> {
-    return await listThreads(this.#base.store, filter);
+    return await listThreads(this.#workspace.store, filter);
   }
 
   async unlisted(): Promise<readonly string[]> {
-    const { options, store } = this.#base;
+    const { options, store } = this.#workspace;
     return await unlistedFolders(options.projectPath, store.registry);
   }
 
   async resolveId(part: string): Promise<string> {
     // a thread that is on disk needs no registry to be found
-    if (isOnDisk(this.#base, part)) return part;
-    return await resolveThreadId(this.#base.store.registry, part);
+    if (isOnDisk(this.#workspace, part)) return part;
+    return await resolveThreadId(this.#workspace.store.registry, part);
   }
 
   async show(threadId: string): Promise<ThreadDetails> {
-    const { registry, logs, deliveries } = this.#base.store;
+    const { registry, logs, deliveries } = this.#workspace.store;
     const thread = await registry.get(threadId);
     if (!thread)
       throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
         hint: 'Run: rye threads list',
       });
     const { noticeChanges } = await import('./guards.ts');
-    await noticeChanges(this.#base);
-    const files = threadFiles(this.#base);
+    await noticeChanges(this.#workspace);
+    const files = threadFiles(this.#workspace);
     const read = await readDocument(async () => await files.readDocument(threadId));
     return {
       thread,
@@ -86,7 +89,7 @@ export class Threads implements ThreadsService {
         knowledge: files.knowledgePath(thread.directive, threadId),
       },
       explanation: read.problem ?? this.#explain(thread),
-      unverified: await unverifiedParts(this.#base, threadId),
+      unverified: await unverifiedParts(this.#workspace, threadId),
     };
   }
 
@@ -110,7 +113,7 @@ export class Threads implements ThreadsService {
   }
 
   async #successorOf(threadId: string): Promise<string | null> {
-    const record = await this.#base.store.registry.get(threadId);
+    const record = await this.#workspace.store.registry.get(threadId);
     return record?.continuation_thread_id ?? null;
   }
 
@@ -118,7 +121,7 @@ export class Threads implements ThreadsService {
     threadId: string,
     options: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },
   ): AsyncIterable<LogEvent | UnknownEvent> {
-    const { logs } = this.#base.store;
+    const { logs } = this.#workspace.store;
     const { tail, since = 0, follow = false, signal } = options;
     let last = since;
     const past = tail === undefined ? logs.since(threadId, since) : await logs.tail(threadId, tail);
@@ -135,21 +138,20 @@ export class Threads implements ThreadsService {
   }
 
   async *unverified(threadId: string): AsyncIterable<UnverifiedLine> {
-    const parts = await unverifiedParts(this.#base, threadId);
-    yield* unverifiedLines(this.#base, threadId, parts);
+    const parts = await unverifiedParts(this.#workspace, threadId);
+    yield* unverifiedLines(this.#workspace, threadId, parts);
   }
 
   async verify(threadId: string): Promise<ThreadVerification> {
-    return await verifyThread(this.#base, threadFiles(this.#base), threadId);
+    return await verifyThread(this.#workspace, threadFiles(this.#workspace), threadId);
   }
 
   async mark(threadId: string): Promise<LogMark> {
-    return await markLog(this.#base, threadId);
+    return await markLog(this.#workspace, threadId);
   }
 
   async acceptHead(threadId: string): Promise<ThreadVerification> {
-    const { acceptHead } = await import('./accept-head.ts');
-    return await acceptHead(this.#base, threadId);
+    return await acceptHead(this.#workspace, threadId);
   }
 
   /** Says what a person may wonder about: a thread that looks alive but has no living owner. */
@@ -161,13 +163,13 @@ export class Threads implements ThreadsService {
     process_start: processStart,
   }: ThreadRecord): string | null {
     if (!isActive(status) || pid === null || host === null || processStart === null) return null;
-    if (this.#base.store.processes.isAlive({ pid, host, processStart })) return null;
+    if (this.#workspace.store.processes.isAlive({ pid, host, processStart })) return null;
     return `its process ${pid} is gone, so it will not go on: \`rye threads recover ${id}\` ends it in order`;
   }
 
   /** Stops following a little after the thread has ended, so that its last events are still shown. */
   async #untilFinished(threadId: string, stop: AbortController): Promise<void> {
-    const { clock, store } = this.#base;
+    const { clock, store } = this.#workspace;
     while (!stop.signal.aborted) {
       const record = await store.registry.get(threadId);
       const isOver = !record || isFinal(record.status) || this.#explain(record) !== null;
@@ -177,9 +179,9 @@ export class Threads implements ThreadsService {
   }
 }
 
-function isOnDisk(base: Foundation, part: string): boolean {
+function isOnDisk(workspace: Workspace, part: string): boolean {
   try {
-    return threadFiles(base).exists(part);
+    return threadFiles(workspace).exists(part);
   } catch {
     return false; // it is no id, so it may be a part of one
   }
@@ -192,5 +194,55 @@ async function readDocument(
     return { document: (await read()) as JsonObject, problem: undefined };
   } catch (error) {
     return { document: null, problem: `its thread.json is not used: ${messageOf(error)}` };
+  }
+}
+
+/**
+ * The parts of a thread's log that no signature covers: what recoveries moved to files beside it and, if the thread
+ * crashed and was not recovered, the end of the log itself. A running thread has none: it signs what it wrote in a moment.
+ */
+export async function unverifiedParts(
+  { store, keyring }: Pick<Workspace, 'store' | 'keyring'>,
+  threadId: string,
+): Promise<readonly UnverifiedPart[]> {
+  const { logs, registry, processes } = store;
+  const moved = logs.quarantined(threadId).map(({ file, offset, bytes }) => ({
+    file,
+    offset,
+    bytes,
+    from: 0,
+  }));
+  const record = await registry.get(threadId);
+  const { pid = null, host = null, process_start: processStart = null } = record ?? {};
+  const isOwned =
+    pid !== null &&
+    host !== null &&
+    processStart !== null &&
+    processes.isAlive({ pid, host, processStart });
+  if (!record || !isActive(record.status) || isOwned) return moved;
+  try {
+    const verdict = await logs.verify(threadId, { verifier: keyring.payloadVerifier });
+    if (!verdict.ok || verdict.unverified_bytes === 0) return moved;
+    const { verified_bytes: offset, unverified_bytes: bytes } = verdict;
+    return [...moved, { file: basename(logs.path(threadId)), offset, bytes, from: offset }];
+  } catch {
+    return moved; // it has no log yet
+  }
+}
+
+/** The lines of these parts, as they are on the disk: nothing in them is verified, and they may be no events at all. */
+export async function* unverifiedLines(
+  { store }: Pick<Workspace, 'store'>,
+  threadId: string,
+  parts: readonly UnverifiedPart[],
+): AsyncIterable<UnverifiedLine> {
+  const folder = dirname(store.logs.path(threadId));
+  for (const { file, from } of parts) {
+    const input = createReadStream(join(folder, file), { start: from, encoding: 'utf8' });
+    let line = 0;
+    for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+      line += 1;
+      yield { verified: false, file, line, text };
+    }
   }
 }

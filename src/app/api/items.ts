@@ -1,0 +1,132 @@
+import type { ErrorInfo } from '../../core/errors.ts';
+import type { ItemType, SignableType, Space } from '../../core/ids.ts';
+import type { JsonObject } from '../../core/json.ts';
+import type { SearchAnswer } from '../../core/search.ts';
+import type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
+import type { KeyInfo as KeySummary } from '../../trust/keys.ts';
+import type { FoundLock, GuardChange, Pin } from '../../trust/lock.ts';
+
+export type { GuardChange } from '../../trust/lock.ts';
+
+/** State of an item's signature as lists show it. */
+export type SignatureState =
+  | 'signed'
+  | 'unsigned'
+  | 'modified'
+  | 'untrusted'
+  | 'revoked'
+  | 'invalid'
+  | 'partial'
+  | 'outdated'
+  | 'moved'
+  | 'system'
+  | 'builtin';
+
+export interface ItemSummary {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  /** Null for tools that are a part of rye. */
+  readonly path: string | null;
+  readonly version: string | null;
+  readonly description: string;
+  readonly signature: SignatureState;
+  /** 1 for a good signature of the older form; absent where no key signed. */
+  readonly signature_version?: 1 | 2;
+  /** The space whose item of the same id is used instead of this one. */
+  readonly shadowed_by: Space | null;
+}
+
+export interface FetchedItem {
+  readonly type: ItemType;
+  readonly id: string;
+  readonly space: Space;
+  /** Null for tools that are a part of rye; their content is the schema of their input. */
+  readonly path: string | null;
+  readonly signature: SignatureState;
+  readonly metadata: JsonObject;
+  readonly content: string;
+  readonly copied_to?: string;
+}
+
+export interface ItemsService {
+  list(type: ItemType, options?: { space?: Space }): Promise<readonly ItemSummary[]>;
+  fetch(
+    type: ItemType,
+    id: string,
+    options?: { copyTo?: 'project' | 'user' },
+  ): Promise<FetchedItem>;
+  search(
+    type: ItemType | 'all',
+    query: string,
+    options?: { limit?: number; space?: Space; since?: string; contextLines?: number },
+  ): Promise<SearchAnswer>;
+  /** Without a selector: everything in the project space. */
+  validate(selector?: {
+    type: ItemType;
+    pattern: string;
+  }): Promise<{ readonly problems: readonly Problem[]; readonly checked: number }>;
+  sign(
+    type: SignableType,
+    pattern: string,
+    options?: { dryRun?: boolean },
+  ): Promise<readonly SignOutcome[]>;
+  verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]>;
+}
+
+/** A key that somebody offers. */
+export interface KeyOffer {
+  readonly key_id: string;
+  readonly owner: string;
+  /** Absent: everywhere. */
+  readonly projects?: readonly string[];
+}
+
+export interface KeysService {
+  /** Creates the signing key; refuses with `already_exists` when there is one. */
+  init(): Promise<KeySummary>;
+  list(): Promise<readonly KeySummary[]>;
+  /** The public key as PEM text. */
+  export(): Promise<{ readonly key_id: string; readonly pem: string }>;
+  /** What {@link trust} would trust, and in which projects alone; refuses what it would refuse. */
+  inspect(text: string, options?: { owner?: string }): Promise<KeyOffer>;
+  /** Trusts a PEM or a trusted-key TOML. */
+  trust(text: string, options?: { owner?: string }): Promise<KeySummary>;
+  revoke(keyId: string, options?: { reason?: string }): Promise<KeySummary>;
+  rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
+}
+export type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
+export type { KeyInfo as KeySummary } from '../../trust/keys.ts';
+
+/** The lock of a project: which power files its user accepted. */
+export interface LockService {
+  /** What is pinned and what differs from it; changes nothing. */
+  status(): Promise<LockReport>;
+  /** Pins what is there now, under the user's key. Throws `guard_changed` for files that nothing could obey. */
+  accept(): Promise<AcceptedLock>;
+}
+
+/** What `rye lock` reports. */
+export interface LockReport {
+  readonly path: string;
+  readonly state: FoundLock['state'];
+  /** Version of the lock file; null if there is none that counts. */
+  readonly serial: number | null;
+  readonly key_id: string | null;
+  /** What is pinned: by the user space, else by the lock file. */
+  readonly files: readonly Pin[];
+  readonly changes: readonly GuardChange[];
+  /** Power files that are not obeyed, one sentence each. */
+  readonly ignored: readonly string[];
+  /** The refusal of runs; null while they are allowed. */
+  readonly refusal: ErrorInfo | null;
+}
+
+/** What `rye lock accept` did. */
+export interface AcceptedLock {
+  readonly path: string;
+  readonly serial: number;
+  readonly files: readonly Pin[];
+  /** What was accepted. */
+  readonly changes: readonly GuardChange[];
+}

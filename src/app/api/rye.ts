@@ -1,0 +1,105 @@
+import type { McpServerStart } from '../../core/events.ts';
+import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
+import type { JsonObject, JsonValue } from '../../core/json.ts';
+import type { Preset } from '../presets.ts';
+import type { ExecuteDirectiveRequest } from '../requests.ts';
+import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
+import type { ItemsService, KeysService, LockService } from './items.ts';
+import type { RulesService } from './rules.ts';
+import type {
+  ChildrenService,
+  DeliveriesService,
+  RecoveryService,
+  ThreadsService,
+} from './threads.ts';
+import type { ExportsService, SessionTrees } from './trees.ts';
+
+export type { ExecuteDirectiveRequest } from '../requests.ts';
+
+export interface HookExplanation {
+  readonly hook: HookDeclaration;
+  /** True if it fires for certain. */
+  readonly would_fire: boolean;
+  /** Paths of the event's context that decide whether it fires and that are known during a run only. */
+  readonly depends_on: readonly string[];
+  /** What decided, such as the condition node that was false with the values compared. */
+  readonly because: string;
+}
+
+export interface ConfigValue {
+  readonly path: string;
+  readonly value: JsonValue;
+  /** `file:line` or the layer that set it. */
+  readonly origin: string;
+}
+
+export interface DoctorLine {
+  readonly check: string;
+  readonly status: 'ok' | 'warn' | 'fail';
+  readonly detail: string;
+  readonly hint?: string;
+}
+
+/** What `rye init` did: paths that were written, and what was there before. */
+export interface InitOutcome {
+  readonly project: string;
+  readonly created: readonly string[];
+  readonly kept: readonly string[];
+  readonly key_id: string;
+  readonly key_created: boolean;
+}
+
+/** The library and the composition root: everything that the faces do goes through it. */
+export interface Rye {
+  /** Folder that contains the project's `.ai`. */
+  readonly projectPath: string;
+  /** Folder that contains the user's `.ai`. */
+  readonly userSpacePath: string;
+  readonly items: ItemsService;
+  readonly keys: KeysService;
+  readonly lock: LockService;
+  readonly threads: ThreadsService;
+  /** Stream rules, outside of threads. */
+  readonly rules: RulesService;
+  readonly children: ChildrenService;
+  readonly recovery: RecoveryService;
+  readonly deliveries: DeliveriesService;
+  readonly trees: SessionTrees;
+  readonly exports: ExportsService;
+  /** Runs a directive in this process and resolves with how it ended, whatever that was. */
+  run(request: RunRequest): Promise<RunOutcome>;
+  /** The same, with a hand on the run while it is under way. */
+  start(request: RunRequest): RunHandle;
+  init(options?: { force?: boolean }): Promise<InitOutcome>;
+  hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
+  explainHooks(
+    directiveId: string,
+    event?: HookEvent,
+    inputs?: JsonObject,
+  ): Promise<readonly HookExplanation[]>;
+  /** JSON Schema of what the hooks of an event can read; of every event without one. Throws `usage`. */
+  hookSchemas(event?: string): Promise<Readonly<Record<string, JsonObject>>>;
+  config(path?: string): Promise<readonly ConfigValue[]>;
+  models(): Promise<readonly JsonObject[]>;
+  doctor(): Promise<readonly DoctorLine[]>;
+  close(): void;
+}
+
+export type { McpServerStart } from '../../core/events.ts';
+
+export interface OpenRyeOptions {
+  readonly projectPath: string;
+  readonly userSpacePath: string;
+  /** Environment to read keys and settings from; never passed on to tools as it is. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** One-line notices for people, such as an ignored configuration file. */
+  readonly onNotice?: (notice: string) => void;
+  /** Told of each MCP server that was started, and of each that could not be. */
+  readonly onMcpServer?: (start: McpServerStart) => void;
+  /** What every run begins with. */
+  readonly preset?: Preset;
+  /** `key=value` configuration overrides of this call. */
+  readonly configOverrides?: readonly string[];
+  /** Arguments for Node that run the command line, for threads in processes of their own. Default: bin/rye.js. */
+  readonly program?: readonly string[];
+}

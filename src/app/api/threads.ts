@@ -1,0 +1,320 @@
+import type { Risk } from '../../core/capability.ts';
+import type { ActiveTurn, Delivery, DeliveryMode, DeliveryReport } from '../../core/delivery.ts';
+import type { ErrorInfo } from '../../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import type { PartialLimits } from '../../core/limits.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import type { ThreadRecord, ThreadResult, ThreadStatus } from '../../core/thread.ts';
+import type { KilledThread } from '../../threads/family/cancel.ts';
+import type { SentDelivery } from '../../threads/family/deliver.ts';
+import type { WaitReport } from '../../threads/family/wait.ts';
+import type { LaunchedThread } from '../../threads/ports.ts';
+import type { ExecuteDirectiveRequest } from '../requests.ts';
+
+export interface ExecuteToolRequest {
+  readonly toolId: string;
+  readonly params?: JsonObject;
+  readonly allowUnsigned?: boolean;
+  readonly acknowledge?: readonly Risk[];
+  readonly signal?: AbortSignal;
+}
+
+export interface ToolRunResult {
+  readonly success: boolean;
+  readonly tool: string;
+  readonly result: string;
+  readonly data?: JsonObject;
+  readonly duration_ms: number;
+}
+
+/** A thread of a list. */
+export interface ListedThread extends ThreadRecord {
+  /** It should be running, and its process has ended without finishing it. */
+  readonly process_gone?: true;
+}
+
+export interface ThreadListFilter {
+  readonly active?: boolean;
+  readonly status?: ThreadStatus;
+  readonly directive?: string;
+  readonly parent?: string;
+  readonly limit?: number;
+}
+
+export interface ThreadDetails {
+  readonly thread: ThreadRecord;
+  readonly document: JsonObject | null;
+  readonly children: readonly ThreadRecord[];
+  /** Messages that wait for it, or that a person has to judge. */
+  readonly deliveries: readonly Delivery[];
+  /** The run that is under way, as its owner last published it: what an active-turn steer is judged by. */
+  readonly active_turn: ActiveTurn | null;
+  readonly chain: readonly ThreadRecord[];
+  readonly paths: {
+    readonly thread: string;
+    readonly transcript: string;
+    readonly knowledge: string;
+  };
+  /** One sentence that explains a state a person may wonder about, such as a dead owner. */
+  readonly explanation: string | null;
+  /** Parts of its log that no signature covers. Nothing in them counts for the thread. */
+  readonly unverified: readonly UnverifiedPart[];
+}
+
+/** Bytes of a log that no signature covers. */
+export interface UnverifiedPart {
+  /** In the thread's folder. */
+  readonly file: string;
+  /** Where in the log the bytes were, or are. */
+  readonly offset: number;
+  readonly bytes: number;
+  /** Where in `file` they begin. */
+  readonly from: number;
+}
+
+/** One line of such a part. */
+export interface UnverifiedLine {
+  readonly verified: false;
+  readonly file: string;
+  /** From 1, in its part. */
+  readonly line: number;
+  readonly text: string;
+}
+
+export interface ThreadsService {
+  /** Resolves everything and changes nothing. */
+  plan(request: ExecuteDirectiveRequest): Promise<ThreadPlan>;
+  /** Runs to the end. A thread that failed is a result; only a thread that could not be started throws. */
+  execute(request: ExecuteDirectiveRequest): Promise<ThreadResult>;
+  executeTool(request: ExecuteToolRequest): Promise<ToolRunResult>;
+  list(filter?: ThreadListFilter): Promise<readonly ListedThread[]>;
+  /** Folders of threads that the registry does not list, as after it was lost. */
+  unlisted(): Promise<readonly string[]>;
+  /** Resolves a unique prefix or suffix to a full id; refuses with `ambiguous` or `thread_not_found`. */
+  resolveId(part: string): Promise<string>;
+  show(threadId: string): Promise<ThreadDetails>;
+  /** Events in order; with `follow` it goes on until the thread is finished or `signal` aborts. */
+  logs(
+    threadId: string,
+    options?: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },
+  ): AsyncIterable<LogEvent | UnknownEvent>;
+  /** The lines of a log that no signature covers, as they are on the disk. They may be forged. */
+  unverified(threadId: string): AsyncIterable<UnverifiedLine>;
+  verify(threadId: string): Promise<ThreadVerification>;
+  /** Whether a thread's log is what was signed, for those who show it. */
+  mark(threadId: string): Promise<LogMark>;
+  /**
+   * Verifies, then makes what is on disk the newest known state, as after a restore on purpose. Refused if anything but
+   * the head and the export fails; the export is written again from the signed log.
+   */
+  acceptHead(threadId: string): Promise<ThreadVerification>;
+}
+export type { KilledThread } from '../../threads/family/cancel.ts';
+export type { WaitReport } from '../../threads/family/wait.ts';
+export type { LaunchedThread } from '../../threads/ports.ts';
+
+export interface WaitOptions {
+  /** The first end is enough. */
+  readonly any?: boolean;
+  /** Undefined: for ever. 0: only looks. */
+  readonly timeoutSeconds?: number | undefined;
+  readonly signal?: AbortSignal;
+  /** Called with each thread once, when it has ended. */
+  readonly onEnd?: (thread: ThreadRecord) => void;
+  /** Called whenever the registry may have changed. */
+  readonly onLook?: () => Promise<void> | void;
+}
+
+export interface ThreadTreeNode {
+  readonly thread: ThreadRecord;
+  /** USD, its own and that of all threads below it. */
+  readonly subtree_spend: number;
+  readonly children: readonly ThreadTreeNode[];
+}
+
+export type StatsKey = 'directive' | 'model' | 'day';
+
+/** Sums over threads; each counts its own spend and tokens only, so that nothing is counted twice. */
+export interface ThreadStats {
+  /** The directive, the model, or the day (UTC). */
+  readonly key: string;
+  readonly threads: number;
+  /** Not at their end: queued, running or suspended. */
+  readonly open: number;
+  readonly completed: number;
+  readonly error: number;
+  readonly cancelled: number;
+  readonly continued: number;
+  readonly spend: number;
+  readonly tokens: number;
+  readonly turns: number;
+  readonly elapsed_seconds: number;
+}
+
+export interface LaunchOptions {
+  /**
+   * True if this process ends soon after. If no slot is free, a thread with secret inputs is then refused with
+   * `spawn_failed`: they wait in the memory of this process and nowhere else.
+   */
+  readonly leaves?: boolean;
+}
+
+export interface StopOptions {
+  /** Stops the threads below it too. */
+  readonly tree?: boolean;
+  readonly reason?: string;
+}
+
+/** Threads in processes of their own, and what can be done to a thread from any process. */
+export interface ChildrenService {
+  /** Starts a directive in a process of its own, or queues it. Refuses what can't be started. */
+  launch(request: ExecuteDirectiveRequest, options?: LaunchOptions): Promise<LaunchedThread>;
+  /** Starts one tool in a process of its own, under the same checks as a thread's call. */
+  launchTool(request: ExecuteToolRequest): Promise<LaunchedThread>;
+  /** Runs a launched thread in this process, which was started for it. */
+  runLaunched(threadId: string, options: { signal: AbortSignal }): Promise<ThreadResult>;
+  /** Waits for threads and the chains that continue them, whatever process runs them. */
+  wait(threadIds: readonly string[], options?: WaitOptions): Promise<WaitReport>;
+  /** Asks a thread to stop; resolves to the threads that were asked. */
+  cancel(threadId: string, options?: StopOptions): Promise<readonly string[]>;
+  /** Ends a thread's process, then the thread. */
+  kill(threadId: string, options?: StopOptions): Promise<readonly KilledThread[]>;
+  /** The threads below one, or below every root. */
+  tree(threadId?: string): Promise<readonly ThreadTreeNode[]>;
+  stats(by?: StatsKey): Promise<readonly ThreadStats[]>;
+}
+
+export interface ThreadVerification {
+  readonly thread_id: string;
+  readonly ok: boolean;
+  readonly checks: readonly {
+    readonly name:
+      | 'thread.json'
+      | 'transcript'
+      | 'plan'
+      | 'capabilities'
+      | 'knowledge'
+      | 'artifacts'
+      | 'head';
+    readonly ok: boolean;
+    readonly error?: ErrorInfo;
+    /** Byte offset in the transcript where verification failed. */
+    readonly offset?: number;
+    readonly detail?: string;
+  }[];
+  /** What could not be compared, and files that are none of the thread's. */
+  readonly warnings: readonly string[];
+}
+
+/** Whether a reader may trust the log that it shows. */
+export interface LogMark {
+  /** Null if it was not checked: there is no log yet, or it is larger than 64 MiB. */
+  readonly verified: boolean | null;
+  /** Byte offset of the first part that no good signature covers. */
+  readonly unverified_from?: number;
+  readonly error?: ErrorInfo;
+}
+
+export type { SentDelivery } from '../../threads/family/deliver.ts';
+
+export interface SendOptions {
+  readonly mode?: DeliveryMode;
+  /** The thread that sends: its words are data to the addressee. Absent: a person sends. */
+  readonly from?: string;
+}
+
+/** Messages to threads. */
+export interface DeliveriesService {
+  /** Leaves a message for a thread; it waits while the thread does not run. */
+  send(threadId: string, message: string, options?: SendOptions): Promise<SentDelivery>;
+  /** What a thread has or was sent, with every try and every decision. */
+  list(threadId: string): Promise<readonly DeliveryReport[]>;
+  /**
+   * Settles a delivery as a person decides, whatever its state, unless it is closed or in a run that is not over. A crashed
+   * thread is recovered first. A retry is a new delivery, which is returned.
+   */
+  resolve(threadId: string, seq: number, as: 'delivered' | 'dropped' | 'retry'): Promise<Delivery>;
+}
+
+export interface ResumeThreadRequest {
+  readonly threadId: string;
+  /** What the model is told; absent: the continuation directive says it. */
+  readonly message?: string;
+  /** Id, or a unique start of it, of the entry to go on from. */
+  readonly from?: string;
+  /** Limits of the continuation; absent ones are what the thread has left. */
+  readonly limits?: PartialLimits;
+  /** Values of the directive's secret inputs, which are never stored. */
+  readonly secrets?: Readonly<Record<string, string>>;
+  readonly allowUnsigned?: boolean;
+  readonly signal?: AbortSignal;
+  /** Called with each event after it is durable. Must not throw. */
+  readonly onEvent?: (event: LogEvent | UnknownEvent) => void;
+}
+
+/** What was done about a thread whose process died. */
+export interface RecoveredThread {
+  readonly thread_id: string;
+  readonly status: ThreadStatus;
+  readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released' | 'rebuilt';
+  readonly reason: string;
+  /** Bytes after the last signature of its log, which were moved to a file beside it. */
+  readonly unverified_bytes?: number;
+}
+
+export interface RecoveryReport {
+  readonly recovered: readonly RecoveredThread[];
+  readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
+  /** Results of the threads that went on, as `recovery.mode: resume` asks. */
+  readonly resumed: readonly ThreadResult[];
+}
+
+/** What a repair of a project's databases did. */
+export interface RepairReport {
+  /** Damaged databases, which were moved aside. */
+  readonly moved: readonly {
+    readonly database: 'registry' | 'ledger' | 'index';
+    readonly from: string;
+    readonly to: string;
+  }[];
+  /** Threads that the registry lists again. */
+  readonly threads: readonly string[];
+  /** Threads whose budget is in the ledger again. */
+  readonly budgets: readonly string[];
+  /** Threads that were left without a process and have ended now. */
+  readonly recovered: readonly RecoveredThread[];
+  readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
+  /** What could not be restored. */
+  readonly notes: readonly string[];
+}
+
+export interface RetentionReport {
+  readonly archived: readonly {
+    readonly thread_id: string;
+    readonly completed_at: string;
+    readonly bytes_before: number | null;
+    readonly bytes_after: number | null;
+  }[];
+  readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
+}
+
+/** Threads that go on, and what becomes of those that are over. */
+export interface RecoveryService {
+  /** Goes on with a thread that is over, suspended or crashed, to its end. */
+  resume(request: ResumeThreadRequest): Promise<ThreadResult>;
+  /** Ends threads in order whose process died: one, or all of the project. */
+  recover(options?: {
+    readonly threadId?: string;
+    /** Replaces the thread's damaged or forged thread.json by what its signed log says. */
+    readonly rebuild?: boolean;
+    readonly signal?: AbortSignal;
+  }): Promise<RecoveryReport>;
+  /** Rebuilds registry, ledger and search index from signed files; moves damaged ones aside. */
+  repair(): Promise<RepairReport>;
+  /** Archives the logs of threads that ended long ago. */
+  collect(options: {
+    readonly olderThanMs: number;
+    readonly dryRun?: boolean;
+  }): Promise<RetentionReport>;
+}
