@@ -2,14 +2,15 @@
 // A path ending in .ts names one file of that folder: its port.
 const LAYERS = {
   core: [],
+  startup: ['core', 'items', 'tools/coerce.ts'],
   disk: ['core'],
   policy: ['core'],
   trust: ['core', 'disk'],
   log: ['core'],
   items: ['core', 'disk', 'trust'],
   hooks: ['core', 'policy'],
-  providers: ['core'],
-  tools: ['core', 'disk', 'items'],
+  providers: ['core', 'startup'],
+  tools: ['core', 'disk', 'items', 'startup'],
   storage: ['core', 'disk', 'log', 'policy'],
   loop: ['core', 'policy', 'hooks', 'log', 'providers/provider.ts', 'tools/tool.ts'],
   threads: [
@@ -42,6 +43,7 @@ const LAYERS = {
     'threads',
     'export',
     'pi',
+    'startup',
   ],
   cli: ['core', 'disk', 'app'],
 };

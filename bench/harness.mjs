@@ -12,14 +12,14 @@ export function median(values) {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
-/** A project and a home in a temporary folder, with a signing key. */
-export function openWorkspace() {
+/** Makes a project and a home in a temporary folder, with a signing key. `program` is the bin/rye.js that `rye` runs. */
+export function openWorkspace(program = RYE) {
   const root = mkdtempSync(path.join(tmpdir(), 'rye-bench-'));
   const env = { PATH: process.env.PATH, HOME: path.join(root, 'home') };
   const project = path.join(root, 'project');
   spawnSync('mkdir', ['-p', env.HOME, project]);
   const rye = (...args) => {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [RYE, ...args], {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], {
       cwd: project,
       env,
       encoding: 'utf8',

@@ -1,5 +1,5 @@
-// Prepare, warm: three-deep extends, hooks in five layers, twenty tools. Target: 15 ms. On a busy machine its processor
-// time says more than the clock.
+// Measures a warm prepare: extends three deep, hooks in five layers, twenty tools. Target: 15 ms. On a busy machine the
+// processor time is the meaningful figure.
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
@@ -22,7 +22,7 @@ export async function run() {
     for (let at = 0; at < TOOLS; at += 1) {
       writeFileSync(
         path.join(tools, `tool${at}.js`),
-        `const __version__ = '1.0.0';\nconst __tool_description__ = 'Tool ${at}.';\nconst __traits__ = { risk: 'safe' };\nconst CONFIG_SCHEMA = { type: 'object', properties: { a: { type: 'string' } } };\n`,
+        `const __version__ = '1.0.0';\nconst __tool_description__ = 'Tool ${at}.';\nconst __traits__ = { risk: 'safe' };\nconst CONFIG_SCHEMA = { type: 'object', properties: { a: { type: 'string' } } };\nconsole.log(JSON.stringify({ success: true }));\n`,
       );
     }
     const leaf = path.join(workspace.project, '.ai', 'directives', 'team', 'wide.md');

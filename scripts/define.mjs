@@ -1,17 +1,16 @@
-// Constants that the build bakes into the program. The test runner defines the same ones.
+// The constants that the build, the test runner and `npm run dev` put into the program.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { tsImport } from 'tsx/esm/api';
 import { pageAssets } from './page-assets.mjs';
 import { systemManifest } from './system-manifest.mjs';
 
-/** `define` entries for esbuild and Vitest: identifier → source text of its value. */
+/** Returns the `define` entries for esbuild and Vitest: identifier → source text of its value. */
 export async function definitions() {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
-  const { systemConfig } = await tsImport('./system-config.ts', import.meta.url);
-  const { systemRules } = await tsImport('./system-rules.ts', import.meta.url);
+  const { systemConfig, systemRules } = await tsImport('../startup/baked.ts', import.meta.url);
   const system = fileURLToPath(new URL('../system', import.meta.url));
-  // as text: the bundler would put objects into the chunk that every command loads
+  // as JSON text: esbuild would put objects into the chunk that every command loads
   const baked = {
     __RYE_SYSTEM_MANIFEST__: JSON.stringify(systemManifest(system)),
     __RYE_SYSTEM_CONFIG__: JSON.stringify(systemConfig(system)),

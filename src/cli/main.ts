@@ -231,9 +231,8 @@ function globalOptionsOf(program: Command): GlobalOptions {
  * Runs the process's command line and ends the process. Whatever ends it before a command has said how it ended,
  * a bug or an impatient interrupt, is reported as a failure in the form that the caller reads.
  */
-export async function start(): Promise<void> {
+export async function start(io = createProcessIo()): Promise<void> {
   const argv = process.argv.slice(2);
-  const io = createProcessIo();
   const failure = { mode: outputModeOf(argv), verbose: wantsTrace(argv) };
   let isReported = false;
   const report = (thrown: unknown): ExitCode => {

@@ -178,7 +178,7 @@ const SHAPES: readonly RegExp[] = [
 ];
 
 /** What stands in place of what was taken out. */
-export const REDACTED = '[redacted]';
+const REDACTED = '[redacted]';
 
 /** The text without what looks like a secret, and how many were found. */
 export function withoutSecretShapes(text: string): {

@@ -70,7 +70,7 @@ export interface ReadFile {
  * Hands the lines of a text file to `take` in order, without their line feeds; `isTorn` for a last one that has none,
  * `isLossy` for one that is not UTF-8. The file is streamed and never written. Errors: `file_not_found`; `item_too_large` for a line over 16 MiB.
  */
-export async function readLines(
+async function readLines(
   path: string,
   take: (line: string, isTorn: boolean, isLossy: boolean) => void,
 ): Promise<ReadFile> {

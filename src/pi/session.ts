@@ -288,7 +288,7 @@ export interface PiRecord {
 /** A piece of a line: a record, or text that is none. */
 export type PiPiece = PiRecord | { readonly line: number; readonly text: string };
 
-export function isPiRecord(piece: PiPiece): piece is PiRecord {
+function isPiRecord(piece: PiPiece): piece is PiRecord {
   return 'value' in piece;
 }
 
@@ -296,7 +296,7 @@ export function isPiRecord(piece: PiPiece): piece is PiRecord {
  * Reads one line of a pi session file. Usually one record. A line on which records ran together, as pi leaves it when it
  * appends behind a torn write, yields each of them and the rest as text.
  */
-export function readPiLine(text: string, line: number): readonly PiPiece[] {
+function readPiLine(text: string, line: number): readonly PiPiece[] {
   const pieces: PiPiece[] = [];
   let rest = text;
   for (let torn = 0; torn <= MAX_TORN; torn += 1) {

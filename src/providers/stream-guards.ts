@@ -1,6 +1,6 @@
 import { type Clock, overReason } from '../core/clock.ts';
+import type { AnswerBody } from '../startup/http-fetch.ts';
 import { AnswerTooLarge } from './failure.ts';
-import type { AnswerBody } from './http-fetch.ts';
 
 /** Watches one connection, and carries the one signal that ends it. */
 export interface StallWatch {

@@ -3,8 +3,8 @@ import { messageOf, RyeError } from '../core/errors.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isJsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
+import { readPlainSchema } from '../startup/plain-schema.ts';
 import { coerceInput, propertySchema } from './coerce.ts';
-import { readPlainSchema } from './plain-schema.ts';
 
 /** The outcome of checking a call's arguments: what to run with, or text that tells the model what to fix. */
 export type Validation =

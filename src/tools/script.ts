@@ -185,7 +185,7 @@ export function shellOf(path: string): string {
 const INTERPRETERS: Readonly<Record<string, string>> = { '.rb': 'ruby', '.pl': 'perl' };
 
 /** The interpreter that an extension stands for; nothing is ever run through its own shebang. */
-export function interpreterOf(id: string, path: string): string {
+function interpreterOf(id: string, path: string): string {
   const extension = extname(path).toLowerCase();
   const interpreter = Object.hasOwn(INTERPRETERS, extension) ? INTERPRETERS[extension] : undefined;
   if (interpreter !== undefined) return interpreter;

@@ -98,7 +98,7 @@ const LINK = /^(?:https?|mailto):/i;
  * Somebody's Markdown as HTML that can do nothing: no markup of its own, links only to the web and to mail, images as
  * words. Lines end where they end, as in a chat: prompts are often no Markdown but XML.
  */
-export function proseRenderer(code: CodeRenderer): (text: string) => Html {
+function proseRenderer(code: CodeRenderer): (text: string) => Html {
   const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
   markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
   markdown.validateLink = (url) => LINK.test(url);

@@ -228,16 +228,12 @@ export function notesBehind(entryId: string, { annotations }: PageContext): Html
 }
 
 /** What a person said. */
-export function userMessage({ content }: UserMessage, page: PageContext): Html {
+function userMessage({ content }: UserMessage, page: PageContext): Html {
   return html`${content.map((block) => contentBlock(block, page))}`;
 }
 
 /** What the model said, thought and called, and what that cost. */
-export function assistantMessage(
-  message: AssistantMessage,
-  entryId: string,
-  page: PageContext,
-): Html {
+function assistantMessage(message: AssistantMessage, entryId: string, page: PageContext): Html {
   const blocks = message.content.map((block) => answerBlock(block, page));
   return html`${blocks}${costLine(message, entryId, page)}`;
 }
@@ -304,7 +300,7 @@ function argumentText(
 }
 
 /** What a tool gave, behind one line; `marks` stand at the end of it. */
-export function toolResult(message: ToolResultMessage, marks: Html, page: PageContext): Html {
+function toolResult(message: ToolResultMessage, marks: Html, page: PageContext): Html {
   const { name, outcome, call_id: callId, content } = message;
   const text = textOf(content);
   const settled = page.annotations.settled.get(callId);

@@ -1,8 +1,8 @@
 import { isJsonObject, parseJson } from '../../core/json.ts';
+import { bodyOf, httpFetch } from '../../startup/http-fetch.ts';
 import { usedCallIds } from '../adapter.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type FailureContext, failureOf, streamFailure } from '../failure.ts';
-import { bodyOf, httpFetch } from '../http-fetch.ts';
 import {
   type ModelEvent,
   type ModelProvider,

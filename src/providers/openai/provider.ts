@@ -1,8 +1,8 @@
 import { isJsonObject, isRecord, parseJson } from '../../core/json.ts';
+import { bodyOf, httpFetch } from '../../startup/http-fetch.ts';
 import { usedCallIds } from '../adapter.ts';
 import { CAPABILITIES, type ModelConfig, type ProviderConfig } from '../catalog.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from '../failure.ts';
-import { bodyOf, httpFetch } from '../http-fetch.ts';
 import {
   type ModelEvent,
   type ModelProvider,

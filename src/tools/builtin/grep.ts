@@ -187,7 +187,7 @@ function present(found: readonly GrepMatch[], { mode, offset, limit }: Page): To
 }
 
 /** Matching lines that one call collects and counts. */
-export const MAX_MATCHES = 10_000;
+const MAX_MATCHES = 10_000;
 /** How much of a line is searched. */
 const MAX_LINE_BYTES = 1024 * 1024;
 /** How much of a line is shown. */
@@ -215,7 +215,7 @@ export type GrepMatch = {
 };
 
 /** The built-in engine: the same dialect and order as ripgrep's, one file at a time, linear in the text. */
-export async function searchFiles(query: GrepQuery): Promise<readonly GrepMatch[]> {
+async function searchFiles(query: GrepQuery): Promise<readonly GrepMatch[]> {
   const matches: GrepMatch[] = [];
   for await (const file of candidates(query)) {
     if (query.signal.aborted || matches.length >= MAX_MATCHES) break;
@@ -257,7 +257,7 @@ async function searchFile(real: string, query: GrepQuery, matches: GrepMatch[]):
   }
 }
 
-export function shownLine(text: string): string {
+function shownLine(text: string): string {
   return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
 }
 
@@ -284,7 +284,7 @@ export function ripgrepPath(path: string | undefined): string | undefined {
  * Searches with ripgrep: JSON events, sorted by path, always with an explicit path so that it never reads stdin,
  * no configuration file, no ignore files, links not followed.
  */
-export async function searchWithRipgrep(
+async function searchWithRipgrep(
   query: GrepQuery,
   {
     program,

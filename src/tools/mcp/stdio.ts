@@ -148,13 +148,13 @@ export class StdioTransport implements Transport {
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 
 /** Why a connection ends at such a message. */
-export const TOO_LONG = `it sent a message of more than ${MAX_MESSAGE_BYTES / 1024 / 1024} MiB`;
+const TOO_LONG = `it sent a message of more than ${MAX_MESSAGE_BYTES / 1024 / 1024} MiB`;
 
 const NEWLINE = 0x0a;
 const FLOOD_BYTES = 1024 * 1024;
 
 /** Splits a stream into lines in time and memory linear in its bytes, however small its chunks are. */
-export class MessageLines {
+class MessageLines {
   #pieces: Buffer[] = [];
   #held = 0;
 

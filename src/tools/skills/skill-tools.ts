@@ -209,7 +209,7 @@ function skillText(
 const MAX_TEXT_BYTES = 256 * 1024;
 
 /** A file below the skill's folder as text, links resolved, its signature checked. */
-export async function readSkillText(offered: OfferedSkill, path: string): Promise<string> {
+async function readSkillText(offered: OfferedSkill, path: string): Promise<string> {
   const file = await confinedFile(offered, path);
   if (file.size > MAX_TEXT_BYTES) {
     throw new RyeError('item_too_large', `${path} is larger than ${MAX_TEXT_BYTES} bytes`);
@@ -240,7 +240,7 @@ export interface ScriptCall {
  * Runs a script of a skill by the contract of tools. It and its neighbours run from a private copy of the bytes that were
  * signed, which is removed afterwards; a neighbour that was never signed is not part of the copy.
  */
-export async function runSkillScript(
+async function runSkillScript(
   offered: OfferedSkill,
   { path, args, params }: ScriptCall,
   { context, options }: { readonly context: ToolContext; readonly options: ScriptOptions },

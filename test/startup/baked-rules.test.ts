@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { bakedRule } from '../../src/app/rule-source.ts';
 import { parseRule } from '../../src/items/rule.ts';
+import { bakedRule } from '../../src/startup/baked-rules.ts';
 import { sha256Hex } from '../../src/trust/keys.ts';
 
 const FOLDER = 'system/.ai/rules';

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { JsonObject, JsonValue } from '../../src/core/json.ts';
-import { readPlainSchema } from '../../src/tools/plain-schema.ts';
+import { readPlainSchema } from '../../src/startup/plain-schema.ts';
 import { compileSchema } from '../../src/tools/schema.ts';
 
 const name = fc.constantFrom('a', 'b', 'toString', '__proto__');

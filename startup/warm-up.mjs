@@ -1,5 +1,6 @@
-// Runs the bundled program through what people run, and keeps what V8 compiled for it: `node program-warm-up.mjs <folder>`.
-// Functions that were not called are not in it; they are compiled when they are, as everywhere.
+// Runs the most common commands in the bundled program and saves the code that V8 compiled for them:
+// `node warm-up.mjs <folder>`. The cache holds only functions that were called; V8 compiles the others on first use.
+// `node warm-up.mjs <folder> cold` saves the cache without running a command.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
@@ -17,25 +18,25 @@ const TURN = `\`\`\`xml
 </directive>
 \`\`\`
 
-Say something.
+Answer in one word.
 `;
 
 const USAGE = { input_tokens: 10, output_tokens: 1 };
-const [folder = '.'] = process.argv.slice(2);
+const [folder = '.', mode] = process.argv.slice(2);
 const root = mkdtempSync(path.join(tmpdir(), 'rye-warm-up-'));
 
 function event(type, data) {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
 }
 
-/** A call of a tool, then words. */
-function answer(isAsked) {
-  const block = isAsked
+/** A tool call as the first answer, then text. */
+function answer(isFirst) {
+  const block = isFirst
     ? { type: 'tool_use', id: 'toolu_1', name: 'rye_file_system_ls', input: {} }
     : { type: 'text', text: '' };
-  const delta = isAsked
+  const delta = isFirst
     ? { type: 'input_json_delta', partial_json: '{"path":"."}' }
-    : { type: 'text_delta', text: 'Said.' };
+    : { type: 'text_delta', text: 'Done.' };
   const message = { type: 'message', role: 'assistant', model: 'm', content: [], usage: USAGE };
   return [
     event('message_start', { message }),
@@ -43,7 +44,7 @@ function answer(isAsked) {
     event('content_block_delta', { index: 0, delta }),
     event('content_block_stop', { index: 0 }),
     event('message_delta', {
-      delta: { stop_reason: isAsked ? 'tool_use' : 'end_turn' },
+      delta: { stop_reason: isFirst ? 'tool_use' : 'end_turn' },
       usage: USAGE,
     }),
     event('message_stop', {}),
@@ -52,13 +53,13 @@ function answer(isAsked) {
 
 async function openProvider() {
   const server = createServer((request, response) => {
-    let asked = '';
+    let body = '';
     request.setEncoding('utf8').on('data', (text) => {
-      asked += text;
+      body += text;
     });
     request.on('end', () => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
-      response.end(answer(!asked.includes('toolu_1')));
+      response.end(answer(!body.includes('toolu_1')));
     });
   });
   await new Promise((resolve) => {
@@ -67,11 +68,11 @@ async function openProvider() {
   return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
-// what is compiled is to be there when it is kept
+// V8 must not discard compiled code before it is saved
 setFlagsFromString('--no-flush-bytecode');
 const file = path.join(folder, 'program.cjs');
 const source = readFileSync(file, 'latin1');
-// the name stands in stack traces, wherever the program is installed
+// stack traces show this name wherever the program is installed
 const script = new vm.Script(source, { filename: 'rye/dist/cli/program.cjs' });
 const program = { exports: {} };
 const require = createRequire(import.meta.url);
@@ -90,19 +91,20 @@ const io = {
   stderr: { isTty: false, columns: 80, rows: 24, write: () => {} },
 };
 const model = { ANTHROPIC_API_KEY: 'none', ANTHROPIC_BASE_URL: provider.url };
+const COMMANDS = [
+  { line: 'init' },
+  { line: 'sign directive turn' },
+  { line: 'run turn', env: model },
+  { line: 'run hello' },
+  { line: 'search knowledge done' },
+  { line: 'threads list' },
+];
 try {
-  for (const { line, env = {} } of [
-    { line: 'init' },
-    { line: 'sign directive turn' },
-    { line: 'run turn', env: model },
-    { line: 'run hello' },
-    { line: 'search knowledge said' },
-    { line: 'threads list' },
-  ]) {
+  for (const { line, env = {} } of mode === 'cold' ? [] : COMMANDS) {
     const exitCode = await main(line.split(' '), { ...io, env: { ...io.env, ...env } });
-    if (exitCode !== 0) throw new Error(`rye ${line} has failed`);
+    if (exitCode !== 0) throw new Error(`rye ${line} failed with exit status ${exitCode}`);
   }
-  // a compiled form counts only under the flags that it was made with
+  // V8 accepts the cache only under the flags that it was made with
   setFlagsFromString('--flush-bytecode');
   const name = `program-${process.version}-${process.arch}.cache`;
   writeFileSync(path.join(folder, name), script.createCachedData());

@@ -1,6 +1,6 @@
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isJsonObject } from '../core/json.ts';
-import { hasType } from './coerce.ts';
+import { hasType } from '../tools/coerce.ts';
 
 /** Answers `true` only where JSON Schema accepts the value; `false` leaves the question to the compiler. */
 type Check = (value: JsonValue) => boolean;
