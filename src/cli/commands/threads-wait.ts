@@ -1,7 +1,7 @@
 import type { Rye } from '../../app/api/rye.ts';
+import type { WaitReport } from '../../app/api/threads.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { formatUsd } from '../../core/usage.ts';
-import type { WaitReport } from '../../threads/family/wait.ts';
 import { flagOption, type Invocation, numberOption } from '../invocation.ts';
 import type { Io } from '../io.ts';
 import { canRedraw, formatTable, printDocument } from '../output.ts';
