@@ -54,7 +54,7 @@ export function modelsOf(workspace: Workspace, replayFrom?: string): Models {
     config: async () => await workspace.config(),
     env: workspace.options.env,
     clock: workspace.clock,
-    kinds: shippedKinds(replayFrom),
+    kinds: { ...shippedKinds(replayFrom), ...workspace.providers },
   });
 }
 

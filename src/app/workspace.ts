@@ -3,10 +3,12 @@ import { resolve, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { isSecurityWarning, RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
+import { compact } from '../core/json.ts';
 import type { ConfigOverride } from '../items/config.ts';
 import { type Config, loadTrustPolicy, openConfig } from '../items/config-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import { openItems, type VerifiedItems, type VerifyContext } from '../items/verified-fs.ts';
+import type { ProviderKinds } from '../providers/provider.ts';
 import { openStore } from '../storage/open-store.ts';
 import type { Store } from '../storage/store.ts';
 import { openKeyring } from '../trust/keyring-fs.ts';
@@ -18,13 +20,15 @@ import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';
 
-/** What every service of an open rye stands on. Nothing is read or opened before it is needed. */
+/** An opened project with its user space: configuration, keys, items and store. Opens and reads each when it is first needed. */
 export class Workspace {
   readonly options: OpenRyeOptions;
   /** What every run begins with. */
   readonly preset: Preset;
-  readonly clock: Clock = systemClock;
-  readonly ids: IdSource = systemIds;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  /** Kinds of providers that the program adds to those that rye ships. */
+  readonly providers: ProviderKinds;
   readonly spaces: Spaces;
   readonly keyring: Keyring;
   readonly verification: VerifyContext;
@@ -39,14 +43,23 @@ export class Workspace {
   readonly #ends = new Set<() => void>();
 
   constructor(options: OpenRyeOptions) {
-    const { projectPath, userSpacePath } = options;
+    const { projectPath, userSpacePath, tools, subscribers, store = openStore } = options;
     this.options = options;
-    this.preset = composePresets(options.preset ?? {});
+    this.clock = options.clock ?? systemClock;
+    this.ids = options.ids ?? systemIds;
+    this.providers = options.providers ?? {};
+    this.preset = composePresets(
+      compact({ tools, handlers: subscribers && { event: subscribers } }),
+      options.preset ?? {},
+    );
     this.systemPath = systemSpacePath();
     this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath });
     this.keyring = openKeyring({ projectPath, userSpacePath, now: () => this.clock.now() });
     this.verification = { spaces: this.spaces, keyring: this.keyring, manifest: bakedManifest() };
-    this.store = openStore({ projectPath, clock: this.clock, ids: this.ids });
+    this.store =
+      typeof store === 'function'
+        ? store({ projectPath, clock: this.clock, ids: this.ids })
+        : store;
   }
 
   /** One line for people; the same line is said once. */

@@ -1,6 +1,10 @@
-import type { McpServerStart } from '../../core/events.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { LogEvent, McpServerStart, UnknownEvent } from '../../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
+import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
+import type { ProviderKinds } from '../../providers/provider.ts';
+import type { Store } from '../../storage/store.ts';
 import type { Preset } from '../presets.ts';
 import type { ExecuteDirectiveRequest } from '../requests.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
@@ -87,6 +91,16 @@ export interface Rye {
 
 export type { McpServerStart } from '../../core/events.ts';
 
+/** Observes an event. The events of children have types such as . */
+export type Subscriber = (event: LogEvent | UnknownEvent) => void | Promise<void>;
+
+/** Opens a store for a project. */
+export type StoreFactory = (setup: {
+  readonly projectPath: string;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+}) => Store;
+
 export interface OpenRyeOptions {
   readonly projectPath: string;
   readonly userSpacePath: string;
@@ -96,8 +110,23 @@ export interface OpenRyeOptions {
   readonly onNotice?: (notice: string) => void;
   /** Told of each MCP server that was started, and of each that could not be. */
   readonly onMcpServer?: (start: McpServerStart) => void;
-  /** What every run begins with. */
+  /** Defaults of every run. */
   readonly preset?: Preset;
+  /** Kinds of providers besides those that rye ships, by the `kind` of provider files. Replaces a shipped kind of the same name. */
+  readonly providers?: ProviderKinds;
+  /** Tools of this program, by id. The same as `preset.tools`. */
+  readonly tools?: Preset['tools'];
+  /**
+   * Functions that get every event of the threads that this rye runs, and of their children, after it is durable. One that
+   * fails is reported once as a notice and does not harm the run.
+   */
+  readonly subscribers?: readonly Subscriber[];
+  /** Where the state of threads is kept. Default: the project's `.ai/state`. Closing rye closes it. */
+  readonly store?: Store | StoreFactory;
+  /** Default: the system clock. */
+  readonly clock?: Clock;
+  /** Source of ids of entries and threads. Default: random ids. */
+  readonly ids?: IdSource;
   /** `key=value` configuration overrides of this call. */
   readonly configOverrides?: readonly string[];
   /** Arguments for Node that run the command line, for threads in processes of their own. Default: bin/rye.js. */
