@@ -63,7 +63,7 @@ function storeIn(folder, { createFileLogStore }) {
       },
     },
     ids: { entryId, uuid: entryId },
-    processes: { isAlive: () => false },
+    owners: { state: () => 'gone' },
   });
 }
 
@@ -117,7 +117,7 @@ function streamedTurn(at) {
 }
 
 /** Writes a log until `isDone` says so, signed as a thread signs its own. */
-function writeLog(store, signer, threadId, { isDone, turnBatches }) {
+async function writeLog(store, signer, threadId, { isDone, turnBatches }) {
   const header = {
     event_type: 'thread',
     version: 1,
@@ -125,8 +125,8 @@ function writeLog(store, signer, threadId, { isDone, turnBatches }) {
     directive: 'bench',
     created_at: '2026-02-17T10:00:56.123Z',
   };
-  const owner = { pid: process.pid, processStart: '0', host: 'bench' };
-  const writer = store.create(header, { signer, durability: 'off', owner, epoch: 1 });
+  const owner = { id: `bench/${process.pid}/0` };
+  const writer = await store.create(header, { signer, durability: 'off', owner, epoch: 1 });
   for (let at = 0; !isDone(at, writer); at += TURN) {
     for (const batch of turnBatches(at)) writer.append(batch);
     writer.checkpoint();
@@ -180,11 +180,11 @@ function signingKey({ generateKeyPair, readPrivateKey, payloadSigner, payloadVer
 /** Tail, the events behind a seq, one entry by its id, and verification of 100 MB. */
 async function largeRows(folder, parts, { signer, verifier }) {
   const store = storeIn(folder, parts);
-  writeLog(store, signer, 'large', {
+  await writeLog(store, signer, 'large', {
     isDone: (_, writer) => writer.state().bytes >= HUNDRED_MB,
     turnBatches: streamedTurn,
   });
-  const file = store.path('large');
+  const file = store.location('large');
   const { events, checkpoints } = await store.verify('large', { verifier });
   const ids = (await store.readEntries('large')).events.flatMap(({ id }) => id ?? []);
   const someId = ids[Math.floor(ids.length / 2)];
@@ -243,7 +243,7 @@ export async function run() {
     row('open a log and fold its context', 'floor', 'rye', 'CPU', 'memory');
     for (const size of SIZES) {
       const store = storeIn(logs, parts);
-      writeLog(store, key.signer, `open-${size.entries}`, {
+      await writeLog(store, key.signer, `open-${size.entries}`, {
         isDone: (at) => at >= size.entries,
         turnBatches: entriesOfTurn,
       });

@@ -162,7 +162,7 @@ const NAMES = {
 } as const;
 
 function checkDatabase(workspace: Workspace, wanted: (typeof DATABASES)[number]): Finding {
-  const found = workspace.store.inspect().find(({ name }) => name === wanted);
+  const found = workspace.store.maintenance?.inspect().find(({ name }) => name === wanted);
   if (!found || found.state === 'missing') return { status: 'ok', detail: 'not made yet' };
   const { path, state, detail } = found;
   if (state === 'ok') return { status: 'ok', detail: path };
@@ -197,9 +197,10 @@ async function checkThreads(workspace: Workspace): Promise<Finding> {
   }
   if (!isMade) return { status: 'ok', detail: 'none' };
   const active = await workspace.store.registry.list({ active: true });
-  const dead = active.filter(({ status, pid, host, process_start: processStart }) => {
-    if (!isActive(status) || pid === null || host === null || processStart === null) return false;
-    return !workspace.store.processes.isAlive({ pid, host, processStart });
+  const { owners } = workspace.store;
+  const dead = active.filter((record) => {
+    const owner = owners.ofRecord(record);
+    return isActive(record.status) && owner !== undefined && owners.state(owner) === 'gone';
   });
   if (dead.length === 0) return { status: 'ok', detail: `${active.length} active` };
   return {

@@ -123,13 +123,14 @@ async function shouldResume(
  * nothing is deleted, and what is sound stays as it is. Refused while a thread runs or another repair is under way.
  */
 async function repairState(workspace: Workspace, env: ThreadEnv): Promise<RepairReport> {
-  const { store } = env;
-  const isEmpty = store.inspect().every(({ state }) => state === 'missing');
+  const { maintenance } = env.store;
+  if (!maintenance) return NOTHING;
+  const isEmpty = maintenance.inspect().every(({ state }) => state === 'missing');
   if (isEmpty && env.files.list().length === 0) return NOTHING;
-  const lock = store.holdRepair();
+  const lock = maintenance.holdRepair();
   try {
-    assertIdle(env);
-    const found = store.inspect();
+    await assertIdle(env);
+    const found = maintenance.inspect();
     const unusable = found.find(({ state }) => state === 'unreadable');
     if (unusable) {
       throw new RyeError('storage_failed', `${unusable.path}: ${unusable.detail}`, {
@@ -142,7 +143,7 @@ async function repairState(workspace: Workspace, env: ThreadEnv): Promise<Repair
     const moved = damaged.map(({ name, path }) => ({
       database: name,
       from: path,
-      to: store.setAside(name, suffix),
+      to: maintenance.setAside(name, suffix),
     }));
     const { threads, budgets, failures } = await restoreThreads(env);
     await refreshIndex(workspace);

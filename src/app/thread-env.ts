@@ -43,7 +43,7 @@ export function threadEnv(base: Workspace, options: ThreadEnvOptions): ThreadEnv
     clock,
     ids: base.ids,
     random: Math.random,
-    owner: store.processes.self(),
+    owner: store.owners.self(),
     store,
     signer: () => keyring.payloadSigner(),
     verifier: keyring.payloadVerifier,

@@ -9,7 +9,6 @@ import {
   hashOfPrefix,
   headOfDocument,
   type KnownHead,
-  sizeOfLog,
   type ThreadHead,
 } from '../threads/heads-fs.ts';
 
@@ -39,7 +38,7 @@ export function threadFiles(workspace: Workspace): ThreadFiles {
     },
     writeKnowledge: async (path, text) => {
       await files.writeKnowledge(path, text);
-      heads.noteExport(basename(path, '.md'), recordHash(readFileSync(path, 'utf8')));
+      await heads.noteExport(basename(path, '.md'), recordHash(readFileSync(path, 'utf8')));
     },
   };
 }
@@ -95,13 +94,13 @@ export class ThreadHeads implements HeadsPort {
     const { registry, heads } = this.#workspace.store;
     try {
       const record = await registry.get(document.thread_id);
-      const before = heads.find(document.thread_id) ?? this.#file.find(document.thread_id);
+      const before = (await heads.find(document.thread_id)) ?? this.#file.find(document.thread_id);
       const head = headOfDocument(document, {
         epoch: record?.epoch ?? 0,
         knowledge_sha256: this.#exports.get(document.thread_id) ?? before?.knowledge_sha256 ?? null,
       });
       if (head === undefined) return;
-      heads.note(head);
+      await heads.note(head);
       this.#file.note(head);
     } catch (error) {
       this.#workspace.notice(
@@ -111,13 +110,13 @@ export class ThreadHeads implements HeadsPort {
   }
 
   /** Remembers the export that was written last. */
-  noteExport(threadId: string, knowledge_sha256: string): void {
+  async noteExport(threadId: string, knowledge_sha256: string): Promise<void> {
     const { heads } = this.#workspace.store;
     this.#exports.set(threadId, knowledge_sha256);
     try {
-      const head = heads.find(threadId);
+      const head = await heads.find(threadId);
       if (head === undefined) return;
-      heads.note({ ...head, knowledge_sha256 });
+      await heads.note({ ...head, knowledge_sha256 });
       this.#file.note({ ...head, knowledge_sha256 });
     } catch (error) {
       this.#workspace.notice(`the export of ${threadId} was not remembered: ${messageOf(error)}`);
@@ -136,14 +135,15 @@ export class ThreadHeads implements HeadsPort {
     if (head) known.push({ head, place: 'the registry' });
     if (own) known.push({ head: own, place: 'your user space' });
     const isAccepted = own?.accepted !== undefined && own.accepted === this.#documentHash(threadId);
-    const log = this.#workspace.store.logs.path(threadId);
+    const { logs } = this.#workspace.store;
     const rollback = isAccepted
       ? undefined
       : await findRollback(known, {
           document,
           record,
-          logBytes: sizeOfLog(log),
-          hashOfPrefix: async (bytes) => await hashOfPrefix(log, bytes),
+          logBytes: await logs.size(threadId),
+          hashOfPrefix: async (bytes) =>
+            await hashOfPrefix(logs.bytes(threadId, { end: bytes }), bytes),
         });
     const places = known.map(({ place }) => place);
     const exported = head?.knowledge_sha256 ?? own?.knowledge_sha256 ?? undefined;
@@ -153,9 +153,12 @@ export class ThreadHeads implements HeadsPort {
   /** Makes what is on disk the newest state, after a person restored it on purpose. */
   async accept(document: ThreadDocument, knowledge_sha256: string | null): Promise<void> {
     const { thread_id: threadId, status, updated_at } = document;
-    const log = this.#workspace.store.logs.path(threadId);
-    const bytes = document.transcript?.bytes ?? sizeOfLog(log) ?? 0;
-    const sha256 = document.transcript?.sha256 ?? (await hashOfPrefix(log, bytes)) ?? '';
+    const { logs } = this.#workspace.store;
+    const bytes = document.transcript?.bytes ?? (await logs.size(threadId)) ?? 0;
+    const sha256 =
+      document.transcript?.sha256 ??
+      (await hashOfPrefix(logs.bytes(threadId, { end: bytes }), bytes)) ??
+      '';
     const { record } = await this.#registered(threadId);
     const head: ThreadHead = {
       thread_id: threadId,
@@ -169,7 +172,7 @@ export class ThreadHeads implements HeadsPort {
       accepted: this.#documentHash(threadId),
     };
     this.#file.note(head);
-    if (record) this.#workspace.store.heads.accept(head);
+    if (record) await this.#workspace.store.heads.accept(head);
   }
 
   async #registered(threadId: string): Promise<{
@@ -184,7 +187,7 @@ export class ThreadHeads implements HeadsPort {
     try {
       const record = await registry.get(threadId);
       if (!record) return { problem: 'the registry does not know the thread' };
-      return { record, head: heads.find(threadId) };
+      return { record, head: await heads.find(threadId) };
     } catch (error) {
       if (!(error instanceof RyeError)) throw error;
       return { problem: `the registry cannot be read: ${error.message}` };

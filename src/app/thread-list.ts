@@ -5,8 +5,8 @@ import { RyeError } from '../core/errors.ts';
 import { isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
 import { toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
-import { createProcessTable } from '../storage/processes.ts';
-import type { ProcessTable, Registry, Store } from '../storage/store.ts';
+import { processOwners } from '../storage/owners.ts';
+import type { Owners, Registry, Store } from '../storage/store.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
 import type {
   ChildrenService,
@@ -22,7 +22,10 @@ import { checkedPlaces, withUserEnv } from './user-space.ts';
 
 const MAX_CANDIDATES = 10;
 
-/** The part of an open rye that needs nothing but the table of threads. */
+/**
+ * The part of an open rye that needs nothing but the table of threads. It exists for start-up: `rye threads list` reads
+ * the registry of a local project without opening the store. It never writes, and `openRye({ store })` does not use it.
+ */
 export interface ThreadList extends Pick<Rye, 'close'> {
   readonly threads: Pick<ThreadsService, 'list' | 'resolveId' | 'unlisted'>;
 }
@@ -32,11 +35,11 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
   const options = checkedPlaces(given);
   // for its notices: a file of keys that others can read is worth a word in every command
   withUserEnv(options);
-  const processes = createProcessTable();
-  const registry = openRegistry(options.projectPath, processes);
+  const owners = processOwners();
+  const registry = openRegistry(options.projectPath, owners);
   return {
     threads: {
-      list: async (filter) => await listThreads({ registry, processes }, filter),
+      list: async (filter) => await listThreads({ registry, owners }, filter),
       resolveId: async (part) => await resolveThreadId(registry, part),
       unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
@@ -66,25 +69,20 @@ export async function unlistedFolders(
 
 /** {@link ThreadsService.list} */
 export async function listThreads(
-  { registry, processes }: Pick<Store, 'registry' | 'processes'>,
+  { registry, owners }: Pick<Store, 'registry' | 'owners'>,
   { parent, ...rest }: ThreadListFilter = {},
 ): Promise<readonly ListedThread[]> {
   const filter = { ...rest, ...(parent === undefined ? {} : { parentId: parent }) };
   const threads = await registry.list(filter);
   return threads.map((thread) =>
-    hasLostProcess(thread, processes) ? { ...thread, process_gone: true } : thread,
+    isCrashed(thread, owners) ? { ...thread, process_gone: true } : thread,
   );
 }
 
-/** Whether nobody runs a thread that should be run. Of a process on another host nobody knows. */
-function hasLostProcess(thread: ThreadRecord, processes: ProcessTable): boolean {
-  const { status, pid, process_start: processStart, host } = thread;
-  return (
-    isActive(status) &&
-    pid !== null &&
-    host !== null &&
-    !processes.isAlive({ pid, processStart: processStart ?? '', host })
-  );
+/** True if the owner of an active thread is gone. Always false for an owner that can't be checked from here. */
+function isCrashed(thread: ThreadRecord, owners: Owners): boolean {
+  const owner = owners.ofRecord(thread);
+  return isActive(thread.status) && owner !== undefined && owners.state(owner) === 'gone';
 }
 
 /** {@link ThreadsService.resolveId} */
@@ -211,15 +209,12 @@ export { hurryGroups } from '../tools/process.ts';
  * process is gone. Resolves to the number of threads.
  */
 export async function requestOwnCancel(projectPath: string): Promise<number> {
-  const processes = createProcessTable();
-  const self = processes.self();
-  const registry = openRegistry(projectPath, processes);
+  const owners = processOwners();
+  const self = owners.self();
+  const registry = openRegistry(projectPath, owners);
   try {
     const active = await registry.list({ active: true });
-    const own = active.filter(
-      ({ pid, process_start, host }) =>
-        pid === self.pid && process_start === self.processStart && host === self.host,
-    );
+    const own = active.filter((record) => owners.ofRecord(record)?.id === self.id);
     const now = isoTime(systemClock.now());
     for (const { thread_id } of own) {
       await registry.requestCancel(thread_id, 'interrupted repeatedly', now);

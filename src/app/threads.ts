@@ -1,6 +1,5 @@
-import { createReadStream } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -85,7 +84,7 @@ export class Threads implements ThreadsService {
       chain: await registry.chain(threadId),
       paths: {
         thread: files.folder(threadId),
-        transcript: logs.path(threadId),
+        transcript: logs.location(threadId),
         knowledge: files.knowledgePath(thread.directive, threadId),
       },
       explanation: read.problem ?? this.#explain(thread),
@@ -155,15 +154,11 @@ export class Threads implements ThreadsService {
   }
 
   /** Says what a person may wonder about: a thread that looks alive but has no living owner. */
-  #explain({
-    thread_id: id,
-    status,
-    pid,
-    host,
-    process_start: processStart,
-  }: ThreadRecord): string | null {
-    if (!isActive(status) || pid === null || host === null || processStart === null) return null;
-    if (this.#workspace.store.processes.isAlive({ pid, host, processStart })) return null;
+  #explain(record: ThreadRecord): string | null {
+    const { owners } = this.#workspace.store;
+    const { thread_id: id, status, pid } = record;
+    const owner = owners.ofRecord(record);
+    if (!isActive(status) || !owner || owners.state(owner) !== 'gone') return null;
     return `its process ${pid} is gone, so it will not go on: \`rye threads recover ${id}\` ends it in order`;
   }
 
@@ -197,6 +192,9 @@ async function readDocument(
   }
 }
 
+/** The name under which a report lists the log itself. */
+const LOG_FILE = 'transcript.jsonl';
+
 /**
  * The parts of a thread's log that no signature covers: what recoveries moved to files beside it and, if the thread
  * crashed and was not recovered, the end of the log itself. A running thread has none: it signs what it wrote in a moment.
@@ -205,26 +203,23 @@ export async function unverifiedParts(
   { store, keyring }: Pick<Workspace, 'store' | 'keyring'>,
   threadId: string,
 ): Promise<readonly UnverifiedPart[]> {
-  const { logs, registry, processes } = store;
-  const moved = logs.quarantined(threadId).map(({ file, offset, bytes }) => ({
+  const { logs, registry, owners } = store;
+  const quarantined = await logs.quarantined(threadId);
+  const moved = quarantined.map(({ file, offset, bytes }) => ({
     file,
     offset,
     bytes,
     from: 0,
   }));
   const record = await registry.get(threadId);
-  const { pid = null, host = null, process_start: processStart = null } = record ?? {};
-  const isOwned =
-    pid !== null &&
-    host !== null &&
-    processStart !== null &&
-    processes.isAlive({ pid, host, processStart });
+  const owner = record && owners.ofRecord(record);
+  const isOwned = owner !== undefined && owners.state(owner) !== 'gone';
   if (!record || !isActive(record.status) || isOwned) return moved;
   try {
     const verdict = await logs.verify(threadId, { verifier: keyring.payloadVerifier });
     if (!verdict.ok || verdict.unverified_bytes === 0) return moved;
     const { verified_bytes: offset, unverified_bytes: bytes } = verdict;
-    return [...moved, { file: basename(logs.path(threadId)), offset, bytes, from: offset }];
+    return [...moved, { file: LOG_FILE, offset, bytes, from: offset }];
   } catch {
     return moved; // it has no log yet
   }
@@ -236,9 +231,9 @@ export async function* unverifiedLines(
   threadId: string,
   parts: readonly UnverifiedPart[],
 ): AsyncIterable<UnverifiedLine> {
-  const folder = dirname(store.logs.path(threadId));
   for (const { file, from } of parts) {
-    const input = createReadStream(join(folder, file), { start: from, encoding: 'utf8' });
+    const range = file === LOG_FILE ? { from } : { from, file };
+    const input = Readable.from(store.logs.bytes(threadId, range));
     let line = 0;
     for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
       line += 1;

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorInfo, toRyeError } from '../core/errors.ts';
 import { isRecord, parseJson } from '../core/json.ts';
@@ -96,7 +96,7 @@ const KEPT_TEXT = /\.ai\/state\/threads\/[^"\\]+\/artifacts\/text-([0-9a-f]{32})
 async function artifactsOf({ workspace, threadId }: Examined): Promise<readonly NamedArtifact[]> {
   const named: NamedArtifact[] = [];
   const own = `.ai/state/threads/${threadId}/artifacts/`;
-  for await (const line of linesOf(workspace.store.logs.path(threadId))) {
+  for await (const line of linesOf(workspace.store.logs.bytes(threadId))) {
     if (line.includes('/artifacts/text-')) {
       for (const [path, sha256] of line.toString('utf8').matchAll(KEPT_TEXT))
         if (path.startsWith(own)) named.push({ path, sha256 });
@@ -184,9 +184,9 @@ const MAX_BYTES = 64 * 1024 * 1024;
 /** Tells readers of a log whether to trust what they show. Costs one pass over the log, and never throws for what is on disk. */
 export async function markLog(workspace: Workspace, threadId: string): Promise<LogMark> {
   const { store, keyring } = workspace;
-  const stats = statSync(store.logs.path(threadId), { throwIfNoEntry: false });
-  const isThere = stats !== undefined || store.logs.isArchived(threadId);
-  if (!isThere || (stats?.size ?? 0) > MAX_BYTES) return { verified: null };
+  const size = await store.logs.size(threadId);
+  const isThere = size !== undefined || (await store.logs.isArchived(threadId));
+  if (!isThere || (size ?? 0) > MAX_BYTES) return { verified: null };
   try {
     const { verdict } = await verifyLog(
       {
@@ -197,7 +197,7 @@ export async function markLog(workspace: Workspace, threadId: string): Promise<L
       },
       threadId,
     );
-    const isLive = store.logs.holder(threadId) !== undefined;
+    const isLive = (await store.logs.holder(threadId)) !== undefined;
     if (verdict.ok && (isLive || verdict.unverified_bytes === 0)) return { verified: true };
     if (verdict.ok) {
       const { verified_bytes: from, unverified_bytes: bytes } = verdict;

@@ -163,7 +163,7 @@ async function verifyTranscript(
     });
     if (result.ok) {
       const { unverified_bytes: tail } = result;
-      const moved = workspace.store.logs.quarantined(threadId);
+      const moved = await workspace.store.logs.quarantined(threadId);
       const sum = moved.reduce((bytes, part) => bytes + part.bytes, 0);
       const rest = [
         ...(tail === 0 ? [] : [`, ${tail} bytes after the last one unverified`]),

@@ -6,12 +6,12 @@ import { makeFolders, moveAside } from '../disk/whole-file.ts';
 import { takeLease } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
 import { openRegistry, threadsFolder } from './open-registry.ts';
-import { createProcessTable } from './processes.ts';
+import { processOwners } from './owners.ts';
 import { inspectDatabase } from './sqlite/inspect.ts';
 import { LEDGER_MIGRATIONS, SqliteLedger } from './sqlite/ledger.ts';
 import { REGISTRY_MIGRATIONS } from './sqlite/registry-rows.ts';
 import { INDEX_MIGRATIONS, SqliteSearchIndex } from './sqlite/search-index.ts';
-import type { ProcessTable, Store } from './store.ts';
+import type { Owners, Store } from './store.ts';
 
 export interface OpenStoreOptions {
   /** The project's root: state lives in its `.ai/state`. */
@@ -24,8 +24,8 @@ export interface OpenStoreOptions {
 export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store {
   const state = join(projectPath, '.ai', 'state');
   const threadsPath = threadsFolder(projectPath);
-  const processes = createProcessTable();
-  const registry = openRegistry(projectPath, processes);
+  const owners = processOwners();
+  const registry = openRegistry(projectPath, owners);
   const ledger = new SqliteLedger({ path: join(threadsPath, 'budget_ledger.db') });
   const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
   const databases = [
@@ -53,20 +53,22 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
     ledger,
     deliveries: registry.deliveries,
     heads: registry.heads,
-    logs: createFileLogStore({ threadsPath, clock, ids, processes }),
+    logs: createFileLogStore({ threadsPath, clock, ids, owners }),
     index,
-    processes,
-    inspect: () => databases.map(({ name, ...rest }) => ({ name, ...inspectDatabase(rest) })),
-    setAside: (name, suffix) => {
-      const found = databases.find((one) => one.name === name);
-      if (!found) throw new RyeError('internal', `there is no database ${name}`);
-      // an open handle would go on with the moved file
-      ({ registry, ledger, index })[name].close();
-      const to = `${found.path}.${suffix}`;
-      for (const end of ['-wal', '-shm', '']) moveAside(`${found.path}${end}`, `${to}${end}`);
-      return to;
+    owners,
+    maintenance: {
+      inspect: () => databases.map(({ name, ...rest }) => ({ name, ...inspectDatabase(rest) })),
+      setAside: (name, suffix) => {
+        const found = databases.find((one) => one.name === name);
+        if (!found) throw new RyeError('internal', `unknown database ${name}`);
+        // an open handle would keep writing to the moved file
+        ({ registry, ledger, index })[name].close();
+        const to = `${found.path}.${suffix}`;
+        for (const end of ['-wal', '-shm', '']) moveAside(`${found.path}${end}`, `${to}${end}`);
+        return to;
+      },
+      holdRepair: () => holdRepair(threadsPath, owners),
     },
-    holdRepair: () => holdRepair(threadsPath, processes),
     close() {
       registry.close();
       ledger.close();
@@ -76,11 +78,10 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
 }
 
 /** One repair at a time: the right to it is a lease in the folder of all threads, which a dead repair leaves to the next. */
-function holdRepair(folder: string, processes: ProcessTable): { release(): void } {
+function holdRepair(folder: string, owners: Owners): { release(): void } {
   try {
     makeFolders(folder, 0o700);
-    const owner = processes.self();
-    return takeLease({ folder, threadId: 'repair', owner, epoch: 1, processes });
+    return takeLease({ folder, threadId: 'repair', owner: owners.self(), epoch: 1, owners });
   } catch (error) {
     if (!(error instanceof RyeError) || error.code !== 'thread_locked') throw error;
     throw new RyeError('thread_locked', 'another process repairs the state of this project', {

@@ -30,11 +30,9 @@ export interface RegisterParams {
   readonly continuationOf?: string;
 }
 
-/** The process that runs a thread. `processStart` tells a reused pid from the owner. */
+/** Identity of whoever runs a thread: opaque outside of the store. Equal ids name the same owner. */
 export interface Owner {
-  readonly pid: number;
-  readonly processStart: string;
-  readonly host: string;
+  readonly id: string;
 }
 
 /** What a look at a database file found. `unreadable`: rye can neither use nor repair it. */
@@ -220,28 +218,37 @@ export interface StoredHead extends LogExtent {
 }
 
 export interface LogHeads {
-  find(threadId: string): StoredHead | undefined;
-  note(head: StoredHead): void;
+  find(threadId: string): Promise<StoredHead | undefined>;
+  note(head: StoredHead): Promise<void>;
   /** Makes a head the newest one, also before what owners of the thread have reported. */
-  accept(head: StoredHead): void;
+  accept(head: StoredHead): Promise<void>;
 }
 
 /** When appended bytes are forced to the disk: at effects and turn ends, at every append, or never. */
 export type Durability = 'turn' | 'always' | 'off';
 
 /**
- * The one writer of a thread's log. It never re-reads and never rewrites the file. After a failed write every
- * further call fails with `log_write_failed`.
+ * The one writer of a thread's log. It never rewrites what it appended. After a failed write every further call fails
+ * with `log_write_failed`.
  */
 export interface LogWriter {
   readonly threadId: string;
   /**
-   * Appends in one `write`, in order, and returns the events as they are in the log. A checkpoint over them is in the
-   * same write, unless all of them can wait for the next one.
+   * Appends all drafts or none, in order, and returns the events as they are in the log. A checkpoint over them is part
+   * of the same write, unless all of them can wait for the next one. The events may be lost in a crash until `sync`
+   * has finished.
    */
   append(drafts: readonly EventDraft[]): readonly LogEvent[];
-  /** Signs what is not signed, then `fdatasync` of everything appended so far, unless durability is `off`. */
-  sync(): void;
+  /**
+   * True if something that was appended must be durable before anyone sees it: a `durable` draft, or anything under the
+   * durability `always`. The caller then awaits `sync`. Always false for a writer that syncs inside `append`.
+   */
+  readonly isSyncDue: boolean;
+  /**
+   * Signs what is not signed, then makes everything appended so far durable, unless durability is `off`. Signing is
+   * done when the call returns; durability when the promise resolves, or at once if there is none.
+   */
+  sync(): void | Promise<void>;
   /** Signs what is not signed: appends a checkpoint over everything since the last one. */
   checkpoint(): void;
   /** True if the last checkpoint covers everything that was appended. */
@@ -253,8 +260,8 @@ export interface LogWriter {
   /** Id of the last entry, from which the next one hangs. */
   readonly leafId: string | null;
   state(): LogState;
-  /** Closes the file and gives the lease back. What is not yet synced is synced first. Idempotent. */
-  close(): void;
+  /** Syncs what is not yet synced, then gives the lease back. Idempotent. */
+  close(): void | Promise<void>;
 }
 
 /** Length, running hash and number of events of a log, as thread.json names them at the end. */
@@ -273,13 +280,13 @@ export interface OpenedLog {
 export type EntryLookup = { readonly entry: TreeEntry } | { readonly opened: OpenedLog };
 
 export interface LogStore {
-  /** Creates the thread's folder and log, takes the lease, writes the header durably. */
-  create(header: LogHeader, options: LogWriterOptions): LogWriter;
+  /** Creates the thread's log, takes the lease, writes the header durably. */
+  create(header: LogHeader, options: LogWriterOptions): Promise<LogWriter>;
   /**
-   * Opens an existing log for appending: takes the lease, and moves what no signature covers to a file beside the log,
-   * with a signed `log_quarantined` event that says so. Refused if the signed part does not verify.
+   * Opens an existing log for appending: takes the lease, and moves what no signature covers out of the log, with a
+   * signed `log_quarantined` event that records it. Refused if the signed part does not verify.
    */
-  reopen(threadId: string, options: LogReopenOptions): LogWriter;
+  reopen(threadId: string, options: LogReopenOptions): Promise<LogWriter>;
   /**
    * Reads a log, or its first `end` bytes. Never writes. Refused with `thread_not_found` or, when the file is no log,
    * `log_malformed`.
@@ -308,24 +315,40 @@ export interface LogStore {
   follow(threadId: string, options: FollowOptions): AsyncIterable<LogEvent | UnknownEvent>;
   /** Compresses the log of a thread that is over; it can be read and verified as before, but not written. */
   archive(threadId: string): Promise<{ readonly before: number; readonly after: number }>;
-  isArchived(threadId: string): boolean;
-  /** What recoveries took off the log because no signature covered it, oldest first. */
-  quarantined(threadId: string): readonly QuarantinedPart[];
-  /** Keeps writers away from a log that is not open; refused with `thread_locked` where somebody has it. */
-  hold(threadId: string, owner: Owner, epoch: number): LogHold;
-  /** Path of the thread's `transcript.jsonl`. */
-  path(threadId: string): string;
-  /** Who holds the thread's log open for writing, if its process is alive. */
-  holder(threadId: string): Owner | undefined;
-  /** Epoch of the last process that took the log and did not give it back; 0 if there is none. */
-  heldEpoch(threadId: string): number;
+  isArchived(threadId: string): Promise<boolean>;
+  /** The parts that recoveries took off the log because no signature covered them, oldest first. */
+  quarantined(threadId: string): Promise<readonly QuarantinedPart[]>;
+  /** Bytes of the log; undefined if there is none, or if it is archived. */
+  size(threadId: string): Promise<number | undefined>;
+  /**
+   * The bytes of the log, archived or not, or of a quarantined part. A log that does not exist has none.
+   */
+  bytes(threadId: string, range?: LogRange): AsyncIterable<Buffer>;
+  /** Keeps writers away from a log that is not open; refused with `thread_locked` if it is open. */
+  hold(threadId: string, owner: Owner, epoch: number): Promise<LogHold>;
+  /** Describes for people where the log is, such as its path. No code opens it. */
+  location(threadId: string): string;
+  /** Returns the owner that holds the log open for writing, unless it is known to be gone. */
+  holder(threadId: string): Promise<Owner | undefined>;
+  /** Epoch of the last owner that took the log and did not give it back; 0 if there is none. */
+  heldEpoch(threadId: string): Promise<number>;
+}
+
+/** A range of the bytes of a log. */
+export interface LogRange {
+  /** Name of a quarantined part; absent: the log itself. */
+  readonly file?: string;
+  /** Offset of the first byte. Default 0. */
+  readonly from?: number;
+  /** Offset after the last byte. Default: the end. */
+  readonly end?: number;
 }
 
 /** A log that nobody else can open for writing until it is released. */
 export interface LogHold {
   /** Opens the log for appending, as `reopen` does, with nobody in between. The writer's end is the end of the hold. */
-  open(options: LogReopenOptions): LogWriter;
-  release(): void;
+  open(options: LogReopenOptions): Promise<LogWriter>;
+  release(): void | Promise<void>;
 }
 
 /** A part of a log: its first `end` bytes, which end with a line. */
@@ -360,17 +383,30 @@ export interface LogReopenOptions extends LogWriterOptions {
   readonly header?: LogHeader;
 }
 
-/** Identity of processes, for leases and recovery. */
-export interface ProcessTable {
-  /** This process. */
+/** `unknown`: an owner that can't be checked from here, such as a process on another host. */
+export type OwnerState = 'alive' | 'gone' | 'unknown';
+
+/** The columns of a thread's record that name its owner. */
+export type OwnerColumns = Pick<ThreadRecord, 'pid' | 'process_start' | 'host'>;
+
+/** Knows who may own threads, for leases and recovery. */
+export interface Owners {
+  /** Returns the owner that this process is. */
   self(): Owner;
-  /** An owner record for a child process, or undefined when it is gone. */
-  identify(pid: number): Owner | undefined;
-  /** False only when the process is known to be gone: a process on another host can't be checked. */
-  isAlive(owner: Owner): boolean;
+  /** Returns the owner that a process of this host is; undefined if the process is gone. */
+  ofProcess(pid: number): Owner | undefined;
+  /** Returns the owner that a record names; undefined if it names none. */
+  ofRecord(record: OwnerColumns): Owner | undefined;
+  /** Returns the columns from which {@link ofRecord} makes the same owner. */
+  columns(owner: Owner): OwnerColumns;
+  state(owner: Owner): OwnerState;
+  /** Returns the pid of an owner that is a process of this host, so that it can be signaled. */
+  pidOf(owner: Owner): number | undefined;
+  /** Names an owner for people, such as `process 12 on host`. */
+  describe(owner: Owner): string;
 }
 
-/** Everything that a project keeps in `.ai/state`. */
+/** Everything that a project keeps about its threads, and its search index. */
 export interface Store {
   readonly registry: Registry;
   readonly ledger: Ledger;
@@ -378,17 +414,23 @@ export interface Store {
   readonly heads: LogHeads;
   readonly logs: LogStore;
   readonly index: SearchIndex;
-  readonly processes: ProcessTable;
+  readonly owners: Owners;
+  /** Absent for a store whose databases rye can't inspect or replace. */
+  readonly maintenance?: StoreMaintenance;
+  close(): void;
+}
+
+/** Repairs of databases that are files on the local disk. */
+export interface StoreMaintenance {
   /** Looks at the databases; changes nothing. */
   inspect(): readonly DatabaseState[];
   /**
-   * Moves a database that can't be used out of the way, with what SQLite keeps beside it; returns its new path. The next
-   * use makes a new one.
+   * Moves a damaged database aside, with the files that SQLite keeps beside it; returns its new path. The next use
+   * creates a new one.
    */
   setAside(name: DatabaseState['name'], suffix: string): string;
   /** Keeps other repairs of this project's state away; refused with `thread_locked` while one runs. */
   holdRepair(): { release(): void };
-  close(): void;
 }
 
 export type { LogProblem } from '../log/problem.ts';

@@ -1,8 +1,6 @@
 import { createHash } from 'node:crypto';
-import { createReadStream, existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { Readable } from 'node:stream';
-import { createGunzip } from 'node:zlib';
 import { isRecord, parseJson } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { appendWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
@@ -79,16 +77,14 @@ function isHead(value: unknown): value is ThreadHead {
   );
 }
 
-/** Bytes of a log that is not archived; an archived one has its size in thread.json. */
-export function sizeOfLog(path: string): number | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.size;
-}
-
-/** SHA-256 hex of the first bytes of a log, archived or not; undefined if it is shorter. */
-export async function hashOfPrefix(path: string, bytes: number): Promise<string | undefined> {
+/** SHA-256 hex of the first `bytes` of a log; undefined if it is shorter. */
+export async function hashOfPrefix(
+  log: AsyncIterable<Buffer>,
+  bytes: number,
+): Promise<string | undefined> {
   const hash = createHash('sha256');
   let left = bytes;
-  for await (const chunk of chunksOf(path)) {
+  for await (const chunk of log) {
     const part = chunk.subarray(0, left);
     hash.update(part);
     left -= part.length;
@@ -97,10 +93,10 @@ export async function hashOfPrefix(path: string, bytes: number): Promise<string 
   return left === 0 ? hash.digest('hex') : undefined;
 }
 
-/** The bytes of each line of a log, archived or not, without parsing it. */
-export async function* linesOf(path: string): AsyncGenerator<Buffer> {
+/** The bytes of each line of a log, without parsing it. */
+export async function* linesOf(log: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest = Buffer.alloc(0);
-  for await (const chunk of chunksOf(path)) {
+  for await (const chunk of log) {
     const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
     let start = 0;
     for (let end = bytes.indexOf(LF); end !== -1; end = bytes.indexOf(LF, start)) {
@@ -112,15 +108,6 @@ export async function* linesOf(path: string): AsyncGenerator<Buffer> {
 }
 
 const LF = 0x0a;
-
-function chunksOf(path: string): AsyncIterable<Buffer> {
-  const options = { highWaterMark: 1024 * 1024 };
-  if (existsSync(path)) return createReadStream(path, options);
-  const archive = `${path}.gz`;
-  return existsSync(archive)
-    ? createReadStream(archive, options).pipe(createGunzip())
-    : Readable.from([]);
-}
 
 /** The last end of a thread's log that rye signed, kept apart from the thread's folder: rollbacks are found by it. */
 export interface ThreadHead extends StoredHead {

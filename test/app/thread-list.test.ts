@@ -7,6 +7,7 @@ import { openThreadList } from '../../src/app/thread-list.ts';
 import { main } from '../../src/cli/main.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { openStore } from '../../src/storage/open-store.ts';
+import { ownerOf } from '../../src/storage/owners.ts';
 import type { Owner } from '../../src/storage/store.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 
@@ -15,11 +16,15 @@ it('a list says which threads have lost their process, and what ends them in ord
   onTestFinished(() => rmSync(project, { recursive: true, force: true }));
   const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });
   onTestFinished(() => store.close());
-  const self = store.processes.self();
+  const self = store.owners.self();
   const owners: Readonly<Record<string, Owner>> = {
     alive: self,
-    gone: { ...self, processStart: 'another boot:1' },
-    elsewhere: { pid: self.pid, processStart: 'another boot:1', host: `not-${hostname()}` },
+    gone: ownerOf({ pid: process.pid, process_start: 'another boot:1', host: hostname() }),
+    elsewhere: ownerOf({
+      pid: process.pid,
+      process_start: 'another boot:1',
+      host: `not-${hostname()}`,
+    }),
   };
   for (const [threadId, owner] of Object.entries(owners)) {
     const now = '2026-11-21T08:00:00.000Z';

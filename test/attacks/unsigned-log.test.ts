@@ -274,7 +274,7 @@ describe('recovery', () => {
             const log = readFileSync(path.join(folder, 'transcript.jsonl'));
             expect(log.subarray(0, signed)).toEqual(whole.subarray(0, signed));
             expect((await rye.threads.verify('t')).ok).toBe(true);
-            const parts = quarantined(project);
+            const parts = await quarantined(project);
             const tail = bytes.subarray(signed);
             expect(parts.map(({ offset, bytes: length }) => [offset, length])).toEqual(
               tail.length === 0 ? [] : [[signed, tail.length]],
@@ -368,10 +368,10 @@ function sameStart(one: Buffer, other: Buffer): number {
   return at;
 }
 
-function quarantined(projectPath: string) {
+async function quarantined(projectPath: string) {
   const store = openStore({ projectPath, clock: systemClock, ids: systemIds });
   try {
-    return store.logs.quarantined('t');
+    return await store.logs.quarantined('t');
   } finally {
     store.close();
   }

@@ -50,16 +50,14 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('runs a thread from claim to end, through the state machine only', async () => {
-      const { registry, processes } = open();
-      const owner = processes.self();
+      const { registry, owners } = open();
+      const owner = owners.self();
       await registry.register(params('a-1'));
       const claimed = await registry.claim('a-1', owner, T1);
       expect(claimed).toMatchObject({
         status: 'running',
         epoch: 1,
-        pid: owner.pid,
-        process_start: owner.processStart,
-        host: owner.host,
+        ...owners.columns(owner),
         heartbeat_at: T1,
       });
       await registry.heartbeat('a-1', 1, T1, { cost: COST });
@@ -93,13 +91,13 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('keeps the error of a thread that failed, and suspends and goes on', async () => {
-      const { registry, processes } = open();
+      const { registry, owners } = open();
       await registry.register(params('a-1'));
-      await registry.claim('a-1', processes.self(), T0);
+      await registry.claim('a-1', owners.self(), T0);
       const end = { now: T1, cost: COST, result: '' };
       const held = await registry.finish('a-1', { ...end, status: 'suspended', epoch: 1 });
       expect(held.completed_at).toBeNull();
-      expect(await registry.claim('a-1', processes.self(), T1)).toMatchObject({
+      expect(await registry.claim('a-1', owners.self(), T1)).toMatchObject({
         status: 'running',
         epoch: 2,
       });
@@ -114,15 +112,16 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('gives a running thread only away when its owner is dead, and fences that owner', async () => {
-      const { registry, processes } = open();
-      const self = processes.self();
+      const { registry, owners } = open();
+      const self = owners.self();
       await registry.register(params('a-1'));
       await registry.claim('a-1', self, T0);
       await expect(registry.claim('a-1', self, T1)).rejects.toMatchObject({
         code: 'thread_locked',
       });
       await registry.register(params('a-2'));
-      await registry.claim('a-2', { ...self, processStart: 'before' }, T0);
+      const gone = owners.ofRecord({ ...owners.columns(self), process_start: 'before' });
+      await registry.claim('a-2', gone ?? self, T0);
       expect((await registry.claim('a-2', self, T1)).epoch).toBe(2);
       await expect(registry.heartbeat('a-2', 1, T1, { cost: COST })).rejects.toMatchObject({
         code: 'thread_locked',
@@ -133,8 +132,8 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('gives a thread away whose owner lives but has said nothing since it was looked at', async () => {
-      const { registry, processes } = open();
-      const self = processes.self();
+      const { registry, owners } = open();
+      const self = owners.self();
       await registry.register(params('a-1'));
       await registry.claim('a-1', self, T0);
       await registry.heartbeat('a-1', 1, T1);
@@ -148,7 +147,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('lists newest first, by every filter, and children oldest first', async () => {
-      const { registry, processes } = open();
+      const { registry, owners } = open();
       await registry.register(params('root-1', { directive: 'demo/root' }));
       for (let child = 1; child <= 3; child += 1) {
         await registry.register(
@@ -156,7 +155,7 @@ export function describeStore(name: string, open: () => Store): void {
         );
       }
       await registry.register(params('odd-1', { directive: 'demo/[x]?', now: T1 }));
-      await registry.claim('root-1', processes.self(), T1);
+      await registry.claim('root-1', owners.self(), T1);
       await registry.finish('child-1', {
         status: 'cancelled',
         now: T1,
@@ -224,19 +223,19 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('carries a cancellation over to what continues a running thread, not to what resumes one', async () => {
-      const { registry, processes } = open();
+      const { registry, owners } = open();
       for (const id of ['a-1', 'a-2', 'a-3']) await registry.register(params(id));
-      await registry.claim('a-1', processes.self(), T0);
+      await registry.claim('a-1', owners.self(), T0);
       await registry.requestCancel('a-1', 'by hand', T1);
       await registry.linkContinuation('a-1', 'a-2', T1, 1);
       expect(await registry.cancelRequested('a-2')).toBe('by hand');
       await registry.register(params('b-1'));
-      await registry.claim('b-1', processes.self(), T0);
+      await registry.claim('b-1', owners.self(), T0);
       await registry.register(params('b-2'));
       await registry.linkContinuation('b-1', 'b-2', T1, 1);
       await registry.requestCancel('b-1', 'who looked before it went on', T1);
       expect(await registry.cancelRequested('b-2')).toBe('who looked before it went on');
-      await registry.claim('a-2', processes.self(), T1);
+      await registry.claim('a-2', owners.self(), T1);
       await registry.finish('a-2', {
         status: 'cancelled',
         now: T1,
@@ -249,9 +248,9 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('links continuations in both directions and walks the chain from any member', async () => {
-      const { registry, processes } = open();
+      const { registry, owners } = open();
       await registry.register(params('a-1'));
-      await registry.claim('a-1', processes.self(), T0);
+      await registry.claim('a-1', owners.self(), T0);
       await expect(registry.linkContinuation('a-1', 'a-2', T1)).rejects.toMatchObject({
         code: 'thread_not_found',
       });
@@ -264,7 +263,7 @@ export function describeStore(name: string, open: () => Store): void {
       });
       await registry.linkContinuation('a-1', 'a-2', T1, 1);
       await registry.register(params('a-3'));
-      await registry.claim('a-2', processes.self(), T1);
+      await registry.claim('a-2', owners.self(), T1);
       await registry.linkContinuation('a-2', 'a-3', T1);
       expect(await registry.get('a-1')).toMatchObject({
         status: 'continued',
@@ -281,7 +280,7 @@ export function describeStore(name: string, open: () => Store): void {
           'a-3',
         ]);
       }
-      await registry.claim('a-3', processes.self(), T1);
+      await registry.claim('a-3', owners.self(), T1);
       await expect(registry.linkContinuation('a-3', 'a-1', T1)).rejects.toMatchObject({
         code: 'illegal_transition',
       });
@@ -416,18 +415,18 @@ export function describeStore(name: string, open: () => Store): void {
 
   describe(`${name}: logs`, () => {
     it('go from create to verify', async () => {
-      const { logs, processes } = open();
+      const { logs, owners } = open();
       const { signer, verifier } = testKey();
-      const owner = processes.self();
+      const owner = owners.self();
       const options = { signer, verifier, durability: 'always', owner, epoch: 1 } as const;
-      const writer = logs.create(headerFor('a/b-1'), options);
+      const writer = await logs.create(headerFor('a/b-1'), options);
       writer.append([said('one')]);
-      writer.close();
-      const again = logs.reopen('a/b-1', options);
+      await writer.close();
+      const again = await logs.reopen('a/b-1', options);
       again.append([said('two')]);
       again.checkpoint();
       const expected = again.state();
-      again.close();
+      await again.close();
       expect((await logs.read('a/b-1')).events.map(({ event_type }) => event_type)).toEqual([
         'checkpoint',
         'message',

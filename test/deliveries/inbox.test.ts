@@ -38,8 +38,8 @@ async function opened(offered: readonly Tool[]) {
   const world = new World(folder);
   onTestFinished(() => world.store.close());
   await world.register(THREAD, null);
-  const { registry, processes, deliveries } = world.store;
-  const record = await registry.claim(THREAD, processes.self(), world.time);
+  const { registry, owners, deliveries } = world.store;
+  const record = await registry.claim(THREAD, owners.self(), world.time);
   const tools = {
     definitions: () => ({ version: 1, tools: offered.map(({ id }) => ({ name: id })) }),
     set: {
@@ -65,7 +65,7 @@ async function opened(offered: readonly Tool[]) {
     tools,
     rules: RULES,
     observe: () => Promise.resolve([]),
-    syncLog: () => undefined,
+    syncLog: async () => undefined,
   });
   await inbox.open(new Set(), []);
   const log = new SimLog(folder);

@@ -43,11 +43,11 @@ export class Owner {
 
   /** Takes the thread over from whoever had it, puts in order what that one left, and opens a run. */
   async start(): Promise<void> {
-    const { registry, deliveries, processes } = this.#world.store;
+    const { registry, deliveries, owners } = this.#world.store;
     const held = this.#takes === 'any' ? await registry.get(THREAD) : undefined;
     const record = await registry.claim(
       THREAD,
-      processes.self(),
+      owners.self(),
       this.#world.time,
       held?.heartbeat_at,
     );
@@ -81,7 +81,7 @@ export class Owner {
       tools: this.#tools(),
       rules: { enabled: true, minIntervalMs: 0, proofMs: 1_000_000 },
       observe: () => Promise.resolve([]),
-      syncLog: () => undefined,
+      syncLog: async () => undefined,
     });
     const entries = [...deliveryFacts(this.#log.read()).entries];
     // now and then the thread goes on from before the last entry

@@ -131,7 +131,7 @@ export class World {
       parentId,
       model: 'm',
       now,
-      owner: this.store.processes.self(),
+      owner: this.store.owners.self(),
     });
   }
 

@@ -52,7 +52,7 @@ async function register(threadId: string, status: 'completed' | 'suspended'): Pr
   const store = openStore({ projectPath: lab.project, clock: systemClock, ids: systemIds });
   const document = JSON.parse(lab.read(`state/threads/${threadId}/thread.json`));
   const now = document.updated_at;
-  const owner = store.processes.self();
+  const owner = store.owners.self();
   await store.registry.register({
     threadId,
     directive: document.directive,

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { ownerOf, processOf } from '../../src/storage/owners.ts';
 import { LazyDatabase } from '../../src/storage/sqlite/database.ts';
 import { openTestStore, temporaryFolder } from './support.ts';
 
@@ -86,18 +87,30 @@ describe('opening a store', () => {
   });
 });
 
-describe('processes', () => {
-  const { processes } = openTestStore();
+describe('owners that are processes', () => {
+  const { owners } = openTestStore();
 
-  it('know themselves and the dead', () => {
-    const self = processes.self();
-    expect(processes.isAlive(self)).toBe(true);
-    expect(processes.identify(self.pid)).toEqual(self);
-    expect(processes.isAlive({ ...self, processStart: 'other' })).toBe(false);
+  it('tells living processes from those that are gone', () => {
+    const self = owners.self();
+    const columns = processOf(self);
+    expect(owners.state(self)).toBe('alive');
+    expect(owners.ofProcess(process.pid)).toEqual(self);
+    expect(owners.ofRecord(owners.columns(self))).toEqual(self);
+    expect(owners.state(ownerOf({ ...columns, process_start: 'other' }))).toBe('gone');
     for (const pid of [2 ** 22 + 1, 0, -1, 1.5]) {
-      expect(processes.isAlive({ ...self, pid })).toBe(false);
-      expect(processes.identify(pid)).toBeUndefined();
+      expect(owners.state(ownerOf({ ...columns, pid }))).toBe('gone');
+      expect(owners.ofProcess(pid)).toBeUndefined();
     }
-    expect(processes.isAlive({ ...self, pid: 2 ** 22 + 1, host: 'elsewhere' })).toBe(true);
+  });
+
+  it('does not judge an owner on another host', () => {
+    const elsewhere = ownerOf({ pid: process.pid, process_start: 'then', host: 'else/where 1' });
+    expect(owners.state(elsewhere)).toBe('unknown');
+    expect(owners.pidOf(elsewhere)).toBeUndefined();
+    expect(owners.describe(elsewhere)).toBe(`process ${process.pid} on else/where 1`);
+    expect(owners.columns(elsewhere)).toMatchObject({
+      process_start: 'then',
+      host: 'else/where 1',
+    });
   });
 });

@@ -14,19 +14,19 @@ const store = openStore({
   clock: { now: () => 1_771_322_456_000, monotonic: () => 0, sleep: async () => {} },
   ids: { entryId: nextId, uuid: nextId },
 });
-const writer = store.logs.create(headerFor(threadId), {
+const writer = await store.logs.create(headerFor(threadId), {
   signer: testKey(privatePem).signer,
   durability: 'turn',
-  owner: store.processes.self(),
+  owner: store.owners.self(),
   epoch: 1,
 });
 
-function codeAndMessage(effect: () => unknown): {
+async function codeAndMessage(effect: () => unknown): Promise<{
   readonly code: string;
   readonly message: string;
-} {
+}> {
   try {
-    effect();
+    await effect();
   } catch (error) {
     const { code, message } = error as { code: string; message: string };
     return { code, message };
@@ -34,15 +34,21 @@ function codeAndMessage(effect: () => unknown): {
   return { code: 'none', message: '' };
 }
 
-const failure = codeAndMessage(() => {
+const failure = await codeAndMessage(async () => {
   for (let turn = 1; ; turn += 1) {
     writer.append([said(`turn ${turn} ${'x'.repeat(turn % 700)}`), delta('a'), delta('b')]);
     if (turn % 5 === 0) writer.checkpoint();
-    if (turn % 3 === 0) writer.sync();
+    if (turn % 3 === 0) await writer.sync();
     writeSync(1, `${writer.state().events}\n`);
   }
 });
-const later = [() => writer.append([delta('x')]), () => writer.sync(), () => writer.checkpoint()];
-const report = { ...failure, later: later.map((effect) => codeAndMessage(effect).code) };
-writer.close();
+const later = [
+  () => writer.append([delta('x')]),
+  async () => await writer.sync(),
+  () => writer.checkpoint(),
+];
+const codes: string[] = [];
+for (const effect of later) codes.push((await codeAndMessage(effect)).code);
+const report = { ...failure, later: codes };
+await writer.close();
 writeSync(2, JSON.stringify(report));

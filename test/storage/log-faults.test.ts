@@ -49,12 +49,12 @@ describe('kill -9', () => {
       if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
       // the last number may be cut: the one before was written whole
       const reported = Number(output.split('\n').at(-2));
-      const writer = logs.reopen(threadId, store.writer({ epoch: 2 }));
+      const writer = await logs.reopen(threadId, store.writer({ epoch: 2 }));
       expect(writer.state().events).toBeGreaterThanOrEqual(reported);
       writer.append([said('recovered')]);
       writer.checkpoint();
       const { events } = writer.state();
-      writer.close();
+      await writer.close();
       const log = await logs.read(threadId);
       expect(log.problems).toEqual([]);
       expect(log.events.map(({ seq }) => seq)).toEqual(
@@ -74,55 +74,55 @@ describe('a full disk', () => {
       message: expect.stringContaining('EFBIG'),
       later: ['log_write_failed', 'log_write_failed', 'log_write_failed'],
     });
-    expect(logs.holder('full/disk')).toBeUndefined();
+    expect(await logs.holder('full/disk')).toBeUndefined();
     const log = await logs.read('full/disk');
     expect(log.problems).toEqual([]);
     expect(log.events.length).toBeGreaterThan(10);
-    const writer = logs.reopen('full/disk', store.writer({ epoch: 2 }));
+    const writer = await logs.reopen('full/disk', store.writer({ epoch: 2 }));
     writer.append([said('room again')]);
-    writer.close();
+    await writer.close();
   });
 
-  it('is named when not even the header fits', () => {
-    const path = logs.path('full/device');
+  it('is named when not even the header fits', async () => {
+    const path = logs.location('full/device');
     mkdirSync(dirname(path), { recursive: true });
     symlinkSync('/dev/full', path);
     // a device has no size, so it passes for the empty file of a crash: the header is the first to fail
-    const create = (): unknown => logs.create(headerFor('full/device'), store.writer());
-    expect(create).toThrow(
+    const create = async (): Promise<unknown> =>
+      await logs.create(headerFor('full/device'), store.writer());
+    await expect(create).rejects.toThrow(
       expect.objectContaining({
         code: 'log_write_failed',
         message: expect.stringContaining('ENOSPC'),
       }),
     );
-    expect(logs.holder('full/device')).toBeUndefined();
+    expect(await logs.holder('full/device')).toBeUndefined();
   });
 });
 
 describe('two threads of one process', () => {
   it('do not disturb each other', async () => {
-    const [one, two] = ['pair/one', 'pair/two'].map((id) =>
-      logs.create(headerFor(id), store.writer()),
-    );
+    const one = await logs.create(headerFor('pair/one'), store.writer());
+    const two = await logs.create(headerFor('pair/two'), store.writer());
     for (let turn = 0; turn < 20; turn += 1) {
-      one?.append([delta(`${turn}`)]);
-      two?.append([said(`${turn}`)]);
+      one.append([delta(`${turn}`)]);
+      two.append([said(`${turn}`)]);
     }
     for (const writer of [one, two]) {
-      writer?.checkpoint();
-      const expected = writer?.state();
-      writer?.close();
+      writer.checkpoint();
+      const expected = writer.state();
+      await writer.close();
       expect(
-        await logs.verify(writer?.threadId ?? '', { verifier: key.verifier, expected }),
+        await logs.verify(writer.threadId, { verifier: key.verifier, expected }),
       ).toMatchObject({ ok: true });
     }
   });
 
   it('cannot exchange their logs', async () => {
-    const folder = dirname(logs.path('pair/three'));
+    const folder = dirname(logs.location('pair/three'));
     mkdirSync(folder, { recursive: true });
-    linkSync(logs.path('pair/two'), join(folder, 'transcript.jsonl'));
-    expect(readFileSync(logs.path('pair/three'), 'utf8')).toContain('pair/two');
+    linkSync(logs.location('pair/two'), join(folder, 'transcript.jsonl'));
+    expect(readFileSync(logs.location('pair/three'), 'utf8')).toContain('pair/two');
     expect(await logs.verify('pair/three', { verifier: key.verifier })).toMatchObject({
       ok: false,
       offset: 0,

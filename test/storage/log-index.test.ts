@@ -64,8 +64,8 @@ function largeLog({ entries = ENTRIES, change = (event) => event }: Large = {}):
   threads += 1;
   const threadId = `index/large-${threads}`;
   const lines = range(1, entries).map((seq) => encodeEvent(change(entry(threadId, seq))));
-  mkdirSync(dirname(logs.path(threadId)), { recursive: true });
-  writeFileSync(logs.path(threadId), [encodeHeader(headerFor(threadId)), ...lines].join(''));
+  mkdirSync(dirname(logs.location(threadId)), { recursive: true });
+  writeFileSync(logs.location(threadId), [encodeHeader(headerFor(threadId)), ...lines].join(''));
   return threadId;
 }
 
@@ -75,11 +75,11 @@ function largeLogWith(seq: number, more: object): string {
 }
 
 const indexOf = (threadId: string): string =>
-  join(dirname(logs.path(threadId)), 'transcript.index');
+  join(dirname(logs.location(threadId)), 'transcript.index');
 
 function append(threadId: string, seqs: readonly number[], more: Partial<LogEvent> = {}): void {
   const lines = seqs.map((seq) => encodeEvent(entry(threadId, seq, more)));
-  appendFileSync(logs.path(threadId), lines.join(''));
+  appendFileSync(logs.location(threadId), lines.join(''));
 }
 
 /** Bytes that this process has read through system calls so far. */
@@ -221,9 +221,9 @@ describe('an index that does not fit', () => {
   }
 
   it('as the log was exchanged is not used', async () => {
-    const lines = readFileSync(logs.path(threadId), 'utf8').replaceAll(idOf(4), idOf(999));
+    const lines = readFileSync(logs.location(threadId), 'utf8').replaceAll(idOf(4), idOf(999));
     writeFileSync(
-      logs.path(threadId),
+      logs.location(threadId),
       lines.replaceAll(idOf(6), idOf(4)).replaceAll(' and so on', ' or not'),
     );
     expect(await lookUp(threadId, idOf(4))).toMatchObject({ by: 'scan', entry: { seq: 6 } });
@@ -242,7 +242,7 @@ function lead(threadId: string, lie: (offset: number) => number): void {
 
 /** Where the line of an entry starts. */
 function offsetOf(threadId: string, seq: number): number {
-  return readFileSync(logs.path(threadId)).indexOf(`{"seq":${seq},`);
+  return readFileSync(logs.location(threadId)).indexOf(`{"seq":${seq},`);
 }
 
 describe('a hostile index', () => {
@@ -271,7 +271,7 @@ describe('a hostile index', () => {
     const message = { role: 'user', content: [{ type: 'text', text: quoted }] };
     const threadId = largeLogWith(2, { payload: { message } });
     await lookUp(threadId, idOf(2));
-    const quote = readFileSync(logs.path(threadId)).indexOf('{\\"seq');
+    const quote = readFileSync(logs.location(threadId)).indexOf('{\\"seq');
     const lies = readFileSync(indexOf(threadId), 'latin1').replace(
       keyText(idOf(2)),
       keyText(FORGED),
@@ -291,7 +291,7 @@ describe('a hostile index', () => {
     await lookUp(twin, idOf(1));
     const lies = readFileSync(indexOf(twin), 'latin1')
       .replace(twin, threadId)
-      .replace(/"bytes":\d+/, `"bytes":${statSync(logs.path(threadId)).size}`)
+      .replace(/"bytes":\d+/, `"bytes":${statSync(logs.location(threadId)).size}`)
       .replace(/"sha256":"\w+/, `"sha256":"${fingerprintOf(threadId)}`);
     writeFileSync(indexOf(threadId), Buffer.from(lies, 'latin1'));
     // the lies are good ones: they lead to the entries that have not moved
@@ -304,7 +304,7 @@ describe('a hostile index', () => {
 
   /** What an index says of a log to be taken for its own. */
   function fingerprintOf(threadId: string): string {
-    const log = readFileSync(logs.path(threadId));
+    const log = readFileSync(logs.location(threadId));
     return createHash('sha256')
       .update(log.subarray(0, 4096))
       .update(log.subarray(-4096))

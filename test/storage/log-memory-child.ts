@@ -12,25 +12,25 @@ const nextId = (): string => {
   ids += 1;
   return `id${ids}`;
 };
-const { logs, processes } = openStore({
+const { logs, owners } = openStore({
   projectPath,
   clock: { now: () => 1_771_322_456_000, monotonic: () => 0, sleep: async () => {} },
   ids: { entryId: nextId, uuid: nextId },
 });
 const { signer, verifier } = testKey();
-const owner = processes.self();
+const owner = owners.self();
 const options = { signer, verifier, durability: 'off', owner, epoch: 1 } as const;
 
 /** Answers that streamed in, each with its message. */
-function write(): void {
-  const writer = logs.create(headerFor(THREAD), options);
+async function write(): Promise<void> {
+  const writer = await logs.create(headerFor(THREAD), options);
   for (let turn = 1; writer.state().bytes < Number(bytes); turn += 1) {
     writer.append([said(`turn ${turn}`)]);
     for (let piece = 0; piece < 16; piece += 1)
       writer.append([delta(`${turn}`.padEnd(PIECE, '.'))]);
     writer.checkpoint();
   }
-  writer.close();
+  await writer.close();
 }
 
 async function countOf(events: AsyncIterable<unknown>): Promise<number> {
@@ -46,9 +46,9 @@ async function stream(): Promise<object> {
   const [last] = await logs.tail(THREAD, 1);
   const all = await countOf(logs.since(THREAD, 0));
   const found = await logs.lookUp(THREAD, 'id1');
-  const writer = logs.reopen(THREAD, options);
+  const writer = await logs.reopen(THREAD, options);
   writer.append([said('one more')]);
-  writer.close();
+  await writer.close();
   return {
     verified: verified.ok,
     all: all === last?.seq,
@@ -65,5 +65,5 @@ async function keep(): Promise<object> {
   return { all: events.at(-1)?.seq === events.length, problems: problems.length };
 }
 
-if (kind === 'stream') write();
+if (kind === 'stream') await write();
 process.stdout.write(JSON.stringify(await (kind === 'stream' ? stream() : keep())));

@@ -12,7 +12,7 @@ const FEW_BYTES = 2 * 1024 * 1024;
 
 /** Writes a log of many events; `size` says how long the text of each is. */
 function writeLog(threadId: string, count: number, size: (seq: number) => number): number {
-  const path = logs.path(threadId);
+  const path = logs.location(threadId);
   mkdirSync(dirname(path), { recursive: true });
   const lines = [encodeHeader(headerFor(threadId))];
   for (let seq = 1; seq <= count; seq += 1) {
@@ -102,7 +102,7 @@ describe('since', () => {
 
   it('passes over lines that are no events', async () => {
     writeLog('seek/damaged', 3000, () => 60);
-    const path = logs.path('seek/damaged');
+    const path = logs.location('seek/damaged');
     const lines = readFileSync(path, 'utf8').split('\n');
     lines.splice(1500, 0, ...Array.from({ length: 900 }, () => `rubbish ${'#'.repeat(200)}`));
     writeFileSync(path, lines.join('\n'));

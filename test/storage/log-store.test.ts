@@ -36,13 +36,13 @@ function withoutCheckpoints(events: OpenedLog['events']): OpenedLog['events'] {
   return events.filter(({ event_type: type }) => type !== 'checkpoint');
 }
 
-function create(threadId = newThread()): ReturnType<typeof logs.create> {
-  return logs.create(headerFor(threadId), store.writer());
+async function create(threadId = newThread()): Promise<ReturnType<typeof logs.create>> {
+  return await logs.create(headerFor(threadId), store.writer());
 }
 
 describe('writing', () => {
   it('puts the header and each batch into the file, and says what it wrote', async () => {
-    const writer = create();
+    const writer = await create();
     const events = writer.append([said('a'), delta('x'), said('b')]);
     expect(events.map(({ seq, id, parent_id }) => [seq, id, parent_id])).toEqual([
       [2, '0000000000000001', null],
@@ -60,7 +60,7 @@ describe('writing', () => {
       'message',
       'checkpoint',
     ]);
-    const bytes = readFileSync(logs.path(writer.threadId));
+    const bytes = readFileSync(logs.location(writer.threadId));
     expect(log.offsets.map((offset) => bytes.subarray(offset, offset + 8).toString())).toEqual([
       '{"seq":1',
       '{"seq":2',
@@ -69,32 +69,32 @@ describe('writing', () => {
       '{"seq":5',
     ]);
     expect(writer.append([])).toEqual([]);
-    writer.close();
+    await writer.close();
   });
 
   // Requirement: append-scans-all
-  it('reads nothing back while it appends', () => {
+  it('reads nothing back while it appends', async () => {
     const bytesRead = (): number =>
       Number(/rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1]);
-    const writer = create();
+    const writer = await create();
     for (let at = 0; at < 200; at += 1) writer.append([said('x'.repeat(1000))]);
     const before = bytesRead();
     for (let at = 0; at < 50; at += 1) writer.append([said('y')]);
     // one look at the log so far would be four times that
     expect(bytesRead() - before).toBeLessThan(50_000);
-    writer.close();
+    await writer.close();
   });
 
   it('names length, hash and count, and checkpoints verify against them', async () => {
-    const writer = create();
+    const writer = await create();
     writer.append([said('a')]);
     writer.checkpoint();
     writer.append([delta('b')]);
-    writer.sync();
-    writer.sync();
+    await writer.sync();
+    await writer.sync();
     const state = writer.state();
-    writer.close();
-    const bytes = readFileSync(logs.path(writer.threadId));
+    await writer.close();
+    const bytes = readFileSync(logs.location(writer.threadId));
     expect(state).toEqual({ bytes: bytes.length, sha256: sha256Hex(bytes), events: 5 });
     const verified = await logs.verify(writer.threadId, {
       verifier: key.verifier,
@@ -103,26 +103,26 @@ describe('writing', () => {
     expect(verified).toMatchObject({ ok: true, checkpoints: 3, unverified_bytes: 0, events: 5 });
   });
 
-  it('keeps private what it creates', () => {
-    const writer = create();
-    writer.close();
-    expect(statSync(logs.path(writer.threadId)).mode & 0o077).toBe(0);
-    expect(statSync(dirname(logs.path(writer.threadId))).mode & 0o077).toBe(0);
+  it('keeps private what it creates', async () => {
+    const writer = await create();
+    await writer.close();
+    expect(statSync(logs.location(writer.threadId)).mode & 0o077).toBe(0);
+    expect(statSync(dirname(logs.location(writer.threadId))).mode & 0o077).toBe(0);
   });
 
-  it('refuses to create a log twice, and takes over an empty file that a crash left', () => {
-    const writer = create();
-    writer.close();
-    expect(() => create(writer.threadId)).toThrow(/already has a log/);
-    expect(logs.holder(writer.threadId)).toBeUndefined();
-    truncateSync(logs.path(writer.threadId));
-    const again = create(writer.threadId);
+  it('refuses to create a log twice, and takes over an empty file that a crash left', async () => {
+    const writer = await create();
+    await writer.close();
+    await expect(create(writer.threadId)).rejects.toThrow(/already has a log/);
+    expect(await logs.holder(writer.threadId)).toBeUndefined();
+    truncateSync(logs.location(writer.threadId));
+    const again = await create(writer.threadId);
     again.append([said('a')]);
-    again.close();
+    await again.close();
   });
 
   it('moves the long texts of an event over 16 MiB to artifacts, each once, and says where they are', async () => {
-    const writer = create();
+    const writer = await create();
     const long = `begin ${'€'.repeat(MAX_LINE_BYTES / 3)} end`;
     const result = { role: 'tool_result', call_id: 'call_1', name: 'x', outcome: 'ok' } as const;
     const image = { type: 'image', data: 'A'.repeat(100_000), media_type: 'image/png' } as const;
@@ -133,8 +133,8 @@ describe('writing', () => {
       { event_type: 'message', payload: { message: { ...result, content } } },
     ]);
     writer.checkpoint();
-    writer.close();
-    const folder = dirname(logs.path(writer.threadId));
+    await writer.close();
+    const folder = dirname(logs.location(writer.threadId));
     const names = readdirSync(join(folder, 'artifacts'));
     expect(names).toHaveLength(2);
     const texts = names.map((name) => readFileSync(join(folder, 'artifacts', name), 'utf8'));
@@ -164,19 +164,19 @@ describe('writing', () => {
     });
   });
 
-  it('writes no artifact through a link that stands where the folder should be', () => {
-    const writer = create();
+  it('writes no artifact through a link that stands where the folder should be', async () => {
+    const writer = await create();
     const elsewhere = temporaryFolder();
-    symlinkSync(elsewhere, join(dirname(logs.path(writer.threadId)), 'artifacts'));
+    symlinkSync(elsewhere, join(dirname(logs.location(writer.threadId)), 'artifacts'));
     expect(() => writer.append([said('x'.repeat(MAX_LINE_BYTES))])).toThrow(
       expect.objectContaining({ code: 'path_denied' }),
     );
     expect(readdirSync(elsewhere)).toEqual([]);
-    writer.close();
+    await writer.close();
   });
 
   it('refuses an event that is over 16 MiB without long texts, before writing, and goes on', async () => {
-    const writer = create();
+    const writer = await create();
     const blocks = Array.from({ length: 300 }, () => ({
       type: 'text' as const,
       text: 'x'.repeat(60_000),
@@ -192,7 +192,7 @@ describe('writing', () => {
       }),
     );
     writer.append([said('b')]);
-    writer.close();
+    await writer.close();
     const { events } = await logs.read(writer.threadId);
     expect(withoutCheckpoints(events).map(({ seq }) => seq)).toEqual([2]);
   });
@@ -203,9 +203,9 @@ describe('writing', () => {
     const projects = ['a/b-c', 'a-b/c', 'a/b/c', 'a-b-c'].map((name) => join(base, name));
     for (const project of projects) {
       const own = openTestStore(project);
-      const writer = own.logs.create(headerFor('same/thread'), own.writer());
+      const writer = await own.logs.create(headerFor('same/thread'), own.writer());
       writer.append([said(project)]);
-      writer.close();
+      await writer.close();
     }
     for (const project of projects) {
       const { events } = await openTestStore(project).logs.read('same/thread');
@@ -216,13 +216,15 @@ describe('writing', () => {
   });
 
   it('refuses ids that leave the folder', () => {
-    expect(() => logs.path('../x')).toThrow(expect.objectContaining({ code: 'invalid_thread_id' }));
+    expect(() => logs.location('../x')).toThrow(
+      expect.objectContaining({ code: 'invalid_thread_id' }),
+    );
   });
 
-  it('is over after close, and closing twice is nothing', () => {
-    const writer = create();
-    writer.close();
-    writer.close();
+  it('is over after close, and closing twice is nothing', async () => {
+    const writer = await create();
+    await writer.close();
+    await writer.close();
     expect(() => writer.append([said('a')])).toThrow(
       expect.objectContaining({ code: 'log_write_failed' }),
     );
@@ -252,26 +254,26 @@ describe('signing', () => {
     ['an answer', assistant, false],
     ['an answer that is durable', { ...assistant, durable: true }, true],
   ])('covers a batch in the same write, or waits: %s', async (_, draft, isSigned) => {
-    const writer = create();
+    const writer = await create();
     writer.append([draft]);
     expect(writer.isSigned).toBe(isSigned);
     // what a kill leaves
     const verified = await logs.verify(writer.threadId, { verifier: key.verifier });
     expect(verified).toMatchObject({ ok: true, events: isSigned ? 3 : 1 });
     expect(verified.head).toEqual(writer.head);
-    writer.sync();
+    await writer.sync();
     const synced = await logs.verify(writer.threadId, { verifier: key.verifier });
     expect(synced).toMatchObject({ ok: true, unverified_bytes: 0, head: writer.head });
-    writer.close();
+    await writer.close();
   });
 
   it('never steps back to an earlier epoch', async () => {
-    const writer = logs.create(headerFor(newThread()), store.writer({ epoch: 5 }));
-    writer.close();
+    const writer = await logs.create(headerFor(newThread()), store.writer({ epoch: 5 }));
+    await writer.close();
     // as a registry has it that was made again
-    const again = logs.reopen(writer.threadId, store.writer({ epoch: 1 }));
+    const again = await logs.reopen(writer.threadId, store.writer({ epoch: 1 }));
     again.append([said('a')]);
-    again.close();
+    await again.close();
     expect(await logs.verify(writer.threadId, { verifier: key.verifier })).toMatchObject({
       ok: true,
       unverified_bytes: 0,
@@ -280,14 +282,14 @@ describe('signing', () => {
   });
 
   it('is noted for a tail that a recovery moved and had no time to note', async () => {
-    const writer = create();
+    const writer = await create();
     writer.append([said('a')]);
     const { bytes } = writer.state();
-    writer.close();
+    await writer.close();
     const file = `transcript.unverified-${bytes}.jsonl`;
-    writeFileSync(join(dirname(logs.path(writer.threadId)), file), '{"seq":4}\ntorn');
-    logs.reopen(writer.threadId, store.writer()).close();
-    logs.reopen(writer.threadId, store.writer()).close();
+    writeFileSync(join(dirname(logs.location(writer.threadId)), file), '{"seq":4}\ntorn');
+    await (await logs.reopen(writer.threadId, store.writer())).close();
+    await (await logs.reopen(writer.threadId, store.writer())).close();
     const { events } = await logs.read(writer.threadId);
     expect(events.filter(({ event_type: type }) => type === 'log_quarantined')).toMatchObject([
       { payload: { offset: bytes, bytes: 14, lines: 2, file } },
@@ -298,21 +300,21 @@ describe('signing', () => {
 describe('reopening', () => {
   // Requirement: checkpoint-rereads-log
   it('goes on with seq, leaf, hash and chain', async () => {
-    const writer = create();
+    const writer = await create();
     const [first] = writer.append([said('a'), said('b')]);
     writer.append([{ event_type: 'leaf', payload: { target_id: first?.id ?? '' } }, delta('x')]);
     writer.checkpoint();
     writer.append([delta('late'), delta('later')]);
-    writer.close();
+    await writer.close();
     const before = writer.state();
-    const again = logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
+    const again = await logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
     expect(again.state()).toEqual(before);
     expect(again.leafId).toBe(first?.id);
     const [next] = again.append([said('c')]);
     expect(next).toMatchObject({ seq: before.events + 1, parent_id: first?.id });
     again.checkpoint();
     const state = again.state();
-    again.close();
+    await again.close();
     expect(
       await logs.verify(writer.threadId, { verifier: key.verifier, expected: state }),
     ).toMatchObject({ ok: true, checkpoints: 5 });
@@ -321,12 +323,12 @@ describe('reopening', () => {
 
   // Requirement: torn-record-fused, torn-line-ends-reading
   it('cuts a record torn at any byte, keeps its bytes beside, and goes on', async () => {
-    const writer = create();
+    const writer = await create();
     writer.append([said('a')]);
     const end = writer.state().bytes;
     writer.append([said('bö')]);
-    writer.close();
-    const path = logs.path(writer.threadId);
+    await writer.close();
+    const path = logs.location(writer.threadId);
     const whole = readFileSync(path);
     const file = `transcript.unverified-${end}.jsonl`;
     for (let cut = end + 1; cut < whole.length; cut += 1) {
@@ -335,11 +337,11 @@ describe('reopening', () => {
       const isTorn = whole[cut - 1] !== 10;
       expect(torn.problems.map(({ kind }) => kind)).toEqual(isTorn ? ['torn_tail'] : []);
       expect(statSync(path).size).toBe(cut); // reading never writes
-      const again = logs.reopen(writer.threadId, store.writer());
+      const again = await logs.reopen(writer.threadId, store.writer());
       const tail = whole.subarray(end, cut);
       expect(readFileSync(join(dirname(path), file))).toEqual(tail);
       const payload = { offset: end, bytes: tail.length, sha256: sha256Hex(tail), file };
-      expect(logs.quarantined(writer.threadId)).toMatchObject([payload]);
+      expect(await logs.quarantined(writer.threadId)).toMatchObject([payload]);
       expect(await logs.tail(writer.threadId, 2)).toMatchObject([
         { event_type: 'log_quarantined', payload },
         { event_type: 'checkpoint' },
@@ -347,7 +349,7 @@ describe('reopening', () => {
       again.append([said('c')]);
       again.checkpoint();
       const expected = again.state();
-      again.close();
+      await again.close();
       const verified = await logs.verify(writer.threadId, { verifier: key.verifier, expected });
       expect(verified).toMatchObject({ ok: true, checkpoints: 4, events: 7 });
       rmSync(join(dirname(path), file));
@@ -357,7 +359,7 @@ describe('reopening', () => {
   // Requirement: non-session-replaced
   it('refuses what is no log and leaves it alone', async () => {
     const threadId = newThread();
-    const path = logs.path(threadId);
+    const path = logs.location(threadId);
     mkdirSync(dirname(path), { recursive: true });
     for (const content of [
       '# my notes\n',
@@ -366,23 +368,23 @@ describe('reopening', () => {
       '',
     ]) {
       writeFileSync(path, content);
-      expect(() => logs.reopen(threadId, store.writer())).toThrow(
+      await expect(logs.reopen(threadId, store.writer())).rejects.toThrow(
         expect.objectContaining({ code: 'log_malformed' }),
       );
       await expect(logs.read(threadId)).rejects.toMatchObject({ code: 'log_malformed' });
       expect(readFileSync(path, 'utf8')).toBe(content);
-      expect(logs.holder(threadId)).toBeUndefined();
+      expect(await logs.holder(threadId)).toBeUndefined();
     }
   });
 
   it('refuses the log of another thread, and one that is not there', async () => {
-    const writer = create();
-    writer.close();
+    const writer = await create();
+    await writer.close();
     const other = newThread();
-    mkdirSync(dirname(logs.path(other)), { recursive: true });
-    renameSync(logs.path(writer.threadId), logs.path(other));
+    mkdirSync(dirname(logs.location(other)), { recursive: true });
+    renameSync(logs.location(writer.threadId), logs.location(other));
     await expect(logs.read(other)).rejects.toThrow(`it belongs to thread ${writer.threadId}`);
-    expect(() => logs.reopen('demo/none-1', store.writer())).toThrow(
+    await expect(logs.reopen('demo/none-1', store.writer())).rejects.toThrow(
       expect.objectContaining({ code: 'thread_not_found' }),
     );
     await expect(logs.read('demo/none-1')).rejects.toMatchObject({ code: 'thread_not_found' });
@@ -390,17 +392,17 @@ describe('reopening', () => {
     await expect(logs.verify('demo/none-1', { verifier: key.verifier })).rejects.toMatchObject({
       code: 'thread_not_found',
     });
-    expect(existsSync(dirname(logs.path('demo/none-1')))).toBe(false);
+    expect(existsSync(dirname(logs.location('demo/none-1')))).toBe(false);
   });
 });
 
 describe('reading a damaged log', () => {
   // Requirement: malformed-lines-silent
   it('splits fused records, skips malformed lines, reports gaps, with offsets', async () => {
-    const writer = create();
+    const writer = await create();
     writer.append([said('a'), said('b'), said('c'), said('d')]);
-    writer.close();
-    const path = logs.path(writer.threadId);
+    await writer.close();
+    const path = logs.location(writer.threadId);
     const [header, , a, b, c, d] = readFileSync(path, 'utf8').trimEnd().split('\n');
     writeFileSync(path, [header, `${a}${b}`, '{"seq":4,garbage', d, '', c, ''].join('\n'));
     const log = await logs.read(writer.threadId);
@@ -417,106 +419,106 @@ describe('reading a damaged log', () => {
   });
 
   it('skips a line over 16 MiB without keeping it', async () => {
-    const writer = create();
+    const writer = await create();
     writer.append([said('a')]);
-    writer.close();
-    const path = logs.path(writer.threadId);
+    await writer.close();
+    const path = logs.location(writer.threadId);
     appendFileSync(path, Buffer.concat([Buffer.alloc(MAX_LINE_BYTES + 1, 'x'), Buffer.from('\n')]));
     const log = await logs.read(writer.threadId);
     expect(log.problems).toMatchObject([{ kind: 'too_long' }]);
     expect(log.events).toHaveLength(3);
-    logs.reopen(writer.threadId, store.writer()).close();
-    expect(logs.quarantined(writer.threadId)).toMatchObject([{ bytes: MAX_LINE_BYTES + 2 }]);
+    await (await logs.reopen(writer.threadId, store.writer())).close();
+    expect(await logs.quarantined(writer.threadId)).toMatchObject([{ bytes: MAX_LINE_BYTES + 2 }]);
   });
 });
 
 describe('the lease', () => {
   // Requirement: two-writers
-  it('keeps a second writer out until the first one closes', () => {
-    const writer = create();
-    expect(logs.holder(writer.threadId)).toEqual(store.processes.self());
-    expect(() => logs.reopen(writer.threadId, store.writer())).toThrow(
+  it('keeps a second writer out until the first one closes', async () => {
+    const writer = await create();
+    expect(await logs.holder(writer.threadId)).toEqual(store.owners.self());
+    await expect(logs.reopen(writer.threadId, store.writer())).rejects.toThrow(
       expect.objectContaining({
         code: 'thread_locked',
         message: expect.stringContaining(`${process.pid}`),
       }),
     );
-    writer.close();
-    logs.reopen(writer.threadId, store.writer()).close();
+    await writer.close();
+    await (await logs.reopen(writer.threadId, store.writer())).close();
   });
 
-  it('passes from a living process to a higher epoch, which alone reaches the log then', () => {
-    const writer = create();
+  it('passes from a living process to a higher epoch, which alone reaches the log then', async () => {
+    const writer = await create();
     writer.append([said('a')]);
-    const taker = logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
-    const inode = statSync(logs.path(writer.threadId)).ino;
+    const taker = await logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
+    const inode = statSync(logs.location(writer.threadId)).ino;
     expect(() => writer.append([said('late')])).toThrow(
       expect.objectContaining({ code: 'thread_locked' }),
     );
     taker.append([said('b')]);
-    taker.close();
-    writer.close();
-    expect(statSync(logs.path(writer.threadId)).ino).toBe(inode);
-    expect(readFileSync(logs.path(writer.threadId), 'utf8')).not.toContain('late');
-    logs.reopen(writer.threadId, store.writer({ epoch: 3 })).close();
-    expect(readdirSync(dirname(logs.path(writer.threadId)))).toEqual(['transcript.jsonl']);
+    await taker.close();
+    await writer.close();
+    expect(statSync(logs.location(writer.threadId)).ino).toBe(inode);
+    expect(readFileSync(logs.location(writer.threadId), 'utf8')).not.toContain('late');
+    await (await logs.reopen(writer.threadId, store.writer({ epoch: 3 }))).close();
+    expect(readdirSync(dirname(logs.location(writer.threadId)))).toEqual(['transcript.jsonl']);
   });
 
-  it('passes from a dead process, a reused pid, and a torn file', () => {
-    const { host, pid } = store.processes.self();
+  it('passes from a dead process, a reused pid, and a torn file', async () => {
+    const { host, pid } = store.owners.columns(store.owners.self());
     const stale = [
       { pid: 2 ** 22 + 1, process_start: 'x', host, epoch: 1 },
       { pid, process_start: 'another start', host, epoch: 1 },
       { pid, process_start: 'x', host: 'elsewhere', epoch: 0 },
       'torn',
     ];
-    const writer = create();
-    writer.close();
-    const lease = join(dirname(logs.path(writer.threadId)), 'lease.json');
+    const writer = await create();
+    await writer.close();
+    const lease = join(dirname(logs.location(writer.threadId)), 'lease.json');
     for (const record of stale) {
       writeFileSync(lease, JSON.stringify(record));
-      logs.reopen(writer.threadId, store.writer()).close();
+      await (await logs.reopen(writer.threadId, store.writer())).close();
       expect(existsSync(lease)).toBe(false);
     }
   });
 
-  it('is refused to an older epoch and while another host may be alive', () => {
-    const writer = create();
-    writer.close();
-    const lease = join(dirname(logs.path(writer.threadId)), 'lease.json');
-    const { host } = store.processes.self();
+  it('is refused to an older epoch and while another host may be alive', async () => {
+    const writer = await create();
+    await writer.close();
+    const lease = join(dirname(logs.location(writer.threadId)), 'lease.json');
+    const { host } = store.owners.columns(store.owners.self());
     for (const record of [
       { pid: 2 ** 22 + 1, process_start: 'x', host, epoch: 2 },
       { pid: 1, process_start: 'x', host: 'elsewhere', epoch: 1 },
     ]) {
       writeFileSync(lease, JSON.stringify(record));
-      expect(() => logs.reopen(writer.threadId, store.writer())).toThrow(
+      await expect(logs.reopen(writer.threadId, store.writer())).rejects.toThrow(
         expect.objectContaining({ code: 'thread_locked' }),
       );
     }
   });
 
-  it('fences a writer that was taken over: nothing more of it reaches the log', () => {
-    const writer = create();
+  it('fences a writer that was taken over: nothing more of it reaches the log', async () => {
+    const writer = await create();
     writer.append([said('a')]);
-    const { host } = store.processes.self();
-    const folder = dirname(logs.path(writer.threadId));
+    const { host } = store.owners.columns(store.owners.self());
+    const folder = dirname(logs.location(writer.threadId));
     // what a taker on another host does
     writeFileSync(
       join(folder, 'other'),
       JSON.stringify({ pid: 9, process_start: 'x', host: `${host}2`, epoch: 2 }),
     );
     renameSync(join(folder, 'other'), join(folder, 'lease.json'));
-    const size = statSync(logs.path(writer.threadId)).size;
+    const size = statSync(logs.location(writer.threadId)).size;
     for (const attempt of [
-      () => writer.append([said('b')]),
-      () => writer.checkpoint(),
-      () => writer.sync(),
+      async () => writer.append([said('b')]),
+      async () => writer.checkpoint(),
+      async () => await writer.sync(),
     ]) {
-      expect(attempt).toThrow(expect.objectContaining({ code: 'thread_locked' }));
+      await expect(attempt).rejects.toThrow(expect.objectContaining({ code: 'thread_locked' }));
     }
-    writer.close();
-    expect(statSync(logs.path(writer.threadId)).size).toBe(size);
+    await writer.close();
+    expect(statSync(logs.location(writer.threadId)).size).toBe(size);
     expect(readdirSync(folder).toSorted()).toEqual(['lease.json', 'transcript.jsonl']);
   });
 });

@@ -7,8 +7,8 @@ import { openTestStore } from './support.ts';
 const store = openTestStore();
 const { logs } = store;
 
-function create(threadId: string): ReturnType<typeof logs.create> {
-  return logs.create(headerFor(threadId), store.writer());
+async function create(threadId: string): Promise<ReturnType<typeof logs.create>> {
+  return await logs.create(headerFor(threadId), store.writer());
 }
 
 async function take(
@@ -25,11 +25,11 @@ async function take(
 
 describe('tail', () => {
   it('gives the last events for any count, also over block borders and long lines', async () => {
-    const writer = create('tail/a');
+    const writer = await create('tail/a');
     for (let index = 0; index < 300; index += 1)
       writer.append([said('x'.repeat(index * 7)), delta('y')]);
     writer.append([said('z'.repeat(200_000)), delta('end')]);
-    writer.close();
+    await writer.close();
     // the header has a checkpoint, and each batch of two
     const all = 1 + 3 * 301;
     for (const count of [0, 1, 2, 3, 250, all - 1, all, all + 1, 10_000]) {
@@ -42,17 +42,17 @@ describe('tail', () => {
   });
 
   it('leaves out a torn last line', async () => {
-    const writer = create('tail/b');
+    const writer = await create('tail/b');
     writer.append([delta('1'), delta('2')]);
-    writer.close();
-    appendFileSync(logs.path('tail/b'), '{"seq":5,');
+    await writer.close();
+    appendFileSync(logs.location('tail/b'), '{"seq":5,');
     expect((await logs.tail('tail/b', 2)).map(({ seq }) => seq)).toEqual([3, 4]);
   });
 });
 
 describe('follow', () => {
   it('gives what is there after a seq, then what is written', async () => {
-    const writer = create('follow/a');
+    const writer = await create('follow/a');
     writer.append([delta('1'), delta('2'), delta('3')]);
     const stop = new AbortController();
     const following = take(logs.follow('follow/a', { since: 1, signal: stop.signal }), 5);
@@ -61,41 +61,41 @@ describe('follow', () => {
       await new Promise(setImmediate);
     }
     expect(await following).toEqual([2, 3, 4, 5, 6]);
-    writer.close();
+    await writer.close();
   });
 
   it('waits for a log that comes later and ends when asked to', async () => {
     const stop = new AbortController();
     const following = take(logs.follow('follow/later', { signal: stop.signal }), 2);
-    const writer = create('follow/later');
+    const writer = await create('follow/later');
     writer.append([delta('1'), delta('2')]);
     expect(await following).toEqual([1, 2]);
     const rest = take(logs.follow('follow/later', { since: 2, signal: stop.signal }), 1);
     stop.abort();
     expect(await rest).toEqual([]);
-    writer.close();
+    await writer.close();
   });
 
   it.each([0, 1, 20])(
     'continues where the log is signed when the next writer takes unsigned lines and %i bytes off',
     async (torn) => {
       const id = `follow/torn-${torn}`;
-      const writer = create(id);
+      const writer = await create(id);
       writer.append([said('1')]);
       writer.append([delta('2'), delta('3'), delta('4')]);
       // what a kill leaves: nobody signs the deltas
-      const path = logs.path(id);
+      const path = logs.location(id);
       truncateSync(path, readFileSync(path).length - torn);
       const stop = new AbortController();
       const events = logs.follow(id, { since: 1, signal: stop.signal })[Symbol.asyncIterator]();
       const next = async () => (await events.next()).value?.event_type;
       const seen = [await next(), await next(), await next(), await next()];
       const pending = events.next();
-      const again = logs.reopen(id, store.writer({ epoch: 2 }));
+      const again = await logs.reopen(id, store.writer({ epoch: 2 }));
       // the file is longer than before by the time the follower looks
       again.append([said('five'), said('six')]);
       const after = [(await pending).value?.payload, (await events.next()).value?.event_type];
-      again.close();
+      await again.close();
       stop.abort();
       const types = ['message', 'checkpoint', 'token_delta', 'token_delta'];
       expect(seen).toEqual(types);
@@ -105,10 +105,10 @@ describe('follow', () => {
   );
 
   it('goes on in the copy that a writer puts in the place of the log it takes over', async () => {
-    const writer = create('follow/moved');
+    const writer = await create('follow/moved');
     writer.append([delta('1'), delta('2')]);
-    writer.close();
-    const path = logs.path('follow/moved');
+    await writer.close();
+    const path = logs.location('follow/moved');
     const stop = new AbortController();
     const seqs: number[] = [];
     const following = (async () => {
@@ -117,9 +117,9 @@ describe('follow', () => {
         if (seq === 4) {
           copyFileSync(path, `${path}.copy`);
           renameSync(`${path}.copy`, path);
-          const next = logs.reopen('follow/moved', store.writer());
+          const next = await logs.reopen('follow/moved', store.writer());
           next.append([delta('3')]);
-          next.close();
+          await next.close();
         }
         if (seq === 5) break;
       }

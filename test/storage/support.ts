@@ -57,7 +57,7 @@ export function openTestStore(projectPath = temporaryFolder()): TestStore {
       signer: key.signer,
       verifier: key.verifier,
       durability: 'turn',
-      owner: store.processes.self(),
+      owner: store.owners.self(),
       epoch: 1,
       ...changes,
     }),

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
@@ -220,9 +221,11 @@ test('kill never hits a process that got the pid of a thread later', async () =>
     bystander.kill('SIGKILL');
   });
   const now = new Date().toISOString();
-  const { registry, processes, ledger } = here.store;
-  const { host } = processes.self();
-  const owner = { pid: bystander.pid ?? 0, processStart: 'an earlier process', host };
+  const { registry, owners, ledger } = here.store;
+  const { host } = owners.columns(owners.self());
+  const owner =
+    owners.ofRecord({ pid: bystander.pid ?? 0, process_start: 'an earlier process', host }) ?? null;
+  assert(owner);
   await registry.register({
     threadId: 'team/job-1',
     directive: 'team/job',

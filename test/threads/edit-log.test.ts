@@ -58,7 +58,7 @@ it('who goes on from a log takes what is written in between for no damage', asyn
   });
   const { document } = await assertIntact(raced, id);
   expect(document.transcript).toEqual((await raced.files.readDocument(id)).transcript);
-  writeFileSync(raced.store.logs.path(id), 'x', { flag: 'a' });
+  writeFileSync(raced.store.logs.location(id), 'x', { flag: 'a' });
   await expect(assertIntact(raced, id)).rejects.toMatchObject({ code: 'transcript_tampered' });
   await expect(here.rye().trees.title(id, 'again')).rejects.toMatchObject({
     code: 'transcript_tampered',

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { isoTime } from '../../src/core/clock.ts';
 import { openStore } from '../../src/storage/open-store.ts';
-import type { Owner } from '../../src/storage/store.ts';
+import { ownerOf } from '../../src/storage/owners.ts';
 import { beatMs, deathOf, silentOnes } from '../../src/threads/run/liveness.ts';
 
 const STALE_SECONDS = 60;
@@ -32,11 +32,11 @@ async function watched(beats: boolean) {
       if (beats && isDue) await store.registry.heartbeat('t', 1, isoTime(wall.now));
     },
   };
-  const owner: Owner = { pid: 7, processStart: 'then', host: 'elsewhere' };
+  const owner = ownerOf({ pid: 7, process_start: 'then', host: 'elsewhere' });
   const row = { threadId: 't', directive: 'd', parentId: null, model: 'm', owner };
   await store.registry.register({ ...row, now: isoTime(NOON) });
   await store.registry.claim('t', owner, isoTime(NOON));
-  const self = store.processes.self();
+  const self = store.owners.self();
   const env = { store, clock, owner: self };
   const judge = async () => {
     const record = await store.registry.get('t');

@@ -14,7 +14,8 @@ import { join } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
 import { compact, isRecord, parseJson } from '../../core/json.ts';
 import { writeFully } from '../../disk/whole-file.ts';
-import type { Owner, ProcessTable } from '../store.ts';
+import { ownerOf, processOf } from '../owners.ts';
+import type { Owner, Owners } from '../store.ts';
 
 /** The right to append to one thread's log, held as `lease.json` in the thread's folder. */
 export interface Lease {
@@ -33,7 +34,7 @@ export interface LeaseRequest {
   readonly threadId: string;
   readonly owner: Owner;
   readonly epoch: number;
-  readonly processes: ProcessTable;
+  readonly owners: Owners;
 }
 
 /** What `lease.json` says. */
@@ -53,9 +54,9 @@ const FILE = 'lease.json';
 export function takeLease(request: LeaseRequest): Lease {
   const { folder, owner, epoch } = request;
   const path = join(folder, FILE);
-  const temporary = join(folder, `.lease-${owner.pid}-${randomBytes(6).toString('hex')}`);
-  const { pid, processStart, host } = owner;
-  const record = { pid, process_start: processStart, host, epoch };
+  const { pid, process_start, host } = processOf(owner);
+  const temporary = join(folder, `.lease-${pid}-${randomBytes(6).toString('hex')}`);
+  const record = { pid, process_start, host, epoch };
   const fd = openSync(temporary, 'wx', 0o600);
   try {
     writeFully(fd, `${JSON.stringify(record)}\n`);
@@ -83,23 +84,21 @@ function placeLease(temporary: string, path: string, request: LeaseRequest): boo
   return isFromLiving;
 }
 
-function assertTakeable(
-  holder: LeaseRecord,
-  { threadId, epoch, processes }: LeaseRequest,
-): boolean {
-  const isAlive = processes.isAlive(holder.owner);
+function assertTakeable(holder: LeaseRecord, { threadId, epoch, owners }: LeaseRequest): boolean {
+  const isAlive = owners.state(holder.owner) !== 'gone';
   // a higher epoch says that the registry found the holder dead or stale
   if (holder.epoch < epoch || (holder.epoch === epoch && !isAlive)) return isAlive;
   throw lockedError(threadId, holder);
 }
 
 function lockedError(threadId: string, holder: LeaseRecord | undefined): RyeError {
-  const who = holder
-    ? `process ${holder.owner.pid} on ${holder.owner.host}, epoch ${holder.epoch},`
+  const process = holder && processOf(holder.owner);
+  const who = process
+    ? `process ${process.pid} on ${process.host}, epoch ${holder.epoch},`
     : 'another process';
   return new RyeError('thread_locked', `${who} writes the log of thread ${threadId}`, {
     hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-    details: compact({ thread_id: threadId, pid: holder?.owner.pid, host: holder?.owner.host }),
+    details: compact({ thread_id: threadId, pid: process?.pid, host: process?.host }),
   });
 }
 
@@ -159,7 +158,7 @@ export function readLease(folder: string): LeaseRecord | undefined {
   const { pid, process_start, host, epoch } = value;
   if (typeof pid !== 'number' || typeof epoch !== 'number') return undefined;
   if (typeof process_start !== 'string' || typeof host !== 'string') return undefined;
-  return { owner: { pid, processStart: process_start, host }, epoch };
+  return { owner: ownerOf({ pid, process_start, host }), epoch };
 }
 
 function removeFile(path: string): void {

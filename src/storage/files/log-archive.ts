@@ -1,6 +1,7 @@
 import { createReadStream, existsSync } from 'node:fs';
 import { open, rm, stat } from 'node:fs/promises';
 import { stageFile } from '../../disk/whole-file.ts';
+import type { LogRange } from '../store.ts';
 import { readChunks, readChunksSync } from './lines.ts';
 
 /** Where the log of an archived thread stands. */
@@ -18,6 +19,7 @@ export function isArchived(path: string): boolean {
  * and nothing runs between them but collections of a heap that still grows.
  */
 const AT_ONCE_BYTES = 8 * 1024 * 1024;
+const STREAM_BYTES = 1024 * 1024;
 
 /** The bytes of a log, compressed or not, or its first `end`; each chunk is only valid until the next one is asked for. */
 export async function* logChunks(
@@ -51,6 +53,24 @@ async function* allChunks(path: string): AsyncGenerator<Buffer, void, undefined>
     yield* readChunks(handle, 0);
   } finally {
     await handle.close();
+  }
+}
+
+/** The bytes of a log in a range, compressed or not; none if there is no log. Each chunk stays valid. */
+export async function* logBytes(
+  path: string,
+  { from = 0, end = Number.POSITIVE_INFINITY }: LogRange = {},
+): AsyncGenerator<Buffer, void, undefined> {
+  if (end <= from || !(existsSync(path) || isArchived(path))) return;
+  if (!isArchived(path)) {
+    const range = { start: from, end: end - 1, highWaterMark: STREAM_BYTES };
+    for await (const chunk of createReadStream(path, range)) yield chunk as Buffer;
+    return;
+  }
+  let at = 0;
+  for await (const chunk of logChunks(path, end)) {
+    if (at + chunk.length > from) yield chunk.subarray(Math.max(0, from - at));
+    at += chunk.length;
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { closeSync, fsyncSync, lstatSync, openSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
@@ -14,11 +14,11 @@ import type {
   LogWriter,
   LogWriterOptions,
   OpenedLog,
-  ProcessTable,
+  Owners,
 } from '../store.ts';
 import { type Lease, readLease, takeLease } from './lease.ts';
 import { readChunksSync } from './lines.ts';
-import { archiveLog, isArchived } from './log-archive.ts';
+import { archiveLog, isArchived, logBytes } from './log-archive.ts';
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
 import { emptyPosition, findPosition } from './log-position.ts';
 import { quarantinedIn, quarantineTail } from './log-quarantine.ts';
@@ -32,7 +32,7 @@ export interface FileLogStoreOptions {
   readonly threadsPath: string;
   readonly clock: Clock;
   readonly ids: IdSource;
-  readonly processes: ProcessTable;
+  readonly owners: Owners;
 }
 
 /** Logs as `<threads>/<thread_id>/transcript.jsonl`, one writer each, held by a lease beside the file. */
@@ -43,8 +43,10 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
   };
   const pathOf = (threadId: string): string => join(folderOf(threadId), 'transcript.jsonl');
   return {
-    create: (header, writer) => createLog(pathOf(header.thread_id), header, { ...options, writer }),
-    reopen: (threadId, writer) => reopenLog(pathOf(threadId), threadId, { ...options, writer }),
+    create: async (header, writer) =>
+      createLog(pathOf(header.thread_id), header, { ...options, writer }),
+    reopen: async (threadId, writer) =>
+      reopenLog(pathOf(threadId), threadId, { ...options, writer }),
     read: async (threadId, part) =>
       await readParsed(pathOf(threadId), threadId, { ...part, entriesOnly: false }),
     readEntries: async (threadId, part) =>
@@ -74,25 +76,30 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
       removeIndex(pathOf(threadId));
       return archived;
     },
-    isArchived: (threadId) => isArchived(pathOf(threadId)),
-    quarantined: (threadId) => quarantinedIn(folderOf(threadId)),
-    hold: (threadId, owner, epoch) => {
-      const { processes } = options;
+    isArchived: async (threadId) => isArchived(pathOf(threadId)),
+    quarantined: async (threadId) => quarantinedIn(folderOf(threadId)),
+    size: async (threadId) => statSync(pathOf(threadId), { throwIfNoEntry: false })?.size,
+    bytes: (threadId, { file, ...range } = {}) =>
+      file === undefined
+        ? logBytes(pathOf(threadId), range)
+        : logBytes(join(folderOf(threadId), basename(file)), range),
+    hold: async (threadId, owner, epoch) => {
+      const { owners } = options;
       const folder = folderOf(threadId);
-      const lease = onDisk(folder, () => takeLease({ folder, threadId, owner, epoch, processes }));
+      const lease = onDisk(folder, () => takeLease({ folder, threadId, owner, epoch, owners }));
       return {
         release: () => lease.release(),
-        open: (writer) => {
+        open: async (writer) => {
           assertThere(pathOf(threadId), threadId);
           return openUnder(lease, pathOf(threadId), threadId, { ...options, writer });
         },
       };
     },
-    path: pathOf,
-    heldEpoch: (threadId) => readLease(folderOf(threadId))?.epoch ?? 0,
-    holder(threadId) {
+    location: pathOf,
+    heldEpoch: async (threadId) => readLease(folderOf(threadId))?.epoch ?? 0,
+    async holder(threadId) {
       const owner = readLease(folderOf(threadId))?.owner;
-      return owner && options.processes.isAlive(owner) ? owner : undefined;
+      return owner && options.owners.state(owner) !== 'gone' ? owner : undefined;
     },
   };
 }
@@ -252,8 +259,8 @@ function moveToNewFile(path: string): void {
   }
 }
 
-function lend(folder: string, threadId: string, { writer, processes }: OpenParts): Lease {
-  return takeLease({ folder, threadId, owner: writer.owner, epoch: writer.epoch, processes });
+function lend(folder: string, threadId: string, { writer, owners }: OpenParts): Lease {
+  return takeLease({ folder, threadId, owner: writer.owner, epoch: writer.epoch, owners });
 }
 
 interface OverParts {

@@ -89,6 +89,9 @@ export class FileLogWriter implements LogWriter {
     this.#writeSigned([header], { cursor: this.#cursor, timestamp: this.#now() });
   }
 
+  /** An append that must be durable is synced before it returns. */
+  readonly isSyncDue = false;
+
   append(drafts: readonly EventDraft[]): readonly LogEvent[] {
     this.#assertUsable();
     if (drafts.length === 0) return [];

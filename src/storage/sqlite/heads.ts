@@ -20,21 +20,25 @@ export class SqliteHeads implements LogHeads {
     this.#database = database;
   }
 
-  find(threadId: string): StoredHead | undefined {
+  async find(threadId: string): Promise<StoredHead | undefined> {
     return this.#database.get('SELECT * FROM heads WHERE thread_id = ?', threadId) as
       | StoredHead
       | undefined;
   }
 
-  accept(head: StoredHead): void {
+  async accept(head: StoredHead): Promise<void> {
     this.#database.immediate(() => {
-      this.note(head);
+      this.#put(head);
       const sql = 'UPDATE threads SET signed_head = NULL WHERE thread_id = ?';
       this.#database.run(sql, head.thread_id);
     });
   }
 
-  note(head: StoredHead): void {
+  async note(head: StoredHead): Promise<void> {
+    this.#put(head);
+  }
+
+  #put(head: StoredHead): void {
     this.#database.run(
       `INSERT OR REPLACE INTO heads (thread_id, status, epoch, updated_at, bytes, sha256, events, knowledge_sha256)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,

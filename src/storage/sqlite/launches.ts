@@ -1,18 +1,16 @@
-import type { LaunchLimits, Owner, ProcessTable } from '../store.ts';
+import { columnsOf } from '../owners.ts';
+import type { LaunchLimits, Owner, OwnerColumns, Owners } from '../store.ts';
 import type { LazyDatabase } from './database.ts';
 import { ACTIVE_STATUSES } from './registry-rows.ts';
 
 /** What the queue of threads that wait for a process works on. */
 export interface LaunchTables {
   readonly database: LazyDatabase;
-  readonly processes: ProcessTable;
+  readonly owners: Owners;
 }
 
-interface OwnerRow {
+interface OwnerRow extends OwnerColumns {
   readonly parent_id: string | null;
-  readonly pid: number;
-  readonly process_start: string | null;
-  readonly host: string | null;
 }
 
 /**
@@ -20,7 +18,7 @@ interface OwnerRow {
  * free. Threads whose process is dead hold no slot.
  */
 export function takeLaunch(
-  { database, processes }: LaunchTables,
+  { database, owners }: LaunchTables,
   { threadId, owner, limits, now }: LaunchRequest,
 ): boolean {
   const queued = database.get(
@@ -31,9 +29,10 @@ export function takeLaunch(
   const owned = database.all(
     `SELECT parent_id, pid, process_start, host FROM threads WHERE status IN (${ACTIVE_STATUSES}) AND pid IS NOT NULL`,
   ) as readonly OwnerRow[];
-  const alive = owned.filter(({ pid, process_start, host }) =>
-    processes.isAlive({ pid, processStart: process_start ?? '', host: host ?? owner.host }),
-  );
+  const alive = owned.filter((row) => {
+    const found = owners.ofRecord(row);
+    return found !== undefined && owners.state(found) !== 'gone';
+  });
   const siblings = alive.filter(({ parent_id }) => parent_id === queued.parent_id).length;
   if (!hasSlot({ total: alive.length, siblings, isRoot: queued.parent_id === null }, limits))
     return false;
@@ -71,9 +70,7 @@ export function assign(
   const changed = database.run(
     `UPDATE threads SET pid = ?, process_start = ?, host = ?, updated_at = ?, background = max(background, ?)
       WHERE thread_id = ? AND status = 'created'`,
-    owner?.pid ?? null,
-    owner?.processStart ?? null,
-    owner?.host ?? null,
+    ...columnsOf(owner),
     now,
     Number(owner === null),
     threadId,

@@ -3,11 +3,12 @@ import { didYouMean } from '../../core/text.ts';
 import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { NO_COST } from '../../core/usage.ts';
 import type { LogHead } from '../../log/checkpoint.ts';
+import { columnsOf, processOf } from '../owners.ts';
 import type {
   FinishParams,
   LaunchLimits,
   Owner,
-  ProcessTable,
+  Owners,
   RegisterParams,
   Registry,
   ThreadFilter,
@@ -31,7 +32,7 @@ import {
 
 export interface SqliteRegistryOptions {
   readonly path: string;
-  readonly processes: ProcessTable;
+  readonly owners: Owners;
 }
 
 /** The registry of a project in one SQLite file. */
@@ -39,15 +40,15 @@ export class SqliteRegistry implements Registry {
   readonly deliveries: SqliteDeliveries;
   readonly heads: SqliteHeads;
   readonly #database: LazyDatabase;
-  readonly #processes: ProcessTable;
+  readonly #owners: Owners;
 
-  constructor({ path, processes }: SqliteRegistryOptions) {
+  constructor({ path, owners }: SqliteRegistryOptions) {
     this.#database = new LazyDatabase({
       path,
       migrations: REGISTRY_MIGRATIONS,
       synchronous: 'normal',
     });
-    this.#processes = processes;
+    this.#owners = owners;
     this.deliveries = new SqliteDeliveries(this.#database);
     this.heads = new SqliteHeads(this.#database);
   }
@@ -99,13 +100,11 @@ export class SqliteRegistry implements Registry {
       const record = this.#require(threadId);
       const isSilent = silentSince !== null && record.heartbeat_at === silentSince;
       if (record.status !== 'running') assertTransition(threadId, record.status, 'running');
-      else if (!isSilent) this.#assertOwnerDead(record, owner);
+      else if (!isSilent) this.#assertOwnerGone(record);
       this.#database.run(
         `UPDATE threads SET status = 'running', pid = ?, process_start = ?, host = ?, epoch = epoch + 1,
            heartbeat_at = ?, updated_at = ? WHERE thread_id = ?`,
-        owner.pid,
-        owner.processStart,
-        owner.host,
+        ...columnsOf(owner),
         now,
         now,
         threadId,
@@ -140,7 +139,7 @@ export class SqliteRegistry implements Registry {
     limits: LaunchLimits,
     now: string,
   ): Promise<boolean> {
-    const tables = { database: this.#database, processes: this.#processes };
+    const tables = { database: this.#database, owners: this.#owners };
     return this.#database.immediate(() => takeLaunch(tables, { threadId, owner, limits, now }));
   }
 
@@ -279,9 +278,7 @@ export class SqliteRegistry implements Registry {
       parentId,
       now,
       now,
-      owner?.pid ?? null,
-      owner?.processStart ?? null,
-      owner?.host ?? null,
+      ...columnsOf(owner),
       model,
       JSON.stringify(NO_COST),
       continuationOf ?? null,
@@ -360,18 +357,15 @@ export class SqliteRegistry implements Registry {
     return (this.#database.all(sql, ...parameters) as readonly RegistryRow[]).map(recordOf);
   }
 
-  #assertOwnerDead({ thread_id, pid, process_start, host }: ThreadRecord, taker: Owner): void {
-    if (pid === null) return;
-    const owner = { pid, processStart: process_start ?? '', host: host ?? taker.host };
-    if (!this.#processes.isAlive(owner)) return;
-    throw new RyeError(
-      'thread_locked',
-      `thread ${thread_id} is run by process ${pid} on ${owner.host}`,
-      {
-        hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
-        details: { thread_id, pid, host: owner.host },
-      },
-    );
+  #assertOwnerGone(record: ThreadRecord): void {
+    const owner = this.#owners.ofRecord(record);
+    if (!owner || this.#owners.state(owner) === 'gone') return;
+    const { thread_id } = record;
+    const { pid, host } = processOf(owner);
+    throw new RyeError('thread_locked', `thread ${thread_id} is run by process ${pid} on ${host}`, {
+      hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
+      details: { thread_id, pid, host },
+    });
   }
 
   #assertNoLoop(threadId: string, successor: ThreadRecord): void {

@@ -121,12 +121,13 @@ export async function killThread(
   // first of all, so that a process that ends in order says why, and that nothing new starts below
   await cancelThread(env, { threadId, reason, tree });
   for (const victim of victims) {
-    const owner = ownerOf((await registry.get(victim.thread_id)) ?? victim);
-    if (!owner) continue;
-    const { processes } = env.store;
+    const { owners } = env.store;
+    const owner = activeOwner(env, (await registry.get(victim.thread_id)) ?? victim);
+    const pid = owner && owners.pidOf(owner);
+    if (!owner || pid === undefined) continue;
     const group = wasLaunched(env.files.folder(victim.thread_id));
-    if (await endProcess({ owner, group, processes, clock: env.clock }))
-      pids.set(victim.thread_id, owner.pid);
+    if (await endProcess({ owner, pid, group, owners, clock: env.clock }))
+      pids.set(victim.thread_id, pid);
     for (const left of await leftBy(env, owner)) await recoverThread(env, left.thread_id);
   }
   await startQueued(env);
@@ -139,18 +140,16 @@ export async function killThread(
   );
 }
 
-function ownerOf({ status, pid, process_start, host }: ThreadRecord): Owner | undefined {
-  if (!isActive(status) || pid === null || host === null) return undefined;
-  return { pid, processStart: process_start ?? '', host };
+function activeOwner({ store }: ThreadEnv, record: ThreadRecord): Owner | undefined {
+  return isActive(record.status) ? store.owners.ofRecord(record) : undefined;
 }
 
 /** Threads that a dead process has left open, the nested ones first. */
 async function leftBy(env: ThreadEnv, owner: Owner): Promise<readonly ThreadRecord[]> {
-  const active = await env.store.registry.list({ active: true });
-  return active.filter(({ pid, process_start, host }) => {
-    const isSame = pid === owner.pid && process_start === owner.processStart && host === owner.host;
-    return isSame && !env.store.processes.isAlive(owner);
-  });
+  const { registry, owners } = env.store;
+  const active = await registry.list({ active: true });
+  if (owners.state(owner) !== 'gone') return [];
+  return active.filter((record) => owners.ofRecord(record)?.id === owner.id);
 }
 
 async function assertKillable(
@@ -158,20 +157,19 @@ async function assertKillable(
   victim: ThreadRecord,
   victims: readonly ThreadRecord[],
 ): Promise<void> {
-  const owner = ownerOf(victim);
+  const owner = activeOwner(env, victim);
   if (!owner) return;
-  const self = env.store.processes.self();
+  const { owners } = env.store;
   const { thread_id: threadId, parent_id: parentId } = victim;
-  if (owner.host !== self.host) {
-    throw new RyeError('thread_locked', `thread ${threadId} runs on ${owner.host}, not here`, {
+  if (owners.pidOf(owner) === undefined) {
+    throw new RyeError('thread_locked', `thread ${threadId} runs on ${victim.host}, not here`, {
       hint: `Cancel it: rye threads cancel ${threadId}`,
     });
   }
   const parent = parentId === null ? undefined : await env.store.registry.get(parentId);
-  const host = parent && ownerOf(parent);
-  const isNested = host?.pid === owner.pid && host.processStart === owner.processStart;
+  const isNested = parent !== undefined && activeOwner(env, parent)?.id === owner.id;
   const goesToo = victims.some(({ thread_id }) => thread_id === parentId);
-  if (owner.pid !== self.pid && (!isNested || goesToo)) return;
+  if (owner.id !== owners.self().id && (!isNested || goesToo)) return;
   throw new RyeError('usage', `thread ${threadId} has no process of its own`, {
     hint: `It runs inside its parent's process: cancel it with \`rye threads cancel ${threadId}\`, or kill ${parentId ?? 'that'}.`,
     details: { thread_id: threadId, parent_id: parentId },

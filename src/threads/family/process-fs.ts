@@ -8,7 +8,7 @@ import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
-import type { Owner, ProcessTable } from '../../storage/store.ts';
+import type { Owner, Owners } from '../../storage/store.ts';
 import type { RunnerCommand } from '../ports.ts';
 
 export interface LaunchProcess {
@@ -123,9 +123,11 @@ const LOOK_MS = 20;
 
 export interface EndProcess {
   readonly owner: Owner;
+  /** The process that the owner is. */
+  readonly pid: number;
   /** The whole process group: only of a process that rye gave a group of its own. */
   readonly group: boolean;
-  readonly processes: ProcessTable;
+  readonly owners: Owners;
   readonly clock: Clock;
 }
 
@@ -134,41 +136,43 @@ export interface EndProcess {
  * got the same pid later is never hit. False when it was gone before.
  */
 export async function endProcess(request: EndProcess): Promise<boolean> {
-  const { owner, processes } = request;
-  if (!processes.isAlive(owner)) return false;
+  const { pid } = request;
+  if (!isAlive(request)) return false;
   signal(request, 'SIGTERM');
   if (await isGone(request, KILL_GRACE_MS)) return true;
   signal(request, 'SIGKILL');
   if (await isGone(request, DEATH_MS)) return true;
-  throw new RyeError('thread_locked', `process ${owner.pid} did not end after SIGKILL`, {
+  throw new RyeError('thread_locked', `process ${pid} did not end after SIGKILL`, {
     hint: 'It hangs in the kernel, as on a lost network disk. Try again later.',
-    details: { pid: owner.pid },
+    details: { pid },
   });
 }
 
-async function isGone({ owner, processes, clock }: EndProcess, withinMs: number): Promise<boolean> {
+async function isGone(request: EndProcess, withinMs: number): Promise<boolean> {
+  const { clock } = request;
   const deadline = clock.monotonic() + withinMs;
-  while (processes.isAlive(owner)) {
+  while (isAlive(request)) {
     if (clock.monotonic() >= deadline) return false;
     await clock.sleep(LOOK_MS);
   }
   return true;
 }
 
-function signal({ owner, group, processes }: EndProcess, name: 'SIGTERM' | 'SIGKILL'): void {
-  if (!processes.isAlive(owner)) return;
+function isAlive({ owner, owners }: EndProcess): boolean {
+  return owners.state(owner) === 'alive';
+}
+
+function signal(request: EndProcess, name: 'SIGTERM' | 'SIGKILL'): void {
+  const { pid, group } = request;
+  if (!isAlive(request)) return;
   try {
-    process.kill(group ? -owner.pid : owner.pid, name);
+    process.kill(group ? -pid : pid, name);
   } catch (error) {
     if (systemCodeOf(error) === 'ESRCH') return;
-    throw new RyeError(
-      'state_unwritable',
-      `process ${owner.pid} can't be ended: ${messageOf(error)}`,
-      {
-        hint: 'It belongs to another user: ask that user to cancel the thread.',
-        cause: error,
-      },
-    );
+    throw new RyeError('state_unwritable', `process ${pid} can't be ended: ${messageOf(error)}`, {
+      hint: 'It belongs to another user: ask that user to cancel the thread.',
+      cause: error,
+    });
   }
 }
 

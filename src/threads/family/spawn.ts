@@ -2,7 +2,6 @@ import { isoTime } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
-import type { Owner } from '../../storage/store.ts';
 import type { LaunchedThread, ThreadEnv } from '../ports.ts';
 import { assertProgram, assertTravels } from '../prepare/policy.ts';
 import type { PreparedThread } from '../prepare/prepare.ts';
@@ -28,7 +27,7 @@ export interface Handover {
   readonly format: 1;
   readonly options: RunnerOptions;
   /** The process that holds the values of secret inputs in memory, and is the only one that can start the thread. */
-  readonly holder?: Owner;
+  readonly holder?: { readonly pid: number; readonly processStart: string; readonly host: string };
   /** Only in files of older versions: values of secret inputs, by name. */
   readonly secrets?: Readonly<Record<string, string>>;
 }
@@ -64,7 +63,11 @@ export async function launchThread(
   try {
     await reserveBudget(env, plan, threadId, parent);
     const isSecret = Object.keys(secrets).length > 0;
-    const handover: Handover = { format: 1, options, ...(isSecret ? { holder: env.owner } : {}) };
+    const handover: Handover = {
+      format: 1,
+      options,
+      ...(isSecret ? { holder: holderOf(env) } : {}),
+    };
     if (isSecret) heldSecrets.set(holdKey(env, threadId), secrets);
     const now = isoTime(env.clock.now());
     await env.files.writeDocument({
@@ -148,15 +151,23 @@ async function secretsLost(
   threadId: string,
 ): Promise<RyeError | 'elsewhere' | undefined> {
   if (heldSecrets.has(holdKey(env, threadId))) return undefined;
-  let holder: Owner | undefined;
+  let holder: Handover['holder'];
   try {
     ({ holder } = await handoverOf(env, threadId));
   } catch {
     return undefined; // its own process says what is wrong with it
   }
   if (holder === undefined) return undefined;
-  if (env.store.processes.isAlive(holder)) return 'elsewhere';
+  const { owners } = env.store;
+  const { pid, processStart, host } = holder;
+  const owner = owners.ofRecord({ pid, process_start: processStart, host });
+  if (owner && owners.state(owner) !== 'gone') return 'elsewhere';
   return secretsGone(threadId);
+}
+
+function holderOf({ store, owner }: ThreadEnv): NonNullable<Handover['holder']> {
+  const { pid, process_start: start, host } = store.owners.columns(owner);
+  return { pid: pid ?? 0, processStart: start ?? '', host: host ?? '' };
 }
 
 function secretsGone(threadId: string): RyeError {
@@ -195,10 +206,11 @@ async function launch(
       secrets: heldSecrets.get(holdKey(env, threadId)),
     });
     heldSecrets.delete(holdKey(env, threadId));
-    const owner = env.store.processes.identify(pid);
-    // one that is gone already has said in the registry how it ended, or is found dead like any other
-    const known = owner ?? { ...env.owner, pid, processStart: 'gone' };
-    await env.store.registry.assign(threadId, known, isoTime(env.clock.now()));
+    const { owners, registry } = env.store;
+    // one that is already gone has recorded its end in the registry, or recovery finds it
+    const gone = { ...owners.columns(env.owner), pid, process_start: 'gone' };
+    const owner = owners.ofProcess(pid) ?? owners.ofRecord(gone) ?? null;
+    await registry.assign(threadId, owner, isoTime(env.clock.now()));
     return undefined;
   } catch (error) {
     const failure = toRyeError(error, 'spawn_failed');

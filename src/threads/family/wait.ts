@@ -49,7 +49,7 @@ export interface WaitRequest {
 
 /** What waiting needs: the registry, a clock and something that wakes it. */
 export interface WaitPorts {
-  readonly store: Pick<Store, 'registry' | 'processes'>;
+  readonly store: Pick<Store, 'registry' | 'owners'>;
   readonly monotonic: () => number;
   readonly watch: ChangeWatch;
   /** Puts a thread in order whose process is gone; false when that is not possible now. */
@@ -115,12 +115,9 @@ function isOver({ status, continuation_thread_id: next }: ThreadRecord): boolean
 }
 
 /** Active, with a process that is known to be gone. Queued threads have none yet. */
-function isLost(
-  { store }: Pick<WaitPorts, 'store'>,
-  { status, pid, process_start, host }: ThreadRecord,
-): boolean {
-  if (!isActive(status) || pid === null || host === null) return false;
-  return !store.processes.isAlive({ pid, host, processStart: process_start ?? '' });
+function isLost({ store }: Pick<WaitPorts, 'store'>, record: ThreadRecord): boolean {
+  const owner = store.owners.ofRecord(record);
+  return isActive(record.status) && owner !== undefined && store.owners.state(owner) === 'gone';
 }
 
 function waited(id: string, record: ThreadRecord | undefined, done: boolean): WaitedThread {

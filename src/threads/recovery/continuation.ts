@@ -90,7 +90,7 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
       const rerun = await rerunnable(parts.tools, unfinishedCalls(facts.messages, fates));
       const carried = facts.carry(new Set(rerun?.callIds));
       appendAll(parts.writer, carried.drafts);
-      parts.recorder.checkpoint();
+      await parts.recorder.checkpoint();
       await facts.onCarried?.();
       const drafts = await continuedDrafts(parts, facts);
       const recorded = {

@@ -68,16 +68,20 @@ export async function openDeadLog(env: ThreadEnv, dead: DeadOwner): Promise<Dead
       const hint = rollbackHint(threadId);
       return { failure: { code: 'thread_rolled_back', message: rollback, hint } };
     }
-    const writer = logs.reopen(threadId, { ...options, verifier, header: headerOf(document) });
+    const writer = await logs.reopen(threadId, {
+      ...options,
+      verifier,
+      header: headerOf(document),
+    });
     const { events } = await logs.read(threadId, { end: writer.head.bytes });
     const end = verdict.verified_bytes;
-    const moved = logs.quarantined(threadId).findLast(({ offset }) => offset === end);
+    const moved = (await logs.quarantined(threadId)).findLast(({ offset }) => offset === end);
     return { writer, events, ...(moved ? { unverified_bytes: moved.bytes } : {}) };
   } catch (error) {
     const failure = toRyeError(error, 'storage_failed');
     // it died between its thread.json and its log
     if (failure.code === 'thread_not_found')
-      return { writer: logs.create(headerOf(document), options), events: [] };
+      return { writer: await logs.create(headerOf(document), options), events: [] };
     if (failure.code === 'thread_locked') throw failure;
     return { failure: failure.toJSON() };
   }

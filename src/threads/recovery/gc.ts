@@ -40,7 +40,7 @@ export async function collectThreads(
   const archived: ArchivedThread[] = [];
   const failures: { thread_id: string; error: ErrorInfo }[] = [];
   for (const record of all.toReversed()) {
-    if (kept.has(record.thread_id) || env.store.logs.isArchived(record.thread_id)) continue;
+    if (kept.has(record.thread_id) || (await env.store.logs.isArchived(record.thread_id))) continue;
     try {
       const done = await archiveThread(env, record, dryRun);
       if (done) archived.push(done);
@@ -88,7 +88,7 @@ async function archiveThread(
       bytes_after: bytes,
     };
   }
-  const hold = logs.hold(threadId, env.owner, epoch);
+  const hold = await logs.hold(threadId, env.owner, epoch);
   try {
     const { before, after } = await logs.archive(threadId);
     return {
@@ -98,6 +98,6 @@ async function archiveThread(
       bytes_after: after,
     };
   } finally {
-    hold.release();
+    await hold.release();
   }
 }

@@ -318,16 +318,13 @@ export async function recoverEach(
 
 /** Settles and gives back the budgets of threads that ended while their process died, or could not write, before it had done so. */
 async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]> {
-  const { registry, ledger, processes } = env.store;
+  const { registry, ledger, owners } = env.store;
   const released: RecoveredThread[] = [];
   for (const threadId of await ledger.active()) {
     const record = await registry.get(threadId);
     if (!record || isActive(record.status)) continue;
-    const { pid, process_start: processStart, host } = record;
-    const isOwned =
-      pid !== null &&
-      processes.isAlive({ pid, processStart: processStart ?? '', host: host ?? env.owner.host });
-    if (isOwned) continue;
+    const owner = owners.ofRecord(record);
+    if (owner && owners.state(owner) !== 'gone') continue;
     await ledger.report(threadId, toMicroUsd(record.cost.spend), record.epoch);
     await ledger.release(threadId);
     released.push({

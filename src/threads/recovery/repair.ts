@@ -43,7 +43,7 @@ export async function restoreThreads(env: ThreadEnv): Promise<Restored> {
   );
   const threads: string[] = [];
   for (const document of ordered) {
-    const record = recordOf(env, document, documents);
+    const record = await recordOf(env, document, documents);
     if (await registry.restore(record)) threads.push(record.thread_id);
   }
   const rows = parentsFirst(ordered, documents);
@@ -69,8 +69,7 @@ export async function rebuildThread(
   env: ThreadEnv,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument; readonly kept: string | undefined }> {
-  const holder = env.store.logs.holder(threadId);
-  if (holder) throw stillRuns(threadId, holder.pid);
+  await assertUnheld(env, threadId);
   const record = await env.store.registry.get(threadId);
   const rebuilt = await rebuildDocument(env, threadId);
   if (!rebuilt) {
@@ -90,24 +89,28 @@ export async function rebuildThread(
     : found;
   const kept = env.files.setAside(threadId);
   await env.files.writeDocument(document);
-  await env.store.registry.restore(recordOf(env, document, new Map([[threadId, document]])));
+  await env.store.registry.restore(await recordOf(env, document, new Map([[threadId, document]])));
   await env.store.ledger.restore([budgetOf(document)]);
   return { document, kept };
 }
 
 /** Refuses while a process writes a thread of this project: what is rebuilt under it would contradict it. */
-export function assertIdle(env: ThreadEnv): void {
-  for (const threadId of env.files.list()) {
-    const holder = env.store.logs.holder(threadId);
-    if (holder) throw stillRuns(threadId, holder.pid);
-  }
+export async function assertIdle(env: ThreadEnv): Promise<void> {
+  for (const threadId of env.files.list()) await assertUnheld(env, threadId);
 }
 
-function stillRuns(threadId: string, pid: number): RyeError {
-  return new RyeError('thread_locked', `thread ${threadId} is running in process ${pid}`, {
-    hint: `Wait for it, or stop it with: kill ${pid}`,
-    details: { thread_id: threadId, pid },
-  });
+async function assertUnheld({ store }: ThreadEnv, threadId: string): Promise<void> {
+  const holder = await store.logs.holder(threadId);
+  if (!holder) return;
+  const pid = store.owners.pidOf(holder);
+  throw new RyeError(
+    'thread_locked',
+    `thread ${threadId} is running in ${store.owners.describe(holder)}`,
+    {
+      hint: pid === undefined ? 'Wait for it.' : `Wait for it, or stop it with: kill ${pid}`,
+      details: { thread_id: threadId, pid: pid ?? null },
+    },
+  );
 }
 
 /** The signed record, or what the signed log says in place of a damaged or missing one. A forged one is refused. */
@@ -126,14 +129,14 @@ async function documentOf(env: ThreadEnv, threadId: string): Promise<ThreadDocum
 
 const LOST: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']);
 
-/** A process that can't be: threads without a living owner are ended by recovery. */
+/** Names no process: recovery ends threads whose owner is gone. */
 const GONE = { pid: 0, process_start: 'gone' } as const;
 
-function recordOf(
+async function recordOf(
   env: ThreadEnv,
   document: ThreadDocument,
   all: ReadonlyMap<string, ThreadDocument>,
-): ThreadRecord {
+): Promise<ThreadRecord> {
   const { thread_id: threadId, status, updated_at: updatedAt } = document;
   const successor = [...all.values()].find(({ continuation_of: of }) => of === threadId);
   const isOpen = isActive(status);
@@ -146,10 +149,10 @@ function recordOf(
     updated_at: updatedAt,
     completed_at: isFinal(status) ? updatedAt : null,
     ...(isOpen
-      ? { ...GONE, host: env.owner.host }
+      ? { ...env.store.owners.columns(env.owner), ...GONE }
       : { pid: null, process_start: null, host: null }),
     // a takeover has to be newer than the lease of the process that died
-    epoch: Math.max(1, env.store.logs.heldEpoch(threadId)),
+    epoch: Math.max(1, await env.store.logs.heldEpoch(threadId)),
     heartbeat_at: isOpen ? isoTime(0) : null,
     model: document.model,
     cost: document.cost ?? NO_COST,

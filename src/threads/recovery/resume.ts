@@ -8,7 +8,7 @@ import { branchDraft } from '../../log/branch.ts';
 import { carryPath } from '../../log/continuation.ts';
 import { isFatalProblem } from '../../log/problem.ts';
 import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/tree.ts';
-import type { OpenedLog } from '../../storage/store.ts';
+import type { LogHold, OpenedLog } from '../../storage/store.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import { assertProgram } from '../prepare/policy.ts';
@@ -225,7 +225,7 @@ async function succeed(
       carryPath({ tree, events: log.events, leafId, rerun });
     return {
       started,
-      release: () => hold.release(),
+      release: async () => await hold.release(),
       conversation: continuedConversation({
         previousThreadId: threadId,
         traits: env.models.traits,
@@ -234,13 +234,13 @@ async function succeed(
         message: seed,
         onCarried: async () => {
           await registry.linkContinuation(threadId, started.threadId, isoTime(env.clock.now()));
-          hold.release();
+          await hold.release();
           await noteSuccessor(env, resumable, started.threadId);
         },
       }),
     };
   } catch (error) {
-    hold.release();
+    await hold.release();
     throw error;
   }
 }
@@ -250,15 +250,11 @@ const EXPORT_MS = 5000;
 const LOOK_MS = 20;
 
 /** Holds the log of a thread that has ended, after the process that just ended it has let go of it. */
-async function holdEnded(
-  env: ThreadEnv,
-  threadId: string,
-  epoch: number,
-): Promise<ReturnType<ThreadEnv['store']['logs']['hold']>> {
+async function holdEnded(env: ThreadEnv, threadId: string, epoch: number): Promise<LogHold> {
   const deadline = env.clock.monotonic() + EXPORT_MS;
   for (;;) {
     try {
-      return env.store.logs.hold(threadId, env.owner, epoch);
+      return await env.store.logs.hold(threadId, env.owner, epoch);
     } catch (error) {
       const isHeld = error instanceof RyeError && error.code === 'thread_locked';
       if (!isHeld || env.clock.monotonic() >= deadline) throw error;

@@ -144,7 +144,7 @@ export interface Successor {
   readonly started: StartedThread;
   readonly conversation: Conversation | undefined;
   /** Lets go of the predecessor; done by the conversation too, and twice is as good as once. */
-  readonly release?: () => void;
+  readonly release?: () => void | Promise<void>;
 }
 
 export interface HandoffRequest {
@@ -167,7 +167,7 @@ export async function startHandoff(
   { started, cost, recorder }: HandoffRequest,
 ): Promise<Successor> {
   const { threadId, plan: before, parent } = started;
-  recorder.checkpoint();
+  await recorder.checkpoint();
   const { verdict } = await assertIntact(env, threadId);
   const { registry, ledger } = env.store;
   await ledger.report(threadId, toMicroUsd(cost.spend), started.record.epoch);

@@ -56,7 +56,7 @@ export interface CompactEnv {
   readonly provider: () => ModelProvider;
   readonly ask: AskBeforeCompact;
   /** Called before each request for a summary with what it may use at most. */
-  readonly onRequest?: (estimate: RequestEstimate) => void;
+  readonly onRequest?: (estimate: RequestEstimate) => void | Promise<void>;
 }
 
 /** How a compaction went. `drafts` are to be written in each case; only those of `done` change the context. */
@@ -340,9 +340,10 @@ export function compactPort(parts: CompactPortParts): NonNullable<LoopPorts['com
         provider: () => provider(model),
         ask: (context, asked) => hooks.beforeCompact(context, asked),
         // on the disk before it is sent: a crash must not forget what it may cost
-        onRequest: (estimate) => {
+        onRequest: async (estimate) => {
           const payload = { turn, purpose: 'summary', request: estimate } as const;
           recorder.record([{ event_type: 'request_started', payload, durable: true }]);
+          await recorder.settled();
         },
       },
       {

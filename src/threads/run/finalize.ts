@@ -109,7 +109,7 @@ class Finalization {
       await this.#attempt('writing thread.json', () => this.#writeDocument(true));
     }
     if (holdsBudget) await release();
-    this.#close();
+    await this.#close();
     return resultOf(this.#env, this.#request, this.#verdict);
   }
 
@@ -205,7 +205,7 @@ class Finalization {
     await this.#env.files.writeDocument(this.#document(isComplete));
   }
 
-  #closeLog(): void {
+  async #closeLog(): Promise<void> {
     const { log, outcome, recorded } = this.#request;
     if (!log) return;
     const { status, result, error } = this.#verdict;
@@ -220,7 +220,7 @@ class Finalization {
       };
       log.recorder.record([{ event_type: 'thread_finished', payload }]);
     }
-    log.recorder.checkpoint();
+    await log.recorder.checkpoint();
     this.#isSealed = true;
   }
 
@@ -275,17 +275,17 @@ class Finalization {
       });
       if (drafts.length === 0) return;
       log.recorder.record(drafts);
-      log.recorder.checkpoint();
+      await log.recorder.checkpoint();
     } catch (error) {
       const { threadId } = started;
       this.#env.onNotice(`thread ${threadId}: after_complete hooks failed: ${messageOf(error)}`);
     }
   }
 
-  #close(): void {
+  async #close(): Promise<void> {
     this.#request.log?.live?.close();
     try {
-      this.#request.log?.writer.close();
+      await this.#request.log?.writer.close();
     } catch (error) {
       if (!this.#isFenced) throw error;
     }
@@ -315,7 +315,7 @@ function resultOf(
     ...(plan.warnings.length === 0 ? {} : { warnings: plan.warnings }),
     paths: {
       thread: env.files.folder(threadId),
-      transcript: env.store.logs.path(threadId),
+      transcript: env.store.logs.location(threadId),
       knowledge: env.files.knowledgePath(plan.directive.id, threadId),
     },
   };

@@ -262,6 +262,7 @@ export class HookRunner implements HookPort {
         durable: !tool.traits.reads_only,
       },
     ]);
+    await recorder.settled();
     const output = await tool.execute(validation.input, {
       callId,
       threadId,

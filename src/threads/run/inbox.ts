@@ -33,8 +33,8 @@ export interface InboxOptions {
   readonly tools: OpenTools;
   readonly rules: SteerRules;
   readonly observe: ObserveDelivery;
-  /** Forces the log to the disk: nothing may count as done that a lost log would undo. */
-  readonly syncLog: () => void;
+  /** Makes the log durable: nothing may count as done that a lost log would undo. */
+  readonly syncLog: () => Promise<void>;
 }
 
 const EXECUTE_ID = 'rye/execute';
@@ -106,7 +106,7 @@ export class ThreadInbox implements InboxPort {
   async next(): Promise<readonly EventDraft[]> {
     await this.#settleLearned();
     if (!(await this.#store.isAnyWaiting(this.#key.threadId))) return [];
-    this.#options.syncLog();
+    await this.#options.syncLog();
     const { env } = this.#options;
     const runId = env.ids.uuid();
     const traits = await this.#currentTraits();

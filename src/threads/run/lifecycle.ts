@@ -134,6 +134,6 @@ export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<T
       conversation,
     });
   } finally {
-    release?.();
+    await release?.();
   }
 }

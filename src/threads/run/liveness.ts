@@ -30,12 +30,10 @@ export function deathOf(
   record: ThreadRecord,
   staleSeconds: number,
 ): Death | undefined {
-  const { status, pid, process_start: processStart, host, heartbeat_at: heartbeat } = record;
-  if (!isActive(status) || pid === null) return undefined;
-  if (pid === owner.pid && processStart === owner.processStart && host === owner.host)
-    return undefined;
-  const known = { pid, processStart: processStart ?? '', host: host ?? owner.host };
-  if (!store.processes.isAlive(known)) return 'gone';
+  const { status, heartbeat_at: heartbeat } = record;
+  const known = store.owners.ofRecord(record);
+  if (!isActive(status) || !known || known.id === owner.id) return undefined;
+  if (store.owners.state(known) === 'gone') return 'gone';
   if (heartbeat === null) return undefined;
   const [oldest, newest] = [-staleSeconds, staleSeconds].map((seconds) =>
     isoTime(clock.now() + seconds * 1000),

@@ -37,7 +37,11 @@ export class Recorder {
   #timer: AbortController | undefined;
   #failure: Error | undefined;
   #subscriber: ((event: LogEvent) => void) | undefined;
-  /** The last checkpoint that subscribers were shown. */
+  /** Batches of events that wait for a sync before subscribers are shown them. */
+  #waiting = 0;
+  /** Resolves once the last of these batches was shown; never rejects. */
+  #syncing: Promise<void> | undefined;
+  /** The last checkpoint that subscribers were, or will be, shown. */
   #shown: LogEvent | undefined;
   #signedMs: number;
   #isSigningSoon = false;
@@ -82,12 +86,21 @@ export class Recorder {
     this.#publishCheckpoint();
   }
 
-  /** Signs everything so far and forces it to the disk. Returns the end of what is signed. */
-  checkpoint(): LogHead {
+  /** Signs everything so far and makes it durable. Returns the end of the part that is signed and durable. */
+  async checkpoint(): Promise<LogHead> {
+    const { writer } = this.#options;
     this.flush();
-    this.#options.writer.sync();
-    this.#publishCheckpoint();
-    return this.#options.writer.head;
+    const synced = writer.sync();
+    const { head } = writer;
+    this.#publishCheckpoint(synced);
+    await this.settled();
+    return head;
+  }
+
+  /** Resolves once everything recorded so far that must be durable is durable, and subscribers were shown it. */
+  async settled(): Promise<void> {
+    await this.#syncing;
+    if (this.#failure) throw this.#failure;
   }
 
   #buffer(draft: DeltaDraft, batch: EventDraft[]): void {
@@ -180,21 +193,46 @@ export class Recorder {
     });
   }
 
-  #publishCheckpoint(): void {
+  #publishCheckpoint(synced: void | Promise<void> = this.#syncIfDue()): void {
     const { lastCheckpoint } = this.#options.writer;
-    if (!lastCheckpoint || lastCheckpoint === this.#shown) return;
-    this.#shown = lastCheckpoint;
-    this.#publish([lastCheckpoint]);
+    const isNew = lastCheckpoint !== undefined && lastCheckpoint !== this.#shown;
+    if (isNew) this.#shown = lastCheckpoint;
+    this.#publishAfter(synced, isNew ? [lastCheckpoint] : []);
+  }
+
+  #syncIfDue(): void | Promise<void> {
+    return this.#options.writer.isSyncDue ? this.#options.writer.sync() : undefined;
   }
 
   #write(batch: readonly EventDraft[]): readonly LogEvent[] {
     if (batch.length === 0) return [];
     const events = this.#options.writer.append(batch);
-    if (batch.some((draft) => draft.durable)) this.#options.writer.sync();
+    const synced = this.#syncIfDue();
     this.#signLater(batch);
-    this.#publish(events);
+    this.#publishAfter(synced, events);
     this.#publishCheckpoint();
     return events;
+  }
+
+  /** Publishes in the order of the log: after `synced`, and after all events that already wait for a sync. */
+  #publishAfter(synced: void | Promise<void>, events: readonly LogEvent[]): void {
+    if (!synced && this.#waiting === 0) {
+      this.#publish(events);
+      return;
+    }
+    this.#waiting += 1;
+    const before = [this.#syncing, synced].map(async (one) => await one);
+    this.#syncing = this.#publishLater(Promise.all(before), events);
+  }
+
+  async #publishLater(before: Promise<unknown>, events: readonly LogEvent[]): Promise<void> {
+    try {
+      await before;
+      if (!this.#failure) this.#publish(events);
+    } catch (error) {
+      this.#failure ??= error instanceof Error ? error : new Error(String(error));
+    }
+    this.#waiting -= 1;
   }
 
   #publish(events: readonly LogEvent[]): void {

@@ -148,8 +148,8 @@ async function openLog(
     epoch: record.epoch,
   };
   const writer = conversation?.reopens
-    ? env.store.logs.reopen(threadId, { ...owned, verifier: env.verifier })
-    : env.store.logs.create(headerOf(document), owned);
+    ? await env.store.logs.reopen(threadId, { ...owned, verifier: env.verifier })
+    : await env.store.logs.create(headerOf(document), owned);
   const live = await openLiveExport(env, { plan, document }, conversation?.reopens === true);
   const recorder = new Recorder({
     writer,
@@ -166,13 +166,13 @@ async function openLog(
 interface SessionParts {
   readonly options: RunOptions;
   readonly cancellation: Cancellation;
-  readonly log: { readonly recorder: Recorder; readonly writer: LogWriter };
+  readonly log: { readonly recorder: Recorder };
 }
 
 async function openSession(
   env: ThreadEnv,
   started: StartedThread,
-  { options, cancellation, log: { recorder, writer } }: SessionParts,
+  { options, cancellation, log: { recorder } }: SessionParts,
 ): Promise<Pick<OpenRun, 'tools' | 'hooks' | 'children' | 'inbox'>> {
   const { plan, threadId } = started;
   const { secrets, children: starter, onEvent } = options;
@@ -199,10 +199,7 @@ async function openSession(
     tools,
     rules: (await env.config()).steer,
     observe: async (context) => await hooks.observeDelivery(context),
-    syncLog: () => {
-      recorder.flush();
-      writer.sync();
-    },
+    syncLog: async () => void (await recorder.checkpoint()),
   });
   await env.files.writeCapabilities(
     threadId,
@@ -268,6 +265,7 @@ async function drive(
     step = await loop.next(written);
   }
   recorder.flush();
+  await recorder.settled();
   return step.value;
 }
 
@@ -285,9 +283,10 @@ async function write(
   { drafts, recorder, threadId, epoch, isSynced }: Write,
 ): Promise<readonly LogEvent[]> {
   const events = recorder.record(drafts);
+  await recorder.settled();
   for (const event of events) {
     if (event.event_type !== 'cost') continue;
-    const head = recorder.checkpoint();
+    const head = await recorder.checkpoint();
     const progress = { cost: event.payload.total, ...(isSynced ? { head } : {}) };
     await env.store.registry.heartbeat(threadId, epoch, isoTime(env.clock.now()), progress);
   }

@@ -38,7 +38,7 @@ export interface Summarizer {
   /** How often a failure that may pass is tried again. */
   readonly maxRetries: number;
   /** Called before each request with what it may use at most. */
-  readonly onRequest?: ((estimate: RequestEstimate) => void) | undefined;
+  readonly onRequest?: ((estimate: RequestEstimate) => void | Promise<void>) | undefined;
 }
 
 /** A summary, or why there is none; the usage was paid for in both cases. */
@@ -63,7 +63,7 @@ export async function summarize(
     if (request instanceof RyeError) return { error: request, usage };
     const inputTokens = inputTokensOf(prompt);
     if (!summarizer.traits(summarizer.model).embedded) {
-      summarizer.onRequest?.(estimateOf(summarizer.model, inputTokens, request.max_tokens));
+      await summarizer.onRequest?.(estimateOf(summarizer.model, inputTokens, request.max_tokens));
     }
     const answer = await ask(summarizer, { request, inputTokens }, signal);
     usage = addUsage(usage, answer.usage);

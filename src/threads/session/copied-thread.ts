@@ -68,7 +68,7 @@ async function writeExtract(
 ): Promise<ThreadRecord> {
   const { epoch } = record;
   const { durability } = plan.settings;
-  const writer = env.store.logs.create(
+  const writer = await env.store.logs.create(
     { ...headerOf(document), branched_from: from },
     { signer: env.signer(), durability, owner: env.owner, epoch },
   );
@@ -80,14 +80,14 @@ async function writeExtract(
       ...drafts,
       { event_type: 'thread_finished', payload: { status, result: '', cost } },
     ]);
-    writer.sync();
+    await writer.sync();
     const now = isoTime(env.clock.now());
     const transcript = writer.state();
     await env.files.writeDocument({ ...document, status, updated_at: now, cost, transcript });
     const facts = { status, now, cost, result: '', epoch } as const;
     return await env.store.registry.finish(threadId, facts);
   } finally {
-    writer.close();
+    await writer.close();
   }
 }
 
@@ -155,7 +155,7 @@ async function writeImport(
   const { files, store, owner } = env;
   const { durability } = plan.settings;
   const { result, origin } = request;
-  const writer = store.logs.create(headerOf(begun), {
+  const writer = await store.logs.create(headerOf(begun), {
     signer: env.signer(),
     durability,
     owner,
@@ -164,7 +164,7 @@ async function writeImport(
   try {
     await files.writePlan(threadId, plan);
     await files.writeCapabilities(threadId, env.renderer.capabilities(plan, []));
-    writeLog(writer, request);
+    await writeLog(writer, request);
     const now = isoTime(env.clock.now());
     const cost = NO_COST;
     const status = 'completed';
@@ -183,11 +183,14 @@ async function writeImport(
     const facts = { status, now, cost, result, epoch } as const;
     return { record: await store.registry.finish(threadId, facts), document };
   } finally {
-    writer.close();
+    await writer.close();
   }
 }
 
-function writeLog(writer: LogWriter, { drafts, origin, problems, result }: ImportRequest): void {
+async function writeLog(
+  writer: LogWriter,
+  { drafts, origin, problems, result }: ImportRequest,
+): Promise<void> {
   const text = `imported from a session of ${origin.format}`;
   writer.append([{ event_type: 'note', payload: { text, details: { ...origin, problems } } }]);
   for (let start = 0; start < drafts.length; start += CHUNK) {
@@ -195,7 +198,7 @@ function writeLog(writer: LogWriter, { drafts, origin, problems, result }: Impor
   }
   const payload = { status: 'completed', result, cost: NO_COST } as const;
   writer.append([{ event_type: 'thread_finished', payload }]);
-  writer.sync();
+  await writer.sync();
 }
 
 /** What a resume of it may do: speak. It has no tools, and the limits of a directive that sets none. */

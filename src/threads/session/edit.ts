@@ -72,7 +72,7 @@ export async function editLog(
   };
   const close = async (cost?: Cost): Promise<void> => {
     if (!hasBegun) return;
-    writer.sync();
+    await writer.sync();
     await env.files.writeDocument({
       ...document,
       ...(cost ? { cost } : {}),
@@ -92,7 +92,7 @@ export async function editLog(
     await close();
     throw error;
   } finally {
-    writer.close();
+    await writer.close();
   }
 }
 
@@ -103,17 +103,17 @@ async function openVerified(
 ): Promise<Pick<OpenEdit, 'document' | 'record' | 'writer'>> {
   const { epoch } = assertIdle(await recordOf(env, threadId));
   const { owner } = env;
-  const hold = env.store.logs.hold(threadId, owner, epoch);
+  const hold = await env.store.logs.hold(threadId, owner, epoch);
   try {
     const { document, record } = await readVerified(env, threadId);
     assertIdle(record);
     const { verifier } = env;
     const signer = env.signer();
     const { epoch: current } = record;
-    const writer = hold.open({ signer, verifier, durability: 'turn', owner, epoch: current });
+    const writer = await hold.open({ signer, verifier, durability: 'turn', owner, epoch: current });
     return { document, record, writer };
   } catch (error) {
-    hold.release();
+    await hold.release();
     throw error;
   }
 }

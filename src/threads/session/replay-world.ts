@@ -45,6 +45,7 @@ export function memoryWriter(threadId: string, clock: Clock): LogWriter {
   return {
     threadId,
     append,
+    isSyncDue: false,
     sync: () => undefined,
     checkpoint: () => undefined,
     isSigned: true,
