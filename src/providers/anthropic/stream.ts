@@ -2,14 +2,8 @@ import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/j
 import type { AssistantBlock, StopReason } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import { NO_USAGE, type Usage } from '../../core/usage.ts';
+import type { Decoded, StreamDecoder } from '../adapter.ts';
 import type { ModelEvent } from '../provider.ts';
-
-/** What one wire event means: events to pass on, or that the API reports an error, or that the answer is complete. */
-export interface Decoded {
-  readonly events: readonly ModelEvent[];
-  readonly error?: { readonly type: string; readonly message: string };
-  readonly done?: boolean;
-}
 
 type OpenBlock =
   | { readonly kind: 'text'; readonly text: GrowingText }
@@ -25,11 +19,6 @@ type OpenBlock =
   | { readonly kind: 'other' };
 
 const OTHER: OpenBlock = { kind: 'other' };
-
-/** Turns the data of the server-sent events of one answer into model events, in order. */
-export interface StreamDecoder {
-  push(data: JsonObject): Decoded;
-}
 
 /**
  * Decoder of the Messages API's stream. `takenIds` are call ids of the conversation so far; an id that comes twice is
@@ -100,6 +89,13 @@ export function streamDecoder(takenIds: Set<string>): StreamDecoder {
       const handle = Object.hasOwn(handlers, type) ? handlers[type] : undefined;
       return handle?.(data) ?? { events: [] };
     },
+    end: () => ({
+      events: [],
+      error: {
+        type: 'incomplete_stream',
+        message: 'the answer ended before its last event',
+      },
+    }),
   };
 }
 

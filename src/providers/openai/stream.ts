@@ -2,23 +2,11 @@ import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/j
 import type { AssistantBlock, StopReason, ToolCallBlock } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import type { Usage } from '../../core/usage.ts';
+import type { Decoded, StreamDecoder } from '../adapter.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
 import { TaggedThought, TextCallReader, type TextPiece } from './answer-text.ts';
 import { ReasoningDetails, reasoningText } from './dialect.ts';
-
-/** What one chunk means: events to pass on, or an error that the server reports instead of going on. */
-export interface Decoded {
-  readonly events: readonly ModelEvent[];
-  readonly error?: StreamFault;
-}
-
-/** Turns the chunks of one streamed answer into model events, in order. */
-export interface ChunkDecoder {
-  push(chunk: JsonObject): Decoded;
-  /** The end mark came, or the body ended. Without the mark an answer that named no reason is cut. */
-  end(isMarked: boolean): Decoded;
-}
 
 interface TextBlock {
   readonly kind: 'text' | 'thinking';
@@ -45,11 +33,11 @@ export interface DecoderOptions {
   readonly textCalls: boolean;
 }
 
-export function chunkDecoder(options: DecoderOptions): ChunkDecoder {
+export function chunkDecoder(options: DecoderOptions): StreamDecoder {
   return new Decoder(options);
 }
 
-class Decoder implements ChunkDecoder {
+class Decoder implements StreamDecoder {
   readonly #takenIds: Set<string>;
   readonly #longNames: ReadonlyMap<string, string>;
   readonly #reader: TextCallReader | undefined;
@@ -84,6 +72,7 @@ class Decoder implements ChunkDecoder {
     return fault === undefined ? { events } : { events: [], error: fault };
   }
 
+  /** Without the mark an answer that has named no reason is cut. */
   end(isMarked: boolean): Decoded {
     const { thought, text } = this.#tagged.end();
     const events = [
