@@ -29,14 +29,16 @@ async function source(file) {
 
 /** The parts under test and the first 20 of the shipped rules, made to watch prose and every call. */
 async function load() {
-  const [{ parseRule }, { compileRules }, { RuleSession }, { compileGlob }] = await Promise.all(
-    [
-      'items/rule.ts',
-      'loop/stream-rules/compile.ts',
-      'loop/stream-rules/session.ts',
-      'tools/glob-pattern.ts',
-    ].map(source),
-  );
+  const [{ parseRule }, { compileRules }, { AnswerWatch }, { RuleSession }, { compileGlob }] =
+    await Promise.all(
+      [
+        'items/rule.ts',
+        'loop/stream-rules/rules.ts',
+        'loop/stream-rules/answer-watch.ts',
+        'loop/stream-rules/session.ts',
+        'tools/glob-pattern.ts',
+      ].map(source),
+    );
   const folder = path.resolve(import.meta.dirname, '../system/.ai/rules');
   const rules = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.md'))
@@ -46,13 +48,15 @@ async function load() {
       sha256: file,
       scope: ['text', 'tool'],
     }));
-  return () =>
-    new RuleSession({
+  return () => {
+    const session = new RuleSession({
       rules: compileRules(rules, SETTINGS, compileGlob),
       settings: SETTINGS,
       projectPath: '/project',
       toolIds: new Map(),
     });
+    return new AnswerWatch(session, 1);
+  };
 }
 
 /** Code that breaks no rule. */
@@ -82,10 +86,9 @@ function events(length, kind) {
 /** CPU milliseconds to compile the rules and watch one answer with them. */
 function cost(open, answer) {
   const begun = process.cpuUsage();
-  const watcher = open().watch(1);
+  const watcher = open();
   for (const event of answer) {
     if (watcher.observe(event)) throw new Error('the sample breaks a rule');
-    watcher.takeRecords();
   }
   const { user, system } = process.cpuUsage(begun);
   return (user + system) / 1000;

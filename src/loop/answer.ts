@@ -17,11 +17,11 @@ import type {
   ProviderFailure,
 } from '../providers/provider.ts';
 import { type Allowance, type Bound, StreamBound } from './meters.ts';
-import type { Interrupt, WhatRuns } from './ports.ts';
+import type { Interrupt, StreamWatcher, WhatRuns } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 
-/** One model call as it came out. What was said before a failure is `partial`. */
+/** The result of one model call. `partial` is the text before it was cut or failed. */
 export type Attempt =
   | { readonly kind: 'answered'; readonly message: AssistantMessage }
   | {
@@ -31,7 +31,7 @@ export type Attempt =
     }
   | { readonly kind: 'stopped'; readonly partial: AssistantMessage }
   | { readonly kind: 'interrupted'; readonly by: Interrupt; readonly partial: AssistantMessage }
-  /** The thread's own limit was passed in the middle of the answer. */
+  /** The answer passed a limit of the thread. */
   | {
       readonly kind: 'exceeded';
       readonly limit: Exclude<Bound, 'output'>;
@@ -44,7 +44,7 @@ type Close =
   | { readonly kind: 'failed'; readonly failure: ProviderFailure }
   | { readonly kind: 'stopped' }
   | { readonly kind: 'exceeded'; readonly limit: Exclude<Bound, 'output'> }
-  /** `whole` is there when the answer had ended: nothing of it is estimated. */
+  /** `whole` is set if the answer had ended, so that nothing of it is estimated. */
   | { readonly kind: 'interrupted'; readonly by: Interrupt; readonly whole?: Finish };
 
 export interface PlannedCall {
@@ -53,8 +53,8 @@ export interface PlannedCall {
 }
 
 /**
- * Streams one answer into the log as deltas and charges for it, however it ends. Costs O(1) per delta: the stream
- * is read no faster than the log takes it.
+ * Streams one answer into the log as deltas and charges for it, however it ends. Costs O(1) per delta, and reads the
+ * stream no faster than the log accepts it.
  */
 export async function attemptAnswer(
   run: Run,
@@ -66,14 +66,16 @@ export async function attemptAnswer(
   const { signal } = run.stop;
   if (signal.aborted) call.abort();
   else signal.addEventListener('abort', onStop, { once: true });
-  const said = new Partial();
-  const bound = new StreamBound(allowance, run.model.pricing, run.answerRatio);
+  const partial = new PartialAnswer();
+  const bound = new StreamBound(allowance, run.models.current.pricing, run.spend.answerRatio);
   const isSent = !signal.aborted;
-  const end = (close: Close): Attempt => closed(run, { said, close, request, bound, isSent });
+  const watcher = run.conversation.watchAnswer(run.spend.turn);
+  const answer = { partial, bound, watcher, request };
+  const end = (close: Close): Attempt => attemptOf(run, answer, close, isSent);
   try {
-    return end(await follow(run, provider.stream(request, call.signal), { said, bound, request }));
+    return end(await readAnswer(run, provider.stream(request, call.signal), answer));
   } catch (error) {
-    // the port promises not to throw; one that does has failed in the middle of its answer
+    // the port promises not to throw: if it does, the answer failed in the middle
     return end({ kind: 'failed', failure: { message: messageOf(error), phase: 'stream' } });
   } finally {
     signal.removeEventListener('abort', onStop);
@@ -81,43 +83,39 @@ export async function attemptAnswer(
   }
 }
 
-interface Heard {
-  readonly said: Partial;
+/** An answer that is being read. */
+interface Answer {
+  readonly partial: PartialAnswer;
   readonly bound: StreamBound;
+  readonly watcher: StreamWatcher | undefined;
   readonly request: ModelRequest;
 }
 
-async function follow(
+async function readAnswer(
   run: Run,
   stream: AsyncIterable<ModelEvent>,
-  { said, bound, request }: Heard,
+  { partial, bound, watcher, request }: Answer,
 ): Promise<Close> {
-  run.watcher = run.ports.watchStream?.(run.turn);
-  const reader = new StreamReader(stream, run.stop.signal);
+  const { outbox, stop } = run;
+  const reader = new StreamReader(stream, stop.signal);
   try {
     for (;;) {
       const event = await reader.next();
       if (event === 'stopped') return { kind: 'stopped' };
       if (event === 'ended') return { kind: 'failed', failure: CUT_OFF };
-      let by = run.watcher?.observe(event);
-      if (!by && event.type === 'finish') by = await lateInterrupt(run);
+      const delta = deltaOf(event);
+      if (delta) outbox.post(delta);
+      partial.take(event);
+      let by = watcher?.observe(event);
+      if (!by && watcher && event.type === 'finish') by = await lateInterrupt(run, watcher);
       const passed = bound.take(event);
       const close = by ? interrupted(by, event) : (closeOf(event) ?? exceeded(passed, request));
-      said.take(event);
-      publish(run, event);
       if (close) return close;
-      if (run.outbox.isFull) await run.outbox.room();
+      if (outbox.isFull) await outbox.room();
     }
   } finally {
     reader.close();
   }
-}
-
-/** Queues the event for the log, and what the watcher found in it. */
-function publish(run: Run, event: ModelEvent): void {
-  const delta = deltaOf(event);
-  if (delta) run.outbox.post(delta);
-  for (const record of run.watcher?.takeRecords() ?? []) run.outbox.post(record);
 }
 
 const CUT_OFF: ProviderFailure = {
@@ -125,10 +123,10 @@ const CUT_OFF: ProviderFailure = {
   phase: 'stream',
 };
 
-/** The connection is closed at once: nothing that comes later is read, kept or paid for. */
+/** Closes an answer that passed a bound. The rest of it is not read, kept or paid for. */
 function exceeded(passed: Bound | undefined, request: ModelRequest): Close | undefined {
   if (passed !== 'output') return passed && { kind: 'exceeded', limit: passed };
-  const message = `the server went on after max_tokens ${request.max_tokens}, so its answer was stopped`;
+  const message = `the server ignored max_tokens ${request.max_tokens}, so its answer was stopped`;
   const failure: ProviderFailure = { message, type: 'max_tokens_ignored', phase: 'stream' };
   return { kind: 'failed', failure };
 }
@@ -143,22 +141,21 @@ function interrupted(by: Interrupt, event: ModelEvent): Close {
   return { kind: 'interrupted', by, ...(event.type === 'finish' ? { whole: event } : {}) };
 }
 
-/** What checks that take time found in the whole answer; a stop does not wait for them. */
-async function lateInterrupt(run: Run): Promise<Interrupt | undefined> {
-  if (!run.watcher) return undefined;
-  const settled = run.watcher.settle(async (call) => await whatRuns(run, call));
+/** Waits for slow checks of the complete answer, unless the run stops. */
+async function lateInterrupt(run: Run, watcher: StreamWatcher): Promise<Interrupt | undefined> {
+  const settled = watcher.settle(async (call) => await whatRuns(run, call));
   const by = await orStopped(settled, run.stop.signal);
   return isStopped(by) ? undefined : by;
 }
 
-/** What the gates will judge, for those who judge before them. What can't be resolved or is not valid never runs. */
+/** Returns the tool and the input that the gates will judge; undefined if the call can never run. */
 async function whatRuns(run: Run, { name, input }: ToolCallBlock): ReturnType<WhatRuns> {
   const { ports } = run;
   try {
     const resolution = await ports.tools.resolve(name, input);
     if (resolution.kind === 'unknown') return undefined;
-    const { tool, input: given } = resolution.call;
-    const checked = await ports.validate(tool.inputSchema, given);
+    const { tool, input: resolved } = resolution.call;
+    const checked = await ports.validate(tool.inputSchema, resolved);
     return checked.ok ? { tool: tool.id, input: checked.input } : undefined;
   } catch {
     return undefined;
@@ -192,33 +189,31 @@ function wholeOf(close: Close): Finish | undefined {
   return close.kind === 'interrupted' ? close.whole : undefined;
 }
 
-/** Charges for what came and turns the end of the stream into a value. */
-function closed(
-  run: Run,
-  end: Heard & { readonly close: Close; readonly isSent: boolean },
-): Attempt {
-  const { said, close, request, bound, isSent } = end;
+/** Charges for the answer and returns the result of its call. */
+function attemptOf(run: Run, answer: Answer, close: Close, isSent: boolean): Attempt {
+  const { conversation, models, spend } = run;
+  const { partial: received, request, bound } = answer;
   const whole = wholeOf(close);
-  const content = whole?.content ?? said.blocks();
-  const usage = said.usageFor({
-    heardTokens: run.answerRatio.tokensOf(bound.bytes),
-    inputTokens: run.meter.likelyTokens(run.preamble()),
+  const content = whole?.content ?? received.blocks();
+  const usage = received.usageFor({
+    receivedTokens: spend.answerRatio.tokensOf(bound.bytes),
+    inputTokens: conversation.likelyTokens(),
     isWhole: whole !== undefined,
     isBilled: isSent && mayBeBilled(close),
   });
-  run.charge(usage);
+  spend.charge(usage, models.current.pricing);
   const message = (stop_reason: StopReason): AssistantMessage => ({
     role: 'assistant',
     content,
-    provider: run.model.provider,
+    provider: models.current.provider,
     model: request.model,
     stop_reason,
     usage,
   });
   if (close.kind === 'finish') {
     const { input_tokens, cache_read_tokens, cache_write_tokens } = usage;
-    run.meter.calibrate(input_tokens + cache_read_tokens + cache_write_tokens, run.preamble());
-    run.answerRatio.learn(bound.bytes, usage.output_tokens);
+    conversation.calibrate(input_tokens + cache_read_tokens + cache_write_tokens);
+    spend.answerRatio.learn(bound.bytes, usage.output_tokens);
     return { kind: 'answered', message: message(close.event.reason) };
   }
   const partial = message('aborted');
@@ -228,14 +223,14 @@ function closed(
   return { kind: 'failed', failure: close.failure, partial };
 }
 
-/** A call that reached the server is billed for its input, even if not a word of its answer came. */
+/** True if the call may have reached the server, which then bills its input even without an answer. */
 function mayBeBilled(close: Close): boolean {
   if (close.kind !== 'failed') return true;
   const { phase } = close.failure;
   return phase === 'stream' || phase === 'stalled' || phase === 'aborted';
 }
 
-/** Pulls a stream one event at a time and lets go at once when the signal aborts, whatever the stream does. */
+/** Reads a stream event by event, and leaves it as soon as the signal aborts. */
 class StreamReader {
   readonly #iterator: AsyncIterator<ModelEvent>;
   readonly #signal: AbortSignal;
@@ -261,7 +256,7 @@ class StreamReader {
 
   close(): void {
     this.#signal.removeEventListener('abort', this.#onAbort);
-    // a stream that hangs in its own clean-up must not hold the run
+    // a stream that hangs in its clean-up must not block the run
     this.#iterator.return?.().catch(() => undefined);
   }
 }
@@ -273,8 +268,8 @@ interface OpenBlock {
   readonly text: GrowingText;
 }
 
-/** What was said so far, for the record of an answer that does not finish. */
-class Partial {
+/** Collects the blocks of an answer, for the record of one that does not finish. */
+class PartialAnswer {
   readonly #blocks: OpenBlock[] = [];
   #usage: Usage | undefined;
   #started = false;
@@ -285,10 +280,10 @@ class Partial {
         this.#started = true;
         return;
       case 'text_delta':
-        this.#spoken('text').text.add(event.text);
+        this.#openText('text').text.add(event.text);
         return;
       case 'thinking_delta':
-        this.#spoken('thinking').text.add(event.text);
+        this.#openText('thinking').text.add(event.text);
         return;
       case 'toolcall_start':
         this.#open('tool_call', event.call_id, event.name);
@@ -306,7 +301,7 @@ class Partial {
     }
   }
 
-  /** Text and calls. Reasoning is left out: without its signature no provider takes it back. */
+  /** Returns text and calls. Reasoning is dropped: no provider accepts it back without its signature. */
   blocks(): readonly AssistantBlock[] {
     return this.#blocks.flatMap((block): readonly AssistantBlock[] => {
       const text = block.text.toString();
@@ -321,23 +316,23 @@ class Partial {
   }
 
   /**
-   * What to pay for: the provider's count, but of an answer that was cut never less output than was heard. A call
-   * that never reached the server costs nothing; one that ended without a count is estimated.
+   * Returns the usage to pay for: the provider's count, but for a cut answer at least the output received. A call that
+   * never reached the server costs nothing. A call without a count is estimated.
    */
   usageFor(answer: {
-    readonly heardTokens: number;
+    readonly receivedTokens: number;
     readonly inputTokens: number;
     readonly isWhole: boolean;
     readonly isBilled: boolean;
   }): Usage {
-    const { heardTokens, inputTokens, isWhole, isBilled } = answer;
+    const { receivedTokens, inputTokens, isWhole, isBilled } = answer;
     if (this.#usage && isWhole) return this.#usage;
     if (!this.#usage && !this.#started && !isBilled) return NO_USAGE;
     const counted = this.#usage ?? { ...NO_USAGE, input_tokens: inputTokens };
-    return { ...counted, output_tokens: Math.max(counted.output_tokens, heardTokens) };
+    return { ...counted, output_tokens: Math.max(counted.output_tokens, receivedTokens) };
   }
 
-  #spoken(type: 'text' | 'thinking'): OpenBlock {
+  #openText(type: 'text' | 'thinking'): OpenBlock {
     const last = this.#blocks.at(-1);
     return last?.type === type ? last : this.#open(type, '', '');
   }

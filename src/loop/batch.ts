@@ -5,7 +5,6 @@ import {
   type AssistantMessage,
   contentBytes,
   isErrorOutcome,
-  type ToolCallBlock,
   textOf,
   toolCallsOf,
 } from '../core/message.ts';
@@ -24,10 +23,10 @@ import {
   type Validated,
 } from './tool-call.ts';
 
-/** More calls than this in one answer are a model gone astray; the rest is skipped. */
+/** The maximum number of calls in one answer. The others are skipped. */
 const MAX_CALLS = 256;
 const MAX_ERROR_CHARS = 1000;
-/** What ends the thread after the batch if a hook decides it about a failed call. */
+/** Decisions about a failed call that end the thread after the batch. */
 const STOPPING: ReadonlySet<ControlAction['control']> = new Set([
   'fail',
   'abort',
@@ -35,20 +34,20 @@ const STOPPING: ReadonlySet<ControlAction['control']> = new Set([
   'handoff',
 ]);
 
-/** What a batch came to: what the directive returned, when it did. */
+/** The result of a batch. `returned` is set if the directive returned in it. */
 export interface BatchResult {
   readonly returned?: Returned;
 }
 
 /**
- * Runs the calls of one recorded answer. Each gets exactly one result, recorded in the order of the calls, whatever
- * happens. A valid `rye_directive_return` is judged after the calls before it; those after it are skipped.
+ * Runs the calls of one recorded answer. Each gets exactly one result on every path, recorded in the order of the
+ * calls. A valid `rye_directive_return` is judged after the calls before it, and the calls after it are skipped.
  */
 export async function runToolBatch(run: Run, message: AssistantMessage): Promise<BatchResult> {
   const requested = toolCallsOf(message).map(
     (call, position): Requested => ({ stage: 'requested', position, call }),
   );
-  run.budgets.beginBatch();
+  run.calls.budgets.beginBatch();
   const results = new ResultQueue(run);
   const returning = await findReturn(run, requested);
   const ready: Validated[] = [];
@@ -60,7 +59,8 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
   for (const request of requested) {
     if (request === returning?.request) continue;
     const skipped = skip(request, returning?.request);
-    const stage = skipped ?? (isReturn(request.call) ? await badReturn(run, request) : undefined);
+    const stage =
+      skipped ?? (isReturn(request.call) ? await settleInvalidReturn(run, request) : undefined);
     const admitted = stage ?? (await admit(run, request));
     if (admitted.stage === 'validated') ready.push(admitted);
     else if (skipped) await results.settle(admitted);
@@ -70,12 +70,12 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
     await settle(await perform(run, validated));
   });
   if (!returning) return {};
-  const verdict = judgeReturn(run, { ...returning, failed });
-  await results.settle(verdict.settled);
-  return verdict.returned ? { returned: verdict.returned } : {};
+  const judgement = judgeReturn(run, { ...returning, failed });
+  await results.settle(judgement.settled);
+  return judgement.returned ? { returned: judgement.returned } : {};
 }
 
-/** The first return that reports an error, or whose outputs are as declared. */
+/** Finds the first return that reports an error, or whose outputs are as declared. */
 async function findReturn(
   run: Run,
   requested: readonly Requested[],
@@ -102,8 +102,8 @@ function skip(request: Requested, returning: Requested | undefined): Settled | u
   return undefined;
 }
 
-/** A return that {@link findReturn} passed over. */
-async function badReturn(run: Run, request: Requested): Promise<Settled> {
+/** Settles a return that {@link findReturn} did not accept. */
+async function settleInvalidReturn(run: Run, request: Requested): Promise<Settled> {
   const input = returnInput(request.call);
   const checked = input && (await run.ports.checkReturn(input));
   const reason =
@@ -116,16 +116,20 @@ async function badReturn(run: Run, request: Requested): Promise<Settled> {
 async function perform(run: Run, validated: Validated): Promise<Settled> {
   const { requested, tool } = validated;
   if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
-  if (run.verdict) {
+  if (run.stop.decision) {
     const reason = 'a hook ended the thread before this call';
     return settleUnrun(requested, tool.id, { outcome: 'skipped', reason });
   }
   const settled = await execute(run, await start(run, validated));
-  run.earlier.note(tool, validated.input, settled.outcome === 'ok' ? settled.content : undefined);
+  run.calls.earlier.note(
+    tool,
+    validated.input,
+    settled.outcome === 'ok' ? settled.content : undefined,
+  );
   return shaped(run, await answered(run, settled));
 }
 
-/** A failed call with the result that somebody gives in its place. */
+/** Replaces the result of a failed call if a handler answers for it. */
 async function answered(run: Run, settled: Settled): Promise<Settled> {
   const { requested, tool, outcome, content, reason, code = 'tool_failed' } = settled;
   if (outcome !== 'error' && outcome !== 'timeout') return settled;
@@ -134,7 +138,7 @@ async function answered(run: Run, settled: Settled): Promise<Settled> {
   return answer ? { ...settled, outcome: 'substituted', content: answer } : settled;
 }
 
-/** Records results in the order of the calls, each as soon as those before it are there. */
+/** Records results in the order of the calls, each as soon as the earlier ones are known. */
 class ResultQueue {
   readonly #run: Run;
   readonly #waiting = new Map<number, Result>();
@@ -146,18 +150,20 @@ class ResultQueue {
 
   async settle(settled: Settled): Promise<void> {
     const run = this.#run;
-    run.loopGuard.note(settled);
+    run.calls.loops.note(settled);
     const result = await boundResult(run, settled);
-    run.turnOutputBytes += contentBytes(result.content);
+    run.calls.noteOutput(contentBytes(result.content));
     this.#waiting.set(settled.requested.position, result);
     const drafts: EventDraft[] = [settledDraft(result)];
     for (let ready = this.#take(); ready; ready = this.#take()) {
       const { position } = ready.settled.requested;
-      const reminder = hasRun(ready.settled) ? run.watcher?.reminderFor(position) : undefined;
-      drafts.push(resultDraft(remindedResult(ready, reminder), run.turn));
+      const reminder = hasRun(ready.settled)
+        ? run.conversation.watcher?.reminderFor(position)
+        : undefined;
+      drafts.push(resultDraft(remindedResult(ready, reminder), run.spend.turn));
       if (reminder) drafts.push(reminder.injection);
     }
-    await run.record(drafts);
+    await run.conversation.record(...drafts);
     await afterCall(run, result);
   }
 
@@ -175,7 +181,7 @@ async function afterCall(run: Run, result: Result): Promise<void> {
   const { requested, tool, outcome, durationMs, reason, code, coerced = [] } = settled;
   const { call_id, name, input } = requested.call;
   const output = textOf(result.content);
-  await run.observe('tool_after', {
+  await run.hooks.observe('tool_after', {
     call_id,
     tool,
     name,
@@ -189,7 +195,7 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     ...(artifact === undefined ? {} : { artifact }),
   });
   if (outcome !== 'error' && outcome !== 'timeout') return;
-  const decision = await run.control('error', {
+  const decision = await run.hooks.control('error', {
     source: 'tool',
     call_id,
     tool,
@@ -197,12 +203,12 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     // a category of its own: hooks on permanent failures mean the model's, and a tool's is for the model to handle
     classification: { category: 'tool', retryable: false },
   });
-  if (decision && STOPPING.has(decision.control)) run.verdict ??= decision;
+  if (decision && STOPPING.has(decision.control)) run.stop.endAfterBatch(decision);
 }
 
 /**
- * Runs up to `limit` calls side by side, started in order. A sequential call runs alone; calls that write the same
- * path run one after the other. Rejects after all have ended, when one rejected.
+ * Runs up to `limit` calls at a time, started in order. A sequential call runs alone, and calls that write the same
+ * path run one after another. Rejects after all have ended if one rejected.
  */
 async function runInLanes(
   calls: readonly Validated[],
@@ -222,7 +228,7 @@ async function runInLanes(
   if (broken) throw broken.reason;
 }
 
-/** Lets a number of tasks in at a time, in the order in which they ask. */
+/** Admits a number of tasks at a time, in the order in which they ask. */
 class Slots {
   #free: number;
   readonly #queue: (() => void)[] = [];
@@ -245,7 +251,7 @@ class Slots {
 }
 
 interface Lane {
-  /** undefined: it cannot say, so it runs alone. */
+  /** Paths that the call writes; undefined if it cannot tell, and so runs alone. */
   readonly paths: ReadonlySet<string> | undefined;
 }
 
@@ -262,21 +268,4 @@ function writtenPaths({ tool, input }: Validated): ReadonlySet<string> | undefin
   } catch {
     return undefined;
   }
-}
-
-/** The answer with call ids that are unique in the thread: some models count from one in every answer. */
-export function withUniqueCallIds(run: Run, message: AssistantMessage): AssistantMessage {
-  const content = message.content.map((block) =>
-    block.type === 'tool_call' ? unique(run, block) : block,
-  );
-  return { ...message, content };
-}
-
-function unique(run: Run, call: ToolCallBlock): ToolCallBlock {
-  let id = call.call_id;
-  for (let copy = 2; run.callIds.has(id) || id === ''; copy += 1) {
-    id = `${call.call_id === '' ? 'call' : call.call_id}-${copy}`;
-  }
-  run.callIds.add(id);
-  return id === call.call_id ? call : { ...call, call_id: id };
 }

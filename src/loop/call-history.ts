@@ -1,9 +1,89 @@
 import { createHash } from 'node:crypto';
 import { wireName } from '../core/ids.ts';
 import { isRecord, type JsonObject, jsonEquals } from '../core/json.ts';
-import type { ContentBlock, ToolOutcome } from '../core/message.ts';
+import type {
+  AssistantMessage,
+  ContentBlock,
+  ToolCallBlock,
+  ToolOutcome,
+} from '../core/message.ts';
+import type { ProviderTraits } from '../providers/provider.ts';
 import type { Tool } from '../tools/tool.ts';
 import type { Behavior, ToolBudget } from './behavior.ts';
+import type { LoopPorts } from './ports.ts';
+
+/** What a run remembers of its tool calls: their ids, their number, their results and the bytes that they returned. */
+export class CallHistory {
+  readonly budgets: ToolBudgets;
+  readonly earlier: EarlierResults;
+  readonly loops: LoopGuard;
+  readonly #forgetReads: LoopPorts['forgetReads'];
+  /** Call ids of the whole thread: results are found by them. */
+  readonly #ids = new Set<string>();
+  #turnOutputBytes = 0;
+
+  constructor(behavior: Behavior, ports: LoopPorts, { replayable }: ProviderTraits) {
+    this.budgets = new ToolBudgets(behavior.toolBudgets);
+    this.earlier = new EarlierResults(behavior.dedupTools);
+    // explicit steps may repeat what they like
+    this.loops = new LoopGuard(replayable ? 0 : behavior.loopRepeats);
+    this.#forgetReads = ports.forgetReads?.bind(ports);
+    const results = ports.history.filter((message) => message.role === 'tool_result');
+    this.noteIds(results.map(({ call_id }) => call_id));
+  }
+
+  /** Bytes of results that the model was given in this turn. */
+  get turnOutputBytes(): number {
+    return this.#turnOutputBytes;
+  }
+
+  beginTurn(): void {
+    this.#turnOutputBytes = 0;
+  }
+
+  /** Starts to count again: another run of the thread begins. */
+  beginRun(): void {
+    this.budgets.beginRun();
+    this.loops.forget();
+  }
+
+  noteOutput(bytes: number): void {
+    this.#turnOutputBytes += bytes;
+  }
+
+  noteIds(callIds: readonly string[]): void {
+    for (const id of callIds) this.#ids.add(id);
+  }
+
+  /** Returns the answer with call ids that are unique in the thread: some models count from one in every answer. */
+  withUniqueIds(message: AssistantMessage): AssistantMessage {
+    const content = message.content.map((block) =>
+      block.type === 'tool_call' ? this.#withUniqueId(block) : block,
+    );
+    return { ...message, content };
+  }
+
+  #withUniqueId(call: ToolCallBlock): ToolCallBlock {
+    let id = call.call_id;
+    for (let copy = 2; this.#ids.has(id) || id === ''; copy += 1) {
+      id = `${call.call_id === '' ? 'call' : call.call_id}-${copy}`;
+    }
+    this.#ids.add(id);
+    return id === call.call_id ? call : { ...call, call_id: id };
+  }
+
+  /** Forgets results that have left the model's view: nothing may refer to them or replay them. */
+  forgetResults(): void {
+    this.earlier.forget();
+    this.#forgetReads?.();
+  }
+
+  /** Forgets what a compaction removed from the context: the model may have to make the same calls again. */
+  noteCompaction(): void {
+    this.loops.forget();
+    this.forgetResults();
+  }
+}
 
 /** A call of a tool that has had its share. */
 export interface OverBudget {

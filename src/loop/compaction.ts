@@ -1,32 +1,37 @@
 import { messageOf } from '../core/errors.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { totalTokens, type Usage } from '../core/usage.ts';
+import { note } from './conversation.ts';
+import { hookError } from './hooks.ts';
 import type { CompactionReason, CompactionRequest, Ending } from './ports.ts';
-import { hookError, note, type Run } from './run.ts';
+import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 
 /**
- * Makes the context shorter through the port; false when that is not possible. Then the context is as it was. What the
- * summary cost is booked at once: a crash behind it must not forget it.
+ * Makes the context shorter through the port. If that is not possible, returns false and leaves the context unchanged.
+ * The summary's cost is booked at once, so that a crash does not forget it.
  */
 export async function compactContext(
   run: Run,
   reason: CompactionReason,
   instructions?: string,
 ): Promise<boolean> {
-  const { ports, stop } = run;
+  const { ports, stop, conversation, spend, models, calls } = run;
   if (!ports.compact) return false;
   try {
     const request = await requestOf(run, reason, instructions);
     const done = await orStopped(ports.compact(request, stop.signal), stop.signal);
     if (isStopped(done) || !done) return false;
-    run.charge(done.usage);
-    await run.write(...done.drafts);
-    if (done.messages) run.replaceContext(done.messages);
+    spend.charge(done.usage, models.current.pricing);
+    await conversation.write(...done.drafts);
+    if (done.messages) {
+      conversation.replace(done.messages);
+      calls.noteCompaction();
+    }
     await bookOutsideTurn(run, done.usage);
     return done.messages !== undefined;
   } catch (error) {
-    await run.write(note(`the context could not be compacted: ${messageOf(error)}`));
+    await conversation.write(note(`the context could not be compacted: ${messageOf(error)}`));
     return false;
   }
 }
@@ -37,44 +42,42 @@ async function requestOf(
   instructions: string | undefined,
 ): Promise<CompactionRequest> {
   return {
-    messages: run.messages,
+    messages: run.conversation.messages,
     reason,
-    model: run.model,
-    tokens: run.meter.likelyTokens(run.preamble()),
-    turn: run.turn,
-    cost: run.cost(),
-    remainingMicroUsd: await run.remainingMicroUsd(),
+    model: run.models.current,
+    tokens: run.conversation.likelyTokens(),
+    turn: run.spend.turn,
+    cost: run.spend.cost(),
+    remainingMicroUsd: await run.spend.remainingMicroUsd(),
     ...(instructions === undefined ? {} : { instructions }),
   };
 }
 
-/** An open turn books its whole usage when it ends. */
+/** Books the usage of a compaction between turns. An open turn books its whole usage at its end. */
 async function bookOutsideTurn(run: Run, usage: Usage): Promise<void> {
-  if (run.isTurnOpen || totalTokens(usage) === 0) return;
-  await run.reportSpend();
-  await run.write({
+  if (run.spend.isTurnOpen || totalTokens(usage) === 0) return;
+  await run.spend.report();
+  await run.conversation.write({
     event_type: 'cost',
-    payload: { turn: run.turn, usage, total: run.cost() },
+    payload: { turn: run.spend.turn, usage, total: run.spend.cost() },
     durable: true,
   });
 }
 
 /**
- * After a turn: when the context fills the model's window up to the threshold, the `context_limit_reached` hooks
- * decide; by default it is compacted, or handed off where the configuration says so.
+ * Asks the `context_limit_reached` hooks if the context fills the model's window up to the threshold. By default it is
+ * compacted, or handed off if the configuration sets that mode.
  */
 export async function watchContext(run: Run): Promise<Ending | undefined> {
-  const { context_window: window } = run.model;
-  const used = run.meter.likelyTokens(run.preamble());
+  const { context_window: window } = run.models.current;
+  const used = run.conversation.likelyTokens();
   const ratio = used / window;
   if (window <= 0 || used < fullAt(run, window)) {
-    run.contextAskedAt = 0;
+    run.conversation.noteRoom();
     return undefined;
   }
-  // a context that can't be made shorter would ask, and pay, on every turn: so only when it has grown by a tenth
-  if (used < run.contextAskedAt * 1.1) return undefined;
-  run.contextAskedAt = used;
-  const decision = await run.control('context_limit_reached', {
+  if (!run.conversation.shouldAskAboutSize(used)) return undefined;
+  const decision = await run.hooks.control('context_limit_reached', {
     usage_ratio: Math.round(ratio * 1000) / 1000,
     tokens_used: used,
     tokens_limit: window,
@@ -82,7 +85,7 @@ export async function watchContext(run: Run): Promise<Ending | undefined> {
   return decide(run, decision);
 }
 
-/** A context is full at the threshold, or where less than the reserve would be left for an answer. */
+/** Returns the tokens at which a context is full: at the threshold, or if an answer would have less than the reserve. */
 function fullAt(run: Run, window: number): number {
   const { threshold, reserve_tokens: reserve = 0 } = run.plan.settings.context_limit;
   // a small window can't spare a large reserve

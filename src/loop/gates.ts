@@ -7,8 +7,9 @@ import type { CallContext } from '../hooks/handlers.ts';
 import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
 import type { OverBudget } from './call-history.ts';
+import { hiddenMessage } from './conversation.ts';
 import { aboutCall, answerUnknown, gateCall, shaped } from './handlers.ts';
-import { hiddenMessage, type Run } from './run.ts';
+import type { Run } from './run.ts';
 import { isStopped, orStopped, type Stopped } from './stop.ts';
 import {
   type Admitted,
@@ -44,16 +45,16 @@ export async function admit(run: Run, requested: Requested): Promise<Validated |
   const validated = await validate(run, admitted);
   const ready = validated.stage === 'settled' ? validated : recheck(run, admitted, validated);
   if (ready.stage === 'settled') return ready;
-  const earlier = run.earlier.find(ready.tool, ready.input);
+  const earlier = run.calls.earlier.find(ready.tool, ready.input);
   return earlier ? await shaped(run, substituted(requested, ready.tool.id, earlier)) : ready;
 }
 
 /** Counts the call, and tells the model where it has had its share. */
 async function letThrough(run: Run, requested: Requested, tool: string): Promise<void> {
-  const over = run.budgets.admit(tool);
+  const over = run.calls.budgets.admit(tool);
   if (!over) return;
-  await run.write(overDraft(requested, tool, over));
-  await run.inject([hiddenMessage('tool_budget', over.message)]);
+  await run.conversation.write(overDraft(requested, tool, over));
+  await run.conversation.inject([hiddenMessage('tool_budget', over.message)]);
 }
 
 function overDraft(requested: Requested, tool: string, { count, budget }: OverBudget): EventDraft {
@@ -70,7 +71,7 @@ async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | S
   const { call } = requested;
   if (run.stop.signal.aborted) return notStarted(run, requested, call.name);
   if (call.malformed !== undefined) {
-    run.budgets.admit(await idOf(run, call.name));
+    run.calls.budgets.admit(await idOf(run, call.name));
     const reason = `the arguments of ${call.name} are not a JSON object. Send them again, complete.`;
     return settleUnrun(requested, call.name, { outcome: 'invalid', reason });
   }
@@ -150,9 +151,9 @@ async function overBudget(
   requested: Requested,
   tool: string,
 ): Promise<Settled | undefined> {
-  const over = run.budgets.refusal(tool);
+  const over = run.calls.budgets.refusal(tool);
   if (!over) return undefined;
-  await run.write(overDraft(requested, tool, over));
+  await run.conversation.write(overDraft(requested, tool, over));
   return settleUnrun(requested, tool, { outcome: 'blocked', reason: over.message });
 }
 
@@ -168,16 +169,17 @@ async function hookGates(
   facts: Pick<CallContext, 'tool' | 'input'> & Partial<CallContext>,
 ): Promise<Settled | undefined> {
   const { tool } = facts;
-  const context = run.hookContext({
+  const context = run.hooks.context({
     call_id: requested.call.call_id,
     name: requested.call.name,
     ...facts,
-    run_tool_counts: run.budgets.counts,
+    run_tool_counts: run.calls.budgets.counts,
   });
-  const { decision, substitute } = await run.gate(context);
+  const { decision, substitute } = await run.hooks.gate(context);
   if (run.stop.signal.aborted) return notStarted(run, requested, tool);
   const reason = refusalOf(decision);
-  if (decision?.control === 'abort' || decision?.control === 'suspend') run.verdict ??= decision;
+  if (decision?.control === 'abort' || decision?.control === 'suspend')
+    run.stop.endAfterBatch(decision);
   if (reason !== undefined) {
     return settleUnrun(requested, tool, { outcome: 'blocked', reason, code: 'hook_failed' });
   }

@@ -15,7 +15,8 @@ import {
   readDecision,
   type UnknownCallContext,
 } from '../hooks/handlers.ts';
-import { note, type Run } from './run.ts';
+import { note } from './conversation.ts';
+import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 import { hasRun, type Settled } from './tool-call.ts';
 
@@ -28,7 +29,7 @@ type Contents = readonly ContentBlock[];
 /** What handlers are told of every call. */
 export function aboutCall(run: Run, { call_id, name, input }: ToolCallBlock): UnknownCallContext {
   const { threadId: thread_id } = run.ports;
-  return { thread_id, turn: run.turn, cost: run.cost(), call_id, name, input };
+  return { thread_id, turn: run.spend.turn, cost: run.spend.cost(), call_id, name, input };
 }
 
 /** Asks `tool_gate`: the first refusal is final, of several results the last one counts. A handler that fails refuses. */
@@ -126,7 +127,7 @@ export async function transformMessages(
   let messages = given;
   const context = () => ({
     thread_id: run.ports.threadId,
-    turn: run.isTurnOpen ? run.turn : run.turn + 1,
+    turn: run.spend.isTurnOpen ? run.spend.turn : run.spend.turn + 1,
     messages,
   });
   await consult(run, 'context_transform', context, (decision) => {
@@ -163,7 +164,7 @@ async function consult(
       if (decision && take(decision)) return undefined;
     } catch (error) {
       failure = messageOf(error);
-      await run.write(note(`a handler of ${name} failed: ${failure}`));
+      await run.conversation.write(note(`a handler of ${name} failed: ${failure}`));
     }
     if (run.stop.cancelSignal.aborted) break;
   }

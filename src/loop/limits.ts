@@ -1,6 +1,7 @@
 import { RyeError } from '../core/errors.ts';
 import type { RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
+import { compact } from '../core/json.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
@@ -8,50 +9,33 @@ import { didYouMean } from '../core/text.ts';
 import { formatUsd, type MicroUsd, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { repairPairing } from '../log/pairing.ts';
 import { heldText } from '../policy/budget.ts';
-import {
-  affordableMaxTokens,
-  checkLimits,
-  escalateLimit,
-  type LimitReached,
-  worstMicroUsd,
-} from '../policy/limits.ts';
+import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy/limits.ts';
 import type { ModelRequest } from '../providers/provider.ts';
-import { projectContext } from './context-view.ts';
+import { note } from './conversation.ts';
 import { transformMessages } from './handlers.ts';
+import { hookError } from './hooks.ts';
 import { type Allowance, ContextMeter } from './meters.ts';
 import { owesOutput } from './outputs.ts';
 import type { Ending } from './ports.ts';
-import { hookError, note, type Run } from './run.ts';
+import type { Run } from './run.ts';
 
-/** An answer shorter than this is not worth its input. */
+/** The minimum of an answer in tokens: a shorter one is not worth its input. */
 const MIN_OUTPUT_TOKENS = 256;
-/** A run whose hooks raise limits forever must still end. */
-const MAX_ESCALATIONS = 10;
 
-/** Checks all limits before a turn; a reached one is decided by the `limit` hooks, again until none is reached. */
+/** Asks the `limit` hooks about each reached limit until none is reached, or until one ends the run. */
 export async function enforceLimits(run: Run): Promise<Ending | undefined> {
   for (;;) {
-    const reached = reachedLimit(run);
+    const reached = run.spend.reachedLimit();
     if (!reached) return undefined;
     const ending = await handleLimit(run, reached);
     if (ending) return ending;
   }
 }
 
-/** The limit that leaves no room for another turn. */
-export function reachedLimit(run: Run): LimitReached | undefined {
-  const elapsedSeconds = run.elapsedSeconds();
-  const reached = checkLimits(run.limits, { cost: run.cost(), elapsedSeconds });
-  if (reached || run.stop.cause !== 'duration') return reached;
-  // the deadline's timer fired a moment before the clock says so
-  const max = run.limits.duration_seconds;
-  return { name: 'duration_seconds', current: Math.max(elapsedSeconds, max), max };
-}
-
-/** Records a reached limit and asks the hooks; undefined when one of them raised it. */
+/** Records a reached limit and asks the hooks. Undefined if one of them raised it. */
 export async function handleLimit(run: Run, reached: LimitReached): Promise<Ending | undefined> {
   const { name, current, max, short, in_answer: inAnswer } = reached;
-  await run.write({
+  await run.conversation.write({
     event_type: 'limit_reached',
     payload: {
       code: `limit_${name}`,
@@ -61,7 +45,7 @@ export async function handleLimit(run: Run, reached: LimitReached): Promise<Endi
       ...(inAnswer ? { in_answer: true } : {}),
     },
   });
-  const decision = await run.control('limit', {
+  const decision = await run.hooks.control('limit', {
     limit_code: `limit_${name}`,
     limit_name: name,
     current_value: current,
@@ -95,18 +79,15 @@ async function escalate(
   const name = LIMIT_NAMES.find((known) => known === limit);
   if (name === undefined) {
     const hint = didYouMean(limit, LIMIT_NAMES) ?? `Limits are ${LIMIT_NAMES.join(', ')}.`;
-    await run.write(note(`a hook asked to raise "${limit}", which is no limit. ${hint}`));
+    await run.conversation.write(
+      note(`a hook asked to raise "${limit}", which is not a limit. ${hint}`),
+    );
     return false;
   }
-  const raised = escalateLimit(run.limits, { name, to }, run.ports.parentLimits);
-  if (!raised || run.counters.escalations >= MAX_ESCALATIONS) {
-    await run.write(note(`the limit ${name} was not raised to ${to}`));
-    return false;
-  }
-  run.counters.escalations += 1;
-  run.raiseLimits(raised);
-  await run.write(note(`the limit ${name} was raised to ${raised[name]}`));
-  return true;
+  const raised = run.spend.escalate(name, to);
+  const outcome = raised === undefined ? `was not raised to ${to}` : `was raised to ${raised}`;
+  await run.conversation.write(note(`the limit ${name} ${outcome}`));
+  return raised !== undefined;
 }
 
 function limitEnding(reached: LimitReached, text?: string): Ending {
@@ -139,40 +120,40 @@ export type CallPlan =
       readonly kind: 'ready';
       readonly request: ModelRequest;
       readonly allowance: Allowance;
-      /** For the log; absent where a call costs nothing. */
+      /** For the log; undefined if the call costs nothing. */
       readonly estimate: RequestEstimate | undefined;
     }
   | { readonly kind: 'unaffordable'; readonly reached: LimitReached }
   | { readonly kind: 'refused'; readonly ending: Ending };
 
 /**
- * The next request, with `max_tokens` low enough that its worst case fits what is left of the thread's spend limit
- * and of its budget: a limit is a promise, so a call that might break it is not made.
+ * Plans the next request. Its `max_tokens` is so low that the worst case fits the thread's spend limit and its
+ * budget: a limit is a promise, so a call that might break it is not made.
  */
 export async function planCall(run: Run): Promise<CallPlan> {
-  const { model, ports, plan } = run;
-  const { tools } = ports.definitions();
-  const preamble = run.preamble();
-  const likelyInput = run.meter.likelyTokens(preamble);
-  const room = model.context_window - likelyInput;
-  const tokensLeft = run.limits.tokens - totalTokens(run.cost());
-  const mayAnswer = Math.min(model.max_output_tokens, run.behavior.maxTokens ?? Infinity);
+  const { behavior, conversation, models, plan, ports, spend } = run;
+  const model = models.current;
+  const likelyInput = conversation.likelyTokens();
+  const tokensLeft = spend.tokensLeft();
+  const room = Math.min(model.context_window, tokensLeft) - likelyInput;
   const wanted = Math.min(
-    mayAnswer,
-    Math.max(MIN_OUTPUT_TOKENS, Math.min(room, tokensLeft - likelyInput)),
+    model.max_output_tokens,
+    behavior.maxTokens ?? Infinity,
+    Math.max(MIN_OUTPUT_TOKENS, room),
   );
-  const changed = await outgoing(run, preamble);
-  const inputTokens = Math.max(run.meter.worstTokens(preamble), changed.worstTokens);
+  const outgoing = await outgoingMessages(run);
+  const inputTokens = Math.max(conversation.worstTokens(), outgoing.worstTokens);
   let maxTokens = wanted;
   let microUsdLeft: MicroUsd | undefined;
   if (model.pricing) {
-    microUsdLeft = await run.remainingMicroUsd();
+    microUsdLeft = await spend.remainingMicroUsd();
+    const minimum = Math.min(MIN_OUTPUT_TOKENS, wanted);
     const call = {
       remainingMicroUsd: microUsdLeft,
       inputTokens,
       pricing: model.pricing,
       wanted,
-      minimum: Math.min(MIN_OUTPUT_TOKENS, wanted),
+      minimum,
     };
     const affordable = affordableMaxTokens(call);
     if (affordable === undefined) return await unaffordable(run, call);
@@ -180,26 +161,26 @@ export async function planCall(run: Run): Promise<CallPlan> {
   } else if (!plan.allow_unpriced) {
     return { kind: 'refused', ending: unpriced(run) };
   }
+  const asksForSchema = run.progress.outputRequests > 0 && owesOutput(run);
+  const request: ModelRequest = compact({
+    model: model.id,
+    system: ports.system,
+    messages: outgoing.messages,
+    tools: ports.definitions().tools,
+    max_tokens: maxTokens,
+    thinking: models.thinking,
+    cache: behavior.cache ?? plan.settings.cache,
+    output_schema: asksForSchema ? behavior.schema : undefined,
+  });
   return {
     kind: 'ready',
+    request,
     allowance: { outputTokens: maxTokens, tokensLeft, microUsdLeft, inputTokens: likelyInput },
-    estimate: ports.traits(model).embedded ? undefined : estimateOf(model, inputTokens, maxTokens),
-    request: {
-      model: model.id,
-      system: ports.system,
-      messages: changed.messages,
-      tools,
-      max_tokens: maxTokens,
-      thinking: run.thinking,
-      cache: run.behavior.cache ?? plan.settings.cache,
-      ...(run.behavior.schema && run.outputAsks > 0 && owesOutput(run)
-        ? { output_schema: run.behavior.schema }
-        : {}),
-    },
+    estimate: models.traits.embedded ? undefined : estimateOf(model, inputTokens, maxTokens),
   };
 }
 
-/** Returns what a call may use at most. */
+/** Returns the most that a call may use, for the log. */
 export function estimateOf(
   { provider, id, pricing }: PlannedModel,
   inputTokens: number,
@@ -226,32 +207,31 @@ async function unaffordable(
       ? {}
       : { held: held.map(({ thread_id, microUsd }) => ({ thread_id, usd: toUsd(microUsd) })) }),
   };
-  const { spend: max } = run.limits;
-  const reached = { name: 'spend' as const, current: toUsd(run.spentMicroUsd), max, short };
+  const { spend: max } = run.spend.limits;
+  const reached = { name: 'spend' as const, current: toUsd(run.spend.microUsd), max, short };
   return { kind: 'unaffordable', reached };
 }
 
-/** What is sent of the conversation, and what that may cost where handlers had a say in it. */
-async function outgoing(
+/** Returns the messages to send, and what they may cost at worst if handlers changed them. */
+async function outgoingMessages(
   run: Run,
-  preamble: number,
 ): Promise<{ readonly messages: readonly Message[]; readonly worstTokens: number }> {
-  const { provider, id: model } = run.model;
-  const messages = projectContext(run.view.project(run.messages), { provider, model });
-  if (!run.ports.handlers?.context_transform) return { messages, worstTokens: 0 };
+  const { conversation, models, ports } = run;
+  const messages = conversation.outgoing(models.current);
+  if (!ports.handlers?.context_transform) return { messages, worstTokens: 0 };
   const changed = await transformMessages(run, messages);
   if (changed === messages) return { messages, worstTokens: 0 };
   const { messages: paired } = repairPairing({ messages: changed, sources: [] }, () => false);
   const meter = new ContextMeter();
   meter.reset(paired);
-  return { messages: paired, worstTokens: meter.worstTokens(preamble) };
+  return { messages: paired, worstTokens: meter.worstTokens(conversation.preambleBytes) };
 }
 
 function unpriced(run: Run): Ending {
-  const { provider, id } = run.model;
+  const { provider, id } = run.models.current;
   const error = new RyeError(
     'model_unpriced',
-    `no price is known for ${provider}/${id}, so the spend limit of ${run.limits.spend} USD cannot be kept`,
+    `no price is known for ${provider}/${id}, so the spend limit of ${run.spend.limits.spend} USD cannot be kept`,
     { hint: 'Give the model a pricing in its provider file, or pass --allow-unpriced.' },
   );
   return { kind: 'error', error: error.toJSON() };

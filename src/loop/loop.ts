@@ -2,45 +2,48 @@ import { RyeError, toRyeError } from '../core/errors.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { type AssistantMessage, toolCallsOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
-import { runToolBatch, withUniqueCallIds } from './batch.ts';
+import { runToolBatch } from './batch.ts';
 import { compactContext, watchContext } from './compaction.ts';
-import { finishOrNudge, finishUnlessMore, noteText, takeOutput, watchLoop } from './finish.ts';
+import { hiddenMessage, note } from './conversation.ts';
+import { finishOrNudge, finishUnlessMore, takeOutput, watchLoop } from './finish.ts';
+import { hookError } from './hooks.ts';
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
 import { endReturned, outputCall } from './outputs.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
-import { hiddenMessage, hookError, note, Run } from './run.ts';
+import { createRun, type Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 
 /**
  * Runs a thread's model and tools until it is done, as a stream of events that the caller writes to the log before
- * it asks for more. The outcome is a value whatever happens: a port that throws, a writer that fails and a caller
- * that leaves all end the run in order, with every tool stopped. Pure but for its ports.
+ * it asks for more. The outcome is always a value: if a port throws, a write fails or the caller leaves, the run ends
+ * cleanly and every tool is stopped. Has no effects except through its ports.
  */
 export async function* runLoop(
   plan: ThreadPlan,
   ports: LoopPorts,
   signal: AbortSignal,
 ): LoopEvents {
-  const run = new Run(plan, ports, signal);
-  const work = drive(run).finally(() => run.outbox.close());
+  const run = createRun(plan, ports, signal);
+  const work = outcomeOf(run).finally(() => run.outbox.close());
   try {
     yield* run.outbox.pump();
     return await work;
   } finally {
-    run.outbox.fail(new RyeError('cancelled', 'nobody reads the events of the run any more'));
+    run.outbox.fail(new RyeError('cancelled', 'the events of the run are no longer read'));
     run.stop.close();
     await work;
   }
 }
 
-async function drive(run: Run): Promise<LoopOutcome> {
-  let ending = await caught(() => untilDone(run));
-  if (run.standing) ending = await caught(() => standingOr(run, ending));
-  return { ...ending, cost: run.cost(), last_text: run.lastText };
+async function outcomeOf(run: Run): Promise<LoopOutcome> {
+  const { progress, spend } = run;
+  let ending = await endingOf(() => runTurns(run));
+  if (progress.completed) ending = await endingOf(() => keepCompleted(run, ending));
+  return { ...ending, cost: spend.cost(), last_text: progress.lastText };
 }
 
-async function caught(work: () => Promise<Ending>): Promise<Ending> {
+async function endingOf(work: () => Promise<Ending>): Promise<Ending> {
   try {
     return await work();
   } catch (error) {
@@ -48,105 +51,67 @@ async function caught(work: () => Promise<Ending>): Promise<Ending> {
   }
 }
 
-/** What a thread had completed stands, when only the run that a delivery began has failed. */
-async function standingOr(run: Run, ending: Ending): Promise<Ending> {
-  const { standing } = run;
-  if (!standing || (ending.kind !== 'error' && ending.kind !== 'limit')) return ending;
-  const failed = (await run.ports.inbox?.fail?.()) ?? [];
-  const { code, message } = ending.error;
-  await run.write(...failed, note(`a delivery was not dealt with: ${message}`, { code }));
-  return standing;
-}
-
-async function untilDone(run: Run): Promise<Ending> {
-  await runPending(run);
+/** Takes turns until one of them, a limit or a cancellation ends the run. */
+async function runTurns(run: Run): Promise<Ending> {
+  await runPendingCalls(run);
   for (;;) {
     await refreshTools(run);
-    const halted = (await enforceLimits(run)) ?? checkCancelled(run);
-    if (halted) return halted;
-    await takeInbox(run);
+    const blocked = (await enforceLimits(run)) ?? checkCancelled(run);
+    if (blocked) return blocked;
+    await takeMessages(run);
     const ending = await takeTurn(run);
     await settleTurn(run);
-    const over = ending ?? checkCancelled(run) ?? (await watchContext(run));
-    if (over) return over;
+    const end = ending ?? checkCancelled(run) ?? (await watchContext(run));
+    if (end) return end;
   }
 }
 
-async function runPending(run: Run): Promise<void> {
-  const { pending } = run.ports;
-  if (!pending) return;
-  for (const { call_id } of toolCallsOf(pending.answer)) run.callIds.add(call_id);
-  await runToolBatch(run, pending.answer);
-  await run.record(pending.behind);
-}
-
-/** One model call and the tool calls that it asked for; undefined when the run goes on. */
+/** Takes one answer of the model and runs the tools that it calls. Undefined if the run continues. */
 async function takeTurn(run: Run): Promise<Ending | undefined> {
+  const { conversation, spend, progress, calls, stop } = run;
   const answer = await streamAnswer(run);
   if (answer.kind === 'ended') return answer.ending;
-  if (answer.kind === 'again') return undefined;
-  const message = withUniqueCallIds(run, answer.message);
-  noteText(run, message);
-  if (toolCallsOf(message).length === 0) {
-    await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
-    return run.stop.cause === 'cancelled' ? undefined : finishOrNudge(run, message);
-  }
+  if (answer.kind === 'none') return undefined;
+  const message = calls.withUniqueIds(answer.message);
+  progress.noteText(message);
   const output = outputCall(run, message);
-  return output ? takeOutput(run, message, output) : actOn(run, message);
+  if (output) return takeOutput(run, message, output);
+  if (toolCallsOf(message).length > 0) return runCalls(run, message);
+  await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
+  return stop.cause === 'cancelled' ? undefined : finishOrNudge(run, message);
 }
 
-/** Runs the tools that an answer asks for, then the hooks of the step. */
-async function actOn(run: Run, message: AssistantMessage): Promise<Ending | undefined> {
-  run.usedTools = true;
-  run.counters.continuations = 0;
-  run.holdInjections();
-  await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
+/** Runs the tools that an answer calls, then the hooks of the step. */
+async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | undefined> {
+  const { conversation, spend, progress, hooks } = run;
+  progress.noteToolUse();
+  conversation.holdInjections();
+  await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
   const { returned } = await runToolBatch(run, message);
-  await run.releaseInjections();
+  await conversation.releaseInjections();
   if (!returned) {
     await boundTurnOutput(run);
-    await run.record(run.watcher?.takeFollowUps() ?? []);
-    const ending = await endingOf(run, await stepDecision(run, message));
-    return ending ?? (await watchLoop(run));
+    await conversation.record(...(conversation.watcher?.takeFollowUps() ?? []));
+    return (await afterStep(run, message)) ?? (await watchLoop(run));
   }
   if (returned.kind === 'error') {
-    const ending = await endingOf(run, await stepDecision(run, message));
-    return ending ?? (await endReturned(run, returned.detail));
+    return (await afterStep(run, message)) ?? (await endReturned(run, returned.detail));
   }
   const { outputs } = returned;
-  await run.observe('directive_return', { outputs, result: run.lastText });
-  const ending = await endingOf(run, await stepDecision(run, message));
+  await hooks.observe('directive_return', { outputs, result: progress.lastText });
+  const ending = await afterStep(run, message);
   if (ending?.kind === 'error') return ending;
-  return finishUnlessMore(run, { kind: 'completed', result: run.lastText, outputs });
+  return finishUnlessMore(run, { kind: 'completed', result: progress.lastText, outputs });
 }
 
-/** What a hook of the batch, or else of the whole step, decides. */
-async function stepDecision(
-  run: Run,
-  message: AssistantMessage,
-): Promise<ControlAction | undefined> {
-  return run.verdict ?? (await afterStep(run, toolCallsOf(message).length));
+/** Applies the decision of a hook about the batch, or else about the whole step. */
+async function afterStep(run: Run, message: AssistantMessage): Promise<Ending | undefined> {
+  const { stop, hooks, spend } = run;
+  const context = { limits: { ...spend.limits }, tool_calls: toolCallsOf(message).length };
+  return decide(run, stop.decision ?? (await hooks.control('after_step', context)));
 }
 
-/** Asks the model to summarise where its tools gave more in one turn than they may; the results stay as they are. */
-async function boundTurnOutput(run: Run): Promise<void> {
-  const { turn, turnOutputBytes: bytes } = run;
-  const { toolOutputBudget: budget } = run.behavior;
-  if (budget === undefined || bytes <= budget) return;
-  await run.write({ event_type: 'output_budget_exceeded', payload: { turn, bytes, budget } });
-  const text = `[Tool output budget exceeded: ${bytes} bytes were returned in this turn, the cap is ${budget}. Summarize what matters before you call more tools.]`;
-  await run.record([hiddenMessage('output_budget', text)]);
-}
-
-function afterStep(run: Run, calls: number): Promise<ControlAction | undefined> {
-  return run.control('after_step', { limits: { ...run.limits }, tool_calls: calls });
-}
-
-/** What a hook's decision about a whole step means for the run. */
-async function endingOf(
-  run: Run,
-  decision: ControlAction | undefined,
-): Promise<Ending | undefined> {
+async function decide(run: Run, decision: ControlAction | undefined): Promise<Ending | undefined> {
   switch (decision?.control) {
     case 'fail':
     case 'abort':
@@ -167,36 +132,70 @@ async function endingOf(
   return undefined;
 }
 
-/** What servers changed about their tools counts from here on; a failure leaves the tools what they were. */
-async function refreshTools(run: Run): Promise<void> {
-  const asked = run.ports.refreshTools?.();
-  if (!asked) return;
+/** Asks the model to summarize if its tools returned more in one turn than they may. The results stay as they are. */
+async function boundTurnOutput({ behavior, calls, conversation, spend }: Run): Promise<void> {
+  const { toolOutputBudget: budget } = behavior;
+  const { turn } = spend;
+  const bytes = calls.turnOutputBytes;
+  if (budget === undefined || bytes <= budget) return;
+  const text = `[Tool output budget exceeded: ${bytes} bytes were returned in this turn, the cap is ${budget}. Summarize what matters before you call more tools.]`;
+  await conversation.write({
+    event_type: 'output_budget_exceeded',
+    payload: { turn, bytes, budget },
+  });
+  await conversation.record(hiddenMessage('output_budget', text));
+}
+
+/** Runs the calls that a crashed process left open. */
+async function runPendingCalls(run: Run): Promise<void> {
+  const { pending } = run.ports;
+  if (!pending) return;
+  run.calls.noteIds(toolCallsOf(pending.answer).map(({ call_id }) => call_id));
+  await runToolBatch(run, pending.answer);
+  await run.conversation.record(...pending.after);
+}
+
+/** Applies changes that servers made to their tools. A failure leaves the tools as they were. */
+async function refreshTools({ ports, stop, conversation }: Run): Promise<void> {
+  const refreshed = ports.refreshTools?.();
+  if (!refreshed) return;
   try {
-    const drafts = await orStopped(asked, run.stop.signal);
-    if (!isStopped(drafts)) await run.record(drafts);
+    const drafts = await orStopped(refreshed, stop.signal);
+    if (!isStopped(drafts)) await conversation.record(...drafts);
   } catch (error) {
-    await run.write(note(`the tools were not brought up to date: ${toRyeError(error).message}`));
+    const { message } = toRyeError(error);
+    await conversation.write(note(`the tools could not be refreshed: ${message}`));
   }
 }
 
-/** The safe point: a whole batch is behind, the next request is not made yet. */
-async function takeInbox(run: Run): Promise<void> {
-  await run.record((await run.ports.inbox?.take('before_turn')) ?? []);
+/** Records messages to the thread at the safe point: after a whole batch, before the next request. */
+async function takeMessages({ ports, conversation }: Run): Promise<void> {
+  await conversation.record(...((await ports.inbox?.take('before_turn')) ?? []));
 }
 
-function checkCancelled(run: Run): Ending | undefined {
-  const asked = run.ports.cancelled();
-  if (asked === undefined && run.stop.cause !== 'cancelled') return undefined;
-  return { kind: 'cancelled', reason: asked ?? run.stop.cancelReason };
+function checkCancelled({ ports, stop }: Run): Ending | undefined {
+  const reason = ports.cancelled();
+  if (reason === undefined && stop.cause !== 'cancelled') return undefined;
+  return { kind: 'cancelled', reason: reason ?? stop.cancelReason };
 }
 
 /** Books the turn. Its `cost` event is the last of a turn: the checkpoint that the caller adds forces both to the disk. */
-async function settleTurn(run: Run): Promise<void> {
-  if (!run.isTurnOpen) return;
-  run.isTurnOpen = false;
-  await run.reportSpend();
-  await run.write({
+async function settleTurn({ spend, conversation }: Run): Promise<void> {
+  if (!spend.isTurnOpen) return;
+  spend.endTurn();
+  await spend.report();
+  await conversation.write({
     event_type: 'cost',
-    payload: { turn: run.turn, usage: run.turnUsage, total: run.cost() },
+    payload: { turn: spend.turn, usage: spend.turnUsage, total: spend.cost() },
   });
+}
+
+/** Keeps the completion of a thread if only the run that a delivery began has failed. */
+async function keepCompleted(run: Run, ending: Ending): Promise<Ending> {
+  const { completed } = run.progress;
+  if (!completed || (ending.kind !== 'error' && ending.kind !== 'limit')) return ending;
+  const failed = (await run.ports.inbox?.fail?.()) ?? [];
+  const { code, message } = ending.error;
+  await run.conversation.write(...failed, note(`a delivery failed: ${message}`, { code }));
+  return completed;
 }

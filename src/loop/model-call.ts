@@ -8,18 +8,20 @@ import { type Classification, classify, failureCode, retryDelayMs } from '../pol
 import type { ProviderFailure } from '../providers/provider.ts';
 import { type Attempt, attemptAnswer } from './answer.ts';
 import { compactContext } from './compaction.ts';
-import { CALLS_AS_TEXT, noteText } from './finish.ts';
+import { hiddenMessage } from './conversation.ts';
+import { CALLS_AS_TEXT } from './finish.ts';
+import { hookError } from './hooks.ts';
 import { handleLimit, planCall } from './limits.ts';
 import type { Ending, Interrupt } from './ports.ts';
-import { hiddenMessage, hookError, type Run } from './run.ts';
+import { beginTurn, type Run } from './run.ts';
 
-/** What the model-call phase of a turn came to. `again`: nothing usable, but the run goes on. */
+/** The result of the model-call phase of a turn. `none`: no usable answer, but the run continues. */
 export type Answer =
   | { readonly kind: 'answer'; readonly message: AssistantMessage }
-  | { readonly kind: 'again' }
+  | { readonly kind: 'none' }
   | { readonly kind: 'ended'; readonly ending: Ending };
 
-/** What is left to try for this turn. */
+/** Attempts that this turn has made. */
 interface Tries {
   /** Failed attempts with the current model. */
   failures: number;
@@ -28,11 +30,11 @@ interface Tries {
 
 type Remedy = { readonly kind: 'retry' } | { readonly kind: 'ended'; readonly ending: Ending };
 const RETRY: Remedy = { kind: 'retry' };
-const AGAIN: Answer = { kind: 'again' };
+const NO_ANSWER: Answer = { kind: 'none' };
 
 /**
- * Asks the model until there is a whole answer. A failed attempt is recorded, taken out of the context and made
- * again from scratch: so often, so late and with that model as `error` hooks, the classification and the limits allow.
+ * Calls the model until there is a complete answer. A failed attempt is recorded, omitted from the context and retried
+ * from scratch. `error` hooks, the error class and the limits decide how often, after what delay and with which model.
  */
 export async function streamAnswer(run: Run): Promise<Answer> {
   const tries: Tries = { failures: 0, hasCompacted: false };
@@ -42,11 +44,11 @@ export async function streamAnswer(run: Run): Promise<Answer> {
     if (plan.kind === 'refused') return { kind: 'ended', ending: plan.ending };
     if (plan.kind === 'unaffordable') {
       const ending = await handleLimit(run, plan.reached);
-      return ending ? { kind: 'ended', ending } : AGAIN;
+      return ending ? { kind: 'ended', ending } : NO_ANSWER;
     }
-    // what only a request that is never made would have carried counts as unseen
-    if (!isBegun && run.stop.cause === 'cancelled') return AGAIN;
-    if (!isBegun) run.beginTurn();
+    // messages that no request has carried yet must count as unseen
+    if (!isBegun && run.stop.cause === 'cancelled') return NO_ANSWER;
+    if (!isBegun) beginTurn(run);
     await announce(run, plan.estimate, isBegun);
     isBegun = true;
     const attempt = await attemptWith(run, plan);
@@ -57,25 +59,25 @@ export async function streamAnswer(run: Run): Promise<Answer> {
     await recordPartial(run, failed.partial, failed.failure.message);
     const remedy = await remedyFor(run, failed, tries);
     if (remedy.kind === 'ended') return remedy;
-    if (run.stop.signal.aborted) return AGAIN;
+    if (run.stop.signal.aborted) return NO_ANSWER;
   }
 }
 
 type Failure = Extract<Attempt, { kind: 'answered' | 'failed' }>;
 
-/** What an attempt came to; undefined for one that failed, which may be made again. */
+/** Returns the answer of an attempt; undefined if the attempt failed and may be retried. */
 async function answerOf(run: Run, attempt: Attempt): Promise<Answer | undefined> {
   switch (attempt.kind) {
     case 'answered':
       if (attempt.message.stop_reason === 'content_filtered') return undefined;
-      run.watcher?.accept();
+      run.conversation.watcher?.accept();
       return { kind: 'answer', message: attempt.message };
     case 'stopped':
       await recordPartial(run, attempt.partial, 'stopped');
-      return AGAIN;
+      return NO_ANSWER;
     case 'interrupted':
       await interrupt(run, attempt.partial, attempt.by);
-      return AGAIN;
+      return NO_ANSWER;
     case 'exceeded':
       return await exceeded(run, attempt);
     case 'failed':
@@ -85,48 +87,51 @@ async function answerOf(run: Run, attempt: Attempt): Promise<Answer | undefined>
 }
 
 /**
- * Writes that a model call is about to be made. The first of a turn is on the disk before it is sent, with what it may
- * cost: a crash must not forget what was paid for or what the model may have seen.
+ * Writes that a model call follows, with the most that it may cost. The event is on the disk before the request is
+ * sent: a crash must not forget what was paid for or what the model may have seen.
  */
 async function announce(
   run: Run,
   request: RequestEstimate | undefined,
   isRetry: boolean,
 ): Promise<void> {
-  const { turn } = run;
+  const { turn } = run.spend;
   if (!isRetry) {
-    await run.write({
+    await run.conversation.write({
       event_type: 'turn_started',
       payload: { turn, ...(request ? { request } : {}) },
       durable: true,
     });
   } else if (request) {
     const payload = { turn, purpose: 'retry', request } as const;
-    await run.write({ event_type: 'request_started', payload, durable: true });
+    await run.conversation.write({ event_type: 'request_started', payload, durable: true });
   }
 }
 
-/** What was said stays in the conversation; the limit's hooks decide whether the model may finish it. */
+/** Keeps the text of an answer that was stopped at a limit. The limit's hooks decide if the model may finish it. */
 async function exceeded(
   run: Run,
   { limit: name, partial }: Extract<Attempt, { kind: 'exceeded' }>,
 ): Promise<Answer> {
   const message = withoutCalls(partial);
-  noteText(run, message);
+  run.progress.noteText(message);
   if (message.content.length > 0) {
-    await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
+    await run.conversation.record({
+      event_type: 'message',
+      payload: { message, turn: run.spend.turn },
+    });
   }
-  const current = name === 'spend' ? toUsd(run.spentMicroUsd) : totalTokens(run.cost());
-  const reached = { name, current, max: run.limits[name], in_answer: true };
+  const current = name === 'spend' ? toUsd(run.spend.microUsd) : totalTokens(run.spend.cost());
+  const reached = { name, current, max: run.spend.limits[name], in_answer: true };
   const ending = await handleLimit(run, reached);
   if (ending) return { kind: 'ended', ending };
   const text =
     'Your answer was cut at a limit, which was raised. Continue exactly where it stopped.';
-  await run.record([hiddenMessage('continue_cut_answer', text)]);
-  return AGAIN;
+  await run.conversation.record(hiddenMessage('continue_cut_answer', text));
+  return NO_ANSWER;
 }
 
-/** Calls of a cut answer are never run, so the model must not see them as made. */
+/** Drops the calls of a cut answer: they are never run, so the model must not see them as made. */
 function withoutCalls(partial: AssistantMessage): AssistantMessage {
   return { ...partial, content: partial.content.filter(({ type }) => type !== 'tool_call') };
 }
@@ -137,21 +142,21 @@ async function attemptWith(
 ): Promise<Attempt> {
   let provider: ReturnType<Run['ports']['provider']>;
   try {
-    provider = run.ports.provider(run.model);
+    provider = run.ports.provider(run.models.current);
   } catch (error) {
     return { kind: 'failed', failure: setupFailure(error), partial: emptyAnswer(run) };
   }
   return attemptAnswer(run, provider, planned);
 }
 
-/** A provider that can't even be made, for want of a key, fails for good: another model may do. */
+/** Describes a provider that cannot be set up, for example without a key. The failure is permanent for this model. */
 function setupFailure(error: unknown): ProviderFailure {
   const type = error instanceof RyeError ? { type: error.code } : {};
   return { message: messageOf(error), phase: 'connect', ...type };
 }
 
 function emptyAnswer(run: Run): AssistantMessage {
-  const { provider, id: model } = run.model;
+  const { provider, id: model } = run.models.current;
   const usage = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 };
   return { role: 'assistant', content: [], provider, model, stop_reason: 'aborted', usage };
 }
@@ -169,39 +174,42 @@ function failureOf(attempt: Failure): {
   return { failure, partial: attempt.message };
 }
 
-/** Keeps what was said of a failed answer, for people and for the books, and out of the model's view. */
+/** Records the partial text of a failed answer for people, and omits it from the model's view. */
 async function recordPartial(run: Run, partial: AssistantMessage, reason: string): Promise<void> {
   if (partial.content.length === 0) return;
-  const [written] = await run.write({
+  const [written] = await run.conversation.write({
     event_type: 'message',
-    payload: { message: partial, turn: run.turn },
+    payload: { message: partial, turn: run.spend.turn },
   });
   if (written?.id === undefined) return;
-  await run.write({
+  await run.conversation.write({
     event_type: 'context_edit',
     payload: { target_id: written.id, action: 'omit', reason },
   });
 }
 
-/** A stream rule cut the answer: the partial is durable before anything that refers to it. */
+/** Records an answer that a stream rule cut. The partial answer is durable before any event that refers to it. */
 async function interrupt(run: Run, partial: AssistantMessage, by: Interrupt): Promise<void> {
   if (by.keepPartial) {
     const message = withoutCalls(partial);
     if (message.content.length > 0) {
-      await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
+      await run.conversation.record({
+        event_type: 'message',
+        payload: { message, turn: run.spend.turn },
+      });
     }
   } else {
     await recordPartial(run, partial, by.reason);
   }
-  // a cancellation in between wins
-  if (run.stop.cause !== 'cancelled') await run.record(by.drafts);
+  // a cancellation in the meantime wins
+  if (run.stop.cause !== 'cancelled') await run.conversation.record(...by.drafts);
   await announceMatches(run);
 }
 
-/** Tells hooks which rules were broken: after the cut and its record, so that no hook delays them. */
+/** Tells the hooks which rules matched, after the cut and its record, so that no hook delays them. */
 async function announceMatches(run: Run): Promise<void> {
-  for (const context of run.watcher?.takeTriggers() ?? []) {
-    await run.observe('rule_triggered', context);
+  for (const context of run.conversation.watcher?.takeTriggers() ?? []) {
+    await run.hooks.observe('rule_triggered', context);
   }
 }
 
@@ -213,14 +221,14 @@ async function remedyFor(
   const classified = classify(failure, run.ports.errorRules);
   const { category, retryable } = classified;
   const { message, status } = failure;
-  const isUnsaid = partial.content.length === 0 && totalTokens(partial.usage) > 0;
-  const usage = isUnsaid ? partial.usage : undefined;
-  await run.write({
+  const isUnrecorded = partial.content.length === 0 && totalTokens(partial.usage) > 0;
+  const usage = isUnrecorded ? partial.usage : undefined;
+  await run.conversation.write({
     event_type: 'error_classified',
     payload: compact({ category, retryable, message, status, usage }),
   });
   tries.failures += 1;
-  const decision = await run.control('error', {
+  const decision = await run.hooks.control('error', {
     source: 'model',
     error: compact({
       message: failure.message,
@@ -238,9 +246,9 @@ async function remedyFor(
   }
   if (wantsRetry(decision, classified) && tries.failures <= run.plan.settings.max_retries) {
     const wait = waitFor(run, { failure, classified, decision, attempt: tries.failures });
-    // a provider may ask for more time than the thread has: another model may do, and else the failure is the end
-    if (wait.policy !== 'use_header' || wait.delay_ms / 1000 < run.secondsLeft()) {
-      await run.write({ event_type: 'retry_scheduled', payload: wait });
+    // if the provider asks for more time than the thread has, only a fallback model can answer
+    if (wait.policy !== 'use_header' || wait.delay_ms / 1000 < run.spend.secondsLeft()) {
+      await run.conversation.write({ event_type: 'retry_scheduled', payload: wait });
       await run.ports.clock.sleep(wait.delay_ms, run.stop.signal);
       return RETRY;
     }
@@ -254,10 +262,7 @@ function wantsRetry(decision: ControlAction | undefined, { retryable }: Classifi
   return retryable && decision?.control !== 'fail';
 }
 
-/**
- * The decisions that end the run. A `fail` without a text of its own only gives up on this model, so that a fallback
- * still has its chance.
- */
+/** Returns the ending that a hook decided. A `fail` without a text gives up on this model only: a fallback may answer. */
 function decidedEnding(
   decision: ControlAction | undefined,
   failure: ProviderFailure,
@@ -302,7 +307,7 @@ interface Failed {
   readonly classified: Classification;
 }
 
-/** How long to wait before the next attempt, and who says so. */
+/** Returns the delay before the next attempt, and the policy or hook that set it. */
 function waitFor(
   run: Run,
   failed: Failed & { readonly decision: ControlAction | undefined; readonly attempt: number },
@@ -328,14 +333,14 @@ async function fallBack(
 ): Promise<Remedy> {
   const { tries } = failed;
   const error = failureError(run, failed);
-  const next = run.nextModel();
+  const next = run.models.fallBack();
   if (!next) return { kind: 'ended', ending: { kind: 'error', error } };
   tries.failures = 0;
   const change: EventDraft = {
     event_type: 'model_change',
     payload: { provider: next.provider, model: next.id },
   };
-  await run.record([change]);
+  await run.conversation.record(change);
   return RETRY;
 }
 
@@ -343,7 +348,7 @@ function failureError(
   run: Run,
   { failure, classified, waitSeconds }: Failed & { readonly waitSeconds?: number },
 ): ErrorInfo {
-  const { provider, id } = run.model;
+  const { provider, id } = run.models.current;
   const { category } = classified;
   const code = failureCode(category, failure.type);
   const wait =
@@ -362,7 +367,7 @@ function failureError(
   }).toJSON();
 }
 
-/** How Ollama and others refuse a request for a model that knows no tools. */
+/** The message with which Ollama and others refuse tools for a model without tool support. */
 const NO_TOOLS = /does not support (?:tools|function)/i;
 
 const HINTS: Partial<Record<Classification['category'], string>> = {

@@ -4,10 +4,12 @@ import { isJsonObject, type JsonObject, type JsonValue, parseJson, toText } from
 import { type AssistantMessage, type ToolCallBlock, toolCallsOf } from '../core/message.ts';
 import { headBytes } from '../core/text.ts';
 import { OUTPUT_TOOL } from '../providers/provider.ts';
+import { hiddenMessage } from './conversation.ts';
 import { notStarted } from './gates.ts';
+import { hookError } from './hooks.ts';
 import type { Ending, Validation } from './ports.ts';
 import { boundResult, resultDraft, settledDraft } from './results.ts';
-import { hiddenMessage, hookError, type Run } from './run.ts';
+import type { Run } from './run.ts';
 import { type Requested, type Settled, settleUnrun } from './tool-call.ts';
 
 /** The id under which `rye_execute` and steps reach the return. */
@@ -66,9 +68,9 @@ function detailText(detail: JsonValue): string {
 
 /** The end of a thread whose model could not finish, unless an `error` hook decides otherwise. */
 export async function endReturned(run: Run, detail: string): Promise<Ending | undefined> {
-  await run.observe('directive_return', {
+  await run.hooks.observe('directive_return', {
     outputs: {},
-    result: run.lastText,
+    result: run.progress.lastText,
     status: 'error',
     error_detail: detail,
   });
@@ -83,11 +85,11 @@ export async function endFailed(
   run: Run,
   { source, error }: { readonly source: 'directive' | 'loop'; readonly error: ErrorInfo },
 ): Promise<Ending | undefined> {
-  const decision = await run.control('error', {
+  const decision = await run.hooks.control('error', {
     source,
     error: { code: error.code, message: error.message },
     classification: { category: source, retryable: false },
-    attempt: run.counters.sentBack + 1,
+    attempt: run.progress.timesSentBack + 1,
   });
   switch (decision?.control) {
     case 'abort':
@@ -113,11 +115,10 @@ export async function endFailed(
 }
 
 async function sendBack(run: Run): Promise<boolean> {
-  if (run.counters.sentBack >= run.plan.settings.max_retries) return false;
-  run.counters.sentBack += 1;
+  if (!run.progress.sendBack(run.plan.settings.max_retries)) return false;
   const text =
     'A hook asks you to try again. Look for another way; if there is none, return an error.';
-  await run.record([hiddenMessage('sent_back', text)]);
+  await run.conversation.record(hiddenMessage('sent_back', text));
   return true;
 }
 
@@ -145,7 +146,7 @@ export function judgeReturn(
 ): { readonly settled: Settled; readonly returned?: Returned } {
   const { name } = request.call;
   if (run.stop.signal.aborted) return { settled: notStarted(run, request, name) };
-  if ((failed && returned.kind === 'outputs') || run.verdict) {
+  if ((failed && returned.kind === 'outputs') || run.stop.decision) {
     const reason = 'another call of the same answer failed. Look at its result, then return again.';
     return { settled: settleUnrun(request, name, { outcome: 'skipped', reason }) };
   }
@@ -162,21 +163,21 @@ export function judgeReturn(
   return { settled, returned };
 }
 
-/** How often a model is asked for its result again, when it does not match the schema. */
-const MAX_ASKS = 3;
 /** A text that is nothing but one fenced block of JSON. */
 const FENCED = /^```(?:json)?[ \t]*\n([^]*?)\n?```$/;
 
 /** True while the run must end with an object that matches `behavior.schema`. Declared outputs are checked on their return. */
 export function owesOutput(run: Run): boolean {
   return (
-    run.behavior.schema !== undefined && run.plan.outputs.length === 0 && run.outputs === undefined
+    run.behavior.schema !== undefined &&
+    run.plan.outputs.length === 0 &&
+    run.progress.outputs === undefined
   );
 }
 
 /** What the last text of the model gives, checked. */
 export async function readOutput(run: Run): Promise<Validation> {
-  const text = run.lastText.trim();
+  const text = run.progress.lastText.trim();
   const value = parseJson(FENCED.exec(text)?.[1] ?? text);
   if (value === undefined || !isJsonObject(value)) {
     return { ok: false, problems: 'it is not one JSON object' };
@@ -189,19 +190,19 @@ async function check(run: Run, value: JsonObject): Promise<Validation> {
   return schema ? await run.ports.validate(schema, value) : { ok: true, input: value, coerced: [] };
 }
 
-/** Asks for the result in a turn of its own: the run is finishing, and only this is missing. */
+/** Asks for the result in another turn. The run is finishing, and only the result is missing. */
 export async function askForOutput(run: Run, problems: string): Promise<Ending | undefined> {
-  const { schema } = run.behavior;
-  const isHopeless = run.ports.traits(run.model).replayable || run.outputAsks >= MAX_ASKS;
-  if (isHopeless) return { kind: 'error', error: mismatch(problems).toJSON() };
-  const isAgain = run.outputAsks > 0;
-  run.outputAsks += 1;
+  const { behavior, models, progress, conversation } = run;
+  const isRepeated = progress.outputRequests > 0;
+  if (models.traits.replayable || !progress.requestOutput()) {
+    return { kind: 'error', error: mismatch(problems).toJSON() };
+  }
   const text = [
     'Give your final result now, as one JSON object and nothing else. It must match this JSON Schema:',
-    JSON.stringify(schema),
-    ...(isAgain ? [`What you gave does not match: ${problems}`] : []),
+    JSON.stringify(behavior.schema),
+    ...(isRepeated ? [`What you gave does not match: ${problems}`] : []),
   ].join('\n');
-  await run.record([hiddenMessage('output_request', text)]);
+  await conversation.record(hiddenMessage('output_request', text));
   return undefined;
 }
 
@@ -214,7 +215,7 @@ function mismatch(problems: string): RyeError {
 
 /** The call that carries the result, where it was asked for. */
 export function outputCall(run: Run, message: AssistantMessage): ToolCallBlock | undefined {
-  if (run.outputAsks === 0 || !owesOutput(run)) return undefined;
+  if (run.progress.outputRequests === 0 || !owesOutput(run)) return undefined;
   return toolCallsOf(message).find(({ name }) => name === OUTPUT_TOOL.name);
 }
 
@@ -224,7 +225,10 @@ export async function settleOutput(
   message: AssistantMessage,
   output: ToolCallBlock,
 ): Promise<Validation> {
-  await run.record([{ event_type: 'message', payload: { message, turn: run.turn } }]);
+  await run.conversation.record({
+    event_type: 'message',
+    payload: { message, turn: run.spend.turn },
+  });
   const checked: Validation =
     output.malformed === undefined
       ? await check(run, output.input)
@@ -245,7 +249,7 @@ export async function settleOutput(
             }
           : settleUnrun(requested, call.name, { outcome: 'invalid', reason: checked.problems });
     const result = await boundResult(run, settled);
-    await run.record([settledDraft(result), resultDraft(result, run.turn)]);
+    await run.conversation.record(settledDraft(result), resultDraft(result, run.spend.turn));
   }
   return checked;
 }

@@ -119,8 +119,6 @@ export interface StreamWatcher {
    * given. Afterwards the watcher interrupts no more.
    */
   settle(whatRuns?: WhatRuns): Promise<Interrupt | undefined>;
-  /** Records of the matches since the last call, for the log. */
-  takeRecords(): readonly EventDraft[];
   /** Contexts of `rule_triggered` for the matches since the last call. */
   takeTriggers(): readonly JsonObject[];
   /** The answer came whole and is used: what did not cut it is now due. */
@@ -176,12 +174,12 @@ export interface CompactionRequest {
   readonly instructions?: string;
 }
 
-/** Calls of the last answer in the history that a dead process left open and that may be run again. */
+/** Calls of the last answer in the history that a crashed process left open and that may be run again. */
 export interface PendingCalls {
   /** The answer, with these calls alone. */
   readonly answer: AssistantMessage;
-  /** What goes on the record behind their results. */
-  readonly behind: readonly EventDraft[];
+  /** Drafts to record after the results of the calls. */
+  readonly after: readonly EventDraft[];
 }
 
 /** Everything that the loop needs from outside. Nothing in it may assume a disk, a clock or a network. */
@@ -227,8 +225,8 @@ export interface LoopPorts {
   readonly inbox?: InboxPort;
   /** Called before each turn, never within one: brings the offered tools up to date. What it gives is recorded. */
   refreshTools?(): Promise<readonly EventDraft[]>;
-  /** Called once for each answer; a later call ends the earlier answer's. */
-  watchStream?(turn: number): StreamWatcher;
+  /** Called once for each answer, and ends the earlier answer's watcher. The watcher calls `record` with drafts for the log. */
+  watchStream?(turn: number, record: (draft: EventDraft) => void): StreamWatcher;
   /** undefined: there is nothing to compact. */
   compact?(request: CompactionRequest, signal: AbortSignal): Promise<Compaction | undefined>;
 }

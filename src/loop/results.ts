@@ -49,7 +49,7 @@ export async function boundResult(run: Run, settled: Settled): Promise<Result> {
   if (!tooMuchText && !tooMuchImage) return { settled, content: orEmpty(content), outputBytes };
   const saved = await save(run, settled);
   // the model sees only a part, so that a second read must not answer that it has seen all
-  run.forgetResults();
+  run.calls.forgetResults();
   const images = tooMuchImage ? [] : content.filter((block) => block.type === 'image');
   const preview = headAndTail(textOfBlocks(content), PREVIEW_BYTES);
   const where = 'path' in saved ? ` path="${escapeXml(saved.path)}"` : '';

@@ -1,10 +1,11 @@
 import type { Clock } from '../core/clock.ts';
+import type { ControlAction } from '../core/hook.ts';
 
 type StopCause = 'cancelled' | 'duration' | 'closed';
 
 /**
- * What ends a running call: somebody's cancellation, or the duration limit. The signal is replaced when a hook
- * extends the duration, so read it anew for each call.
+ * Combines the caller's cancellation and the duration limit into one signal. The signal is replaced when a hook
+ * extends the duration, so read it again for each call.
  */
 export class Stop {
   readonly #clock: Clock;
@@ -14,6 +15,7 @@ export class Stop {
   readonly #cancel = new AbortController();
   #timer = new AbortController();
   #cause: StopCause | undefined;
+  #decision: ControlAction | undefined;
 
   constructor(clock: Clock, outer: AbortSignal) {
     this.#clock = clock;
@@ -26,7 +28,7 @@ export class Stop {
     return this.#controller.signal;
   }
 
-  /** Aborts with a cancellation only: hooks that decide about a used-up duration still run. */
+  /** Aborts on a cancellation only: hooks that decide about a passed deadline still run. */
   get cancelSignal(): AbortSignal {
     return this.#cancel.signal;
   }
@@ -35,13 +37,23 @@ export class Stop {
     return this.#cause;
   }
 
-  /** What the caller gave as the reason of its abort. */
+  /** The decision of a hook that ends the run after the current batch of calls. */
+  get decision(): ControlAction | undefined {
+    return this.#decision;
+  }
+
+  /** Ends the run after the current batch. The first decision counts. */
+  endAfterBatch(decision: ControlAction): void {
+    this.#decision ??= decision;
+  }
+
+  /** The reason with which the caller cancelled. */
   get cancelReason(): string {
     const { reason } = this.#outer as { readonly reason: unknown };
     return typeof reason === 'string' ? reason : 'the thread was cancelled';
   }
 
-  /** Aborts what runs after `ms`, counted from now; a duration stop before it is forgotten. */
+  /** Aborts running calls in `ms` from now, and forgets that an earlier deadline passed. */
   arm(ms: number): void {
     this.#timer.abort();
     const timer = new AbortController();
@@ -54,7 +66,7 @@ export class Stop {
     void later(this.#clock, { ms, unless: timer.signal }, () => this.#end('duration'));
   }
 
-  /** Lets go of the timer and of the caller's signal, and ends whatever still runs. */
+  /** Releases the timer and the caller's signal, and aborts every running call. */
   close(): void {
     this.#timer.abort();
     this.#outer.removeEventListener('abort', this.#onCancel);
@@ -68,7 +80,7 @@ export class Stop {
   }
 }
 
-/** Does `act` after `ms`, unless the signal aborts before. Never rejects. */
+/** Calls `act` in `ms`, unless the signal aborts first. Never rejects. */
 export async function later(
   clock: Clock,
   { ms, unless }: { readonly ms: number; readonly unless: AbortSignal },
@@ -81,10 +93,7 @@ export async function later(
 const STOPPED = Symbol('stopped');
 export type Stopped = typeof STOPPED;
 
-/**
- * Waits for `work`, or for `signal`, whichever is first; what `work` comes to afterwards is ignored. Rejects when
- * `work` does.
- */
+/** Waits for `work` or for `signal`, whichever is first, and ignores a later result. Rejects if `work` rejects first. */
 export function orStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T | Stopped> {
   if (signal.aborted) {
     work.catch(() => undefined);

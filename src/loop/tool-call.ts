@@ -123,14 +123,14 @@ export async function validate(
 /** Writes the intent, durably where the call may have effects. */
 export async function start(run: Run, validated: Validated): Promise<Started> {
   const { requested, tool, input } = validated;
-  await run.write({
+  await run.conversation.write({
     event_type: 'tool_call_start',
     payload: {
       call_id: requested.call.call_id,
       tool: tool.id,
       name: requested.call.name,
       input,
-      turn: run.turn,
+      turn: run.spend.turn,
     },
     durable: !tool.traits.reads_only,
   });

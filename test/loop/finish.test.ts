@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { userText } from '../../src/core/message.ts';
 import type { OutputDeclaration } from '../../src/core/plan.ts';
-import { hiddenMessage } from '../../src/loop/run.ts';
+import { hiddenMessage } from '../../src/loop/conversation.ts';
 import { errorOutput } from '../../src/tools/tool.ts';
 import { play, resultText, says, toolOf, trace } from './scripted.ts';
 

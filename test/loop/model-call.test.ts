@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
 import { userText } from '../../src/core/message.ts';
 import { NO_COST } from '../../src/core/usage.ts';
-import { hiddenMessage } from '../../src/loop/run.ts';
+import { hiddenMessage } from '../../src/loop/conversation.ts';
 import type { ErrorRule } from '../../src/policy/error-class.ts';
 import type { ModelEvent, ModelProvider } from '../../src/providers/provider.ts';
 import {
@@ -445,7 +445,6 @@ const watchFor = (word: string, keepPartial: boolean) => {
         };
       },
       settle: () => Promise.resolve(undefined),
-      takeRecords: () => [],
       takeTriggers: () => [],
       accept: () => {},
       reminderFor: () => undefined,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { EventDraft } from '../../src/core/events.ts';
+import { note } from '../../src/loop/conversation.ts';
 import { Outbox } from '../../src/loop/outbox.ts';
-import { note } from '../../src/loop/run.ts';
 import { logOf } from './scripted.ts';
 
 const delta = (text: string): EventDraft => ({ event_type: 'token_delta', payload: { text } });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { userText } from '../../src/core/message.ts';
+import { hiddenMessage } from '../../src/loop/conversation.ts';
 import type { Validation } from '../../src/loop/ports.ts';
-import { hiddenMessage } from '../../src/loop/run.ts';
 import { planOf, play, resultText, type Script, says, toolOf, trace } from './scripted.ts';
 
 const SCHEMA = {

@@ -48,7 +48,7 @@ describe('tools that change', () => {
     ]);
   });
 
-  it('stay what they were where nobody can be asked, and the run goes on', async () => {
+  it('stay as they were when they cannot be refreshed, and the run continues', async () => {
     const { outcome, events } = await play({
       turns: [says('Done.')],
       ports: { refreshTools: () => Promise.reject(new Error('no answer')) },
@@ -57,7 +57,7 @@ describe('tools that change', () => {
     expect(events).toContainEqual(
       expect.objectContaining({
         event_type: 'note',
-        payload: { text: 'the tools were not brought up to date: no answer' },
+        payload: { text: 'the tools could not be refreshed: no answer' },
       }),
     );
   });

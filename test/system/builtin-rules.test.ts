@@ -2,13 +2,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseRule } from '../../src/items/rule.ts';
-import { AnswerWatch } from '../../src/loop/stream-rules/answer-watch.ts';
 import { checkRule, compileRules } from '../../src/loop/stream-rules/rules.ts';
 import { compileGlob } from '../../src/tools/glob-pattern.ts';
 import {
   call,
   finish,
   hear,
+  RecordedWatch,
   ruleOf,
   SETTINGS,
   sessionOf,
@@ -348,7 +348,7 @@ function isBroken(name: string, file: string, content: string): boolean {
     file === '$'
       ? call('rye_bash', { command: content }, { size: 3 })
       : call(WRITE, { path: file, content }, { size: 3 });
-  return hear(new AnswerWatch(sessionOf([rule]), 1), [...made, finish()]).matched.includes(name);
+  return hear(new RecordedWatch(sessionOf([rule]), 1), [...made, finish()]).matched.includes(name);
 }
 
 describe('the rules that rye ships', () => {
@@ -378,7 +378,7 @@ describe('the rules that rye ships', () => {
   });
 
   it('interrupt when a key-shaped string is written to a file', () => {
-    const watcher = new AnswerWatch(sessionOf([...rules.values()]), 1);
+    const watcher = new RecordedWatch(sessionOf([...rules.values()]), 1);
     const { interrupt } = hear(
       watcher,
       call(WRITE, { path: 'a.env', content: `KEY=${long('sk-', 40)} and more` }),
@@ -393,7 +393,7 @@ describe('the rules that rye ships', () => {
       const [content = ''] = EXAMPLES[name]?.breaks ?? [];
       const isHeard = (tool: string, input: object): boolean =>
         rule !== undefined &&
-        hear(new AnswerWatch(sessionOf([rule]), 1), [
+        hear(new RecordedWatch(sessionOf([rule]), 1), [
           ...call(tool, input),
           finish(),
         ]).matched.includes(name);

@@ -259,7 +259,7 @@ describe('a message from another thread', () => {
     expect(delivery).toMatchObject({ state: 'manual', answer_id: null });
     expect(delivery.manual_reason).toBe('the model may have seen it, and the run failed');
     expect(decisions(delivery).at(-1)).toBe('manual');
-    expect(JSON.stringify(await here.events())).toContain('a delivery was not dealt with');
+    expect(JSON.stringify(await here.events())).toContain('a delivery failed');
     // nothing sends it again by itself
     const again = (await here.events()).filter(({ event_type }) => event_type === 'custom_message');
     expect(again).toHaveLength(1);

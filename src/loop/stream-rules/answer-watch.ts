@@ -41,6 +41,7 @@ const SLOW_OVERLAP = 4096;
 export class AnswerWatch implements StreamWatcher {
   readonly #session: RuleSession;
   readonly #turn: number;
+  readonly #record: (draft: EventDraft) => void;
   /** How many answers the model had completed before this one. */
   readonly #age: number;
   readonly #rules: readonly StreamRule[];
@@ -54,12 +55,17 @@ export class AnswerWatch implements StreamWatcher {
   #indirect: { readonly block: ToolCallBlock; readonly call: number }[] = [];
   /** Matches of calls that wait for the tool or the path to be known. */
   readonly #lateHits: (() => boolean)[] = [];
-  #records: EventDraft[] = [];
   #triggers: JsonObject[] = [];
   #isOver = false;
   #mustInterrupt = false;
 
-  constructor(session: RuleSession, turn: number) {
+  /** `record` gets a draft for the log about each match, and about each rule that is switched off. */
+  constructor(
+    session: RuleSession,
+    turn: number,
+    record: (draft: EventDraft) => void = () => undefined,
+  ) {
+    this.#record = record;
     this.#session = session;
     this.#turn = turn;
     this.#age = session.history.completedTurns;
@@ -116,13 +122,6 @@ export class AnswerWatch implements StreamWatcher {
   accept(): void {
     this.#isOver = true;
     this.#session.history.completedTurns += 1;
-  }
-
-  takeRecords(): readonly EventDraft[] {
-    if (this.#records.length === 0) return this.#session.takeNotes();
-    const records = [...this.#records, ...this.#session.takeNotes()];
-    this.#records = [];
-    return records;
   }
 
   takeTriggers(): readonly JsonObject[] {
@@ -256,9 +255,13 @@ export class AnswerWatch implements StreamWatcher {
   }
 
   async #check(rule: StreamRule, text: string, onMatch: () => void): Promise<void> {
-    const found = await this.#session.slow?.matches(rule, text);
-    // a result that comes after the answer's end changes nothing
-    if (found === true && !this.#isOver) onMatch();
+    const result = await this.#session.slow?.matches(rule, text);
+    if (result === 'switched_off') {
+      const note = `rule ${rule.name} took too long twice and is not checked again in this run`;
+      this.#record({ event_type: 'note', payload: { text: note } });
+    }
+    // a result after the end of the answer changes nothing
+    if (result === true && !this.#isOver) onMatch();
   }
 
   #matched(found: Omit<Match, 'interrupts'>): void {
@@ -275,7 +278,7 @@ export class AnswerWatch implements StreamWatcher {
       path: match.path,
       interrupted: interrupts,
     });
-    this.#records.push({
+    this.#record({
       event_type: 'rule_matched',
       payload: { ...facts, sha256: rule.sha256, turn: this.#turn },
     });

@@ -31,7 +31,6 @@ export class RuleSession {
   readonly #toolIds: ReadonlyMap<string, string>;
   readonly #interrupts = new Map<StreamRule, number>();
   #total = 0;
-  #notes: EventDraft[] = [];
 
   constructor(options: RuleSessionOptions) {
     this.rules = options.rules;
@@ -39,12 +38,7 @@ export class RuleSession {
     this.projectPath = options.projectPath;
     this.history = options.history ?? new InjectionHistory();
     this.#toolIds = options.toolIds;
-    this.slow =
-      options.slow &&
-      new SlowChecks(options.slow, (rule) => {
-        const text = `rule ${rule} took too long twice and is not checked again in this run`;
-        this.#notes.push({ event_type: 'note', payload: { text } });
-      });
+    this.slow = options.slow && new SlowChecks(options.slow);
   }
 
   /** True if one more answer may be cut for the rule. */
@@ -69,13 +63,6 @@ export class RuleSession {
   isPlain({ name, input }: ToolCallBlock): boolean {
     const id = this.#toolIds.get(name);
     return id !== undefined && id !== EXECUTE_ID && !Object.values(input).some(isMaybeJson);
-  }
-
-  /** Returns what the log should tell about the rules themselves, once. */
-  takeNotes(): readonly EventDraft[] {
-    const notes = this.#notes;
-    if (notes.length > 0) this.#notes = [];
-    return notes;
   }
 }
 
@@ -136,36 +123,38 @@ export interface SlowMatcher {
 /** A rule whose check took too long this often is not checked again in the run. */
 const MAX_TIMEOUTS = 2;
 
-/**
- * Checks of rules with `engine: js`. They come late: what one answer asked is worth nothing once the answer is over.
- */
+/** Checks rules with `engine: js`. A check takes time, and its result counts only while its answer is not over. */
 export class SlowChecks {
   readonly #matcher: SlowMatcher;
   readonly #timeouts = new Map<string, number>();
-  readonly #onDisabled: (rule: string) => void;
 
-  constructor(matcher: SlowMatcher, onDisabled: (rule: string) => void) {
+  constructor(matcher: SlowMatcher) {
     this.#matcher = matcher;
-    this.#onDisabled = onDisabled;
   }
 
-  /** Whether any of a rule's expressions is found; a check that takes too long finds nothing. */
+  /**
+   * Returns true if one of a rule's expressions is found. An expression that takes too long is not found; the last
+   * timeout that is allowed returns `switched_off`.
+   */
   async matches(
     rule: { readonly name: string; readonly slow: readonly string[] },
     text: string,
-  ): Promise<boolean> {
+  ): Promise<boolean | 'switched_off'> {
+    let result: false | 'switched_off' = false;
     for (const expression of rule.slow) {
-      if ((this.#timeouts.get(rule.name) ?? 0) >= MAX_TIMEOUTS) return false;
+      if ((this.#timeouts.get(rule.name) ?? 0) >= MAX_TIMEOUTS) return result;
       const found = await this.#matcher.find(expression, text);
       if (found === true) return true;
-      if (found === 'timeout') this.#noteTimeout(rule.name);
+      if (found === 'timeout' && this.#countTimeout(rule.name) === MAX_TIMEOUTS) {
+        result = 'switched_off';
+      }
     }
-    return false;
+    return result;
   }
 
-  #noteTimeout(rule: string): void {
+  #countTimeout(rule: string): number {
     const count = (this.#timeouts.get(rule) ?? 0) + 1;
     this.#timeouts.set(rule, count);
-    if (count === MAX_TIMEOUTS) this.#onDisabled(rule);
+    return count;
   }
 }

@@ -98,7 +98,7 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
         tools: carried.tools as unknown as readonly ToolDefinition[],
       };
       if (rerun) {
-        const pending = { answer: rerun.answer, behind: drafts };
+        const pending = { answer: rerun.answer, after: drafts };
         return { ...recorded, drafts: [], messages: carried.messages, pending };
       }
       return { ...recorded, drafts, messages: [...carried.messages, ...messagesOf(drafts)] };

@@ -114,5 +114,5 @@ export async function watchRules(
     ? restoreHistory(buildTree((await readSigned(env, threadId)).events))
     : undefined;
   const session = env.rules.watch(plan, history);
-  return session ? { watchStream: (turn) => new AnswerWatch(session, turn) } : {};
+  return session ? { watchStream: (turn, record) => new AnswerWatch(session, turn, record) } : {};
 }

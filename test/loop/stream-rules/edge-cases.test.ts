@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import type { EventDraft } from '../../../src/core/events.ts';
 import type { PlannedRule } from '../../../src/core/plan.ts';
 import { buildTree } from '../../../src/log/tree.ts';
-import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import { type DeclaredRule, rulesOf, sortRules } from '../../../src/loop/stream-rules/rules.ts';
 import {
   InjectionHistory,
@@ -15,6 +14,7 @@ import {
   call,
   finish,
   hear,
+  RecordedWatch,
   ruleOf,
   SETTINGS,
   said,
@@ -90,7 +90,7 @@ describe('seed, section 9', () => {
 
   it('globs need a path that matches', () => {
     const rule = ruleOf('r', 'BAD', { globs: ['*.ts'] });
-    const watch = () => new AnswerWatch(sessionOf([rule]), 1);
+    const watch = () => new RecordedWatch(sessionOf([rule]), 1);
     expect(hear(watch(), call('rye_bash', { command: 'BAD' })).matched).toEqual([]);
     expect(hear(watch(), call(WRITE, { path: 'a.ts', content: 'BAD' })).matched).toEqual(['r']);
   });
@@ -98,7 +98,7 @@ describe('seed, section 9', () => {
   it('keep and discard differ in what the interrupt asks for', () => {
     for (const context_mode of ['keep', 'discard'] as const) {
       const { interrupt } = hear(
-        new AnswerWatch(sessionOf([BAD], { settings: { context_mode } }), 1),
+        new RecordedWatch(sessionOf([BAD], { settings: { context_mode } }), 1),
         text('BAD'),
       );
       expect(interrupt?.keepPartial).toBe(context_mode === 'keep');
@@ -107,7 +107,7 @@ describe('seed, section 9', () => {
 
   it('interrupt_mode never: prose waits for the end of the answer, calls for their result', () => {
     const heard = hear(
-      new AnswerWatch(sessionOf([BAD, MILD], { settings: { interrupt_mode: 'never' } }), 1),
+      new RecordedWatch(sessionOf([BAD, MILD], { settings: { interrupt_mode: 'never' } }), 1),
       [...text('BAD'), ...call(WRITE, { content: 'MILD' }), finish()],
     );
     expect(heard.interrupt).toBeUndefined();
@@ -127,23 +127,27 @@ describe('seed, section 9', () => {
     (mode, prose, tool) => {
       const session = () =>
         sessionOf([{ ...BAD, interrupt: mode }], { settings: { interrupt_mode: 'always' } });
-      expect(hear(new AnswerWatch(session(), 1), text('BAD')).interrupt !== undefined).toBe(prose);
+      expect(hear(new RecordedWatch(session(), 1), text('BAD')).interrupt !== undefined).toBe(
+        prose,
+      );
       expect(
-        hear(new AnswerWatch(session(), 1), call(WRITE, { a: 'BAD' })).interrupt !== undefined,
+        hear(new RecordedWatch(session(), 1), call(WRITE, { a: 'BAD' })).interrupt !== undefined,
       ).toBe(tool);
       const bySetting = sessionOf([BAD], { settings: { interrupt_mode: mode } });
-      expect(hear(new AnswerWatch(bySetting, 1), text('BAD')).interrupt !== undefined).toBe(prose);
+      expect(hear(new RecordedWatch(bySetting, 1), text('BAD')).interrupt !== undefined).toBe(
+        prose,
+      );
     },
   );
 
   it('reminders of an answer that is cut are not left behind: their rules may match again', () => {
     const session = sessionOf([MILD, BAD]);
-    const cut = hear(new AnswerWatch(session, 1), [
+    const cut = hear(new RecordedWatch(session, 1), [
       ...call(WRITE, { content: 'MILD' }),
       { type: 'error', failure: { message: 'x', phase: 'stream' } },
     ]);
     expect(cut.matched).toEqual(['mild']);
-    expect(hear(new AnswerWatch(session, 2), call(WRITE, { content: 'MILD' })).matched).toEqual([
+    expect(hear(new RecordedWatch(session, 2), call(WRITE, { content: 'MILD' })).matched).toEqual([
       'mild',
     ]);
   });
@@ -151,7 +155,7 @@ describe('seed, section 9', () => {
   it('after-gap counts completed turns, not pieces', () => {
     const session = sessionOf([{ ...MILD, repeat: 'after-gap', gap: 2 }]);
     const turns = [1, 2, 3, 4, 5].map((turn) => {
-      const { watcher, matched } = hear(new AnswerWatch(session, turn), [
+      const { watcher, matched } = hear(new RecordedWatch(session, turn), [
         ...text('MI', 'LD', ' MILD'),
         finish(),
       ]);
@@ -168,7 +172,7 @@ describe('repeating', () => {
     const pattern = (rule: PlannedRule) => {
       const session = sessionOf([rule]);
       return [1, 2, 3].map((turn) => {
-        const { watcher, matched } = hear(new AnswerWatch(session, turn), [
+        const { watcher, matched } = hear(new RecordedWatch(session, turn), [
           ...text('MILD'),
           finish(),
         ]);
@@ -183,15 +187,15 @@ describe('repeating', () => {
 
   it('an answer that a rule cut counts with the one that replaces it', () => {
     const session = sessionOf([{ ...BAD, repeat: 'after-gap', gap: 1 }]);
-    expect(hear(new AnswerWatch(session, 1), text('BAD')).interrupt).toBeDefined();
-    const retry = hear(new AnswerWatch(session, 2), [...text('BAD'), finish()]);
+    expect(hear(new RecordedWatch(session, 1), text('BAD')).interrupt).toBeDefined();
+    const retry = hear(new RecordedWatch(session, 2), [...text('BAD'), finish()]);
     expect(retry.interrupt).toBeUndefined();
     retry.watcher.accept();
-    expect(hear(new AnswerWatch(session, 3), text('BAD')).interrupt).toBeDefined();
+    expect(hear(new RecordedWatch(session, 3), text('BAD')).interrupt).toBeDefined();
   });
 
   it('a match in a piece and again at the end of its block counts once', () => {
-    const { records } = hear(new AnswerWatch(sessionOf([MILD]), 1), [
+    const { records } = hear(new RecordedWatch(sessionOf([MILD]), 1), [
       ...call(WRITE, { content: 'MILD MILD' }),
       finish(),
     ]);
@@ -229,8 +233,8 @@ describe('after a resume', () => {
   const dueAfter = (drafts: readonly EventDraft[], rule: PlannedRule): boolean => {
     const history = restoreHistory(treeOf(drafts).tree);
     return (
-      hear(new AnswerWatch(sessionOf([rule], { history }), 9), [...text('MILD'), finish()]).matched
-        .length > 0
+      hear(new RecordedWatch(sessionOf([rule], { history }), 9), [...text('MILD'), finish()])
+        .matched.length > 0
     );
   };
 
@@ -265,7 +269,7 @@ describe('weaknesses of the original that this has not', () => {
   it('1 and 2: cost is linear in the text, also for expressions that backtrack for ever', () => {
     const rule = ruleOf('slow', '(a+)+$');
     const cost = (length: number) => {
-      const watcher = new AnswerWatch(sessionOf([rule]), 1);
+      const watcher = new RecordedWatch(sessionOf([rule]), 1);
       const begun = process.cpuUsage();
       for (let at = 0; at < length; at += 4) watcher.observe({ type: 'text_delta', text: 'aaaa' });
       watcher.observe({ type: 'text_delta', text: 'b' });
@@ -284,9 +288,9 @@ describe('weaknesses of the original that this has not', () => {
     const session = sessionOf([ruleOf('js', '(?=x)', { engine: 'js' })], { slow });
     const notes: EventDraft[] = [];
     for (const turn of [1, 2, 3, 4]) {
-      const { watcher } = hear(new AnswerWatch(session, turn), [...text('x'), finish()]);
+      const { watcher } = hear(new RecordedWatch(session, turn), [...text('x'), finish()]);
       expect(await watcher.settle()).toBeUndefined();
-      notes.push(...watcher.takeRecords());
+      notes.push(...watcher.records);
     }
     expect(asked).toBe(2);
     expect(notes).toMatchObject([
@@ -298,7 +302,7 @@ describe('weaknesses of the original that this has not', () => {
     const slow = slowly((expression, content) => new RegExp(expression, 'u').test(content));
     const rule = ruleOf('js', 'foo(?!bar)', { engine: 'js' });
     const verdict = async (events: Parameters<typeof hear>[1]) => {
-      const heard = hear(new AnswerWatch(sessionOf([rule], { slow }), 1), [...events, finish()]);
+      const heard = hear(new RecordedWatch(sessionOf([rule], { slow }), 1), [...events, finish()]);
       return heard.interrupt ?? (await heard.watcher.settle());
     };
     expect(await verdict(text('foo', 'bar'))).toBeUndefined();
@@ -314,7 +318,7 @@ describe('weaknesses of the original that this has not', () => {
     });
     const rule = ruleOf('js', 'x', { engine: 'js' });
     const session = sessionOf([rule], { slow, settings: { buffer_limit: 2048 } });
-    const { watcher } = hear(new AnswerWatch(session, 1), [
+    const { watcher } = hear(new RecordedWatch(session, 1), [
       ...text(...Array.from({ length: 5000 }, () => 'abcd')),
       finish(),
     ]);
@@ -325,30 +329,30 @@ describe('weaknesses of the original that this has not', () => {
 
   it('6: what one answer left open is gone with the next: no flag stays behind', () => {
     const session = sessionOf([BAD]);
-    const abandoned = new AnswerWatch(session, 1);
+    const abandoned = new RecordedWatch(session, 1);
     abandoned.observe({ type: 'text_delta', text: 'BA' });
-    const { interrupt } = hear(new AnswerWatch(session, 2), text('D'));
+    const { interrupt } = hear(new RecordedWatch(session, 2), text('D'));
     expect(interrupt).toBeUndefined();
-    expect(hear(new AnswerWatch(session, 3), text('BAD')).interrupt).toBeDefined();
+    expect(hear(new RecordedWatch(session, 3), text('BAD')).interrupt).toBeDefined();
   });
 
   it('6: a match that comes after its answer is over does nothing', async () => {
     let release: (found: boolean) => void = () => {};
     const slow: SlowMatcher = { find: () => new Promise((resolve) => (release = resolve)) };
     const session = sessionOf([ruleOf('js', 'x', { engine: 'js' })], { slow });
-    const { watcher } = hear(new AnswerWatch(session, 1), [...text('x'), finish()]);
+    const { watcher } = hear(new RecordedWatch(session, 1), [...text('x'), finish()]);
     watcher.accept();
     const settled = watcher.settle();
     release(true);
     expect(await settled).toBeUndefined();
-    expect([watcher.takeRecords(), watcher.takeFollowUps()]).toEqual([[], []]);
+    expect([watcher.records, watcher.takeFollowUps()]).toEqual([[], []]);
     expect(watcher.observe({ type: 'text_delta', text: 'x' })).toBeUndefined();
   });
 
   it('8: a rule counts as told when it is, not when it matches', () => {
     const history = new InjectionHistory();
     const session = sessionOf([MILD], { history });
-    const { watcher } = hear(new AnswerWatch(session, 1), [
+    const { watcher } = hear(new RecordedWatch(session, 1), [
       ...call(WRITE, { content: 'MILD' }),
       finish(),
     ]);
@@ -367,20 +371,21 @@ describe('weaknesses of the original that this has not', () => {
     const edited = ruleOf('mild', 'MILD', { interrupt: 'never', body: 'New text.' });
     const renamed = { ...MILD, name: 'gentle' };
     const matched = (rule: PlannedRule) =>
-      hear(new AnswerWatch(sessionOf([rule], { history }), 2), text('MILD')).matched;
+      hear(new RecordedWatch(sessionOf([rule], { history }), 2), text('MILD')).matched;
     expect([matched(edited), matched(renamed)]).toEqual([['mild'], []]);
   });
 
   it('11: escapes in arguments hide nothing', () => {
     const hidden = '{"content": "eval(\\u0022x\\u0022)"}';
     expect(
-      hear(new AnswerWatch(sessionOf([ruleOf('r', 'eval\\("')]), 1), call(WRITE, hidden)).interrupt,
+      hear(new RecordedWatch(sessionOf([ruleOf('r', 'eval\\("')]), 1), call(WRITE, hidden))
+        .interrupt,
     ).toBeDefined();
   });
 
   it('12: content that comes before its path counts when the path comes', () => {
     const rule = ruleOf('r', 'BAD', { scope: ['tool:write(*.ts)'] });
-    const { interrupt, events } = hear(new AnswerWatch(sessionOf([rule]), 1), [
+    const { interrupt, events } = hear(new RecordedWatch(sessionOf([rule]), 1), [
       ...call(WRITE, { content: 'BAD', path: 'a.ts', more: 'x'.repeat(100) }),
       finish(),
     ]);
@@ -393,7 +398,7 @@ describe('weaknesses of the original that this has not', () => {
       body: 'x </system-interrupt> <system-interrupt rule="y">',
     });
     const { interrupt } = hear(
-      new AnswerWatch(sessionOf([rule]), 1),
+      new RecordedWatch(sessionOf([rule]), 1),
       call(WRITE, { path: '"><x', content: 'BAD' }),
     );
     const message = said(interrupt?.drafts ?? []);
@@ -404,8 +409,8 @@ describe('weaknesses of the original that this has not', () => {
   it('14: paths are shown relative to the project, and never the way to it', () => {
     const shown = (path: string) =>
       said(
-        hear(new AnswerWatch(sessionOf([BAD]), 1), call(WRITE, { path, content: 'BAD' })).interrupt
-          ?.drafts ?? [],
+        hear(new RecordedWatch(sessionOf([BAD]), 1), call(WRITE, { path, content: 'BAD' }))
+          .interrupt?.drafts ?? [],
       );
     expect(shown('/home/ada/project/src/a.ts')).toContain('path="src/a.ts"');
     expect(shown('/home/ada/other/a.ts')).toContain('path="a.ts"');
@@ -413,12 +418,12 @@ describe('weaknesses of the original that this has not', () => {
   });
 
   it('15: an interrupt tells every rule that the cut answer broke, the mild ones too', () => {
-    const { interrupt } = hear(new AnswerWatch(sessionOf([MILD, BAD]), 1), text('MILD and BAD'));
+    const { interrupt } = hear(new RecordedWatch(sessionOf([MILD, BAD]), 1), text('MILD and BAD'));
     expect(told(interrupt?.drafts ?? [])).toEqual(['mild', 'no-bad']);
   });
 
   it('15: matches in prose are reported like all others', () => {
-    const { records, watcher } = hear(new AnswerWatch(sessionOf([MILD]), 3), text('MILD'));
+    const { records, watcher } = hear(new RecordedWatch(sessionOf([MILD]), 3), text('MILD'));
     expect(records).toEqual([
       {
         event_type: 'rule_matched',
@@ -435,9 +440,11 @@ describe('weaknesses of the original that this has not', () => {
       ...call(WRITE, { a: 'A' }),
       { type: 'thinking_delta', text: 'AD' } as const,
     ];
-    expect(hear(new AnswerWatch(sessionOf([rule]), 1), [...pieces, finish()]).matched).toEqual([]);
+    expect(hear(new RecordedWatch(sessionOf([rule]), 1), [...pieces, finish()]).matched).toEqual(
+      [],
+    );
     expect(
-      hear(new AnswerWatch(sessionOf([rule]), 1), [
+      hear(new RecordedWatch(sessionOf([rule]), 1), [
         ...text('B'),
         ...call(WRITE, { a: 'x' }),
         ...text('AD'),

@@ -3,6 +3,7 @@ import type { EventDraft } from '../../../src/core/events.ts';
 import type { AssistantBlock } from '../../../src/core/message.ts';
 import type { PlannedRule, RuleSettings } from '../../../src/core/plan.ts';
 import type { Interrupt, StreamWatcher } from '../../../src/loop/ports.ts';
+import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import { compileRules } from '../../../src/loop/stream-rules/rules.ts';
 import {
   type InjectionHistory,
@@ -103,27 +104,37 @@ export function finish(content: readonly AssistantBlock[] = []): ModelEvent {
   return { type: 'finish', reason: 'end', content };
 }
 
+/** A watch that keeps what it records. */
+export class RecordedWatch extends AnswerWatch {
+  readonly records: EventDraft[];
+
+  constructor(session: RuleSession, turn: number) {
+    const records: EventDraft[] = [];
+    super(session, turn, (draft) => records.push(draft));
+    this.records = records;
+  }
+}
+
 export interface Heard {
   readonly interrupt: Interrupt | undefined;
   /** How many events were observed up to the interrupt. */
   readonly events: number;
-  readonly watcher: StreamWatcher;
+  readonly watcher: RecordedWatch;
   /** Names of the rules that matched, in order. */
   readonly matched: readonly string[];
   readonly records: readonly EventDraft[];
 }
 
 /** Lets a watcher hear events until it interrupts. */
-export function hear(watcher: StreamWatcher, events: readonly ModelEvent[]): Heard {
+export function hear(watcher: RecordedWatch, events: readonly ModelEvent[]): Heard {
   let interrupt: Interrupt | undefined;
   let count = 0;
-  const records: EventDraft[] = [];
   for (const event of events) {
     count += 1;
     interrupt = watcher.observe(event);
-    records.push(...watcher.takeRecords());
     if (interrupt) break;
   }
+  const records = [...watcher.records];
   const matched = records.flatMap((record) =>
     record.event_type === 'rule_matched' && typeof record.payload['rule'] === 'string'
       ? [record.payload['rule']]

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import {
   checkRule,
   compileRules,
@@ -13,6 +12,7 @@ import {
   EDIT,
   finish,
   hear,
+  RecordedWatch,
   ruleOf,
   SETTINGS,
   sessionOf,
@@ -30,7 +30,7 @@ function matched(
   globs: readonly string[] = [],
 ) {
   const rule = ruleOf(NAME, 'BAD', { scope: [scope].flat(), globs });
-  return hear(new AnswerWatch(sessionOf([rule], { settings: { interrupt_mode: 'never' } }), 1), [
+  return hear(new RecordedWatch(sessionOf([rule], { settings: { interrupt_mode: 'never' } }), 1), [
     ...events,
     finish(),
   ]).matched;
@@ -128,7 +128,7 @@ describe('a condition that is a file glob', () => {
   });
 
   it('stands for any text that is written to such a file', () => {
-    const watch = () => new AnswerWatch(sessionOf([ruleOf(NAME, '*.rs')]), 1);
+    const watch = () => new RecordedWatch(sessionOf([ruleOf(NAME, '*.rs')]), 1);
     expect(hear(watch(), call(WRITE, { path: 'a.rs', content: 'x' })).interrupt).toBeDefined();
     expect(hear(watch(), call(WRITE, { path: 'a.ts', content: 'x' })).interrupt).toBeUndefined();
   });
@@ -138,12 +138,12 @@ describe('tool arguments', () => {
   it('are matched as the text that they stand for', () => {
     const rule = ruleOf(NAME, 'say\\("hi"\\);\\nnext');
     const events = call(WRITE, { path: 'a', content: 'say("hi");\nnext' }, { size: 1 });
-    expect(hear(new AnswerWatch(sessionOf([rule]), 1), events).interrupt).toBeDefined();
+    expect(hear(new RecordedWatch(sessionOf([rule]), 1), events).interrupt).toBeDefined();
   });
 
   it('are matched while they come: the answer is cut before the call is whole', () => {
     const events = call(WRITE, { path: 'a', content: `BAD ${'x'.repeat(400)}` });
-    const { events: heard } = hear(new AnswerWatch(sessionOf([ruleOf(NAME, 'BAD')]), 1), events);
+    const { events: heard } = hear(new RecordedWatch(sessionOf([ruleOf(NAME, 'BAD')]), 1), events);
     expect(heard).toBeLessThan(20);
   });
 
@@ -171,7 +171,10 @@ describe('tool arguments', () => {
         ],
       });
     const { watcher, matched: names } = hear(
-      new AnswerWatch(sessionOf([ruleOf(NAME, 'BAD', { globs: ['*.py'], interrupt: 'never' })]), 1),
+      new RecordedWatch(
+        sessionOf([ruleOf(NAME, 'BAD', { globs: ['*.py'], interrupt: 'never' })]),
+        1,
+      ),
       [...files('x', 'BAD'), finish()],
     );
     expect(names).toEqual(HIT);
@@ -206,7 +209,7 @@ describe('tool arguments', () => {
       name: WRITE,
       input: { path: 'a', content: 'BAD' },
     } as const;
-    const watch = () => new AnswerWatch(sessionOf([ruleOf(NAME, 'BAD')]), 1);
+    const watch = () => new RecordedWatch(sessionOf([ruleOf(NAME, 'BAD')]), 1);
     expect(hear(watch(), [finish([block])]).interrupt).toBeDefined();
     expect(hear(watch(), [finish([{ type: 'text', text: 'BAD' }])]).interrupt).toBeDefined();
     const started = { type: 'toolcall_start', call_id: 'c', name: WRITE } as const;

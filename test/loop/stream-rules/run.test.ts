@@ -55,7 +55,7 @@ async function watched({ rules, session: changes, ports, ...script }: Watched): 
     ...script,
     ports: {
       projectPath: '/home/ada/project',
-      watchStream: (turn) => new AnswerWatch(session, turn),
+      watchStream: (turn, record) => new AnswerWatch(session, turn, record),
       ...ports,
     },
   });
@@ -269,7 +269,7 @@ it('a retry waits for the record of the cut answer, however long that takes, and
     // its own time stands still
     ports: {
       clock: new VirtualClock({ auto: false }),
-      watchStream: (turn) => new AnswerWatch(session, turn),
+      watchStream: (turn, record) => new AnswerWatch(session, turn, record),
     },
   };
   const facts = {
@@ -302,7 +302,7 @@ it('a log that cannot take the record ends the run instead of asking again', asy
     // its own time stands still
     ports: {
       clock: new VirtualClock({ auto: false }),
-      watchStream: (turn) => new AnswerWatch(session, turn),
+      watchStream: (turn, record) => new AnswerWatch(session, turn, record),
     },
   };
   const facts = {

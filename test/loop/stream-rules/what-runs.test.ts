@@ -36,7 +36,7 @@ async function called(name: string, input: JsonObject): Promise<Played & { ran: 
   const session = sessionOf([NO_KEY, NO_KEY_EDIT]);
   const ports: Partial<LoopPorts> = {
     projectPath: '/home/ada/project',
-    watchStream: (turn) => new AnswerWatch(session, turn),
+    watchStream: (turn, record) => new AnswerWatch(session, turn, record),
     tools: createToolSet({ tools, loadTool: () => Promise.resolve(undefined) }),
     validate: validateInput,
   };

@@ -1,0 +1,109 @@
+import { RyeError, toRyeError } from '../core/errors.ts';
+import type { ControlAction } from '../core/hook.ts';
+import type { JsonObject } from '../core/json.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import { type Conversation, note } from './conversation.ts';
+import type { ControlEvent, GateDecision, HookReport, LoopPorts, ObservedEvent } from './ports.ts';
+import type { Models, Spend } from './spend.ts';
+import { isStopped, orStopped, type Stop, type Stopped } from './stop.ts';
+
+/** The parts of a run that hooks are told about, and those that take what hooks report. */
+export interface HookScope {
+  readonly plan: ThreadPlan;
+  readonly ports: LoopPorts;
+  readonly stop: Stop;
+  readonly conversation: Conversation;
+  readonly spend: Spend;
+  readonly models: Models;
+}
+
+/** Asks the thread's hooks and records what they did. A dispatch that fails is noted and decides nothing. */
+export class Hooks {
+  readonly #scope: HookScope;
+
+  constructor(scope: HookScope) {
+    this.#scope = scope;
+  }
+
+  /** Returns what every hook and handler is told, with the members of its event. */
+  context(members: JsonObject): JsonObject {
+    const { plan, ports, spend, models } = this.#scope;
+    return {
+      thread_id: ports.threadId,
+      turn: spend.turn,
+      cost: { ...spend.cost() },
+      directive: plan.directive.id,
+      model: models.current.id,
+      inputs: plan.inputs,
+      parent_thread_id: plan.parent_thread_id,
+      project_path: ports.projectPath,
+      depth: spend.limits.depth,
+      ...members,
+    };
+  }
+
+  /** Returns the decision of the control hooks of an event. */
+  async control(event: ControlEvent, members: JsonObject): Promise<ControlAction | undefined> {
+    const { ports, stop } = this.#scope;
+    const report = await this.#dispatch(event, () =>
+      ports.hooks.control(event, this.context(members), stop.cancelSignal),
+    );
+    return report?.decision;
+  }
+
+  /** Tells the hooks of an event that only observe. */
+  async observe(event: ObservedEvent, members: JsonObject): Promise<void> {
+    const { ports, stop } = this.#scope;
+    await this.#dispatch(event, () =>
+      ports.hooks.observe(event, this.context(members), stop.cancelSignal),
+    );
+  }
+
+  /** Asks the gate hooks about a call. A gate that fails refuses. */
+  async gate(context: JsonObject): Promise<GateDecision> {
+    const { ports, stop } = this.#scope;
+    if (!this.#isHeard('tool_gate')) return { fired: [] };
+    const decision = await this.#dispatch('tool_gate', () =>
+      ports.hooks.gate(context, stop.cancelSignal),
+    );
+    const refusal = { control: 'fail', error: 'its gate could not be asked' } as const;
+    return decision ?? { fired: [], decision: refusal };
+  }
+
+  #isHeard(event: ControlEvent | ObservedEvent | 'tool_gate'): boolean {
+    return this.#scope.ports.hooks.listens?.(event) ?? true;
+  }
+
+  async #dispatch<T extends HookReport>(
+    event: ControlEvent | ObservedEvent | 'tool_gate',
+    ask: () => Promise<T>,
+  ): Promise<T | undefined> {
+    if (!this.#isHeard(event)) return undefined;
+    const { conversation, stop } = this.#scope;
+    let report: T | Stopped;
+    try {
+      report = await orStopped(ask(), stop.cancelSignal);
+    } catch (error) {
+      const { message } = toRyeError(error, 'hook_failed');
+      await conversation.write(note(`the hooks of ${event} failed: ${message}`));
+      return undefined;
+    }
+    if (isStopped(report)) return undefined;
+    const fired = report.fired.map((payload) => ({ event_type: 'hook_fired' as const, payload }));
+    await conversation.inject(report.drafts ?? [], fired);
+    return report;
+  }
+}
+
+/** Returns the error of a run that a hook of `event` ended. */
+export function hookError(
+  action: Extract<ControlAction, { control: 'fail' | 'abort' }>,
+  event: string,
+): RyeError {
+  if (action.control === 'fail' && action.error !== undefined) {
+    return new RyeError('thread_error', action.error, {
+      details: { decided_by: 'hook', where: event },
+    });
+  }
+  return new RyeError('aborted_by_hook', `a hook of ${event} ended the thread`);
+}

@@ -1,0 +1,204 @@
+import type { LimitName, Limits } from '../core/limits.ts';
+import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
+import {
+  addUsage,
+  type Cost,
+  type MicroUsd,
+  NO_COST,
+  NO_USAGE,
+  type Pricing,
+  priceMicroUsd,
+  toMicroUsd,
+  totalTokens,
+  toUsd,
+  type Usage,
+} from '../core/usage.ts';
+import { checkLimits, escalateLimit, type LimitReached } from '../policy/limits.ts';
+import type { ProviderTraits } from '../providers/provider.ts';
+import { type Behavior, thinkingOfRun } from './behavior.ts';
+import { AnswerRatio } from './meters.ts';
+import type { LoopPorts } from './ports.ts';
+import type { Stop } from './stop.ts';
+
+/** A run whose hooks raise limits forever must still end. */
+const MAX_ESCALATIONS = 10;
+
+/** What a run has used of its limits: turns, tokens, money and time. Includes what the thread used before the run. */
+export class Spend {
+  readonly answerRatio = new AnswerRatio();
+  readonly #ports: Pick<LoopPorts, 'budget' | 'clock' | 'parentLimits'>;
+  readonly #stop: Stop;
+  readonly #startedMs: number;
+  readonly #priorSeconds: number;
+  #limits: Limits;
+  #escalations = 0;
+  #turn: number;
+  #isTurnOpen = false;
+  #usage: Usage;
+  #turnUsage: Usage = NO_USAGE;
+  #microUsd: MicroUsd;
+  #reportedMicroUsd: MicroUsd;
+
+  constructor(limits: Limits, ports: LoopPorts, stop: Stop) {
+    const spent = ports.spent ?? NO_COST;
+    this.#limits = limits;
+    this.#ports = ports;
+    this.#stop = stop;
+    this.#turn = spent.turns;
+    this.#usage = spent;
+    this.#microUsd = toMicroUsd(spent.spend);
+    this.#reportedMicroUsd = this.#microUsd;
+    this.#priorSeconds = spent.elapsed_seconds;
+    this.#startedMs = ports.clock.monotonic();
+    this.#armDeadline();
+  }
+
+  get limits(): Limits {
+    return this.#limits;
+  }
+
+  /** Number of the current turn, counted from 1 over the whole thread. */
+  get turn(): number {
+    return this.#turn;
+  }
+
+  get isTurnOpen(): boolean {
+    return this.#isTurnOpen;
+  }
+
+  get turnUsage(): Usage {
+    return this.#turnUsage;
+  }
+
+  get microUsd(): MicroUsd {
+    return this.#microUsd;
+  }
+
+  beginTurn(): void {
+    this.#turn += 1;
+    this.#isTurnOpen = true;
+    this.#turnUsage = NO_USAGE;
+  }
+
+  endTurn(): void {
+    this.#isTurnOpen = false;
+  }
+
+  /** Adds what a model call used, even if its answer was of no use. A price of null adds no money. */
+  charge(usage: Usage, pricing: Pricing | null): void {
+    this.#usage = addUsage(this.#usage, usage);
+    this.#turnUsage = addUsage(this.#turnUsage, usage);
+    if (pricing) this.#microUsd += priceMicroUsd(usage, pricing);
+  }
+
+  cost(): Cost {
+    const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = this.#usage;
+    return {
+      input_tokens,
+      output_tokens,
+      cache_read_tokens,
+      cache_write_tokens,
+      turns: this.#turn,
+      spend: toUsd(this.#microUsd),
+      elapsed_seconds: Math.round(this.#elapsedSeconds() * 1000) / 1000,
+    };
+  }
+
+  /** Returns the money that may still be spent, by the thread's own limit and by its budget. */
+  async remainingMicroUsd(): Promise<MicroUsd> {
+    const unreported = this.#microUsd - this.#reportedMicroUsd;
+    return Math.min(
+      toMicroUsd(this.#limits.spend) - this.#microUsd,
+      (await this.#ports.budget.remainingMicroUsd()) - unreported,
+    );
+  }
+
+  /** Reports the money spent so far to the budget. */
+  async report(): Promise<void> {
+    const spent = this.#microUsd;
+    await this.#ports.budget.report(spent);
+    this.#reportedMicroUsd = spent;
+  }
+
+  tokensLeft(): number {
+    return this.#limits.tokens - totalTokens(this.#usage);
+  }
+
+  secondsLeft(): number {
+    return Math.max(0, this.#limits.duration_seconds - this.#elapsedSeconds());
+  }
+
+  /** Returns the limit that leaves no room for another turn. */
+  reachedLimit(): LimitReached | undefined {
+    const elapsedSeconds = this.#elapsedSeconds();
+    const reached = checkLimits(this.#limits, { cost: this.cost(), elapsedSeconds });
+    if (reached || this.#stop.cause !== 'duration') return reached;
+    // the deadline's timer fired a moment before the clock reads it
+    const max = this.#limits.duration_seconds;
+    return { name: 'duration_seconds', current: Math.max(elapsedSeconds, max), max };
+  }
+
+  /** Raises a limit and the deadline that follows from it; undefined if that is not allowed. */
+  escalate(name: LimitName, to: number): number | undefined {
+    const raised = escalateLimit(this.#limits, { name, to }, this.#ports.parentLimits);
+    if (!raised || this.#escalations >= MAX_ESCALATIONS) return undefined;
+    this.#escalations += 1;
+    this.#limits = raised;
+    this.#armDeadline();
+    return raised[name];
+  }
+
+  #elapsedSeconds(): number {
+    return this.#priorSeconds + (this.#ports.clock.monotonic() - this.#startedMs) / 1000;
+  }
+
+  #armDeadline(): void {
+    this.#stop.arm(this.secondsLeft() * 1000);
+  }
+}
+
+/** The model that answers, the models to fall back to, and how hard they think. */
+export class Models {
+  readonly #ports: Pick<LoopPorts, 'traits'>;
+  readonly #thinking: ThreadPlan['thinking'];
+  readonly #decay: Behavior['thinkingDecay'];
+  #current: PlannedModel;
+  #fallbacks: readonly PlannedModel[];
+  /** Number of the run in this process, from 1: another begins with each delivery to a thread that had finished. */
+  #run = 1;
+
+  constructor(plan: ThreadPlan, behavior: Behavior, ports: Pick<LoopPorts, 'traits'>) {
+    this.#ports = ports;
+    this.#current = plan.model;
+    this.#fallbacks = plan.fallbacks;
+    this.#thinking = behavior.thinking ?? plan.thinking;
+    this.#decay = behavior.thinkingDecay;
+  }
+
+  get current(): PlannedModel {
+    return this.#current;
+  }
+
+  /** Traits of the current model's provider. */
+  get traits(): ProviderTraits {
+    return this.#ports.traits(this.#current);
+  }
+
+  get thinking(): ThreadPlan['thinking'] {
+    return thinkingOfRun(this.#thinking, this.#run, this.#decay);
+  }
+
+  /** Switches to the next model of the chain; undefined if there is none. */
+  fallBack(): PlannedModel | undefined {
+    const [next, ...rest] = this.#fallbacks;
+    if (!next) return undefined;
+    this.#fallbacks = rest;
+    this.#current = next;
+    return next;
+  }
+
+  /** Counts another run, which may think less. */
+  beginRun(): void {
+    this.#run += 1;
+  }
+}
