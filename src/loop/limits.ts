@@ -6,7 +6,7 @@ import { LIMIT_NAMES } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { formatUsd, type MicroUsd, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../core/usage.ts';
 import { repairPairing } from '../log/pairing.ts';
 import { heldText } from '../policy/budget.ts';
 import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy/limits.ts';

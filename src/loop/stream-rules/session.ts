@@ -1,4 +1,3 @@
-import type { EventDraft } from '../../core/events.ts';
 import { wireName } from '../../core/ids.ts';
 import type { JsonValue } from '../../core/json.ts';
 import type { ToolCallBlock } from '../../core/message.ts';

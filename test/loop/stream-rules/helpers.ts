@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { EventDraft } from '../../../src/core/events.ts';
 import type { AssistantBlock } from '../../../src/core/message.ts';
 import type { PlannedRule, RuleSettings } from '../../../src/core/plan.ts';
-import type { Interrupt, StreamWatcher } from '../../../src/loop/ports.ts';
+import type { Interrupt } from '../../../src/loop/ports.ts';
 import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import { compileRules } from '../../../src/loop/stream-rules/rules.ts';
 import {
