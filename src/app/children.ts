@@ -1,7 +1,8 @@
+import { toRyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import { cancelThread, killThread } from '../threads/family/cancel.ts';
-import { handoverOf, launchThread } from '../threads/family/spawn.ts';
+import { endQueued, handoverOf, launchThread } from '../threads/family/spawn.ts';
 
 import { waitThreads } from '../threads/family/wait.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
@@ -20,7 +21,7 @@ import type {
   WaitReport,
 } from './api/threads.ts';
 import { openRecording } from './models.ts';
-import { threadEnv } from './thread-env.ts';
+import { threadEnv, threadPorts } from './thread-env.ts';
 import { assertRegistered } from './thread-list.ts';
 import { observer, prepareRequest, runnerOptions, withPresets } from './thread-runs.ts';
 import type { Workspace } from './workspace.ts';
@@ -39,7 +40,7 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
   ): Promise<LaunchedThread> {
     const request = withPresets(this.#workspace, given);
     const { allowUnsigned = false, replayFrom, threadId, preset } = request;
-    const env = threadEnv(this.#workspace, { allowUnsigned, replayFrom, preset });
+    const env = await threadEnv(this.#workspace, { allowUnsigned, replayFrom, preset });
     const prepared = await prepareThread(env, prepareRequest(request));
     return await launchThread(env, { prepared, threadId, options: runnerOptions(request), leaves });
   }
@@ -51,7 +52,7 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
     acknowledge,
   }: ExecuteToolRequest): Promise<LaunchedThread> {
     assertItemId(toolId, 'tool');
-    const env = threadEnv(this.#workspace, { allowUnsigned });
+    const env = await threadEnv(this.#workspace, { allowUnsigned });
     const parentThreadId = env.parentFromEnvironment === '' ? undefined : env.parentFromEnvironment;
     const prepared = await prepareToolRun(env, { toolId, params, parentThreadId, acknowledge });
     const options = { allow_unsigned: allowUnsigned };
@@ -62,9 +63,17 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
     threadId: string,
     { signal }: { readonly signal: AbortSignal },
   ): Promise<ThreadResult> {
-    const handover = await handoverOf(this.#env(), threadId);
+    const ports = threadPorts(this.#workspace, { allowUnsigned: false });
+    const handover = await handoverOf(ports, threadId);
     const { allow_unsigned: allowUnsigned, replay_from, record_to } = handover.options;
-    const env = threadEnv(this.#workspace, { allowUnsigned, replayFrom: replay_from });
+    let env: ThreadEnv;
+    try {
+      env = await threadEnv(this.#workspace, { allowUnsigned, replayFrom: replay_from });
+    } catch (error) {
+      // no other process will run it
+      await endQueued(ports, threadId, toRyeError(error));
+      throw error;
+    }
     return await runLaunched(env, threadId, {
       handover,
       signal,
@@ -77,7 +86,7 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
     threadIds: readonly string[],
     { any = false, timeoutSeconds, signal, onEnd, onLook }: WaitOptions = {},
   ): Promise<WaitReport> {
-    return await waitThreads(this.#env(), {
+    return await waitThreads(await this.#env(), {
       threadIds,
       mode: any ? 'any' : 'all',
       timeoutMs: timeoutSeconds === undefined ? undefined : timeoutSeconds * 1000,
@@ -92,7 +101,7 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
     { tree = false, reason = 'asked by a person' }: StopOptions = {},
   ): Promise<readonly string[]> {
     await assertRegistered(this.#workspace.store.registry, threadId);
-    return await cancelThread(this.#env(), { threadId, tree, reason });
+    return await cancelThread(await this.#env(), { threadId, tree, reason });
   }
 
   async kill(
@@ -100,10 +109,10 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
     { tree = false, reason = 'killed by a person' }: StopOptions = {},
   ): Promise<readonly KilledThread[]> {
     await assertRegistered(this.#workspace.store.registry, threadId);
-    return await killThread(this.#env(), { threadId, tree, reason });
+    return await killThread(await this.#env(), { threadId, tree, reason });
   }
 
-  #env(): ThreadEnv {
-    return threadEnv(this.#workspace, { allowUnsigned: false });
+  async #env(): Promise<ThreadEnv> {
+    return await threadEnv(this.#workspace, { allowUnsigned: false });
   }
 }

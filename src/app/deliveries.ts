@@ -19,7 +19,7 @@ export class Deliveries implements Omit<DeliveriesService, 'list'> {
     message: string,
     { mode = 'auto', from }: SendOptions = {},
   ): Promise<SentDelivery> {
-    return await sendDelivery(this.#env(), { threadId, message, mode, from });
+    return await sendDelivery(await this.#env(), { threadId, message, mode, from });
   }
 
   async resolve(
@@ -29,10 +29,10 @@ export class Deliveries implements Omit<DeliveriesService, 'list'> {
   ): Promise<Delivery> {
     const { clock, ids } = this.#workspace;
     const request = { threadId, seq, as, newId: ids.uuid(), now: isoTime(clock.now()) };
-    return await settleDelivery(this.#env(), request);
+    return await settleDelivery(await this.#env(), request);
   }
 
-  #env(): ThreadEnv {
-    return threadEnv(this.#workspace, { allowUnsigned: false });
+  async #env(): Promise<ThreadEnv> {
+    return await threadEnv(this.#workspace, { allowUnsigned: false });
   }
 }

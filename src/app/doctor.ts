@@ -12,7 +12,7 @@ import type { DoctorLine } from './api/rye.ts';
 import { reportGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { readThreadConfig } from './settings.ts';
-import { threadEnv } from './thread-env.ts';
+import { threadPorts } from './thread-env.ts';
 import { threadFiles } from './thread-files.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -247,7 +247,7 @@ export async function checkSandbox(workspace: Workspace): Promise<Finding> {
 /** Names the project's directives that hold private data, untrusted content and an outward channel at once. */
 export async function checkTaint(workspace: Workspace): Promise<Finding> {
   const config = await readThreadConfig(await workspace.config());
-  const { items, tools } = threadEnv(workspace, { allowUnsigned: false });
+  const { items, tools } = threadPorts(workspace, { allowUnsigned: false });
   const directives = workspace.spaces.list('directive', { space: 'project' }).slice(0, MAX_PLANNED);
   const tainted: string[] = [];
   for (const { id } of directives) {

@@ -22,8 +22,8 @@ export async function listHooks(
   await noticeChanges(workspace);
   if (directiveId === undefined)
     return mergeLayers(await readConfiguredHooks(await workspace.config())).hooks;
-  const env = threadEnv(workspace, { allowUnsigned: true });
-  const { hooks } = await resolveDirective(env.items, await env.config(), {
+  const env = await threadEnv(workspace, { allowUnsigned: true });
+  const { hooks } = await resolveDirective(env.items, env.config, {
     directiveId,
     inputs: {},
   });
@@ -44,9 +44,9 @@ export async function explainDirectiveHooks(
   workspace: Workspace,
   { directiveId, event, inputs }: ExplainRequest,
 ): Promise<readonly HookExplanation[]> {
-  const env = threadEnv(workspace, { allowUnsigned: true });
+  const env = await threadEnv(workspace, { allowUnsigned: true });
   const { plan } = await prepareThread(env, { directiveId, inputs, isDryRun: true });
-  const { routingContext } = await resolveDirective(env.items, await env.config(), {
+  const { routingContext } = await resolveDirective(env.items, env.config, {
     directiveId,
     inputs,
   });

@@ -21,7 +21,8 @@ import type {
   RetentionReport,
 } from './api/threads.ts';
 import { refreshIndex } from './search.ts';
-import { threadEnv } from './thread-env.ts';
+import { readThreadConfig } from './settings.ts';
+import { threadEnv, threadPorts } from './thread-env.ts';
 import { observer } from './thread-runs.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -35,7 +36,7 @@ export class Recovery implements RecoveryService {
 
   async resume(request: ResumeThreadRequest): Promise<ThreadResult> {
     const { allowUnsigned = false, secrets = {}, ...rest } = request;
-    const env = threadEnv(this.#workspace, { allowUnsigned });
+    const env = await threadEnv(this.#workspace, { allowUnsigned });
     const onEvent = observer(env, request.onEvent);
     return await runResumed(env, { ...rest, allowUnsigned, secrets, onEvent });
   }
@@ -46,14 +47,14 @@ export class Recovery implements RecoveryService {
     rebuild = false,
     signal,
   }: Parameters<RecoveryService['recover']>[0] = {}): Promise<RecoveryReport> {
-    const env = this.#env();
+    const env = await this.#env();
     if (rebuild && threadId !== undefined) {
       const rebuilt = await rebuildOne(env, threadId);
       return { recovered: [rebuilt], failures: [], resumed: [] };
     }
     const { recovered, failures } = await sweep(env, threadId);
     await startQueued(env);
-    const { recovery } = await env.config();
+    const { recovery } = env.config;
     const resumed: ThreadResult[] = [];
     const refused: { thread_id: string; error: ErrorInfo }[] = [];
     for (const one of recovery.mode === 'resume' ? recovered : []) {
@@ -68,7 +69,7 @@ export class Recovery implements RecoveryService {
   }
 
   async repair(): Promise<RepairReport> {
-    return await repairState(this.#workspace, this.#env());
+    return await repairState(this.#workspace);
   }
 
   async collect({
@@ -80,11 +81,11 @@ export class Recovery implements RecoveryService {
         hint: 'Such as --older-than 30d.',
       });
     }
-    return await collectThreads(this.#env(), { olderThanMs, dryRun });
+    return await collectThreads(await this.#env(), { olderThanMs, dryRun });
   }
 
-  #env(): ThreadEnv {
-    return threadEnv(this.#workspace, { allowUnsigned: false });
+  async #env(): Promise<ThreadEnv> {
+    return await threadEnv(this.#workspace, { allowUnsigned: false });
   }
 }
 
@@ -122,7 +123,8 @@ async function shouldResume(
  * Rebuilds what a project keeps in databases from the signed files of its threads. Damaged databases are moved aside,
  * nothing is deleted, and what is sound stays as it is. Refused while a thread runs or another repair is under way.
  */
-async function repairState(workspace: Workspace, env: ThreadEnv): Promise<RepairReport> {
+async function repairState(workspace: Workspace): Promise<RepairReport> {
+  const env = threadPorts(workspace, { allowUnsigned: false });
   const { maintenance } = env.store;
   if (!maintenance) return NOTHING;
   const isEmpty = maintenance.inspect().every(({ state }) => state === 'missing');
@@ -147,7 +149,8 @@ async function repairState(workspace: Workspace, env: ThreadEnv): Promise<Repair
     }));
     const { threads, budgets, failures } = await restoreThreads(env);
     await refreshIndex(workspace);
-    const swept = await recoverEach(env, await findDead(env, { onlyGone: true }));
+    const configured = { ...env, config: await readThreadConfig(await workspace.config()) };
+    const swept = await recoverEach(env, await findDead(configured, { onlyGone: true }));
     const lostRegistry = threads.length > 0;
     return {
       moved,

@@ -11,7 +11,7 @@ import type { ExecuteToolRequest, ToolRunResult } from './api/threads.ts';
 import { projectGuards } from './guards.ts';
 import { reachableDomains, threadSandbox } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
-import { threadEnv } from './thread-env.ts';
+import { threadPorts } from './thread-env.ts';
 import { ToolCatalog } from './tools.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -78,7 +78,7 @@ async function assertParentHolds(workspace: Workspace, toolId: string): Promise<
   const { env } = workspace.options;
   const parentId = env['RYE_PARENT_THREAD_ID'] ?? '';
   if (parentId === '') return;
-  const { files } = threadEnv(workspace, { allowUnsigned: false });
+  const { files } = threadPorts(workspace, { allowUnsigned: false });
   const { capabilities } = await files.readDocument(parentId);
   const need = { verb: 'execute', item_type: 'tool', item_id: toolId } as const;
   if (covers(capabilities, need)) return;

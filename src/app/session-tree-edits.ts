@@ -1,7 +1,7 @@
 import type { LogEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
-import type { ThreadEnv } from '../threads/ports.ts';
+import type { ThreadEnv, ThreadPorts } from '../threads/ports.ts';
 import { extractThread } from '../threads/session/copied-thread.ts';
 import {
   appendCustom,
@@ -24,7 +24,7 @@ import type {
   ReplayReport,
   SessionTreeEdits,
 } from './api/trees.ts';
-import { threadEnv } from './thread-env.ts';
+import { threadEnv, threadPorts } from './thread-env.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Appends to session trees, replays them and imports sessions. */
@@ -37,10 +37,10 @@ export class SessionTreeEditor implements SessionTreeEdits {
 
   async branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]> {
     const { at, summary, instructions, message } = options;
-    const env = this.#env();
     if (summary !== 'model') {
-      return await branchThread(env, threadId, { at, summary: summary?.text, message });
+      return await branchThread(this.#ports(), threadId, { at, summary: summary?.text, message });
     }
+    const env = await this.#env();
     const signal = options.signal ?? new AbortController().signal;
     const events = await branchWithModelSummary(env, threadId, { at, instructions, signal });
     if (message === undefined) return events;
@@ -52,26 +52,26 @@ export class SessionTreeEditor implements SessionTreeEdits {
     threadId: string,
     options: { readonly at: string; readonly threadId?: string },
   ): Promise<ThreadRecord> {
-    return await extractThread(this.#env(), threadId, options);
+    return await extractThread(this.#ports(), threadId, options);
   }
 
   async label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]> {
-    return await labelEntry(this.#env(), threadId, { entry, label });
+    return await labelEntry(this.#ports(), threadId, { entry, label });
   }
 
   async title(threadId: string, title: string): Promise<readonly LogEvent[]> {
-    return await titleThread(this.#env(), threadId, title);
+    return await titleThread(this.#ports(), threadId, title);
   }
 
   async changeModel(
     threadId: string,
     wanted: Parameters<SessionTreeEdits['changeModel']>[1],
   ): Promise<readonly LogEvent[]> {
-    return await changeModel(this.#env(), threadId, wanted);
+    return await changeModel(this.#ports(), threadId, wanted);
   }
 
   async changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]> {
-    return await changeThinking(this.#env(), threadId, level);
+    return await changeThinking(this.#ports(), threadId, level);
   }
 
   async appendCustom(
@@ -79,21 +79,21 @@ export class SessionTreeEditor implements SessionTreeEdits {
     customType: string,
     data: JsonObject,
   ): Promise<readonly LogEvent[]> {
-    return await appendCustom(this.#env(), threadId, { customType, data });
+    return await appendCustom(this.#ports(), threadId, { customType, data });
   }
 
   async appendCustomMessage(
     threadId: string,
     message: Parameters<SessionTreeEdits['appendCustomMessage']>[1],
   ): Promise<readonly LogEvent[]> {
-    return await appendCustomMessage(this.#env(), threadId, message);
+    return await appendCustomMessage(this.#ports(), threadId, message);
   }
 
   async editContext(
     threadId: string,
     edit: Parameters<SessionTreeEdits['editContext']>[1],
   ): Promise<readonly LogEvent[]> {
-    return await editContext(this.#env(), threadId, edit);
+    return await editContext(this.#ports(), threadId, edit);
   }
 
   async compact(
@@ -101,19 +101,23 @@ export class SessionTreeEditor implements SessionTreeEdits {
     options: Parameters<SessionTreeEdits['compact']>[1] = {},
   ): Promise<ManualCompaction> {
     const { instructions, signal = new AbortController().signal } = options;
-    return await compactThread(this.#env(), threadId, { instructions, signal });
+    return await compactThread(await this.#env(), threadId, { instructions, signal });
   }
 
   async replay(threadId: string, options: ReplayOptions = {}): Promise<ReplayReport> {
-    return await replayThread(this.#env(), threadId, options);
+    return await replayThread(await this.#env(), threadId, options);
   }
 
   async importSession(options: ImportOptions): Promise<ImportedSession> {
     const { importSession } = await import('../pi/import-file.ts');
-    return await importSession(this.#env(), options);
+    return await importSession(await this.#env(), options);
   }
 
-  #env(): ThreadEnv {
-    return threadEnv(this.#workspace, { allowUnsigned: false });
+  #ports(): ThreadPorts {
+    return threadPorts(this.#workspace, { allowUnsigned: false });
+  }
+
+  async #env(): Promise<ThreadEnv> {
+    return await threadEnv(this.#workspace, { allowUnsigned: false });
   }
 }

@@ -90,8 +90,18 @@ async function reader(config: Config, name: string): Promise<Reader> {
   return new Reader(name, await config.load(name));
 }
 
-/** Reads everything that prepare needs from the layered configuration. */
-export async function readThreadConfig(config: Config): Promise<ThreadConfig> {
+const threadConfigs = new WeakMap<Config, Promise<ThreadConfig>>();
+
+/** Reads and validates everything that threads need from the layered configuration, once per configuration. */
+export function readThreadConfig(config: Config): Promise<ThreadConfig> {
+  const known = threadConfigs.get(config);
+  if (known) return known;
+  const read = parseThreadConfig(config);
+  threadConfigs.set(config, read);
+  return read;
+}
+
+async function parseThreadConfig(config: Config): Promise<ThreadConfig> {
   const [resilience, coordination, errors, interpolation, risks, hooks] = await Promise.all([
     reader(config, 'agent/resilience'),
     reader(config, 'agent/coordination'),

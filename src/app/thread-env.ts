@@ -4,7 +4,7 @@ import { renderEvent } from '../export/markdown.ts';
 import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
-import { type ThreadEnv } from '../threads/ports.ts';
+import type { ThreadEnv, ThreadPorts } from '../threads/ports.ts';
 import { compileSchema } from '../tools/schema.ts';
 import { projectGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
@@ -24,8 +24,26 @@ export interface ThreadEnvOptions {
   readonly preset?: Preset | undefined;
 }
 
-/** Builds what threads need from an open rye: the one place that names every adapter. */
-export function threadEnv(base: Workspace, options: ThreadEnvOptions): ThreadEnv {
+/** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
+export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Promise<ThreadEnv> {
+  const env: ThreadEnv = {
+    ...connect(base, options, () => env),
+    config: await readThreadConfig(await base.config()),
+  };
+  return env;
+}
+
+/** Builds what operations on stored threads need. Works even if the configuration is invalid. */
+export function threadPorts(base: Workspace, options: ThreadEnvOptions): ThreadPorts {
+  return connect(base, options);
+}
+
+/** The one place that names every adapter of threads. `threads` is what orchestrating tools act on. */
+function connect(
+  base: Workspace,
+  options: ThreadEnvOptions,
+  threads?: () => ThreadEnv,
+): ThreadPorts {
   const { projectPath, env } = base.options;
   assertOwnState(projectPath);
   const { clock, keyring, store } = base;
@@ -35,10 +53,10 @@ export function threadEnv(base: Workspace, options: ThreadEnvOptions): ThreadEnv
   const tools = new ToolCatalog(base, {
     ...options,
     own,
-    threads: () => threads,
+    ...(threads ? { threads } : {}),
   });
   const models = modelsOf(base, options.replayFrom);
-  const threads: ThreadEnv = {
+  return {
     projectPath,
     clock,
     ids: base.ids,
@@ -55,7 +73,6 @@ export function threadEnv(base: Workspace, options: ThreadEnvOptions): ThreadEnv
     },
     rules: new ThreadRules(base, options),
     guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
-    config: async () => await readThreadConfig(await base.config()),
     models: {
       resolve: async (facts) => await models.resolve(facts),
       traits: (model) => models.traits(model),
@@ -86,5 +103,4 @@ export function threadEnv(base: Workspace, options: ThreadEnvOptions): ThreadEnv
     checkSchema: async (schema) => void (await compileSchema(schema)),
     indexExport: async () => void (await refreshIndex(base)),
   };
-  return threads;
 }

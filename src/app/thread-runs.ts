@@ -5,7 +5,7 @@ import type { ThreadPlan } from '../core/plan.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import { observe } from '../hooks/handlers.ts';
 import type { RunnerOptions } from '../threads/family/spawn.ts';
-import type { ThreadEnv } from '../threads/ports.ts';
+import type { Embedding, Process } from '../threads/ports.ts';
 import { type PrepareRequest, prepareThread } from '../threads/prepare/prepare.ts';
 import { recoverQuietly } from '../threads/recovery/recover.ts';
 import { type DirectiveRun, runDirective } from '../threads/run/lifecycle.ts';
@@ -21,7 +21,7 @@ export async function planDirective(
   given: ExecuteDirectiveRequest,
 ): Promise<ThreadPlan> {
   const request = withPresets(base, given);
-  const { plan } = await prepareThread(threadEnv(base, envOptions(request)), {
+  const { plan } = await prepareThread(await threadEnv(base, envOptions(request)), {
     ...prepareRequest(request),
     isDryRun: true,
   });
@@ -34,7 +34,7 @@ export async function executeDirective(
   given: ExecuteDirectiveRequest & Pick<DirectiveRun, 'onStarted'>,
 ): Promise<ThreadResult> {
   const request = withPresets(base, given);
-  const env = threadEnv(base, envOptions(request));
+  const env = await threadEnv(base, envOptions(request));
   await recoverQuietly(env);
   return await runDirective(env, {
     prepare: prepareRequest(request),
@@ -86,7 +86,7 @@ function plain(members: Preset): Omit<ExecuteDirectiveRequest, 'directiveId'> {
 
 /** Tells the program's handlers and then the caller; a handler that fails is said once and changes nothing. */
 export function observer(
-  { handlers, onNotice }: ThreadEnv,
+  { handlers, onNotice }: Embedding & Pick<Process, 'onNotice'>,
   onEvent: ExecuteDirectiveRequest['onEvent'],
 ): ExecuteDirectiveRequest['onEvent'] {
   if (!handlers) return onEvent;

@@ -275,8 +275,8 @@ export async function acceptHead(
   const isExported = found.checks.some(({ name, ok }) => name === 'knowledge' && ok);
   if (document.transcript && !isExported) {
     const { reexport } = await import('../threads/run/finalize.ts');
-    const { threadEnv } = await import('./thread-env.ts');
-    const env = threadEnv(workspace, { allowUnsigned: false });
+    const { threadPorts } = await import('./thread-env.ts');
+    const env = threadPorts(workspace, { allowUnsigned: false });
     await reexport(env, await files.readPlan(document), document);
   }
   const exported = readIfThere(path);

@@ -313,42 +313,92 @@ export interface Guards {
   remember(): Promise<void>;
 }
 
-/** Everything that threads need from outside; the composition root builds it. */
-export interface ThreadEnv {
+/** What is stored of a project's threads, with the keys and heads that prove it. */
+export interface Stored {
+  readonly store: Store;
+  readonly files: ThreadFiles;
+  readonly heads: HeadsPort;
+  readonly verifier: PayloadVerifier;
+}
+
+/** This process: where it works, its time, ids and randomness, its name as an owner and its signature. */
+export interface Process {
   readonly projectPath: string;
   readonly clock: Clock;
   readonly ids: IdSource;
   readonly random: () => number;
   readonly owner: Owner;
-  readonly store: Store;
+  /** Throws `key_missing` without a signing key. */
   readonly signer: () => PayloadSigner;
-  readonly verifier: PayloadVerifier;
+  readonly onNotice: (notice: string) => void;
+}
+
+/** Configuration, read and validated once. */
+export interface Configured {
+  readonly config: ThreadConfig;
+}
+
+/** Where a thread's directive, rules, model and tools come from. */
+export interface Sources {
   readonly items: ItemSource;
   readonly rules: RuleSource;
-  readonly guards: Guards;
-  readonly config: () => Promise<ThreadConfig>;
   readonly models: ModelSource;
   readonly tools: ToolSource;
-  readonly files: ThreadFiles;
-  readonly heads: HeadsPort;
-  readonly renderer: ThreadRenderer;
-  /** `RYE_PARENT_THREAD_ID`, when this process was started by a thread. */
-  readonly parentFromEnvironment: string | undefined;
-  /** The environment, for `{env:…}` only; nothing else reads it here. */
+}
+
+/** The surroundings that only prepare reads. */
+export interface Preparation {
+  readonly guards: Guards;
+  /** The environment, for `{env:…}` only. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Whether an input of type `file` names something that can be read. */
+  /** `RYE_PARENT_THREAD_ID`, if a thread started this process. */
+  readonly parentFromEnvironment: string | undefined;
+  /** True if an input of type `file` names a readable file. */
   readonly fileExists: (path: string) => boolean;
-  /** Paths of files that rye ships, so that shipped hooks are told from others. */
+  /** True for paths of files that rye ships, to tell shipped hooks from others. */
   readonly isShipped: (origin: string) => boolean;
-  readonly onNotice: (notice: string) => void;
-  /** Functions of the program that rye is a part of, asked and told about the threads of this process. */
-  readonly handlers?: HandlerLists | undefined;
-  /** What of that program decides about its threads; `travels`: the processes that it starts have it too. */
-  readonly program?: (ProgramParts & { readonly travels: boolean }) | undefined;
-  /** How a process of its own is started for a thread. */
-  readonly runner: () => Promise<RunnerCommand>;
-  /** Refuses a JSON Schema that answers can't be checked against. */
+  /** Rejects a JSON Schema that answers can't be checked against. */
   readonly checkSchema: (schema: JsonObject) => Promise<void>;
+}
+
+/** Renders and indexes the readable export of a thread. */
+export interface Exporting {
+  readonly renderer: ThreadRenderer;
   /** Updates the search index with a new export; best effort. */
   readonly indexExport: (path: string) => Promise<void>;
 }
+
+/** Starts threads in processes of their own. */
+export interface Launching {
+  readonly runner: () => Promise<RunnerCommand>;
+}
+
+/** Functions of the program that embeds rye. */
+export interface Embedding {
+  /** Asked and notified about the threads of this process. */
+  readonly handlers?: HandlerLists | undefined;
+  /** The functions that decide about its threads; `travels` is true if the processes that it starts have them too. */
+  readonly program?: (ProgramParts & { readonly travels: boolean }) | undefined;
+}
+
+/** Ends threads whose process died. */
+export type Recovering = Stored & Process & Configured & Exporting;
+
+/** Starts queued threads and resumes finished ones. */
+export type Supervising = Stored & Process & Configured & Launching;
+
+/** Plans a thread. */
+export type Preparing = Stored & Process & Configured & Sources & Preparation & Embedding;
+
+/** Everything that threads need from outside, except configuration; the composition root builds it. */
+export interface ThreadPorts
+  extends Stored,
+    Process,
+    Sources,
+    Preparation,
+    Exporting,
+    Launching,
+    Embedding {}
+
+/** Everything that a thread needs to be prepared and run. */
+export interface ThreadEnv extends ThreadPorts, Configured {}

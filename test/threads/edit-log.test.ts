@@ -18,7 +18,7 @@ async function scene(act: (here: Lab, id: string) => Promise<void>) {
   const { project: projectPath, home: userSpacePath, env } = here;
   const base = new Workspace({ projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
-  const made = threadEnv(base, { allowUnsigned: false });
+  const made = await threadEnv(base, { allowUnsigned: false });
   let reads = 0;
   const readDocument = async (threadId: string) => {
     const document = await made.files.readDocument(threadId);

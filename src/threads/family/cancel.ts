@@ -8,7 +8,15 @@ import {
   type ThreadStatus,
 } from '../../core/thread.ts';
 import type { Owner } from '../../storage/store.ts';
-import type { ChildPolicy, Coordination, ThreadEnv } from '../ports.ts';
+import type {
+  ChildPolicy,
+  Coordination,
+  Launching,
+  Process,
+  Recovering,
+  Stored,
+  Supervising,
+} from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
 import { endUnstarted } from '../run/start.ts';
 import { chainEnd, openDescendants } from './children.ts';
@@ -21,11 +29,11 @@ import { startQueued } from './spawn.ts';
  * it held goes to the next in the queue. Best effort: any later command makes up for it.
  */
 export async function afterEnd(
-  env: ThreadEnv,
+  env: Supervising,
   { thread_id, status, parent_thread_id: parent }: ThreadResult,
 ): Promise<void> {
   try {
-    const { coordination } = await env.config();
+    const { coordination } = env.config;
     if (policyAt(status, coordination) === 'cancel') {
       for (const child of await openDescendants(env.store.registry, thread_id)) {
         await cancelOne(env, child, `its parent ${thread_id} ended as ${status}`);
@@ -59,12 +67,12 @@ export interface CancelRequest {
  * the threads that were still open.
  */
 export async function cancelThread(
-  env: ThreadEnv,
+  env: Supervising,
   { threadId, reason, tree }: CancelRequest,
 ): Promise<readonly string[]> {
   const { registry } = env.store;
   const target = await chainEnd(registry, threadId);
-  const { coordination } = await env.config();
+  const { coordination } = env.config;
   const below =
     target && (tree || coordination.onParentCancel === 'cancel')
       ? await openDescendants(registry, target.thread_id)
@@ -76,7 +84,7 @@ export async function cancelThread(
 }
 
 async function cancelOne(
-  env: ThreadEnv,
+  env: Stored & Process,
   { thread_id: threadId, status }: ThreadRecord,
   reason: string,
 ): Promise<void> {
@@ -108,7 +116,7 @@ export interface KilledThread {
  * that ends in order on SIGTERM finalizes its thread itself. Resolves to the threads that were open before.
  */
 export async function killThread(
-  env: ThreadEnv,
+  env: Recovering & Launching,
   { threadId, reason, tree }: KillRequest,
 ): Promise<readonly KilledThread[]> {
   const { registry } = env.store;
@@ -140,12 +148,12 @@ export async function killThread(
   );
 }
 
-function activeOwner({ store }: ThreadEnv, record: ThreadRecord): Owner | undefined {
+function activeOwner({ store }: Pick<Stored, 'store'>, record: ThreadRecord): Owner | undefined {
   return isActive(record.status) ? store.owners.ofRecord(record) : undefined;
 }
 
 /** Threads that a dead process has left open, the nested ones first. */
-async function leftBy(env: ThreadEnv, owner: Owner): Promise<readonly ThreadRecord[]> {
+async function leftBy(env: Pick<Stored, 'store'>, owner: Owner): Promise<readonly ThreadRecord[]> {
   const { registry, owners } = env.store;
   const active = await registry.list({ active: true });
   if (owners.state(owner) !== 'gone') return [];
@@ -153,7 +161,7 @@ async function leftBy(env: ThreadEnv, owner: Owner): Promise<readonly ThreadReco
 }
 
 async function assertKillable(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'>,
   victim: ThreadRecord,
   victims: readonly ThreadRecord[],
 ): Promise<void> {

@@ -3,7 +3,7 @@ import type { PartialLimits } from '../../core/limits.ts';
 import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import { type RawLimit, type ResolvedLimits, worstMicroUsd } from '../../policy/limits.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Configured, Stored } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { readSigned } from '../verified-log.ts';
 
@@ -31,7 +31,7 @@ const NEXT_OUTPUT_TOKENS = 512;
  * A declared limit is lowered only where it would take the parent's next model call; the plan warns of that.
  */
 export async function shareSpend(
-  env: ThreadEnv,
+  env: Stored & Configured,
   resolved: ResolvedLimits,
   child: ChildBudget,
 ): Promise<SharedLimits> {
@@ -42,7 +42,7 @@ export async function shareSpend(
     declared.some(({ name }) => name === 'spend' || name === 'max_spend');
   if (isDeclared) return await spareSpend(env, resolved, { ...child, parent });
   const left = await env.store.ledger.remaining(parent.thread_id);
-  const { maxChildren } = (await env.config()).coordination;
+  const { maxChildren } = env.config.coordination;
   const parts = Math.max(2, maxChildren);
   const share = Math.floor(left / parts);
   if (share >= toMicroUsd(resolved.limits.spend)) return { ...resolved, warnings: [] };
@@ -51,7 +51,7 @@ export async function shareSpend(
 }
 
 async function spareSpend(
-  env: ThreadEnv,
+  env: Stored,
   resolved: ResolvedLimits,
   { directiveId, parent }: ChildBudget & { readonly parent: ThreadDocument },
 ): Promise<SharedLimits> {
@@ -104,7 +104,7 @@ function lowered(
  * What the next model call of a running thread may cost: its last request, which the log has, with the answer and the
  * results since; and once more while that request is not booked. 0 for a thread whose model costs nothing.
  */
-export async function nextCallOf(env: ThreadEnv, thread: ThreadDocument): Promise<MicroUsd> {
+export async function nextCallOf(env: Stored, thread: ThreadDocument): Promise<MicroUsd> {
   const ran = await runOf(env, thread);
   if (!ran) return 0;
   const { plan, events } = ran;
@@ -124,7 +124,7 @@ export async function nextCallOf(env: ThreadEnv, thread: ThreadDocument): Promis
   return unbooked + costOf(request.input_tokens + MORE_INPUT_TOKENS);
 }
 
-async function runOf(env: ThreadEnv, thread: ThreadDocument) {
+async function runOf(env: Stored, thread: ThreadDocument) {
   try {
     const plan = await env.files.readPlan(thread);
     const { events } = await readSigned(env, thread.thread_id);

@@ -3,7 +3,7 @@ import { type Delivery, type DeliveryMode, INLINE_BYTES } from '../../core/deliv
 import { messageOf, RyeError } from '../../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import type { ResolveParams } from '../../storage/store.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Launching, Recovering, Stored, Supervising } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
 import { deathOf } from '../run/liveness.ts';
 import { assertDescendant, chainEnd } from './children.ts';
@@ -32,7 +32,7 @@ export interface SentDelivery {
  * below it, nobody else: `not_descendant`.
  */
 export async function sendDelivery(
-  env: ThreadEnv,
+  env: Supervising,
   { threadId, message, mode, from }: SendRequest,
 ): Promise<SentDelivery> {
   if (from !== undefined) await assertMayWrite(env, from, threadId);
@@ -63,7 +63,7 @@ export async function sendDelivery(
     requiresArtifact: Buffer.byteLength(body) > INLINE_BYTES,
     now: isoTime(env.clock.now()),
   });
-  const { onFinished } = await env.config();
+  const { onFinished } = env.config;
   await wakeFinished(env, delivery.thread_id);
   return { delivery, outlook: outlookOf(addressee, { mode, sender, onFinished }) };
 }
@@ -72,12 +72,15 @@ export async function sendDelivery(
  * Settles a delivery as a person decides. If its thread has crashed, that is recovered first, so that its log decides all
  * that it can prove.
  */
-export async function settleDelivery(env: ThreadEnv, request: ResolveParams): Promise<Delivery> {
+export async function settleDelivery(
+  env: Recovering & Launching,
+  request: ResolveParams,
+): Promise<Delivery> {
   const { deliveries, registry } = env.store;
   const { threadId, seq, as } = request;
   const delivery = (await deliveries.list(threadId)).find((one) => one.seq === seq);
   const thread = delivery && (await registry.get(delivery.thread_id));
-  const { recovery } = await env.config();
+  const { recovery } = env.config;
   if (thread && deathOf(env, thread, recovery.staleSeconds)) {
     await recoverThread(env, thread.thread_id);
   }
@@ -86,7 +89,7 @@ export async function settleDelivery(env: ThreadEnv, request: ResolveParams): Pr
   return settled;
 }
 
-async function assertMayWrite(env: ThreadEnv, from: string, to: string): Promise<void> {
+async function assertMayWrite(env: Pick<Stored, 'store'>, from: string, to: string): Promise<void> {
   const { registry } = env.store;
   const own = await registry.chain(from);
   const parents = await Promise.all(
@@ -131,8 +134,8 @@ function outlookOf(
 }
 
 /** Starts a process that goes on with a finished thread for which something waits, where the configuration wants that. */
-export async function wakeFinished(env: ThreadEnv, threadId: string): Promise<void> {
-  const { onFinished } = await env.config();
+export async function wakeFinished(env: Supervising, threadId: string): Promise<void> {
+  const { onFinished } = env.config;
   if (onFinished === 'hold') return;
   const thread = await chainEnd(env.store.registry, threadId);
   // what somebody has cancelled is never started again by itself

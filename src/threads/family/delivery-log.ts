@@ -5,7 +5,7 @@ import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { escapeXml, headBytes } from '../../core/text.ts';
 import { DELIVERY_ENTRY, deliveryFacts } from '../../log/delivery-facts.ts';
 import { buildTree, isKnown, pathTo } from '../../log/tree.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Process, Stored } from '../ports.ts';
 import type { StartedThread } from '../run/start.ts';
 import { readSigned } from '../verified-log.ts';
 
@@ -74,7 +74,7 @@ function unmarked(text: string): string {
 
 /** T8 for a thread whose owner is gone: what its log proves decides what became of its deliveries. */
 export async function recoverDeliveries(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'clock'>,
   threadId: string,
   epoch: number,
 ): Promise<void> {
@@ -84,10 +84,7 @@ export async function recoverDeliveries(
 }
 
 /** Entries of deliveries that the conversation of a continued thread begins with. */
-export async function carriedEntries(
-  env: ThreadEnv,
-  threadId: string,
-): Promise<ReadonlySet<string>> {
+export async function carriedEntries(env: Stored, threadId: string): Promise<ReadonlySet<string>> {
   const tree = buildTree(await eventsOf(env, threadId));
   const path = pathTo(tree, tree.leafId);
   const carried = path.filter(
@@ -98,7 +95,7 @@ export async function carriedEntries(
 
 /** The threads that this one continues, first to last. */
 export async function predecessorsOf(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'>,
   { document }: StartedThread,
 ): Promise<readonly string[]> {
   const previous = document.continuation_of;
@@ -108,7 +105,7 @@ export async function predecessorsOf(
 }
 
 async function eventsOf(
-  env: ThreadEnv,
+  env: Stored,
   threadId: string,
 ): Promise<readonly (LogEvent | UnknownEvent)[]> {
   try {

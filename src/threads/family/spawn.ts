@@ -2,7 +2,15 @@ import { isoTime } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
-import type { LaunchedThread, ThreadEnv } from '../ports.ts';
+import type {
+  Embedding,
+  LaunchedThread,
+  Launching,
+  Process,
+  Stored,
+  Supervising,
+  ThreadEnv,
+} from '../ports.ts';
 import { assertProgram, assertTravels } from '../prepare/policy.ts';
 import type { PreparedThread } from '../prepare/prepare.ts';
 import { endUnstarted, registerThread, reserveBudget, type StartedThread } from '../run/start.ts';
@@ -35,7 +43,7 @@ export interface Handover {
 /** Secret inputs of threads that this process has queued, by project and thread. They are never written to a file. */
 const heldSecrets = new Map<string, Readonly<Record<string, string>>>();
 
-function holdKey(env: ThreadEnv, threadId: string): string {
+function holdKey(env: Pick<Process, 'projectPath'>, threadId: string): string {
   return `${env.projectPath}\0${threadId}`;
 }
 
@@ -108,12 +116,12 @@ export async function launchThread(
  * Starts the threads that wait for a slot, oldest first, as far as slots are free. Nobody supervises the queue:
  * whoever adds to it, ends a thread or waits for one calls this. Resolves to the threads that could not be started.
  */
-export async function startQueued(env: ThreadEnv): Promise<ReadonlyMap<string, RyeError>> {
+export async function startQueued(env: Supervising): Promise<ReadonlyMap<string, RyeError>> {
   const failures = new Map<string, RyeError>();
   const created = await env.store.registry.list({ status: 'created' });
   const queued = created.filter(({ pid }) => pid === null).toReversed();
   if (queued.length === 0) return failures;
-  const { coordination } = await env.config();
+  const { coordination } = env.config;
   const full = new Set<string | null>();
   for (const record of queued) {
     if (full.has(record.parent_id)) continue;
@@ -139,7 +147,11 @@ export async function startQueued(env: ThreadEnv): Promise<ReadonlyMap<string, R
 }
 
 /** Ends a thread that was not started, and forgets what was kept for it. */
-async function endQueued(env: ThreadEnv, threadId: string, error: RyeError): Promise<void> {
+export async function endQueued(
+  env: Stored & Process,
+  threadId: string,
+  error: RyeError,
+): Promise<void> {
   heldSecrets.delete(holdKey(env, threadId));
   await endUnstarted(env, threadId, { status: 'error', error: error.toJSON() });
   await removeHandover(env.files.folder(threadId));
@@ -147,7 +159,7 @@ async function endQueued(env: ThreadEnv, threadId: string, error: RyeError): Pro
 
 /** Whether a queued thread needs secret inputs that this process hasn't: another process has them, or they are lost. */
 async function secretsLost(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'projectPath'>,
   threadId: string,
 ): Promise<RyeError | 'elsewhere' | undefined> {
   if (heldSecrets.has(holdKey(env, threadId))) return undefined;
@@ -180,7 +192,7 @@ function secretsGone(threadId: string): RyeError {
 
 /** The secret inputs of the thread that this process was started for; ends the thread if they did not arrive. */
 export async function secretsOf(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   handover: Handover,
 ): Promise<Readonly<Record<string, string>>> {
@@ -194,7 +206,7 @@ export async function secretsOf(
 
 /** Starts the process of a thread that this process has taken. */
 async function launch(
-  env: ThreadEnv,
+  env: Stored & Process & Launching,
   { thread_id: threadId }: ThreadRecord,
 ): Promise<RyeError | undefined> {
   try {
@@ -220,7 +232,7 @@ async function launch(
 }
 
 /** Reads what this process was started to run; the file stays until the thread is claimed. */
-export async function handoverOf(env: ThreadEnv, threadId: string): Promise<Handover> {
+export async function handoverOf(env: Pick<Stored, 'files'>, threadId: string): Promise<Handover> {
   const value = parseJson(await readHandover(env.files.folder(threadId)));
   if (isJsonObject(value) && value['format'] === 1) return value as unknown as Handover;
   throw new RyeError('thread_tampered', `the handover of ${threadId} is not one of this version`);
@@ -230,7 +242,10 @@ export async function handoverOf(env: ThreadEnv, threadId: string): Promise<Hand
  * Takes a launched thread over: claims it, reads the plan that its signed thread.json names, and removes the private
  * file. The budget that its starter reserved is kept, not reserved again.
  */
-export async function adoptThread(env: ThreadEnv, threadId: string): Promise<StartedThread> {
+export async function adoptThread(
+  env: Stored & Process & Embedding,
+  threadId: string,
+): Promise<StartedThread> {
   const record = await env.store.registry.claim(threadId, env.owner, isoTime(env.clock.now()));
   try {
     await removeHandover(env.files.folder(threadId));

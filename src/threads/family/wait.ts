@@ -4,7 +4,7 @@ import type { JsonObject } from '../../core/json.ts';
 import { isActive, isFinal, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
 import type { Cost } from '../../core/usage.ts';
 import type { Store } from '../../storage/store.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Launching, Recovering } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
 import { threadsFolder } from '../thread-files-fs.ts';
 import { chainEnd } from './children.ts';
@@ -149,7 +149,10 @@ function waited(id: string, record: ThreadRecord | undefined, done: boolean): Wa
 const QUEUE_MS = 500;
 
 /** {@link waitForThreads} over a project's registry; the waiter also starts what is queued and ends what is lost. */
-export async function waitThreads(env: ThreadEnv, request: WaitRequest): Promise<WaitReport> {
+export async function waitThreads(
+  env: Recovering & Launching,
+  request: WaitRequest,
+): Promise<WaitReport> {
   const watch = watchFile(join(threadsFolder(env.projectPath), 'registry.db'));
   let nextQueueMs = 0;
   const onLook = async (): Promise<void> => {
@@ -176,7 +179,7 @@ export async function waitThreads(env: ThreadEnv, request: WaitRequest): Promise
 }
 
 /** Ends a thread whose process died; false when somebody else does, or when it can't be done. */
-async function settleLost(env: ThreadEnv, { thread_id }: ThreadRecord): Promise<boolean> {
+async function settleLost(env: Recovering, { thread_id }: ThreadRecord): Promise<boolean> {
   try {
     await recoverThread(env, thread_id);
     return true;

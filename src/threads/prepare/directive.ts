@@ -18,7 +18,14 @@ import {
 import { parseBehavior } from '../../loop/behavior.ts';
 import type { LoopPorts, ReturnCheck } from '../../loop/ports.ts';
 import { OUTPUT_TOOL } from '../../providers/provider.ts';
-import type { ItemSource, LoadedItem, OpenTools, ThreadConfig, ThreadEnv } from '../ports.ts';
+import type {
+  ItemSource,
+  LoadedItem,
+  OpenTools,
+  Preparation,
+  Sources,
+  ThreadConfig,
+} from '../ports.ts';
 
 const DIRECTIVE_LAYER = 1;
 
@@ -107,7 +114,7 @@ export interface PlannedHooks {
  * the directive suppresses; then checks that the others can take their actions.
  */
 export async function planHooks(
-  env: ThreadEnv,
+  env: Pick<Sources, 'items'> & Pick<Preparation, 'isShipped'>,
   { hooks: merged, composed }: Pick<ResolvedDirective, 'hooks' | 'composed'>,
   capabilities: readonly string[],
 ): Promise<PlannedHooks> {
@@ -127,7 +134,7 @@ export async function planHooks(
 }
 
 async function whyUnusable(
-  env: ThreadEnv,
+  env: Pick<Sources, 'items'>,
   hook: HookDeclaration,
   capabilities: readonly string[],
 ): Promise<string | undefined> {
@@ -151,7 +158,7 @@ async function whyUnusable(
  * unsets. A schema given as text becomes the object; one that can't be used is an error before anything runs.
  */
 export async function planBehavior(
-  env: ThreadEnv,
+  env: Pick<Preparation, 'checkSchema'>,
   config: ThreadConfig,
   { composed, given }: { readonly composed: Composed; readonly given: JsonObject | undefined },
 ): Promise<JsonObject> {

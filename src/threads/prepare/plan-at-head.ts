@@ -3,7 +3,7 @@ import { isRecord } from '../../core/json.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
 import { THINKING_LEVELS } from '../../providers/provider.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Sources } from '../ports.ts';
 import { assertPriced } from './policy.ts';
 
 /**
@@ -11,7 +11,7 @@ import { assertPriced } from './policy.ts';
  * start does for a model that is not configured any more or has no price.
  */
 export async function planAtLeaf(
-  env: ThreadEnv,
+  env: Pick<Sources, 'models'>,
   plan: ThreadPlan,
   { tree, leafId }: { readonly tree: SessionTree; readonly leafId: string | null },
 ): Promise<ThreadPlan> {
@@ -33,7 +33,7 @@ function withThinking(plan: ThreadPlan, path: readonly TreeEntry[]): ThreadPlan 
 }
 
 async function withModel(
-  env: ThreadEnv,
+  env: Pick<Sources, 'models'>,
   plan: ThreadPlan,
   path: readonly TreeEntry[],
 ): Promise<ThreadPlan> {
@@ -63,7 +63,7 @@ function isImported({ payload }: TreeEntry): boolean {
 
 /** A model of today's configuration for a thread that was planned before; refused where it could not run on it. */
 export async function configuredModel(
-  env: ThreadEnv,
+  env: Pick<Sources, 'models'>,
   plan: ThreadPlan,
   wanted: { readonly model: string; readonly provider?: string | undefined },
 ) {

@@ -20,7 +20,14 @@ import {
   boundedCapabilities,
   type RiskTable,
 } from '../../policy/risk.ts';
-import type { GrantedTool, ItemSource, ThreadConfig, ThreadEnv } from '../ports.ts';
+import type {
+  Embedding,
+  GrantedTool,
+  ItemSource,
+  Sources,
+  ThreadConfig,
+  ThreadEnv,
+} from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 
 /** defaults → directive → overrides, capped by the parent's signed limits. */
@@ -194,7 +201,7 @@ export interface RulesOfPlan {
 
 /** The rules of a thread and what of them its model is told from the start. Without a model there are none. */
 export async function planRules(
-  env: ThreadEnv,
+  env: Pick<Sources, 'rules'>,
   facts: {
     readonly directive: string;
     readonly model: PlannedModel;
@@ -244,7 +251,11 @@ export function programOf(
 }
 
 /** Refuses to run a thread without the functions that it was approved with: `program_required`. */
-export function assertProgram(env: ThreadEnv, { program }: ThreadPlan, threadId: string): void {
+export function assertProgram(
+  env: Pick<Embedding, 'program'>,
+  { program }: ThreadPlan,
+  threadId: string,
+): void {
   if (!program) return;
   const handlers = program.handlers.filter((name) => env.program?.handlers.includes(name) !== true);
   const tools = program.tools.filter((id) => env.program?.tools.includes(id) !== true);
@@ -253,7 +264,10 @@ export function assertProgram(env: ThreadEnv, { program }: ThreadPlan, threadId:
 }
 
 /** Refuses to start a process that would not have the functions that a thread was approved with: `program_required`. */
-export function assertTravels({ program: parts }: ThreadEnv, { program }: ThreadPlan): void {
+export function assertTravels(
+  { program: parts }: Pick<Embedding, 'program'>,
+  { program }: ThreadPlan,
+): void {
   if (!program || parts?.travels === true) return;
   throw required('a process of its own would run the thread without', program);
 }

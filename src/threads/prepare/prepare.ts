@@ -14,7 +14,17 @@ import {
 } from '../../items/prompt.ts';
 import { unknownBehavior } from '../../loop/behavior.ts';
 import { type SharedLimits, shareSpend } from '../family/child-budget.ts';
-import type { ItemSource, ThreadConfig, ThreadEnv } from '../ports.ts';
+import type {
+  Configured,
+  ItemSource,
+  Preparation,
+  Preparing,
+  Process,
+  Sources,
+  Stored,
+  ThreadConfig,
+  ThreadEnv,
+} from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import {
   assertAliases,
@@ -63,12 +73,12 @@ export interface PreparedThread {
  * can't run says why here, before anything was registered, spent or written.
  */
 export async function prepareThread(
-  env: ThreadEnv,
+  env: Preparing,
   request: PrepareRequest,
 ): Promise<PreparedThread> {
   const ignored = await env.guards.check();
   const parent = await loadParent(env, request.parentThreadId ?? env.parentFromEnvironment);
-  const config = await env.config();
+  const config = env.config;
   const resolved = await resolveDirective(env.items, config, request);
   const { composed } = resolved;
   const { values, secretNames } = resolveInputs(composed.inputs, request.inputs, {
@@ -164,7 +174,7 @@ async function planGrants(
 
 /** The limits of the thread; a child spends no more than its parent can spare. */
 async function planSpend(
-  env: ThreadEnv,
+  env: Stored & Configured,
   config: ThreadConfig,
   {
     request,
@@ -184,7 +194,7 @@ async function planSpend(
 
 /** The model that the options or the directive ask for, and what to fall back on; all of them priced. */
 async function planModels(
-  env: ThreadEnv,
+  env: Pick<Sources, 'models'>,
   request: PrepareRequest,
   { model: choice, steps }: Composed,
 ) {
@@ -208,7 +218,7 @@ function integrityOf(sources: readonly PlanSource[]): ThreadPlan['integrity'] {
 
 /** A declared parent counts only with a valid signature; without one the child must not run. */
 async function loadParent(
-  env: ThreadEnv,
+  env: Stored,
   threadId: string | undefined,
 ): Promise<ThreadDocument | undefined> {
   if (threadId === undefined || threadId === '') return undefined;
@@ -263,7 +273,7 @@ async function loadKnowledge(items: ItemSource, id: string, origin: string) {
 }
 
 function interpolateDirective(
-  env: ThreadEnv,
+  env: Pick<Preparation, 'environment'>,
   config: ThreadConfig,
   {
     composed,
@@ -316,7 +326,7 @@ function withoutHooks(origins: Readonly<Record<string, string>>): Record<string,
 
 /** Why a run of the plan would be refused that a dry run only shows. */
 function refusals(
-  env: ThreadEnv,
+  env: Pick<Process, 'signer'>,
   unfit: RyeError | undefined,
   { isDryRun }: Pick<PrepareRequest, 'isDryRun'>,
 ): readonly string[] {

@@ -6,7 +6,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from '../../core/json.t
 import type { PlannedTool } from '../../core/plan.ts';
 import { escapeXml } from '../../core/text.ts';
 import { covers } from '../../policy/capability.ts';
-import type { ItemSource, ThreadEnv } from '../ports.ts';
+import type { ItemSource, Preparing, Sources } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { type PreparedThread, prepareThread } from './prepare.ts';
 
@@ -26,7 +26,7 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_-]*$/;
  * So it has a log, a process, limits, gates and a result like any thread, and its parent's capabilities bound it.
  */
 export async function prepareToolRun(
-  env: ThreadEnv,
+  env: Preparing,
   { toolId, params, parentThreadId, acknowledge = [] }: ToolRunRequest,
 ): Promise<PreparedThread> {
   const parent =
@@ -74,7 +74,7 @@ function assertHeld({ thread_id, capabilities }: ThreadDocument, toolId: string)
 }
 
 async function plannedTool(
-  env: ThreadEnv,
+  env: Pick<Sources, 'tools'>,
   toolId: string,
 ): Promise<Pick<PlannedTool, 'description' | 'input_schema'>> {
   const capability = capabilityOf({ verb: 'execute', item_type: 'tool', item_id: toolId });

@@ -10,7 +10,7 @@ import type { CarriedContext } from '../../log/continuation.ts';
 import { type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
 import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import type { OpenTools, ThreadEnv } from '../ports.ts';
+import type { OpenTools, Preparing } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
 import { firedDraft } from '../run/hook-runner.ts';
 import type { Conversation, ConversationParts, Opening } from '../run/opening.ts';
@@ -29,7 +29,7 @@ export interface ContinuationFacts {
  * Without a usable one the reason alone is said, because a thread that could go on must not fail for its wording.
  */
 export async function continuationMessage(
-  env: ThreadEnv,
+  env: Preparing,
   { plan, previousThreadId, reason }: ContinuationFacts,
 ): Promise<string> {
   const directiveId = plan.continuation_directive ?? SHIPPED;
@@ -40,7 +40,7 @@ export async function continuationMessage(
     continuation_message: reason,
   };
   try {
-    const config = await env.config();
+    const config = env.config;
     const { composed } = await resolveDirective(env.items, config, { directiveId, inputs: facts });
     const declared = new Set(composed.inputs.map(({ name }) => name));
     const given = Object.entries(facts).filter(([name]) => declared.has(name));

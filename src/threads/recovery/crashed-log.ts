@@ -18,7 +18,7 @@ import { buildTree, isKnown } from '../../log/tree.ts';
 import { likelyTokensOf } from '../../loop/meters.ts';
 import type { ProviderTraits } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Process, Stored } from '../ports.ts';
 import { headerOf, type ThreadDocument } from '../thread-document.ts';
 import { rollbackHint, tamperedError, verifyAgainstHead } from '../verified-log.ts';
 
@@ -47,7 +47,7 @@ export function unverifiedIn(log: DeadLog): { readonly unverified_bytes?: number
 }
 
 /** Opens the log of a dead thread for its end. What no signature covers is moved out of it first. */
-export async function openDeadLog(env: ThreadEnv, dead: DeadOwner): Promise<DeadLog> {
+export async function openDeadLog(env: Stored & Process, dead: DeadOwner): Promise<DeadLog> {
   const { record, document, plan } = dead;
   const { logs } = env.store;
   const threadId = record.thread_id;

@@ -1,7 +1,7 @@
 import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Configured, Process, Stored } from '../ports.ts';
 import { assertIntact } from './successor.ts';
 
 export interface RetentionRequest {
@@ -31,7 +31,7 @@ export interface Retention {
  * verify is left alone and reported.
  */
 export async function collectThreads(
-  env: ThreadEnv,
+  env: Stored & Process & Configured,
   { olderThanMs, dryRun }: RetentionRequest,
 ): Promise<Retention> {
   const before = isoTime(env.clock.now() - olderThanMs);
@@ -69,7 +69,7 @@ export function keptThreads(all: readonly ThreadRecord[], before: string): Reado
 }
 
 async function archiveThread(
-  env: ThreadEnv,
+  env: Stored & Process & Configured,
   { thread_id: threadId, completed_at: completedAt, epoch }: ThreadRecord,
   dryRun: boolean,
 ): Promise<ArchivedThread | undefined> {

@@ -7,7 +7,7 @@ import { addUsage, type Cost, NO_COST, toMicroUsd, toUsd } from '../../core/usag
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
 import { buildTree, isKnown } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Configured, Exporting, Process, Recovering, Stored } from '../ports.ts';
 import { finalizeThread, type Verdict } from '../run/finalize.ts';
 import { type Death, deathOf, silentOnes } from '../run/liveness.ts';
 import { Recorder } from '../run/recorder.ts';
@@ -36,7 +36,7 @@ export interface RecoveredThread {
  * Ends in order a thread whose process died: takes it over, repairs the tail of its log, settles open calls, the budget
  * and the files. Refused with `thread_locked` while its owner lives. Interrupted itself, it can be done again.
  */
-export async function recoverThread(env: ThreadEnv, threadId: string): Promise<RecoveredThread> {
+export async function recoverThread(env: Recovering, threadId: string): Promise<RecoveredThread> {
   const { registry } = env.store;
   const found = await registry.get(threadId);
   if (!found || !isActive(found.status)) {
@@ -45,7 +45,7 @@ export async function recoverThread(env: ThreadEnv, threadId: string): Promise<R
       details: { thread_id: threadId, status: found?.status ?? null },
     });
   }
-  const { staleSeconds } = (await env.config()).recovery;
+  const { staleSeconds } = env.config.recovery;
   const death = deathOf(env, found, staleSeconds);
   const isAlive = death === 'stale' && (await silentOnes(env, [found], staleSeconds)).length === 0;
   if (!death || isAlive) throw alive(found);
@@ -58,7 +58,10 @@ export interface FoundDead {
   readonly death: Death;
 }
 
-async function recoverDead(env: ThreadEnv, { found, death }: FoundDead): Promise<RecoveredThread> {
+async function recoverDead(
+  env: Stored & Process & Exporting,
+  { found, death }: FoundDead,
+): Promise<RecoveredThread> {
   const threadId = found.thread_id;
   const { registry, ledger } = env.store;
   const { document, isRebuilt = false } = await documentOf(env, found);
@@ -112,7 +115,10 @@ interface DeadThread {
   readonly error: ErrorInfo;
 }
 
-async function finishDead(env: ThreadEnv, dead: DeadThread): Promise<RecoveredThread> {
+async function finishDead(
+  env: Stored & Process & Exporting,
+  dead: DeadThread,
+): Promise<RecoveredThread> {
   const { record, document, plan, error } = dead;
   const threadId = record.thread_id;
   const log = await openDeadLog(env, dead);
@@ -197,7 +203,7 @@ function outcomeOf(
  * lowered; and what it had not booked when it died.
  */
 async function costOf(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'>,
   used: {
     readonly threadId: string;
     readonly events: readonly (LogEvent | UnknownEvent)[];
@@ -223,7 +229,7 @@ function costOfLost({ turn, answered, open }: LostUsage, total: Cost): EventDraf
  * before it had one. A forged one is refused: only a person may replace it.
  */
 async function documentOf(
-  env: ThreadEnv,
+  env: Stored,
   record: ThreadRecord,
 ): Promise<{ readonly document?: ThreadDocument; readonly isRebuilt?: boolean }> {
   const { thread_id: threadId } = record;
@@ -241,11 +247,14 @@ async function documentOf(
 const LOST: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']);
 
 /** True if the thread's log holds something that was signed. */
-async function hasRun(env: ThreadEnv, threadId: string): Promise<boolean> {
+async function hasRun(env: Stored, threadId: string): Promise<boolean> {
   return (await rebuildDocument(env, threadId).catch(() => true)) !== undefined;
 }
 
-async function planOf(env: ThreadEnv, document: ThreadDocument): Promise<ThreadPlan | undefined> {
+async function planOf(
+  env: Pick<Stored, 'files'>,
+  document: ThreadDocument,
+): Promise<ThreadPlan | undefined> {
   try {
     return await env.files.readPlan(document);
   } catch (error) {
@@ -282,10 +291,10 @@ export interface RecoverySweep {
 
 /** Dead threads of the project, newest first, so that children come before their parents. */
 export async function findDead(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'> & Process & Configured,
   options: { readonly onlyGone: boolean },
 ): Promise<readonly FoundDead[]> {
-  const { staleSeconds } = (await env.config()).recovery;
+  const { staleSeconds } = env.config.recovery;
   const active = await env.store.registry.list({ active: true });
   const judged = active.map((found) => ({ found, death: deathOf(env, found, staleSeconds) }));
   const suspects = judged.filter(({ death }) => death === 'stale').map(({ found }) => found);
@@ -297,7 +306,7 @@ export async function findDead(
 
 /** Recovers the given threads one by one; one that can't be recovered does not keep the others. */
 export async function recoverEach(
-  env: ThreadEnv,
+  env: Stored & Process & Exporting,
   dead: readonly FoundDead[],
 ): Promise<RecoverySweep> {
   const recovered: RecoveredThread[] = [];
@@ -317,7 +326,7 @@ export async function recoverEach(
 }
 
 /** Settles and gives back the budgets of threads that ended while their process died, or could not write, before it had done so. */
-async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]> {
+async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly RecoveredThread[]> {
   const { registry, ledger, owners } = env.store;
   const released: RecoveredThread[] = [];
   for (const threadId of await ledger.active()) {
@@ -338,16 +347,12 @@ async function releaseEnded(env: ThreadEnv): Promise<readonly RecoveredThread[]>
 }
 
 /** What a start does for its project: ends threads whose process is gone. Never fails the start. */
-export async function recoverQuietly(env: ThreadEnv): Promise<void> {
-  // a configuration that can't be read is the start's own error to tell
-  const config = await env.config().catch(() => undefined);
-  if (config === undefined) return;
+export async function recoverQuietly(env: Recovering): Promise<void> {
   try {
     const dead = await findDead(env, { onlyGone: true });
     if (dead.length === 0) return;
-    const { recovery } = config;
     const ids = dead.map(({ found }) => found.thread_id).join(', ');
-    if (recovery.mode === 'resume') {
+    if (env.config.recovery.mode === 'resume') {
       env.onNotice(`threads without a process: ${ids}; \`rye threads recover\` goes on with them`);
       return;
     }

@@ -9,7 +9,7 @@ import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { LedgerRow } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Process, Stored, ThreadEnv } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 
 /** What was put back from the signed files of a project's threads. */
@@ -27,7 +27,7 @@ export interface Restored {
  * it can be done again, and beside other processes. A thread whose record says `running` gets a dead owner: the next
  * recovery ends it.
  */
-export async function restoreThreads(env: ThreadEnv): Promise<Restored> {
+export async function restoreThreads(env: Stored & Pick<Process, 'owner'>): Promise<Restored> {
   const { registry, ledger } = env.store;
   const failures: { thread_id: string; error: ErrorInfo }[] = [];
   const documents = new Map<string, ThreadDocument>();
@@ -66,7 +66,7 @@ export async function unlistedThreads(
  * registry's row stays; a thread that it does not list is listed again.
  */
 export async function rebuildThread(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'owner'>,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument; readonly kept: string | undefined }> {
   await assertUnheld(env, threadId);
@@ -95,11 +95,11 @@ export async function rebuildThread(
 }
 
 /** Refuses while a process writes a thread of this project: what is rebuilt under it would contradict it. */
-export async function assertIdle(env: ThreadEnv): Promise<void> {
+export async function assertIdle(env: Stored): Promise<void> {
   for (const threadId of env.files.list()) await assertUnheld(env, threadId);
 }
 
-async function assertUnheld({ store }: ThreadEnv, threadId: string): Promise<void> {
+async function assertUnheld({ store }: Pick<Stored, 'store'>, threadId: string): Promise<void> {
   const holder = await store.logs.holder(threadId);
   if (!holder) return;
   const pid = store.owners.pidOf(holder);
@@ -114,7 +114,7 @@ async function assertUnheld({ store }: ThreadEnv, threadId: string): Promise<voi
 }
 
 /** The signed record, or what the signed log says in place of a damaged or missing one. A forged one is refused. */
-async function documentOf(env: ThreadEnv, threadId: string): Promise<ThreadDocument> {
+async function documentOf(env: Stored, threadId: string): Promise<ThreadDocument> {
   try {
     return await env.files.readDocument(threadId);
   } catch (error) {
@@ -133,7 +133,7 @@ const LOST: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']
 const GONE = { pid: 0, process_start: 'gone' } as const;
 
 async function recordOf(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'> & Pick<Process, 'owner'>,
   document: ThreadDocument,
   all: ReadonlyMap<string, ThreadDocument>,
 ): Promise<ThreadRecord> {
@@ -231,10 +231,7 @@ type Event = LogEvent | UnknownEvent;
  * Derives a thread.json from what the log signed, and from the plan that the log names. Nothing is taken from bytes without
  * a signature. Returns undefined if there is no log or nothing of it is signed; throws if the log does not verify.
  */
-export async function rebuildDocument(
-  env: ThreadEnv,
-  threadId: string,
-): Promise<Rebuilt | undefined> {
+export async function rebuildDocument(env: Stored, threadId: string): Promise<Rebuilt | undefined> {
   const found = await signedLog(env, threadId);
   if (!found) return undefined;
   const { header, events, extent } = found;
@@ -260,7 +257,7 @@ export async function rebuildDocument(
   return { document, plan, cost: end.payload.cost };
 }
 
-async function signedLog(env: ThreadEnv, threadId: string) {
+async function signedLog(env: Stored, threadId: string) {
   const { logs } = env.store;
   try {
     const verdict = await logs.verify(threadId, { verifier: env.verifier });
@@ -287,7 +284,7 @@ async function signedLog(env: ThreadEnv, threadId: string) {
 
 /** The stored plan, if it is the one whose hash was signed with the log. */
 async function planOf(
-  env: ThreadEnv,
+  env: Pick<Stored, 'files'>,
   threadId: string,
   sha256: string | undefined,
 ): Promise<ThreadPlan | undefined> {
@@ -362,7 +359,7 @@ function endOf({ status, result, outputs, error, cost }: EventPayloads['thread_f
  * only once. What its log and the ledger say was spent is kept.
  */
 export async function endWithoutPlan(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'clock'>,
   { record, document, cost }: { record: ThreadRecord; document: ThreadDocument; cost: Cost },
 ): Promise<ErrorInfo> {
   const { thread_id: threadId, epoch } = record;

@@ -9,7 +9,17 @@ import { carryPath } from '../../log/continuation.ts';
 import { isFatalProblem } from '../../log/problem.ts';
 import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/tree.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type {
+  Embedding,
+  Exporting,
+  Preparation,
+  Preparing,
+  Process,
+  Recovering,
+  Sources,
+  Stored,
+  ThreadEnv,
+} from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import { assertProgram } from '../prepare/policy.ts';
 import { reexport } from '../run/finalize.ts';
@@ -63,7 +73,10 @@ interface Resumable {
  * context. A crashed one is recovered first. Its thread.json, plan and log are verified before anything is taken from
  * them; of two processes one gets it, the other is refused with `thread_locked`.
  */
-export async function prepareResume(env: ThreadEnv, request: ResumeRequest): Promise<Successor> {
+export async function prepareResume(
+  env: Recovering & Sources & Preparation & Embedding,
+  request: ResumeRequest,
+): Promise<Successor> {
   await env.guards.check();
   const resumable = await readResumable(env, await endOfChain(env, request.threadId), request);
   assertSecrets(resumable.plan, request.secrets);
@@ -75,12 +88,12 @@ export async function prepareResume(env: ThreadEnv, request: ResumeRequest): Pro
 }
 
 /** The last thread of the chain, with nobody running it: recovered where its process died. */
-async function endOfChain(env: ThreadEnv, threadId: string): Promise<ThreadRecord> {
+async function endOfChain(env: Recovering, threadId: string): Promise<ThreadRecord> {
   const chain = await env.store.registry.chain(threadId);
   const last = chain.at(-1);
   if (!last) throw new RyeError('thread_not_found', `there is no thread ${threadId}`);
   if (!isActive(last.status)) return last;
-  const { recovery } = await env.config();
+  const { recovery } = env.config;
   if (!deathOf(env, last, recovery.staleSeconds)) throw stillRuns(last, threadId);
   try {
     await recoverThread(env, last.thread_id);
@@ -101,7 +114,7 @@ function stillRuns({ thread_id, pid, status }: ThreadRecord, asked: string): Rye
 }
 
 async function readResumable(
-  env: ThreadEnv,
+  env: Preparing,
   record: ThreadRecord,
   { from }: ResumeRequest,
 ): Promise<Resumable> {
@@ -147,7 +160,7 @@ function assertSecrets(
 
 /** A suspended thread goes on in its own log. */
 async function reopen(
-  env: ThreadEnv,
+  env: Preparing,
   { record, document, plan: planned, parent, log, tree, leafId }: Resumable,
   { message, from, limits = {} }: ResumeRequest,
 ): Promise<Successor> {
@@ -191,7 +204,7 @@ async function reopen(
 
 /** A finished thread goes on in a successor. */
 async function succeed(
-  env: ThreadEnv,
+  env: Recovering & Sources & Preparation,
   resumable: Resumable,
   { message, limits: overrides = {} }: ResumeRequest,
 ): Promise<Successor> {
@@ -250,7 +263,11 @@ const EXPORT_MS = 5000;
 const LOOK_MS = 20;
 
 /** Holds the log of a thread that has ended, after the process that just ended it has let go of it. */
-async function holdEnded(env: ThreadEnv, threadId: string, epoch: number): Promise<LogHold> {
+async function holdEnded(
+  env: Pick<Stored, 'store'> & Process,
+  threadId: string,
+  epoch: number,
+): Promise<LogHold> {
   const deadline = env.clock.monotonic() + EXPORT_MS;
   for (;;) {
     try {
@@ -264,7 +281,7 @@ async function holdEnded(env: ThreadEnv, threadId: string, epoch: number): Promi
 }
 
 /** Whoever held the log before us may have continued the thread. */
-async function assertUnchanged(env: ThreadEnv, before: ThreadRecord): Promise<void> {
+async function assertUnchanged(env: Pick<Stored, 'store'>, before: ThreadRecord): Promise<void> {
   const now = await env.store.registry.get(before.thread_id);
   if (now?.status === before.status && now.epoch === before.epoch) return;
   throw new RyeError(
@@ -276,7 +293,7 @@ async function assertUnchanged(env: ThreadEnv, before: ThreadRecord): Promise<vo
 
 /** thread.json and the export of the predecessor name the successor; the chain itself is in the registry. */
 async function noteSuccessor(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'onNotice'> & Exporting,
   { document, plan, isIntact }: Resumable,
   successorId: string,
 ): Promise<void> {
@@ -286,7 +303,7 @@ async function noteSuccessor(
   if (isIntact) await reexport(env, plan, linked);
 }
 
-async function seedOf(env: ThreadEnv, plan: ThreadPlan, record: ThreadRecord): Promise<string> {
+async function seedOf(env: Preparing, plan: ThreadPlan, record: ThreadRecord): Promise<string> {
   return await continuationMessage(env, {
     plan,
     previousThreadId: record.thread_id,

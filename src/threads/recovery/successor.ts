@@ -7,7 +7,7 @@ import { addUsage, type Cost, toMicroUsd, totalTokens, toUsd } from '../../core/
 import { carryTail } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { LogVerification } from '../../storage/store.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Configured, Preparing, Process, Stored } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import type { Conversation } from '../run/opening.ts';
 import type { Recorder } from '../run/recorder.ts';
@@ -78,7 +78,7 @@ export interface SuccessorRequest {
 
 /** Registers and claims the thread that continues another one, and writes its thread.json; not linked yet. */
 export async function createSuccessor(
-  env: ThreadEnv,
+  env: Stored & Process,
   { predecessorId, plan, parent, fund }: SuccessorRequest,
 ): Promise<StartedThread> {
   const continuationOf = predecessorId;
@@ -100,7 +100,7 @@ export async function createSuccessor(
 
 /** The nearest ancestor that still runs: it pays for a descendant that goes on. */
 export async function payingAncestor(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'>,
   parentId: string | null,
 ): Promise<string | undefined> {
   let at = parentId;
@@ -118,7 +118,7 @@ export async function payingAncestor(
  * change counts, and nothing after it.
  */
 export async function assertIntact(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'onNotice'> & Configured,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument; readonly verdict: LogVerification }> {
   const { document, verdict } = await verifyLog(env, threadId);
@@ -128,7 +128,7 @@ export async function assertIntact(
     verdict,
     `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient, the part before that is used.`,
   );
-  const { recovery } = await env.config();
+  const { recovery } = env.config;
   // an older state has nothing wrong in it that could be left out
   if (recovery.transcriptIntegrity === 'lenient' && verdict.code !== 'thread_rolled_back') {
     env.onNotice(
@@ -163,7 +163,7 @@ const CEILING_PART = 0.25;
  * same parent, inputs and model and what is left of the limits. The caller links both when it finalizes.
  */
 export async function startHandoff(
-  env: ThreadEnv,
+  env: Preparing,
   { started, cost, recorder }: HandoffRequest,
 ): Promise<Successor> {
   const { threadId, plan: before, parent } = started;

@@ -7,7 +7,7 @@ import { headAndPlace } from '../../log/oversized.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Exporting, Process, Stored } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { signedPart } from '../verified-log.ts';
 import type { HookRunner } from './hook-runner.ts';
@@ -54,14 +54,14 @@ export interface Verdict {
  * the reverse. Where another process has taken the thread over, nothing more is written.
  */
 export async function finalizeThread(
-  env: ThreadEnv,
+  env: Stored & Process & Exporting,
   request: FinalizeRequest,
 ): Promise<ThreadResult> {
   return await new Finalization(env, request).run();
 }
 
 class Finalization {
-  readonly #env: ThreadEnv;
+  readonly #env: Stored & Process & Exporting;
   readonly #request: FinalizeRequest;
   readonly #outputs: ThreadResult['outputs'];
   #verdict: Verdict;
@@ -71,7 +71,7 @@ class Finalization {
   /** The log has its last checkpoint. Without it, its end is not named: it can't be told from what a crash left. */
   #isSealed = false;
 
-  constructor(env: ThreadEnv, request: FinalizeRequest) {
+  constructor(env: Stored & Process & Exporting, request: FinalizeRequest) {
     const { outcome, recorded, successor } = request;
     this.#env = env;
     this.#request = request;
@@ -293,7 +293,7 @@ class Finalization {
 }
 
 function resultOf(
-  env: ThreadEnv,
+  env: Stored,
   { started, outcome, children }: FinalizeRequest,
   verdict: Verdict,
 ): ThreadResult {
@@ -351,7 +351,7 @@ function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
 }
 
 async function exportKnowledge(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'onNotice'> & Exporting,
   { plan }: StartedThread,
   document: ThreadDocument,
 ): Promise<void> {
@@ -360,7 +360,7 @@ async function exportKnowledge(
 
 /** Renders the log's entries once and signs them; the search index follows best effort. */
 export async function reexport(
-  env: ThreadEnv,
+  env: Stored & Pick<Process, 'onNotice'> & Exporting,
   plan: ThreadPlan,
   document: ThreadDocument,
 ): Promise<void> {

@@ -25,11 +25,11 @@ import type {
   HookReport,
   ObservedEvent,
 } from '../../loop/ports.ts';
-import type { OpenTools, RunChild, ThreadEnv } from '../ports.ts';
+import type { OpenTools, Process, RunChild, Sources } from '../ports.ts';
 import type { Recorder } from './recorder.ts';
 
 export interface HookRunnerOptions {
-  readonly env: ThreadEnv;
+  readonly env: Process & Pick<Sources, 'items'>;
   readonly plan: ThreadPlan;
   readonly threadId: string;
   readonly tools: OpenTools;

@@ -17,7 +17,7 @@ import { type DeclaredTool, runTraits, type SteerRules } from '../../policy/stee
 import type { RunKey, SteerParams, SteerPoint } from '../../storage/store.ts';
 import type { Tool } from '../../tools/tool.ts';
 import { deliveryBody, renderDelivery } from '../family/delivery-log.ts';
-import type { OpenTools, ThreadEnv } from '../ports.ts';
+import type { OpenTools, Process, Stored } from '../ports.ts';
 import type { StartedThread } from './start.ts';
 
 /** What the hooks of the event `delivery` leave behind. */
@@ -28,7 +28,7 @@ export type ObserveDelivery = (context: {
 }) => Promise<readonly EventDraft[]>;
 
 export interface InboxOptions {
-  readonly env: ThreadEnv;
+  readonly env: Stored & Process;
   readonly started: StartedThread;
   readonly tools: OpenTools;
   readonly rules: SteerRules;

@@ -11,7 +11,7 @@ import {
   type RunnerOptions,
   secretsOf,
 } from '../family/spawn.ts';
-import type { SpawnRequest, ThreadEnv } from '../ports.ts';
+import type { Preparing, SpawnRequest, ThreadEnv } from '../ports.ts';
 import { type PreparedThread, type PrepareRequest, prepareThread } from '../prepare/prepare.ts';
 import { prepareToolRun } from '../prepare/tool-run.ts';
 import { prepareResume, type ResumeRequest } from '../recovery/resume.ts';
@@ -44,7 +44,7 @@ export async function runDirective(
 
 /** Prepares a thread. Nothing is left to finalize when it is interrupted, so it stops at once, with `cancelled`. */
 async function prepared(
-  env: ThreadEnv,
+  env: Preparing,
   request: PrepareRequest,
   signal: AbortSignal | undefined,
 ): Promise<PreparedThread> {

@@ -1,5 +1,5 @@
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
-import type { LiveFile, ThreadEnv, ThreadRenderer } from '../ports.ts';
+import type { Exporting, LiveFile, Stored, ThreadRenderer } from '../ports.ts';
 import type { StartedThread } from './start.ts';
 
 type AnyEvent = LogEvent | UnknownEvent;
@@ -76,7 +76,7 @@ function paragraphs(blocks: readonly string[]): string {
 
 /** Opens the export of a thread that begins to run; undefined if its place is taken. Never rejects. */
 export async function openLiveExport(
-  env: ThreadEnv,
+  env: Pick<Stored, 'files'> & Exporting,
   { plan, document }: Pick<StartedThread, 'plan' | 'document'>,
   isResumed: boolean,
 ): Promise<LiveExport | undefined> {

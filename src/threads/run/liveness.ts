@@ -1,7 +1,7 @@
 import { abortText, isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Configured, Process, Stored, ThreadEnv } from '../ports.ts';
 import type { StartedThread } from './start.ts';
 
 /** `gone`: its process has ended. `stale`: it may live, but gave no sign of life for too long. */
@@ -68,12 +68,12 @@ export async function silentOnes(
 export class Cancellation {
   readonly #controller = new AbortController();
   readonly #done = new AbortController();
-  readonly #env: ThreadEnv;
+  readonly #env: Pick<Stored, 'store'> & Pick<Process, 'clock'> & Configured;
   readonly #threadId: string;
   readonly #epoch: number;
 
   constructor(
-    env: ThreadEnv,
+    env: Pick<Stored, 'store'> & Pick<Process, 'clock'> & Configured,
     { threadId, record }: StartedThread,
     signal: AbortSignal | undefined,
   ) {
@@ -106,8 +106,7 @@ export class Cancellation {
 
   async #poll(): Promise<void> {
     const { clock, store, config } = this.#env;
-    const { staleSeconds } = (await config()).recovery;
-    const everyMs = beatMs(staleSeconds);
+    const everyMs = beatMs(config.recovery.staleSeconds);
     let beaten = clock.monotonic();
     // signs of life go on while a cancelled run settles
     while (!this.#done.signal.aborted) {

@@ -9,7 +9,7 @@ import { AnswerWatch } from '../../loop/stream-rules/answer-watch.ts';
 import { restoreHistory } from '../../loop/stream-rules/session.ts';
 import type { ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import type { OpenTools, ThreadEnv } from '../ports.ts';
+import type { OpenTools, Sources, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
 import type { Recorder } from './recorder.ts';
@@ -105,7 +105,7 @@ function injected(blocks: readonly ContextBlock[]): EventDraft[] {
  * what its path says was told.
  */
 export async function watchRules(
-  env: ThreadEnv,
+  env: Stored & Pick<Sources, 'rules'>,
   { threadId, plan }: StartedThread,
   continues: boolean,
 ): Promise<Pick<LoopPorts, 'watchStream'>> {

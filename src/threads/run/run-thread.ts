@@ -13,7 +13,16 @@ import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';
 import { Children, type ChildStarter } from '../family/children.ts';
 import { carriedEntries, predecessorsOf } from '../family/delivery-log.ts';
-import type { OpenTools, ThreadEnv } from '../ports.ts';
+import type {
+  Exporting,
+  OpenTools,
+  Preparing,
+  Process,
+  Recovering,
+  Sources,
+  Stored,
+  ThreadEnv,
+} from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf, planHash, planText, type ThreadDocument } from '../thread-document.ts';
@@ -137,7 +146,7 @@ interface OpenLog {
 }
 
 async function openLog(
-  env: ThreadEnv,
+  env: Stored & Process & Exporting,
   { threadId, plan, record, document }: StartedThread,
   { onEvent, conversation }: RunOptions,
 ): Promise<OpenLog> {
@@ -170,7 +179,7 @@ interface SessionParts {
 }
 
 async function openSession(
-  env: ThreadEnv,
+  env: Recovering & Sources,
   started: StartedThread,
   { options, cancellation, log: { recorder } }: SessionParts,
 ): Promise<Pick<OpenRun, 'tools' | 'hooks' | 'children' | 'inbox'>> {
@@ -197,7 +206,7 @@ async function openSession(
     env,
     started,
     tools,
-    rules: (await env.config()).steer,
+    rules: env.config.steer,
     observe: async (context) => await hooks.observeDelivery(context),
     syncLog: async () => void (await recorder.checkpoint()),
   });
@@ -217,7 +226,7 @@ interface DriveParts {
 
 /** Opens the conversation, pulls the loop and writes each of its events before it goes on. */
 async function drive(
-  env: ThreadEnv,
+  env: Preparing,
   started: StartedThread,
   { open, options, cancellation }: DriveParts,
 ): Promise<LoopOutcome> {
@@ -279,7 +288,7 @@ interface Write {
 }
 
 async function write(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
   { drafts, recorder, threadId, epoch, isSynced }: Write,
 ): Promise<readonly LogEvent[]> {
   const events = recorder.record(drafts);
@@ -343,7 +352,7 @@ export function recordedFirst(
 
 interface PortParts {
   readonly parent: ThreadDocument | undefined;
-  readonly env: ThreadEnv;
+  readonly env: Preparing;
   readonly plan: StartedThread['plan'];
   readonly threadId: string;
   readonly epoch: number;

@@ -5,7 +5,7 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { nextCallOf } from '../family/child-budget.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Preparation, Process, Stored } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 
 /** A thread that exists: registered, its budget reserved, its signed thread.json written. */
@@ -32,7 +32,7 @@ const MAX_ID_ATTEMPTS = 1000;
  * registration ends the thread as `error` with its reason and frees what was reserved.
  */
 export async function startThread(
-  env: ThreadEnv,
+  env: Stored & Process & Pick<Preparation, 'guards'>,
   plan: ThreadPlan,
   request: StartRequest,
 ): Promise<StartedThread> {
@@ -61,7 +61,7 @@ export async function startThread(
  * signing key nothing is registered: `key_missing`.
  */
 export async function registerThread(
-  env: ThreadEnv,
+  env: Stored & Process,
   plan: ThreadPlan,
   { threadId, parent, continuationOf }: StartRequest,
 ): Promise<ThreadRecord> {
@@ -106,7 +106,7 @@ const TAKEN: ReadonlySet<string> = new Set(['thread_id_taken', 'thread_exists'])
  * Refuses an id whose folder holds a thread that the registry does not know, as after a lost registry: a start would
  * replace what that thread's signed record says.
  */
-async function assertNoFiles(env: ThreadEnv, threadId: string): Promise<void> {
+async function assertNoFiles(env: Stored, threadId: string): Promise<void> {
   if (!env.files.exists(threadId)) return;
   if ((await env.store.registry.get(threadId)) !== undefined) return;
   const folder = env.files.folder(threadId);
@@ -118,7 +118,7 @@ async function assertNoFiles(env: ThreadEnv, threadId: string): Promise<void> {
 
 /** Registers a root's budget, or sets a child's aside from its parent's. */
 export async function reserveBudget(
-  env: ThreadEnv,
+  env: Stored,
   plan: ThreadPlan,
   threadId: string,
   parent?: ThreadDocument,
@@ -143,7 +143,7 @@ export interface UnstartedEnd {
  * failure must not hide the first. False where another process was faster.
  */
 export async function endUnstarted(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   { status, error }: UnstartedEnd,
 ): Promise<boolean> {
@@ -170,7 +170,10 @@ export async function endUnstarted(
   }
 }
 
-async function documentOf(env: ThreadEnv, threadId: string): Promise<ThreadDocument | undefined> {
+async function documentOf(
+  env: Pick<Stored, 'files'>,
+  threadId: string,
+): Promise<ThreadDocument | undefined> {
   try {
     return await env.files.readDocument(threadId);
   } catch {

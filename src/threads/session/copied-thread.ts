@@ -9,7 +9,15 @@ import { extractDrafts } from '../../log/branch.ts';
 import { buildTree } from '../../log/tree.ts';
 import { resolveLimits } from '../../policy/limits.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type {
+  Configured,
+  Exporting,
+  Preparation,
+  Process,
+  Recovering,
+  Sources,
+  Stored,
+} from '../ports.ts';
 import { reexport } from '../run/finalize.ts';
 import { endUnstarted, type StartedThread, startThread } from '../run/start.ts';
 import { headerOf, planHash, planText, type ThreadDocument } from '../thread-document.ts';
@@ -27,7 +35,7 @@ export interface ExtractRequest {
  * nothing and is `suspended`: `rye threads resume` goes on with it. The source is only read.
  */
 export async function extractThread(
-  env: ThreadEnv,
+  env: Stored & Process & Pick<Preparation, 'guards'>,
   sourceId: string,
   { at, threadId }: ExtractRequest,
 ): Promise<ThreadRecord> {
@@ -62,7 +70,7 @@ interface Extract {
 }
 
 async function writeExtract(
-  env: ThreadEnv,
+  env: Stored & Process,
   { threadId, record, document, plan }: StartedThread,
   { drafts, from }: Extract,
 ): Promise<ThreadRecord> {
@@ -114,7 +122,10 @@ const CHUNK = 500;
  * nothing. Its files are signed like any thread's; `imported_from` and `integrity: unverified` say that the
  * signature vouches for the copy, not for what happened. It can be branched, searched, exported and resumed.
  */
-export async function importThread(env: ThreadEnv, request: ImportRequest): Promise<ThreadRecord> {
+export async function importThread(
+  env: Recovering & Sources & Preparation,
+  request: ImportRequest,
+): Promise<ThreadRecord> {
   const plan = await importPlan(env, request);
   const { speaker } = request;
   // lists and exports name who spoke; the plan who would go on
@@ -133,7 +144,7 @@ export async function importThread(env: ThreadEnv, request: ImportRequest): Prom
 }
 
 async function writeOrEnd(
-  env: ThreadEnv,
+  env: Stored & Process & Exporting,
   started: StartedThread,
   request: ImportRequest,
 ): ReturnType<typeof writeImport> {
@@ -147,7 +158,7 @@ async function writeOrEnd(
 }
 
 async function writeImport(
-  env: ThreadEnv,
+  env: Stored & Process & Exporting,
   { threadId, record, document: begun, plan }: StartedThread,
   request: ImportRequest,
 ): Promise<{ readonly record: ThreadRecord; readonly document: ThreadDocument }> {
@@ -202,8 +213,11 @@ async function writeLog(
 }
 
 /** What a resume of it may do: speak. It has no tools, and the limits of a directive that sets none. */
-async function importPlan(env: ThreadEnv, request: ImportRequest): Promise<ThreadPlan> {
-  const config = await env.config();
+async function importPlan(
+  env: Pick<Process, 'onNotice'> & Configured & Pick<Sources, 'models'>,
+  request: ImportRequest,
+): Promise<ThreadPlan> {
+  const config = env.config;
   const none = { limits: {}, origins: {} };
   const { limits } = resolveLimits({
     defaults: config.limitDefaults,
@@ -259,7 +273,7 @@ async function importPlan(env: ThreadEnv, request: ImportRequest): Promise<Threa
   };
 }
 
-async function resolveModel(env: ThreadEnv, { model, speaker }: ImportRequest) {
+async function resolveModel(env: Pick<Sources, 'models'>, { model, speaker }: ImportRequest) {
   const hasSteps = false;
   if (model !== undefined) return await env.models.resolve({ wanted: model, hasSteps });
   if (speaker === undefined) return await env.models.resolve({ hasSteps });

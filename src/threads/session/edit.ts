@@ -8,7 +8,7 @@ import { branchDraft, branchWithSummaryDrafts, labelDraft } from '../../log/bran
 import { buildTree, entryByPrefix, isKnown, pathTo, type SessionTree } from '../../log/tree.ts';
 import { THINKING_LEVELS } from '../../providers/provider.ts';
 import type { LogVerification, LogWriter } from '../../storage/store.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Process, Sources, Stored } from '../ports.ts';
 import { configuredModel } from '../prepare/plan-at-head.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { tamperedError, verifyLog } from '../verified-log.ts';
@@ -29,7 +29,7 @@ export interface LogEdit {
   readonly cost?: Cost;
 }
 
-async function recordOf({ store }: ThreadEnv, threadId: string): Promise<ThreadRecord> {
+async function recordOf({ store }: Pick<Stored, 'store'>, threadId: string): Promise<ThreadRecord> {
   const record = await store.registry.get(threadId);
   if (record) return record;
   throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
@@ -39,7 +39,7 @@ async function recordOf({ store }: ThreadEnv, threadId: string): Promise<ThreadR
 
 /** A thread's signed document and its row, for a log that verifies. */
 export async function readVerified(
-  env: ThreadEnv,
+  env: Stored,
   threadId: string,
 ): Promise<{
   readonly document: ThreadDocument;
@@ -58,7 +58,7 @@ export async function readVerified(
  * running thread does. Returns the events written; without drafts nothing changes.
  */
 export async function editLog(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   make: (open: OpenEdit) => LogEdit | Promise<LogEdit>,
 ): Promise<readonly LogEvent[]> {
@@ -98,7 +98,7 @@ export async function editLog(
 
 /** What is verified is what is written to: nobody else writes from before the first look on. */
 async function openVerified(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
 ): Promise<Pick<OpenEdit, 'document' | 'record' | 'writer'>> {
   const { epoch } = assertIdle(await recordOf(env, threadId));
@@ -119,7 +119,11 @@ async function openVerified(
 }
 
 /** What a model call on a finished thread cost counts for the thread, and so for its ancestors. */
-async function bookCost(env: ThreadEnv, record: ThreadRecord, cost: Cost): Promise<void> {
+async function bookCost(
+  env: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
+  record: ThreadRecord,
+  cost: Cost,
+): Promise<void> {
   const { thread_id: id, epoch } = record;
   await env.store.ledger.report(id, toMicroUsd(cost.spend), epoch);
   await env.store.registry.heartbeat(id, epoch, isoTime(env.clock.now()), { cost });
@@ -160,7 +164,7 @@ export interface BranchRequest {
 
 /** Moves the leaf; returns what was written, nothing where the leaf is there already and nothing is to be added. */
 export async function branchThread(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   { at, summary, details, message }: BranchRequest,
 ): Promise<readonly LogEvent[]> {
@@ -185,7 +189,7 @@ function userDraft(text: string): EventDraft {
 
 /** Names an entry, or clears its name with null or an empty text. */
 export async function labelEntry(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   { entry, label }: { readonly entry: string; readonly label: string | null },
 ): Promise<readonly LogEvent[]> {
@@ -201,7 +205,7 @@ function oneLine(text: string): string {
 
 /** Puts a title on the thread, by which lists and exports call it. */
 export async function titleThread(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   title: string,
 ): Promise<readonly LogEvent[]> {
@@ -212,7 +216,7 @@ export async function titleThread(
 
 /** The model that the thread goes on with: a tier, an alias or an id, refused where it could not run on it. */
 export async function changeModel(
-  env: ThreadEnv,
+  env: Stored & Process & Pick<Sources, 'models'>,
   threadId: string,
   wanted: { readonly model: string; readonly provider?: string | undefined },
 ): Promise<readonly LogEvent[]> {
@@ -225,7 +229,7 @@ export async function changeModel(
 
 /** How hard the model thinks when the thread goes on. */
 export async function changeThinking(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   level: string,
 ): Promise<readonly LogEvent[]> {
@@ -241,7 +245,7 @@ export async function changeThinking(
 
 /** State that is kept with the thread and never sent to the model. */
 export async function appendCustom(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   { customType, data }: { readonly customType: string; readonly data: JsonObject },
 ): Promise<readonly LogEvent[]> {
@@ -261,7 +265,7 @@ export interface CustomMessage {
 
 /** Text for the model that is no person's message. */
 export async function appendCustomMessage(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   { customType, content, display, details }: CustomMessage,
 ): Promise<readonly LogEvent[]> {
@@ -278,7 +282,7 @@ export interface ContextEdit {
 
 /** Replaces or leaves out what one entry of the active branch gives to the context; the entry itself stays. */
 export async function editContext(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   { entry, content, reason }: ContextEdit,
 ): Promise<readonly LogEvent[]> {
@@ -306,7 +310,7 @@ export async function editContext(
 }
 
 async function appendToTree(
-  env: ThreadEnv,
+  env: Stored & Process,
   threadId: string,
   make: (tree: SessionTree) => readonly EventDraft[],
 ): Promise<readonly LogEvent[]> {

@@ -24,7 +24,7 @@ import { summaryText } from '../../log/summary-prompt.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
 import { parseErrorRules } from '../../policy/error-class.ts';
 import { Children } from '../family/children.ts';
-import type { ThreadEnv } from '../ports.ts';
+import type { Process, Sources, Stored, ThreadEnv } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import {
   type AskBeforeCompact,
@@ -166,7 +166,10 @@ export async function branchWithModelSummary(
 const BRANCH_SHARE = 0.5;
 
 /** The thread's plan with the model that the active branch set last. */
-async function planInForce(env: ThreadEnv, { document, tree }: OpenEdit): Promise<ThreadPlan> {
+async function planInForce(
+  env: Pick<Stored, 'files'> & Pick<Sources, 'models'>,
+  { document, tree }: OpenEdit,
+): Promise<ThreadPlan> {
   const plan = await env.files.readPlan(document);
   return await planAtLeaf(env, plan, { tree, leafId: tree.leafId });
 }
@@ -177,7 +180,11 @@ function abandoned(tree: SessionTree, target: string | null): readonly TreeEntry
   return pathTo(tree, tree.leafId).filter(({ id }) => !kept.has(id));
 }
 
-function compactEnv(env: ThreadEnv, plan: ThreadPlan, ask: AskBeforeCompact): CompactEnv {
+function compactEnv(
+  env: Process & Pick<Sources, 'models'>,
+  plan: ThreadPlan,
+  ask: AskBeforeCompact,
+): CompactEnv {
   return {
     clock: env.clock,
     random: env.random,
@@ -203,7 +210,7 @@ function noModel(): RyeError {
 
 /** The thread's own limit and its budget, and the parent's, hold for model calls after its end too. */
 async function remainingOf(
-  env: ThreadEnv,
+  env: Pick<Stored, 'store'>,
   { document }: OpenEdit,
   plan: ThreadPlan,
 ): Promise<MicroUsd> {

@@ -11,7 +11,7 @@ import { runLoop } from '../../loop/loop.ts';
 import type { Compaction, CompactionRequest, LoopOutcome, LoopPorts } from '../../loop/ports.ts';
 import { parseErrorRules } from '../../policy/error-class.ts';
 import { Children } from '../family/children.ts';
-import type { OpenTools, ThreadEnv } from '../ports.ts';
+import type { OpenTools, Preparing, Process, Stored, ThreadEnv } from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
 import { prepareThread } from '../prepare/prepare.ts';
 import { compactContext, compactionSizes, NOT_COMPACTED } from '../run/compaction.ts';
@@ -105,7 +105,7 @@ function replayEnv(env: ThreadEnv, { model, fallbacks }: ThreadPlan): ThreadEnv 
 }
 
 /** The directive as it is prepared today, under the limits that the thread was given. */
-async function todaysPlan(env: ThreadEnv, recorded: ThreadPlan): Promise<ThreadPlan> {
+async function todaysPlan(env: Preparing, recorded: ThreadPlan): Promise<ThreadPlan> {
   const {
     directive,
     inputs,
@@ -127,7 +127,7 @@ async function todaysPlan(env: ThreadEnv, recorded: ThreadPlan): Promise<ThreadP
 }
 
 async function startedLike(
-  env: ThreadEnv,
+  env: Pick<Stored, 'files'>,
   { document, record, plan }: Pick<StartedThread, 'document' | 'record' | 'plan'>,
 ): Promise<StartedThread> {
   const parent =
@@ -248,7 +248,7 @@ interface PortParts extends Play {
   readonly opening: Opened;
 }
 
-function replayPorts(env: ThreadEnv, parts: PortParts): LoopPorts {
+function replayPorts(env: Process, parts: PortParts): LoopPorts {
   const { started, recording, comparison, tools, hooks, opening, options } = parts;
   const { plan, threadId, parent } = started;
   const provider = recordedProvider(recording.answers);
