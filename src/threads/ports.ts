@@ -382,7 +382,7 @@ export interface Embedding {
 }
 
 /** Ends threads whose process died. */
-export type Recovering = Stored & Process & Configured & Exporting;
+export type Recovering = Stored & Process & Configured & Exporting & Pick<Sources, 'models'>;
 
 /** Starts queued threads and resumes finished ones. */
 export type Supervising = Stored & Process & Configured & Launching;

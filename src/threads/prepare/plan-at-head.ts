@@ -79,7 +79,7 @@ export async function configuredModel(
 
 /** A plan for no model has none of the rules that one is to be watched by; that of an imported session has nothing to do. */
 function assertSameNature(
-  { models }: ThreadEnv,
+  { models }: Pick<Sources, 'models'>,
   { model, chain, directive }: ThreadPlan,
   other: PlannedModel,
 ): void {

@@ -201,7 +201,7 @@ export interface RulesOfPlan {
 
 /** The rules of a thread and what of them its model is told from the start. Without a model there are none. */
 export async function planRules(
-  env: Pick<Sources, 'rules'>,
+  env: Pick<Sources, 'rules' | 'models'>,
   facts: {
     readonly directive: string;
     readonly model: PlannedModel;

@@ -59,7 +59,7 @@ export interface FoundDead {
 }
 
 async function recoverDead(
-  env: Stored & Process & Exporting,
+  env: Omit<Recovering, 'config'>,
   { found, death }: FoundDead,
 ): Promise<RecoveredThread> {
   const threadId = found.thread_id;
@@ -116,7 +116,7 @@ interface DeadThread {
 }
 
 async function finishDead(
-  env: Stored & Process & Exporting,
+  env: Omit<Recovering, 'config'>,
   dead: DeadThread,
 ): Promise<RecoveredThread> {
   const { record, document, plan, error } = dead;
@@ -306,7 +306,7 @@ export async function findDead(
 
 /** Recovers the given threads one by one; one that can't be recovered does not keep the others. */
 export async function recoverEach(
-  env: Stored & Process & Exporting,
+  env: Omit<Recovering, 'config'>,
   dead: readonly FoundDead[],
 ): Promise<RecoverySweep> {
   const recovered: RecoveredThread[] = [];

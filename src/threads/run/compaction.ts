@@ -25,7 +25,7 @@ import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { Compaction, CompactionReason, LoopPorts } from '../../loop/ports.ts';
 import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
 import type { ModelProvider, ProviderTraits } from '../../providers/provider.ts';
-import type { Process, Stored } from '../ports.ts';
+import type { Process, Sources, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
 import type { Recorder } from './recorder.ts';
@@ -309,7 +309,7 @@ export async function summarizeMessages(
 }
 
 export interface CompactPortParts {
-  readonly env: Stored & Process;
+  readonly env: Stored & Process & Pick<Sources, 'models'>;
   readonly plan: ThreadPlan;
   readonly threadId: string;
   readonly hooks: HookRunner;

@@ -11,7 +11,7 @@ import { runLoop } from '../../loop/loop.ts';
 import type { Compaction, CompactionRequest, LoopOutcome, LoopPorts } from '../../loop/ports.ts';
 import { parseErrorRules } from '../../policy/error-class.ts';
 import { Children } from '../family/children.ts';
-import type { OpenTools, Preparing, Process, Stored, ThreadEnv } from '../ports.ts';
+import type { OpenTools, Preparing, Process, Sources, Stored, ThreadEnv } from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
 import { prepareThread } from '../prepare/prepare.ts';
 import { compactContext, compactionSizes, NOT_COMPACTED } from '../run/compaction.ts';
@@ -248,7 +248,7 @@ interface PortParts extends Play {
   readonly opening: Opened;
 }
 
-function replayPorts(env: Process, parts: PortParts): LoopPorts {
+function replayPorts(env: Process & Pick<Sources, 'models'>, parts: PortParts): LoopPorts {
   const { started, recording, comparison, tools, hooks, opening, options } = parts;
   const { plan, threadId, parent } = started;
   const provider = recordedProvider(recording.answers);
