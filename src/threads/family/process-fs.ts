@@ -3,7 +3,7 @@ import { closeSync, constants, existsSync, openSync } from 'node:fs';
 import { readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
-import { text } from 'node:stream/consumers';
+import { text as readAll } from 'node:stream/consumers';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import { isJsonObject, parseJson } from '../../core/json.ts';
@@ -70,7 +70,7 @@ async function sendSecrets(pipe: Writable | null, json: string): Promise<void> {
 
 /** Reads what {@link launchProcess} sent to this process; undefined if its starter died before. */
 export async function receiveSecrets(): Promise<Readonly<Record<string, string>> | undefined> {
-  const value = parseJson(await text(process.stdin));
+  const value = parseJson(await readAll(process.stdin));
   return value !== undefined && isJsonObject(value)
     ? (value as Readonly<Record<string, string>>)
     : undefined;

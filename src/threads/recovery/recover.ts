@@ -7,7 +7,7 @@ import { addUsage, type Cost, NO_COST, toMicroUsd, toUsd } from '../../core/usag
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
 import { buildTree, isKnown } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
-import type { Configured, Exporting, Process, Recovering, Stored } from '../ports.ts';
+import type { Configured, Process, Recovering, Stored } from '../ports.ts';
 import { finalizeThread, type Verdict } from '../run/finalize.ts';
 import { type Death, deathOf, silentOnes } from '../run/liveness.ts';
 import { Recorder } from '../run/recorder.ts';

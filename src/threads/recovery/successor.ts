@@ -28,16 +28,16 @@ export interface UsedLimits {
 export function remainingLimits(limits: Limits, used: UsedLimits): Limits {
   const { cost, subtreeSpend, spawns } = used;
   return {
-    turns: left(limits.turns, cost.turns),
-    tokens: left(limits.tokens, totalTokens(cost)),
-    spend: toUsd(left(toMicroUsd(limits.spend), toMicroUsd(subtreeSpend))),
-    duration_seconds: left(limits.duration_seconds, cost.elapsed_seconds),
-    spawns: left(limits.spawns, spawns),
+    turns: remainder(limits.turns, cost.turns),
+    tokens: remainder(limits.tokens, totalTokens(cost)),
+    spend: toUsd(remainder(toMicroUsd(limits.spend), toMicroUsd(subtreeSpend))),
+    duration_seconds: remainder(limits.duration_seconds, cost.elapsed_seconds),
+    spawns: remainder(limits.spawns, spawns),
     depth: limits.depth,
   };
 }
 
-function left(max: number, used: number): number {
+function remainder(max: number, used: number): number {
   return Math.max(0, max - used);
 }
 
