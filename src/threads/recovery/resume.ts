@@ -18,7 +18,6 @@ import type {
   Recovering,
   Sources,
   Stored,
-  ThreadEnv,
 } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import { assertProgram } from '../prepare/policy.ts';
