@@ -62,10 +62,17 @@ export interface ProviderConfig {
   readonly options: JsonObject;
 }
 
+/** A member of a provider file that its kind refuses. */
+export interface OptionProblem {
+  readonly member: string;
+  /** Follows the name of the member, such as `must be a text`. */
+  readonly problem: string;
+}
+
 /** What a catalog needs to know about a kind of provider. */
 interface KnownKind {
   readonly traits: { readonly embedded: boolean };
-  readonly checkOptions?: (options: JsonObject) => string | undefined;
+  readonly checkOptions?: (options: JsonObject) => OptionProblem | undefined;
 }
 
 /** All configured providers by name. */
@@ -225,8 +232,8 @@ function parseKind(
   }
   const own = Object.entries(value).filter(([key]) => !PROVIDER_KEYS.includes(key));
   const options = Object.fromEntries(own);
-  const problem = checkOptions?.(options);
-  if (problem !== undefined) throw invalid(`${locate(own[0]?.[0] ?? 'kind')}: ${problem}`);
+  const refused = checkOptions?.(options);
+  if (refused) throw invalid(`${locate(refused.member)} ${refused.problem}`);
   return { kind: name, options };
 }
 

@@ -5,7 +5,7 @@ import type { AssistantBlock, Message, StopReason } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Usage } from '../core/usage.ts';
-import type { Catalog, ProviderConfig } from './catalog.ts';
+import type { Catalog, OptionProblem, ProviderConfig } from './catalog.ts';
 
 /** How hard a model should think. Adapters map it to what their API has. */
 export const THINKING_LEVELS = ['off', 'minimal', 'low', 'medium', 'high'] as const;
@@ -134,11 +134,8 @@ export interface ProviderSetup {
 /** A kind of provider: the value of `kind` in a provider file, or the name of an embedded provider. */
 export interface ProviderKind {
   readonly traits: ProviderTraits;
-  /**
-   * Checks the members of a provider file that only this kind has; returns what is wrong with them. Absent: it has
-   * none, and such members are refused.
-   */
-  readonly checkOptions?: (options: JsonObject) => string | undefined;
+  /** Checks the members of a provider file that only this kind has. Absent: it has none, and such members are refused. */
+  readonly checkOptions?: (options: JsonObject) => OptionProblem | undefined;
   readonly open: (setup: ProviderSetup) => ModelProvider;
 }
 
