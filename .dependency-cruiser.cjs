@@ -45,7 +45,8 @@ const LAYERS = {
     'pi',
     'startup',
   ],
-  cli: ['core', 'disk', 'app'],
+  cli: ['core', 'disk', 'app', 'browser'],
+  browser: ['core', 'app', 'cli/terminal-text.ts'],
 };
 // Folders with no I/O at all, and the only builtins they may use.
 const PURE = ['core', 'policy', 'log', 'hooks', 'loop', 'export'];
@@ -57,10 +58,11 @@ const VENDORS = {
   'better-sqlite3': ['storage/sqlite'],
   '@modelcontextprotocol/sdk': ['tools/mcp'],
   commander: ['cli'],
-  '@mariozechner/pi-tui': ['cli/browser'],
+  '@mariozechner/pi-tui': ['browser'],
+  'get-east-asian-width': ['cli'],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.
-const SATELLITES = { pi: ['app'] };
+const SATELLITES = { pi: ['app'], browser: ['cli'] };
 const esc = (s) => s.replaceAll('.', '\\.');
 const target = (t) => (t.endsWith('.ts') ? `^src/${esc(t)}$` : `^src/${t}/`);
 

@@ -8,15 +8,12 @@ import {
 } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { Io } from './io.ts';
-import { neutralise } from './terminal-text.ts';
+import { neutralize } from './terminal-text.ts';
 
-/** Where a result goes: text for people, one JSON document, or JSON lines that end with a result line. */
+/** Form of the output: text for people, one JSON document, or JSON lines that end with a result line. */
 export type OutputMode = 'text' | 'json' | 'stream-json';
 
-/**
- * The output mode that a command line asks for, read before the command line is parsed, so that a usage error
- * comes in the form that the caller reads.
- */
+/** Reads the output mode of a command line before it is parsed, so that a usage error has the right form. */
 export function outputModeOf(argv: readonly string[]): OutputMode {
   const end = argv.indexOf('--');
   const options = end === -1 ? argv : argv.slice(0, end);
@@ -26,7 +23,7 @@ export function outputModeOf(argv: readonly string[]): OutputMode {
   return format === 'json' || options.includes('--json') ? 'json' : 'text';
 }
 
-/** The document that a failure prints under `--json`. */
+/** Returns the document that a failure prints with `--json`. */
 function failureDocument(error: ErrorInfo): {
   readonly success: false;
   readonly error: ErrorInfo;
@@ -35,16 +32,18 @@ function failureDocument(error: ErrorInfo): {
   return { success: false, error: compact({ code, message, hint, details }) as ErrorInfo };
 }
 
-export interface FailureFacts {
+/** Returns the lines that a failure prints for people. Neutralizes them, because a message may quote hostile names. */
+export function failureText({
+  code,
+  message,
+  hint,
+}: {
   readonly code: ErrorCode;
   readonly message: string;
   readonly hint?: string | undefined;
-}
-
-/** The lines that a failure prints for people. A message may quote names that a terminal would obey. */
-export function failureText({ code, message, hint }: FailureFacts): string {
-  const first = `rye: ${neutralise(message)} [${code}]\n`;
-  return hint === undefined ? first : `${first}hint: ${neutralise(hint)}\n`;
+}): string {
+  const first = `rye: ${neutralize(message)} [${code}]\n`;
+  return hint === undefined ? first : `${first}hint: ${neutralize(hint)}\n`;
 }
 
 export interface FailureOptions {
@@ -53,7 +52,7 @@ export interface FailureOptions {
   readonly verbose: boolean;
 }
 
-/** Prints anything thrown and says which exit status it leads to. The one place where failures become output. */
+/** Prints anything thrown and returns its exit status. The one place where failures become output. */
 export function reportFailure(
   thrown: unknown,
   io: Io,

@@ -1,40 +1,51 @@
 import process from 'node:process';
-import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { CommanderError, InvalidArgumentError, Option, Command as Parser } from 'commander';
 import { EXIT, type ExitCode, RyeError } from '../core/errors.ts';
-import { compact } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
+import {
+  type Command,
+  GLOBAL_OPTIONS,
+  type OptionSpec,
+  optionSpecs,
+  readOptions,
+} from './command.ts';
 import { outputModeOf, reportFailure } from './failure.ts';
-import type { GlobalOptions, Invocation, OptionValue } from './invocation.ts';
 import type { Io } from './io.ts';
 import { createProcessIo } from './process-io.ts';
-import type { CommandSpec, OptionSpec } from './spec.ts';
+import { ROOT } from './root.ts';
 import { ERASE_LINE } from './terminal-text.ts';
-import { GLOBAL_OPTIONS } from './tree/global-options.ts';
-import { ROOT } from './tree/root.ts';
-import { VERSION } from './version.ts';
 
 export { createProcessIo };
 
-/** Runs one command line, without the program's name, and prints what it has to say. Never throws. */
+declare const __RYE_VERSION__: string;
+
+/** Version of the package, which the build bakes in. */
+const VERSION = __RYE_VERSION__;
+
+/** Runs one command line, without the program's name, and prints its output. Never throws. */
 export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   const mode = outputModeOf(argv);
   const verbose = wantsTrace(argv);
   let printed = '';
   let exitCode: ExitCode = EXIT.ok;
   try {
-    const program = buildProgram(io, {
+    const parser = buildParser({
+      io,
       words: new Set(argv),
       print: (text) => {
         printed += text;
       },
-      run: async (spec, invocation) => {
-        const module = await spec.load?.();
-        if (module !== undefined) exitCode = await module.run(invocation, io, ROOT);
+      setExitCode: (code) => {
+        exitCode = code;
       },
     });
-    await program.parseAsync(argv, { from: 'user' });
+    await parser.parseAsync(argv, { from: 'user' });
     return exitCode;
   } catch (error) {
+    if (error instanceof MissingCommand && mode === 'text') {
+      io.stderr.write(error.help);
+      return EXIT.usage;
+    }
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) {
         io.stdout.write(mode === 'text' ? printed : `${informationDocument(error, printed)}\n`);
@@ -46,7 +57,7 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   }
 }
 
-/** `--help` and `--version` under `--json`. */
+/** Returns the document that `--help` and `--version` print with `--json`. */
 function informationDocument(error: CommanderError, text: string): string {
   const member = error.code === 'commander.version' ? 'version' : 'help';
   return JSON.stringify({ success: true, [member]: text.trimEnd() });
@@ -55,121 +66,143 @@ function informationDocument(error: CommanderError, text: string): string {
 function usageError(error: CommanderError): RyeError {
   const [message = error.message, suggestion] = error.message.replace(/^error: /, '').split('\n');
   return new RyeError('usage', message, {
-    hint: suggestion?.replace(/^\((.*)\)$/, '$1') ?? 'Add --help to see the usage and examples.',
+    hint: suggestion?.replace(/^\((.*)\)$/, '$1') ?? 'Add --help for usage and examples.',
   });
 }
 
-interface Handlers {
-  /** The command line. */
+interface ParserOptions {
+  readonly io: Io;
+  /** Words of the command line. Only groups that they name are built. */
   readonly words: ReadonlySet<string>;
   readonly print: (text: string) => void;
-  readonly run: (spec: CommandSpec, invocation: Invocation) => Promise<void>;
+  readonly setExitCode: (exitCode: ExitCode) => void;
 }
 
-function buildProgram(io: Io, handlers: Handlers): Command {
-  const program = new Command(ROOT.name)
+function buildParser(options: ParserOptions): Parser {
+  const { io, print } = options;
+  const parser = new Parser(ROOT.name)
     .exitOverride()
     .configureOutput({
-      writeOut: handlers.print,
+      writeOut: print,
       writeErr: () => {},
       outputError: () => {},
       getOutHelpWidth: () => io.stdout.columns,
     })
     .configureHelp({ showGlobalOptions: true, minWidthToWrap: 20 })
-    .helpOption('-h, --help', 'show help')
+    .helpOption('-h, --help', 'Show help')
     .helpCommand(false)
-    .version(VERSION, '-V, --version', 'print the version');
-  for (const option of GLOBAL_OPTIONS) program.addOption(optionOf(option));
-  describe({ command: program, spec: ROOT }, handlers);
-  return program;
+    .version(VERSION, '-V, --version', 'Print the version');
+  for (const option of optionSpecs(GLOBAL_OPTIONS)) parser.addOption(parserOption(option));
+  addCommand(parser, ROOT, options);
+  return parser;
 }
 
-/** A command of commander with the spec that it was made from. */
-interface Described {
-  readonly command: Command;
-  readonly spec: CommandSpec;
-}
-
-/** Gives a commander command everything that its spec says, subcommands included. */
-function describe({ command, spec }: Described, handlers: Handlers, group?: Described): void {
-  const summary = `${spec.summary.charAt(0).toUpperCase()}${spec.summary.slice(1)}`;
-  command.summary(spec.summary);
-  command.description(spec.details === undefined ? summary : `${summary}.\n\n${spec.details}`);
-  command.addHelpText(
+/** Declares a command and its subcommands to the parser. `group` is set for the default command of a group. */
+function addCommand(
+  parser: Parser,
+  command: Command,
+  options: ParserOptions,
+  group?: { readonly parser: Parser; readonly command: Command },
+): void {
+  const { summary, details, examples } = command;
+  parser.summary(summary);
+  parser.description(details === undefined ? summary : `${summary}.\n\n${details}`);
+  parser.addHelpText(
     'after',
-    ['', 'Examples:', ...spec.examples.map((line) => `  $ ${line}`)].join('\n'),
+    ['', 'Examples:', ...examples.map((line) => `  $ ${line}`)].join('\n'),
   );
-  for (const { name, optional, description } of spec.arguments ?? []) {
-    command.argument(optional === true ? `[${name}]` : `<${name}>`, description);
+  for (const { name, optional, description } of command.arguments) {
+    parser.argument(optional === true ? `[${name}]` : `<${name}>`, description);
   }
-  for (const option of spec.options ?? []) command.addOption(optionOf(option));
-  for (const child of commandsWithin({ command, spec }, handlers)) {
-    const isDefault = child.name === spec.defaultCommand;
-    const described = { command: command.command(child.name, { isDefault }), spec: child };
-    describe(described, handlers, isDefault ? { command, spec } : undefined);
+  for (const option of command.options) parser.addOption(parserOption(option));
+  if (parser.parent === null || options.words.has(command.name)) {
+    for (const child of command.commands ?? []) {
+      const isDefault = child.name === command.defaultCommand;
+      addCommand(
+        parser.command(child.name, { isDefault }),
+        child,
+        options,
+        isDefault ? { parser, command } : undefined,
+      );
+    }
   }
-  for (const child of spec.internal ?? []) {
-    describe({ command: command.command(child.name, { hidden: true }), spec: child }, handlers);
+  for (const child of command.internal ?? []) {
+    addCommand(parser.command(child.name, { hidden: true }), child, options);
   }
-  if (spec.load === undefined) {
-    if (spec.defaultCommand !== undefined) return;
-    command.allowExcessArguments().action(() => {
-      throw unknownCommand({ command, spec }, command.args[0]);
+  const { run } = command;
+  if (run !== undefined) {
+    // commander passes the unknown word of a group to its default command
+    parser.allowExcessArguments(group !== undefined).action(async () => {
+      const excess = parser.args[command.arguments.length];
+      if (group !== undefined && excess !== undefined) {
+        throw unknownCommand(group.parser, group.command, excess);
+      }
+      const global = readOptions(GLOBAL_OPTIONS, rootOf(parser).opts());
+      const context = { io: options.io, global, root: ROOT };
+      options.setExitCode(await run(parser.args, parser.opts(), context));
     });
-    return;
+  } else if (command.defaultCommand === undefined) {
+    parser.allowExcessArguments().action(() => {
+      const [word] = parser.args;
+      if (word !== undefined) throw unknownCommand(parser, command, word);
+      throw new MissingCommand(pathOf(parser), parser.helpInformation());
+    });
   }
-  // commander hands a group's unknown word to its default command
-  command.allowExcessArguments(group !== undefined).action(async () => {
-    const excess = command.args[spec.arguments?.length ?? 0];
-    if (group !== undefined && excess !== undefined) throw unknownCommand(group, excess);
-    await handlers.run(spec, invocationOf(command, spec));
+}
+
+/** A group without a command. People get its help, programs an error. */
+class MissingCommand extends RyeError {
+  readonly help: string;
+
+  constructor(path: string, help: string) {
+    super('usage', `\`${path}\` needs a command`, { hint: `List them with: ${path} --help` });
+    this.help = help;
+  }
+}
+
+function unknownCommand(parser: Parser, { commands = [] }: Command, word: string): RyeError {
+  const path = pathOf(parser);
+  const names = commands.map(({ name }) => name);
+  return new RyeError('usage', `unknown command ${JSON.stringify(word)}`, {
+    hint:
+      replacementOf(`${path} ${word}`) ??
+      didYouMean(word, names) ??
+      `List the commands with: ${path} --help`,
   });
 }
 
-/** A group that no word of the command line names cannot be entered: its commands are not made. */
-function commandsWithin({ command, spec }: Described, { words }: Handlers): readonly CommandSpec[] {
-  return command.parent === null || words.has(spec.name) ? (spec.commands ?? []) : [];
-}
-
-function unknownCommand({ command, spec }: Described, word: string | undefined): RyeError {
-  const names = (spec.commands ?? []).map(({ name }) => name);
-  const path = pathOf(command);
-  const known = `Commands are: ${names.join(', ')}.`;
-  if (word === undefined) {
-    return new RyeError('usage', `no command follows \`${path}\``, {
-      hint: `${known} See ${path} --help.`,
-    });
-  }
-  return new RyeError('usage', `there is no command \`${path} ${word}\``, {
-    hint: replacementOf(`${path} ${word}`) ?? didYouMean(word, names) ?? known,
-  });
-}
-
-/** Commands of Rye OS, with what does the same here. */
+/** Commands of Rye OS and of other programs, with the equivalent here. */
 const REPLACEMENTS: Readonly<Record<string, string>> = {
-  'rye load': 'rye fetch <type> <id>',
-  'rye execute knowledge': 'rye fetch knowledge <id>',
-  'rye execute config': 'rye config show',
-  'rye thread': 'rye run <directive>',
-  'rye graph': 'rye run <directive> --provider literal, for a directive with <process> steps',
-  'rye primary': 'rye --help',
-  'rye test': 'rye run <directive> --dry-run, or rye run <directive> --replay FILE',
-  'rye install': 'rye import rye-os DIR, which reviews what you copied',
-  'rye remote': 'rye run on that machine; rye has no remotes',
+  'rye version': '`rye --version`',
+  'rye help': '`rye --help`',
+  'rye load': '`rye fetch <type> <id>`',
+  'rye execute knowledge': '`rye fetch knowledge <id>`',
+  'rye execute config': '`rye config show`',
+  'rye thread': '`rye run <directive>`',
+  'rye graph': '`rye run <directive> --provider literal`, for a directive with <process> steps',
+  'rye primary': '`rye --help`',
+  'rye test': '`rye run <directive> --dry-run` or `rye run <directive> --replay FILE`',
+  'rye install': '`rye import rye-os DIR`, which reviews your copy',
+  'rye remote': '`rye run` on the other machine; rye has no remotes',
 };
 
 function replacementOf(command: string): string | undefined {
   const found = Object.hasOwn(REPLACEMENTS, command) ? REPLACEMENTS[command] : undefined;
-  return found === undefined ? undefined : `Did you mean: ${found}?`;
+  return found === undefined ? undefined : `Did you mean ${found}?`;
 }
 
-function pathOf(command: Command): string {
-  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+function pathOf(parser: Parser): string {
+  return parser.parent === null ? parser.name() : `${pathOf(parser.parent)} ${parser.name()}`;
 }
 
-function optionOf(spec: OptionSpec): Option {
-  const { name, short, kind, choices, description } = spec;
-  const long = `--${name}${valueUsage(spec)}`;
+function rootOf(parser: Parser): Parser {
+  return parser.parent === null ? parser : rootOf(parser.parent);
+}
+
+function parserOption(spec: OptionSpec): Option {
+  const { name, short, kind, value, choices, description } = spec;
+  const usage = value === undefined ? '' : spec.optional === true ? ` [${value}]` : ` <${value}>`;
+  const long = `--${name}${usage}`;
   const option = new Option(short === undefined ? long : `-${short}, ${long}`, description);
   if (choices !== undefined) return option.choices(choices);
   if (kind !== undefined) return option.argParser((text) => parseNumber(text, kind));
@@ -182,11 +215,6 @@ function optionOf(spec: OptionSpec): Option {
   return option;
 }
 
-function valueUsage({ value, optional }: OptionSpec): string {
-  if (value === undefined) return '';
-  return optional === true ? ` [${value}]` : ` <${value}>`;
-}
-
 function parseNumber(text: string, kind: 'integer' | 'number'): number {
   const value = text.trim() === '' ? Number.NaN : Number(text);
   if (kind === 'integer' ? Number.isSafeInteger(value) && value >= 0 : Number.isFinite(value)) {
@@ -197,39 +225,9 @@ function parseNumber(text: string, kind: 'integer' | 'number'): number {
   );
 }
 
-function invocationOf(command: Command, spec: CommandSpec): Invocation {
-  const options: Record<string, OptionValue | undefined> = {};
-  for (const { name } of spec.options ?? []) options[name] = valueOf(command, name);
-  return { args: command.args, options, global: globalOptionsOf(rootOf(command)) };
-}
-
-function rootOf(command: Command): Command {
-  return command.parent === null ? command : rootOf(command.parent);
-}
-
-function valueOf(command: Command, name: string): OptionValue | undefined {
-  const key = name.replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
-  return command.getOptionValue(key) as OptionValue | undefined;
-}
-
-function globalOptionsOf(program: Command): GlobalOptions {
-  const text = (name: string): string | undefined => valueOf(program, name) as string | undefined;
-  const flag = (name: string): boolean => valueOf(program, name) === true;
-  const config = valueOf(program, 'config') as readonly string[] | undefined;
-  return compact({
-    project: text('project'),
-    userSpace: text('user-space'),
-    json: flag('json'),
-    quiet: flag('quiet'),
-    verbose: flag('verbose'),
-    color: flag('color'),
-    config: config ?? [],
-  });
-}
-
 /**
- * Runs the process's command line and ends the process. Whatever ends it before a command has said how it ended,
- * a bug or an impatient interrupt, is reported as a failure in the form that the caller reads.
+ * Runs the process's command line and ends the process. If a bug or an impatient interrupt ends it early, reports the
+ * failure in the output mode of the call.
  */
 export async function start(io = createProcessIo()): Promise<void> {
   const argv = process.argv.slice(2);
@@ -237,7 +235,7 @@ export async function start(io = createProcessIo()): Promise<void> {
   let isReported = false;
   const report = (thrown: unknown): ExitCode => {
     isReported = true;
-    // the status line of a run may stand there
+    // it may show the status line of a run
     if (io.stderr.isTty) io.stderr.write(ERASE_LINE);
     return reportFailure(thrown, io, failure);
   };
@@ -246,8 +244,8 @@ export async function start(io = createProcessIo()): Promise<void> {
   });
   process.on('exit', (code) => {
     if (isReported) return;
-    const cancelled = new RyeError('cancelled', 'interrupted before it could finish');
-    const stuck = new RyeError('internal', 'the program ran out of work before it was done');
+    const cancelled = new RyeError('cancelled', 'interrupted before the command finished');
+    const stuck = new RyeError('internal', 'the program ended before the command finished');
     process.exitCode = report(code === EXIT.cancelled ? cancelled : stuck);
   });
   const exitCode = await main(argv, io);

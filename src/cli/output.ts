@@ -1,10 +1,9 @@
 import path from 'node:path';
 import picocolors from 'picocolors';
-import type { GlobalOptions } from './invocation.ts';
+import { EXIT, type ExitCode } from '../core/errors.ts';
+import type { Context } from './command.ts';
 import type { Io, Sink } from './io.ts';
-import { displayWidth, oneLine, truncate } from './terminal-text.ts';
-
-export type Colors = ReturnType<typeof picocolors.createColors>;
+import { type Colors, displayWidth, oneLine, truncate } from './terminal-text.ts';
 
 /** Prints the one JSON document of a call. */
 export function printDocument(io: Io, document: object): void {
@@ -16,15 +15,30 @@ export function printLine(io: Io, line: string): void {
   io.stdout.write(`${line}\n`);
 }
 
-/** Colours of one stream: off without a terminal, with NO_COLOR or --no-color; FORCE_COLOR turns them on. */
-export function colorsOf(sink: Sink, io: Io, global: GlobalOptions): Colors {
-  return picocolors.createColors(wantsColor(sink, io.env, global));
+export function printLines(io: Io, lines: readonly string[]): void {
+  for (const line of lines) printLine(io, line);
 }
 
-function wantsColor(sink: Sink, env: Io['env'], global: GlobalOptions): boolean {
-  if (!global.color || isSet(env['NO_COLOR'])) return false;
-  if (isSet(env['FORCE_COLOR']))
-    return env['FORCE_COLOR'] !== '0' && env['FORCE_COLOR'] !== 'false';
+/** Prints the result of a successful command: a document with `--json`, else lines for people. */
+export function printResult(
+  { io, global }: Context,
+  document: object,
+  lines: () => readonly string[],
+): ExitCode {
+  if (global.json) printDocument(io, { success: true, ...document });
+  else printLines(io, lines());
+  return EXIT.ok;
+}
+
+/** Returns the colors for a stream: off without a terminal, with NO_COLOR or --no-color. FORCE_COLOR turns them on. */
+export function colorsOf(sink: Sink, { io, global }: Pick<Context, 'io' | 'global'>): Colors {
+  return picocolors.createColors(wantsColor(sink, io.env, global.color));
+}
+
+function wantsColor(sink: Sink, env: Io['env'], isAllowed: boolean): boolean {
+  if (!isAllowed || isSet(env['NO_COLOR'])) return false;
+  const force = env['FORCE_COLOR'];
+  if (isSet(force)) return force !== '0' && force !== 'false';
   return sink.isTty && env['TERM'] !== 'dumb';
 }
 
@@ -32,7 +46,7 @@ function isSet(value: string | undefined): boolean {
   return value !== undefined && value !== '';
 }
 
-/** True where lines may be redrawn: a capable terminal that no CI system records. */
+/** True if lines may be redrawn: on a capable terminal that no CI system records. */
 export function canRedraw(sink: Sink, env: Io['env']): boolean {
   return sink.isTty && env['TERM'] !== 'dumb' && !isSet(env['CI']);
 }
@@ -40,34 +54,32 @@ export function canRedraw(sink: Sink, env: Io['env']): boolean {
 const GAP = '  ';
 
 /**
- * Aligned columns under headings. On a terminal the last column is cut to the width; elsewhere nothing is cut, so
- * that `grep` and `awk` see everything. Cells are made harmless and put on one line.
+ * Formats aligned columns under headings. On a terminal, rows are cut to its width. Elsewhere nothing is cut, so that
+ * `grep` and `awk` see everything. Each cell is neutralized and put on one line.
  */
 export function formatTable(
   headings: readonly string[],
   rows: readonly (readonly string[])[],
   sink: Sink,
-): string {
+): readonly string[] {
   const cells = [headings, ...rows.map((row) => row.map(oneLine))];
   const widths = headings.map((_, column) =>
     Math.max(...cells.map((row) => displayWidth(row[column] ?? ''))),
   );
-  return cells
-    .map((row) => {
-      const line = row
-        .map((cell, column) => pad(cell, widths[column] ?? 0))
-        .join(GAP)
-        .trimEnd();
-      return `${sink.isTty ? truncate(line, sink.columns) : line}\n`;
-    })
-    .join('');
+  return cells.map((row) => {
+    const line = row
+      .map((cell, column) => pad(cell, widths[column] ?? 0))
+      .join(GAP)
+      .trimEnd();
+    return sink.isTty ? truncate(line, sink.columns) : line;
+  });
 }
 
 function pad(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - displayWidth(text)));
 }
 
-/** A path as a person reads it: relative to the working directory when it lies below. */
+/** Returns a path as people read it: relative if it is below the working directory. */
 export function displayPath(file: string, io: Io): string {
   const relative = path.relative(io.cwd, file);
   return relative === '' || relative.startsWith('..') || path.isAbsolute(relative)
@@ -75,7 +87,7 @@ export function displayPath(file: string, io: Io): string {
     : relative;
 }
 
-/** `1 item`, `2 items`. */
+/** Returns `1 item` or `2 items`. */
 export function count(total: number, noun: string): string {
   return `${total} ${noun}${total === 1 ? '' : 's'}`;
 }

@@ -1,33 +1,30 @@
 import path from 'node:path';
 import type { OpenRyeOptions, Rye } from '../app/api/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
-import { accountHome, resolveUserSpace } from '../app/user-space.ts';
+import { accountHome, findProject, resolveUserSpace } from '../app/user-space.ts';
 import { isSecurityWarning } from '../core/errors.ts';
-import type { Invocation } from './invocation.ts';
-import type { Io } from './io.ts';
+import type { Context } from './command.ts';
 
 export interface SessionOptions {
-  /** Do not look for `.ai` in the folders above: the working directory itself is meant. */
+  /** Use the working directory itself, without a search for `.ai` in its parents. */
   readonly here?: boolean;
 }
 
 /** Opens the project and the user space that the options, the environment or the working directory name. */
 export async function withRye<T>(
-  invocation: Invocation,
-  io: Io,
+  context: Context,
   action: (rye: Rye) => Promise<T>,
   options?: SessionOptions,
 ): Promise<T> {
-  return await closing(await io.openRye(await placesOf(invocation, io, options)), action);
+  return await closing(await context.io.openRye(openOptions(context, options)), action);
 }
 
-/** Like {@link withRye}, for a command that looks at the list of threads and at nothing else. */
+/** Opens only the list of threads, which takes a fraction of the time of {@link withRye}. */
 export async function withThreadList<T>(
-  invocation: Invocation,
-  io: Io,
+  context: Context,
   action: (list: ThreadList) => Promise<T>,
 ): Promise<T> {
-  return await closing(await io.openThreadList(await placesOf(invocation, io)), action);
+  return await closing(await context.io.openThreadList(openOptions(context)), action);
 }
 
 async function closing<O extends Pick<Rye, 'close'>, T>(
@@ -41,13 +38,11 @@ async function closing<O extends Pick<Rye, 'close'>, T>(
   }
 }
 
-async function placesOf(
-  { global }: Invocation,
-  io: Io,
+function openOptions(
+  { io, global }: Context,
   { here = false }: SessionOptions = {},
-): Promise<OpenRyeOptions> {
-  const { findProject } = await import('../app/user-space.ts');
-  // the working directory is read only where a path needs it: it may be gone
+): OpenRyeOptions {
+  // the working directory may have been deleted, so it is read only if a path needs it
   const absolute = (folder: string): string =>
     path.isAbsolute(folder) ? path.resolve(folder) : path.resolve(io.cwd, folder);
   const named = (folder: string | undefined): string | undefined =>

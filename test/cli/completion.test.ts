@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it, test } from 'vitest';
-import { completionScript } from '../../src/cli/completion.ts';
-import { ROOT } from '../../src/cli/tree/root.ts';
+import { completionScript } from '../../src/cli/commands/completion.ts';
+import { ROOT } from '../../src/cli/root.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-completion-'));
 const script = path.join(folder, 'rye.bash');

@@ -4,7 +4,7 @@ import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { confirm } from '../../src/cli/confirm.ts';
+import { confirm } from '../../src/cli/input.ts';
 import { generateKeyPair, readPrivateKey } from '../../src/trust/keys.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';
@@ -109,8 +109,7 @@ describe('without a terminal', () => {
 
   it('nobody is asked where the question could not be seen', async () => {
     const io = createFakeIo({ answer: 'n' });
-    const global = { json: false, quiet: false, verbose: false, color: false, config: [] };
-    await confirm({ args: [], options: {}, global }, io, { facts: ['a'], question: 'Do it?' });
+    await confirm({ io, options: { yes: false } }, ['a'], 'Do it?');
     expect(io.err()).toBe('');
   });
 });

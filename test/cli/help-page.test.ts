@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { expect, it, test } from 'vitest';
+import type { Command } from '../../src/cli/command.ts';
 import { cliPage } from '../../src/cli/help-page.ts';
-import type { CommandSpec } from '../../src/cli/spec.ts';
-import { ROOT } from '../../src/cli/tree/root.ts';
+import { ROOT } from '../../src/cli/root.ts';
 
-it('docs/cli.md is what the command tree says (else: npm run docs:cli)', () => {
+it('docs/cli.md is up to date (else: npm run docs:cli)', () => {
   expect(readFileSync('docs/cli.md', 'utf8')).toBe(cliPage());
 });
 
@@ -14,12 +14,12 @@ test.each(commandsBelow(ROOT))('$name has a summary and examples', ({ summary, e
 });
 
 test.each(commandsBelow(ROOT).filter(({ commands }) => commands === undefined))(
-  '$name has a file that runs it',
-  async ({ load }) => {
-    expect(await load?.()).toMatchObject({ run: expect.any(Function) });
+  '$name does work of its own',
+  ({ run }) => {
+    expect(run).toBeTypeOf('function');
   },
 );
 
-function commandsBelow(spec: CommandSpec): readonly CommandSpec[] {
+function commandsBelow(spec: Command): readonly Command[] {
   return (spec.commands ?? []).flatMap((command) => [command, ...commandsBelow(command)]);
 }

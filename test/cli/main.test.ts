@@ -12,20 +12,38 @@ const listing = (items: Rye['items']['list']): Partial<Rye> => ({
   items: { list: items } as Rye['items'],
 });
 
+describe('a group without a command', () => {
+  it.each([
+    { args: [], usage: 'Usage: rye [options] [command]', message: '`rye` needs a command' },
+    { args: ['keys'], usage: 'Usage: rye keys [options]', message: '`rye keys` needs a command' },
+  ])('prints its help on stderr for $args', async ({ args, usage, message }) => {
+    const [code, io] = await rye(args);
+    expect(io.err()).toContain(usage);
+    expect(io.err()).toContain('Commands:');
+    expect(io.out()).toBe('');
+    expect(code).toBe(2);
+    const [jsonCode, jsonIo] = await rye([...args, '--json']);
+    expect(JSON.parse(jsonIo.out())).toMatchObject({
+      success: false,
+      error: { code: 'usage', message },
+    });
+    expect(jsonCode).toBe(2);
+  });
+});
+
 describe('usage errors', () => {
   const cases: readonly (readonly [name: string, args: readonly string[], message: string])[] = [
-    ['no command', [], 'rye: no command follows `rye` [usage]'],
+    ['unknown command', ['lits'], 'rye: unknown command "lits" [usage]\nhint: Did you mean list?'],
     [
-      'unknown command',
-      ['lits'],
-      'rye: there is no command `rye lits` [usage]\nhint: Did you mean list?',
+      'command that is an option',
+      ['version'],
+      'unknown command "version" [usage]\nhint: Did you mean `rye --version`?',
     ],
     [
       'unknown command of a group with a default',
       ['threads', 'logz'],
-      'there is no command `rye threads logz` [usage]\nhint: Did you mean logs?',
+      'unknown command "logz" [usage]\nhint: Did you mean logs?',
     ],
-    ['group without a command', ['keys'], 'no command follows `rye keys`'],
     [
       'unknown option',
       ['doctor', '--jsn'],
@@ -40,19 +58,23 @@ describe('usage errors', () => {
     ],
     ['bad number', ['search', 'all', 'x', '--limit', '1.5'], 'It must be a whole number'],
     ['empty number', ['search', 'all', 'x', '--limit', ''], 'It must be a whole number'],
-    ['unknown type', ['list', 'toolz'], '"toolz" is not a type [usage]\nhint: Did you mean tool?'],
-    ['validate without a pattern', ['validate', 'tool'], 'rye validate tool needs an id or a glob'],
+    ['unknown type', ['list', 'toolz'], 'unknown type "toolz" [usage]\nhint: Did you mean tool?'],
+    ['validate without a pattern', ['validate', 'tool'], 'rye validate tool needs an ID or a glob'],
     [
       'unknown limit',
       ['run', 'x', '--limit', 'turn=1'],
-      'there is no such limit [unknown_limit]\nhint: Did you mean turns?',
+      'unknown limit "turn" [unknown_limit]\nhint: Did you mean turns?',
     ],
     [
       'bad limit',
       ['run', 'x', '--limit', 'turns=many'],
-      '"many" is not a number ≥ 0 [invalid_limit]',
+      '--limit turns: expected a number ≥ 0, got "many" [invalid_limit]',
     ],
-    ['pair without a name', ['run', 'x', '--input', '=1'], 'is not of the form key=value [usage]'],
+    [
+      'pair without a name',
+      ['run', 'x', '--input', '=1'],
+      '--input expects NAME=VALUE, got "=1" [usage]',
+    ],
     [
       'input given twice',
       ['run', 'x', '--input', 'a=1', '--input', 'a=2'],

@@ -3,8 +3,8 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { CommandSpec } from '../../src/cli/spec.ts';
-import { ROOT } from '../../src/cli/tree/root.ts';
+import type { Command } from '../../src/cli/command.ts';
+import { ROOT } from '../../src/cli/root.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 
 const SCHEMAS = path.resolve(import.meta.dirname, '../../docs/schemas');
@@ -99,7 +99,7 @@ function words(command: string): string[] {
 }
 
 /** `threads list`, `run` and so on: every command that does something. */
-function leavesOf({ commands = [] }: CommandSpec, prefix = ''): string[] {
+function leavesOf({ commands = [] }: Command, prefix = ''): string[] {
   return commands.flatMap((one) =>
     one.commands ? leavesOf(one, `${prefix}${one.name} `) : [`${prefix}${one.name}`],
   );

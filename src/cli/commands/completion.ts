@@ -1,21 +1,159 @@
-import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
-import { completionScript, SHELLS } from '../completion.ts';
-import { type Invocation, requiredArgument } from '../invocation.ts';
-import type { Io } from '../io.ts';
+import { EXIT, RyeError } from '../../core/errors.ts';
+import {
+  type Argument,
+  type Command,
+  defineCommand,
+  GLOBAL_OPTIONS,
+  type OptionSpec,
+  optionSpecs,
+} from '../command.ts';
 import { printDocument } from '../output.ts';
-import type { CommandSpec } from '../spec.ts';
 
-/** `rye completion bash|zsh|fish`. */
-export async function run(invocation: Invocation, io: Io, root: CommandSpec): Promise<ExitCode> {
-  const name = requiredArgument(invocation, 0, 'shell');
-  const shell = SHELLS.find((known) => known === name);
-  if (shell === undefined) {
-    throw new RyeError('usage', `there is no completion for ${JSON.stringify(name)}`, {
-      hint: `Shells are: ${SHELLS.join(', ')}.`,
+const SHELLS = ['bash', 'zsh', 'fish'] as const;
+type Shell = (typeof SHELLS)[number];
+
+const SHELL: Argument<Shell> = {
+  description: 'bash, zsh or fish',
+  choices: SHELLS,
+  read: ([word = '']) => {
+    const shell = SHELLS.find((known) => known === word);
+    if (shell !== undefined) return shell;
+    throw new RyeError('usage', `unsupported shell ${JSON.stringify(word)}`, {
+      hint: `Use one of: ${SHELLS.join(', ')}.`,
     });
-  }
-  const script = completionScript(shell, root);
-  if (invocation.global.json) printDocument(io, { success: true, shell, script });
-  else io.stdout.write(script);
-  return Promise.resolve(EXIT.ok);
+  },
+};
+
+export const completion = defineCommand({
+  name: 'completion',
+  summary: 'Print a completion script for a shell',
+  arguments: { shell: SHELL },
+  examples: [
+    'rye completion bash > ~/.local/share/bash-completion/completions/rye',
+    'rye completion fish > ~/.config/fish/completions/rye.fish',
+  ],
+  run: async ({ args: { shell }, io, global, root }) => {
+    const script = completionScript(shell, root);
+    if (global.json) printDocument(io, { success: true, shell, script });
+    else io.stdout.write(script);
+    return await Promise.resolve(EXIT.ok);
+  },
+});
+
+const GLOBALS = optionSpecs(GLOBAL_OPTIONS);
+
+/** A position on a command line, such as `rye keys`, with the words that can follow. */
+interface Place {
+  /** Command words after `rye`, joined by a space. */
+  readonly path: string;
+  readonly commands: readonly Command[];
+  readonly options: readonly OptionSpec[];
+  readonly choices: readonly string[];
+}
+
+/** Returns a completion script for the commands below `root`. */
+export function completionScript(shell: Shell, root: Command): string {
+  const places = placesOf(root, []);
+  return shell === 'fish'
+    ? fishScript(places)
+    : `${shell === 'zsh' ? ZSH_HEAD : ''}${bashScript(places)}`;
+}
+
+// zsh runs bash completions through its own compatibility layer
+const ZSH_HEAD = '#compdef rye\nautoload -U +X bashcompinit && bashcompinit\n';
+
+function placesOf(spec: Command, path: readonly string[]): readonly Place[] {
+  const commands = spec.commands ?? [];
+  const implied = commands.find(({ name }) => name === spec.defaultCommand);
+  return [
+    {
+      path: path.join(' '),
+      commands,
+      options: [...spec.options, ...(implied?.options ?? [])],
+      choices: spec.arguments[0]?.choices ?? [],
+    },
+    ...commands.flatMap((child) => placesOf(child, [...path, child.name])),
+  ];
+}
+
+function flagsOf({ name, short }: OptionSpec): readonly string[] {
+  return short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`];
+}
+
+function bashScript(places: readonly Place[]): string {
+  const globals = ['--help', ...GLOBALS.flatMap(flagsOf)];
+  const valueOptions = [...GLOBALS, ...places.flatMap(({ options }) => options)].filter(
+    ({ value }) => value !== undefined,
+  );
+  const words = places.map(({ path, commands, options, choices }) => {
+    const all = [
+      ...commands.map(({ name }) => name),
+      ...choices,
+      ...options.flatMap(flagsOf),
+      ...globals,
+    ];
+    return `    '${path}') words='${all.join(' ')}' ;;\n`;
+  });
+  const values = places.flatMap(({ path, options }) =>
+    options.flatMap(({ name, choices }) =>
+      choices === undefined ? [] : [`    '${path} --${name}') words='${choices.join(' ')}' ;;\n`],
+    ),
+  );
+  const paths = places.map(({ path }) => `'${path}'`).join('|');
+  return `_rye() {
+  local word path='' next words='' skip=''
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    if [ -n "$skip" ]; then skip=''; continue; fi
+    case "$word" in
+      ${[...new Set(valueOptions.flatMap(flagsOf))].join('|')}) skip=1; continue ;;
+      -*) continue ;;
+    esac
+    next="\${path:+$path }$word"
+    case "$next" in ${paths}) path=$next ;; esac
+  done
+  case "$path $previous" in
+${values.join('')}    *) if [ -n "$skip" ]; then return; fi ;;
+  esac
+  if [ -z "$words" ]; then
+  case "$path" in
+${words.join('')}  esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _rye rye
+`;
+}
+
+function fishScript(places: readonly Place[]): string {
+  const lines = places.flatMap(({ path, commands, options, choices }) => {
+    const when = fishCondition(path, commands);
+    return [
+      ...commands.map(({ name, summary }) => `${when} -f -a ${name} -d ${quote(summary)}`),
+      ...choices.map((choice) => `${when} -f -a ${choice}`),
+      ...options.map((option) => `${when} ${fishOption(option)}`),
+    ];
+  });
+  const globals = GLOBALS.map((option) => `complete -c rye ${fishOption(option)}`);
+  return `${[...globals, ...lines].join('\n')}\n`;
+}
+
+function fishCondition(path: string, commands: readonly Command[]): string {
+  const seen =
+    path === '' ? [] : path.split(' ').map((word) => `__fish_seen_subcommand_from ${word}`);
+  const names = commands.map(({ name }) => name).join(' ');
+  const unseen = commands.length === 0 ? [] : [`not __fish_seen_subcommand_from ${names}`];
+  const condition = [...seen, ...unseen].join('; and ');
+  return `complete -c rye -n ${quote(condition)}`;
+}
+
+function fishOption({ name, short, value, choices, description }: OptionSpec): string {
+  const flags = short === undefined ? `-l ${name}` : `-l ${name} -s ${short}`;
+  const values = choices === undefined ? '' : ` -x -a ${quote(choices.join(' '))}`;
+  const requires = value === undefined || choices !== undefined ? '' : ' -r';
+  return `${flags}${requires}${values} -d ${quote(description)}`;
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 }

@@ -1,13 +1,37 @@
 import type { Rye } from '../../app/api/rye.ts';
 import type { BranchOptions } from '../../app/api/trees.ts';
-import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
-import type { LogEvent } from '../../core/events.ts';
+import { EXIT, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
-import { flagOption, type Invocation, requiredArgument, textOption } from '../invocation.ts';
-import type { Io } from '../io.ts';
-import { printDocument, printLine } from '../output.ts';
-import { resumeThread } from '../resume-thread.ts';
+import {
+  argument,
+  type Context,
+  defineCommand,
+  flag,
+  optionalText,
+  text,
+  type ValuesOf,
+} from '../command.ts';
+import { colorsOf, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
+import { ERASE_LINE } from '../terminal-text.ts';
+import { resumeThread } from '../thread-run.ts';
+import { THREAD_ID } from './threads.ts';
+
+const BRANCH_OPTIONS = {
+  at: text('ENTRY', 'Entry ID or a unique start of it; root: before the first entry'),
+  summary: optionalText(
+    'TEXT',
+    'Start the new branch with a summary of the old one; without TEXT the model writes it',
+  ),
+  instructions: text('TEXT', "What the model's summary should focus on"),
+  message: text('TEXT', 'Start the branch with a message', { short: 'm' }),
+  label: text('LABEL', 'Label the entry too'),
+  new: flag('Fork: copy the path into a new thread'),
+  threadId: text('ID', 'ID for the new thread (must not exist yet)'),
+  run: flag('Resume from there at once, like `rye threads resume`'),
+} as const;
+
+type BranchRequest = ValuesOf<typeof BRANCH_OPTIONS> & { readonly at: string };
 
 interface Branched {
   readonly thread_id: string;
@@ -16,92 +40,118 @@ interface Branched {
   readonly branched_from?: string;
 }
 
-/** `rye threads branch <id> --at ENTRY`. */
-export async function run(invocation: Invocation, io: Io): Promise<ExitCode> {
-  const part = requiredArgument(invocation, 0, 'id');
-  const at = textOption(invocation, 'at');
-  if (at === undefined) {
-    throw new RyeError('usage', 'the option --at ENTRY is missing', {
-      hint: 'List the entries with `rye threads entries`.',
-    });
-  }
-  const isRun = flagOption(invocation, 'run');
-  const signal = io.cancellation();
-  return await withRye(invocation, io, async (rye) => {
-    const id = await rye.threads.resolveId(part);
-    const branched = flagOption(invocation, 'new')
-      ? await extract(rye, invocation, { id, at })
-      : await branch(rye, invocation, { id, at, signal });
-    if (isRun) {
-      const message = textOption(invocation, 'message');
-      const request = compact({ threadId: branched.thread_id, message });
-      return await resumeThread(rye, request, { invocation, io, signal });
+export const branch = defineCommand({
+  name: 'branch',
+  summary: 'Rewind a thread to an earlier message, or fork it into a new thread',
+  details:
+    'Moves the head, the entry where the conversation continues; removes nothing. With --new rye copies the path into a new, suspended thread and does not change this one.',
+  arguments: { id: argument(THREAD_ID) },
+  options: BRANCH_OPTIONS,
+  examples: [
+    'rye threads branch hello-1771322456 --at 3fa9 --message "Try it without the cache."',
+    'rye threads branch 2456 --at 3fa9 --summary',
+    'rye threads branch 2456 --at 3fa9 --new --run --message "Again, in French."',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const { at, message, run } = options;
+    if (at === undefined) {
+      throw new RyeError('usage', 'missing option --at ENTRY', {
+        hint: 'List the entries with: rye threads entries <id>',
+      });
     }
-    if (invocation.global.json) printDocument(io, { success: true, ...branched });
-    else if (branched.branched_from !== undefined) printLine(io, branched.thread_id);
-    else printLine(io, `the leaf of ${id} is now ${branched.leaf_id ?? 'before the first entry'}`);
-    return EXIT.ok;
-  });
-}
+    const signal = io.cancellation();
+    return await withRye(call, async (rye) => {
+      const id = await rye.threads.resolveId(args.id);
+      // with --run the resume brings the message
+      const request = { ...options, at, message: run ? undefined : message };
+      const branched = options.new
+        ? await fork(rye, id, request)
+        : await rewind(rye, id, request, signal);
+      const { thread_id: threadId, leaf_id: head } = branched;
+      if (run) return await resumeThread(call, rye, compact({ threadId, message }));
+      return printResult(call, branched, () => [
+        branched.branched_from === undefined
+          ? `the head of ${id} is now ${head ?? 'before the first entry'}`
+          : threadId,
+      ]);
+    });
+  },
+});
 
-/** With --run the resume brings the message. */
-function messageOf(invocation: Invocation): string | undefined {
-  return flagOption(invocation, 'run') ? undefined : textOption(invocation, 'message');
-}
-
-async function branch(
+async function rewind(
   { trees }: Rye,
-  invocation: Invocation,
-  { id, at, signal }: { readonly id: string; readonly at: string; readonly signal: AbortSignal },
+  id: string,
+  request: BranchRequest,
+  signal: AbortSignal,
 ): Promise<Branched> {
+  const { at, label, instructions, message } = request;
   const target = at === 'root' ? 'root' : (await trees.entry(id, at)).id;
-  await label({ trees }, invocation, { id, entry: target });
-  const options: BranchOptions = compact({
-    at: target,
-    summary: summaryOf(invocation),
-    instructions: textOption(invocation, 'instructions'),
-    message: messageOf(invocation),
-    signal,
-  });
-  const last = (await trees.branch(id, options)).findLast((event) => event.id !== undefined);
+  // before the head moves, because a label is an entry too
+  if (label !== undefined) await trees.label(id, target, label);
+  const summary = summaryOf(request);
+  const written = await trees.branch(
+    id,
+    compact({ at: target, summary, instructions, message, signal }),
+  );
+  const last = written.findLast((event) => event.id !== undefined);
   if (!last) return { thread_id: id, leaf_id: target === 'root' ? null : target };
-  return { thread_id: id, leaf_id: leafAt(last) };
+  const leaf_id = last.event_type === 'leaf' ? last.payload.target_id : (last.id ?? null);
+  return { thread_id: id, leaf_id };
 }
 
-/** The leaf behind an entry that was just written. */
-function leafAt(last: LogEvent): string | null {
-  return last.event_type === 'leaf' ? last.payload.target_id : (last.id ?? null);
-}
-
-function summaryOf({ options }: Invocation): BranchOptions['summary'] {
-  const { summary } = options;
-  if (summary === true) return 'model';
-  return typeof summary === 'string' ? { text: summary } : undefined;
-}
-
-async function extract(
-  { trees }: Rye,
-  invocation: Invocation,
-  { id, at }: { readonly id: string; readonly at: string },
-): Promise<Branched> {
-  if (summaryOf(invocation) !== undefined) {
-    throw new RyeError('usage', '--summary has no branch to summarise where --new copies the path');
+async function fork({ trees }: Rye, id: string, request: BranchRequest): Promise<Branched> {
+  const { at, threadId, label, message } = request;
+  if (summaryOf(request) !== undefined) {
+    throw new RyeError('usage', '--summary cannot be combined with --new: the copy has one branch');
   }
-  const threadId = textOption(invocation, 'thread-id');
   const { thread_id } = await trees.extract(id, compact({ at, threadId }));
   const target = (await trees.entry(id, at)).id;
-  await label({ trees }, invocation, { id: thread_id, entry: target });
-  const message = messageOf(invocation);
+  if (label !== undefined) await trees.label(thread_id, target, label);
   if (message !== undefined) await trees.branch(thread_id, { at: target, message });
   return { thread_id, leaf_id: (await trees.view(thread_id)).leaf_id, branched_from: id };
 }
 
-/** Named before the leaf moves, since a label is an entry too. */
-async function label(
-  { trees }: Pick<Rye, 'trees'>,
-  invocation: Invocation,
-  { id, entry }: { readonly id: string; readonly entry: string },
-): Promise<void> {
-  const text = textOption(invocation, 'label');
-  if (text !== undefined) await trees.label(id, entry, text);
+function summaryOf({ summary }: BranchRequest): BranchOptions['summary'] {
+  if (summary === true) return 'model';
+  return summary === undefined ? undefined : { text: summary };
+}
+
+export const open = defineCommand({
+  name: 'open',
+  summary: "Browse a thread's session tree in the terminal",
+  details:
+    'Shows the tree on the left and the selected entry on the right. Press ? for the keys: filters, folding, search, labels, branching and resuming from an entry. In scripts, use `rye threads entries`.',
+  arguments: { id: argument(THREAD_ID) },
+  examples: ['rye threads open hello-1771322456'],
+  run: async (call) => {
+    const { args, io } = call;
+    assertTerminal(call);
+    const signal = io.cancellation();
+    return await withRye(call, async (rye) => {
+      const threadId = await rye.threads.resolveId(args.id);
+      const { browse, readTree } = await import('../../browser/browse.ts');
+      io.stderr.write(`reading ${threadId}…`);
+      const tree = await readTree(rye, threadId);
+      io.stderr.write(ERASE_LINE);
+      const ending = await browse(rye, tree, { colors: colorsOf(io.stdout, call), signal });
+      if (ending.kind === 'resume') {
+        const { entry: from, message } = ending;
+        return await resumeThread(
+          call,
+          rye,
+          compact({ threadId, from, message: message || undefined }),
+        );
+      }
+      return signal.aborted ? EXIT.cancelled : EXIT.ok;
+    });
+  },
+});
+
+function assertTerminal({ io, global }: Context): void {
+  const isCapable = io.stdinIsTty && io.stdout.isTty && io.env['TERM'] !== 'dumb';
+  if (isCapable && !global.json) return;
+  throw new RyeError('terminal_required', '`rye threads open` needs a terminal', {
+    hint: 'In scripts, use: rye threads entries <id> --json',
+  });
 }

@@ -1,8 +1,11 @@
-import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { LogMark } from '../../app/api/threads.ts';
+import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
+import { type JsonObject, toText } from '../../core/json.ts';
 import { textOf } from '../../core/message.ts';
-import { neutralise, oneLine, truncate } from '../terminal-text.ts';
-import { logAccount } from './log-account.ts';
-import { payloadOf } from './progress-line.ts';
+import { formatCost, formatSeconds, formatUsd } from '../../core/usage.ts';
+import type { Io } from '../io.ts';
+import { neutralize, oneLine, truncate } from '../terminal-text.ts';
+import { payloadOf, progressLine } from './progress-line.ts';
 
 const RESULT_COLUMNS = 200;
 const SILENT: ReadonlySet<string> = new Set(['token_delta', 'thinking_delta', 'toolcall_delta']);
@@ -13,11 +16,87 @@ export function formatLogEvent(event: LogEvent | UnknownEvent): readonly string[
   const head = `${event.timestamp} ${String(event.seq).padStart(5)} ${oneLine(event.event_type)}`;
   const message = payloadOf(event, 'message')?.message;
   if (message !== undefined) {
-    const text = neutralise(textOf(message.content)).trimEnd();
+    const text = neutralize(textOf(message.content)).trimEnd();
     const shown = message.role === 'tool_result' ? truncate(oneLine(text), RESULT_COLUMNS) : text;
     const body = shown === '' ? [] : shown.split('\n').map((line) => `  ${line}`);
     return [`${head} ${message.role}`, ...body];
   }
   const account = logAccount(event);
   return [account === undefined ? head : `${head} ${account}`];
+}
+
+const COLUMNS = 160;
+const HASH_CHARACTERS = 12;
+
+type Account<T extends EventType> = (payload: EventPayloads[T]) => string;
+
+/** What the events say to a reader of a log that a person who watches a run need not know. */
+const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
+  budget: ({ max_usd, parent_thread_id: parent }) =>
+    `${formatUsd(max_usd)}${parent === undefined ? '' : ` of ${parent}`}`,
+  thread_continued: ({ previous_thread_id: previous }) => `continues ${previous}`,
+  turn_started: ({ turn }) => `turn ${turn}`,
+  request_started: ({ purpose, request: { provider, model } }) =>
+    `${purpose} with ${provider}/${model}`,
+  system_prompt: ({ text, tools }) => `${text.length} characters, ${tools.length} tools`,
+  context_injected: ({ position, blocks }) =>
+    `${position}: ${blocks.length === 0 ? 'nothing' : blocks.map(({ id }) => id).join(', ')}`,
+  hook_fired: ({ id, event, outcome, duration_ms, error }) =>
+    `${id} on ${event}: ${outcome} ${formatSeconds(duration_ms / 1000)}${error === undefined ? '' : `, ${error}`}`,
+  tool_call_progress: ({ text }) => text,
+  mcp_server_started: (start) =>
+    `${start.server} ${'error' in start ? start.error : `with ${start.tools} tools`} ${formatSeconds(start.duration_ms / 1000)}`,
+  mcp_list_changed: (change) => members(change),
+  skill_activated: ({ skill, via }) =>
+    `${skill} by ${via === 'model' ? 'the model' : 'the resume'}`,
+  cost: ({ turn, total }) => `turn ${turn}: ${formatCost(total)} in all`,
+  model_change: ({ provider, model }) => `${provider}/${model}`,
+  thinking_change: ({ level }) => level,
+  branch_summary: ({ from_id: from, summary }) => `of ${from}: ${summary}`,
+  custom: ({ custom_type: type, data }) => `${type} ${members(data)}`,
+  custom_message: ({ custom_type: type, content }) => `${type}: ${content}`,
+  label: ({ target_id: target, label }) =>
+    label === null ? `none on ${target}` : `"${label}" on ${target}`,
+  title: ({ title }) => title,
+  context_edit: ({ target_id: target, action, reason }) =>
+    `${action} ${target}${reason === undefined ? '' : `: ${reason}`}`,
+  leaf: ({ target_id: target }) => `moved to ${target ?? 'the root'}`,
+  rule_matched: (payload) => members(payload),
+  delivery: (payload) => members(payload),
+  thread_finished: ({ status, error, cost }) =>
+    `${status} (${formatCost(cost)})${error === undefined ? '' : `: ${error.message} [${error.code}]`}`,
+  log_quarantined: ({ bytes, file }) => `${bytes} unverified bytes were moved to ${file}`,
+  checkpoint: ({ from, to, sha256, key_id: key }) =>
+    `bytes ${from}-${to}, sha256 ${sha256.slice(0, HASH_CHARACTERS)}…, signed by ${key}`,
+};
+
+/** One line that says what an event tells a reader of the log; undefined when its type says it all. */
+export function logAccount(event: LogEvent | UnknownEvent): string | undefined {
+  const accounts: Readonly<Record<string, ((payload: never) => string) | undefined>> = ACCOUNTS;
+  const account = Object.hasOwn(accounts, event.event_type)
+    ? accounts[event.event_type]
+    : undefined;
+  const text = account?.(event.payload as never) ?? progressLine(event)?.text;
+  return text === undefined ? undefined : truncate(oneLine(text), COLUMNS);
+}
+
+function members(payload: JsonObject): string {
+  return Object.entries(payload)
+    .filter(([, value]) => value !== undefined && value !== null)
+    .map(([name, value]) => `${name}=${toText(value ?? null)}`)
+    .join(' ');
+}
+
+/** One line on stderr for a log that is not what was signed, also with --quiet. */
+export function warnUnverified({ error }: LogMark, io: Io): void {
+  if (error === undefined) return;
+  io.stderr.write(`rye: warning: ${oneLine(error.message)} [${error.code}]\n`);
+}
+
+/** What JSON documents of readers say about the log that they show. */
+export function markMembers({ verified, unverified_from }: LogMark): {
+  verified: boolean | null;
+  unverified_from?: number;
+} {
+  return { verified, ...(unverified_from === undefined ? {} : { unverified_from }) };
 }

@@ -1,12 +1,12 @@
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
-import type { Colors } from '../output.ts';
-import { neutralise, oneLine } from '../terminal-text.ts';
+import { printDocument, printLine } from '../output.ts';
+import { type Colors, neutralize, oneLine } from '../terminal-text.ts';
 import { runLine, type Tone } from './progress-line.ts';
-import type { Renderer } from './renderer.ts';
 
 /** Text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
@@ -45,7 +45,7 @@ export function resultText({ result, outputs }: ThreadResult): string {
 export function printResult(result: ThreadResult, io: Io): void {
   const text = resultText(result);
   if (text === '') return;
-  const shown = io.stdout.isTty ? neutralise(text) : text;
+  const shown = io.stdout.isTty ? neutralize(text) : text;
   io.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`);
 }
 
@@ -68,4 +68,37 @@ export function printFailure({ success, status, error, thread_id }: ThreadResult
       error ?? { code: 'thread_error', message: `thread ${thread_id} ended as ${status}` },
     ),
   );
+}
+
+/** Shows one run. `event` never throws: a run must not fail because nobody can watch it. */
+export interface Renderer {
+  readonly event: (event: LogEvent | UnknownEvent) => void;
+  /** Prints the result. Called at most once, and not when the run could not start. */
+  readonly finish: (result: ThreadResult) => void;
+  /** Leaves the terminal clean, whatever happened. */
+  readonly close: () => void;
+}
+
+/** `--output-format json`: the ThreadResult as the only output. */
+export function createJsonRenderer(io: Io): Renderer {
+  return {
+    event: () => {},
+    finish: (result) => {
+      printDocument(io, result);
+    },
+    close: () => {},
+  };
+}
+
+/** `--output-format stream-json`: every event as a line, then the result line. */
+export function createStreamJsonRenderer(io: Io): Renderer {
+  return {
+    event: (event) => {
+      printLine(io, JSON.stringify(event));
+    },
+    finish: (result) => {
+      printLine(io, JSON.stringify({ event_type: 'result', ...result }));
+    },
+    close: () => {},
+  };
 }

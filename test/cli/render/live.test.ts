@@ -84,7 +84,7 @@ describe('live renderer', () => {
     );
   });
 
-  it("neutralises escapes in the model's and the tools' text", () => {
+  it("neutralizes escapes in the model's and the tools' text", () => {
     const io = show([
       event('token_delta', { text: '\u001B]0;owned\u0007hi\u001B[2J' }),
       event('note', { text: '\u001B[31mred\rx' }),

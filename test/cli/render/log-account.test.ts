@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { logAccount } from '../../../src/cli/render/log-account.ts';
+import { logAccount } from '../../../src/cli/render/log-line.ts';
 import type { EventDraft } from '../../../src/core/events.ts';
 import { NO_COST } from '../../../src/core/usage.ts';
 import { event } from '../events.ts';

@@ -1,0 +1,223 @@
+import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../app/api/trees.ts';
+import { displayWidth, graphemesOf, oneLine, truncate } from '../cli/terminal-text.ts';
+import { entryLines } from './entry-lines.ts';
+import { helpLines } from './help.ts';
+import { layoutOf, type Span, type Style } from './layout.ts';
+import { countBelow, holds, isFoldable, wordsOf } from './outline.ts';
+import { type BrowserState, chosenRow, type Mode } from './state.ts';
+
+/** One row of the screen: what stands at the left, and what behind the line between the panes. */
+export interface FrameRow {
+  readonly left: readonly Span[];
+  readonly right?: readonly Span[];
+}
+
+/** A whole screen. */
+export interface Frame {
+  readonly rows: readonly FrameRow[];
+  /** Column (from 1) of the line between the panes; 0: there is none. */
+  readonly border: number;
+}
+
+/** The screen for a state: exactly as many rows as the terminal has, none wider than it. */
+export function frameOf(state: BrowserState): Frame {
+  const { size } = state;
+  const layout = layoutOf(state);
+  const rows = [head(state), ...body(state), ...foot(state)].slice(0, Math.max(1, size.rows));
+  const cut = rows.map(({ left, right }): FrameRow => {
+    const width = right ? layout.treeColumns : size.columns;
+    return right
+      ? { left: fit(left, width), right: fit(right, layout.entryColumns) }
+      : { left: fit(left, width) };
+  });
+  return { rows: cut, border: state.mode.kind === 'help' ? 0 : layout.border };
+}
+
+/** Cuts a line to a width, with an ellipsis where something was left out. */
+function fit(spans: readonly Span[], columns: number): readonly Span[] {
+  const fitted: Span[] = [];
+  let left = columns;
+  for (const { text, style } of spans) {
+    if (left <= 0) break;
+    const cut = truncate(text, left);
+    fitted.push({ text: cut, style });
+    left = cut === text ? left - displayWidth(text) : 0;
+  }
+  return fitted;
+}
+
+function head({ source, outline, filter, size }: BrowserState): FrameRow {
+  const { threadId, title, total } = source;
+  const id = oneLine(threadId);
+  const shown = `${outline.rows.length}/${total}`;
+  const named = tabsOf(filter, () => true);
+  const room = size.columns - displayWidth(id) - displayWidth(shown) - 2;
+  const isWide = displayWidth(named.map(({ text }) => text).join('')) <= room;
+  return {
+    left: [
+      { text: `${id} `, style: 'heading' },
+      ...(isWide ? named : tabsOf(filter, (name) => name === filter)),
+      { text: ` ${shown}`, style: 'dim' },
+      { text: title === null ? '' : `  ${oneLine(title)}`, style: 'plain' },
+    ],
+  };
+}
+
+/** The filters with the keys that choose them; the one in force in brackets. */
+function tabsOf(filter: TreeFilter, isNamed: (name: TreeFilter) => boolean): readonly Span[] {
+  return TREE_FILTERS.map((name, at) => {
+    const text = isNamed(name) ? `${at + 1} ${name}` : String(at + 1);
+    return name === filter
+      ? { text: `[${text}]`, style: 'key' }
+      : { text: ` ${text} `, style: 'dim' };
+  });
+}
+
+function body(state: BrowserState): readonly FrameRow[] {
+  const { bodyRows, treeColumns, border } = layoutOf(state);
+  const lines = Array.from({ length: bodyRows }, (_, at) => at);
+  if (state.mode.kind === 'help') {
+    const help = helpLines(state.size.columns);
+    const { scroll } = state.mode;
+    return lines.map((at) => ({ left: help[scroll + at] ?? [] }));
+  }
+  if (treeColumns === 0) return lines.map((at) => ({ left: entryLine(state, at) }));
+  const words = wordsOf(state.query);
+  return lines.map((at) => {
+    const left = treeLine(state, at, words);
+    return border === 0 ? { left } : { left, right: entryLine(state, at) };
+  });
+}
+
+const MAX_INDENT_SHARE = 3;
+
+/** A line of the tree: cursor, fold, place, kind, label, text. */
+function treeLine(state: BrowserState, at: number, words: readonly string[]): readonly Span[] {
+  const { outline, top, cursor } = state;
+  const index = top + at;
+  const position = outline.visible[index];
+  const row = position === undefined ? undefined : outline.rows[position];
+  if (!row || position === undefined) {
+    const text = at === 0 ? 'this filter shows nothing' : '';
+    return [{ text, style: 'dim' }];
+  }
+  const isChosen = index === cursor;
+  const columns = layoutOf(state).treeColumns;
+  const indent = ' '.repeat(Math.min(row.depth * 2, Math.floor(columns / MAX_INDENT_SHARE)));
+  const isFolded = outline.folded.has(row.entry.id);
+  const fold = isFolded ? '+' : isFoldable(outline, position) ? '-' : ' ';
+  const below = isFolded ? ` (+${countBelow(outline, position)})` : '';
+  const spans: Span[] = [
+    {
+      text: `${isChosen ? '›' : ' '}${indent}${fold}${placeMark(row)} `,
+      style: row.active ? 'plain' : 'dim',
+    },
+    { text: `${shortKind(row.kind).padEnd(KIND_COLUMNS)}${below} `, style: kindStyle(row.kind) },
+    ...(row.label === undefined
+      ? []
+      : [{ text: `[${oneLine(row.label)}] `, style: 'label' } as const]),
+    { text: oneLine(row.text), style: textStyle(row, words) },
+  ];
+  return isChosen ? chosen(spans, { columns, isFocused: state.focus === 'tree' }) : spans;
+}
+
+function placeMark({ leaf, active }: TreeRow): string {
+  if (leaf) return '◆';
+  return active ? '●' : '○';
+}
+
+const KIND_COLUMNS = 5;
+const SHORT_KINDS: Readonly<Record<string, string>> = { assistant: 'model', tool_result: 'tool' };
+
+function shortKind(kind: string): string {
+  return SHORT_KINDS[kind] ?? oneLine(kind);
+}
+
+function kindStyle(kind: string): Style {
+  if (kind === 'user') return 'user';
+  if (kind === 'assistant') return 'model';
+  return kind === 'tool_result' ? 'tool' : 'key';
+}
+
+function textStyle(row: TreeRow, words: readonly string[]): Style {
+  if (words.length > 0 && holds(row, words)) return 'match';
+  return row.active ? 'plain' : 'dim';
+}
+
+/** The chosen line as one bar over the whole width. */
+function chosen(
+  spans: readonly Span[],
+  { columns, isFocused }: { readonly columns: number; readonly isFocused: boolean },
+): readonly Span[] {
+  const text = truncate(spans.map((span) => span.text).join(''), columns);
+  const bar = text + ' '.repeat(Math.max(0, columns - displayWidth(text)));
+  return [{ text: bar, style: isFocused ? 'chosen' : 'chosen-dim' }];
+}
+
+function entryLine(state: BrowserState, at: number): readonly Span[] {
+  const row = chosenRow(state);
+  if (!row) return [];
+  const line = entryLines(row, layoutOf(state).entryColumns)[state.scroll + at];
+  return line ? [line] : [];
+}
+
+/** A ruler with the place in tree and entry, then keys, a question, what is typed, or a notice. */
+function foot(state: BrowserState): readonly FrameRow[] {
+  return [{ left: [{ text: ruler(state), style: 'dim' }] }, { left: footLine(state) }];
+}
+
+function ruler(state: BrowserState): string {
+  const { outline, cursor, scroll, size, focus } = state;
+  const row = chosenRow(state);
+  const count = outline.visible.length;
+  const tree = `${Math.min(cursor + 1, count)} of ${count}`;
+  const { entryColumns, bodyRows } = layoutOf(state);
+  const lines = row ? entryLines(row, entryColumns).length : 0;
+  const entry = lines > bodyRows ? ` · entry ${Math.min(lines, scroll + bodyRows)}/${lines}` : '';
+  const where = focus === 'entry' ? ' · in the entry' : '';
+  const text = `── ${tree}${entry}${where} `;
+  return text + '─'.repeat(Math.max(0, size.columns - displayWidth(text)));
+}
+
+const TREE_KEYS =
+  '? help  q quit  ⏎ read  / search  f filter  ← → fold  L label  b branch  r resume';
+const ENTRY_KEYS = '? help  q quit  ↑ ↓ scroll  ← tree  / search  L label  b branch  r resume';
+const PROMPTS = {
+  search: 'search: ',
+  label: 'label (empty clears): ',
+  resume: 'message (may be empty): ',
+} as const;
+
+function footLine({ mode, notice, focus, size }: BrowserState): readonly Span[] {
+  switch (mode.kind) {
+    case 'prompt':
+      return promptLine(mode, size.columns);
+    case 'confirm':
+      return [
+        { text: 'y/n ', style: 'warn' },
+        { text: mode.question, style: 'plain' },
+      ];
+    case 'help':
+      return [{ text: '↑ ↓ scroll, any other key goes back', style: 'dim' }];
+    case 'browse':
+      if (notice !== '') return [{ text: oneLine(notice), style: 'warn' }];
+      return [{ text: focus === 'tree' ? TREE_KEYS : ENTRY_KEYS, style: 'dim' }];
+  }
+}
+
+/** What is typed, with its end in sight. */
+function promptLine(
+  { prompt, text }: Extract<Mode, { kind: 'prompt' }>,
+  columns: number,
+): readonly Span[] {
+  const question = PROMPTS[prompt];
+  const room = Math.max(1, columns - question.length - 1);
+  // the bar keeps a space at the end
+  let shown = oneLine(`${text}|`).slice(0, -1);
+  while (displayWidth(shown) > room) shown = graphemesOf(shown).slice(1).join('');
+  return [
+    { text: question, style: 'key' },
+    { text: shown, style: 'plain' },
+    { text: '█', style: 'plain' },
+  ];
+}

@@ -1,0 +1,55 @@
+import { wrapText } from '../cli/terminal-text.ts';
+import type { Span } from './layout.ts';
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ['↑ ↓  k j', 'one entry up or down'],
+  ['PgUp PgDn  Space', 'a page; Ctrl+U and Ctrl+D half of one'],
+  ['g G  Home End', 'the first or the last entry'],
+  ['a', 'the leaf of the thread'],
+  ['← h', 'fold the branch, or go to where it begins'],
+  ['→ l', 'unfold it, or go to where the next one begins'],
+  ['Enter  Tab', 'read the entry: the keys above scroll it; Esc goes back'],
+  ['1 2 3 4 5', 'filter: default, no-tools, user-only, labeled-only, all'],
+  ['f F', 'the next or the previous filter'],
+  ['/  n N', 'search; the next or the previous match'],
+  ['L', 'label the entry'],
+  ['b', 'branch: what comes next hangs on this entry'],
+  ['r', 'resume: run the thread on from this entry'],
+  ['q  Ctrl+C', 'quit'],
+  ['Ctrl+Z', 'stop the job; fg goes on'],
+];
+const MARKS = '◆ the leaf   ● on its path   ○ on another branch   + folded   - can be folded';
+const KEY_COLUMNS = 18;
+const NARROW = 60;
+
+/** The keys of the browser, for a screen of this width. */
+export function helpLines(columns: number): readonly (readonly Span[])[] {
+  const lines = KEYS.flatMap(([keys, what]) =>
+    columns < NARROW ? narrow(keys, what, columns) : wide(keys, what),
+  );
+  return [
+    ...lines,
+    [],
+    ...wrapText(MARKS, columns).map((text) => [{ text, style: 'dim' } as const]),
+  ];
+}
+
+function wide(keys: string, what: string): readonly (readonly Span[])[] {
+  return [
+    [
+      { text: keys.padEnd(KEY_COLUMNS), style: 'key' },
+      { text: what, style: 'plain' },
+    ],
+  ];
+}
+
+function narrow(keys: string, what: string, columns: number): readonly (readonly Span[])[] {
+  const [first = '', ...rest] = wrapText(`${keys}  ${what}`, columns);
+  return [
+    [
+      { text: first.slice(0, keys.length), style: 'key' },
+      { text: first.slice(keys.length), style: 'plain' },
+    ],
+    ...rest.map((text) => [{ text: `  ${text}`, style: 'plain' } as const]),
+  ];
+}

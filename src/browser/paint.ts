@@ -1,0 +1,55 @@
+import type { Colors } from '../cli/terminal-text.ts';
+import type { Frame, FrameRow } from './frame.ts';
+import type { Span, Style } from './layout.ts';
+
+const ESCAPE = '\u001b';
+const ERASE_REST = `${ESCAPE}[K`;
+/** Other screen, no cursor, no wrapping: a character that is wider than thought must not push the next line down. */
+export const ENTER_SCREEN = `${ESCAPE}[?1049h${ESCAPE}[?25l${ESCAPE}[?7l${ESCAPE}[2J`;
+export const LEAVE_SCREEN = `${ESCAPE}[?7h${ESCAPE}[?25h${ESCAPE}[?1049l`;
+// the terminal shows all of a frame at once where it can
+const BEGIN = `${ESCAPE}[?2026h`;
+const END = `${ESCAPE}[?2026l`;
+
+/** What takes a terminal from one screen to the next: the rows that differ. Everything without a last one. */
+export function paint(
+  frame: Frame,
+  { last, colors }: { readonly last: readonly string[] | undefined; readonly colors: Colors },
+): { readonly output: string; readonly lines: readonly string[] } {
+  const lines = frame.rows.map((row) => lineOf(row, frame.border, colors));
+  const changes = lines
+    .map((line, at) => (last?.[at] === line ? '' : `${ESCAPE}[${at + 1};1H${line}`))
+    .join('');
+  const output = changes === '' ? '' : `${BEGIN}${changes}${END}`;
+  return { output, lines };
+}
+
+/** The right pane begins at its column whatever the left one took: terminals disagree on the width of some scripts. */
+function lineOf({ left, right }: FrameRow, border: number, colors: Colors): string {
+  const start = styled(left, colors);
+  if (!right || border === 0) return `${start}${ERASE_REST}`;
+  const column = `${ERASE_REST}${ESCAPE}[${border}G`;
+  return `${start}${column}${colors.dim('│')} ${styled(right, colors)}${ERASE_REST}`;
+}
+
+function styled(spans: readonly Span[], colors: Colors): string {
+  return spans.map(({ text, style }) => (text === '' ? '' : INKS[style](colors)(text))).join('');
+}
+
+type Ink = (colors: Colors) => (text: string) => string;
+
+const INKS: Readonly<Record<Style, Ink>> = {
+  plain: () => (text) => text,
+  dim: (colors) => colors.dim,
+  heading: (colors) => colors.bold,
+  key: (colors) => colors.cyan,
+  chosen: (colors) => colors.inverse,
+  'chosen-dim': (colors) => colors.underline,
+  user: (colors) => colors.green,
+  model: (colors) => colors.blue,
+  tool: (colors) => colors.magenta,
+  thinking: (colors) => colors.italic,
+  label: (colors) => colors.yellow,
+  match: (colors) => colors.yellow,
+  warn: (colors) => colors.yellow,
+};

@@ -1,0 +1,151 @@
+import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../app/api/trees.ts';
+import { entryLines } from './entry-lines.ts';
+import { type Focus, layoutOf, type Size } from './layout.ts';
+import { indexOfRow, type Outline, outlineOf } from './outline.ts';
+
+/** The tree that is looked at. */
+export interface TreeSource {
+  readonly threadId: string;
+  readonly title: string | null;
+  readonly total: number;
+  rows(filter: TreeFilter): readonly TreeRow[];
+}
+
+/** What the browser asks the outside to do. */
+export type Effect =
+  | { readonly kind: 'quit' }
+  | { readonly kind: 'label'; readonly entry: string; readonly label: string | null }
+  | { readonly kind: 'branch'; readonly entry: string }
+  | { readonly kind: 'resume'; readonly entry: string; readonly message: string };
+
+/** What is typed at the foot of the screen. */
+export type PromptKind = 'search' | 'label' | 'resume';
+
+export type Mode =
+  | { readonly kind: 'browse' }
+  | { readonly kind: 'help'; readonly scroll: number }
+  | { readonly kind: 'prompt'; readonly prompt: PromptKind; readonly text: string }
+  | { readonly kind: 'confirm'; readonly question: string; readonly effect: Effect };
+
+/** All that the screen depends on. A value: keys make a new one. */
+export interface BrowserState {
+  readonly source: TreeSource;
+  readonly size: Size;
+  readonly filter: TreeFilter;
+  readonly outline: Outline;
+  /** Index in the outline's `visible`. */
+  readonly cursor: number;
+  /** The same of the first row on the screen. */
+  readonly top: number;
+  readonly focus: Focus;
+  /** First line of the entry on the screen. */
+  readonly scroll: number;
+  readonly mode: Mode;
+  /** What was searched for last. */
+  readonly query: string;
+  /** One line for the person; the next key takes it away. */
+  readonly notice: string;
+}
+
+export const BROWSE: Mode = { kind: 'browse' };
+
+/** The browser as it starts: everything unfolded, the leaf chosen. */
+export function openState(source: TreeSource, size: Size): BrowserState {
+  const state: BrowserState = {
+    source,
+    size,
+    filter: 'default',
+    outline: outlineOf(source.rows('default')),
+    cursor: 0,
+    top: 0,
+    focus: 'tree',
+    scroll: 0,
+    mode: BROWSE,
+    query: '',
+    notice: '',
+  };
+  return atLeaf(state);
+}
+
+/** The chosen row; undefined where the filter shows none. */
+export function chosenRow({ outline, cursor }: BrowserState): TreeRow | undefined {
+  return outline.rows[outline.visible[cursor] ?? -1];
+}
+
+/** Chooses a row by its index in `visible`, and moves the screen no further than needed. */
+export function moveTo(state: BrowserState, index: number): BrowserState {
+  const last = state.outline.visible.length - 1;
+  const cursor = Math.max(0, Math.min(index, last));
+  const scroll = cursor === state.cursor ? state.scroll : 0;
+  return inView({ ...state, cursor, scroll });
+}
+
+/** Chooses a row by its position. */
+export function moveToRow(state: BrowserState, at: number): BrowserState {
+  return moveTo(state, indexOfRow(state.outline, at));
+}
+
+/** Scrolls the tree so that the chosen row is seen and no room is wasted. */
+function inView(state: BrowserState): BrowserState {
+  const { bodyRows } = layoutOf(state);
+  const { cursor, outline } = state;
+  const lastTop = Math.max(0, outline.visible.length - bodyRows);
+  const top = Math.min(Math.max(state.top, cursor - bodyRows + 1), cursor, lastTop);
+  return { ...state, top: Math.max(0, top) };
+}
+
+/** Chooses the leaf, or the row that stands for it. */
+export function atLeaf(state: BrowserState): BrowserState {
+  const { rows } = state.outline;
+  const leaf = rows.findIndex((row) => row.leaf);
+  const at = leaf === -1 ? rows.findLastIndex((row) => row.active) : leaf;
+  return moveToRow(state, at === -1 ? 0 : at);
+}
+
+/** The same tree with another filter; the choice stays, or goes to the nearest row before it that is shown. */
+export function withFilter(state: BrowserState, filter: TreeFilter): BrowserState {
+  return withRows({ ...state, filter }, chosenRow(state)?.entry.seq);
+}
+
+/** The tree read anew, after something was written to it. */
+export function withSource(state: BrowserState, source: TreeSource, notice: string): BrowserState {
+  return { ...withRows({ ...state, source }, chosenRow(state)?.entry.seq), notice };
+}
+
+function withRows(state: BrowserState, seq: number | undefined): BrowserState {
+  const outline = outlineOf(state.source.rows(state.filter));
+  const next = { ...state, outline, scroll: 0 };
+  return seq === undefined ? atLeaf(next) : moveToRow(next, nearestRow(outline.rows, seq));
+}
+
+/** The row with this seq, or with the nearest one before it. */
+function nearestRow(rows: readonly TreeRow[], seq: number): number {
+  let best = 0;
+  let bestSeq = -1;
+  for (const [at, { entry }] of rows.entries()) {
+    if (entry.seq > seq || entry.seq < bestSeq) continue;
+    best = at;
+    bestSeq = entry.seq;
+  }
+  return best;
+}
+
+/** The filter `step` places further, round the list. */
+export function nextFilter(filter: TreeFilter, step: number): TreeFilter {
+  const { length } = TREE_FILTERS;
+  return TREE_FILTERS[(TREE_FILTERS.indexOf(filter) + step + length) % length] ?? 'default';
+}
+
+/** Scrolls the entry, no further than its end. */
+export function scrollTo(state: BrowserState, line: number): BrowserState {
+  const row = chosenRow(state);
+  if (!row) return state;
+  const { entryColumns, bodyRows } = layoutOf(state);
+  const last = entryLines(row, entryColumns).length - bodyRows;
+  return { ...state, scroll: Math.max(0, Math.min(line, last)) };
+}
+
+/** The same on a screen of another size. */
+export function withSize(state: BrowserState, size: Size): BrowserState {
+  return inView(scrollTo({ ...state, size }, state.scroll));
+}

@@ -1,0 +1,262 @@
+import { TREE_FILTERS } from '../app/api/trees.ts';
+import { graphemesOf } from '../cli/terminal-text.ts';
+import { helpLines } from './help.ts';
+import { layoutOf } from './layout.ts';
+import { findRow, isFoldable, reveal, withFolds } from './outline.ts';
+import {
+  atLeaf,
+  BROWSE,
+  type BrowserState,
+  chosenRow,
+  type Effect,
+  type Mode,
+  moveTo,
+  moveToRow,
+  nextFilter,
+  type PromptKind,
+  scrollTo,
+  withFilter,
+} from './state.ts';
+
+/** A key by name, such as `up`, `ctrl+c` or `g`; `text` is what it types. */
+export interface Key {
+  readonly name: string;
+  readonly text?: string;
+}
+
+/** What a key leads to. */
+export interface Step {
+  readonly state: BrowserState;
+  readonly effect?: Effect;
+}
+
+type Move = (state: BrowserState) => BrowserState;
+
+/** The state after a key. Pure: what is to happen outside comes back as an effect. */
+export function update(given: BrowserState, key: Key): Step {
+  const state = given.notice === '' ? given : { ...given, notice: '' };
+  if (key.name === 'ctrl+c') return { state, effect: { kind: 'quit' } };
+  switch (state.mode.kind) {
+    case 'help':
+      return { state: { ...state, mode: helped(state, state.mode.scroll, key) } };
+    case 'prompt':
+      return typed(state, state.mode, key);
+    case 'confirm':
+      return confirmed(state, state.mode, key);
+    case 'browse':
+      return browsed(state, key);
+  }
+}
+
+function browsed(state: BrowserState, { name }: Key): Step {
+  if (name === 'q') return { state, effect: { kind: 'quit' } };
+  const common = EVERYWHERE.get(name);
+  if (common) return { state: common(state) };
+  const move = (state.focus === 'tree' ? IN_TREE : IN_ENTRY).get(name);
+  return { state: move ? move(state) : state };
+}
+
+/** Help that is longer than the screen is scrolled. */
+function helped({ size, focus }: BrowserState, scroll: number, { name }: Key): Mode {
+  const steps: Readonly<Record<string, number>> = { up: -1, k: -1, down: 1, j: 1 };
+  const step = steps[name];
+  if (step === undefined) return BROWSE;
+  const last = helpLines(size.columns).length - layoutOf({ size, focus }).bodyRows;
+  return { kind: 'help', scroll: Math.max(0, Math.min(scroll + step, last)) };
+}
+
+function page({ size, focus }: BrowserState): number {
+  return Math.max(1, layoutOf({ size, focus }).bodyRows - 1);
+}
+
+const treeBy =
+  (rows: (state: BrowserState) => number): Move =>
+  (state) =>
+    moveTo(state, state.cursor + rows(state));
+
+const entryBy =
+  (lines: (state: BrowserState) => number): Move =>
+  (state) =>
+    scrollTo(state, state.scroll + lines(state));
+
+const half = (state: BrowserState): number => Math.ceil(page(state) / 2);
+const toFocus =
+  (focus: BrowserState['focus']): Move =>
+  (state) => ({ ...state, focus });
+const prompt =
+  (kind: PromptKind): Move =>
+  (state) =>
+    chosenRow(state)
+      ? { ...state, mode: { kind: 'prompt', prompt: kind, text: textFor(state, kind) } }
+      : state;
+
+function textFor(state: BrowserState, kind: PromptKind): string {
+  return kind === 'label' ? (chosenRow(state)?.label ?? '') : '';
+}
+
+/** Keys that mean the same in both panes. */
+const EVERYWHERE: ReadonlyMap<string, Move> = new Map<string, Move>([
+  ...TREE_FILTERS.map((filter, at): [string, Move] => [
+    String(at + 1),
+    (state) => withFilter(state, filter),
+  ]),
+  ['f', (state) => withFilter(state, nextFilter(state.filter, 1))],
+  ['shift+f', (state) => withFilter(state, nextFilter(state.filter, -1))],
+  ['ctrl+o', (state) => withFilter(state, nextFilter(state.filter, 1))],
+  ['/', prompt('search')],
+  ['n', (state) => found(state, 1)],
+  ['shift+n', (state) => found(state, -1)],
+  ['shift+l', prompt('label')],
+  ['b', askBranch],
+  ['r', prompt('resume')],
+  ['a', atLeaf],
+  ['tab', (state) => ({ ...state, focus: state.focus === 'tree' ? 'entry' : 'tree' })],
+  ['?', (state) => ({ ...state, mode: { kind: 'help', scroll: 0 } })],
+]);
+
+const IN_TREE: ReadonlyMap<string, Move> = new Map<string, Move>([
+  ['up', treeBy(() => -1)],
+  ['k', treeBy(() => -1)],
+  ['down', treeBy(() => 1)],
+  ['j', treeBy(() => 1)],
+  ['pageUp', treeBy((state) => -page(state))],
+  ['pageDown', treeBy(page)],
+  ['space', treeBy(page)],
+  ['ctrl+u', treeBy((state) => -half(state))],
+  ['ctrl+d', treeBy(half)],
+  ['home', (state) => moveTo(state, 0)],
+  ['g', (state) => moveTo(state, 0)],
+  ['end', (state) => moveTo(state, state.outline.visible.length - 1)],
+  ['shift+g', (state) => moveTo(state, state.outline.visible.length - 1)],
+  ['left', foldOrBack],
+  ['h', foldOrBack],
+  ['right', unfoldOrOn],
+  ['l', unfoldOrOn],
+  ['enter', toFocus('entry')],
+]);
+
+const IN_ENTRY: ReadonlyMap<string, Move> = new Map<string, Move>([
+  ['up', entryBy(() => -1)],
+  ['k', entryBy(() => -1)],
+  ['down', entryBy(() => 1)],
+  ['j', entryBy(() => 1)],
+  ['pageUp', entryBy((state) => -page(state))],
+  ['pageDown', entryBy(page)],
+  ['space', entryBy(page)],
+  ['ctrl+u', entryBy((state) => -half(state))],
+  ['ctrl+d', entryBy(half)],
+  ['home', (state) => scrollTo(state, 0)],
+  ['g', (state) => scrollTo(state, 0)],
+  ['end', (state) => scrollTo(state, Number.MAX_SAFE_INTEGER)],
+  ['shift+g', (state) => scrollTo(state, Number.MAX_SAFE_INTEGER)],
+  ['left', toFocus('tree')],
+  ['h', toFocus('tree')],
+  ['escape', toFocus('tree')],
+  ['enter', toFocus('tree')],
+]);
+
+/** Folds the branch that begins here, or goes back to where the branch begins. */
+function foldOrBack(state: BrowserState): BrowserState {
+  const { outline, cursor } = state;
+  const at = outline.visible[cursor];
+  const row = chosenRow(state);
+  if (at === undefined || row === undefined) return state;
+  if (isFoldable(outline, at) && !outline.folded.has(row.entry.id)) {
+    const folds = new Set([...outline.folded, row.entry.id]);
+    return moveToRow({ ...state, outline: withFolds(outline, folds) }, at);
+  }
+  const start = outline.starts[at] ?? at;
+  return moveToRow(state, start === at ? Math.max(0, at - 1) : start);
+}
+
+/** Opens a fold, or goes on to where the next branch begins. */
+function unfoldOrOn(state: BrowserState): BrowserState {
+  const { outline, cursor } = state;
+  const at = outline.visible[cursor];
+  const row = chosenRow(state);
+  if (at === undefined || row === undefined) return state;
+  if (outline.folded.has(row.entry.id)) {
+    const folds = new Set([...outline.folded].filter((id) => id !== row.entry.id));
+    return moveToRow({ ...state, outline: withFolds(outline, folds) }, at);
+  }
+  const { visible, starts } = outline;
+  let index = cursor + 1;
+  while (index < visible.length && starts[visible[index] ?? 0] !== visible[index]) index += 1;
+  return moveTo(state, index);
+}
+
+/** Goes to the next row that holds what was searched for, round the tree. */
+function found(state: BrowserState, step: 1 | -1): BrowserState {
+  if (state.query === '') return { ...state, notice: 'nothing was searched for: press /' };
+  const from = state.outline.visible[state.cursor] ?? 0;
+  const at = findRow(state.outline.rows, state.query, { from, step });
+  if (at === undefined) return { ...state, notice: `nothing holds “${state.query}”` };
+  const outline = reveal(state.outline, at);
+  const next = moveToRow({ ...state, outline }, at);
+  const isWrapped = step === 1 ? at <= from : at >= from;
+  return isWrapped ? { ...next, notice: 'went round the end of the tree' } : next;
+}
+
+function askBranch(state: BrowserState): BrowserState {
+  const row = chosenRow(state);
+  if (!row) return state;
+  const { id } = row.entry;
+  const question = `Move the leaf to ${id}, so that what comes next hangs there?`;
+  return { ...state, mode: { kind: 'confirm', question, effect: { kind: 'branch', entry: id } } };
+}
+
+function confirmed(
+  state: BrowserState,
+  { effect }: Extract<Mode, { kind: 'confirm' }>,
+  { name }: Key,
+): Step {
+  const rest = { ...state, mode: BROWSE };
+  if (name === 'y' || name === 'shift+y') return { state: rest, effect };
+  if (name === 'n' || name === 'escape' || name === 'q') {
+    return { state: { ...rest, notice: 'nothing was done' } };
+  }
+  return { state };
+}
+
+function typed(state: BrowserState, mode: Extract<Mode, { kind: 'prompt' }>, key: Key): Step {
+  const { text } = mode;
+  const retyped = (next: string): Step => ({ state: { ...state, mode: { ...mode, text: next } } });
+  switch (key.name) {
+    case 'escape':
+      return { state: { ...state, mode: BROWSE } };
+    case 'enter':
+      return entered({ ...state, mode: BROWSE }, mode);
+    case 'backspace':
+      return retyped(graphemesOf(text).slice(0, -1).join(''));
+    case 'ctrl+u':
+      return retyped('');
+    case 'ctrl+w':
+      return retyped(text.trimEnd().replace(/\S+$/, ''));
+    default:
+      return key.text === undefined ? { state } : retyped(text + key.text);
+  }
+}
+
+function entered(
+  state: BrowserState,
+  { prompt: kind, text }: Extract<Mode, { kind: 'prompt' }>,
+): Step {
+  const row = chosenRow(state);
+  if (!row) return { state };
+  const { id } = row.entry;
+  switch (kind) {
+    case 'search':
+      return { state: found(text === '' ? state : { ...state, query: text }, 1) };
+    case 'label': {
+      const label = text.trim();
+      return { state, effect: { kind: 'label', entry: id, label: label === '' ? null : label } };
+    }
+    case 'resume': {
+      const message = text.trim();
+      const what = message === '' ? 'without a message' : 'with that message';
+      const question = `Leave the browser and run the thread on from ${id} ${what}?`;
+      const effect: Effect = { kind: 'resume', entry: id, message };
+      return { state: { ...state, mode: { kind: 'confirm', question, effect } } };
+    }
+  }
+}

@@ -1,0 +1,71 @@
+import { join } from 'node:path';
+import { RyeError } from '../../core/errors.ts';
+import { toText } from '../../core/json.ts';
+import { didYouMean } from '../../core/text.ts';
+import { argument, defineCommand, defineGroup } from '../command.ts';
+import { displayPath, formatTable, printResult } from '../output.ts';
+import { withRye } from '../session.ts';
+
+const show = defineCommand({
+  name: 'show',
+  summary: 'List every value with the file that set it',
+  examples: ['rye config show --json'],
+  run: async (call) => {
+    const { io } = call;
+    const values = await withRye(call, (rye) => rye.config());
+    return printResult(call, { values, total: values.length }, () => {
+      const rows = values.map(({ path, value, origin }) => [
+        path,
+        JSON.stringify(value),
+        displayPath(origin, io),
+      ]);
+      return formatTable(['PATH', 'VALUE', 'FROM'], rows, io.stdout);
+    });
+  },
+});
+
+const get = defineCommand({
+  name: 'get',
+  summary: 'Print one value, or all values below a path',
+  arguments: { path: argument('Dotted path, such as resilience.limits.turns') },
+  examples: ['rye config get resilience.limits.turns'],
+  run: async (call) =>
+    await withRye(call, async (rye) => {
+      const { path } = call.args;
+      const values = await rye.config(path);
+      const [first] = values;
+      if (first === undefined) {
+        const known = (await rye.config()).map((value) => value.path);
+        throw new RyeError('usage', `unknown configuration value ${JSON.stringify(path)}`, {
+          hint: didYouMean(path, known) ?? 'List them with: rye config show',
+        });
+      }
+      return printResult(call, { values, total: values.length }, () =>
+        values.length === 1 && first.path === path
+          ? [toText(first.value)]
+          : values.map((value) => `${value.path}: ${toText(value.value)}`),
+      );
+    }),
+});
+
+const path = defineCommand({
+  name: 'path',
+  summary: 'Print the folders that hold configuration, the higher precedence first',
+  examples: ['rye config path'],
+  run: async (call) => {
+    const folders = await withRye(call, (rye) =>
+      Promise.resolve({
+        project: join(rye.projectPath, '.ai', 'config'),
+        user: join(rye.userSpacePath, '.ai', 'config'),
+      }),
+    );
+    return printResult(call, folders, () => Object.values(folders));
+  },
+});
+
+export const config = defineGroup({
+  name: 'config',
+  summary: 'Show configuration and the source of each value',
+  examples: ['rye config show'],
+  commands: [show, get, path],
+});

@@ -1,0 +1,106 @@
+import { resolve } from 'node:path';
+import type { ReviewedItem, RyeOsReview } from '../../app/rye-os/review.ts';
+import { RyeError } from '../../core/errors.ts';
+import { argument, defineCommand, defineGroup, text } from '../command.ts';
+import { displayPath, printResult } from '../output.ts';
+import { oneLine } from '../terminal-text.ts';
+
+const ryeOs = defineCommand({
+  name: 'rye-os',
+  summary: 'Review a Rye OS project: what runs, what needs a change, and a patch',
+  details:
+    'Reads every .ai folder below DIR and changes nothing there. rye signs and plans a private copy; it runs no tool, model or server.',
+  arguments: { dir: argument('A Rye OS project or checkout') },
+  options: {
+    patch: text(
+      'FILE',
+      'Write the mechanical changes to FILE, for git apply in DIR; FILE must not exist',
+    ),
+  },
+  examples: ['rye import rye-os ../project --patch project.patch'],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const dir = resolve(io.cwd, args.dir);
+    const { reviewRyeOs } = await import('../../app/rye-os/review.ts');
+    const review = await reviewRyeOs(dir, io.env);
+    const patchFile = options.patch === undefined ? undefined : resolve(io.cwd, options.patch);
+    if (patchFile !== undefined) await writePatch(patchFile, review.patch);
+    return printResult(call, { ...review, total: review.items.length }, () => [
+      ...reviewLines(review),
+      ...(patchFile === undefined
+        ? review.patch === ''
+          ? []
+          : ['', 'To write the mechanical changes as a patch: --patch FILE']
+        : [
+            '',
+            `To apply the patch: cd ${displayPath(dir, io)} && git apply ${displayPath(patchFile, io)}`,
+          ]),
+      "Then review the items and sign them: rye sign directive '**'",
+    ]);
+  },
+});
+
+const TITLES: readonly (readonly [verdict: ReviewedItem['verdict'], title: string])[] = [
+  ['runs', 'Run unchanged, once you have signed them'],
+  ['acknowledge', 'Run with an acknowledgement'],
+  ['change', 'Need a change'],
+  ['refused', 'Cannot run'],
+];
+
+const ACKNOWLEDGE = [
+  'Acknowledge the risk in the directive, with --acknowledge, or for the project: put risk_levels: {elevated: allow}',
+  'in .ai/config/agent/capability_risk.yaml, then run rye sign config agent/capability_risk.',
+  '',
+];
+
+function reviewLines({ items, summary }: RyeOsReview): readonly string[] {
+  return [
+    ...TITLES.flatMap(([verdict, title]) => {
+      const rows = items.filter((item) => item.verdict === verdict);
+      return rows.length === 0
+        ? []
+        : [`${title} (${rows.length}):`, ...rows.flatMap(itemLines), ''];
+    }),
+    ...(items.some(({ verdict }) => verdict === 'acknowledge') ? ACKNOWLEDGE : []),
+    ...Object.entries(summary).map(([type, counts]) => {
+      const total = Object.values(counts).reduce((sum, one) => sum + one, 0);
+      const shares = TITLES.filter(([verdict]) => counts[verdict] > 0).map(
+        ([verdict]) =>
+          `${verdict} ${counts[verdict]} (${Math.round((100 * counts[verdict]) / total)} %)`,
+      );
+      return `${type}: ${total}: ${shares.join(', ')}`;
+    }),
+  ];
+}
+
+function itemLines(item: ReviewedItem): readonly string[] {
+  const { type, id, path, needs, patched, reason, hint, code } = item;
+  const risks = needs.length === 0 ? '' : `  [${needs.join(', ')}]`;
+  const first = `  ${type} ${id}${risks}`;
+  if (reason === '') return [first];
+  const hintLines = (hint ?? '').split('\n').filter((line) => line !== '');
+  return [
+    first,
+    `    ${path}: ${code}: ${oneLine(reason)}`,
+    ...(patched
+      ? ['    The patch makes the change.']
+      : hintLines.map((line) => `    ${/^ */.exec(line)?.[0] ?? ''}${oneLine(line)}`)),
+  ];
+}
+
+/** Never overwrites a file: it may be a patch that a person has edited. */
+async function writePatch(file: string, patch: string): Promise<void> {
+  const { createWhole } = await import('../../disk/whole-file.ts');
+  if (createWhole(file, patch)) return;
+  throw new RyeError('already_exists', `${file} already exists`, {
+    hint: 'Remove it, or choose another name for --patch.',
+    location: { path: file },
+  });
+}
+
+export const importGroup = defineGroup({
+  name: 'import',
+  summary: 'Review items written for another program',
+  examples: ['rye import rye-os ../project'],
+  commands: [ryeOs],
+});

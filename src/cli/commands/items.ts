@@ -1,0 +1,361 @@
+import type { Problem, VerifyOutcome } from '../../app/api/items.ts';
+import type { ThreadVerification } from '../../app/api/threads.ts';
+import {
+  type ErrorInfo,
+  EXIT,
+  type ExitCode,
+  exitCodeOf,
+  formatLocation,
+  RyeError,
+} from '../../core/errors.ts';
+import { ITEM_TYPES, type SignableType, SPACES } from '../../core/ids.ts';
+import { compact } from '../../core/json.ts';
+import { SNIPPET_CLOSE, SNIPPET_OPEN } from '../../core/search.ts';
+import {
+  argument,
+  type Context,
+  choice,
+  defineCommand,
+  flag,
+  integer,
+  optionalArgument,
+  text,
+} from '../command.ts';
+import { ITEM_TYPE, OPTIONAL_ITEM_TYPE, readNamedFile, typeArgument } from '../input.ts';
+import type { Io } from '../io.ts';
+import {
+  colorsOf,
+  count,
+  displayPath,
+  formatTable,
+  printDocument,
+  printLine,
+  printResult,
+} from '../output.ts';
+import { withRye } from '../session.ts';
+import { neutralize, oneLine } from '../terminal-text.ts';
+
+const SPACE = choice('SPACE', SPACES, 'Only this space');
+
+const init = defineCommand({
+  name: 'init',
+  summary: 'Create .ai/ in this folder, and a signing key if there is none',
+  options: { force: flag('Overwrite modified template files') },
+  examples: ['rye init', 'rye run hello'],
+  run: async (call) => {
+    const { io, global, options } = call;
+    const outcome = await withRye(call, (rye) => rye.init(options), { here: true });
+    printResult(call, outcome, () => [
+      ...outcome.created.map((file) => `created ${displayPath(file, io)}`),
+      ...outcome.kept.map((file) => `kept    ${displayPath(file, io)}`),
+      `${outcome.key_created ? 'new signing key' : 'signing key'} ${outcome.key_id}`,
+    ]);
+    if (!global.json && !global.quiet) io.stderr.write('next: rye execute directive hello\n');
+    return EXIT.ok;
+  },
+});
+
+const list = defineCommand({
+  name: 'list',
+  summary: 'List items with their space, version and signature; shadowed ones are marked',
+  arguments: { type: ITEM_TYPE },
+  options: { space: SPACE },
+  examples: ['rye list directives', 'rye list tool --space project --json'],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const items = await withRye(call, (rye) => rye.items.list(args.type, compact(options)));
+    return printResult(call, { items, total: items.length }, () => {
+      const rows = items.map((item) => [
+        item.id,
+        item.space,
+        item.version ?? '-',
+        item.signature_version === 1 ? `${item.signature} (v1)` : item.signature,
+        item.shadowed_by === null ? item.description : `(shadowed by ${item.shadowed_by})`,
+      ]);
+      return formatTable(['ID', 'SPACE', 'VERSION', 'SIGNATURE', 'DESCRIPTION'], rows, io.stdout);
+    });
+  },
+});
+
+const fetch = defineCommand({
+  name: 'fetch',
+  summary: 'Show one resolved item: metadata and content',
+  arguments: {
+    type: ITEM_TYPE,
+    id: argument('Path below the type folder without extension, such as rye/core/hello'),
+  },
+  options: {
+    raw: flag("Print only the file's bytes"),
+    copyTo: choice('SPACE', ['project', 'user'], 'Copy the item to this space, to edit it'),
+  },
+  examples: [
+    'rye fetch directive hello',
+    'rye fetch directive rye/core/project_report --copy-to project',
+  ],
+  run: async (call) => {
+    const { args, options, global, io } = call;
+    const { type, id } = args;
+    const { copyTo } = options;
+    const item = await withRye(call, (rye) => rye.items.fetch(type, id, compact({ copyTo })));
+    if (options.raw && !global.json) {
+      const { path, content } = item;
+      io.stdout.write(path === null ? content : await readNamedFile(path, `${type} ${id}`, io));
+      return EXIT.ok;
+    }
+    return printResult(call, item, () => {
+      if (item.copied_to !== undefined) return [displayPath(item.copied_to, io)];
+      return [
+        `${item.type} ${item.id} (${item.space}, ${item.signature})`,
+        ...(item.path === null ? [] : [displayPath(item.path, io)]),
+        ...Object.entries(item.metadata).map(([name, value]) =>
+          neutralize(`${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`),
+        ),
+        `\n${neutralize(item.content).trimEnd()}`,
+      ];
+    });
+  },
+});
+
+const CONTEXT_LINES = 3;
+
+const search = defineCommand({
+  name: 'search',
+  summary: 'Search items and thread exports, best match first',
+  details:
+    'Full-text search with AND, OR, NOT, "phrases", prefix* and the fields title: tag: directive: status: model: after: before:. A search of knowledge includes the exports of past threads.',
+  arguments: {
+    type: typeArgument([...ITEM_TYPES, 'all'], 'An item type, or all'),
+    query: argument('Words and operators; quote it for the shell'),
+  },
+  options: {
+    limit: integer('N', 'At most N results (default: 20)'),
+    space: SPACE,
+    since: text('T', 'Only newer items: an ISO date, or an age such as 7d or 12h'),
+    context: flag('Print the lines around each match'),
+  },
+  examples: [
+    'rye search all budget',
+    'rye search knowledge \'status:error "rate limit"\' --since 7d',
+  ],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const { type, query } = args;
+    const { limit, space, since } = options;
+    if (limit === 0) throw new RyeError('usage', '--limit must be at least 1');
+    const contextLines = options.context ? CONTEXT_LINES : undefined;
+    const { results, total, complete, notices } = await withRye(call, (rye) =>
+      rye.items.search(type, query, compact({ limit, space, since, contextLines })),
+    );
+    if (global.json) {
+      const documents = results.map((hit) => ({ ...hit, snippet: marked(hit.snippet, asterisks) }));
+      printDocument(io, { success: true, query, results: documents, total, complete, notices });
+      return EXIT.ok;
+    }
+    const colors = colorsOf(io.stdout, call);
+    const mark = colors.isColorSupported ? colors.bold : asterisks;
+    for (const { context, ...hit } of results) {
+      const where = hit.verified ? hit.space : `${hit.space}, ${hit.signature}`;
+      printLine(io, oneLine(`${hit.type} ${hit.id} (${where}) ${hit.title}`));
+      printLine(io, `  ${displayPath(hit.path, io)}`);
+      printLine(
+        io,
+        context === undefined
+          ? `  ${marked(oneLine(hit.snippet), mark)}`
+          : neutralize(context).replaceAll(/^/gm, '  '),
+      );
+    }
+    for (const notice of notices) io.stderr.write(`rye: warning: ${notice}\n`);
+    if (!global.quiet) io.stderr.write(`${count(total, 'result')}\n`);
+    return EXIT.ok;
+  },
+});
+
+function asterisks(match: string): string {
+  return `**${match}**`;
+}
+
+/** Replaces the private marks around matches with visible ones. */
+function marked(snippet: string, mark: (match: string) => string): string {
+  return snippet
+    .split(SNIPPET_OPEN)
+    .map((piece, index) => {
+      const end = piece.indexOf(SNIPPET_CLOSE);
+      if (index === 0 || end === -1) return piece.replaceAll(SNIPPET_CLOSE, '');
+      return mark(piece.slice(0, end)) + piece.slice(end + 1);
+    })
+    .join('');
+}
+
+const validate = defineCommand({
+  name: 'validate',
+  summary: 'Parse and check items; print each problem as file:line:col: code: message',
+  details: 'Without arguments it checks everything in the project space.',
+  arguments: {
+    type: OPTIONAL_ITEM_TYPE,
+    pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob' }),
+  },
+  examples: ['rye validate', "rye validate directive 'team/**'"],
+  run: async (call) => {
+    const { args, io, global } = call;
+    const { type, pattern } = args;
+    if (type !== undefined && pattern === undefined) {
+      throw new RyeError('usage', `rye validate ${type} needs an ID or a glob`, {
+        hint: `To check all of them: rye validate ${type} '**'`,
+      });
+    }
+    const { problems, checked } = await withRye(call, (rye) =>
+      rye.items.validate(
+        type === undefined || pattern === undefined ? undefined : { type, pattern },
+      ),
+    );
+    const errors = problems.filter(({ severity }) => severity === 'error').length;
+    const success = errors === 0;
+    const message = `${count(checked, 'item')} checked, ${count(errors, 'error')}, ${count(problems.length - errors, 'warning')}`;
+    if (global.json) {
+      const error = success ? undefined : { code: 'invalid_input', message };
+      printDocument(io, compact({ success, error, problems, total: problems.length, checked }));
+    } else {
+      for (const problem of problems) printLine(io, formatProblem(problem, io));
+      if (!global.quiet) io.stderr.write(`${message}\n`);
+    }
+    return success ? EXIT.ok : EXIT.usage;
+  },
+});
+
+/** Formats `file:line:col: code: message`, as compilers do. The hint of an error follows, indented. */
+function formatProblem(problem: Problem, io: Io): string {
+  const { line, column, hint, severity } = problem;
+  const location = formatLocation({
+    path: displayPath(problem.path, io),
+    ...compact({ line: line ?? undefined, column: column ?? undefined }),
+  });
+  const mark = severity === 'warning' ? 'warning: ' : '';
+  const first = `${location}: ${mark}${problem.code}: ${oneLine(problem.message)}`;
+  if (hint === undefined || severity === 'warning') return first;
+  const rest = hint.split('\n').map((hintLine) => {
+    const indent = /^ */.exec(hintLine)?.[0] ?? '';
+    return `  ${indent}${oneLine(hintLine)}`;
+  });
+  return [first, ...rest].join('\n');
+}
+
+const sign = defineCommand({
+  name: 'sign',
+  summary: 'Validate and sign items; upgrade signatures of an older format',
+  arguments: {
+    type: typeArgument([...ITEM_TYPES, 'config'], 'An item type, or config'),
+    pattern: argument('An ID, or a quoted glob', { name: 'id|glob' }),
+  },
+  options: { dryRun: flag('Show what would be signed and write nothing') },
+  examples: ['rye sign directive hello', "rye sign tool 'team/*'", 'rye sign config agent/hooks'],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const items = await withRye(call, (rye) => rye.items.sign(args.type, args.pattern, options));
+    const failed = items.filter(({ status }) => status === 'failed').length;
+    const success = failed === 0;
+    if (global.json) {
+      const message = `cannot sign ${count(failed, 'item')}`;
+      const error = success ? undefined : { code: 'invalid_input', message };
+      printDocument(io, compact({ success, error, items, total: items.length }));
+    } else {
+      for (const { status, path, problems } of items) {
+        printLine(io, `${status.replaceAll('_', ' ')} ${displayPath(path, io)}`);
+        for (const problem of problems) io.stderr.write(`${formatProblem(problem, io)}\n`);
+      }
+    }
+    return success ? EXIT.ok : EXIT.usage;
+  },
+});
+
+const verify = defineCommand({
+  name: 'verify',
+  summary: "Check signatures and trust of items, or of a thread's files",
+  details:
+    'For a thread it checks thread.json, the plan, every checkpoint of the transcript, capabilities.md, artifacts and the knowledge export, and that this is the newest state that the registry and your user space know. It needs no registry.',
+  arguments: {
+    type: typeArgument([...ITEM_TYPES, 'config', 'thread'], 'An item type, config or thread'),
+    pattern: argument('An ID or a quoted glob; for a thread, the thread ID', { name: 'id|glob' }),
+  },
+  options: {
+    acceptHead: flag(
+      'After you restored a thread on purpose: accept the state on disk as its newest',
+    ),
+  },
+  examples: ["rye verify directive '**'", 'rye verify thread hello-1771322456'],
+  run: async (call) => {
+    const { type, pattern } = call.args;
+    return type === 'thread'
+      ? await verifyThread(call, pattern, call.options.acceptHead)
+      : await verifyItems(call, type, pattern);
+  },
+});
+
+async function verifyItems(
+  context: Context,
+  type: SignableType,
+  pattern: string,
+): Promise<ExitCode> {
+  const { io, global } = context;
+  const items = await withRye(context, (rye) => rye.items.verify(type, pattern));
+  const error = items.find(({ ok }) => !ok)?.error;
+  const success = items.every(({ ok }) => ok);
+  if (global.json) printDocument(io, compact({ success, error, items, total: items.length }));
+  else {
+    for (const item of items) {
+      const status = item.ok ? 'ok  ' : 'FAIL';
+      printLine(io, `${status} ${displayPath(item.path, io)}${reason(item.error)}`);
+      printHint(item.error, io);
+      printUpgrade(item, io);
+    }
+  }
+  return verificationExit(success, error);
+}
+
+async function verifyThread(
+  context: Context,
+  idPart: string,
+  acceptHead: boolean,
+): Promise<ExitCode> {
+  const { io, global } = context;
+  const verification = await withRye(context, async ({ threads }) => {
+    const id = await threads.resolveId(idPart);
+    return acceptHead ? await threads.acceptHead(id) : await threads.verify(id);
+  });
+  const error = verification.checks.find(({ ok }) => !ok)?.error;
+  if (global.json) {
+    printDocument(io, compact({ success: verification.ok, error, ...verification }));
+  } else printThread(verification, io);
+  return verificationExit(verification.ok, error);
+}
+
+function printThread({ checks, warnings }: ThreadVerification, io: Io): void {
+  for (const { name, ok, error, offset, detail } of checks) {
+    const where = offset === undefined ? '' : ` at byte ${offset}`;
+    const more = detail === undefined ? '' : ` (${detail})`;
+    printLine(io, `${ok ? 'ok  ' : 'FAIL'} ${name}${where}${reason(error)}${more}`);
+    printHint(error, io);
+  }
+  for (const warning of warnings) io.stderr.write(`rye: warning: ${oneLine(warning)}\n`);
+}
+
+function reason(error: ErrorInfo | undefined): string {
+  return error === undefined ? '' : `: ${error.message} [${error.code}]`;
+}
+
+function printHint(error: ErrorInfo | undefined, io: Io): void {
+  if (error?.hint !== undefined) io.stderr.write(`hint: ${error.hint}\n`);
+}
+
+function printUpgrade({ type, id, signature_version: version }: VerifyOutcome, io: Io): void {
+  if (version !== 1) return;
+  io.stderr.write(
+    `hint: The signature has an older format without the item's type and ID. Sign it again: rye sign ${type} ${id}\n`,
+  );
+}
+
+function verificationExit(success: boolean, error: ErrorInfo | undefined): ExitCode {
+  if (success) return EXIT.ok;
+  return error === undefined ? EXIT.integrity : exitCodeOf(error.code);
+}
+
+export const ITEM_COMMANDS = [init, list, fetch, search, validate, sign, verify];

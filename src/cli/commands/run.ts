@@ -1,0 +1,259 @@
+import path from 'node:path';
+import type { ExecuteDirectiveRequest } from '../../app/requests.ts';
+import type { Risk } from '../../core/capability.ts';
+import { EXIT, RyeError } from '../../core/errors.ts';
+import type { HookDeclaration } from '../../core/hook.ts';
+import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
+import { LIMIT_NAMES } from '../../core/limits.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import {
+  argument,
+  type Context,
+  defineCommand,
+  defineGroup,
+  flag,
+  integer,
+  list,
+  number,
+  text,
+  type ValuesOf,
+} from '../command.ts';
+import { assertWritableTarget, readLimits, readTextSource, readValues } from '../input.ts';
+import type { Io } from '../io.ts';
+import { printDocument, printLine, printLines } from '../output.ts';
+import { resultText } from '../render/text.ts';
+import { withRye } from '../session.ts';
+import { neutralize, oneLine } from '../terminal-text.ts';
+import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../thread-run.ts';
+
+const SAFETY_OPTIONS = {
+  acknowledge: list('RISK', 'Allow a risk level that policy would otherwise block'),
+  allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
+} as const;
+
+const ASYNC = flag('Run in the background; print the thread ID as JSON and exit');
+
+const DIRECTIVE_OPTIONS = {
+  input: list('NAME=VALUE', 'An input; NAME=@FILE reads a file'),
+  inputs: text('JSON', 'All inputs as JSON, @FILE, or - for stdin'),
+  model: text('MODEL', 'Model ID or tier'),
+  provider: text('PROVIDER', 'Provider of the model'),
+  limit: list('NAME=N', 'turns, tokens, spend (USD), duration_seconds, spawns or depth'),
+  maxTurns: integer('N', 'Same as --limit turns=N'),
+  maxBudgetUsd: number('USD', 'Same as --limit spend=USD'),
+  threadId: text('ID', 'ID for the new thread (must not exist yet)'),
+  sessionId: text('ID', 'Same as --thread-id'),
+  parent: text('ID', 'Parent thread (default: $RYE_PARENT_THREAD_ID)'),
+  ...SAFETY_OPTIONS,
+  allowUnpriced: flag('Allow models without a known price (disables the spend limit)'),
+  jsonSchema: text('FILE', 'JSON Schema that the outputs must match'),
+  async: ASYNC,
+  dryRun: flag('Print the plan; register, spend and write nothing'),
+  outputFormat: OUTPUT_OPTIONS.outputFormat,
+  output: text('FILE', 'Also write the final result to FILE', { short: 'o' }),
+  print: OUTPUT_OPTIONS.print,
+  record: text('FILE', 'Record model responses to FILE'),
+  replay: text('FILE', 'Replay responses from FILE instead of calling a model'),
+} as const;
+
+const directive = defineCommand({
+  name: 'directive',
+  summary: 'Run a directive as a thread',
+  arguments: { id: argument('ID of the directive, such as rye/core/hello') },
+  options: DIRECTIVE_OPTIONS,
+  examples: [
+    'rye execute directive hello --input who=Ada',
+    'rye execute directive rye/core/project_report --input path=. --limit spend=0.50',
+    'rye execute directive hello --dry-run --json',
+    'rye run hello --output-format stream-json',
+    'rye run hello --async',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const request = await requestOf(args.id, options, io);
+    const mode = outputModeOf(call, options.outputFormat);
+    const head = { ...(mode === 'stream-json' ? { event_type: 'result' } : {}), success: true };
+    if (options.dryRun) {
+      const plan = await withRye(call, (rye) => rye.threads.plan(request));
+      if (mode === 'text') printLines(io, planLines(plan));
+      else printDocument(io, { ...head, plan });
+      return EXIT.ok;
+    }
+    if (options.async) {
+      const launched = await withRye(call, (rye) => rye.children.launch(request, { leaves: true }));
+      printDocument(io, { ...head, ...launched });
+      return EXIT.ok;
+    }
+    const target =
+      options.output === undefined
+        ? undefined
+        : await assertWritableTarget('--output', options.output, io);
+    const result = await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
+      withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
+    );
+    if (target !== undefined) {
+      const output = mode === 'text' ? resultText(result) : JSON.stringify(result);
+      const { writeOutput } = await import('../../disk/whole-file.ts');
+      writeOutput(target, output.endsWith('\n') ? output : `${output}\n`, {
+        hint: `The thread itself has finished. Show its result: rye threads show ${result.thread_id}`,
+      });
+    }
+    return exitCodeOfResult(result);
+  },
+});
+
+async function requestOf(
+  directiveId: string,
+  options: ValuesOf<typeof DIRECTIVE_OPTIONS>,
+  io: Io,
+): Promise<ExecuteDirectiveRequest> {
+  const { model, provider, allowUnsigned, allowUnpriced } = options;
+  const absolute = (file: string | undefined): string | undefined =>
+    file === undefined ? undefined : path.resolve(io.cwd, file);
+  return compact({
+    directiveId,
+    inputs: await readValues(
+      {
+        pairs: options.input,
+        pairOption: '--input',
+        document: options.inputs,
+        documentOption: '--inputs',
+      },
+      io,
+    ),
+    model,
+    provider,
+    limits: readLimits(options.limit, options.maxTurns, options.maxBudgetUsd),
+    threadId: options.threadId ?? options.sessionId,
+    parentThreadId: options.parent ?? (io.env['RYE_PARENT_THREAD_ID'] || undefined),
+    // prepare refuses an unknown risk
+    acknowledge: options.acknowledge as readonly Risk[],
+    allowUnsigned,
+    allowUnpriced,
+    recordTo: absolute(options.record),
+    replayFrom: absolute(options.replay),
+    outputSchema: await readSchema(options.jsonSchema, io),
+  });
+}
+
+async function readSchema(file: string | undefined, io: Io): Promise<JsonObject | undefined> {
+  if (file === undefined) return undefined;
+  const schema = parseJson(await readTextSource(file, '--json-schema', io));
+  if (schema !== undefined && isJsonObject(schema)) return schema;
+  throw new RyeError('invalid_input', `--json-schema: ${file} is not a JSON object`);
+}
+
+/** Formats a plan: what would run, with which values, and the file that set each. */
+function planLines(plan: ThreadPlan): readonly string[] {
+  const { directive: item, model, limits, origins } = plan;
+  const from = (member: string): string => {
+    const origin = origins[member];
+    return origin === undefined ? '' : `  (${origin})`;
+  };
+  const lines: (readonly [string, string])[] = [
+    ['directive', `${item.id} ${item.version} (${item.space}, ${plan.integrity})`],
+    ...plan.chain.slice(0, -1).map((base) => ['extends', `${base.id}  (${base.path})`] as const),
+    ['model', `${model.provider}/${model.id}${from('model')}`],
+    ...LIMIT_NAMES.map(
+      (name) => ['limit', `${name} ${limits[name]}${from(`limits.${name}`)}`] as const,
+    ),
+    ...Object.entries(plan.inputs).map(
+      ([name, value]) =>
+        ['input', `${name} = ${JSON.stringify(value)}${from(`inputs.${name}`)}`] as const,
+    ),
+    ...plan.capabilities.map((capability) => ['permission', capability] as const),
+    ...plan.risks.map(({ capability, risk }) => ['risk', `${risk} ${capability}`] as const),
+    ...plan.tools.map(({ id, preloaded }) => ['tool', preloaded ? id : `${id} (by name)`] as const),
+    ...plan.hooks.map((hook) => ['hook', describeHook(hook)] as const),
+    ...plan.context.map(({ id, position }) => ['context', `${id} (${position})`] as const),
+    ...plan.warnings.map((warning) => ['warning', warning] as const),
+  ];
+  return lines.map(([name, value]) => `${name.padEnd(11)} ${oneLine(value)}`);
+}
+
+/** Formats a hook with its layer, and why it does not run if that is certain. */
+function describeHook({ id, event, layer, enabled, suppressed }: HookDeclaration): string {
+  const off = suppressed === true ? ' (suppressed by the directive)' : '';
+  return `${id} on ${event}, layer ${layer}${enabled ? off : ' (disabled)'}`;
+}
+
+const tool = defineCommand({
+  name: 'tool',
+  summary: 'Run one tool with the same checks as in a thread',
+  arguments: { id: argument('ID of the tool, such as rye/file-system/glob') },
+  options: {
+    param: list('NAME=VALUE', 'A parameter; NAME=@FILE reads a file'),
+    params: text('JSON', 'All parameters as JSON, @FILE, or - for stdin'),
+    async: ASYNC,
+    ...SAFETY_OPTIONS,
+  },
+  examples: ["rye execute tool rye/file-system/glob --param pattern='**/*.md'"],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const signal = io.cancellation();
+    const request = {
+      toolId: args.id,
+      params: await readValues(
+        {
+          pairs: options.param,
+          pairOption: '--param',
+          document: options.params,
+          documentOption: '--params',
+        },
+        io,
+      ),
+      allowUnsigned: options.allowUnsigned,
+      // prepare refuses an unknown risk
+      acknowledge: options.acknowledge as readonly Risk[],
+      signal,
+    };
+    if (options.async) {
+      const launched = await withRye(call, (rye) => rye.children.launchTool(request));
+      printDocument(io, { success: true, ...launched });
+      return EXIT.ok;
+    }
+    const outcome = await withRye(call, (rye) => rye.threads.executeTool(request));
+    printOutcome(call, args.id, outcome);
+    if (signal.aborted) return EXIT.cancelled;
+    return outcome.success ? EXIT.ok : EXIT.failed;
+  },
+});
+
+function printOutcome(
+  { io, global }: Context,
+  toolId: string,
+  outcome: { readonly success: boolean; readonly result: string },
+): void {
+  const { success, result } = outcome;
+  if (global.json) {
+    const error = { code: 'tool_failed', message: `tool ${toolId} failed: ${result}` };
+    printDocument(io, { ...outcome, ...(success ? {} : { error }) });
+  } else if (success) printLine(io, io.stdout.isTty ? neutralize(result) : result);
+  else io.stderr.write(`rye: tool ${toolId} failed: ${neutralize(result)} [tool_failed]\n`);
+}
+
+export const execute = defineGroup({
+  name: 'execute',
+  summary: 'Run a directive or a tool',
+  examples: ['rye execute directive hello --input who=Ada'],
+  commands: [directive, tool],
+});
+
+export const runDirective = {
+  ...directive,
+  name: 'run',
+  summary: 'Run a directive; short for `rye execute directive`',
+};
+
+/** Runs a thread in the background process that `--async` starts. Its output goes to the thread's spawn.log. */
+export const runLaunched = defineCommand({
+  name: '__run-thread',
+  summary: 'Run a launched thread in this process',
+  arguments: { id: argument('Thread ID') },
+  examples: [],
+  run: async (call) => {
+    const signal = call.io.cancellation();
+    const result = await withRye(call, (rye) => rye.children.runLaunched(call.args.id, { signal }));
+    return exitCodeOfResult(result);
+  },
+});

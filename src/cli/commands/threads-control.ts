@@ -1,0 +1,260 @@
+import type { Rye } from '../../app/api/rye.ts';
+import type { WaitReport } from '../../app/api/threads.ts';
+import { DELIVERY_MODES, type DeliveryReport } from '../../core/delivery.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
+import { compact } from '../../core/json.ts';
+import { formatUsd } from '../../core/usage.ts';
+import {
+  type Argument,
+  argument,
+  type Context,
+  choice,
+  defineCommand,
+  flag,
+  integer,
+  number,
+  text,
+  type ValuesOf,
+} from '../command.ts';
+import { failureText } from '../failure.ts';
+import { readTextSource } from '../input.ts';
+import { canRedraw, formatTable, printDocument, printLines, printResult } from '../output.ts';
+import { createWaitLine } from '../render/thread-tree.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+import { THREAD_ID } from './threads.ts';
+
+const THREAD_IDS: Argument<readonly string[]> = {
+  name: 'id...',
+  description: THREAD_ID,
+  read: (words) => words,
+};
+
+export const wait = defineCommand({
+  name: 'wait',
+  summary: 'Wait until threads have ended',
+  details:
+    'Follows continuations to their end. The exit status is 0 only if every thread completed, and 5 on a timeout.',
+  arguments: { ids: THREAD_IDS },
+  options: {
+    any: flag('Return when one of them has ended'),
+    timeout: number('SECONDS', 'Wait at most this long'),
+  },
+  examples: [
+    'rye threads wait hello-1771322456',
+    'rye threads wait 2456 2457 --any --timeout 60 --json',
+  ],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const signal = io.cancellation();
+    const report = await withRye(call, async (rye) => {
+      const ids: string[] = [];
+      for (const part of args.ids) ids.push(await rye.threads.resolveId(part));
+      const { any, timeout: timeoutSeconds } = options;
+      return await waitVisibly(call, rye, ids, { any, timeoutSeconds, signal });
+    });
+    const error = waitError(report);
+    if (global.json) {
+      printDocument(io, compact({ ...report, error, total: report.threads.length }));
+    } else {
+      printLines(
+        io,
+        formatTable(['THREAD', 'STATUS', 'SPEND', 'RESULT'], waitRows(report), io.stdout),
+      );
+      if (report.timed_out && !signal.aborted && error) io.stderr.write(failureText(error));
+    }
+    if (signal.aborted) return EXIT.cancelled;
+    if (report.timed_out) return EXIT.limit;
+    return report.success ? EXIT.ok : EXIT.failed;
+  },
+});
+
+async function waitVisibly(
+  { io, global }: Context,
+  rye: Rye,
+  ids: readonly string[],
+  options: Parameters<Rye['children']['wait']>[1],
+): Promise<WaitReport> {
+  if (global.quiet || global.json || !canRedraw(io.stderr, io.env)) {
+    return await rye.children.wait(ids, options);
+  }
+  const line = createWaitLine(rye, ids, io);
+  try {
+    return await rye.children.wait(ids, { ...options, onEnd: line.ended, onLook: line.draw });
+  } finally {
+    line.hide();
+  }
+}
+
+function waitRows({ threads }: WaitReport): readonly (readonly string[])[] {
+  return threads.map((thread) => [
+    thread.thread_id === thread.final_thread_id
+      ? thread.thread_id
+      : `${thread.thread_id} → ${thread.final_thread_id}`,
+    thread.status,
+    formatUsd(thread.cost?.spend ?? 0),
+    thread.error?.message ?? thread.result,
+  ]);
+}
+
+function waitError({ success, timed_out, threads }: WaitReport): RyeError | undefined {
+  if (success) return undefined;
+  const of = `of ${threads.length} threads`;
+  if (timed_out) {
+    const open = threads.filter(({ done }) => !done).length;
+    return new RyeError('wait_timeout', `timed out: ${open} ${of} have not ended`, {
+      hint: 'They are still running. Wait again, or watch them: rye threads tree --watch',
+    });
+  }
+  const failed = threads.filter(({ status }) => status !== 'completed').length;
+  return new RyeError('thread_error', `${failed} ${of} did not complete`);
+}
+
+const STOP_OPTIONS = {
+  tree: flag('Also stop all its descendants, whatever child_policy is'),
+  reason: text('TEXT', 'Reason, for the log and the result'),
+} as const;
+
+function stopOptions({ tree, reason }: ValuesOf<typeof STOP_OPTIONS>): {
+  readonly tree: boolean;
+  readonly reason?: string;
+} {
+  return compact({ tree, reason: reason || undefined });
+}
+
+export const cancel = defineCommand({
+  name: 'cancel',
+  summary: 'Ask a thread to stop',
+  details:
+    'The process of the thread sees the request within a moment, stops its work and finalizes the thread as cancelled.',
+  arguments: { id: argument(THREAD_ID) },
+  options: STOP_OPTIONS,
+  examples: ['rye threads cancel hello-1771322456 --tree --reason "wrong folder"'],
+  run: async (call) => {
+    const { thread_id, threads } = await withRye(call, async (rye) => {
+      const id = await rye.threads.resolveId(call.args.id);
+      return { thread_id: id, threads: await rye.children.cancel(id, stopOptions(call.options)) };
+    });
+    return printResult(call, { thread_id, threads, total: threads.length }, () =>
+      threads.length === 0
+        ? [`${thread_id} has already ended`]
+        : threads.map((id) => `cancelling ${id}`),
+    );
+  },
+});
+
+export const kill = defineCommand({
+  name: 'kill',
+  summary: "Kill a thread's process",
+  details: 'Sends SIGTERM, and SIGKILL after three seconds. The thread is finalized as cancelled.',
+  arguments: { id: argument(THREAD_ID) },
+  options: STOP_OPTIONS,
+  examples: ['rye threads kill hello-1771322456'],
+  run: async (call) => {
+    const { thread_id, threads } = await withRye(call, async (rye) => {
+      const id = await rye.threads.resolveId(call.args.id);
+      return { thread_id: id, threads: await rye.children.kill(id, stopOptions(call.options)) };
+    });
+    return printResult(call, { thread_id, threads, total: threads.length }, () =>
+      threads.length === 0
+        ? [`${thread_id} has already ended`]
+        : threads.map(
+            ({ thread_id: id, status, pid }) =>
+              `${status} ${id}${pid === null ? '' : ` (process ${pid})`}`,
+          ),
+    );
+  },
+});
+
+export const steer = defineCommand({
+  name: 'steer',
+  summary: 'Send a message to a thread',
+  details:
+    'The model of a running thread sees the message before its next call, or with --mode idle or follow-up when it has finished. A thread that does not run gets it when you resume it.',
+  arguments: { id: argument(THREAD_ID), message: argument('The message, or - for stdin') },
+  options: { mode: choice('MODE', DELIVERY_MODES, 'When to deliver it (default: auto)') },
+  examples: [
+    "rye threads steer hello-1771322456 'Use metric units'",
+    "rye threads steer 2456 'Then write a summary' --mode follow-up",
+    'git diff | rye threads steer 2456 -',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const { message: source } = args;
+    const message = source === '-' ? await readTextSource(source, '<message>', io) : source;
+    // a tool of a thread sends in the name of that thread, not of a person
+    const from = io.env['RYE_PARENT_THREAD_ID'] || undefined;
+    const { delivery, outlook } = await withRye(call, async ({ threads, deliveries }) =>
+      deliveries.send(
+        await threads.resolveId(args.id),
+        message,
+        compact({ mode: options.mode, from }),
+      ),
+    );
+    return printResult(call, { delivery, outlook }, () => [`message ${delivery.seq}: ${outlook}`]);
+  },
+});
+
+const RESOLUTIONS = ['delivered', 'dropped', 'retry'] as const;
+
+export const deliveries = defineCommand({
+  name: 'deliveries',
+  summary: 'List messages sent to a thread and their status',
+  details:
+    'With --json each message has all its attempts and decisions. A message is manual if the model may already have acted on it: resolve it with --resolve. rye recovers a crashed thread first.',
+  arguments: { id: argument(THREAD_ID) },
+  options: {
+    resolve: integer('N', 'Resolve message N'),
+    as: choice('RESOLUTION', RESOLUTIONS, 'delivered, dropped, or retry as a new message'),
+  },
+  examples: [
+    'rye threads deliveries hello-1771322456',
+    'rye threads deliveries 2456 --resolve 3 --as retry',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const { resolve: seq } = options;
+    if (seq !== undefined) return await resolveDelivery(call, args.id, seq, options.as);
+    const found = await withRye(call, async (rye) =>
+      rye.deliveries.list(await rye.threads.resolveId(args.id)),
+    );
+    return printResult(call, { deliveries: found, total: found.length }, () => {
+      const headings = ['N', 'KIND', 'FROM', 'STATUS', 'REASON', 'TEXT'];
+      return formatTable(headings, found.map(deliveryRow), io.stdout);
+    });
+  },
+});
+
+function deliveryRow(delivery: DeliveryReport): readonly string[] {
+  const { seq, kind, source, state, close_reason, text: message, decisions } = delivery;
+  const isAccepted = state === 'queued' && delivery.entry_id !== null;
+  return [
+    String(seq),
+    kind,
+    source,
+    isAccepted ? 'accepted' : state,
+    close_reason ?? decisions.at(-1)?.reason ?? '',
+    oneLine(message),
+  ];
+}
+
+async function resolveDelivery(
+  context: Context,
+  idPart: string,
+  seq: number,
+  as: (typeof RESOLUTIONS)[number] | undefined,
+): Promise<ExitCode> {
+  if (as === undefined) {
+    throw new RyeError('usage', '--resolve needs --as', {
+      hint: `Add --as ${RESOLUTIONS.join(', or --as ')}.`,
+    });
+  }
+  const delivery = await withRye(context, async (rye) =>
+    rye.deliveries.resolve(await rye.threads.resolveId(idPart), seq, as),
+  );
+  return printResult(context, { delivery }, () => [
+    as === 'retry'
+      ? `message ${seq}: queued again as message ${delivery.seq}`
+      : `message ${seq}: ${as}`,
+  ]);
+}

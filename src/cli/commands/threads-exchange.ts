@@ -1,0 +1,161 @@
+import { extname, resolve } from 'node:path';
+import type { ThreadExport } from '../../app/api/trees.ts';
+import { type ErrorInfo, EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
+import { compact } from '../../core/json.ts';
+import { EXPORT_FORMATS, type ExportFormat } from '../../core/thread.ts';
+import {
+  argument,
+  type Context,
+  choice,
+  defineCommand,
+  flag,
+  optionalText,
+  text,
+} from '../command.ts';
+import { assertWritableTarget } from '../input.ts';
+import type { Io } from '../io.ts';
+import { count, displayPath, printDocument, printResult } from '../output.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+import { THREAD_ID } from './threads.ts';
+
+export const exportThread = defineCommand({
+  name: 'export',
+  summary: 'Export a thread as a web page, Markdown or JSON lines',
+  details:
+    'html: one self-contained page with the whole tree, the conversation, costs and the verification result; it loads nothing. md: the conversation of one branch. jsonl: one branch as an unsigned log. pi: a pi session file with all branches. rye exports the readable part of a damaged log and reports the damage in the exit status.',
+  arguments: { id: argument(THREAD_ID) },
+  options: {
+    format: choice(
+      'FORMAT',
+      EXPORT_FORMATS,
+      'Format of the export (default: the extension of FILE, else md)',
+    ),
+    out: text('FILE', 'Write to FILE (default: stdout)', { short: 'o' }),
+    branch: optionalText('ENTRY', 'Only the path to ENTRY; without ENTRY, the active branch'),
+    redact: flag(
+      'Omit tool arguments and results, thinking, hook state and anything that looks like a secret',
+    ),
+  },
+  examples: [
+    'rye threads export hello-1771322456 --out hello.html',
+    'rye threads export hello-1771322456 --out hello.html --redact --branch',
+    'rye threads export 2456 --format jsonl --branch 3fa9',
+  ],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const { out, redact } = options;
+    const target = out === undefined ? undefined : await assertWritableTarget('--out', out, io);
+    const format = formatOf(options.format, out);
+    const branch = options.branch === true ? 'leaf' : options.branch;
+    return await withRye(call, async ({ threads, exports }) => {
+      const id = await threads.resolveId(args.id);
+      const exported = await exports.export(id, compact({ format, branch, redact }));
+      const defect = defectOf(exported);
+      if (!global.quiet) warn(exported, io);
+      if (target !== undefined) await writeExport(call, target, exported, defect);
+      else if (global.json) {
+        const content = [...exported.chunks].join('');
+        printDocument(io, { ...documentOf(exported, defect), content });
+      } else await printExport(exported.chunks, io);
+      return defect === null ? EXIT.ok : exitCodeOf(defect.code);
+    });
+  },
+});
+
+function formatOf(named: ExportFormat | undefined, out: string | undefined): ExportFormat {
+  if (named !== undefined || out === undefined) return named ?? 'md';
+  const extension = extname(out).slice(1);
+  const format = EXPORT_FORMATS.find((known) => known === extension);
+  if (format !== undefined) return format;
+  throw new RyeError('usage', `--out: the extension of ${out} is not an export format`, {
+    hint: `Choose one with --format ${EXPORT_FORMATS.join('|')}`,
+  });
+}
+
+/** Repairs that lose nothing: records on one line, and the half line that a running thread is writing. */
+const HARMLESS: ReadonlySet<string> = new Set(['fused', 'torn_tail']);
+
+/** Returns why the export is not the complete and authentic log, or null. */
+function defectOf({ tampered, problems, thread_id }: ThreadExport): ErrorInfo | null {
+  if (tampered !== null) return tampered;
+  const losses = problems.filter(({ kind }) => !HARMLESS.has(kind));
+  const [first] = losses;
+  if (!first) return null;
+  return {
+    code: 'log_malformed',
+    message: `the log of ${thread_id} has ${count(losses.length, 'defect')}, the first at byte ${first.offset}: ${first.message}`,
+    hint: 'rye exported the readable part.',
+  };
+}
+
+function warn({ problems, tampered }: ThreadExport, io: Io): void {
+  for (const { offset, message } of problems) {
+    io.stderr.write(`rye: warning: byte ${offset}: ${oneLine(message)}\n`);
+  }
+  if (tampered === null) return;
+  io.stderr.write(`rye: warning: ${oneLine(tampered.message)} [${tampered.code}]\n`);
+}
+
+function documentOf(exported: ThreadExport, defect: ErrorInfo | null): object {
+  const { chunks: _chunks, tampered: _tampered, ...members } = exported;
+  return { success: defect === null, ...members, ...(defect === null ? {} : { error: defect }) };
+}
+
+async function writeExport(
+  { io, global }: Context,
+  target: string,
+  exported: ThreadExport,
+  defect: ErrorInfo | null,
+): Promise<void> {
+  const bytes = Buffer.concat([...exported.chunks].map((chunk) => Buffer.from(chunk)));
+  const { writeOutput } = await import('../../disk/whole-file.ts');
+  writeOutput(target, bytes, {
+    hint: 'Choose another file with --out. The thread is unchanged.',
+  });
+  if (global.json) {
+    printDocument(io, { ...documentOf(exported, defect), path: target, bytes: bytes.length });
+  } else if (!global.quiet) {
+    io.stderr.write(`wrote ${displayPath(target, io)}, ${bytes.length} bytes\n`);
+  }
+}
+
+const BATCH_CHARS = 1 << 20;
+
+/** Writes in batches and waits for the reader, so that a slow one costs no memory and a closed pipe ends the work. */
+async function printExport(chunks: Iterable<string>, io: Io): Promise<void> {
+  let waiting = 0;
+  for (const chunk of chunks) {
+    io.stdout.write(chunk);
+    waiting += chunk.length;
+    if (waiting < BATCH_CHARS) continue;
+    if ((await io.flush()) !== 'whole') return;
+    waiting = 0;
+  }
+}
+
+export const importThread = defineCommand({
+  name: 'import',
+  summary: 'Import a pi session as a thread',
+  details:
+    'Reads a session file of version 1, 2 or 3 with all its branches, and does not change it. The thread is completed and has no permissions; you can search, branch, export and resume it. Damaged or unknown lines are listed on stderr.',
+  arguments: { file: argument('The session file (.jsonl)') },
+  options: {
+    threadId: text('ID', 'ID for the new thread (must not exist yet)'),
+    model: text('MODEL', "Model for a resume (default: the session's own, if it is configured)"),
+  },
+  examples: ['rye threads import session.jsonl', 'rye threads import session.jsonl --json'],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const path = resolve(io.cwd, args.file);
+    const { thread, ...imported } = await withRye(
+      call,
+      async ({ trees }) => await trees.importSession(compact({ path, ...options })),
+    );
+    for (const { line, message } of imported.problems) {
+      io.stderr.write(`line ${line}: ${oneLine(message)}\n`);
+    }
+    const { thread_id, status } = thread;
+    return printResult(call, { thread_id, status, ...imported }, () => [thread_id]);
+  },
+});

@@ -1,0 +1,190 @@
+import type { RecoveryReport, RetentionReport } from '../../app/api/threads.ts';
+import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
+import { compact, toText } from '../../core/json.ts';
+import { argument, defineCommand, flag, list, optionalArgument, text } from '../command.ts';
+import { readLimits, readValues } from '../input.ts';
+import { count, printDocument, printLines } from '../output.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../thread-run.ts';
+import { THREAD_ID } from './threads.ts';
+
+export const resume = defineCommand({
+  name: 'resume',
+  summary: 'Resume a finished, suspended or crashed thread',
+  details:
+    'A suspended thread keeps its ID. Any other thread continues in a new one, with the same directive, inputs, model and parent, the rest of the limits, and the whole conversation. rye verifies the log first.',
+  arguments: { id: argument(THREAD_ID) },
+  options: {
+    message: text('TEXT', 'Message to the model', { short: 'm' }),
+    from: text('ENTRY', 'Resume from this entry of the session instead of its end'),
+    limit: list(
+      'NAME=N',
+      'Set a limit of the continuation instead of using the rest of the old one',
+    ),
+    input: list(
+      'NAME=VALUE',
+      'A secret input, which rye does not store; NAME=@FILE reads a file. Other inputs are kept',
+    ),
+    allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
+    ...OUTPUT_OPTIONS,
+  },
+  examples: [
+    'rye threads resume hello-1771322456 --message "Now in French."',
+    'rye threads resume 2456 --from 3fa9 --limit turns=10',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const { message, from, allowUnsigned } = options;
+    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
+    const secrets = Object.fromEntries(
+      Object.entries(inputs).map(([name, value]) => [name, toText(value ?? null)]),
+    );
+    const limits = readLimits(options.limit);
+    const request = compact({ message, from, limits, secrets, allowUnsigned });
+    const output = { mode: outputModeOf(call, options.outputFormat), isLive: !options.print };
+    const result = await showThread(call, output, (subscriber) =>
+      withRye(call, async ({ threads, recovery }) =>
+        recovery.resume({
+          ...request,
+          ...subscriber,
+          threadId: await threads.resolveId(args.id),
+        }),
+      ),
+    );
+    return exitCodeOfResult(result);
+  },
+});
+
+export const recover = defineCommand({
+  name: 'recover',
+  summary: 'Clean up threads whose process has died',
+  details:
+    'Repairs the log, answers open tool calls and settles the budget. The thread ends with an error and can be resumed; with recovery.mode: resume in coordination.yaml rye resumes it at once.',
+  arguments: {
+    id: optionalArgument('Only this thread (default: every crashed thread of the project)'),
+  },
+  options: {
+    rebuild: flag(
+      'Rebuild a damaged or forged thread.json of this thread from its signed log; keeps the old file beside it',
+    ),
+  },
+  examples: [
+    'rye threads recover',
+    'rye threads recover hello-1771322456 --json',
+    'rye threads recover hello-1771322456 --rebuild',
+  ],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const { id } = args;
+    const { rebuild } = options;
+    if (rebuild && id === undefined) {
+      throw new RyeError('usage', '--rebuild needs a thread ID', {
+        hint: 'Run: rye threads recover ID --rebuild',
+      });
+    }
+    const signal = io.cancellation();
+    const report = await withRye(call, async ({ threads, recovery }) =>
+      recovery.recover({
+        signal,
+        rebuild,
+        ...(id === undefined ? {} : { threadId: rebuild ? id : await threads.resolveId(id) }),
+      }),
+    );
+    const { recovered, failures, resumed } = report;
+    const [failure] = failures;
+    if (global.json) {
+      printDocument(io, {
+        success: failure === undefined,
+        threads: recovered,
+        total: recovered.length,
+        problems: failures,
+        results: resumed,
+      });
+    } else printLines(io, recoveryLines(report));
+    return failure === undefined ? EXIT.ok : exitCodeOf(failure.error.code);
+  },
+});
+
+function recoveryLines({ recovered, failures, resumed }: RecoveryReport): readonly string[] {
+  if (recovered.length === 0 && failures.length === 0) return ['No crashed threads'];
+  return [
+    ...recovered.map(
+      ({ thread_id: id, status, action, reason, unverified_bytes: bytes }) =>
+        `${id}  ${status}  ${action.replace('_', ' ')}: ${oneLine(reason)}${
+          bytes === undefined ? '' : ` (${bytes} unverified bytes of its log set aside)`
+        }`,
+    ),
+    ...resumed.map(({ thread_id: id, status }) => `${id}  ${status}  resumed`),
+    ...failures.map(
+      ({ thread_id: id, error }) =>
+        `${id}  not recovered: ${oneLine(error.message)} [${error.code}]`,
+    ),
+  ];
+}
+
+const UNITS_MS: Readonly<Record<string, number>> = {
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+  w: 7 * 86_400_000,
+};
+const DEFAULT_AGE = '30d';
+
+export const gc = defineCommand({
+  name: 'gc',
+  summary: 'Compress logs of old threads',
+  details:
+    'You can still read, verify and resume from compressed logs. A thread is skipped while its chain, parent or children are recent or still open.',
+  options: {
+    olderThan: text('AGE', 'Time since the end, such as 12h, 30d or 8w (default: 30d)'),
+    dryRun: flag('Show what would be compressed and change nothing'),
+  },
+  examples: ['rye threads gc --dry-run', 'rye threads gc --older-than 7d'],
+  run: async (call) => {
+    const { options, io, global } = call;
+    const { olderThan = DEFAULT_AGE, dryRun } = options;
+    const olderThanMs = ageOf(olderThan);
+    const report = await withRye(call, ({ recovery }) => recovery.collect({ olderThanMs, dryRun }));
+    const [failure] = report.failures;
+    if (global.json) {
+      printDocument(io, {
+        success: failure === undefined,
+        dry_run: dryRun,
+        threads: report.archived,
+        total: report.archived.length,
+        problems: report.failures,
+      });
+    } else printLines(io, retentionLines(report, dryRun));
+    return failure === undefined ? EXIT.ok : exitCodeOf(failure.error.code);
+  },
+});
+
+function ageOf(age: string): number {
+  const [, digits, unit = ''] = /^(\d{1,6})([smhdw])$/.exec(age) ?? [];
+  const factor = UNITS_MS[unit];
+  if (digits !== undefined && factor !== undefined) return Number(digits) * factor;
+  throw new RyeError('invalid_input', `--older-than: invalid age ${JSON.stringify(age)}`, {
+    hint: 'Use a whole number and s, m, h, d or w, such as 30d.',
+  });
+}
+
+function sum(values: readonly (number | null)[]): number {
+  return values.reduce<number>((total, value) => total + (value ?? 0), 0);
+}
+
+function retentionLines(report: RetentionReport, dryRun: boolean): readonly string[] {
+  const { archived, failures } = report;
+  const before = sum(archived.map(({ bytes_before: bytes }) => bytes));
+  const after = sum(archived.map(({ bytes_after: bytes }) => bytes));
+  const size = dryRun ? `${before} bytes` : `${before} to ${after} bytes`;
+  const total = count(archived.length, 'log');
+  return [
+    ...archived.map(({ thread_id: id, completed_at: end }) => `${id}  ended ${end}`),
+    dryRun ? `would compress ${total}, ${size}` : `compressed ${total}, ${size}`,
+    ...failures.map(
+      ({ thread_id: id, error }) => `${id}  skipped: ${oneLine(error.message)} [${error.code}]`,
+    ),
+  ];
+}

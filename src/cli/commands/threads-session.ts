@@ -1,0 +1,256 @@
+import {
+  type ReplayReport,
+  type TreeFilter,
+  type TreeRow,
+  type TreeView,
+} from '../../app/api/trees.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
+import { compact, type JsonValue } from '../../core/json.ts';
+import {
+  argument,
+  type Context,
+  choice,
+  defineCommand,
+  flag,
+  optionalArgument,
+  text,
+} from '../command.ts';
+import type { Sink } from '../io.ts';
+import { colorsOf, printDocument, printLine, printLines, printResult } from '../output.ts';
+import { markMembers, warnUnverified } from '../render/log-line.ts';
+import { withRye } from '../session.ts';
+import { type Colors, neutralize, oneLine, truncate } from '../terminal-text.ts';
+import { THREAD_ID } from './threads.ts';
+
+const FILTERS = [
+  'default',
+  'no-tools',
+  'user-only',
+  'labeled-only',
+  'all',
+] as const satisfies readonly TreeFilter[];
+
+export const entries = defineCommand({
+  name: 'entries',
+  summary: "Draw a thread's session tree",
+  details:
+    'Each line is one entry: the start of its ID, its kind and its text. ● marks the active branch, ◆ the head.',
+  arguments: { id: argument(THREAD_ID) },
+  options: {
+    filter: choice(
+      'FILTER',
+      FILTERS,
+      'Which entries to show (default: all but settings and hidden entries)',
+    ),
+    search: text('WORDS', 'Only entries with all of these words'),
+    entry: text('ENTRY', 'Show one entry in full, by its ID or a unique start of it'),
+  },
+  examples: [
+    'rye threads entries hello-1771322456',
+    'rye threads entries 2456 --filter user-only --search invoice',
+  ],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const { filter, search, entry } = options;
+    if (entry !== undefined) {
+      const other = search === undefined ? filter && '--filter' : '--search';
+      if (other === undefined) return await showEntry(call, args.id, entry);
+      throw new RyeError('usage', `--entry cannot be combined with ${other}`);
+    }
+    const { view, mark } = await withRye(call, async ({ threads, trees }) => {
+      const id = await threads.resolveId(args.id);
+      const found = await trees.view(id, compact({ filter, search }));
+      return { view: found, mark: await threads.mark(id) };
+    });
+    warnUnverified(mark, io);
+    printResult(call, { ...documentOf(view), ...markMembers(mark) }, () =>
+      drawSessionTree(view, io.stdout, colorsOf(io.stdout, call)),
+    );
+    if (global.json) return EXIT.ok;
+    for (const { offset, message } of view.problems) {
+      io.stderr.write(`rye: warning: byte ${offset}: ${message}\n`);
+    }
+    if (!global.quiet) io.stderr.write(`${view.rows.length} of ${view.total} entries\n`);
+    return EXIT.ok;
+  },
+});
+
+/** Prints one entry in full, as it is in the log. */
+async function showEntry(context: Context, idPart: string, entryId: string): Promise<ExitCode> {
+  const { mark, ...found } = await withRye(context, async ({ threads, trees }) => {
+    const thread_id = await threads.resolveId(idPart);
+    const entry = await trees.entry(thread_id, entryId);
+    return { thread_id, entry, mark: await threads.mark(thread_id) };
+  });
+  warnUnverified(mark, context.io);
+  return printResult(context, { ...found, ...markMembers(mark) }, () => [
+    neutralize(JSON.stringify(found.entry, null, 2)),
+  ]);
+}
+
+function documentOf({ thread_id, title, leaf_id, rows, total, problems }: TreeView): object {
+  const shown = rows.map((row) => ({
+    id: row.entry.id,
+    parent_id: row.entry.parent_id,
+    shown_parent_id: row.parentId,
+    seq: row.entry.seq,
+    timestamp: row.entry.timestamp,
+    event_type: row.entry.event_type,
+    kind: row.kind,
+    depth: row.depth,
+    active: row.active,
+    leaf: row.leaf,
+    label: row.label ?? null,
+    text: row.text,
+    payload: row.entry.payload,
+  }));
+  return { thread_id, title, leaf_id, entries: shown, total, problems };
+}
+
+const ID_CHARS = 8;
+
+/** Draws a session tree as lines: indented at branches, cut to the width of a terminal. */
+function drawSessionTree({ rows }: TreeView, sink: Sink, colors: Colors): readonly string[] {
+  const width = idWidth(rows);
+  return rows.map((row) => {
+    const line = lineOf(row, width);
+    return painted(sink.isTty ? truncate(line, sink.columns) : line, row, width, colors);
+  });
+}
+
+/** Dims other branches; highlights messages of people, the head and labels. */
+function painted(line: string, row: TreeRow, width: number, colors: Colors): string {
+  if (!row.active) return colors.dim(line);
+  const idEnd = Math.min(width, line.length);
+  const content = line.slice(idEnd);
+  const label = row.label === undefined ? '' : inBrackets(row.label);
+  const [before = '', ...after] = label === '' ? [content] : content.split(label);
+  const strong = row.leaf || row.kind === 'user' ? colors.bold : String;
+  const rest = after.length === 0 ? '' : `${colors.yellow(label)}${strong(after.join(label))}`;
+  return `${colors.dim(line.slice(0, idEnd))}${strong(before)}${rest}`;
+}
+
+function inBrackets(label: string): string {
+  return `[${oneLine(label)}]`;
+}
+
+/** Returns how many characters tell the shown ids apart, so that a shown id can be typed. */
+function idWidth(rows: readonly TreeRow[]): number {
+  const sorted = rows.map(({ entry }) => entry.id).toSorted();
+  let width = ID_CHARS;
+  for (let index = 1; index < sorted.length; index += 1) {
+    const left = sorted[index - 1] ?? '';
+    const right = sorted[index] ?? '';
+    while (width < right.length && left.slice(0, width) === right.slice(0, width)) width += 1;
+  }
+  return width;
+}
+
+function lineOf(row: TreeRow, width: number): string {
+  const { entry, depth, active, leaf, kind, label, text: content } = row;
+  const mark = leaf ? '◆' : active ? '●' : '○';
+  const name = label === undefined ? '' : `${inBrackets(label)} `;
+  const id = entry.id.slice(0, width).padEnd(Math.min(width, ID_CHARS));
+  return `${id} ${'  '.repeat(depth)}${mark} ${kind}: ${name}${oneLine(content)}`.trimEnd();
+}
+
+export const label = defineCommand({
+  name: 'label',
+  summary: 'Label an entry of a thread; without LABEL, remove its label',
+  arguments: {
+    id: argument(THREAD_ID),
+    entry: argument('Entry ID or a unique start of it'),
+    label: optionalArgument('The label'),
+  },
+  examples: ['rye threads label hello-1771322456 3fa9 "before the rewrite"'],
+  run: async (call) => {
+    const { id, entry, label: name = null } = call.args;
+    const outcome = await withRye(call, async ({ threads, trees }) => {
+      const thread_id = await threads.resolveId(id);
+      const [written] = await trees.label(thread_id, entry, name);
+      // the event has the complete id
+      const entry_id = written?.event_type === 'label' ? written.payload.target_id : entry;
+      return { thread_id, entry_id, label: name };
+    });
+    return printResult(call, outcome, () => [
+      name === null
+        ? `${outcome.entry_id}: label removed`
+        : `${outcome.entry_id}: labeled ${oneLine(name)}`,
+    ]);
+  },
+});
+
+export const compactThread = defineCommand({
+  name: 'compact',
+  summary: 'Summarize the older part of an idle thread',
+  details:
+    "The thread's model writes the summary within the rest of the limits. The recent conversation stays in full, and all entries stay in the log.",
+  arguments: { id: argument(THREAD_ID) },
+  options: { instructions: text('TEXT', 'What the summary should focus on') },
+  examples: ['rye threads compact hello-1771322456 --instructions "Keep every invoice number."'],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const { instructions } = options;
+    const signal = io.cancellation();
+    const { thread_id, outcome } = await withRye(call, async ({ threads, trees }) => {
+      const id = await threads.resolveId(args.id);
+      return { thread_id: id, outcome: await trees.compact(id, compact({ instructions, signal })) };
+    });
+    if (global.json) printDocument(io, { success: true, thread_id, ...outcome });
+    else if (outcome.compacted) {
+      printLine(io, neutralize(outcome.summary).trimEnd());
+      io.stderr.write(
+        `compacted: entry ${outcome.entry_id} replaces ${outcome.tokens_before} tokens\n`,
+      );
+    } else printLine(io, `not compacted: ${outcome.reason}`);
+    return EXIT.ok;
+  },
+});
+
+export const replay = defineCommand({
+  name: 'replay',
+  summary: "Replay a thread's recorded answers with the current rules, hooks and gates",
+  details:
+    'rye calls no model, runs no tool and writes nothing: tools return their recorded results. It shows the first difference from the recording; with --verify a difference is a failure.',
+  arguments: { id: argument(THREAD_ID) },
+  options: {
+    from: text('ENTRY', 'Replay from after this entry'),
+    verify: flag('Exit with status 1 if the replay differs'),
+  },
+  examples: ['rye threads replay hello-1771322456 --verify'],
+  run: async (call) => {
+    const { args, options, io, global } = call;
+    const { from } = options;
+    const signal = io.cancellation();
+    const report = await withRye(call, async ({ threads, trees }) =>
+      trees.replay(await threads.resolveId(args.id), compact({ from, signal })),
+    );
+    const same = report.difference === null;
+    const success = same || !options.verify;
+    if (global.json) printDocument(io, { success, same, ...report });
+    else printLines(io, replayLines(report));
+    return success ? EXIT.ok : EXIT.failed;
+  },
+});
+
+function replayLines(report: ReplayReport): readonly string[] {
+  const { matched, steps, answers, difference, not_run: notRun } = report;
+  const lines = [`${matched} of ${steps} steps match, ${answers} recorded answers`];
+  if (notRun.length > 0) lines.push(`not run because hooks request it: ${notRun.join(', ')}`);
+  if (difference === null) return [...lines, 'no difference'];
+  const { entry_id: id } = difference;
+  const at = id === null ? 'after the end of the recording' : `entry ${id}`;
+  return [
+    ...lines,
+    `first difference at step ${difference.step}, ${at}: ${difference.path}`,
+    `  recorded: ${shortened(difference.recorded)}`,
+    `  replayed: ${shortened(difference.replayed)}`,
+  ];
+}
+
+const MAX_VALUE = 400;
+
+function shortened(value: JsonValue): string {
+  const json = value === null ? 'nothing' : JSON.stringify(value);
+  return neutralize(json.length <= MAX_VALUE ? json : `${json.slice(0, MAX_VALUE)}…`);
+}

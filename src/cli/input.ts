@@ -1,0 +1,177 @@
+import { readFile, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
+import { ITEM_TYPES, type ItemType } from '../core/ids.ts';
+import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
+import { LIMIT_NAMES, type PartialLimits } from '../core/limits.ts';
+import { didYouMean } from '../core/text.ts';
+import type { Argument, Context } from './command.ts';
+import type { Io } from './io.ts';
+import { oneLine } from './terminal-text.ts';
+
+/** Declares an argument that names a type, in singular or plural. */
+export function typeArgument<const T extends string>(
+  choices: readonly T[],
+  description: string,
+): Argument<T> {
+  return { description, choices, read: ([word = '']) => typeNamed(word, choices) };
+}
+
+export const ITEM_TYPE = typeArgument(
+  ITEM_TYPES,
+  'directive, tool, knowledge, rule or skill; plurals are accepted',
+);
+
+export const OPTIONAL_ITEM_TYPE: Argument<ItemType | undefined> = {
+  ...ITEM_TYPE,
+  optional: true,
+  read: (words) => (words.length === 0 ? undefined : ITEM_TYPE.read(words)),
+};
+
+function typeNamed<T extends string>(text: string, types: readonly T[]): T {
+  const name = text.toLowerCase();
+  const found = types.find((type) => type === name || `${type}s` === name);
+  if (found !== undefined) return found;
+  throw new RyeError('usage', `unknown type ${JSON.stringify(text)}`, {
+    hint: didYouMean(name, types) ?? `Use one of: ${types.join(', ')}.`,
+  });
+}
+
+/** Reads a file that the command line names, as bytes. `source` names the option or argument, for messages. */
+export async function readNamedFile(file: string, source: string, io: Io): Promise<Buffer> {
+  const absolute = path.resolve(io.cwd, file);
+  try {
+    return await readFile(absolute);
+  } catch (error) {
+    const isMissing = systemCodeOf(error) === 'ENOENT';
+    throw new RyeError(
+      isMissing ? 'file_not_found' : 'invalid_input',
+      isMissing ? `${source}: file not found: ${file}` : `${source}: ${messageOf(error)}`,
+      { hint: `Paths are relative to ${io.cwd}.`, details: { path: absolute } },
+    );
+  }
+}
+
+/** Reads the text of a file, or of standard input if the name is `-`. */
+export async function readTextSource(file: string, source: string, io: Io): Promise<string> {
+  if (file === '-') return io.readStdin();
+  return (await readNamedFile(file, source, io)).toString('utf8');
+}
+
+/** Refuses a result file that can't be written, before money is spent on the result. */
+export async function assertWritableTarget(option: string, file: string, io: Io): Promise<string> {
+  const absolute = path.resolve(io.cwd, file);
+  const folder = await stat(path.dirname(absolute)).catch(() => undefined);
+  const target = await stat(absolute).catch(() => undefined);
+  if (folder?.isDirectory() === true && target?.isDirectory() !== true) return absolute;
+  throw new RyeError('invalid_input', `${option}: cannot write to ${file}`, {
+    hint:
+      target === undefined
+        ? 'Create its folder first.'
+        : 'It is a folder. Give the name of a file in it.',
+  });
+}
+
+/** Splits `NAME=VALUE` at the first equals sign. */
+function splitPair(text: string, option: string): readonly [string, string] {
+  const at = text.indexOf('=');
+  if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
+  throw new RyeError('usage', `${option} expects NAME=VALUE, got ${JSON.stringify(text)}`);
+}
+
+export interface ValueOptions {
+  /** Repeated `NAME=VALUE` options; `NAME=@FILE` reads a file. */
+  readonly pairs: readonly string[];
+  readonly pairOption: string;
+  /** One JSON object, `@FILE`, or `-` for standard input. */
+  readonly document?: string | undefined;
+  readonly documentOption?: string;
+}
+
+/** Reads named values from the command line. A pair overrides the document. A repeated name is refused. */
+export async function readValues(options: ValueOptions, io: Io): Promise<JsonObject> {
+  const { document, documentOption = '', pairs, pairOption } = options;
+  // a map, not an object, so that a name such as __proto__ is safe
+  const values = new Map<string, JsonObject[string]>(
+    document === undefined ? [] : Object.entries(await readObject(document, documentOption, io)),
+  );
+  const seen = new Set<string>();
+  for (const pair of pairs) {
+    const [name, value] = splitPair(pair, pairOption);
+    if (seen.has(name)) {
+      throw new RyeError('usage', `${pairOption} ${name} is given twice`, {
+        hint:
+          documentOption === ''
+            ? 'Remove one of them.'
+            : `Pass a list as ${documentOption} '{"${name}": [...]}'.`,
+      });
+    }
+    seen.add(name);
+    const isFile = value.startsWith('@');
+    values.set(
+      name,
+      isFile ? await readTextSource(value.slice(1), `${pairOption} ${name}`, io) : value,
+    );
+  }
+  return Object.fromEntries(values);
+}
+
+async function readObject(source: string, option: string, io: Io): Promise<JsonObject> {
+  const isFile = source === '-' || source.startsWith('@');
+  const text = isFile
+    ? await readTextSource(source === '-' ? '-' : source.slice(1), option, io)
+    : source;
+  const value = parseJson(text);
+  if (value !== undefined && isJsonObject(value)) return value;
+  throw new RyeError('invalid_input', `${option} is not a JSON object`, {
+    hint: `Pass ${option} '{"name": "value"}', @FILE, or - for standard input.`,
+  });
+}
+
+/** Reads limits from `--limit NAME=N` and its two familiar spellings. */
+export function readLimits(
+  pairs: readonly string[],
+  maxTurns?: number,
+  maxBudgetUsd?: number,
+): PartialLimits {
+  const limits: Record<string, number> = {};
+  for (const pair of pairs) {
+    const [name, text] = splitPair(pair, '--limit');
+    if (!LIMIT_NAMES.some((known) => known === name)) {
+      throw new RyeError('unknown_limit', `unknown limit ${JSON.stringify(name)}`, {
+        hint: didYouMean(name, LIMIT_NAMES) ?? `Limits are: ${LIMIT_NAMES.join(', ')}.`,
+      });
+    }
+    limits[name] = limitValue(name, text);
+  }
+  if (maxTurns !== undefined) limits['turns'] = limitValue('turns', String(maxTurns));
+  if (maxBudgetUsd !== undefined) limits['spend'] = limitValue('spend', String(maxBudgetUsd));
+  return limits;
+}
+
+function limitValue(name: string, text: string): number {
+  const value = text.trim() === '' ? Number.NaN : Number(text);
+  if (Number.isFinite(value) && value >= 0) return value;
+  throw new RyeError(
+    'invalid_limit',
+    `--limit ${name}: expected a number ≥ 0, got ${JSON.stringify(text)}`,
+  );
+}
+
+/**
+ * Asks a person at a terminal before a change that is hard to undo. Any answer but yes throws `cancelled`. Without a
+ * terminal, or with --yes, running the command counts as yes.
+ */
+export async function confirm(
+  { io, options }: Pick<Context, 'io'> & { readonly options: { readonly yes: boolean } },
+  effects: readonly string[],
+  question: string,
+): Promise<void> {
+  if (!io.stdinIsTty || !io.stderr.isTty || options.yes) return;
+  for (const effect of effects) io.stderr.write(`${oneLine(effect)}\n`);
+  const answer = await io.ask(`${question} [y/N] `);
+  if (/^y(?:es)?$/i.test(answer.trim())) return;
+  throw new RyeError('cancelled', 'nothing was changed', {
+    hint: 'To confirm, answer y or use --yes.',
+  });
+}

@@ -1,0 +1,108 @@
+import type { Rye } from '../app/api/rye.ts';
+import type { ResumeThreadRequest } from '../app/api/threads.ts';
+import { EXIT, type ExitCode, exitCodeOf } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { ThreadResult } from '../core/thread.ts';
+import { type Context, choice, flag } from './command.ts';
+import type { OutputMode } from './failure.ts';
+import { canRedraw, colorsOf } from './output.ts';
+import { createLiveRenderer } from './render/live.ts';
+import { runLine } from './render/progress-line.ts';
+import {
+  createJsonRenderer,
+  createStreamJsonRenderer,
+  createTextRenderer,
+  type Renderer,
+} from './render/text.ts';
+
+/** Options of the commands that run a thread and show it. */
+export const OUTPUT_OPTIONS = {
+  outputFormat: choice(
+    'FORMAT',
+    ['text', 'json', 'stream-json'],
+    'Text, the result as JSON, or every event as a JSON line',
+  ),
+  print: flag('Print only the final result, without live output', { short: 'p' }),
+} as const;
+
+export function outputModeOf({ global }: Context, format: OutputMode | undefined): OutputMode {
+  if (format === 'stream-json') return 'stream-json';
+  return format === 'json' || global.json ? 'json' : 'text';
+}
+
+interface ThreadOutput {
+  readonly mode: OutputMode;
+  /** False: print only the final result. */
+  readonly isLive: boolean;
+}
+
+interface ThreadSubscriber {
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: LogEvent | UnknownEvent) => void;
+}
+
+/**
+ * Runs a thread and shows its progress and its result. Listens to signals before `run` opens the project, so that an
+ * early interrupt is a cancellation too.
+ */
+export async function showThread(
+  context: Context,
+  output: ThreadOutput,
+  run: (subscriber: ThreadSubscriber) => Promise<ThreadResult>,
+): Promise<ThreadResult> {
+  const renderer = createRenderer(context, output);
+  const signal = context.io.cancellation();
+  try {
+    const result = await run({ signal, onEvent: renderer.event });
+    renderer.finish(result);
+    return result;
+  } finally {
+    renderer.close();
+  }
+}
+
+/** Resumes a thread of an open project, for the commands that end in a resume. */
+export async function resumeThread(
+  context: Context,
+  { recovery }: Rye,
+  request: Omit<ResumeThreadRequest, 'signal' | 'onEvent'>,
+): Promise<ExitCode> {
+  const output: ThreadOutput = { mode: context.global.json ? 'json' : 'text', isLive: true };
+  const result = await showThread(context, output, (subscriber) =>
+    recovery.resume({ ...request, ...subscriber }),
+  );
+  return exitCodeOfResult(result);
+}
+
+export function exitCodeOfResult({ success, status, error }: ThreadResult): ExitCode {
+  if (success) return EXIT.ok;
+  if (status === 'cancelled') return EXIT.cancelled;
+  return error === undefined ? EXIT.failed : exitCodeOf(error.code);
+}
+
+/** Prefix of notes that warn about the plan of a thread. */
+const WARNING = 'warning: ';
+
+function createRenderer(context: Context, { mode, isLive }: ThreadOutput): Renderer {
+  const { io, global } = context;
+  if (mode === 'json') return withWarnings(createJsonRenderer(io), context);
+  if (mode === 'stream-json') return createStreamJsonRenderer(io);
+  const colors = colorsOf(io.stderr, context);
+  const isQuiet = global.quiet || !isLive;
+  if (!isQuiet && canRedraw(io.stderr, io.env)) return createLiveRenderer(io, colors);
+  const renderer = createTextRenderer(io, colors, isQuiet);
+  return isQuiet ? withWarnings(renderer, context) : renderer;
+}
+
+/** Prints warnings about the plan on stderr although the renderer shows no progress. */
+function withWarnings(renderer: Renderer, { io, global }: Context): Renderer {
+  if (global.quiet) return renderer;
+  return {
+    ...renderer,
+    event: (event) => {
+      const text = event.event_type === 'note' ? runLine(event)?.text : undefined;
+      if (text?.startsWith(WARNING) === true) io.stderr.write(`rye: ${text}\n`);
+      renderer.event(event);
+    },
+  };
+}
