@@ -55,7 +55,7 @@ it('a list says which threads have lost their process, and what ends them in ord
 
   const io = createFakeIo({ rye: list as never });
   expect(await main(['threads', 'list'], io)).toBe(0);
-  expect(io.out()).toMatch(/^gone +created \(process gone\)/m);
+  expect(io.out()).toMatch(/^gone +created \(crashed\)/m);
   expect(io.out()).toMatch(/^alive +created +2026/m);
   expect(io.err()).toContain('rye threads recover');
   const longest = Math.max(

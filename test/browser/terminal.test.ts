@@ -119,11 +119,11 @@ describe('rye threads open in a terminal', () => {
     terminal.press('L');
     terminal.type('the ünïcode label');
     terminal.press('Enter');
-    await terminal.shows('labelled the ünïcode label');
+    await terminal.shows('labeled the ünïcode label');
     terminal.press('b');
     await terminal.shows('y/n Move the leaf');
     terminal.press('y');
-    await terminal.shows('the leaf is now');
+    await terminal.shows('the head is now');
     await terminal.shows(/›.*◆ model \[the ünïcode label\]/);
     terminal.press('q');
     await terminal.isGivenBack(0);

@@ -128,8 +128,8 @@ test.each([
         as,
       ]);
       expect(settled).toMatchObject({ code: 0, stderr: '' });
-      const now = as === 'retry' ? `is queued again as delivery 4` : `is ${as}`;
-      expect(settled.stdout).toBe(`delivery ${seq} ${now}\n`);
+      const outcome = as === 'retry' ? `queued again as message 4` : as;
+      expect(settled.stdout).toBe(`Message ${seq} ${outcome}\n`);
     }
     const [again, ...more] = (await list(at)).slice(ANSWERS.length);
     expect(again).toMatchObject({ state: 'queued', entry_id: null, attempts: 0 });

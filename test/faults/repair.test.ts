@@ -227,9 +227,7 @@ describe('rye threads recover', () => {
         error: { code: 'thread_damaged' },
         _signature: expect.any(String),
       });
-      expect((await rye(world, 'threads', 'recover')).stdout).toBe(
-        'no thread has lost its process\n',
-      );
+      expect((await rye(world, 'threads', 'recover')).stdout).toBe('No crashed threads\n');
       const { code, document } = await json(world, 'threads', 'resume', 'dead');
       expect([code, document]).toMatchObject([6, { error: { code: 'file_not_found' } }]);
     },

@@ -140,7 +140,7 @@ describe('a start', () => {
     });
     await expectLegal(world, rye);
     const again = await startCli(world, ['threads', 'recover']);
-    expect((await again.done).stdout).toBe('no thread has lost its process\n');
+    expect((await again.done).stdout).toBe('No crashed threads\n');
   }, 180_000);
 });
 

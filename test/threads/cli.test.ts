@@ -63,5 +63,5 @@ test('wait exits with 1 when a thread did not complete, and with 6 for one that 
   });
   expect((await rye(here, 'threads', 'wait', thread_id)).code).toBe(1);
   expect((await rye(here, 'threads', 'wait', 'no-such-thread')).code).toBe(6);
-  expect((await rye(here, 'threads', 'kill', thread_id)).stdout).toContain('has ended already');
+  expect((await rye(here, 'threads', 'kill', thread_id)).stdout).toContain('has already ended');
 });

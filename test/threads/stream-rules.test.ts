@@ -177,7 +177,7 @@ it('the commands list, try and scan', async () => {
   const list = await run('list');
   expect(list.stdout).toMatch(/^stream +no-word +project +always +once +A word$/m);
   expect(list.stdout).toMatch(/^unused +broken /m);
-  expect(list.stderr).toMatch(/unsigned\.md is not used: .*\n.*rule broken .*engine: js/);
+  expect(list.stderr).toMatch(/ignoring .*unsigned\.md: .*\n.*rule broken .*engine: js/);
   expect(JSON.parse((await run('list', '--json')).stdout)).toMatchObject({
     success: true,
     refused: [{}],

@@ -191,7 +191,9 @@ export const steer = defineCommand({
         compact({ mode: options.mode, from }),
       ),
     );
-    return printResult(call, { delivery, outlook }, () => [`message ${delivery.seq}: ${outlook}`]);
+    return printResult(call, { delivery, outlook }, () => [
+      `Message ${delivery.seq} queued; ${outlook}`,
+    ]);
   },
 });
 
@@ -254,7 +256,7 @@ async function resolveDelivery(
   );
   return printResult(context, { delivery }, () => [
     as === 'retry'
-      ? `message ${seq}: queued again as message ${delivery.seq}`
-      : `message ${seq}: ${as}`,
+      ? `Message ${seq} queued again as message ${delivery.seq}`
+      : `Message ${seq} ${as}`,
   ]);
 }

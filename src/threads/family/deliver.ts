@@ -102,13 +102,13 @@ async function assertMayWrite(env: Pick<Stored, 'store'>, from: string, to: stri
 function assertMessage(message: string): void {
   if (message.trim() === '') {
     throw new RyeError('invalid_input', 'the message is empty', {
-      hint: 'Say what the thread is to know.',
+      hint: 'Write the text for the thread.',
     });
   }
   const size = Buffer.byteLength(message);
   if (size <= MAX_BYTES) return;
   throw new RyeError('invalid_input', `the message has ${size} bytes, more than ${MAX_BYTES}`, {
-    hint: 'Put it into a file of the project and name that.',
+    hint: 'Write it to a file of the project and send the path.',
   });
 }
 
@@ -123,14 +123,15 @@ function outlookOf(
   { mode, sender, onFinished }: Prospect,
 ): string {
   if (isFinal(status) || status === 'suspended') {
-    const goesOn = onFinished === 'resume' && (status === 'completed' || status === 'error');
-    return goesOn
-      ? `${id} had ended as ${status} and goes on now`
-      : `${id} is ${status}: it is held until \`rye threads resume ${id}\``;
+    const resumes = onFinished === 'resume' && (status === 'completed' || status === 'error');
+    const state = status === 'suspended' ? 'is suspended' : 'has finished';
+    return resumes
+      ? `rye resumes ${id} to deliver it`
+      : `${id} ${state} and will see it when you resume it: rye threads resume ${id}`;
   }
   const waits = mode === 'idle' || mode === 'follow-up';
-  if (sender === 'background' || waits) return 'it is taken in when the model has finished';
-  return 'it is taken in before the next request';
+  if (sender === 'background' || waits) return `${id} will see it when its model has finished`;
+  return `${id} will see it before its next model call`;
 }
 
 /** Starts a process that goes on with a finished thread for which something waits, where the configuration wants that. */

@@ -70,7 +70,7 @@ describe('request', () => {
 
   it('names the option and the file that is missing', async () => {
     const { code, io } = await runHello(['--input', 'note=@gone.txt']);
-    expect(io.err()).toContain('--input note: there is no file gone.txt [file_not_found]');
+    expect(io.err()).toContain('--input note: file not found: gone.txt [file_not_found]');
     expect(code).toBe(6);
   });
 
@@ -161,7 +161,7 @@ describe('output', () => {
 
   it('refuses a file that cannot be made before anything runs', async () => {
     const { code, io, request } = await runHello(['-o', 'no/such/folder.txt']);
-    expect(io.err()).toContain('--output: no/such/folder.txt cannot be written [invalid_input]');
+    expect(io.err()).toContain('--output: cannot write to no/such/folder.txt [invalid_input]');
     expect([code, request.directiveId]).toEqual([2, '']);
   });
 });

@@ -158,7 +158,7 @@ describe('verify', () => {
       ]);
     const [code, io] = await rye(['verify', 'tool', '*'], { verify: older });
     expect(io.out()).toBe('ok   hello.md\n');
-    expect(io.err()).toMatch(/^hint: The signature has the older form.* rye sign tool a\n$/);
+    expect(io.err()).toMatch(/^hint: The signature has an older format.* rye sign tool a\n$/);
     expect(code).toBe(0);
   });
 

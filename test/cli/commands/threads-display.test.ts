@@ -189,8 +189,8 @@ describe('threads gc', () => {
     expect(io.out()).toBe(
       [
         'a  ended 2026-02-17T12:00:00.000Z',
-        '1 thread archived, 900 bytes to 90',
-        'b  left alone: it was changed [transcript_tampered]',
+        'compressed 1 log, 900 to 90 bytes',
+        'b  skipped: it was changed [transcript_tampered]',
         '',
       ].join('\n'),
     );

@@ -102,7 +102,7 @@ describe('threads entries', () => {
     expect(await rye('threads', 'entries', id, '--filter', 'most')).toMatchObject({ code: 2 });
   });
 
-  it('keeps to the width of a terminal and has colours there, unless nobody wants them', async () => {
+  it('fits the width of a terminal and is colored there, except with NO_COLOR', async () => {
     const { id, at } = await thread();
     await rye('threads', 'label', id, at('user'), 'the start');
     await rye('threads', 'branch', id, '--at', at('tool_result'), '--message', 'On.');
@@ -119,11 +119,11 @@ describe('threads entries', () => {
     };
     const plain = await drawn({ NO_COLOR: '1' });
     expect(plain.every((line) => displayWidth(line) <= 50)).toBe(true);
-    const coloured = await drawn({});
-    expect(coloured.map(stripVTControlCharacters)).toEqual(plain);
+    const colored = await drawn({});
+    expect(colored.map(stripVTControlCharacters)).toEqual(plain);
     const escape = '\u001b';
-    expect(coloured[0]).toContain(`${escape}[33m[the start]${escape}[39m`);
-    expect(coloured.at(-1)).toMatch(new RegExp(`^${escape}\\[2m.* ○ assistant: Answer 3`));
+    expect(colored[0]).toContain(`${escape}[33m[the start]${escape}[39m`);
+    expect(colored.at(-1)).toMatch(new RegExp(`^${escape}\\[2m.* ○ assistant: Answer 3`));
     expect(plain.map((line) => line.slice(9).trim().slice(0, 3))).toEqual([
       '● u',
       '● a',
@@ -141,36 +141,36 @@ describe('threads entries', () => {
     expect([none.code, none.out]).toEqual([0, '']);
   });
 
-  it('takes the start or the end of an id, and says which ones are meant', async () => {
+  it('accepts the start or the end of an id, and lists the candidates of an ambiguous one', async () => {
     const { id } = await thread();
     await thread();
     expect((await json('threads', 'entries', id.slice(3)))['thread_id']).toBe(id);
     const ambiguous = await rye('threads', 'entries', 'work');
     expect(ambiguous).toMatchObject({ code: 2, err: expect.stringContaining('[ambiguous]') });
     expect(ambiguous.err).toContain(id);
-    expect(await rye('threads', 'entries', 'nobody')).toMatchObject({ code: 6 });
+    expect(await rye('threads', 'entries', 'no-such-thread')).toMatchObject({ code: 6 });
   });
 });
 
 describe('threads branch', () => {
-  it('moves the leaf, and says where it is', async () => {
+  it('moves the head and prints where it is', async () => {
     const { id, at } = await thread();
     const to = at('user');
     expect(await rye('threads', 'branch', id, '--at', to)).toEqual({
       code: 0,
-      out: `the leaf of ${id} is now ${to}\n`,
+      out: `the head of ${id} is now ${to}\n`,
       err: '',
     });
     expect((await json('threads', 'entries', id))['leaf_id']).toBe(to);
     const root = await rye('threads', 'branch', id, '--at', 'root');
-    expect(root.out).toBe(`the leaf of ${id} is now before the first entry\n`);
+    expect(root.out).toBe(`the head of ${id} is now before the first entry\n`);
   });
 
-  it('tells the new branch of the one that is left: with a given text, or one of the model', async () => {
+  it('starts the branch with a summary of the old one: a given text, or one that the model writes', async () => {
     const { id, at } = await thread();
     const asked = server.requests.length;
-    const given = ['--summary', 'It led nowhere.', '--message', 'Once more.'];
-    expect(await rye('threads', 'branch', id, '--at', at('user'), ...given)).toMatchObject({
+    const options = ['--summary', 'It led nowhere.', '--message', 'Once more.'];
+    expect(await rye('threads', 'branch', id, '--at', at('user'), ...options)).toMatchObject({
       code: 0,
     });
     expect(server.requests).toHaveLength(asked);
@@ -179,8 +179,8 @@ describe('threads branch', () => {
     expect(all.find(({ leaf }) => leaf)?.text).toBe('Once more.');
 
     const other = await thread();
-    const wanted = ['--summary', '--instructions', 'Say why.'];
-    await rye('threads', 'branch', other.id, '--at', other.at('user'), ...wanted);
+    const instructed = ['--summary', '--instructions', 'Say why.'];
+    await rye('threads', 'branch', other.id, '--at', other.at('user'), ...instructed);
     expect(lastSent()).toContain('Say why.');
     const summary = (await entries(other.id, '--filter', 'all')).find(
       ({ kind }) => kind === 'branch_summary',
@@ -188,7 +188,7 @@ describe('threads branch', () => {
     expect(summary?.text).toContain('THE SUMMARY');
   });
 
-  it('goes on from there with --run', async () => {
+  it('resumes from there with --run', async () => {
     const { id, at } = await thread();
     const ran = await rye('threads', 'branch', id, '--at', at('user'), '-m', 'In French.', '--run');
     expect(ran).toMatchObject({ code: 0, out: expect.stringContaining('Answer') });
@@ -196,7 +196,7 @@ describe('threads branch', () => {
     expect((await json('threads', 'show', id))['thread']).toMatchObject({ status: 'continued' });
   });
 
-  it('with --new copies the path into a thread of its own and leaves this one', async () => {
+  it('copies the path into a new thread with --new and does not change this one', async () => {
     const { id, at } = await thread();
     const before = await entries(id, '--filter', 'all');
     const options = ['--new', '--thread-id', `${id}-two`, '--label', 'here'];
@@ -213,27 +213,27 @@ describe('threads branch', () => {
     [[], 2, '[usage]'],
     [['--at', 'zzz'], 6, '[entry_not_found]'],
     [['--at', 'root', '--label', 'x'], 6, '[entry_not_found]'],
-  ])('refuses %s', async (options, code, said) => {
+  ])('refuses %s', async (options, code, message) => {
     const { id } = await thread();
     const before = await json('threads', 'entries', id);
     const refused = await rye('threads', 'branch', id, ...options);
-    expect(refused).toMatchObject({ code, out: '', err: expect.stringContaining(said) });
+    expect(refused).toMatchObject({ code, out: '', err: expect.stringContaining(message) });
     expect(await json('threads', 'entries', id)).toEqual(before);
   });
 });
 
 describe('threads label', () => {
-  it('names an entry, and clears the name without one', async () => {
+  it('labels an entry, and removes the label without one', async () => {
     const { id, at } = await thread();
     const to = at('user');
     expect(await rye('threads', 'label', id, to.slice(0, 8), 'the start')).toMatchObject({
       code: 0,
-      out: `${to} is now called the start\n`,
+      out: `${to}: labeled the start\n`,
     });
     expect((await entries(id, '--filter', 'labeled-only')).map(({ label }) => label)).toEqual([
       'the start',
     ]);
-    expect((await rye('threads', 'label', id, to)).out).toBe(`${to} has no name now\n`);
+    expect((await rye('threads', 'label', id, to)).out).toBe(`${to}: label removed\n`);
     expect(await entries(id, '--filter', 'labeled-only')).toEqual([]);
     expect(await rye('threads', 'label', id, 'zzz', 'x')).toMatchObject({ code: 6 });
     expect(await rye('threads', 'label', id)).toMatchObject({ code: 2 });
@@ -241,11 +241,11 @@ describe('threads label', () => {
 });
 
 describe('threads compact', () => {
-  it('has the model summarise, with instructions, and says what came of it', async () => {
+  it('lets the model summarize with instructions and prints the outcome', async () => {
     const { id } = await thread();
     const done = await rye('threads', 'compact', id, '--instructions', 'Only numbers.');
     expect(done).toMatchObject({ code: 0, out: expect.stringMatching(/^THE SUMMARY\n/) });
-    expect(done.err).toMatch(/^entry \w+ stands for the older part of \d+ tokens\n$/);
+    expect(done.err).toMatch(/^compacted: entry \w+ replaces \d+ tokens\n$/);
     expect(lastSent()).toContain('Only numbers.');
     const again = await rye('threads', 'compact', id);
     expect(again).toMatchObject({ code: 0, out: expect.stringMatching(/^not compacted: /) });
@@ -254,7 +254,7 @@ describe('threads compact', () => {
 });
 
 describe('threads resume --from', () => {
-  it('goes on from an entry of the thread that ended, and of no other', async () => {
+  it('resumes from an entry of a finished thread, and refuses an unknown entry', async () => {
     const { id, at } = await thread();
     const from = ['--from', at('user'), '--message', 'Another way.'];
     const resumed = await rye('threads', 'resume', id, ...from);
@@ -267,16 +267,16 @@ describe('threads resume --from', () => {
 });
 
 describe('threads replay', () => {
-  it('says how much is the same, from an entry too', async () => {
+  it('prints how many steps match, also from an entry', async () => {
     const { id, at } = await thread();
     const asked = server.requests.length;
     const whole = await rye('threads', 'replay', id, '--verify');
     expect(whole).toMatchObject({
       code: 0,
-      out: '6 of 6 steps are the same, 2 recorded answers\nno difference\n',
+      out: '6 of 6 steps match, 2 recorded answers\nno difference\n',
     });
     const part = await rye('threads', 'replay', id, '--from', at('tool_result'), '--verify');
-    expect(part.out).toBe('2 of 2 steps are the same, 1 recorded answers\nno difference\n');
+    expect(part.out).toBe('2 of 2 steps match, 1 recorded answers\nno difference\n');
     expect(server.requests).toHaveLength(asked);
   });
 });
@@ -305,7 +305,7 @@ describe('threads export', () => {
   it.each([
     [[problem], 1],
     [[{ ...problem, kind: 'torn_tail' }], 0],
-  ] as const)('writes what can be read of %j and exits with %i', async (problems, status) => {
+  ] as const)('exports the readable part of %j and exits with %i', async (problems, status) => {
     const io = createFakeIo({ rye: damaged(problems) as never });
     expect(await main(['threads', 'export', 't'], io)).toBe(status);
     expect(io.out()).toBe('# t\n');
@@ -321,7 +321,7 @@ describe('threads export', () => {
 });
 
 describe('threads import', () => {
-  it('prints the id of the thread that it made, or one document', async () => {
+  it('prints the id of the new thread, or one document', async () => {
     const file = path.join(lab.project, 'session.jsonl');
     const text =
       '{"type":"session","version":3,"id":"s-1","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}\n' +

@@ -156,6 +156,6 @@ describe('steer', () => {
     });
     expect(await main(['threads', 'steer', '1', given], io)).toBe(0);
     expect(sent).toEqual([['full-1', expected, {}]]);
-    expect(io.out()).toBe('delivery 1 to full-1: soon\n');
+    expect(io.out()).toBe('Message 1 queued; soon\n');
   });
 });
