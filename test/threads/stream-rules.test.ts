@@ -197,7 +197,7 @@ it('the commands list, try and scan', async () => {
   const scan = await run('scan', 'src');
   expect(scan).toMatchObject({
     code: 1,
-    stdout: 'src/a.ts:1: ts-no-any\n2 files checked, 1 left out, 1 hit\n',
+    stdout: 'src/a.ts:1: ts-no-any\n2 files checked, 1 skipped, 1 hit\n',
   });
   expect(await run('scan', 'src/b.ts')).toMatchObject({ code: 0 });
   expect(await run('scan', 'nowhere')).toMatchObject({ code: 6 });
