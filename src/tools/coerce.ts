@@ -53,7 +53,7 @@ export function coerceValue(value: JsonValue, type: string): JsonValue | undefin
   }
 }
 
-/** Whether a JSON value is of a JSON Schema type; whole numbers are both `integer` and `number`. */
+/** Returns true if a JSON value is of a JSON Schema type; whole numbers are both `integer` and `number`. */
 export function hasType(value: JsonValue, type: string): boolean {
   switch (type) {
     case 'null':

@@ -54,7 +54,7 @@ export type OutputCheck =
 
 /**
  * Checks returned outputs: every required one is present (false, 0 and empty values are present, null is not) and
- * each has its declared type, after the coercions of the argument table. Undeclared members are left out.
+ * each has its declared type, after the coercions of the argument table. Drops undeclared members.
  */
 export function checkOutputs(
   declarations: readonly OutputDeclaration[],

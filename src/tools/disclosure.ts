@@ -14,15 +14,15 @@ export interface DisclosableTool {
 
 export interface DisclosureCandidate {
   readonly tool: DisclosableTool;
-  /** How exactly it was granted: `exact`, or the number of id segments before the wildcard. */
+  /** Precision of the grant: `exact`, or the number of id segments before the wildcard. */
   readonly grant: 'exact' | number;
-  /** Offered whatever it costs, such as the primary actions; its cost counts. */
+  /** Always offered, such as the primary actions; its cost counts. */
   readonly pinned: boolean;
-  /** Of a server whose tools are offered up front, within a bound of their own. */
+  /** True for tools of a server that offers them up front, within a separate bound. */
   readonly isEager?: boolean;
 }
 
-/** What the schemas of eager servers may take of a context, beyond what other tools have. */
+/** Maximum tokens of the schemas of eager servers, in addition to those of other tools. */
 export const MAX_EAGER_TOKENS = 8000;
 
 export interface Disclosure {

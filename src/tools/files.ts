@@ -67,7 +67,7 @@ async function isNamedFile(handle: FileHandle, path: ConfinedPath): Promise<bool
   }
 }
 
-/** A text file read whole for a change, with what is needed to notice that somebody else changed it. */
+/** A text file read whole for a change, with the version that reveals a concurrent change. */
 export interface LoadedText {
   readonly text: string;
   readonly bytes: Buffer;
@@ -172,8 +172,8 @@ async function isThere(path: string): Promise<boolean> {
 }
 
 /**
- * Works in the folder that `real` names, whatever takes its place meanwhile: on Linux through its descriptor, so that a
- * link exchanged for it on the way leads nowhere; elsewhere by its name, which is checked.
+ * Works in the folder that `real` names, even if another one replaces it meanwhile: on Linux through its descriptor, so
+ * that a link put in its place has no effect; elsewhere by its name, which is checked.
  */
 async function inFolder<T>(
   real: string,
@@ -203,7 +203,7 @@ async function assertVersion(
   if (found === expected) return;
   throw new RyeError(
     'tool_failed',
-    `${JSON.stringify(shown)} was changed by somebody else in the meantime`,
+    `${JSON.stringify(shown)} was changed by another program in the meantime`,
     {
       hint: 'Read it again and repeat the change.',
     },
@@ -289,8 +289,8 @@ export interface RawLine {
 }
 
 /**
- * Streams the lines of an open file in memory bounded by `maxLineBytes` plus one chunk, whatever the size of the
- * file. Lines before `from` are counted, not kept: their `bytes` are empty. A final newline does not start
+ * Streams the lines of an open file in memory bounded by `maxLineBytes` plus one chunk, independent of the size
+ * of the file. Lines before `from` are counted, not kept: their `bytes` are empty. A final newline does not start
  * another line.
  */
 export async function* readLines(
@@ -347,7 +347,7 @@ export async function startsBinary(handle: FileHandle): Promise<boolean> {
   return head.subarray(0, bytesRead).includes(0);
 }
 
-/** How many of the bytes form whole code points: the last one may be cut. */
+/** Returns how many of the bytes form whole code points: the last one may be cut. */
 export function wholeBytes(bytes: Buffer): number {
   let start = bytes.length - 1;
   while (start >= 0 && bytes.length - start < 4 && ((bytes[start] ?? 0) & 0xc0) === 0x80)

@@ -83,7 +83,7 @@ function translate(pattern: string): string {
 
 interface Step {
   readonly source: string;
-  /** Index of the last character that it stands for. */
+  /** Index of its last character. */
   readonly last: number;
 }
 
@@ -99,7 +99,7 @@ function star(pattern: string, at: number): Step {
 function characterClass(pattern: string, at: number): Step {
   const negated = pattern.charAt(at + 1) === '!' || pattern.charAt(at + 1) === '^';
   const start = at + (negated ? 2 : 1);
-  // A closing bracket that stands first is a member of the class.
+  // A closing bracket in first position is a member of the class.
   const end = pattern.indexOf(']', start + 1);
   if (end === -1 || pattern.slice(start, end).includes('/')) return { source: '\\[', last: at };
   const members = pattern.slice(start, end).replaceAll(/[\\[\]^&~]/g, '\\$&');

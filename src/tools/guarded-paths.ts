@@ -2,7 +2,7 @@ import { lstat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 
 /**
- * What a guarded path belongs to. A directive lifts the guard of one kind with the grant
+ * The kinds of guarded paths. A directive lifts the guard of one kind with the grant
  * `rye/file-system/guarded/<kind>`; rye's own state and keys have no kind, because nothing lifts their guard.
  */
 export const GUARDED_KINDS = [
@@ -181,7 +181,7 @@ function itemGuard([folder = '', ...rest]: readonly string[]): Guard | undefined
     : undefined;
 }
 
-/** The three entries that make a folder a repository for git, in whatever order they come. */
+/** The three entries that make a folder a repository for git, in any order. */
 const REPOSITORY = ['head', 'objects', 'refs'] as const;
 /** Names that git obeys in such a folder. */
 const OBEYED = new Set(['config', 'config.worktree', 'hooks', 'info']);

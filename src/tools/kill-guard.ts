@@ -29,9 +29,8 @@ IFS=$nl
 for one in $folders; do /bin/rm -rf -- "$one"; done`;
 
 /**
- * Sees to it that no process group and no private folder outlives this process: a rye that is killed with SIGKILL can end
- * nothing itself any more. Best effort, as the bounds of a call are kept without it: where there is no `sh`, nothing is
- * guarded.
+ * Kills remaining process groups and deletes temporary folders if rye dies: after SIGKILL rye itself can no longer do so.
+ * Best effort, because calls are bounded without it: it does nothing on systems without `sh`.
  */
 class KillGuard {
   #guard: ChildProcess | undefined;
@@ -47,7 +46,7 @@ class KillGuard {
 
   /** `folder` is absolute, and this process alone made it. */
   holdFolder(folder: string): void {
-    // a line for each: such a path, which nobody has, is left to whoever cleans up
+    // one line per path: the protocol cannot express a line feed, so such a folder stays
     if (!folder.includes('\n')) this.#tell('+d', folder);
   }
 
@@ -62,7 +61,7 @@ class KillGuard {
   }
 
   #start(): ChildProcess {
-    // a session of its own: what interrupts rye's terminal must not end the guard
+    // a separate session: an interrupt on rye's terminal must not end the guard
     const guard = spawn('/bin/sh', ['-c', SCRIPT], {
       cwd: '/',
       env: {},

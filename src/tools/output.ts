@@ -69,7 +69,7 @@ export class HeadTailBuffer {
     if (kept.length < chunk.length) this.#tail.push(chunk.subarray(kept.length));
   }
 
-  /** The kept text, with `…(N bytes omitted)…` on a line of its own where a part is missing. No code point is split. */
+  /** The kept text, with `…(N bytes omitted)…` on a separate line in place of a missing part. No code point is split. */
   text(): string {
     const { omitted, bytes } = this.#tail.kept();
     const head = this.#head.bytes();
@@ -80,7 +80,7 @@ export class HeadTailBuffer {
   }
 }
 
-/** Keeps the first `maxBytes` of a stream and says whether there was more. */
+/** Keeps the first `maxBytes` of a stream and records whether there was more. */
 export class HeadBuffer {
   readonly #maxBytes: number;
   readonly #chunks: Buffer[] = [];

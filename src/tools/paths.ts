@@ -10,14 +10,14 @@ import {
   repositoryGuard,
 } from './guarded-paths.ts';
 
-/** What file tools may touch. All roots are absolute. */
+/** The paths that file tools may use. All roots are absolute. */
 export interface PathRules {
   readonly projectPath: string;
   /** Further folders, or files, that configuration opens. */
   readonly allow: readonly string[];
   /** The thread that asks: it may read its own artifacts. */
   readonly threadId: string;
-  /** Whether the thread holds the grant that lifts the guard of a kind; absent: it holds none. */
+  /** Returns true if the thread holds the grant that lifts the guard of a kind; absent: it holds none. */
   readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
 }
 
@@ -63,7 +63,7 @@ export async function confine(
 }
 
 /**
- * Why nobody may use this path, or undefined. `real` and `project` are real paths. Compared without letter case,
+ * Returns why this path is always refused, or undefined. `real` and `project` are real paths. Compared without letter case,
  * because some file systems do.
  */
 export function protectedReason(
@@ -129,7 +129,7 @@ export async function assertStillReal(real: string, shown: string): Promise<void
   if (now !== real) throw exchanged(shown);
 }
 
-/** The refusal of a path of which a part was exchanged since it was resolved. */
+/** Makes the error for a path that changed after it was resolved. */
 export function exchanged(shown: string): RyeError {
   return denied(shown, 'it changed while it was being opened');
 }
@@ -194,7 +194,7 @@ async function statsOf(real: string): Promise<Stats | undefined> {
   }
 }
 
-/** What an unusual file is, or undefined for a file or folder. */
+/** Names the kind of a special file; undefined for a file or folder. */
 export function specialKind(stats: Stats): string | undefined {
   if (stats.isFile() || stats.isDirectory()) return undefined;
   if (stats.isFIFO()) return 'a named pipe';
@@ -210,7 +210,7 @@ export function notFound(path: string, reason: string, hint?: string): RyeError 
 /** Folders that searches skip unless they start inside one. */
 export const IGNORED_FOLDERS: ReadonlySet<string> = new Set(['.git', 'node_modules']);
 
-/** Where rye exports threads, below a project: every run adds what earlier searches found. */
+/** The folder of thread exports, below a project: exports repeat the results of earlier searches. */
 export const EXPORTS_FOLDER = '.ai/knowledge/agent/threads';
 
 /** True if a search that starts at `root` skips the exports of threads. Real paths. */
@@ -228,7 +228,7 @@ export interface WalkOptions {
 
 /**
  * Yields the regular files below a folder, depth first and sorted by name, as real paths and as paths relative to
- * the root. Symbolic links are not followed, unreadable folders are passed over, memory is one folder per level.
+ * the root. Symbolic links are not followed, unreadable folders are skipped, memory is one folder per level.
  */
 export async function* walkFiles(
   options: WalkOptions,

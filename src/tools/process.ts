@@ -6,7 +6,7 @@ import { killGuard } from './kill-guard.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */
 const KILL_GRACE_MS = 2000;
-/** How long output of processes that a finished child left behind is waited for. */
+/** Milliseconds to wait for output of processes that outlive a finished child. */
 const LINGER_MS = 200;
 
 export interface ProcessRequest {
@@ -26,7 +26,7 @@ export interface ProcessRequest {
   readonly confine?: Confine | undefined;
 }
 
-/** What is started instead of a command, so that it is confined. */
+/** The command to start instead, which confines the original one. */
 export interface ConfinedCommand {
   readonly command: string;
   readonly args: readonly string[];
@@ -50,7 +50,7 @@ export interface ProcessResult {
 
 /**
  * Runs a child in its own process group. On timeout or abort the whole group gets SIGTERM and after two seconds
- * SIGKILL; what a finished child leaves behind in its group is ended the same way, so nothing outlives the call.
+ * SIGKILL. Processes that outlive a finished child in its group end the same way, so nothing outlives the call.
  * A child that closes stdin early is no error. Throws `spawn_failed` when it cannot be started.
  */
 export async function runProcess(request: ProcessRequest): Promise<ProcessResult> {
@@ -153,7 +153,7 @@ function spawnFailed(command: string, error: unknown): RyeError {
   );
 }
 
-/** Ends the group that a child left behind when it exited, and waits for its output. */
+/** Ends the processes that outlive an exited child in its group, and waits for their output. */
 async function settleGroup(child: ChildProcess, closed: Promise<void>): Promise<void> {
   await Promise.race([closed, pause(LINGER_MS)]);
   await endGroup(child);
@@ -197,8 +197,8 @@ async function endGroupOnce(child: ChildProcess): Promise<void> {
 }
 
 /**
- * Whether the group has a member that still runs. A killed orphan stays a zombie until init collects it, which can
- * take seconds and holds nothing; where there is a /proc, zombies are therefore not counted.
+ * Returns true if a member of the group still runs. A killed orphan stays a zombie until init collects it, which can take
+ * seconds; zombies hold nothing, so they do not count on systems with a /proc.
  */
 function groupAlive(child: ChildProcess): boolean {
   if (!signalGroup(child, 0)) return false;
@@ -223,7 +223,7 @@ export function signalGroup(child: ChildProcess, signal: NodeJS.Signals | 0): bo
   try {
     return process.kill(-child.pid, signal);
   } catch (error) {
-    // EPERM: a member runs as somebody else; it is there, and cannot be ended by us.
+    // EPERM: a member runs as another user; it exists, but we cannot end it.
     return systemCodeOf(error) === 'EPERM' && signal === 0;
   }
 }

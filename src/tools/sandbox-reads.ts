@@ -23,7 +23,7 @@ const CREDENTIALS = [
   '.cache/huggingface/token',
 ];
 
-/** What only root can read, which rye may be. */
+/** Files that only root can read; rye may run as root. */
 const SYSTEM_SECRETS = [
   '/etc/shadow',
   '/etc/shadow-',
@@ -44,13 +44,13 @@ export interface ReadScope {
   /** Folders of a home that may be read, relative to it or absolute. */
   readonly allowCaches: readonly string[];
   readonly allowPaths: readonly string[];
-  /** Where rye is installed. */
+  /** The folder that rye is installed in. */
   readonly programPath: string;
   /** `PATH` and `HOME` are read. */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** What confined commands can't read, and the exceptions in it. Only paths that exist; the order has no meaning. */
+/** Returns the paths that confined commands can't read, and the exceptions. Only paths that exist, in any order. */
 export interface ReadRules {
   readonly deny: readonly string[];
   readonly allow: readonly string[];

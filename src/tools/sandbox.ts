@@ -19,13 +19,13 @@ export interface SandboxSettings {
 
 export interface SandboxOptions extends SandboxSettings {
   readonly projectPath: string;
-  /** Folder that contains the user's `.ai`; {@link readRules} says what of it and of other homes can be read. */
+  /** Folder that contains the user's `.ai`; {@link readRules} decides which parts of it and of other homes are readable. */
   readonly userSpacePath: string;
   /** Further folders that may be written. */
   readonly allowPaths: readonly string[];
   /** Folders of a home that may be read, relative to it or absolute. */
   readonly allowCaches: readonly string[];
-  /** Where rye is installed: helper programs of the sandbox run from there. */
+  /** The folder that rye is installed in: helper programs of the sandbox run from there. */
   readonly programPath: string;
   /** The environment of rye. */
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -33,10 +33,10 @@ export interface SandboxOptions extends SandboxSettings {
   readonly onNotice: (notice: string) => void;
 }
 
-/** What is true about this machine. */
+/** The support for sandboxes on this machine. */
 export interface SandboxState {
   readonly available: boolean;
-  /** Why not, or what confines. */
+  /** The reason it is unavailable, or the mechanism. */
   readonly detail: string;
 }
 
@@ -67,9 +67,9 @@ function opened(allowDomains: readonly string[]): Promise<Opened> {
 
 async function open(allowDomains: readonly string[]): Promise<Opened> {
   const { SandboxManager: manager } = await import('@anthropic-ai/sandbox-runtime');
-  if (!manager.isSupportedPlatform()) throw new Error(`it does not support ${process.platform}`);
+  if (!manager.isSupportedPlatform()) throw unavailable(`it does not support ${process.platform}`);
   const { errors } = await manager.checkDependenciesAsync();
-  if (errors.length > 0) throw new Error(errors.join('; '));
+  if (errors.length > 0) throw unavailable(errors.join('; '));
   await manager.initialize({
     network: { allowedDomains: [...allowDomains], deniedDomains: [] },
     filesystem: { denyRead: [], allowWrite: [], denyWrite: [] },
@@ -79,10 +79,14 @@ async function open(allowDomains: readonly string[]): Promise<Opened> {
     return { runtime, state: { available: true, detail: mechanism() } };
   }
   await manager.reset();
-  throw new Error(`${mechanism()} is installed but does not work here`);
+  throw unavailable(`${mechanism()} is installed but does not work here`);
 }
 
-/** Whether a command really starts in the sandbox: user namespaces may be forbidden. */
+function unavailable(reason: string): RyeError {
+  return new RyeError('sandbox_unavailable', reason);
+}
+
+/** Returns true if a command starts in the sandbox: user namespaces may be forbidden. */
 async function confines(manager: Manager): Promise<boolean> {
   const { argv } = await manager.wrapWithSandboxArgv('exit 41');
   const [command = '', ...args] = argv;
@@ -100,7 +104,7 @@ async function confines(manager: Manager): Promise<boolean> {
   return exitCode === 41;
 }
 
-/** Whether commands can be confined on this machine: not only installed, but tried. Starts the sandbox. */
+/** Reports whether a sandbox works on this machine. Starts the sandbox to find out. */
 export async function sandboxState(): Promise<SandboxState> {
   const { state } = await opened([]);
   return state;
@@ -110,7 +114,7 @@ function mechanism(): string {
   return process.platform === 'darwin' ? 'Seatbelt' : 'bubblewrap';
 }
 
-/** Ends the sandbox's helper processes. A later command starts it anew. */
+/** Ends the sandbox's helper processes. A later command restarts them. */
 export async function closeSandbox(): Promise<void> {
   const running = shared;
   shared = undefined;
@@ -127,7 +131,7 @@ async function resetAfter(
   try {
     await runtime?.manager.reset();
   } catch {
-    // what is left of its helpers ends with this process
+    // remaining helpers end with this process
   }
 }
 
@@ -180,7 +184,7 @@ function unusable(path: string): Opened {
   return { runtime: undefined, state: { available: false, detail } };
 }
 
-/** What the vendor adds to the environment of each command without a use for it. */
+/** Variables that the vendor adds to the environment of each command and that rye removes. */
 const VENDOR_VARIABLES = [
   'JAVA_TOOL_OPTIONS',
   'SANDBOX_RUNTIME',
@@ -242,7 +246,7 @@ async function confine(
     },
     signal,
     projectPath,
-    // the default id is the command itself, which would stand in the child's environment
+    // the default id is the command itself, which would appear in the child's environment
     { commandId: 'rye', commandText: 'rye' },
   );
   const { argv } = await wrapped.catch(async (error: unknown) => {
@@ -261,8 +265,8 @@ async function confine(
 }
 
 /**
- * What commands must not write in a project's root although they write the project: the sandbox protects a list of
- * its own in the working directory of rye, which can be another folder. A command may use git, but not set its hooks.
+ * Returns the paths in a project's root that commands must not write: the sandbox protects its own list in the working
+ * directory of rye only, which can be another folder. A command may use git, but not set its hooks.
  */
 function trapsOf(projectPath: string): readonly string[] {
   const git = join(projectPath, '.git');

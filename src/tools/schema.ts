@@ -47,7 +47,7 @@ function plainCheckOf(schema: JsonObject): ReturnType<typeof readPlainSchema> {
   return check;
 }
 
-/** Compiles a tool's input schema; throws `tool_malformed` that says why it cannot be used. */
+/** Compiles a tool's input schema; throws `tool_malformed` with the reason if it is unusable. */
 export function compileSchema(schema: JsonObject): Promise<ValidateFunction> {
   const known = compiled.get(schema);
   if (known) return known;
@@ -118,7 +118,7 @@ interface Bounds {
   readonly characters: number;
 }
 
-/** What is too big about a value, or undefined. Walks without recursion, so depth cannot exhaust the stack. */
+/** Describes which bound a value exceeds, or returns undefined. Uses no recursion, so depth cannot exhaust the stack. */
 function excessOf(root: JsonObject, bounds: Bounds): string | undefined {
   let nodes = 0;
   let characters = 0;

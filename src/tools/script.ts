@@ -10,7 +10,7 @@ import { errorOutput, type ToolContext, type ToolOutput, textOutput } from './to
 
 const MAX_STDOUT_BYTES = 10 * 1024 * 1024;
 const STDERR_TAIL_BYTES = 8 * 1024;
-/** What a failed script printed before it failed; the whole of it would hide the reason. */
+/** Maximum bytes of a failed script's output to show; more would hide the reason. */
 const FAILED_STDOUT_BYTES = 16 * 1024;
 const PROGRESS_BYTES = 64 * 1024;
 
@@ -20,7 +20,7 @@ export interface Command {
   readonly args: readonly string[];
 }
 
-/** What every script of a space runs in. */
+/** The environment that every script of a space runs in. */
 export interface ScriptOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Names of further environment variables for it. */
@@ -30,7 +30,7 @@ export interface ScriptOptions {
 }
 
 export interface ScriptRun {
-  /** What it is called in messages. */
+  /** The name for messages. */
   readonly id: string;
   readonly command: Command;
   /** Goes to stdin as one JSON document. */
@@ -44,8 +44,8 @@ export interface ScriptRun {
 }
 
 /**
- * How `file`, the copy of `path`, is run: by the extension alone, never by a shebang. `tool_malformed` where nothing
- * runs it.
+ * Returns the command for `file`, the copy of `path`: by the extension alone, never by a shebang. Throws `tool_malformed`
+ * for an unknown extension.
  */
 export function scriptCommand(id: string, path: string, file: string): Command {
   switch (extname(path).toLowerCase()) {
@@ -73,8 +73,8 @@ export function nodeCommand(file: string): Command {
 
 /**
  * Runs a script by the contract of tools: parameters as one JSON document on stdin, result as JSON or text on stdout,
- * diagnostics on stderr, success by exit code 0, a reduced environment, the project as working directory, a process
- * group of its own that ends with the call. JSON that is not an object comes as `data.result`; an object with
+ * diagnostics on stderr, success by exit code 0, a reduced environment, the project as working directory, a separate
+ * process group that ends with the call. JSON that is not an object comes as `data.result`; an object with
  * `"success": false` is an error output.
  */
 export async function runScript(run: ScriptRun): Promise<ToolOutput> {
@@ -184,7 +184,7 @@ export function shellOf(path: string): string {
 
 const INTERPRETERS: Readonly<Record<string, string>> = { '.rb': 'ruby', '.pl': 'perl' };
 
-/** The interpreter that an extension stands for; nothing is ever run through its own shebang. */
+/** Returns the interpreter for an extension; shebangs never count. */
 function interpreterOf(id: string, path: string): string {
   const extension = extname(path).toLowerCase();
   const interpreter = Object.hasOwn(INTERPRETERS, extension) ? INTERPRETERS[extension] : undefined;

@@ -98,10 +98,10 @@ export function scrubValue(value: JsonValue, secrets: readonly string[]): JsonVa
 
 const SECRET_VARIABLE =
   /(?:^|_)(?:(?:API|ACCESS|PRIVATE)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)/i;
-/** What is shorter would be found by chance in ordinary text. */
+/** Minimum characters: shorter values would match ordinary text by chance. */
 const MIN_SECRET_LENGTH = 12;
 
-/** Values of environment variables whose name says that they are secret; paths and words are none. */
+/** Returns the values of environment variables with a secret's name, except for paths and words. */
 export function environmentSecrets(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly string[] {

@@ -7,7 +7,7 @@ import type { Resolution, ResolvedCall, Tool, ToolSet } from './tool.ts';
 /** Names that the loop itself answers. */
 const RESERVED_NAMES: ReadonlySet<string> = new Set(['rye_directive_return', 'directive_return']);
 const EXECUTE_ID = 'rye/execute';
-/** `rye_execute` of `rye_execute` of …: nobody needs more. */
+/** Maximum nesting of rye_execute. */
 const MAX_LOOK_THROUGH = 4;
 
 export interface ToolSetOptions {

@@ -3,7 +3,7 @@ import { RyeError, systemCodeOf } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock } from '../core/message.ts';
 
-/** What a tool declares about its effects. Undeclared means the cautious value. */
+/** The effects that a tool declares. The cautious value applies to undeclared ones. */
 export interface ToolTraits {
   readonly reads_only: boolean;
   /** Running it twice has the effect of running it once, so recovery may re-run it. */
@@ -44,9 +44,9 @@ export interface ToolOutput {
 }
 
 /**
- * The port to something a model can do. Contract: expected failures are `is_error` outputs that say what to do
- * next; a throw is a bug and is turned into an error result by the pipeline. `execute` must stop soon after
- * `signal` aborts and leave no process behind.
+ * The port to something a model can do. Contract: expected failures are `is_error` outputs with the next step to take;
+ * a throw is a bug, which the pipeline turns into an error result. `execute` must stop soon after `signal` aborts and
+ * must not leave processes running.
  */
 export interface Tool {
   /** Canonical id, such as `rye/file-system/read`. */
@@ -57,7 +57,7 @@ export interface Tool {
   readonly traits: ToolTraits;
   /** Milliseconds that a call which was stopped may take to end; by default 5000. */
   readonly graceMs?: number;
-  /** What this very call needs. Default: execute on this tool. */
+  /** Returns the need of this call. Default: execute on this tool. */
   need?(input: JsonObject): CapabilityNeed;
   /** Paths that the call writes, relative to the project; calls of a batch that share one run one by one. */
   writes?(input: JsonObject): readonly string[];

@@ -18,7 +18,7 @@ import { type BuiltinOptions, NOTICE_BYTES } from './options.ts';
 const DEFAULT_TIMEOUT_SECONDS = 120;
 const MAX_TIMEOUT_SECONDS = 3600;
 const DEFAULT_OUTPUT_BYTES = 32_768;
-/** What is kept when the cap is switched off. */
+/** Maximum bytes to keep without a cap. */
 const CEILING_BYTES = 16 * 1024 * 1024;
 const PROGRESS_BYTES = 256 * 1024;
 

@@ -66,7 +66,7 @@ export function createGrepTool(options: BuiltinOptions): Tool {
           maximum: MAX_MATCHES,
           description: `Results to show. Default ${DEFAULT_HEAD_LIMIT}.`,
         },
-        offset: { type: 'integer', minimum: 0, description: 'Results to pass over. Default 0.' },
+        offset: { type: 'integer', minimum: 0, description: 'Results to skip. Default 0.' },
       },
       ['pattern'],
     ),
@@ -188,9 +188,9 @@ function present(found: readonly GrepMatch[], { mode, offset, limit }: Page): To
 
 /** Matching lines that one call collects and counts. */
 const MAX_MATCHES = 10_000;
-/** How much of a line is searched. */
+/** Maximum characters of a line to search. */
 const MAX_LINE_BYTES = 1024 * 1024;
-/** How much of a line is shown. */
+/** Maximum characters of a line to show. */
 const SHOWN_CHARACTERS = 500;
 
 export interface GrepQuery {
@@ -202,7 +202,7 @@ export interface GrepQuery {
   readonly pattern: string;
   readonly ignoreCase: boolean;
   readonly expression: RE2JS;
-  /** Whether a file is searched, by its path below the root. */
+  /** Returns true if a file is to be searched, by its path below the root. */
   readonly accepts: (relativePath: string) => boolean;
   readonly signal: AbortSignal;
 }
@@ -354,7 +354,7 @@ function argumentsOf(query: GrepQuery, cwd: string): string[] {
   ];
 }
 
-/** Splits a stream of JSON lines; `onEvent` returns false to stop. An over-long event is passed over. */
+/** Splits a stream of JSON lines; `onEvent` returns false to stop. Skips an over-long event. */
 function eventReader(onEvent: (event: unknown) => boolean): (chunk: Buffer) => boolean {
   let rest: Buffer[] = [];
   let held = 0;

@@ -10,7 +10,7 @@ export interface BuiltinOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Absolute folders outside the project that configuration opens. */
   readonly allowedPaths?: readonly string[];
-  /** Whether the thread may write guarded paths of a kind; absent: of none. */
+  /** Returns true if the thread may write guarded paths of a kind; absent: of none. */
   readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
   /** Names of further environment variables for commands. */
   readonly passEnv?: readonly string[];
@@ -18,7 +18,7 @@ export interface BuiltinOptions {
   readonly memory?: FileMemory;
   /** Prefix each line that `read` shows with its number and a tab. Default true. */
   readonly readLineNumbers?: boolean;
-  /** How much of a command's output is kept, in bytes, half head and half tail; 0: up to 16 MiB. Default 32768. */
+  /** Maximum bytes of a command's output to keep, half head and half tail; 0: up to 16 MiB. Default 32768. */
   readonly maxOutputBytes?: number;
   /** Results above this size leave the context, so that pages are cut below it. 0 or absent: no bound. */
   readonly maxResultBytes?: number;
@@ -30,7 +30,7 @@ export interface BuiltinOptions {
   readonly sandbox?: ((network: boolean) => Confine) | undefined;
 }
 
-/** Room in a result for the line that tells how it ended or goes on. */
+/** Bytes that a result reserves for the line about its end or its next page. */
 export const NOTICE_BYTES = 512;
 
 export function rulesOf(options: BuiltinOptions, context: ToolContext): PathRules {
@@ -47,7 +47,7 @@ export const PATH_PROPERTY: JsonObject = {
   description: 'Path relative to the project, or absolute inside it.',
 };
 
-/** What a thread last saw of a file: the slice it read and the content it was cut from. */
+/** The last view that a thread had of a file: the slice it read and the content it was cut from. */
 interface Seen {
   readonly slice: string;
   readonly sliceHash: string;
@@ -62,9 +62,9 @@ export interface FileMemoryOptions {
 }
 
 /**
- * What one thread has read, keyed by real path. It mirrors what the model can still see: whoever removes tool
- * results from the context (compaction, result persistence, resume) must call {@link FileMemory.clear}, or stubs
- * would point at nothing.
+ * Remembers the files that a thread has read, by real path. It mirrors what the model can still see: code that removes
+ * tool results from the context (compaction, result persistence, resume) must call {@link FileMemory.clear}, or stubs
+ * would refer to text that is gone.
  */
 export class FileMemory {
   readonly dedupReads: boolean;

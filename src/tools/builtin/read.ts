@@ -25,7 +25,7 @@ import { type BuiltinOptions, NOTICE_BYTES, PATH_PROPERTY, rulesOf } from './opt
 
 const DEFAULT_LINES = 2000;
 const DEFAULT_BYTES = 262_144;
-/** What one read can return even when its caps are switched off. */
+/** Maximum bytes that one read can return, even without caps. */
 const CEILING_BYTES = 16 * 1024 * 1024;
 
 /**
@@ -76,7 +76,7 @@ interface Slice {
   readonly limit: number;
   /** Bytes of the file that one page holds. */
   readonly maxBytes: number;
-  /** What a page may hold with its line numbers. */
+  /** Maximum bytes of a page, line numbers included. */
   readonly room: number;
   readonly fromByte: number | undefined;
   readonly numbered: boolean;
@@ -251,7 +251,7 @@ interface ReadFacts {
   readonly size: number;
 }
 
-/** Records the read; true when a stub may stand for the content. */
+/** Records the read; returns true if a stub may replace the content. */
 async function remember(
   { handle, path, slice, shown, size }: ReadFacts,
   { memory }: BuiltinOptions,

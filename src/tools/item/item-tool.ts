@@ -24,7 +24,7 @@ import {
 } from '../tool.ts';
 import { runtimeCommand } from './runtimes.ts';
 
-/** How the file of a tool is run. */
+/** The kind of a tool's file, which decides how it runs. */
 export type ItemToolKind =
   | 'javascript'
   | 'typescript'
@@ -41,7 +41,7 @@ export interface ItemToolSource {
   readonly kind: ItemToolKind;
   /** Program and arguments of a manifest; `{tool_dir}` and `{project}` are replaced in each. */
   readonly command?: readonly string[];
-  /** How parameters reach it; absent: as JSON on stdin. */
+  /** The way parameters reach it; absent: as JSON on stdin. */
   readonly runtime?: ToolRuntime;
   /** Files beside the tool while it runs, in `{tool_dir}`: those that it pins, as they were checked. */
   readonly files?: readonly ToolFile[];
@@ -49,9 +49,9 @@ export interface ItemToolSource {
   readonly inputSchema: JsonObject;
   /** Environment variables that the tool asks for; names that speak of secrets are not passed. */
   readonly env?: readonly string[];
-  /** What the tool declares; the rest is cautious. */
+  /** The declared traits; the others are cautious. */
   readonly traits: Partial<ToolTraits>;
-  /** The bytes that were verified. These run, not what stands in the file by then. */
+  /** The verified bytes. These run, even if the file has changed since. */
   readonly content: string | Uint8Array;
 }
 

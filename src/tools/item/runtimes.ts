@@ -3,7 +3,7 @@ import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { ToolRuntime } from '../../items/tool-runtime.ts';
 import { type Command, shellOf } from '../script.ts';
 
-/** What one call gives to the runtime of a tool. */
+/** The values of one call for the runtime of a tool. */
 export interface RuntimeCall {
   readonly id: string;
   /** The verified copy in the private folder. */
@@ -18,8 +18,8 @@ export interface RuntimeCall {
 }
 
 /**
- * Calls `execute(params, project_path)` of a Python file. The result alone goes to stdout; whatever the tool and its own children print
- * goes to stderr, because a stray line would turn the JSON into text. An `execute` that exits instead of returning is a failure.
+ * Calls `execute(params, project_path)` of a Python file. Only the result goes to stdout; other output of the tool and its
+ * children goes to stderr, because a stray line would turn the JSON into text. An `execute` that exits instead of returning is a failure.
  */
 const PYTHON_FUNCTION = `
 import asyncio, importlib.util, inspect, json, os, sys
@@ -60,7 +60,7 @@ out.write(text + "\\n")
 out.flush()
 `;
 
-/** How a tool with a runtime of its own is started; `plain` is how it would be without one. */
+/** Returns the command for a tool with its own runtime; `plain` is the command without one. */
 export function runtimeCommand(
   runtime: ToolRuntime | undefined,
   plain: Command,

@@ -9,11 +9,11 @@ interface ServerSettings {
   readonly name: string;
   /** `lazy`: its tools are listed by name only, and found with `tool_search`. */
   readonly disclosure: 'eager' | 'lazy';
-  /** How long one request may take. */
+  /** Time limit of one request. */
   readonly timeoutSeconds: number;
-  /** How long starting and greeting it may take. */
+  /** Time limit of starting and initializing it. */
   readonly connectSeconds: number;
-  /** Whether `readOnlyHint`, `idempotentHint` and `openWorldHint` of its tools are believed. */
+  /** True to trust `readOnlyHint`, `idempotentHint` and `openWorldHint` of its tools. */
   readonly trustAnnotations: boolean;
 }
 
@@ -32,11 +32,11 @@ export interface HttpServerConfig extends ServerSettings {
 }
 
 export interface McpConfigSource {
-  /** Servers by name, as they stand in `servers` of mcp.yaml or `mcpServers` of .mcp.json. */
+  /** Servers by name, from `servers` of mcp.yaml or `mcpServers` of .mcp.json. */
   readonly servers: unknown;
-  /** The default of servers that say nothing about it. */
+  /** The default for servers that do not set it. */
   readonly disclosure: unknown;
-  /** Where it stands, for messages. */
+  /** The location, for messages. */
   readonly origin: string;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
@@ -59,8 +59,8 @@ const EXAMPLE = 'docs/mcp.md shows an example.';
 const TRANSPORTS = ['stdio', 'http', 'streamable-http'];
 
 /**
- * Reads the servers of one source; those with `enabled: false` are left out, and so is each one with a mistake, so
- * that it harms no other. `${NAME}` and `${NAME:-default}` in `env` and `headers` are replaced by variables of the
+ * Reads the servers of one source; it skips those with `enabled: false` and each one with a mistake, so that one mistake
+ * affects no other server. `${NAME}` and `${NAME:-default}` in `env` and `headers` are replaced by variables of the
  * environment. `problems` are `config_invalid`.
  */
 export function parseServers({ servers, disclosure, origin, env }: McpConfigSource): {

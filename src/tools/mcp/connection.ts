@@ -17,7 +17,7 @@ import type { McpServerConfig } from './config.ts';
 import { blockOf, outputOf, resourceOutput } from './content.ts';
 import { boundedFetch, StdioTransport } from './stdio.ts';
 
-/** Pages of a list; a server that goes on beyond it is not listened to. */
+/** Maximum pages of a list; rye ignores further ones. */
 const MAX_PAGES = 50;
 const MAX_TOOLS = 1000;
 
@@ -30,7 +30,7 @@ export interface ConnectOptions {
   readonly version: string;
 }
 
-/** A list that a server may say has changed. */
+/** A list whose changes a server may announce. */
 export type McpList = 'tools' | 'resources' | 'prompts';
 
 /** A greeted server and what it offers. */
@@ -42,9 +42,9 @@ export interface Connection {
   readonly hasResources: boolean;
   readonly hasPrompts: boolean;
   readonly isClosed: () => boolean;
-  /** How often the server has said that a list changed; resources and prompts are asked for at each use. */
+  /** Number of announced changes of a list; resources and prompts are fetched at each use. */
   readonly changes: Readonly<Record<McpList, number>>;
-  /** Whether the server has said that its tools changed since they were last asked for. */
+  /** True if the server announced a change of its tools since the last fetch. */
   readonly isStale: () => boolean;
   /** Asks for the tools again where they are stale; rejects where the server gives no answer. */
   refresh(): Promise<void>;
@@ -57,7 +57,7 @@ export interface Connection {
     values: Readonly<Record<string, string>>,
     context: ToolContext,
   ): Promise<ToolOutput>;
-  /** Says goodbye and ends what was started. */
+  /** Closes the session and ends the process. */
   close(): Promise<void>;
   /** Ends what was started without waiting. */
   kill(): void;
@@ -82,12 +82,12 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   } catch (error) {
     await client.close().catch(() => undefined);
     await stdio?.close();
-    const said =
-      stdio === undefined || stdio.lastWords === '' ? '' : `; it said: ${stdio.lastWords}`;
+    const stderr =
+      stdio === undefined || stdio.lastWords === '' ? '' : `; it wrote: ${stdio.lastWords}`;
     const why = stdio?.failure ?? causeOf(error);
     throw new RyeError(
       'tool_failed',
-      `the MCP server ${server.name} can't be used: ${why}${said}`,
+      `the MCP server ${server.name} can't be used: ${why}${stderr}`,
       { hint: 'Check its entry in mcp.yaml by running its command or opening its url by hand.' },
     );
   }
@@ -111,7 +111,7 @@ function startOf(
 function remoteOf(server: McpServerConfig): Transport {
   if (server.transport === 'stdio') throw new TypeError('a stdio server has no address');
   const { url, headers } = server;
-  // the SDK follows redirects within the origin only, so that headers reach nobody else
+  // the SDK follows redirects within the origin only, so that no other host gets the headers
   return new StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
     fetch: boundedFetch,
@@ -124,7 +124,7 @@ function deadlineIn(seconds: number): () => number {
   return () => Math.max(1, deadline - performance.now());
 }
 
-/** Counts what the server says about its lists; nothing is asked for until somebody wants to know. */
+/** Counts the changes that the server announces; fetches nothing until a caller needs a list. */
 function countChanges(client: Client): Readonly<Record<McpList, number>> {
   const changes = { tools: 0, resources: 0, prompts: 0 };
   client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
@@ -214,8 +214,8 @@ class LiveConnection implements Connection {
   }
 
   /**
-   * A change that comes while the server answers is taken in by the next refresh. A server that does not answer is not
-   * asked before it says again that something changed: its tools stay what they were.
+   * A change during the answer counts at the next refresh. If the server does not answer, its tools stay as they were until
+   * it announces another change.
    */
   async #listAgain(): Promise<void> {
     const { client, server } = this.#parts;

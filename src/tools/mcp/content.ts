@@ -10,7 +10,7 @@ import type { ToolOutput } from '../tool.ts';
 /** Types of images that every provider takes. */
 const IMAGE = /^image\/(?:png|jpeg|gif|webp)$/;
 
-/** What a server's tool answered, as a tool's output. Sounds and other binary data are named, not passed on. */
+/** Converts the answer of a server's tool to a tool's output. Names sounds and other binary data instead of passing them on. */
 export function outputOf({ content, isError, structuredContent }: CallToolResult): ToolOutput {
   const blocks = content.map(blockOf);
   const data = isJsonObject(structuredContent) ? structuredContent : undefined;

@@ -178,7 +178,7 @@ function reader(
   };
 }
 
-/** What the schema has required to be text. */
+/** Returns a member that the schema requires to be text. */
 function textOf(value: JsonValue | undefined): string {
   return toText(value ?? '');
 }
@@ -188,7 +188,7 @@ function textsOf(value: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(value).map(([key, text]) => [key, String(text)]));
 }
 
-/** What goes wrong between rye and a server is the call's result: the model can try something else. */
+/** Turns failures between rye and a server into the call's result: the model can try something else. */
 async function attempt(
   { name }: McpServerConfig,
   run: () => Promise<ToolOutput>,
@@ -202,7 +202,7 @@ async function attempt(
   }
 }
 
-/** What a tool was when a thread was approved with it. */
+/** A tool as it was when the thread was approved with it. */
 export type ApprovedTool = Pick<DisclosableTool, 'id' | 'description' | 'input_schema'>;
 
 /** Why an approved tool can't be called now. */

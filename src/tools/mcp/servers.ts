@@ -18,7 +18,7 @@ export interface McpServersOptions {
   readonly monotonic: () => number;
 }
 
-/** What a server offers now. */
+/** The current offer of a server. */
 export interface CurrentTools {
   readonly connection: Connection;
   readonly tools: readonly Tool[];
@@ -32,7 +32,7 @@ export interface OfferedTools {
   readonly tools: readonly Tool[];
   /** Ids of tools of servers whose disclosure is `lazy`. */
   readonly lazy: ReadonlySet<string>;
-  /** One sentence for each server that is left out. */
+  /** One sentence for each skipped server. */
   readonly warnings: readonly string[];
 }
 
@@ -56,7 +56,7 @@ export class McpServers {
     this.#options = options;
   }
 
-  /** How the last start of each server went. */
+  /** The last start of each server. */
   get starts(): readonly McpServerStart[] {
     return [...this.#starts.values()];
   }
@@ -73,7 +73,7 @@ export class McpServers {
     return live?.isClosed() === false ? live : undefined;
   }
 
-  /** What a server offers now: it is connected for that where it is not, and asked again where it said that it changed. */
+  /** Returns the current offer of a server. Connects it if needed, and asks again after it announced a change. */
   async current(name: string): Promise<CurrentTools> {
     const server = await this.#server(`mcp/${name}/any`);
     const connection = await this.#connected(server);
@@ -99,7 +99,7 @@ export class McpServers {
     };
   }
 
-  /** What {@link offered} would do, told instead of done: no server is started or reached. */
+  /** Describes what {@link offered} would do, without starting or reaching a server. */
   async unresolved(isReached: (server: string) => boolean): Promise<OfferedTools> {
     const { servers, problems } = await this.#options.configured();
     const reached = servers.filter(({ name }) => isReached(name));
@@ -197,7 +197,7 @@ export class McpServers {
     return async () => await this.#connected(server);
   }
 
-  /** Connects, and says how that went. */
+  /** Connects and reports the start. */
   async #start(server: McpServerConfig): Promise<Connection> {
     const { connect, monotonic } = this.#options;
     const began = monotonic();
@@ -247,7 +247,7 @@ function wouldConnect(server: McpServerConfig): string {
   return `the tools of the MCP server ${server.name} are not known without a connection: a run would ${how} to ask for them`;
 }
 
-/** What there is, for somebody who guessed. */
+/** Lists the existing names after a wrong guess. */
 function offers(tools: readonly Tool[]): string {
   const names = tools.slice(0, MAX_NAMED).map(({ id }) => id);
   const more = tools.length > names.length ? ` and ${tools.length - names.length} more` : '';

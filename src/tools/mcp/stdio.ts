@@ -26,8 +26,8 @@ export interface StdioCommand {
 }
 
 /**
- * The client's end of the stdio transport: one JSON message a line. Other than the SDK's own it gives the server a
- * process group of its own, all of which ends with the connection, and a sandbox where there is one.
+ * The client's end of the stdio transport: one JSON message a line. Unlike the SDK's own, it gives the server a
+ * separate process group, which ends with the connection, and a sandbox if there is one.
  */
 export class StdioTransport implements Transport {
   onclose?: () => void;
@@ -53,7 +53,7 @@ export class StdioTransport implements Transport {
     return this.#failure;
   }
 
-  /** The last that the server said on stderr, on one line. */
+  /** The server's last output on stderr, on one line. */
   get lastWords(): string {
     return this.#stderr.trim().replaceAll(/\s+/g, ' ').slice(-300);
   }
@@ -90,13 +90,13 @@ export class StdioTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const { stdin } = this.#child ?? {};
-    if (!stdin?.writable) throw new Error('the server does not read any more');
+    if (!stdin?.writable) throw new Error('the server no longer reads its input');
     if (!stdin.write(serializeMessage(message))) {
       await Promise.race([once(stdin, 'drain'), once(stdin, 'close')]);
     }
   }
 
-  /** Closes the server's stdin, then ends what is left of its process group. */
+  /** Closes the server's stdin, then ends the rest of its process group. */
   async close(): Promise<void> {
     const child = this.#child;
     if (child === undefined) return;

@@ -44,8 +44,8 @@ export interface OrchestratorCall {
 }
 
 /**
- * What the operations do; the threads room stands behind them. A RyeError becomes an error output. What a thread came
- * to is a result like any other: a failed thread makes no failed operation.
+Implements the operations, on top of the threads room. A RyeError becomes an error output. A thread's outcome is a
+ * result like any other: the operation succeeds even if the thread failed.
  */
 export type OrchestratorActions = Readonly<
   Record<Operation, (call: OrchestratorCall, context: ToolContext) => Promise<JsonObject>>
@@ -108,7 +108,7 @@ export function createOrchestratorTool(actions: () => OrchestratorActions): Tool
       idempotent: false,
       network: false,
       sequential: false,
-      // waiting has a timeout of its own; this bound only keeps a lost wait from hanging for ever
+      // waiting has its own timeout; this bound only keeps a lost wait from hanging forever
       timeout_seconds: 24 * 3600,
     },
     execute: (input, context) =>
@@ -164,7 +164,7 @@ export interface MessageCall {
   readonly mode: 'auto' | 'idle';
 }
 
-/** Leaves the message; the threads room stands behind it. */
+/** Queues the message through the threads room. */
 export type SendMessage = (call: MessageCall, context: ToolContext) => Promise<JsonObject>;
 
 /** `rye/agent/threads/send_message`: a thread writes to the thread that started it, or to one below it. */

@@ -32,10 +32,10 @@ export interface SearchCall {
   readonly limit: number;
 }
 
-/** What the primary actions do; the threads and items rooms stand behind these. A RyeError becomes an error output. */
+/** Implements the primary actions, on top of the threads and items rooms. A RyeError becomes an error output. */
 export interface PrimaryActions {
   executeDirective(call: ExecuteDirectiveCall, context: ToolContext): Promise<ToolOutput>;
-  /** Starts a tool in a process of its own. */
+  /** Starts a tool in a separate process. */
   executeTool(
     call: Pick<ExecuteDirectiveCall, 'itemId' | 'parameters'>,
     context: ToolContext,
@@ -206,9 +206,9 @@ function fetchNeed(input: JsonObject): CapabilityNeed {
 }
 
 /**
- * The need of a call on one item. Gates judge before validation, so the input may be anything: without a usable
- * type and id it is the action itself that is needed, which is nothing that validation would let through. What is no
- * id is refused with `invalid_item_id`: a pattern could stand for more than the grant that it looks like.
+ * Returns the need of a call on one item. Gates judge before validation, so the input may be anything: without a usable
+ * type and id, the need is the action itself, which never passes validation. Throws `invalid_item_id` for a malformed id: a
+ * pattern could match more than the grant that it resembles.
  */
 function itemNeed(verb: Verb, input: JsonObject, actionId: string): CapabilityNeed {
   const itemType = itemTypeOf(input['item_type']);

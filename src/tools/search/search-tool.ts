@@ -27,7 +27,7 @@ export type SearchKnowledge = (
 export interface KnowledgeQuery {
   readonly query: string;
   readonly limit: number;
-  /** Whether the exports of earlier threads are searched too. */
+  /** True to search the exports of earlier threads too. */
   readonly includeThreads: boolean;
 }
 

@@ -6,7 +6,7 @@ import type { SkillFile } from '../../items/skill-files-fs.ts';
 /** Member of a skill's `metadata` that lists the only tools that may be called while it is active. */
 const RESTRICTION = 'rye-restrict-tools';
 
-/** The skills that a thread has loaded; what says so for good is the result of each `skills_use` in its log. */
+/** The skills that a thread has loaded. The results of `skills_use` in its log are the lasting record. */
 export class ActiveSkills {
   readonly #offered: ReadonlyMap<string, OfferedSkill>;
   readonly #max: number;
@@ -65,7 +65,7 @@ export interface OfferedSkill {
   /** Real path of its folder. */
   readonly folder: string;
   readonly skill: Skill;
-  /** Whether the thread holds `execute` on it. */
+  /** True if the thread holds `execute` on it. */
   readonly mayRun: boolean;
   /** Throws if a signed file of the skill was changed or removed since. */
   readonly admitWhole: () => void;
@@ -86,8 +86,8 @@ const FOREIGN: Readonly<Record<string, string>> = {
 };
 
 /**
- * The tool that an entry such as `Read`, `Bash(git:*)`, `mcp__memory__read_graph` or `rye/bash` means; undefined for
- * tools that rye does not have. What stands in parentheses narrows how another program asks, and names no other tool.
+ * Returns the tool that an entry such as `Read`, `Bash(git:*)`, `mcp__memory__read_graph` or `rye/bash` means; undefined
+ * for tools that rye does not have. Parentheses restrict permission prompts of another program and are ignored.
  */
 function toolIdOf(entry: string): string | undefined {
   const name = entry.replace(/\(.*$/, '');

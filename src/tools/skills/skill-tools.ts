@@ -34,7 +34,7 @@ export interface SkillToolsOptions {
   readonly onActivated?: (skill: string, tools: readonly string[]) => void;
 }
 
-/** What the system text says about skills: ids and descriptions, sorted; the bodies come with `skills_use`. */
+/** Renders the skills for the system text: ids and descriptions, sorted. `skills_use` returns the bodies. */
 export function skillCatalogue(skills: readonly OfferedSkill[]): string {
   if (skills.length === 0) return '';
   const lines = skills
@@ -167,7 +167,7 @@ function activeOne(offered: OfferedSkill, active: ActiveSkills): OfferedSkill {
   );
 }
 
-/** What is expected to go wrong is told to the model. */
+/** Turns expected failures into error outputs for the model. */
 function answering(
   run: (input: JsonObject, context: ToolContext) => ToolOutput | Promise<ToolOutput>,
 ): Tool['execute'] {
