@@ -90,7 +90,7 @@ export async function run() {
     const waitedSince = Date.now();
     const report = await rye.children.wait(ids, {
       onEnd: ({ completed_at }) => {
-        // those that ended while others were still being started had nobody who waited
+        // nothing waited for those that ended while others were still starting
         const ended = Date.parse(completed_at);
         if (ended >= waitedSince) lags.push(Date.now() - ended);
       },

@@ -30,7 +30,7 @@ const DIRECTIVE = `\`\`\`xml
 </directive>
 \`\`\`
 
-Say something.
+Answer in one word.
 `;
 
 export async function run() {

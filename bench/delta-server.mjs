@@ -1,4 +1,4 @@
-// A provider on loopback whose answer is as many 4-character pieces of text as the first segment of the path says. It writes
+// A provider on loopback whose answer has as many 4-character pieces of text as the first segment of the path. It writes
 // no faster than it is read. Prints its address.
 import { once } from 'node:events';
 import { createServer } from 'node:http';

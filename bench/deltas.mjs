@@ -56,7 +56,7 @@ async function talk(workspace, url) {
     env: { ...workspace.env, BENCH_KEY: 'none', BENCH_URL: url },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  // the last events on standard output say why a run failed
+  // the last events on standard output name the cause of a failure
   let output = '';
   const keepEnd = (text) => {
     output = (output + text).slice(-MAX_OUTPUT_CHARS);

@@ -68,7 +68,7 @@ export function cpuSince(begun) {
   return (user + system) / 1000;
 }
 
-/** Samples of each named action, taken in turn so that a busy machine slows all alike. */
+/** Samples the named actions in turn, so that a busy machine slows all alike. */
 export async function interleave(actions, rounds) {
   const samples = Object.fromEntries(Object.keys(actions).map((name) => [name, []]));
   for (let round = 0; round < rounds; round += 1) {
@@ -77,7 +77,7 @@ export async function interleave(actions, rounds) {
   return samples;
 }
 
-/** Starts a script of this folder in a process of its own; resolves with the first line that it prints. */
+/** Starts a script of this folder in a separate process; resolves with the first line that it prints. */
 export function startServer(script) {
   const file = fileURLToPath(new URL(script, import.meta.url));
   const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -115,7 +115,7 @@ export function verdict(value, target, show) {
   return value <= target ? `${bound} met` : `${bound} +${Math.round((value / target - 1) * 100)}%`;
 }
 
-/** A row of a whole process against its floor, pair by pair: both were taken in turn, so that load slows both alike. */
+/** Prints the row of a whole process against its floor, pair by pair: sampled in turn, so that load slows both alike. */
 export function processRow(name, { samples, floors, target }) {
   const ratios = (clock) => samples.map((sample, at) => sample[clock] / floors[at][clock]);
   const wall = ratios('wall');

@@ -1,5 +1,5 @@
 // Large logs. Opening one and folding its context beside a readline + JSON.parse loop that keeps every line; each sample
-// is a process of its own that reads the same file. Target: 1.1×, and no more memory. The tail of 100 MB beside doing nothing:
+// is a separate process that reads the same file. Target: 1.1×, and no more memory. The tail of 100 MB beside doing nothing:
 // 60 ms. Its verification beside sha256sum: 2×.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -116,7 +116,7 @@ function streamedTurn(at) {
   return [[...Array.from({ length: 40 }, () => delta), answer], [started], [long]];
 }
 
-/** Writes a log until `isDone` says so, signed as a thread signs its own. */
+/** Writes a log until `isDone` returns true, signed as a thread signs its log. */
 async function writeLog(store, signer, threadId, { isDone, turnBatches }) {
   const header = {
     event_type: 'thread',
@@ -177,7 +177,7 @@ function signingKey({ generateKeyPair, readPrivateKey, payloadSigner, payloadVer
   return { signer: payloadSigner(key), verifier: payloadVerifier(keys) };
 }
 
-/** Tail, the events behind a seq, one entry by its id, and verification of 100 MB. */
+/** Measures the tail, the events after a seq, one entry by its id, and verification of 100 MB. */
 async function largeRows(folder, parts, { signer, verifier }) {
   const store = storeIn(folder, parts);
   await writeLog(store, signer, 'large', {
@@ -214,7 +214,7 @@ async function largeRows(folder, parts, { signer, verifier }) {
         timed(async () => {
           let seen = 0;
           for await (const _ of store.since('large', events - 20)) seen += 1;
-          if (seen !== 20) throw new Error(`${seen} events are behind the seq`);
+          if (seen !== 20) throw new Error(`${seen} events after the seq`);
         }),
     },
     9,

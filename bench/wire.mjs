@@ -1,4 +1,4 @@
-// A provider on loopback that answers with one tool call in 50 pieces, or with words where it is asked to say something.
+// A provider on loopback that answers with one tool call in 50 pieces, or with text if the prompt has "Answer in one word.".
 // Prints its address.
 import { createServer } from 'node:http';
 import process from 'node:process';
@@ -12,7 +12,7 @@ function event(type, data) {
 function words() {
   return [
     event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
-    event('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Said.' } }),
+    event('content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Done.' } }),
     event('content_block_stop', { index: 0 }),
     event('message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 2 } }),
   ];
@@ -62,7 +62,7 @@ const server = createServer((request, response) => {
   });
   request.on('end', () => {
     count += 1;
-    const content = asked.includes('Say something.') ? words() : call(count);
+    const content = asked.includes('Answer in one word.') ? words() : call(count);
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     for (const piece of answer(count, content)) response.write(piece);
     response.end();

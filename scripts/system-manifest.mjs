@@ -5,7 +5,7 @@ import { join, relative, sep } from 'node:path';
 
 /**
  * SHA-256 hex of every regular file below `<spaceDir>/.ai`, by its path relative to that folder with `/` between
- * segments, sorted. `.ai/state` is no content. Symbolic links are left out, so they are refused at run time.
+ * segments, sorted. Skips `.ai/state` and symbolic links; links are refused at run time.
  */
 export function systemManifest(spaceDir) {
   const root = join(spaceDir, '.ai');

@@ -118,7 +118,7 @@ function inAscii(text) {
   );
 }
 
-/** Imports the sandbox through the caller: code from the cache has no `import()` of its own. */
+/** Imports the sandbox through the caller: `import()` does not work in code from the cache. */
 function withImporter(text) {
   const replaced = text.replaceAll('import("@anthropic-ai/sandbox-runtime")', (call) =>
     call.replace('import', 'importModule'),

@@ -20,7 +20,7 @@ const DIRECTIVE = `\`\`\`xml
 </directive>
 \`\`\`
 
-Say something.
+Answer in one word.
 `;
 
 /** Replaces the text of the modules whose path matches. */
@@ -118,7 +118,7 @@ const TRICKS = {
   ],
 };
 
-/** Builds a complete installation in a folder of its own; returns its bin/rye.js. */
+/** Builds a complete installation in the folder; returns its bin/rye.js. */
 async function install(folder, changes) {
   mkdirSync(folder, { recursive: true });
   for (const part of ['bin', 'package.json', 'system']) {

@@ -1,4 +1,4 @@
-// Many processes at once: eight resume one thread, of which one may get it, and fifty start threads of their own.
+// Many processes at once: eight resume one thread, only one of which may get it, and fifty start separate threads.
 import { leftRunning, must, openPlace, pool, row } from './harness.mjs';
 import { stepper } from './model.mjs';
 

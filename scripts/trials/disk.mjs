@@ -19,7 +19,7 @@ import { stepper, stepsOf } from './model.mjs';
 const THREAD = 't';
 const TURNS = 8;
 const RUN = ['run', 'work', '--thread-id', THREAD];
-/** What is left for a run, in KiB: from too little for the registry to enough for all of it. */
+/** Free KiB for a run: from too little for the registry to enough for everything. */
 const LEFT = [60, 200, 300, 340, 400, 480, 600, 750, 950, 1200, 1600];
 const FILE_LIMITS = [24, 64, 110, 160, 250];
 const SIGN_LEFT = [4, 12, 24, 40, 60];

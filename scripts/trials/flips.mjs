@@ -103,7 +103,7 @@ async function flipDatabase(result, { place, file, random }) {
 
 export async function run({ model, random, count = 300, width }) {
   const places = await Promise.all(Array.from({ length: width }, () => finished(model)));
-  // each worker has a thread of its own, because a flip is there for as long as it is looked at
+  // each worker has a separate thread, because a flip lasts as long as its check
   const each = (total, work) => {
     const free = [...places];
     return pool(total, width, async () => {

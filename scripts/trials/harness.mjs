@@ -32,21 +32,21 @@ export function chance(seed) {
   };
 }
 
-/** Starts a program and collects what it says; `done` never rejects. */
+/** Starts a program and collects its output; `done` never rejects. */
 export function start(argv, options) {
   const [program, ...args] = argv;
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
-  const said = { stdout: '', stderr: '' };
+  const output = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr']) {
     child[name].setEncoding('utf8').on('data', (text) => {
-      said[name] += text;
+      output[name] += text;
     });
   }
   const timer = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS);
   const done = new Promise((resolve) => {
     const finish = (code, signal) => {
       clearTimeout(timer);
-      resolve({ code, signal, ...said });
+      resolve({ code, signal, ...output });
     };
     child.once('error', () => finish(null, 'not started'));
     child.once('exit', () => {
@@ -55,10 +55,10 @@ export function start(argv, options) {
     });
     child.once('close', finish);
   });
-  return { child, said, done };
+  return { child, output, done };
 }
 
-/** A project and a home of its own below a folder; `above` is the folder of the project if it is another one. */
+/** Makes a project and a home below a folder; `above` is the folder of the project if it is another one. */
 function placeIn(root, above = root) {
   const project = path.join(above, 'project');
   const home = path.join(root, 'home');
@@ -225,7 +225,7 @@ export function signedLines(log) {
 const PROBLEM_LENGTH = 500;
 const COUNTS = ['lost', 'repeated', 'running', 'missed', 'understated', 'broken'];
 
-/** One row of the table. A count other than 0 is a target that was missed; `fail` also says how to repeat it. */
+/** One row of the table. A count other than 0 is a target that was missed; `fail` also prints how to repeat it. */
 export function row(trial) {
   const made = { trial, n: 0, notes: new Map(), problems: [] };
   for (const name of COUNTS) made[name] = 0;

@@ -97,7 +97,7 @@ async function recoverAndVerify(result, place, name) {
   return thread;
 }
 
-/** Goes on with a thread that was killed, or begins again if nothing of it was written. */
+/** Resumes a killed thread, or starts again if nothing of it was written. */
 async function goOn(result, { place, session, name }) {
   const hasLog = existsSync(place.thread(THREAD, 'transcript.jsonl'));
   const settled = settledIn(place);

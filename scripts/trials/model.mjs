@@ -1,4 +1,4 @@
-// A scripted provider on loopback. Each trial has an address of its own on it. It keeps every request, bills as a
+// A scripted provider on loopback. Each trial has a separate address on it. It keeps every request, bills as a
 // provider would (the whole input of each request that arrived, and each piece of output that it sent), and notes what
 // the real API would refuse: a tool call without exactly one result, or a result without its call.
 import { createServer } from 'node:http';
@@ -52,7 +52,7 @@ function* events({ words = [], tools = [] }, id) {
   }
 }
 
-/** Sends one answer; `answer.until` holds the stream open behind its content, `answer.silent` sends nothing at all. */
+/** Sends one answer; `answer.until` holds the stream open after its content, `answer.silent` sends nothing at all. */
 async function stream(answer, request, response) {
   if (answer.silent) return;
   const send = (type, data) =>
@@ -155,7 +155,7 @@ export function stepsOf(body) {
 }
 
 /**
- * Does `turns` steps, one command a turn. It sees from the conversation alone what is left: a step that was not started
+ * Does `turns` steps, one command a turn. It reads the remaining steps from the conversation: a step that was not started
  * is asked for again, one whose effects are unknown is not.
  */
 export function stepper(turns, command, options = {}) {

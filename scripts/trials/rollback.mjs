@@ -87,7 +87,7 @@ async function exchange(result, model, { what, change, turn, stopsResume }) {
     const resumed = await place.rye('threads', 'resume', THREAD);
     const second = await place.rye('verify', 'thread', THREAD);
     const isRefused = resumed.code !== 0 && session.requests.length === asked;
-    // a resume that is right to go on writes the export again from the signed log
+    // a correct resume writes the export again from the signed log
     if (isRefused && second.code === 0)
       result.fail('missed', `${what}, turn ${turn}: verify after resume exits 0`);
     if (!isRefused && second.code === 0) result.note('repaired by resume');

@@ -14,7 +14,7 @@ const never = new Promise(() => {});
 const PHASES = {
   'an answer streams': {
     answer: () => ({ words: ['Half of an '], until: never }),
-    begun: (_, said) => said.stdout.includes('"token_delta"'),
+    begun: (_, output) => output.stdout.includes('"token_delta"'),
   },
   'the model is silent': {
     answer: () => ({ silent: true }),
@@ -77,8 +77,8 @@ async function interrupt(result, model, { phase, signals, name, random }) {
   const session = model.session(() => answer(place.root));
   place = await openPlace(session);
   try {
-    const { child, said, done } = place.start(STREAMED);
-    while (!begun(place, said, session) && child.exitCode === null) await delay(20);
+    const { child, output, done } = place.start(STREAMED);
+    while (!begun(place, output, session) && child.exitCode === null) await delay(20);
     for (const signal of signals) {
       child.kill(signal);
       await delay(random() * 40);

@@ -8,7 +8,7 @@ export interface OfferedDefinition {
   readonly input_schema: unknown;
 }
 
-/** The snapshot of what a thread may do and which tools it was offered; signed and written once, at the start. */
+/** Renders the thread's permissions and offered tools; signed and written once, at the start. */
 export function renderCapabilities(
   plan: ThreadPlan,
   definitions: readonly OfferedDefinition[],

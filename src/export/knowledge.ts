@@ -10,7 +10,7 @@ export function renderThreadKnowledge(facts: ExportFacts): string {
     event.event_type === 'message' ? renderEvent(event) : [],
   );
   const blocks = [...renderHead(facts), ...body, ...renderOutcome(facts)];
-  // behind the last block instead of behind the whole, which may be megabytes and would be copied for it
+  // appended to the last block, not to the whole text, which may be megabytes and would be copied
   return [...blocks.slice(0, -1), `${blocks.at(-1) ?? ''}\n`].join('\n\n');
 }
 
@@ -71,7 +71,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
   return `---\n${yaml}---`;
 }
 
-/** How the thread ended and what it cost, as blocks. */
+/** Renders the outcome and the cost of a thread, as blocks. */
 export function renderOutcome({ document }: Facts): readonly string[] {
   const { status, result = '', outputs, error, cost } = document;
   const parts = [`## Outcome: ${status}`];

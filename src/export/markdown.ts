@@ -3,7 +3,7 @@ import { type ContentBlock, type Message, textOf } from '../core/message.ts';
 import { withoutControls } from '../core/text.ts';
 import { isKnown } from '../log/tree.ts';
 
-/** Of a longer tool result the head and the tail are kept, so that search still finds what stands in them. */
+/** Maximum characters of a tool result; search finds text in the head and the tail that remain of a longer one. */
 const MAX_RESULT_CHARS = 16_384;
 
 /** One entry of a conversation as Markdown blocks; none for an entry that people need not read. */
@@ -69,14 +69,14 @@ function blocksText(content: readonly ContentBlock[]): string {
   return images === 0 ? textOf(content) : `${textOf(content)}\n[${images} image(s)]`;
 }
 
-/** The head and the tail of a long text, and how much is left out between them. */
+/** Returns the head and the tail of a long text, and the number of characters omitted between them. */
 export function bounded(text: string): string {
   if (text.length <= MAX_RESULT_CHARS) return text;
   const half = MAX_RESULT_CHARS / 2;
-  return `${text.slice(0, half)}\n… ${text.length - MAX_RESULT_CHARS} characters left out …\n${text.slice(-half)}`;
+  return `${text.slice(0, half)}\n… ${text.length - MAX_RESULT_CHARS} characters omitted …\n${text.slice(-half)}`;
 }
 
-/** Carriage returns end a line in Markdown too; control characters would reach the terminal of whoever prints the file. */
+/** Carriage returns end a line in Markdown too; control characters would reach a terminal when the file is printed. */
 function plain(value: unknown): string {
   // a log may come from elsewhere: what should be a text need not be one
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
@@ -91,8 +91,8 @@ export function fence(text: string, info: string): string {
 }
 
 /**
- * Somebody else's Markdown as a block quote: whatever it opens (a fence, a heading, an HTML comment) ends with the
- * quote, so it cannot pass for a part of the document around it.
+ * Renders untrusted Markdown as a block quote: a fence, heading or HTML comment that it opens ends with the quote, so it
+ * cannot pass for part of the surrounding document.
  */
 export function quote(text: string): string {
   return plain(text)

@@ -7,9 +7,9 @@ import { isKnown, pathTo, type TreeEntry } from '../log/tree.ts';
 import type { ExportSource } from './source.ts';
 
 /**
- * The path to the leaf as a log of its own: ids and times kept, chained anew, numbered from 1, labels in force set again
- * at the end with the ids of the entries that set them. The header says what it is a part of. Of what belongs to no entry
- * only the starts of its calls are kept, so that the context folds to the same messages. It is not signed.
+ * Exports the path to the leaf as a separate log: same ids and times, new chain, numbered from 1, current labels set again
+ * at the end with the ids of the entries that set them. The header names the original. Of events outside of entries it
+ * keeps only the starts of calls, so that the context folds to the same messages. It is not signed.
  */
 export function* exportPathLog(source: ExportSource): Iterable<string> {
   const { header, tree, leafId } = source;

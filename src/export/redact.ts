@@ -12,7 +12,7 @@ type Payload = Readonly<Record<string, unknown>>;
 export class Redaction {
   #count = 0;
 
-  /** How many values were taken out so far. */
+  /** Number of values redacted so far. */
   get count(): number {
     return this.#count;
   }
@@ -128,7 +128,7 @@ export class Redaction {
   }
 }
 
-/** Log-only types whose payload says how the run went, not what it was about. */
+/** Log-only types whose payload describes the course of the run, not its subject. */
 const KEPT: ReadonlySet<string> = new Set([
   'thread_continued',
   'turn_started',
@@ -155,11 +155,11 @@ function lengthOf(block: ContentBlock): number {
 }
 
 /**
- * What a secret looks like: the prefixes that providers give to their keys, private key blocks, tokens behind the words
- * that announce them, credentials in addresses. Each pattern is linear. A shape can only find what it knows.
+ * Patterns of secrets: providers' key prefixes, private key blocks, tokens after words that announce them, credentials in
+ * addresses. Each pattern is linear. Unknown kinds of secrets are not found.
  */
 const SHAPES: readonly RegExp[] = [
-  // a block without its end is taken as far as one can be long
+  // a block without an end counts up to the maximum length
   /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----END)[\s\S]){0,8000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/g,
   // Anthropic, OpenAI and their like; Stripe
   /\b[sr]k[-_][\w-]{16,}/g,
@@ -177,7 +177,7 @@ const SHAPES: readonly RegExp[] = [
   /(?<=(?:pass(?:word|wd)?|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?)[^\s"',;&\\]{8,}/gi,
 ];
 
-/** What stands in place of what was taken out. */
+/** Replaces each redacted value. */
 const REDACTED = '[redacted]';
 
 /** The text without what looks like a secret, and how many were found. */

@@ -42,7 +42,7 @@ export interface ExportSource {
   /** Last entry of the path that linear formats write and that a page opens with; null for an empty one. */
   readonly leafId: string | null;
   readonly facts: Omit<ExportFacts, 'events'>;
-  /** How its items were verified when it ran; undefined where thread.json does not say. */
+  /** The integrity of its items when it ran; undefined if thread.json lacks it. */
   readonly itemIntegrity: string | undefined;
   readonly checks: readonly IntegrityCheck[];
   readonly problems: readonly LogProblem[];
@@ -50,7 +50,7 @@ export interface ExportSource {
   readonly exportedAt: string;
   /** Version of rye. */
   readonly version: string;
-  /** How many values were taken out; undefined where none were to be. */
+  /** Number of redacted values; undefined without redaction. */
   readonly redactions?: number;
 }
 

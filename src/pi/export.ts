@@ -14,13 +14,13 @@ import type { ExportSource } from '../export/source.ts';
 import { isKnown, type TreeEntry } from '../log/tree.ts';
 import { PI_VERSION } from './session.ts';
 
-/** What of a thread a session of pi is made from. */
+/** The parts of a thread that a pi session is made from. */
 export type PiSource = Pick<ExportSource, 'header' | 'events' | 'tree' | 'leafId' | 'redactions'>;
 
 /**
  * A thread as a session of pi, version 3, all branches of the source, ids kept. What came from pi and still has its place
  * goes back as the line that it was, unless values were taken out. What pi has no equal of becomes a `custom` entry,
- * which it carries and does not send. pi goes on from the last entry of a file, so another leaf is said behind it.
+ * which it carries and does not send. pi continues from the last entry of a file, so a different leaf is written after it.
  */
 export function* exportPi(source: PiSource): Generator<string> {
   const { tree } = source;
@@ -60,7 +60,7 @@ interface Line {
   readonly value: JsonObject;
 }
 
-/** An imported session keeps its header; a branch of it that became a thread of its own is a new session. */
+/** An imported session keeps its header; a branch of it that was extracted to a thread is a new session. */
 function headerLine({ header }: PiSource, origin: Line | undefined): string {
   const { thread_id, created_at, branched_from, continuation_of } = header;
   const isSame = branched_from === undefined && continuation_of === undefined;
@@ -98,7 +98,7 @@ function sessionId(threadId: string): string {
 interface Place {
   readonly origin: Line | undefined;
   readonly parentId: string | null;
-  /** Where a reference to an entry points to among those that are written. */
+  /** Resolves a reference to an entry to a written one. */
   readonly place: (id: string | null) => string | null;
 }
 
@@ -117,7 +117,7 @@ function lineOf(entry: TreeEntry, { origin, parentId, place }: Place): string {
   return isUntouched ? `${text}\n` : encode(migrated(entry, value, parentId));
 }
 
-/** Where labels were taken out of the chain, a compaction may keep from another entry on than it said. */
+/** Finds the first kept entry of a compaction: removing labels from the chain may have removed the named one. */
 function isSameKept(entry: TreeEntry, value: JsonObject): boolean {
   if (!isKnown(entry, 'compaction')) return true;
   const { first_kept_entry_id: first } = entry.payload;
@@ -200,7 +200,7 @@ function compaction(
     firstKeptEntryId: place(first) ?? id,
     tokensBefore: tokens_before,
     details,
-    // pi leaves out what it has no summary of: rye wrote it, as an extension would
+    // pi drops entries without a summary: rye wrote one, as an extension would
     fromHook: true,
   };
 }

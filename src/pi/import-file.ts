@@ -17,7 +17,7 @@ export interface ImportOptions {
   /** The session file; it is only read. */
   readonly path: string;
   readonly threadId?: string;
-  /** The model that goes on with it when it is resumed. */
+  /** The model that continues it after a resume. */
   readonly model?: string;
 }
 
@@ -30,7 +30,7 @@ export interface ImportedSession {
   readonly session_id: string;
   readonly entries: number;
   readonly messages: number;
-  /** What was damaged or not understood, by line. */
+  /** Damaged or unknown records, by line. */
   readonly problems: readonly PiProblem[];
 }
 

@@ -12,7 +12,7 @@ import {
   piMessageOf,
 } from './session.ts';
 
-/** What a pi session becomes in a thread's log. */
+/** A pi session as drafts for a thread's log. */
 export interface PiImport {
   readonly drafts: readonly EventDraft[];
   readonly problems: readonly PiProblem[];
@@ -23,7 +23,7 @@ export interface PiImport {
 }
 
 /**
- * Entries for a pi session, ids kept. Below a root that stands for the header each pi entry becomes one entry; `leaf` moves
+ * Entries for a pi session, ids kept. Below a root that represents the header, each pi entry becomes one entry; `leaf` moves
  * in between give each its parent. Every one carries the line that it came from in `pi_line`, so that an export can
  * give it back byte for byte. What is not understood is kept, and never sent to a model.
  */
@@ -76,7 +76,7 @@ export function lastAnswer(drafts: readonly EventDraft[]): string {
 // what the envelope of an event takes besides the payload
 const ENVELOPE_BYTES = 4096;
 
-/** The original line stands beside what rye made of it. `item_too_large` where both do not fit one line of a log. */
+/** Keeps the original line beside the converted entry. Throws `item_too_large` if both exceed one line of a log. */
 function withLine(draft: EventDraft, { text, line }: PiRecord): EventDraft {
   const made = { ...draft, payload: { ...draft.payload, pi_line: text } } as EventDraft;
   // only a long line can become too long
@@ -85,7 +85,7 @@ function withLine(draft: EventDraft, { text, line }: PiRecord): EventDraft {
     if (bytes > MAX_LINE_BYTES) {
       throw new RyeError(
         'item_too_large',
-        `line ${line} of the session is too long: with its original text an entry of ${bytes} bytes would stand on one line of the log, which has at most ${MAX_LINE_BYTES}`,
+        `line ${line} of the session is too long: with its original text it makes an entry of ${bytes} bytes, and a line of the log has at most ${MAX_LINE_BYTES}`,
         { hint: 'It holds a very big image or tool result. The file was left as it is.' },
       );
     }
@@ -111,7 +111,7 @@ function rootDraft(toolNames: ReadonlySet<string>): EventDraft {
 
 const TYPE_NAME = /^[A-Za-z0-9_.-]{1,64}$/;
 
-/** State for nobody: it keeps its place in the chain. */
+/** An entry without a meaning for rye: it keeps its place in the chain. */
 function carried({ record }: PiEntry): EventDraft {
   const type = toText(record.value['type'] ?? '');
   const custom_type = `pi/${TYPE_NAME.test(type) ? type : 'unknown'}`;

@@ -9,17 +9,17 @@ export interface PiEntry {
   readonly record: PiRecord;
   readonly id: string;
   readonly parentId: string | null;
-  /** Of a compaction: the first entry that it kept; null where it kept none. */
+  /** The first entry that a compaction kept; null if it kept none. */
   readonly firstKeptId: string | null;
 }
 
-/** A pi session as a tree: parents stand before their children. */
+/** A pi session as a tree: parents precede their children. */
 export interface PiSession {
   readonly header: PiRecord;
   readonly version: number;
   readonly sessionId: string;
   readonly entries: readonly PiEntry[];
-  /** The last entry of the file: pi goes on from it. */
+  /** The last entry of the file, from which pi continues. */
   readonly leafId: string | null;
   readonly problems: readonly PiProblem[];
 }
@@ -33,7 +33,7 @@ export interface PiReadOptions {
 
 /** Takes the lines of a session file in order, without their line feeds. */
 export interface PiReader {
-  /** `isTorn`: no line feed follows, as behind the last line of a file. `isLossy`: bytes of it were no UTF-8. */
+  /** `isTorn`: no line feed follows, as on the last line of a file. `isLossy`: it had bytes that are not UTF-8. */
   push(text: string, isTorn?: boolean, isLossy?: boolean): void;
   end(): PiSession;
 }
@@ -52,7 +52,7 @@ const SAFE_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 interface Draft {
   readonly record: PiRecord;
   readonly id: string;
-  /** As the file says it; undefined in version 1. */
+  /** As in the file; undefined in version 1. */
   readonly parent: unknown;
 }
 
@@ -80,7 +80,7 @@ class SessionReader implements PiReader {
     const clean = this.#line === 1 ? text.replace(/^\uFEFF/, '') : text;
     if (clean.trim() === '') return;
     const pieces = readPiLine(clean, this.#line);
-    if (pieces.length > 1) this.#note('fused', `${pieces.length} records stand on one line`);
+    if (pieces.length > 1) this.#note('fused', `${pieces.length} records on one line`);
     for (const piece of pieces) this.#take(piece, isTorn && piece === pieces.at(-1));
   }
 
@@ -116,7 +116,7 @@ class SessionReader implements PiReader {
   /** omp writes a title before the header. */
   #begin(piece: PiPiece): void {
     if (isPiRecord(piece) && piece.value['type'] === 'title' && this.#problems.length === 0) {
-      this.#note('before_header', 'a title stands before the header');
+      this.#note('before_header', 'a title precedes the header');
       return;
     }
     if (!isPiRecord(piece) || piece.value['type'] !== 'session') {
@@ -148,7 +148,7 @@ class SessionReader implements PiReader {
     const before = this.#texts.get(given);
     if (before === record.text) {
       // pi wrote a whole file a second time when it resumed one without an answer
-      this.#note('duplicate', `entry ${given} stands twice; the first one counts`);
+      this.#note('duplicate', `entry ${given} is repeated; the first one counts`);
       return;
     }
     if (before !== undefined) {
@@ -161,7 +161,7 @@ class SessionReader implements PiReader {
     if (record.value['type'] !== 'session') {
       this.#add(record, this.#freeId());
     } else if (record.text === header.text) {
-      this.#note('duplicate', 'the header stands twice; the first one counts');
+      this.#note('duplicate', 'the header is repeated; the first one counts');
     } else {
       throw this.#refusal('a second session begins here');
     }
@@ -181,7 +181,7 @@ class SessionReader implements PiReader {
     this.#drafts.push({ record, id, parent });
   }
 
-  /** Entries behind their parents. What never gets a place hangs on itself. */
+  /** Sorts entries after their parents. Entries that are their own ancestors have no place. */
   #placed(): readonly PiEntry[] {
     const placed: PiEntry[] = [];
     const done = new Set<string>();
@@ -249,7 +249,7 @@ class SessionReader implements PiReader {
   }
 }
 
-/** Undefined where it is no version. Files of version 1 do not say it. */
+/** Returns undefined for an invalid version. Files of version 1 have none. */
 function versionOf(header: JsonObject): number | undefined {
   const { version = 1 } = header;
   return typeof version === 'number' && Number.isSafeInteger(version) && version >= 1
@@ -263,7 +263,7 @@ export function piMessageOf({ value }: PiRecord): JsonObject | undefined {
   return isJsonObject(message) ? message : undefined;
 }
 
-/** What was found wrong with a pi session that could be read all the same; `line` counts from 1. */
+/** A defect of a pi session that was readable nevertheless; `line` counts from 1. */
 export interface PiProblem {
   readonly kind:
     | 'torn_tail'
@@ -278,7 +278,7 @@ export interface PiProblem {
   readonly message: string;
 }
 
-/** One record of a session file: the text that stands there and what it says. */
+/** One record of a session file: its text and its value. */
 export interface PiRecord {
   readonly line: number;
   readonly text: string;
@@ -294,7 +294,7 @@ function isPiRecord(piece: PiPiece): piece is PiRecord {
 
 /**
  * Reads one line of a pi session file. Usually one record. A line on which records ran together, as pi leaves it when it
- * appends behind a torn write, yields each of them and the rest as text.
+ * appends after a torn write, yields each of them and the rest as text.
  */
 function readPiLine(text: string, line: number): readonly PiPiece[] {
   const pieces: PiPiece[] = [];
@@ -336,7 +336,7 @@ function recordOf(text: string, line: number): PiRecord | undefined {
     : undefined;
 }
 
-/** Where the object that begins at `start` is closed; 0 where it is not. */
+/** Returns the end of the object that begins at `start`; 0 if it is not closed. */
 function objectEnd(text: string, start: number): number {
   let depth = 0;
   let isInString = false;
@@ -362,11 +362,11 @@ const CLOSE = 0x7d;
 
 // how pi begins its records; blocks inside a message may look alike, so each place is only tried
 const RECORD_START = /\{"type":"[a-z_]{1,40}","(?:id|timestamp|version)":/g;
-// more than that on one line is damage, not appends behind torn writes
+// more than that on one line is damage, not appends after torn writes
 const MAX_TRIES = 4;
 const MAX_TORN = 4;
 
-/** Where a whole record begins behind one that a crash cut off; 0 where none does. */
+/** Returns the start of a whole record after one that a crash cut off; 0 if there is none. */
 function jointOf(text: string, line: number): number {
   let tries = 0;
   for (const { index } of text.matchAll(RECORD_START)) {

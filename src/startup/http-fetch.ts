@@ -2,24 +2,24 @@ import type * as http from 'node:http';
 import type { Agent, ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 
-/** Idle connections are given up before common servers give them up, which is after 5 s: a request must not meet its end. */
+/** Closes idle connections before common servers do, which is after 5 s: a request must not hit a closing connection. */
 const IDLE_MS = 4000;
-/** Of a body that is no stream of events nobody reads more. */
+/** Maximum bytes read from an error body. */
 const MAX_ERROR_BYTES = 1 << 20;
-/** The end of an answer that was read is waited for so long, in the background. */
+/** Milliseconds to wait in the background for the end of an answer that was read. */
 const LINGER_MS = 1000;
 
-/** The body of a good answer as it comes. Whoever leaves it before its end ends the connection. */
+/** The streamed body of a successful answer. Leaving the iteration early closes the connection. */
 export interface AnswerBody extends AsyncIterable<Uint8Array> {
-  /** The answer was read as far as it matters: no abort touches its connection any more, which is used again if it ends. */
+  /** Declares the answer read: aborts no longer affect its connection, which is reused once the answer ends. */
   letGo(): void;
 }
 
 /**
- * The `fetch` of the vendors' SDKs, on Node's own HTTP client: that of the platform compiles a second HTTP parser into each
- * process, which costs more time and memory than all of rye. It takes texts as bodies, follows no redirect, because that
- * would take the key to another host, and resolves with a response whose body is read by {@link bodyOf} where it is good
- * and by `text()` where it is not.
+ * The `fetch` for the vendors' SDKs, on Node's own HTTP client: the platform's `fetch` compiles a second HTTP parser into
+ * each process, which costs more time and memory than all of rye. It accepts text bodies only and follows no redirect,
+ * because that would send the key to another host. {@link bodyOf} returns the body of a successful response; failed ones
+ * have `text()`.
  */
 export async function httpFetch(
   address: string | URL | Request,
@@ -35,16 +35,16 @@ export async function httpFetch(
   if (status >= 400) {
     return new Response(await textOf(body), { status, statusText, headers: fields });
   }
-  // the SDKs pass it on and read its status and its headers
+  // the SDKs only read its status and its headers
   return new GoodAnswer(message, body, new PlainHeaders(fields)) as unknown as Response;
 }
 
-/** Undefined for a response that {@link httpFetch} did not make. */
+/** Returns the body of a successful response; undefined if {@link httpFetch} did not make it. */
 export function bodyOf(response: Response): AnswerBody | undefined {
   return response instanceof GoodAnswer ? response.bytes : undefined;
 }
 
-/** What of a `Response` is asked for: one of the platform's brings its whole `fetch` along, and copies what it streams. */
+/** The used part of a `Response`: the platform's class loads its whole `fetch`, and copies what it streams. */
 class GoodAnswer {
   readonly ok = true;
   readonly status: number;
@@ -63,7 +63,7 @@ class GoodAnswer {
 type Client = Pick<typeof http, 'request' | 'Agent'>;
 const agents = new Map<string, Agent>();
 
-/** What ends a request: its signal, until the answer was read, or whoever holds it. */
+/** Ends a request: on its signal, until the answer is read, or on demand. */
 class Stop {
   readonly #signal: AbortSignal | null | undefined;
   readonly #now = (): void => this.now();
@@ -74,7 +74,7 @@ class Stop {
     this.#signal = signal;
   }
 
-  // given the signal itself, the client would throw what nobody catches at an answer that has just ended
+  // with the signal itself, the client would throw an uncaught error for an answer that has just ended
   watch(request: ClientRequest): void {
     this.#request = request;
     this.#signal?.addEventListener('abort', this.#now, { once: true });
@@ -139,7 +139,7 @@ async function ask(url: URL, { method, headers, body }: RequestInit, stop: Stop)
     });
     stop.watch(request);
     request.once('response', resolve);
-    // it may break after its response has come too, of which the body tells
+    // a failure after the headers surfaces through the body stream
     request.on('error', reject);
     request.end(body);
   });
@@ -151,7 +151,7 @@ function fieldsOf({ headersDistinct }: IncomingMessage): [string, string][] {
   );
 }
 
-/** Says where to, without the path: what the SDKs take for the provider's own error. */
+/** Makes an error response that names the host of the redirect; the SDKs read it as the provider's own error. */
 function redirected(host: string, message: IncomingMessage): Response {
   message.destroy();
   const { location = '' } = message.headers;
@@ -203,7 +203,7 @@ type Init = Iterable<readonly [string, string]> | Readonly<Record<string, string
 
 /**
  * Header fields as a vendor's SDK uses the `Headers` of the platform. Those bring the whole `fetch` of the platform along, which
- * costs a process 20 ms and 8 MiB; the build puts these in their place (`scripts/plain-headers-plugin.mjs`). Names are
+ * costs a process 20 ms and 8 MiB; the build replaces them by this class (`startup/plugins.mjs`). Names are
  * compared in lower case, values of one name joined by commas (RFC 9110, 5.3).
  */
 export class PlainHeaders implements Iterable<[string, string]> {

@@ -33,8 +33,8 @@ const KEYWORDS: Readonly<
 const ACCEPT: Check = () => true;
 
 /**
- * A check for schemas of types, properties, lists, enumerations and bounds, as nearly all tools have: compiling those
- * takes longer than starting Node. Undefined where the schema says anything else, or says it wrongly. The schema's depth
+ * Makes a check for schemas of types, properties, lists, enumerations and bounds, as nearly all tools have: compiling them
+ * takes longer than starting Node. Returns undefined for other keywords and for invalid schemas. The schema's depth
  * must be bounded.
  */
 export function readPlainSchema(schema: JsonValue | undefined): Check | undefined {

@@ -171,7 +171,7 @@ describe('renderThreadKnowledge', () => {
     const text = renderThreadKnowledge(
       facts({ messages: [result(`first phrase ${'x'.repeat(100_000)}😀 last phrase`)] }),
     );
-    expect(text).toMatch(/first phrase[^]*… 83643 characters left out …[^]*last phrase/);
+    expect(text).toMatch(/first phrase[^]*… 83643 characters omitted …[^]*last phrase/);
     expect(text.length).toBeLessThan(20_000);
   });
 

@@ -2,7 +2,7 @@ import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts
 import { formatUsd, NO_USAGE, type Usage } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 
-/** A fact of the log that is no entry, in one sentence, shown behind the entry before it. */
+/** A log event that is not an entry, in one sentence, shown after the preceding entry. */
 export interface Note {
   readonly tone: 'plain' | 'warn' | 'bad' | 'seal';
   readonly text: string;
@@ -21,9 +21,9 @@ export interface ChildThread {
   readonly spend: number | undefined;
 }
 
-/** What the events without a place in the tree say about the entries, and about the whole. */
+/** The information of events outside of the tree, by entry and for the thread. */
 export interface Annotations {
-  /** By the id of the entry before; '' for what stands before the first. */
+  /** By the id of the preceding entry; '' for notes before the first. */
   readonly notes: ReadonlyMap<string, readonly Note[]>;
   /** By the entry of the answer, or of the summary, that was paid for. */
   readonly costs: ReadonlyMap<string, TurnCost>;
@@ -35,7 +35,7 @@ export interface Annotations {
   readonly keys: readonly string[];
 }
 
-/** A number, whatever a log from elsewhere has in its place. */
+/** Returns the value if it is a number, else 0: a foreign log may have anything. */
 export function numberOr(value: unknown, otherwise = 0): number {
   return typeof value === 'number' && Number.isFinite(value) ? value : otherwise;
 }
@@ -96,7 +96,7 @@ type NoteTable = {
 };
 
 const NOTES: NoteTable = {
-  thread_continued: ({ previous_thread_id: id }) => plain(`continued from ${id}`),
+  thread_continued: ({ previous_thread_id: id }) => plainNote(`continued from ${id}`),
   limit_reached: ({ code, current, max }) => ({
     tone: 'bad',
     text: `limit reached: ${code}, ${current} of ${max}`,
@@ -106,30 +106,30 @@ const NOTES: NoteTable = {
     text: `${category} error: ${message}`,
   }),
   retry_scheduled: ({ attempt, delay_ms: ms }) =>
-    plain(`tried again in ${ms} ms (attempt ${attempt})`),
+    plainNote(`tried again in ${ms} ms (attempt ${attempt})`),
   hook_fired: ({ id, event, matched, outcome, error }) => {
     if (error !== undefined)
       return { tone: 'bad', text: `hook ${id} at ${event} failed: ${error}` };
-    return matched ? plain(`hook ${id} at ${event}: ${outcome}`) : undefined;
+    return matched ? plainNote(`hook ${id} at ${event}: ${outcome}`) : undefined;
   },
   rule_matched: ({ rule, stream, interrupted }) => ({
     tone: interrupted === true ? 'warn' : 'plain',
     text: `rule ${text(rule)} matched the ${text(stream)} stream${interrupted === true ? ' and cut the answer' : ''}`,
   }),
   child_thread_started: ({ child_thread_id: id, directive }) =>
-    plain(`child thread ${id} started: ${directive}`),
+    plainNote(`child thread ${id} started: ${directive}`),
   child_thread_finished: ({ child_thread_id: id, status, spend }) => ({
     tone: status === 'completed' ? 'plain' : 'warn',
     text: `child thread ${id} ended: ${status}, ${formatUsd(numberOr(spend))}`,
   }),
   delivery: ({ decision, kind, source, run_id: run }) =>
-    plain(
+    plainNote(
       `delivery: ${[decision, kind, source === undefined ? undefined : `from ${text(source)}`, run]
         .filter((part) => part !== undefined)
         .map(text)
         .join(' ')}`,
     ),
-  note: ({ text: said }) => plain(said),
+  note: ({ text }) => plainNote(text),
   log_quarantined: ({ bytes, file }) => ({
     tone: 'warn',
     text: `${numberOr(bytes)} unverified bytes were moved to ${text(file)}`,
@@ -140,8 +140,8 @@ const NOTES: NoteTable = {
   }),
 };
 
-function plain(said: string): Note {
-  return { tone: 'plain', text: said };
+function plainNote(text: string): Note {
+  return { tone: 'plain', text };
 }
 
 function text(value: unknown): string {

@@ -9,7 +9,7 @@ import type { ExportSource } from '../source.ts';
 import { type Annotations, annotate } from './annotations.ts';
 import { type Html, html, printable, trusted } from './safe.ts';
 
-/** What the entries of a page are rendered with. */
+/** Everything that rendering an entry needs. */
 export interface PageContext {
   readonly source: ExportSource;
   readonly annotations: Annotations;
@@ -21,7 +21,7 @@ export interface PageContext {
   readonly inContext: ReadonlySet<string>;
   /** The newest edit of each entry on the open path. */
   readonly edits: ReadonlyMap<string, EventPayloads['context_edit']>;
-  /** What people see of the tree. */
+  /** The visible part of the tree. */
   readonly rows: readonly TreeRow[];
   /** By entry: where the conversation parts, the ways that it took. */
   readonly forks: ReadonlyMap<string, readonly TreeRow[]>;
@@ -72,7 +72,7 @@ export function count(total: number, noun: string): string {
   return `${total.toLocaleString('en')} ${noun}${total === 1 ? '' : 's'}`;
 }
 
-/** A time of day of a log, or whatever stands in its place. */
+/** Renders a log's time of day; shows any other value as it is. */
 export function timeOf(timestamp: string): Html {
   const clock = /^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)/.exec(timestamp)?.[1];
   return html`<time datetime="${timestamp}" title="${timestamp}">${clock ?? timestamp}</time>`;
@@ -88,15 +88,15 @@ export function folded(
 
 /** Longer texts are shown as they are, not as Markdown. */
 const MAX_MARKDOWN_CHARS = 200_000;
-/** Headings of a message stand below those of the page. */
+/** Headings of a message rank below those of the page. */
 const HEADING_SHIFT = 2;
 const MAX_HEADING = 6;
 
 const LINK = /^(?:https?|mailto):/i;
 
 /**
- * Somebody's Markdown as HTML that can do nothing: no markup of its own, links only to the web and to mail, images as
- * words. Lines end where they end, as in a chat: prompts are often no Markdown but XML.
+ * Renders untrusted Markdown as harmless HTML: no raw markup, links only to the web and to mail, images as words. Keeps
+ * line ends, as a chat does: prompts are often XML instead of Markdown.
  */
 function proseRenderer(code: CodeRenderer): (text: string) => Html {
   const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
@@ -122,7 +122,7 @@ function proseRenderer(code: CodeRenderer): (text: string) => Html {
       : html`<div class="prose" dir="auto">${trusted(withoutControls(markdown.render(printable(text))))}</div>`;
 }
 
-/** Links tell nobody where they were clicked, cells are aligned by a class, headings stand below those of the page. */
+/** Links send no referrer, classes align cells, headings rank below those of the page. */
 function harmless(tokens: readonly Token[]): void {
   for (const token of tokens) {
     if (token.type === 'link_open') {
@@ -153,7 +153,7 @@ export class CodeRenderer {
     if (text.length <= MAX_SHOWN_CHARS)
       return html`<pre><code>${this.inline(text, language)}</code></pre>`;
     const half = MAX_SHOWN_CHARS / 2;
-    return html`<pre><code>${text.slice(0, half)}</code></pre><p class="cut">${(text.length - MAX_SHOWN_CHARS).toLocaleString('en')} characters are left out here; the log has them.</p><pre><code>${text.slice(-half)}</code></pre>`;
+    return html`<pre><code>${text.slice(0, half)}</code></pre><p class="cut">${(text.length - MAX_SHOWN_CHARS).toLocaleString('en')} characters are omitted here; the log has them.</p><pre><code>${text.slice(-half)}</code></pre>`;
   }
 
   /** The code itself, without a block around it. */

@@ -16,18 +16,18 @@ import { numberOr } from './annotations.ts';
 import { anchorOf, count, folded, type PageContext, timeOf } from './context.ts';
 import { type Html, html, NOTHING } from './safe.ts';
 
-/** How an entry looks: its class, who speaks, and what. */
+/** The presentation of an entry: its class, the speaker, and the body. */
 interface Shape {
   readonly look: 'user' | 'assistant' | 'tool_result' | 'injected' | 'summary' | 'setting';
   readonly who: string;
   readonly body: Html;
 }
 
-/** One entry of the tree, with its label, what the model sees of it, and what the log notes behind it. */
+/** Renders one entry of the tree with its label, the model's view of it, and the log's notes about it. */
 export function renderEntry(entry: TreeEntry, page: PageContext): Html {
   const { look, who, body } = soundShape(entry, page);
   const isHidden = !page.active.has(entry.id);
-  // the line of a folded result says all that a heading would
+  // the summary line of a folded result replaces the heading
   const heading =
     look === 'tool_result'
       ? NOTHING
@@ -42,7 +42,7 @@ function marksOf(entry: TreeEntry, page: PageContext): Html {
   return html`${label !== undefined && html`<span class="label">${label}</span>`}${tagsOf(entry, page)}<a class="anchor" href="${anchorOf(entry.id)}">${timeOf(entry.timestamp)}</a>`;
 }
 
-/** An entry of a log from elsewhere may not be what its type says: then it is shown as the data that it is. */
+/** Renders an entry; shows its raw data if the payload does not match its type, as a foreign log may have it. */
 function soundShape(entry: TreeEntry, page: PageContext): Shape {
   try {
     return shapeOf(entry, page);
@@ -57,7 +57,7 @@ function shapeOf(entry: TreeEntry, page: PageContext): Shape {
   if (isKnown(entry, 'compaction')) return compactionShape(entry.payload, page);
   if (isKnown(entry, 'branch_summary')) {
     const { summary, from_id: from } = entry.payload;
-    const body = html`${page.prose(summary)}<p class="quiet">It stands for <a href="${anchorOf(from)}">the branch that was left</a>.</p>`;
+    const body = html`${page.prose(summary)}<p class="quiet">It summarizes <a href="${anchorOf(from)}">an abandoned branch</a>.</p>`;
     return { look: 'summary', who: 'Another branch, summarised', body };
   }
   return { look: 'setting', ...settingShape(entry, page) };
@@ -177,7 +177,7 @@ function contextEdit(
   return { who: 'Context edit', body };
 }
 
-/** What a reader should know about an entry before reading it. */
+/** Returns the notes that precede an entry. */
 function tagsOf(entry: TreeEntry, { active, inContext, edits }: PageContext): readonly Html[] {
   const tags: Html[] = [];
   const tag = (text: string, title: string): void => {
@@ -195,15 +195,12 @@ function tagsOf(entry: TreeEntry, { active, inContext, edits }: PageContext): re
       edit.reason ?? '',
     );
   if (isRead(entry) && active.has(entry.id) && !inContext.has(entry.id) && !edit) {
-    tag(
-      'no longer sent',
-      'a summary or a newer answer stands in its place: the model does not see it any more',
-    );
+    tag('no longer sent', 'a summary or a newer answer replaces it: the model no longer sees it');
   }
   return tags;
 }
 
-/** A result goes with its call, so that a tag on both would say it twice. */
+/** True for a result: its call already has the tag. */
 function isRead(entry: TreeEntry): boolean {
   if (isKnown(entry, 'message')) return entry.payload.message.role !== 'tool_result';
   return isKnown(entry, 'custom_message') && entry.payload.display;
@@ -227,12 +224,12 @@ export function notesBehind(entryId: string, { annotations }: PageContext): Html
   return html`<ul class="notes">${items}</ul>`;
 }
 
-/** What a person said. */
+/** Renders a message of a person. */
 function userMessage({ content }: UserMessage, page: PageContext): Html {
   return html`${content.map((block) => contentBlock(block, page))}`;
 }
 
-/** What the model said, thought and called, and what that cost. */
+/** Renders an answer of the model: text, thinking, calls and cost. */
 function assistantMessage(message: AssistantMessage, entryId: string, page: PageContext): Html {
   const blocks = message.content.map((block) => answerBlock(block, page));
   return html`${blocks}${costLine(message, entryId, page)}`;
@@ -299,7 +296,7 @@ function argumentText(
   return extension === undefined ? { text: value } : { text: value, language: extension };
 }
 
-/** What a tool gave, behind one line; `marks` stand at the end of it. */
+/** Renders a tool result, folded below one line; `marks` are at the end of that line. */
 function toolResult(message: ToolResultMessage, marks: Html, page: PageContext): Html {
   const { name, outcome, call_id: callId, content } = message;
   const text = textOf(content);

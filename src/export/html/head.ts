@@ -12,7 +12,7 @@ export function titleOf({ source }: PageContext): string {
   return given === '' ? facts.document.directive : given;
 }
 
-/** What the thread was, how it ended, what it cost, and whether its record holds. */
+/** Renders the head of the page: the thread, its outcome, its cost, and the integrity of its record. */
 export function renderHead(page: PageContext): Html {
   const { document, description } = page.source.facts;
   const isGood = document.status === 'completed' || document.status === 'continued';
@@ -27,7 +27,7 @@ ${recordDetails(page)}
 `;
 }
 
-/** What the thread came to, below its last entry. */
+/** Renders the outcome of the thread, below its last entry. */
 export function renderEnd({ source, code, prose }: PageContext): Html {
   const { status, result = '', outputs, error } = source.facts.document;
   return html`<section class="end" aria-label="Outcome"><h2>Outcome: ${status}</h2>${error && html`<p class="failure"><code>${error.code}</code> ${error.message}</p>`}${result !== '' && prose(result)}${outputs && html`<h3>Outputs</h3>${code.block(JSON.stringify(outputs, null, 2), 'json')}`}</section>
@@ -134,21 +134,21 @@ function recordDetails(page: PageContext): Html {
 }
 
 function notices({ source }: PageContext): Html {
-  const said: Html[] = [];
+  const notices: Html[] = [];
   if (source.redactions !== undefined) {
-    said.push(
+    notices.push(
       html`<p>Redacted: ${source.redactions} values were taken out before this page was made. What tools were given and what they returned, thinking, hook state and what looks like a secret is not in it.</p>`,
     );
   }
   if (source.problems.length > 0) {
     const shown = source.problems.slice(0, MAX_PROBLEMS);
-    said.push(
+    notices.push(
       html`<p>The log is damaged. This page shows what can be read of it.</p><ul>${shown.map(({ offset, message }) => html`<li>byte ${offset}: ${message}</li>`)}</ul>`,
     );
     if (shown.length < source.problems.length)
-      said.push(html`<p>${source.problems.length - shown.length} more defects.</p>`);
+      notices.push(html`<p>${source.problems.length - shown.length} more defects.</p>`);
   }
-  return said.length === 0 ? NOTHING : html`<div class="notice" role="note">${said}</div>`;
+  return notices.length === 0 ? NOTHING : html`<div class="notice" role="note">${notices}</div>`;
 }
 
 const MAX_PROBLEMS = 20;

@@ -15,8 +15,8 @@ declare const __RYE_PAGE_STYLE__: string;
 const MAX_ENTRIES = 20_000;
 
 /**
- * The thread as one page that needs nothing else: the tree at the side, the conversation beside it. Whatever comes from
- * the log is escaped text; scripts and styles run by their hashes alone, and nothing can be loaded.
+ * Renders the thread as one self-contained page: the tree at the side, the conversation beside it. Text from the log is
+ * escaped; scripts and styles run only by their hashes, and the page can load nothing.
  */
 export function* exportHtml(whole: ExportSource): Iterable<string> {
   const { source, omitted } = shownPart(whole);
@@ -111,8 +111,8 @@ const SIDEBAR = html`<div class="bar scripted"><button type="button" class="open
 const BRANCH_BAR = html`<div class="branch-bar" role="status" hidden><span>You are reading a branch that was left.</span> <button type="button" class="to-leaf">Back to the open leaf</button></div>`;
 
 /**
- * What the page's script gets: texts that it may only ever show as texts, and numbers. Entries are named by their place
- * in `entries`, which is that of their articles.
+ * The data of the page's script: texts that it must only show as text, and numbers. Entries are named by their index in
+ * `entries`, which is also that of their articles.
  */
 export interface PageData {
   readonly entries: readonly {
@@ -165,7 +165,7 @@ export function pageData({ source }: PageContext): PageData {
   };
 }
 
-/** What is kept from people is not in the page at all. */
+/** Drops hidden entries: they are not in the page at all. */
 function textOf({ entry, text }: TreeRow): string {
   const isHidden = isKnown(entry, 'custom_message') && !entry.payload.display;
   return isHidden ? `${entry.payload.custom_type}: for the model only` : text;

@@ -13,7 +13,7 @@ export class Html {
   }
 }
 
-/** What may stand in a template; texts are escaped, `false` and `undefined` leave nothing. */
+/** A value in a template; texts are escaped, `false` and `undefined` render as nothing. */
 type Part = Html | string | number | false | undefined | readonly Html[];
 
 /** Template tag: the literal parts are HTML, every value is text unless it is {@link Html}. */

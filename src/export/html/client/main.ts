@@ -1,4 +1,4 @@
-// The script of an exported page. Whatever comes from a log is set as text or compared, never parsed as markup.
+// The script of an exported page. It sets or compares values from a log as text and never parses them as markup.
 
 interface Entry {
   readonly id: string;
@@ -49,7 +49,7 @@ function find(selector: string): HTMLElement {
   return found;
 }
 
-/** The entries from the root through one, and on along the newest branch behind it. */
+/** Returns the entries from the root through one, and further along the newest branch. */
 function pathThrough(place: number): ReadonlySet<number> {
   const path = new Set<number>();
   for (let at = place; at >= 0; at = data.entries[at]?.parent ?? -1) path.add(at);
@@ -208,7 +208,7 @@ function toggleFolds(kinds: readonly string[]): void {
   for (const fold of folds) fold.open = isOpening;
 }
 
-/** The shown entry before or behind the one that is open. */
+/** Returns the visible entry before or after the open one. */
 function step(direction: 1 | -1): void {
   const start = selected < 0 && direction < 0 ? articles.length : selected;
   let place = start + direction;
