@@ -62,7 +62,7 @@ async function prepare({ project, rye }) {
   rye('sign', 'config', 'agent/coordination');
 }
 
-/** What is wrong with the ledger once all have ended; every reservation was given back and nothing was spent. */
+/** Describes defects of the ledger after the end: every reservation must be released and nothing spent. */
 function auditLedger(stats) {
   return stats.filter(({ open, spend }) => open > 0 || spend !== 0).map(({ key }) => key);
 }

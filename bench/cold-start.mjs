@@ -1,5 +1,5 @@
 // Whole processes against `node -e 0`, and one headless turn on a model on loopback. Ratios of processor time are what the
-// targets are held against: the clock of a shared machine measures its neighbours.
+// targets are held against: the clock of a shared machine measures its neighbors.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { openRye } from '../dist/index.js';

@@ -117,7 +117,7 @@ class Phases {
     };
   }
 
-  /** What was spent since it was last asked, by phase. */
+  /** Returns the time spent since the last call, by phase. */
   take() {
     const spent = this.#spent;
     this.#spent = {};
@@ -228,7 +228,7 @@ function report({ bare, sdk, durable, off }, peak) {
     ['registry', 'registry'],
     ['ledger', 'budget_ledger'],
   ]) {
-    row(`    of which ${label}`, ms(phase(name)));
+    row(`    in it: ${label}`, ms(phase(name)));
   }
   const names = ['write', 'fdatasync', 'sign', 'registry', 'budget_ledger'];
   const step = typical(durable, (turn) => names.reduce((sum, name) => sum + (turn[name] ?? 0), 0));

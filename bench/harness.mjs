@@ -109,7 +109,7 @@ export function range(values, show) {
   return `${show(Math.min(...values))}–${show(Math.max(...values))}`;
 }
 
-/** Whether a figure meets its target, else by how much it misses it. */
+/** Renders whether a figure meets its target, or by how much it misses it. */
 export function verdict(value, target, show) {
   const bound = `≤ ${show(target)}`;
   return value <= target ? `${bound} met` : `${bound} +${Math.round((value / target - 1) * 100)}%`;

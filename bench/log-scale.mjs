@@ -49,7 +49,7 @@ async function bundle(outfile, contents) {
 function storeIn(folder, { createFileLogStore }) {
   let now = Date.parse('2026-02-17T10:00:56.123Z');
   let ids = 0;
-  // ids are random in life: neighbours have nothing in common
+  // ids are random in life: neighbors have nothing in common
   const entryId = () => {
     ids += 1;
     return Math.imul(ids, 0x9e3779b1).toString(16).replace('-', 'f').padStart(16, '5');

@@ -38,7 +38,7 @@ const end = {
   },
 };
 
-/** What is appended, by its name; `callId` is a call whose result is missing. */
+/** Returns the appended text by its name; `callId` is a call whose result is missing. */
 const FORGERIES = {
   'words of the model': () => [words],
   'words of the user': () => [message('user', {})],

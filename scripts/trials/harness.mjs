@@ -91,7 +91,7 @@ function placeIn(root, above = root) {
       writeFileSync(file, text);
       return file;
     },
-    /** How often each line is in the file that the commands write. */
+    /** Counts each line of the file that the commands write. */
     effects(folder = project) {
       const file = path.join(folder, 'effects.log');
       const counts = new Map();
@@ -198,7 +198,7 @@ export async function leftRunning(place) {
   return (document?.threads ?? []).filter(({ status }) => ACTIVE.has(status)).length;
 }
 
-/** Whether a process that names this text is alive, apart from this one. */
+/** Returns true if another process with this text in its arguments is alive. */
 export function processesNaming(text) {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)

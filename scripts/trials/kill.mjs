@@ -13,7 +13,7 @@ const RUN = ['run', 'work', '--thread-id', THREAD, '--json'];
 
 const command = (step) => `sleep 0.02; echo step-${step} >> effects.log; sleep 0.02`;
 
-/** What the model's server would have billed for these requests. */
+/** Returns the amount that the model's server would have billed for these requests. */
 function billed(requests) {
   const input = requests.reduce((sum, one) => sum + one.input, 0);
   const output = requests.reduce((sum, one) => sum + one.output, 0);
@@ -40,7 +40,7 @@ function checkCost(result, booked, requests) {
     result.note('of those above with a lower estimate of the input, made up for by the output');
 }
 
-/** What the log of a killed thread proves: the steps that had a result before the last signature. */
+/** Returns the steps that the log of a killed thread proves: those with a result before the last signature. */
 function settledIn(place) {
   const file = place.thread(THREAD, 'transcript.jsonl');
   if (!existsSync(file)) return [];
@@ -58,7 +58,7 @@ function settledIn(place) {
 
 const UNKNOWN = /unknown|result was lost/;
 
-/** What the model is told after the kill, against what had happened. */
+/** Compares the model's input after the kill with the actual events. */
 function checkConversation(result, seen) {
   const { told, settled, done, name } = seen;
   const results = new Map(told.map(({ step, result: text }) => [step, text]));
@@ -154,7 +154,7 @@ async function killedRun(result, { model, at, name }) {
   }
 }
 
-/** How long a whole run takes on this machine now. */
+/** Measures a whole run on this machine. */
 async function wholeRun(model) {
   const place = await openPlace(model.session(stepper(TURNS, command, { pauseMs: 4 })));
   const begun = performance.now();

@@ -16,7 +16,7 @@ export function blocksOf(body, type) {
     .filter((block) => block.type === type);
 }
 
-/** What the API would refuse about calls and their results. */
+/** Lists the reasons for which the API would refuse calls and their results. */
 function orphans(body) {
   const calls = blocksOf(body, 'tool_use').map(({ id }) => id);
   const results = blocksOf(body, 'tool_result').map(({ tool_use_id }) => tool_use_id);

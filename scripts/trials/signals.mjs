@@ -1,4 +1,4 @@
-// Real signals in four phases of a run: each must end in order, with a final event, a final state and no process left.
+// Real signals in four phases of a run: each must end cleanly, with a final event, a final state and no process left.
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -10,7 +10,7 @@ const MARK = 'mark';
 const bash = (command) => ({ tools: [{ name: 'rye_bash', input: { command } }] });
 const never = new Promise(() => {});
 
-/** What the model answers, and how the trial sees that the phase has begun; `name` marks processes of this trial. */
+/** The model's answers, and the sign that the phase has begun; `name` marks processes of this trial. */
 const PHASES = {
   'an answer streams': {
     answer: () => ({ words: ['Half of an '], until: never }),

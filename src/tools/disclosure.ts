@@ -38,7 +38,7 @@ export function definitionTokens({ name, description, input_schema }: Disclosabl
 
 /**
  * Chooses which tools are offered with their schema within `maxTokens`: pinned ones always, then exact grants, then
- * narrower wildcards before wider ones, each if it still fits; those of eager servers also within a bound of their own. None vanishes. Both lists keep the order in
+ * narrower wildcards before wider ones, each if it still fits; those of eager servers also within a separate bound. None vanishes. Both lists keep the order in
  * which the tools came, so that the prompt stays byte-identical.
  */
 export function chooseDisclosure(

@@ -111,7 +111,7 @@ function isOwnArtifact(real: string, project: string, threadId: string | undefin
   return isInside(real, join(project, '.ai', 'state', 'threads', threadId, 'artifacts'));
 }
 
-/** True when `path` is `root` or below it; both absolute and normalised. */
+/** True when `path` is `root` or below it; both absolute and normalized. */
 export function isInside(path: string, root: string): boolean {
   const rest = relative(root, path);
   return rest === '' || (rest !== '..' && !rest.startsWith(`..${sep}`) && !isAbsolute(rest));

@@ -5,12 +5,12 @@ import { expect, it } from 'vitest';
 const SOURCES = path.resolve(import.meta.dirname, '../../src');
 const FS_IMPORT = /^import (?:type )?(.+?) from 'node:fs(?:\/promises)?';$/gms;
 
-/** What puts bytes under a name, or a name elsewhere; a whole import of the file system could do all of it. */
+/** Calls that write or rename files; a namespace import of the file system could do all of it. */
 const WRITER =
   /^(?:writeFile|appendFile|copyFile|cp|rename|link|createWriteStream|write|writev|f?truncate)(?:Sync)?$|\*/;
 const METHOD = /\.(?:writeFile|appendFile|createWriteStream)\(/g;
 
-/** What writes for itself, and why that is right. */
+/** Files that write directly, with the reason. */
 const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   // the one writer
   'disk/whole-file.ts': ['ftruncateSync', 'linkSync', 'renameSync', 'writeSync'],

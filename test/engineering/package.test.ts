@@ -52,7 +52,7 @@ describe('cold start', () => {
     expect(rooms).toEqual(new Set(['node_modules/commander', 'src/cli', 'src/core']));
   });
 
-  /** Packages inside of what a command loads at once, by the names of its chunks. */
+  /** The packages in the modules that a command loads at start, by the names of its chunks. */
   const packagesOf = (...names: readonly string[]): readonly string[] => {
     const chunks = path.join(installed, 'dist', 'chunks');
     const seen = new Set<string>();
@@ -126,7 +126,7 @@ describe('bin/rye.js', () => {
     expect(written.stdout).toContain('Usage: rye [options] [command]');
   });
 
-  it('says how to build when there is no dist/', () => {
+  it('explains how to build when there is no dist/', () => {
     cpSync('bin', path.join(folder, 'bin'), { recursive: true });
     cpSync('package.json', path.join(folder, 'package.json'));
     const run = (...words: readonly string[]): string =>
@@ -231,7 +231,7 @@ describe('the one file that lists threads', () => {
     ['threads list --limit many'],
     ['threads list show'],
     ['threads --help'],
-  ])('says what the program says to `rye %s`', (line) => {
+  ])('prints the same as the whole program for `rye %s`', (line) => {
     const words = line.split(' ');
     expect(viaBin(words)).toBe(viaModules(words));
   });
@@ -250,11 +250,11 @@ describe('streams', () => {
       { encoding: 'utf8', cwd: folder },
     );
 
-  it('says so when its help cannot be written', () => {
+  it('reports that its help cannot be written', () => {
     const help = `"$0" "$1" --help 2>&1 >/dev/full; echo "exit $?"`;
     const bin = path.join(installed, 'bin', 'rye.js');
-    const said = execFileSync('bash', ['-c', help, process.execPath, bin], { encoding: 'utf8' });
-    expect(said).toMatch(/cannot write to standard output: ENOSPC.*\nexit 1\n$/s);
+    const output = execFileSync('bash', ['-c', help, process.execPath, bin], { encoding: 'utf8' });
+    expect(output).toMatch(/cannot write to standard output: ENOSPC.*\nexit 1\n$/s);
   });
 
   it('ends quietly when the reader goes away', () => {
@@ -276,7 +276,7 @@ describe('scripts', () => {
     );
   });
 
-  it('.ci/run ends with the test run, so that its summary is the last thing said', () => {
+  it('.ci/run ends with the test run, so that its summary is printed last', () => {
     expect(readFileSync('.ci/run', 'utf8').trimEnd().split('\n').at(-1)).toBe('npm test');
   });
 });

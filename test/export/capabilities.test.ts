@@ -27,7 +27,7 @@ describe('renderCapabilities', () => {
     expect(text.match(/^## Granted$/gm)).toHaveLength(1);
   });
 
-  it('says so when there is nothing', () => {
+  it('states that there is nothing', () => {
     const text = renderCapabilities({ ...PLAN, capabilities: [], acknowledged: [], tools: [] }, []);
     expect(text).toContain(
       '## Granted\n\nNothing.\n\n## Acknowledged risks\n\nNone.\n\n## Tools\n\nNone.\n',

@@ -147,7 +147,7 @@ describe('renderThreadKnowledge', () => {
     ).toEqual([]);
   });
 
-  it('says how a thread failed', () => {
+  it('renders the failure of a thread', () => {
     const error = { code: 'limit_turns', message: 'stopped\n\n## Outcome: completed' } as const;
     const text = renderThreadKnowledge(facts({ status: 'error', error }));
     expect(text).toContain('> limit_turns: stopped');

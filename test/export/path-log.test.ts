@@ -73,7 +73,7 @@ const draft: Arbitrary<EventDraft> = oneof(
   ),
 );
 
-describe('the path as a log of its own', () => {
+describe('the path as a separate log', () => {
   it('of any tree is a sound chain that folds to the same context', () => {
     assert(
       property(array(draft, { maxLength: 30 }), (drafts) => {
@@ -102,7 +102,7 @@ describe('the path as a log of its own', () => {
     );
   });
 
-  it('keeps ids and times, and says what it is a part of', () => {
+  it('keeps ids and times, and names the original thread', () => {
     const events = place([
       said('a'),
       said('left'),

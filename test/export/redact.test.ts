@@ -98,7 +98,7 @@ describe('a redacted export', () => {
     }
   });
 
-  it('is still a log that reads, and says in the page how much is missing', () => {
+  it('is still a readable log, and the page states the number of redactions', () => {
     const lines = [...exportPathLog(source)].join('').trimEnd().split('\n').slice(1);
     expect(lines.flatMap(decodeLine).filter((piece) => 'problem' in piece)).toEqual([]);
     expect(source.redactions).toBeGreaterThan(9);

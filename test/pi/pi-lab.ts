@@ -14,7 +14,7 @@ export const HEADER: LogHeader = {
   created_at: '2026-02-17T10:00:56.000Z',
 };
 
-/** What these tests use of the SessionManager of pi itself. */
+/** The members of pi's SessionManager that these tests use. */
 export interface PiManager {
   appendMessage(message: JsonObject): string;
   appendThinkingLevelChange(level: string): string;

@@ -103,7 +103,7 @@ function textsOf(messages: readonly JsonObject[]): string[] {
 
 const SUMMARY = /<summary>\n([^]*)\n<\/summary>/;
 
-/** How rye's fold says what pi's context says. */
+/** Renders rye's context in the form of pi's. */
 function ryeTexts(messages: readonly Message[]): string[] {
   return messages.map(({ role, content }) => {
     const text = content
@@ -155,7 +155,7 @@ describe('a session that pi wrote', () => {
     expect(roundTrip(text)).toBe(text);
   });
 
-  it('goes back with what was added in rye behind it, and pi opens that', () => {
+  it('exports with the entries that rye appended, and pi opens it', () => {
     const { text } = fullSession();
     const added: EventDraft[] = [said('From rye.')];
     const events = place([...imported(text).drafts, ...added]);
@@ -177,7 +177,7 @@ describe('a session that pi wrote', () => {
     expect(opened.buildSessionContext().messages).toEqual([]);
   });
 
-  it('is a new session in pi where a branch of it became a thread of its own', () => {
+  it('is a new session in pi when a branch was extracted to a thread', () => {
     const { manager, text } = fullSession();
     const tree = buildTree(place(imported(text).drafts));
     const events = place(extractDrafts(tree, tree.leafId ?? ''), 'n');
@@ -390,7 +390,7 @@ describe('what a file may hold', () => {
       textOf(content),
     );
 
-  it('a torn tail: what stands before it counts', () => {
+  it('a torn tail: the entries before it count', () => {
     const text = [head(), line('a', null, 'one'), line('b', 'a').slice(0, 40)].join('\n');
     expect(kinds(text)).toEqual(['torn_tail']);
     expect(texts(text)).toEqual(['one']);
@@ -421,7 +421,7 @@ describe('what a file may hold', () => {
     ]);
   });
 
-  it('orphans: hung on the entry before them, and said', () => {
+  it('orphans: attached to the preceding entry, and reported', () => {
     const text = [head(), line('a', null, 'one'), line('b', 'gone', 'two'), ''].join('\n');
     expect(imported(text).problems).toEqual([
       {
@@ -434,7 +434,7 @@ describe('what a file may hold', () => {
     expect(open(roundTrip(text)).buildSessionContext().messages).toHaveLength(2);
   });
 
-  it('a parent that stands behind its child', () => {
+  it('a parent that follows its child', () => {
     const text = [head(), line('b', 'a', 'two'), line('a', null, 'one'), line('c', 'b', 'three')];
     expect(texts(text.join('\n'))).toEqual(['one', 'two', 'three']);
     expect(kinds(text.join('\n'))).toEqual([]);
@@ -581,7 +581,7 @@ describe('what a file may hold', () => {
     expect(() => imported(text)).toThrow(expect.objectContaining({ code: 'session_malformed' }));
   });
 
-  it('says nothing in a refusal that could write on a terminal', () => {
+  it('has no control characters in a refusal', () => {
     let refusal = '';
     try {
       imported([head(), line('\u001b[2J', null)].join('\n'));
@@ -592,7 +592,7 @@ describe('what a file may hold', () => {
     expect(refusal).not.toContain('\u001b');
   });
 
-  it('a chain of 30,000 entries and one that stands upside down', () => {
+  it('a chain of 30,000 entries, in order and reversed', () => {
     const entries = Array.from({ length: 30_000 }, (_, index) =>
       line(`n${index}`, index === 0 ? null : `n${index - 1}`),
     );

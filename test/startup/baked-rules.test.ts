@@ -11,7 +11,7 @@ const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter(
 );
 
 describe('the rules in the program', () => {
-  it.each(files)('say what %s says', (name) => {
+  it.each(files)('equal the parsed %s', (name) => {
     const text = readFileSync(path.join(FOLDER, name), 'utf8');
     const parsed = parseRule(text, name);
     const { path: _path, name: _name, metadata: _metadata, mapping: _mapping, ...rest } = parsed;

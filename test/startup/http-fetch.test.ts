@@ -124,7 +124,7 @@ describe('a request', () => {
     expect(asked).toBe(0);
   });
 
-  test('whose certificate nobody vouches for gets no answer', async () => {
+  test('with an untrusted certificate gets no answer', async () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'rye-tls-'));
     const [key, cert] = ['key.pem', 'cert.pem'].map((name) => path.join(folder, name));
     const words = `req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost -keyout ${key} -out ${cert}`;
@@ -154,7 +154,7 @@ describe('a response', () => {
     expect(await textOf(await httpFetch(url, POST))).toBe(text);
   });
 
-  test('in an encoding that nobody knows fails', async () => {
+  test('in an unknown encoding fails', async () => {
     const url = await serve((_, response) => {
       response.writeHead(200, { 'content-encoding': 'rot13' });
       response.end('x');

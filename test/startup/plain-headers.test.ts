@@ -30,7 +30,7 @@ function after(headers: Headers | PlainHeaders, steps: readonly Step[]) {
 }
 
 describe('plain headers', () => {
-  it("say after any steps what the platform's say", () => {
+  it("equal the platform's after any steps", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 12 }), (steps) => {
         expect(after(new PlainHeaders(), steps)).toEqual(after(new Headers(), steps));

@@ -67,7 +67,7 @@ describe('checkOutputs', () => {
     });
   });
 
-  it('leaves out what is absent or not declared, and inherited members', () => {
+  it('drops absent, undeclared and inherited members', () => {
     expect(checkOutputs([output('n', 'integer', false)], { other: 1 })).toEqual({
       ok: true,
       outputs: {},

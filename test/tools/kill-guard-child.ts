@@ -1,4 +1,4 @@
-// A process that runs a tool: one that hangs, or one that is over; or that has folders. `leave` says its guard's pid and goes.
+// A process that runs a tool that hangs or has ended, or that holds folders. `leave` prints its guard's pid and exits.
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync, writeSync } from 'node:fs';
 import path from 'node:path';
@@ -52,7 +52,7 @@ else if (mode === 'folders') {
   writeSync(1, 'up\n');
   setInterval(() => undefined, 1000);
 } else {
-  // a group that was let go of is none of the guard's business, whoever is in it
+  // the guard must not touch a released group, whichever process is in it
   const stray = spawn('sleep', [seconds ?? ''], { detached: true, stdio: 'ignore' });
   stray.unref();
   killGuard.hold(stray.pid ?? 0);

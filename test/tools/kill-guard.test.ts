@@ -7,7 +7,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 
 const CHILD = path.resolve(import.meta.dirname, 'kill-guard-child.ts');
 
-/** Processes, zombies left out, with these words among their arguments. */
+/** Lists the processes, without zombies, that have these words among their arguments. */
 function running(words: string): readonly string[] {
   return readdirSync('/proc').filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;
@@ -26,8 +26,8 @@ async function owner(mode: string, seconds: string) {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const ended = once(child, 'exit');
-  const [said] = (await once(child.stdout, 'data')) as [Buffer];
-  return { child, ended, guard: said.toString().trim() };
+  const [line] = (await once(child.stdout, 'data')) as [Buffer];
+  return { child, ended, guard: line.toString().trim() };
 }
 
 it('a rye that is killed takes its running tools with it, and what they started', async () => {
@@ -39,7 +39,7 @@ it('a rye that is killed takes its running tools with it, and what they started'
   await vi.waitFor(() => expect(running(`sleep\0${seconds}`)).toEqual([]), 10_000);
 });
 
-it('what is left of its private folders goes with a rye that is killed, and nothing else', async () => {
+it('the guard deletes the private folders of a killed rye, and nothing else', async () => {
   const root = mkdtempSync(path.join(tmpdir(), 'rye guard *-'));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const names = ['held one', 'given back', 'held two', 'never told'];

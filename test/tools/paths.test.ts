@@ -12,7 +12,7 @@ function rules(project: Project, allow: readonly string[] = []): PathRules {
 }
 
 describe('confine', () => {
-  it('resolves inside the project, whatever the spelling', async () => {
+  it('resolves inside the project for every spelling', async () => {
     await using project = await Project.create({ 'a/b.txt': 'x' });
     await symlink('a', project.file('link'));
     for (const path of ['a/b.txt', './a/../a/b.txt', project.file('a/b.txt'), 'link/b.txt']) {
@@ -152,12 +152,12 @@ describe('a file system that changes between check and use', () => {
     await expect(openForRead(path)).rejects.toThrow('named pipe');
   });
 
-  it('refuses to overwrite what somebody else made or changed in the meantime', async () => {
+  it('refuses to overwrite a file that another program made or changed in the meantime', async () => {
     await using project = await Project.create();
     const path = await confine('a.txt', 'write', rules(project));
     await writeFile(project.file('a.txt'), 'theirs');
     const write = writeText({ path, content: 'mine', expected: undefined, mode: undefined });
-    await expect(write).rejects.toThrow('somebody else');
+    await expect(write).rejects.toThrow('another program');
     expect((await project.run('read', { path: 'a.txt' })).text).toBe('1\ttheirs');
     expect((await project.run('ls', {})).data['count']).toBe(1);
   });

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { childEnvironment, type ProcessRequest, runProcess } from '../../src/tools/process.ts';
 import { Project } from './helpers.ts';
 
-/** Running processes (zombies left out) whose environment carries `marker`. */
+/** Running processes, without zombies, whose environment carries `marker`. */
 function running(marker: string): string[] {
   return readdirSync('/proc').filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;
@@ -101,7 +101,7 @@ describe('runProcess', () => {
     expect(running(marker)).toEqual([]);
   });
 
-  it('lets the reader stop a child that says too much', async () => {
+  it('lets the reader stop a child with too much output', async () => {
     let bytes = 0;
     const { result } = shell('yes', {
       onStdout: (chunk) => {

@@ -129,7 +129,7 @@ const NOTES: NoteTable = {
         .map(text)
         .join(' ')}`,
     ),
-  note: ({ text }) => plainNote(text),
+  note: (payload) => plainNote(payload.text),
   log_quarantined: ({ bytes, file }) => ({
     tone: 'warn',
     text: `${numberOr(bytes)} unverified bytes were moved to ${text(file)}`,
@@ -140,8 +140,8 @@ const NOTES: NoteTable = {
   }),
 };
 
-function plainNote(text: string): Note {
-  return { tone: 'plain', text };
+function plainNote(sentence: string): Note {
+  return { tone: 'plain', text: sentence };
 }
 
 function text(value: unknown): string {

@@ -58,7 +58,7 @@ function shapeOf(entry: TreeEntry, page: PageContext): Shape {
   if (isKnown(entry, 'branch_summary')) {
     const { summary, from_id: from } = entry.payload;
     const body = html`${page.prose(summary)}<p class="quiet">It summarizes <a href="${anchorOf(from)}">an abandoned branch</a>.</p>`;
-    return { look: 'summary', who: 'Another branch, summarised', body };
+    return { look: 'summary', who: 'Another branch, summarized', body };
   }
   return { look: 'setting', ...settingShape(entry, page) };
 }

@@ -134,21 +134,21 @@ function recordDetails(page: PageContext): Html {
 }
 
 function notices({ source }: PageContext): Html {
-  const notices: Html[] = [];
+  const lines: Html[] = [];
   if (source.redactions !== undefined) {
-    notices.push(
+    lines.push(
       html`<p>Redacted: ${source.redactions} values were taken out before this page was made. What tools were given and what they returned, thinking, hook state and what looks like a secret is not in it.</p>`,
     );
   }
   if (source.problems.length > 0) {
     const shown = source.problems.slice(0, MAX_PROBLEMS);
-    notices.push(
+    lines.push(
       html`<p>The log is damaged. This page shows what can be read of it.</p><ul>${shown.map(({ offset, message }) => html`<li>byte ${offset}: ${message}</li>`)}</ul>`,
     );
     if (shown.length < source.problems.length)
-      notices.push(html`<p>${source.problems.length - shown.length} more defects.</p>`);
+      lines.push(html`<p>${source.problems.length - shown.length} more defects.</p>`);
   }
-  return notices.length === 0 ? NOTHING : html`<div class="notice" role="note">${notices}</div>`;
+  return lines.length === 0 ? NOTHING : html`<div class="notice" role="note">${lines}</div>`;
 }
 
 const MAX_PROBLEMS = 20;

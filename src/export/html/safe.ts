@@ -52,7 +52,7 @@ function escapeText(text: string): string {
 
 const TERMINAL_STYLE = new RegExp(`${String.fromCodePoint(0x1b)}\\[[\\d;?]*[A-Za-z]`, 'g');
 
-/** Without terminal colours and control characters, which a page can't show, and with one kind of line end. */
+/** Without terminal colors and control characters, which a page can't show, and with one kind of line end. */
 export function printable(text: string): string {
   return withoutControls(text.replaceAll(TERMINAL_STYLE, ''));
 }

@@ -237,8 +237,8 @@ export interface ScriptCall {
 }
 
 /**
- * Runs a script of a skill by the contract of tools. It and its neighbours run from a private copy of the bytes that were
- * signed, which is removed afterwards; a neighbour that was never signed is not part of the copy.
+ * Runs a script of a skill by the contract of tools. It and its neighbors run from a private copy of the bytes that were
+ * signed, which is removed afterwards; a neighbor that was never signed is not part of the copy.
  */
 async function runSkillScript(
   offered: OfferedSkill,
@@ -271,7 +271,7 @@ async function runSkillScript(
   }
 }
 
-/** The script and its neighbours; one that was changed after it was signed refuses the whole run. */
+/** The script and its neighbors; one that was changed after it was signed refuses the whole run. */
 function admittedFiles(offered: OfferedSkill, script: string): readonly SkillFile[] {
   return readSkillFiles(offered.folder).filter((file) => {
     try {

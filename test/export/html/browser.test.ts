@@ -86,7 +86,7 @@ describe.skipIf(why !== undefined)(`an exported page in a browser ${why ?? ''}`,
     await expect.poll(() => rows(page)).toEqual([]);
   });
 
-  it('opens at the entry that the address names, on whatever branch it is', async () => {
+  it('opens at the entry that the address names, on any branch', async () => {
     const active = ['e1', 'e2', 'e5', 'e6'];
     const page = await open(story, { hash: '#entry-e3' });
     expect(await selected(page)).toBe('entry-e3');
@@ -185,7 +185,7 @@ describe.skipIf(why !== undefined)(`an exported page in a browser ${why ?? ''}`,
     await context.close();
   });
 
-  it('runs nothing and loads nothing, whatever its thread says', async () => {
+  it('runs nothing and loads nothing for a hostile thread', async () => {
     const source = hostileSource();
     const page = await open(source);
     await page.locator('.filters').getByText('All').click();

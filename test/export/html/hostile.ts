@@ -138,7 +138,7 @@ function all(): string {
   return ATTACKS.join(' ');
 }
 
-/** Entries whose ids, times and types are attacks, and payloads that are not what their type says. */
+/** Entries whose ids, times and types are attacks, and payloads that do not match their type. */
 function strangers(from: number): readonly UnknownEvent[] {
   const broken = {
     message: { role: 'tool_result', call_id: 'x', content: [], name: 7, outcome: {} },

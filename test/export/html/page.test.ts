@@ -13,7 +13,7 @@ function articles(page: string): number {
   return page.match(/<article /g)?.length ?? 0;
 }
 
-it('a page of one branch has nothing of the others, and the labels of its own', () => {
+it('a page of one branch has only its own entries and labels', () => {
   const whole = sourceOf(place(STORY));
   const branch = pageOf(onlyPath({ ...whole, leafId: 'e12' }));
   expect(pageOf(whole)).toContain('I would rather guess');
@@ -50,7 +50,7 @@ it('the same thread is the same page', () => {
   expect(pageOf(sourceOf(place(STORY)))).toBe(pageOf(sourceOf(place(STORY))));
 });
 
-it('a page of a log that does not verify says so before all else', () => {
+it('a page of a log that does not verify begins with a warning', () => {
   const checks = [{ name: 'transcript', ok: false, detail: 'a line was edited at byte 7' }];
   const page = pageOf(sourceOf(place(STORY), { checks, itemIntegrity: 'unverified' }));
   expect(page).toContain('record does not verify');
@@ -59,7 +59,7 @@ it('a page of a log that does not verify says so before all else', () => {
   expect(page).toContain('unsigned items were allowed');
 });
 
-it('a thread that is too long for a page is shown from its end, and the page says what is missing', () => {
+it('a page of a very long thread shows its end, and states what is missing', () => {
   const drafts = Array.from({ length: 20_003 }, (_, index) => said(`message ${index}.`));
   const left = [{ event_type: 'leaf', payload: { target_id: 'e20000' } } as const, said('newest')];
   const page = pageOf(sourceOf(place([...drafts, ...left])));

@@ -37,7 +37,7 @@ export function calls(
   return { type: 'tool_call', call_id, name, input };
 }
 
-/** What a tool gave, and that it took a while. */
+/** A tool's result, after some time. */
 export function gives(
   call_id: string,
   name: string,
@@ -87,7 +87,7 @@ export function amountOf(text: string): number {
 See [the report](https://example.com/report) for the rest.`;
 
 /**
- * A thread with everything that a page has to show. Ids are e1, e2, …; e4 is a branch that was left, e17 the leaf when the
+ * A thread with everything that a page has to show. Ids are e1, e2, …; e4 is an abandoned branch, e17 the leaf when the
  * labels and the title are in.
  */
 export const STORY: readonly EventDraft[] = [

@@ -22,7 +22,7 @@ describe('applyEdit', () => {
   });
 
   // Requirement: edit-unique
-  it('refuses a text that is not unique and says where it stands', () => {
+  it('refuses a text that is not unique and names its lines', () => {
     expect(problem('x\ny\nx\nx', 'x')).toBe(
       'old_string occurs 3 times (lines 1, 3, 4). Add surrounding lines to make it unique, or set replace_all.',
     );

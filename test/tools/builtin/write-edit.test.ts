@@ -5,7 +5,7 @@ import { builtin, Project, shown } from '../helpers.ts';
 
 describe('write', () => {
   // Requirement: write-outcome
-  it('creates with folders, updates, and says when nothing changes', async () => {
+  it('creates with folders, updates, and reports an unchanged file', async () => {
     await using project = await Project.create();
     expect(await project.run('write', { path: 'a/b/c.txt', content: 'é' })).toEqual({
       text: 'Created a/b/c.txt (2 bytes).',
@@ -47,7 +47,7 @@ describe('write', () => {
     },
   );
 
-  it('names one file the same whatever its spelling', () => {
+  it('names a file the same for every spelling of its path', () => {
     const tool = builtin('write');
     expect(tool.writes?.({ path: './a/../b.txt' })).toEqual(['b.txt']);
     expect(tool.writes?.({})).toEqual([]);

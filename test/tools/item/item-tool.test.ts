@@ -109,7 +109,7 @@ describe('the contract of item tools', () => {
     expect(await run(project, { content })).toMatchObject(expected);
   });
 
-  it('runs the verified bytes, whatever stands in the file and beside it', async () => {
+  it('runs the verified bytes when the file or its neighbors changed', async () => {
     await using project = await Project.create({
       '.ai/tools/demo/tool.js': 'console.log("swapped");',
       '.ai/tools/demo/fs.js': 'console.log("neighbour");',
@@ -118,7 +118,7 @@ describe('the contract of item tools', () => {
     expect(result.text).toBe('verified');
   });
 
-  it('leaves no run folder behind, also when the tool fails', async () => {
+  it('removes the run folder, also when the tool fails', async () => {
     await using project = await Project.create();
     await using runs = await Project.create();
     for (const content of ['true', 'exit 1', 'touch "$(dirname "$0")/litter"']) {
@@ -225,7 +225,7 @@ describe('secrets', () => {
       'python',
       'import json, sys\nt = json.load(sys.stdin)["token"]\nprint(t, file=sys.stderr)\nsys.exit(1)',
     ],
-  ])('keeps the value out of what leaves the call', async (_kind, content) => {
+  ])('keeps the value out of the result of the call', async (_kind, content) => {
     await using project = await Project.create();
     const live: string[] = [];
     const result = await run(project, {

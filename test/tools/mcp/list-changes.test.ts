@@ -16,7 +16,7 @@ import {
 } from '../../helpers/wire-server.ts';
 
 const PROGRAM = path.resolve('test/fixtures/mcp/changing.mjs');
-/** Turns in which a script may wait for what a server says on a stream of its own. */
+/** Turns in which a script may wait for a server's message on a separate stream. */
 const PATIENCE = 200;
 
 async function overHttp(): Promise<object> {
@@ -30,7 +30,7 @@ async function overHttp(): Promise<object> {
 
 const OVER_STDIO = { command: process.execPath, args: [PROGRAM] };
 
-/** What the model does, one step to a request; a step is tried again until it says that it is over. */
+/** The model's script, one step to a request; a step repeats until it reports its end. */
 type Step = (body: WireBody) => WireTurn | 'wait' | undefined;
 
 function scripted(steps: readonly Step[]): (request: WireRequest) => WireTurn {
@@ -119,7 +119,7 @@ describe.each([
   // Requirement: server-start-event, tool-list-updates
   test('new ones are offered from the next turn on, as far as they are granted; others are refused', async () => {
     const opened = await labOf(await start(), [
-      evolve('secret', 'Granted to nobody.'),
+      evolve('secret', 'Granted to no thread.'),
       evolve('fresh', 'New.'),
       until((names) => names.includes('mcp_live_fresh')),
       call('fresh', 'new'),
@@ -190,7 +190,7 @@ test('new tools are offered with their schemas as far as there is room for these
   );
 });
 
-test('a new tool that the model could not tell from another one is left out, and that is said once', async () => {
+test('a new tool with an ambiguous wire name is skipped, with one notice', async () => {
   const opened = await labOf(OVER_STDIO, [
     evolve('f-one', 'The first.'),
     evolve('f_one', 'The second.'),
@@ -237,11 +237,11 @@ test('a list that can not be read leaves the tools as they were; resources and p
   expect(replayed.difference).toBeNull();
 });
 
-test('a thread that goes on looks first at what its servers offer now', async () => {
+test('a resumed thread first fetches the current tools of its servers', async () => {
   const opened = await labOf(await overHttp(), [
     call('stable', 'first'),
     () => says('done'),
-    // behind the resume
+    // after the resume
     until((names) => names.includes('mcp_live_fresh')),
     call('stable', 'changed'),
     call('fresh', 'new'),

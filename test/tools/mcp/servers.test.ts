@@ -14,7 +14,7 @@ const EVERYTHING = path.resolve(
   'node_modules/@modelcontextprotocol/server-everything/dist/index.js',
 );
 
-/** A server of one tool: tells its pid and environment, or does what `how` says. */
+/** A server of one tool, which returns its pid and environment, or behaves as `how` names. */
 const SMALL = `
 import { createInterface } from 'node:readline';
 const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
@@ -85,7 +85,7 @@ async function call(tool: Tool, input: Record<string, string> = {}): Promise<str
   return textOf((await tool.execute(input, context)).content);
 }
 
-/** Gone, or a zombie that nobody has collected yet. */
+/** True if the process is gone or a zombie. */
 function isGone(pid: number): boolean {
   try {
     return / [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'latin1').replace(/\(.*\)/, ''));
@@ -98,7 +98,7 @@ async function pidOf(tool: Tool): Promise<number> {
   return (JSON.parse(await call(tool)) as { pid: number }).pid;
 }
 
-describe('a server of its own process', () => {
+describe('a server in a separate process', () => {
   test('gets a reduced environment and only the variables that its entry names', async () => {
     process.env['SOME_TOKEN'] = 'not for servers';
     const { tools } = await open(
@@ -139,12 +139,12 @@ describe('a server of its own process', () => {
     expect(isGone(pid)).toBe(true);
   });
 
-  test('is not waited for longer than its entry says', async () => {
+  test('is not waited for longer than its timeout', async () => {
     const { tools } = await open({ one: small({ timeout_seconds: 0.2 }) }).offered(() => true);
     expect(await call(tools[0] as Tool, { how: 'hang' })).toContain('timed out');
   });
 
-  test('is believed about its effects only where its entry says so', async () => {
+  test('is trusted about its effects only when its entry enables that', async () => {
     const { tools } = await open({
       doubted: small(),
       believed: small({ trust_annotations: true }),
@@ -287,7 +287,7 @@ describe('a server over HTTP', () => {
     );
   });
 
-  test('is not waited for longer than its entry says', async () => {
+  test('is not waited for longer than its timeout', async () => {
     const { url } = await remote();
     const { tools } = await open({ far: { url, timeout_seconds: 0.2 } }).offered(() => true);
     expect(await call(tools[0] as Tool, { how: 'hang' })).toContain('timed out');

@@ -37,7 +37,7 @@ describe('rye/search', () => {
     });
   });
 
-  it('marks what does not verify, and says what a bound cut', async () => {
+  it('marks entries that do not verify, and reports truncation', async () => {
     await using project = await Project.create();
     const results = [{ ...hit, signature: 'modified', verified: false }];
     const notices = ['stopped after 2 s: more may match'];
@@ -51,7 +51,7 @@ describe('rye/search', () => {
     expect(result.data).toMatchObject({ complete: false, results: [{ signature: 'modified' }] });
   });
 
-  it('says when there is nothing, and explains a malformed query', async () => {
+  it('reports an empty result, and explains a malformed query', async () => {
     await using project = await Project.create();
     const empty = createSearchTool(() => Promise.resolve({ results: [], total: 0, ...whole }));
     expect(shown(await empty.execute({ query: 'x' }, project.context())).text).toBe('No results.');
