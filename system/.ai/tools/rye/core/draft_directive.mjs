@@ -1,5 +1,5 @@
 // Drafts the text of a new directive from an id, a description and instructions. It writes nothing: saving and signing
-// are steps of their own.
+// are separate steps.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 

@@ -1,6 +1,6 @@
 // Counts what is in a folder of the project. Hidden names at the top of the folder, `.git`, `node_modules` and rye's
 // state stay out, symbolic links are not followed, and folders that the top .gitignore names plainly (`dist/`) are
-// only counted as left out.
+// only counted as skipped.
 import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs';
 import { join, relative, resolve, sep } from 'node:path';
 
@@ -80,7 +80,7 @@ function isState(real) {
   return /(?:^|[\\/])\.ai[\\/](?:state|config[\\/]keys)$/i.test(relative(project, real));
 }
 
-// One file with its lines, or nothing where it is left out. Lines are line feeds, as `wc -l` counts them; a file with
+// One file with its lines, or nothing if it is skipped. Lines are line feeds, as `wc -l` counts them; a file with
 // a NUL byte is binary and has none.
 function count(real) {
   const [top] = relative(root, real).split(sep);

@@ -1,4 +1,4 @@
-// Joins what the children of a fan-out returned into one Markdown report; a child that failed is a line of its own.
+// Joins what the children of a fan-out returned into one Markdown report; a failed child has a separate line.
 export const __version__ = '1.0.0';
 export const __tool_description__ = 'Join the results of child threads into one Markdown report.';
 export const __traits__ = { reads_only: true, idempotent: true, network: false, timeout_seconds: 10, risk: 'safe' };
