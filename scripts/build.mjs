@@ -7,7 +7,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
 import { bundleListing, bundleProgram } from '../startup/bundles.mjs';
-import { bundleStubs, plainHeaders } from '../startup/plugins.mjs';
+import { noSecondYaml, plainHeaders } from '../startup/plugins.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
 import { definitions } from './define.mjs';
 
@@ -43,7 +43,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
     target: 'node20',
     // packages that find a native binding or helper programs relative to their own folder
     external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
-    plugins: [...plugins, bundleStubs, plainHeaders, commonjsNames],
+    plugins: [...plugins, noSecondYaml, plainHeaders, commonjsNames],
     define,
     legalComments: 'none',
     logLevel: 'warning',

@@ -7,7 +7,7 @@ import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { commonjsNames } from '../scripts/commonjs-names.mjs';
-import { bundleStubs, plainHeaders } from './plugins.mjs';
+import { noSecondYaml, plainHeaders } from './plugins.mjs';
 
 const WARM_UP = fileURLToPath(new URL('warm-up.mjs', import.meta.url));
 
@@ -32,7 +32,7 @@ async function bundleCommonJs(outfile, { plugins, ...options }) {
     format: 'cjs',
     platform: 'node',
     target: 'node20',
-    plugins: [...plugins, builtinModules, bundleStubs],
+    plugins: [...plugins, builtinModules, noSecondYaml],
     // names stay, for stack traces
     minifyWhitespace: true,
     minifySyntax: true,

@@ -34,11 +34,11 @@ function replace(filter, contents) {
 }
 
 /** Resolves the modules that match as esbuild would without the plugins of this folder. */
-function original(filter, result, importer = /./) {
+function original(filter, result) {
   return {
     name: `original-${String(filter)}`,
     setup: (build) => {
-      build.onResolve({ filter }, (request) => (importer.test(request.importer) ? result : undefined));
+      build.onResolve({ filter }, () => result);
     },
   };
 }
@@ -88,30 +88,6 @@ const TRICKS = {
     ['one turn', 'run hello'],
   ],
   'baked rules': [{ define: { __RYE_SYSTEM_RULES__: 'undefined' } }, ['one turn', 'run hello']],
-  'remembered parsing': [
-    {
-      plugins: [
-        replace(/[\\/]remember-parsed\.ts$/, 'export const rememberParsed = (read) => read;'),
-      ],
-    },
-    ['one turn', 'run hello'],
-  ],
-  'stub of node:process': [
-    { plugins: [original(/^(?:node:)?process$/, { path: 'node:process', external: true })] },
-    ['one turn', 'run hello', 'threads list'],
-  ],
-  'stub of node:child_process': [
-    {
-      plugins: [
-        original(
-          /^node:child_process$/,
-          { path: 'node:child_process', external: true },
-          /[\\/]commander[\\/]/,
-        ),
-      ],
-    },
-    ['one turn', 'threads list'],
-  ],
   'stub of js-yaml': [
     { plugins: [original(/^js-yaml$/, { path: jsYaml() })] },
     ['one turn', 'run hello'],

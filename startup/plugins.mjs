@@ -2,34 +2,16 @@
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
-/** Replacements for modules that cost start-up time for nothing. */
-const STUBS = {
-  // Node builds the module `node:process` by reading every lazy member, which loads streams and terminals
-  process: { filter: /^(?:node:)?process$/, contents: 'module.exports = globalThis.process;' },
-  // commander uses it for subcommands in separate programs, which rye does not have
-  spawn: {
-    filter: /^node:child_process$/,
-    importer: /[\\/]commander[\\/]/,
-    contents: 'module.exports = {};',
-  },
-  // gray-matter's YAML engine, which rye never uses: nearly 400 KB, a second dialect, and able to run JavaScript
-  yaml: {
-    filter: /^js-yaml$/,
-    contents: `const refused = () => { throw new Error('gray-matter must not parse YAML'); };
-module.exports = { safeLoad: refused, safeDump: refused };`,
-  },
-};
-
-export const bundleStubs = {
-  name: 'bundle-stubs',
+/**
+ * Replaces gray-matter's YAML engine, which rye never uses: nearly 400 KB, a second dialect, and able to run JavaScript.
+ */
+export const noSecondYaml = {
+  name: 'no-second-yaml',
   setup(build) {
-    for (const [name, { filter, importer = /./ }] of Object.entries(STUBS)) {
-      build.onResolve({ filter }, (request) =>
-        importer.test(request.importer) ? { path: name, namespace: 'bundle-stubs' } : undefined,
-      );
-    }
-    build.onLoad({ filter: /./, namespace: 'bundle-stubs' }, ({ path: name }) => ({
-      contents: STUBS[name].contents,
+    build.onResolve({ filter: /^js-yaml$/ }, () => ({ path: 'js-yaml', namespace: 'no-second-yaml' }));
+    build.onLoad({ filter: /./, namespace: 'no-second-yaml' }, () => ({
+      contents: `const refuse = () => { throw new Error('gray-matter must not parse YAML'); };
+module.exports = { safeLoad: refuse, safeDump: refuse };`,
       loader: 'js',
     }));
   },
