@@ -1,24 +1,24 @@
 import { isJsonObject, type JsonObject, type JsonValue } from './json.ts';
 
-/** How many calls of one tool a run may make. */
+/** Maximum number of calls of one tool in a run. */
 export type ToolBudgetOption = {
   readonly max: number;
   /** `block` (the default) refuses more calls; `steer` tells the model first and refuses after `grace` more. */
   readonly on_exceed?: 'block' | 'steer';
   /** Calls after the warning of `steer`; 2 by default. */
   readonly grace?: number;
-  /** What the model is told instead of the usual sentence. */
+  /** Message to the model that replaces the default one. */
   readonly message?: string;
 };
 
 /**
- * How the loop and the tools treat a run: the members of `<behavior>`. Those of a run replace those of its directive and of the
+ * Behavior of the loop and the tools in a run: the members of `<behavior>`. Those of a run replace those of its directive and of the
  * configuration; null takes back what one of them sets.
  */
 export type BehaviorOptions = {
   /** JSON Schema, of type object, that the result must match. */
   readonly schema?: JsonObject | null;
-  /** How hard the model thinks. */
+  /** Thinking effort of the model. */
   readonly thinking?: ThinkingOption | null;
   /** Thinking goes down one level with each run after the first `after_runs`, no lower than `floor`. */
   readonly thinking_decay?: {
@@ -35,7 +35,7 @@ export type BehaviorOptions = {
   readonly compact_threshold?: number | null;
   /** Turns whose results `tail` always keeps; 4 by default. */
   readonly compact_keep_turns?: number | null;
-  /** Leaves out the results of reads whose file was changed since. */
+  /** Omits the results of reads if their file has changed since. */
   readonly elide_stale_reads?: boolean | null;
   /** Reminds a model once that has used no tool; true by default. */
   readonly nudge?: boolean | null;

@@ -1,11 +1,11 @@
 import type { ItemType } from './ids.ts';
 
-/** What a thread can be allowed to do with an item. */
+/** Actions on an item that a capability can allow. */
 export const VERBS = ['execute', 'fetch', 'sign'] as const;
 export type Verb = (typeof VERBS)[number];
 
 /**
- * What a call needs: the verb, and the item that will really be used. Without `item_id` it is a query over a type.
+ * A call needs a verb on the item that it really uses. Without `item_id` the call is a query over a type.
  */
 export interface CapabilityNeed {
   readonly verb: Verb;
@@ -13,11 +13,11 @@ export interface CapabilityNeed {
   readonly item_id?: string;
 }
 
-/** How dangerous holding a capability is. */
+/** Risks of holding a capability, the lowest first. */
 export const RISKS = ['safe', 'write', 'elevated', 'unrestricted'] as const;
 export type Risk = (typeof RISKS)[number];
 
-/** A risk that somebody accepted, why, and where it says so. */
+/** A risk that a person accepted, with the reason and the place of the acceptance. */
 export interface Acknowledgement {
   readonly risk: Risk;
   readonly reason: string;

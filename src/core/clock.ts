@@ -21,7 +21,7 @@ export function isoSeconds(epochMs: number): string {
 let over: DOMException | undefined;
 
 /**
- * The reason of an abort that only says that something is over. It reads like the default one, and is made once: each
+ * Returns the reason of an abort that marks a normal end. It reads like the default one, and is made once: each
  * default reason records a stack, which costs more than the abort, and a turn ends half a dozen timers.
  */
 export function overReason(): DOMException {
@@ -30,7 +30,7 @@ export function overReason(): DOMException {
 }
 
 /**
- * The text of what a caller gave as the reason of an abort: a text, or the message of an error such as that of
+ * Returns the text of a caller's reason of an abort: a text, or the message of an error such as that of
  * `AbortSignal.timeout()`. Undefined for the default reason of an abort that was given none.
  */
 export function abortText(reason: unknown): string | undefined {

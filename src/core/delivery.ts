@@ -45,7 +45,7 @@ export interface Delivery {
   readonly mode: DeliveryMode;
   /** `person`, or the id of the thread that it comes from. */
   readonly source: string;
-  /** What it says; empty for a child's result, which stands in the registry. */
+  /** Text of the message; empty for a child's result, which is in the registry. */
   readonly text: string;
   /** Too large to be quoted whole: the thread gets the rest as an artifact. */
   readonly requires_artifact: boolean;
@@ -63,7 +63,7 @@ export interface Delivery {
   readonly answer_id: string | null;
 }
 
-/** How a delivery is tried. `turn_start`: it begins a run. `turn_steer`: it goes into a run that is under way. */
+/** Kind of an attempt. `turn_start`: the delivery begins a run. `turn_steer`: the delivery joins an active run. */
 export type AttemptKind = 'turn_start' | 'turn_steer';
 
 /** `accept_pending` and `tracking` are unresolved: a thread has at most one attempt in them. */
@@ -93,13 +93,13 @@ export interface DeliveryAttempt {
 /** Kinds of runs; only a `regular` one can be steered while it is under way. */
 export type RunKind = 'regular' | 'delivery' | 'compact' | 'unknown';
 
-/** How a run ended. `replaced`: somebody left the branch that it was on. */
+/** Outcome of a run. `replaced`: the head moved to another branch. */
 export type RunEnd = 'completed' | 'failed' | 'interrupted' | 'replaced';
 
 /** Only `read_only_low_risk` can be steered. */
 export type RunRisk = 'read_only_low_risk' | 'elevated' | 'unknown';
 
-/** What a run may do, judged from the tools that it is offered and the hooks that watch it. null: not known. */
+/** Traits of a run, derived from the tools that it is offered and the hooks that watch it. null: not known. */
 export interface RunTraits {
   readonly requires_approval: boolean | null;
   readonly requires_network: boolean | null;
@@ -114,7 +114,7 @@ export interface RunProof extends RunTraits {
   readonly active_run_kind: RunKind;
   readonly risk_class: RunRisk;
   readonly steerable: boolean | null;
-  /** Raised by every change of what stands above. */
+  /** Incremented by every change of the members above. */
   readonly revision: number;
   /** Milliseconds since 1970; outside of the two nothing is proven. */
   readonly observed_at: number;
@@ -133,7 +133,7 @@ export interface ActiveTurn extends Omit<RunProof, 'observed_at' | 'valid_until'
   readonly valid_until: string;
 }
 
-/** One line of the record of what was decided about a delivery, and why. */
+/** One line of the record of decisions about a delivery, with the reason. */
 export interface DeliveryDecision {
   readonly seq: number;
   readonly at: string;
@@ -178,7 +178,7 @@ export interface ChildEnd {
   readonly spend: number;
 }
 
-/** What a thread's log proves about its deliveries. The log is the truth; the tables follow it. */
+/** Facts about a thread's deliveries that its log proves. The log is authoritative, and the tables follow it. */
 export interface DeliveryFacts {
   /** Entries of deliveries that are in the log. */
   readonly entries: ReadonlySet<string>;
@@ -186,7 +186,7 @@ export interface DeliveryFacts {
   readonly requested: ReadonlySet<string>;
   /** The committed answer that covered each of them. */
   readonly answers: ReadonlyMap<string, string>;
-  /** How the thread ended, if its log says so. */
+  /** Final status of the thread, if its log has one. */
   readonly finished: 'completed' | 'other' | undefined;
   /** Children whose end the thread learned by waiting for them, with the result in its log. */
   readonly waitedFor: ReadonlySet<string>;

@@ -132,11 +132,11 @@ const EXIT_BY_CODE = {
   provider_key_missing: EXIT.provider,
   provider_overrun: EXIT.provider,
   context_exceeded: EXIT.provider,
-  // somebody asked to stop
+  // cancellation by a person
   cancelled: EXIT.cancelled,
 } as const satisfies Record<string, ExitCode>;
 
-/** A stable, machine-readable name of what went wrong. */
+/** A stable, machine-readable name of an error. */
 export type ErrorCode = keyof typeof EXIT_BY_CODE;
 
 /** The exit status that an error code leads to. */
@@ -148,7 +148,7 @@ export function isErrorCode(value: string): value is ErrorCode {
   return Object.hasOwn(EXIT_BY_CODE, value);
 }
 
-/** Where in a person's file a problem stands; lines and columns count from 1. */
+/** Position of a problem in a person's file; lines and columns count from 1. */
 export interface SourceLocation {
   readonly path: string;
   readonly line?: number;
@@ -156,7 +156,7 @@ export interface SourceLocation {
 }
 
 export interface RyeErrorOptions {
-  /** One sentence that says what to do next. */
+  /** One sentence that tells what to do next. */
   readonly hint?: string | undefined;
   readonly location?: SourceLocation | undefined;
   /** Facts for programs: must be JSON values and free of secrets. */
@@ -172,7 +172,7 @@ export interface ErrorInfo {
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-/** The one error class. `message` names the input that is wrong; `hint` says what to do. */
+/** The only error class. `message` names the input that is wrong; `hint` tells what to do. */
 export class RyeError extends Error {
   override readonly name = 'RyeError';
   readonly code: ErrorCode;
@@ -229,7 +229,7 @@ export function toRyeError(error: unknown, code: ErrorCode = 'internal'): RyeErr
   return new RyeError(code, messageOf(error), { cause: error });
 }
 
-/** How a warning begins that says which guard or other power file is not obeyed. */
+/** Prefix of a warning about a guard or another trusted file that is ignored. */
 const IGNORED = 'ignored: ';
 
 /** The warning about a file that is ignored; every place that reports it uses this text. */

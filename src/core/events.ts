@@ -112,7 +112,7 @@ export interface EventPayloads {
     readonly code: string;
     readonly current: number;
     readonly max: number;
-    /** USD that the next call may cost and what is left, where a call was not made for want of money. */
+    /** USD that the next call may cost, and USD remaining, if a call was not made for lack of money. */
     readonly needed?: number;
     readonly left?: number;
     /** USD that running children hold of the budget. */
@@ -157,7 +157,7 @@ export interface EventPayloads {
     readonly retryable: boolean;
     readonly message: string;
     readonly status?: number;
-    /** What the failed call used, where no message of its own holds that. */
+    /** Usage of the failed call, if no message of its own records it. */
     readonly usage?: Usage;
   };
   retry_scheduled: { readonly attempt: number; readonly delay_ms: number; readonly policy: string };
@@ -196,7 +196,7 @@ export interface EventPayloads {
   note: { readonly text: string; readonly details?: JsonObject };
 }
 
-/** What a model call may use at most. It is on the disk before the call is made. */
+/** Maximum that a model call may use. The estimate is on the disk before the call is made. */
 export interface RequestEstimate {
   readonly provider: string;
   readonly model: string;
@@ -208,7 +208,7 @@ export interface RequestEstimate {
   readonly reserved_usd?: number;
 }
 
-/** How the start of an MCP server went, and how long it took. */
+/** Result and duration of the start of an MCP server. */
 export type McpServerStart = { readonly server: string; readonly duration_ms: number } & (
   | { readonly tools: number }
   | { readonly error: string }
@@ -220,7 +220,7 @@ export type McpServerStart = { readonly server: string; readonly duration_ms: nu
  */
 export interface CheckpointPayload {
   readonly version: 2;
-  /** How often the thread had been claimed by a process; it never decreases in a log. */
+  /** Number of times that a process has claimed the thread; it never decreases in a log. */
   readonly epoch: number;
   readonly from: number;
   readonly to: number;
@@ -307,12 +307,12 @@ export function isEntryType(type: string): type is EntryType {
   return ENTRY_TYPE_SET.has(type);
 }
 
-/** What a producer hands to the log: the writer adds seq, time, thread id and the entry's place in the tree. */
+/** An event as a producer passes it to the log: the writer adds seq, time, thread id and the entry's place in the tree. */
 export type EventDraft = {
   [T in EventType]: {
     readonly event_type: T;
     readonly payload: EventPayloads[T];
-    /** Ask for `fdatasync` before the producer goes on: set before an effect that must not be forgotten. */
+    /** Asks for `fdatasync` before the producer continues: set before an effect that must not be forgotten. */
     readonly durable?: boolean;
     /** Keeps the id of an entry that is copied into another thread; without it the writer makes one. */
     readonly id?: string;
@@ -329,7 +329,7 @@ interface EventEnvelope {
   readonly parent_id?: string | null;
 }
 
-/** One event as it stands in the log. */
+/** One event of the log. */
 export type LogEvent = {
   [T in EventType]: EventEnvelope & { readonly event_type: T; readonly payload: EventPayloads[T] };
 }[EventType];

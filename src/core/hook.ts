@@ -43,7 +43,7 @@ export type Condition =
   | { readonly all: readonly Condition[] }
   | { readonly not: Condition };
 
-/** What a control hook can decide. A closed union. */
+/** A decision of a control hook. A closed union. */
 export type ControlAction =
   | { readonly control: 'continue' }
   | { readonly control: 'retry'; readonly delay_seconds?: number }
@@ -81,11 +81,11 @@ export interface HookDeclaration {
   readonly timeout_seconds: number;
   readonly on_error?: 'ignore' | 'fail';
   readonly description?: string;
-  /** What a hook of a configured file may do in addition to its thread; a directive's hooks have only the thread's. */
+  /** Capabilities of a configured hook in addition to its thread's. A directive's hooks have only the thread's. */
   readonly capabilities?: readonly string[];
-  /** `file:line` where it stands. */
+  /** Position of the declaration as `file:line`. */
   readonly origin: string;
-  /** In plans: it came with rye, and so needs no capability. Wherever rye is by then, the plan goes on to say so. */
+  /** In plans: the hook was shipped with rye and needs no capability. The plan keeps this even if rye is moved. */
   readonly shipped?: true;
   /** In plans: the directive's `suppress` keeps it out of the context. */
   readonly suppressed?: true;

@@ -8,11 +8,11 @@ export function isItemType(value: string): value is ItemType {
   return (ITEM_TYPES as readonly string[]).includes(value);
 }
 
-/** Where items live; resolution goes through them in this order and the first match is final. */
+/** Places of items in the order of resolution; the first match is final. */
 export const SPACES = ['project', 'user', 'system'] as const;
 export type Space = (typeof SPACES)[number];
 
-/** What may be signed: every item type and configuration files. */
+/** Types that can be signed: every item type and configuration files. */
 export type SignableType = ItemType | 'config';
 
 const SEGMENT = /^[A-Za-z0-9._-]+$/;
@@ -154,7 +154,7 @@ export interface RenamedGrant {
   readonly capability: string;
 }
 
-/** What a capability that names an old id exactly means here; undefined for any other. A grant means its target and nothing else. */
+/** Translates a capability that names an old id exactly; undefined for any other. The grant covers its target only. */
 export function renamedGrant(capability: string): RenamedGrant | undefined {
   const [, verb, type, rest] = /^rye\.(\w+)\.(\w+)\.(.+)$/.exec(capability) ?? [];
   if (verb === undefined || type === undefined || rest === undefined) return undefined;

@@ -51,7 +51,7 @@ export interface AssistantMessage {
   readonly usage: Usage;
 }
 
-/** How a tool call ended. Every call gets exactly one. */
+/** Outcome of a tool call. Every call gets exactly one. */
 export type ToolOutcome =
   | 'ok'
   | 'error'
@@ -80,13 +80,13 @@ export function userText(text: string): UserMessage {
   return { role: 'user', content: [{ type: 'text', text }] };
 }
 
-/** The text blocks of a message, joined; thinking, calls and images are left out. */
+/** Returns the text blocks of a message, joined, without thinking, calls and images. */
 export function textOf(content: readonly (ContentBlock | AssistantBlock)[]): string {
   return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('');
 }
 
 /**
- * What content weighs on the wire: UTF-8 bytes of text plus base64 characters of images. A measure for budgets of bytes; no
+ * Returns the size of content on the wire: UTF-8 bytes of text plus base64 characters of images. A measure for budgets of bytes; no
  * count of tokens.
  */
 export function contentBytes(content: readonly ContentBlock[]): number {

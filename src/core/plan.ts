@@ -43,7 +43,7 @@ export interface ProcessStep {
   readonly name: string;
   readonly description: string;
   readonly calls: readonly ProcessCall[];
-  /** `file:line` where it stands. */
+  /** Position of the step as `file:line`. */
   readonly origin: string;
 }
 
@@ -89,7 +89,7 @@ export interface PlannedModel {
   readonly pricing: Pricing | null;
 }
 
-/** Functions of the program that rye is a part of which decide about a thread: they live in no other program. */
+/** Functions of the embedding program that decide about a thread: no other program has them. */
 export interface ProgramParts {
   /** Names of the handlers that decide. */
   readonly handlers: readonly string[];
@@ -137,14 +137,14 @@ export interface ThreadPlan {
   readonly allow_unpriced: boolean;
   readonly continuation_directive: string | null;
   readonly behavior: JsonObject;
-  /** Which file set each value: dotted path in this plan → `file:line`, a layer name, or an option. */
+  /** Origin of each value: dotted path in this plan → `file:line`, a layer name, or an option. */
   readonly origins: Readonly<Record<string, string>>;
-  /** What a person should know before running it; never fatal. */
+  /** Warnings for people before the run; never fatal. */
   readonly warnings: readonly string[];
   readonly settings: ThreadSettings;
   /** Absent where no model speaks. */
   readonly rules?: PlannedRules;
-  /** What the program that started the thread has to have when it goes on in another process; absent: nothing. */
+  /** Parts that a program needs to resume the thread in another process; absent: none. */
   readonly program?: ProgramParts;
 }
 
@@ -170,7 +170,7 @@ export interface ThreadSettings {
   };
   /** Folders outside the project that file tools may touch. */
   readonly allow_paths: readonly string[];
-  /** How commands are confined, and the hosts that they may reach; absent: not at all. */
+  /** Confinement of commands and the hosts that they may reach; absent: none. */
   readonly sandbox?: {
     readonly mode: 'off' | 'auto' | 'required';
     readonly allow_domains: readonly string[];
@@ -192,7 +192,7 @@ export type RuleEngine = (typeof RULE_ENGINES)[number];
 /** The group `agent/rules` of the configuration. */
 export interface RuleSettings {
   readonly enabled: boolean;
-  /** Whether a cut answer stays in the model's view. */
+  /** `keep` leaves a cut answer in the model's view, `discard` omits it. */
   readonly context_mode: 'discard' | 'keep';
   readonly interrupt_mode: InterruptMode;
   readonly repeat_mode: RepeatMode;
@@ -212,7 +212,7 @@ export interface PlannedRule {
   readonly name: string;
   readonly space: Space;
   readonly path: string;
-  /** SHA-256 hex of what the rule says and watches: what injections are remembered by. */
+  /** SHA-256 hex of the rule's text, conditions and scope, which identifies it in the record of injections. */
   readonly sha256: string;
   readonly conditions: readonly string[];
   readonly scope: readonly string[];
@@ -221,7 +221,7 @@ export interface PlannedRule {
   readonly repeat?: RepeatMode;
   readonly gap?: number;
   readonly engine: RuleEngine;
-  /** What the model is told. */
+  /** Text for the model. */
   readonly body: string;
 }
 

@@ -61,7 +61,7 @@ export interface FileFingerprint {
   readonly mtime_ms: number;
 }
 
-/** What an index says of a match. Text for people comes from the file that it names, never from the index. */
+/** A match as the index returns it. Text for people comes from the file that it names, never from the index. */
 export interface IndexedHit {
   readonly type: ItemType;
   readonly id: string;
@@ -96,7 +96,7 @@ export interface SearchHit {
 export interface SearchAnswer {
   readonly results: readonly SearchHit[];
   readonly total: number;
-  /** False if a bound on time or bytes cut the work; `notices` then say which. */
+  /** False if a bound on time or bytes cut the search; `notices` then name the bound. */
   readonly complete: boolean;
   readonly notices: readonly string[];
 }

@@ -88,12 +88,12 @@ function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
-/** How many small pieces are kept before they are made one flat string. */
+/** Maximum number of pieces before they are joined. */
 const MAX_PIECES = 1024;
 
 /**
  * A text that grows by small pieces. Adding to a string keeps every piece and a node for it, about a hundred bytes each, until
- * somebody reads it; this keeps the text alone.
+ * it is read; this keeps the text alone.
  */
 export class GrowingText {
   #pieces: string[] = [];

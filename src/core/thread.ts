@@ -21,7 +21,7 @@ const NEXT: Record<ThreadStatus, readonly ThreadStatus[]> = {
   created: ['running', 'error', 'cancelled'],
   running: ['completed', 'error', 'cancelled', 'continued', 'suspended'],
   suspended: ['running', 'error', 'cancelled', 'continued'],
-  // a finished thread gains a successor when somebody resumes it
+  // a finished thread gains a successor when it is resumed
   completed: ['continued'],
   error: ['continued'],
   cancelled: ['continued'],
@@ -49,7 +49,7 @@ export function isFinal(status: ThreadStatus): status is FinalStatus {
   return status !== 'created' && status !== 'running' && status !== 'suspended';
 }
 
-/** How a thread's items were verified: `unverified` when a developer allowed unsigned project items. */
+/** Verification of a thread's items: `unverified` when a developer allowed unsigned project items. */
 export type Integrity = 'verified' | 'unverified';
 
 /** One row of the registry. Times are ISO 8601 UTC, money USD. */
@@ -81,7 +81,7 @@ export interface ThreadRecord {
   readonly cancel_requested: string | null;
 }
 
-/** What `rye execute directive` returns; field names are public interface. */
+/** Result of `rye execute directive`; field names are public interface. */
 export interface ThreadResult {
   readonly success: boolean;
   readonly thread_id: string;
@@ -95,7 +95,7 @@ export interface ThreadResult {
   readonly parent_thread_id?: string;
   readonly continuation_thread_id?: string;
   readonly children: readonly string[];
-  /** What a person should know about this run; absent: nothing. */
+  /** Warnings about this run for people; absent: none. */
   readonly warnings?: readonly string[];
   readonly paths: {
     readonly thread: string;
@@ -104,6 +104,6 @@ export interface ThreadResult {
   };
 }
 
-/** What `rye threads export` writes. */
+/** Formats of `rye threads export`. */
 export const EXPORT_FORMATS = ['md', 'html', 'jsonl', 'pi'] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];

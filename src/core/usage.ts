@@ -14,7 +14,7 @@ export interface Pricing {
   readonly cache_write?: number;
 }
 
-/** What a thread has used so far; the `cost` of thread.json, the registry and the ThreadResult. */
+/** Total usage of a thread; the `cost` of thread.json, the registry and the ThreadResult. */
 export interface Cost extends Usage {
   readonly turns: number;
   /** USD, rounded to micro-dollars. */

@@ -4,7 +4,7 @@ import { ITEM_TYPES, type ItemType, itemIdProblem } from '../core/ids.ts';
 import { isJsonObject, isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 
-/** Where the seed's format puts control decisions and events: as calls of two internal tools. */
+/** Internal tools of the seed's format, whose calls are control decisions and events. */
 const CONTROL_TOOL = 'rye/agent/threads/internal/control';
 const EMITTER_TOOL = 'rye/agent/threads/internal/emitter';
 
@@ -24,7 +24,7 @@ const CONTROLS = [
 
 const FORMS = ['primary', 'set_extends', 'control', 'emit', 'inject'] as const;
 
-/** Members of a fetch or sign that may stand beside `params` instead of in it. */
+/** Members of a fetch or sign that may be written beside `params` instead of in it. */
 const LOOSE_PARAMS = ['query', 'scope', 'source', 'destination', 'limit'] as const;
 
 type Reader<T> = (raw: Record<string, unknown>, refuse: Refuse) => T;
@@ -94,7 +94,7 @@ function parseItemAction(raw: Record<string, unknown>, refuse: Refuse): HookActi
   const loose = LOOSE_PARAMS.filter((name) => Object.hasOwn(raw, name));
   if (verb === 'execute' && loose[0] !== undefined) {
     return refuse(
-      `"${loose[0]}" stands beside params`,
+      `"${loose[0]}" must be inside params`,
       'Put the arguments of an execute under params.',
     );
   }

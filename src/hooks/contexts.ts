@@ -53,7 +53,7 @@ const failure = record(
 const inputs = open('Resolved inputs; secret ones are not in it');
 const outputs = open('Structured outputs, where the directive returned some');
 
-/** What every event of a registered thread may carry. */
+/** Members that every event of a registered thread may carry. */
 const thread = {
   directive: text('Id of the directive'),
   model: text(),
@@ -63,7 +63,7 @@ const thread = {
   depth: integer('Levels of children that are left'),
 } as const;
 
-/** What every event inside a run carries. */
+/** Members that every event inside a run carries. */
 const run = { thread_id: text(), turn: integer('Counts from 1'), cost } as const;
 
 const started = {
@@ -87,7 +87,7 @@ const startedOptional = {
 
 const call = {
   call_id: text(),
-  tool: text('Canonical id of what will really run'),
+  tool: text('Canonical id of the tool that will run'),
   name: text('The name that the model used'),
   input: open('Arguments of the call'),
 } as const;
@@ -196,7 +196,7 @@ const CONTEXTS = {
       reason: text('threshold, context_exceeded, hook or manual'),
       first_kept_entry_id: text('The first entry that stays in full'),
       cut_points: anything('Entries that a hook may choose as the first one kept, oldest first'),
-      messages: integer('How many messages the summary will stand for'),
+      messages: integer('Number of messages that the summary will replace'),
       split_turn: flag('Whether the cut lies inside a turn'),
       previous_summaries: anything('Summaries of earlier compactions, newest first'),
       files: anything('{read_files, changed_files}, carried forward'),
@@ -244,7 +244,7 @@ const CONTEXTS = {
 /** The context of each event as a TypeScript type. */
 export type HookContexts = { readonly [E in HookEvent]: TypeOf<(typeof CONTEXTS)[E]> };
 
-/** How the hooks of an event are dispatched. */
+/** Dispatch of an event's hooks. */
 export type DispatchKind = 'routing' | 'context' | 'control' | 'observing';
 
 const KINDS: Readonly<Record<HookEvent, DispatchKind>> = {
@@ -279,7 +279,7 @@ export function hookSchema(event: HookEvent): JsonObject {
   };
 }
 
-/** Whether a text names an event. */
+/** True if a text names an event. */
 export function isHookEvent(name: unknown): name is HookEvent {
   return HOOK_EVENTS.some((event) => event === name);
 }

@@ -47,7 +47,7 @@ const MEMBERS = [
   'capabilities',
 ];
 
-/** Events to whose result an injected text can be added: they stand between turns, not inside a batch of calls. */
+/** Events whose result can take an injected text: they occur between turns, not inside a batch of calls. */
 const INJECTABLE: ReadonlySet<HookEvent> = new Set([
   'thread_started',
   'thread_continued',
@@ -70,8 +70,8 @@ export function parseHooks(raw: readonly RawHook[], layer: HookLayer): readonly 
 }
 
 /**
- * Validates the hooks of one source for its layer and collects every problem. A hook with a problem is left out, but
- * for a `layer` of its own: that is a problem, and the hook stays in the layer of its source.
+ * Validates the hooks of one source for its layer and collects every problem. A hook with a problem is skipped, except
+ * for a `layer` member: that is a problem, and the hook stays in the layer of its source.
  */
 export function readHooks(raw: readonly RawHook[], layer: HookLayer): ReadHooks {
   const hooks: HookDeclaration[] = [];
@@ -96,7 +96,7 @@ function layerProblem({ value, origin }: RawHook, layer: HookLayer): RyeError | 
     `hooks of this source are in layer ${layer}, not ${JSON.stringify(own)}`,
     {
       location: locationOf(origin),
-      hint: 'Remove "layer": the file that a hook stands in decides it.',
+      hint: 'Remove "layer": the hook\'s file decides it.',
     },
   );
 }
@@ -141,7 +141,7 @@ function readHook({ value, origin }: RawHook, layer: HookLayer): HookDeclaration
   return { ...common, event, ...(condition === undefined ? {} : { condition }), actions };
 }
 
-/** Stands for the event of the hook that is switched off, which is known only when the layers are merged. */
+/** Placeholder for the event of a switched-off hook, which is known only when the layers are merged. */
 const SWITCHED_OFF_EVENT: HookEvent = 'after_complete';
 
 /** `{id, enabled: false}` alone switches off a hook of the same id. */
@@ -151,14 +151,14 @@ function isSwitchOff(value: Record<string, unknown>): boolean {
   );
 }
 
-/** Whether a declaration only switches another one off: then its event means nothing. */
+/** True if a declaration only switches another one off: its event then means nothing. */
 export function switchesOff(hook: HookDeclaration): boolean {
   return !hook.enabled && hook.actions.length === 0;
 }
 
 function hookId(value: unknown, refuse: Refuse): string {
   if (typeof value !== 'string' || value.trim() === '')
-    return refuse('it has no id', 'Give each hook an id of its own.');
+    return refuse('it has no id', 'Give each hook an id.');
   return value.length > MAX_ID_LENGTH
     ? refuse(`its id is longer than ${MAX_ID_LENGTH} characters`)
     : value;
@@ -262,7 +262,7 @@ function checkAction(action: HookAction, event: HookEvent, refuse: Refuse): void
   checkPaths(interpolationPaths(interpolatedPart(action)), event, refuse);
 }
 
-/** What of an action is interpolated when it runs. */
+/** Returns the part of an action that is interpolated when it runs. */
 function interpolatedPart(action: HookAction): JsonValue {
   if (action.kind === 'item') return [action.item_id, action.params];
   if (action.kind === 'emit') return action.data;

@@ -33,7 +33,7 @@ export interface ContextReport extends DispatchReport {
   readonly failure?: RyeError;
 }
 
-/** Where a directive's extends is routed to, and by which hook; no target leaves the directive's own. */
+/** Target of a directive's extends and the hook that set it; without a target the directive's own is used. */
 export interface RoutingReport {
   readonly target?: string;
   readonly decidedBy?: string;
@@ -62,7 +62,7 @@ export function dispatchRouting(
 
 /**
  * Context events: every matching hook runs and adds its texts in order. A failing hook is recorded and skipped,
- * unless it says `on_error: fail` or the failure is one of integrity: then `failure` is set and no later hook runs.
+ * unless it has `on_error: fail` or the failure is one of integrity: then `failure` is set and no later hook runs.
  */
 export async function dispatchContext(
   hooks: readonly HookDeclaration[],
@@ -91,7 +91,7 @@ function endsTheStart(hook: HookDeclaration, failure: RyeError): boolean {
 /**
  * Control events: the first hook of layers 0, 1, 3 and then 2 with a control action decides and no later one of them
  * runs; a later one whose condition holds is recorded as `superseded`. Infra hooks always run and never decide. A
- * failing gate hook refuses, as does any hook that says `on_error: fail`; other failures are recorded and skipped.
+ * failing gate hook refuses, as does any hook with `on_error: fail`; other failures are recorded and skipped.
  * Injected texts become hidden `custom_message` drafts.
  */
 export async function dispatchControl(
@@ -159,7 +159,7 @@ export function joinContents(
     .join('\n\n');
 }
 
-/** What a hook puts in the place of the planned compaction: a summary, a cut, or both. */
+/** A replacement of the planned compaction by a hook: a summary, a cut, or both. */
 export interface SuppliedCompaction {
   /** The hook that gave it. */
   readonly hook: string;
@@ -170,22 +170,22 @@ export interface SuppliedCompaction {
   readonly first_kept_entry_id?: string;
 }
 
-/** What the `before_compact` hooks came to: at most one of a cancellation, a failure and a replacement. */
+/** Result of the `before_compact` hooks: at most one of a cancellation, a failure and a replacement. */
 export interface CompactReport extends DispatchReport {
   /** Why there is to be no compaction now. */
   readonly cancelled?: string;
   /** Why what a hook gave can't be used; there is no compaction then either. */
   readonly failed?: string;
   readonly supplied?: SuppliedCompaction;
-  /** What the summary is to attend to, in the order of the hooks. */
+  /** Instructions for the summary, in the order of the hooks. */
   readonly instructions: readonly string[];
 }
 
 /**
  * `before_compact`: every matching hook runs in order until one decides. A control action `compact` adds its
  * instructions, any other cancels; an item whose structured output is `{compaction: {summary?, details?,
- * first_kept_entry_id?}}` replaces the planned one; texts are instructions. A failing hook is recorded and passed over,
- * unless it says `on_error: fail`; one that took the decision and gave something malformed stops the compaction.
+ * first_kept_entry_id?}}` replaces the planned one; texts are instructions. A failing hook is recorded and skipped,
+ * unless it has `on_error: fail`; one that took the decision and returned something malformed stops the compaction.
  */
 export async function dispatchBeforeCompact(
   hooks: readonly HookDeclaration[],

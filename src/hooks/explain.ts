@@ -4,7 +4,7 @@ import { contextPathProblem, dispatchKind } from './contexts.ts';
 import { type HookCall, inRunningOrder, isInfra, isSuppressed } from './run-hook.ts';
 import { missingCapability } from './sources.ts';
 
-/** Whether one hook would fire for an event, and why. */
+/** The answer to the question if one hook would fire for an event, with the reason. */
 export interface HookExplanation {
   readonly hook: HookDeclaration;
   /** Undefined if that depends on what only a run knows. */
@@ -22,7 +22,7 @@ export interface HookExplanation {
   readonly mayBeBehind?: string;
 }
 
-/** What is known about a thread before it runs. */
+/** Facts known about a thread before it runs. */
 export interface ExplainOptions {
   readonly suppress?: readonly string[];
   readonly capabilities?: readonly string[];

@@ -11,10 +11,10 @@ import type { ContentBlock, Message, ToolOutcome } from '../core/message.ts';
 import { didYouMean } from '../core/text.ts';
 import type { HookContexts } from './contexts.ts';
 
-/** What a handler may give in place of a tool's result. */
+/** A value that a handler may return in place of a tool's result. */
 export type ResultValue = string | readonly ContentBlock[];
 
-/** What a call is about: the context of the hook event `tool_gate`. */
+/** Context of a call, as the hook event `tool_gate` has it. */
 export type CallContext = HookContexts['tool_gate'];
 
 /** A call of a tool that the thread does not have. */
@@ -23,7 +23,7 @@ export type UnknownCallContext = Pick<
   'thread_id' | 'turn' | 'cost' | 'call_id' | 'name' | 'input'
 >;
 
-/** A call that failed, or whose tool nobody has. */
+/** A call that failed, or whose tool is unknown. */
 export interface FailedCallContext extends UnknownCallContext {
   readonly tool: string;
   readonly error: { readonly code: string; readonly message: string };
@@ -61,14 +61,14 @@ export interface DecidingHandlers {
     CallContext,
     { readonly block?: string; readonly result?: ResultValue }
   >;
-  /** Answers for a tool that nobody has; `suppress_error` keeps `tool_error` from being asked as well. */
+  /** Answers for an unknown tool; `suppress_error` keeps `tool_error` from being asked as well. */
   readonly tool_unknown: Decides<
     UnknownCallContext,
     { readonly result?: ResultValue; readonly suppress_error?: boolean }
   >;
   /** Answers for a call that failed. */
   readonly tool_error: Decides<FailedCallContext, { readonly result?: ResultValue }>;
-  /** Changes the result of a tool, or what stands in for it. */
+  /** Changes the result of a tool, or its substitute. */
   readonly tool_transform: Decides<
     ResultContext,
     { readonly result?: ResultValue; readonly is_error?: boolean }
@@ -160,7 +160,7 @@ function unknownName(name: string): RyeError {
   });
 }
 
-/** What a deciding handler returned, checked; `undefined` decides nothing. Throws `hook_failed` for anything else. */
+/** Checks a deciding handler's return value; `undefined` decides nothing. Throws `hook_failed` for anything else. */
 export function readDecision(name: keyof DecidingHandlers, value: unknown): JsonObject | undefined {
   if (value === undefined || value === null) return undefined;
   const known: readonly string[] = DECIDING[name];

@@ -22,7 +22,7 @@ type ItemAction = Extract<HookAction, { readonly kind: 'item' }>;
 /** The record of one hook that was considered: the payload of a `hook_fired` event. */
 export type Fired = EventPayloads['hook_fired'];
 
-/** What running an item for a hook gave. */
+/** Output of an item that ran for a hook. */
 export interface ActionOutcome {
   /** Body of the item or text output of the tool, without any metadata fence. */
   readonly content?: string;
@@ -40,7 +40,7 @@ export type RunAction = (
   signal: AbortSignal,
 ) => Promise<ActionOutcome>;
 
-/** What every dispatch needs besides hooks and context. */
+/** Options of every dispatch besides hooks and context. */
 export interface DispatchOptions {
   readonly runAction: RunAction;
   readonly clock: Clock;
@@ -74,7 +74,7 @@ interface Progress {
   control?: ControlAction;
 }
 
-/** Whether a hook is one of rye's own that always run and never decide. */
+/** True for rye's own hooks, which always run and never decide. */
 export function isInfra({ layer }: HookDeclaration): boolean {
   return layer === 4;
 }
@@ -108,7 +108,7 @@ const BUILTIN_LAYER: HookLayer = 2;
 const PROJECT_LAYER: HookLayer = 3;
 
 /**
- * Whether a directive's `suppress` keeps a hook out: by its id or the full id of an item that it loads. Only hooks
+ * True if a directive's `suppress` names a hook, by its id or by the full id of an item that it loads. Only hooks
  * that add context can be kept out, so that a directive can't switch off a gate.
  */
 export function isSuppressed(hook: HookDeclaration, suppress: readonly string[]): boolean {
@@ -175,7 +175,7 @@ interface Failure {
 
 /**
  * Runs `work` until it settles, the hook's time is up or the thread is cancelled; then `work`'s signal is aborted. A hook
- * that runs no item waits for nobody and needs no timer.
+ * that runs no item needs no timer.
  */
 async function withinTimeout(
   hook: HookDeclaration,
@@ -229,7 +229,7 @@ async function runActions(
     if (action.kind === 'item') {
       const resolved = resolveItem(action, context);
       const outcome = await running.runAction(hook, resolved, context, signal);
-      // A result that comes after the timeout belongs to nobody.
+      // a result after the timeout is ignored
       if (signal.aborted) return;
       takeOutcome(hook, { action: resolved, outcome }, progress);
     } else if (action.kind === 'emit') {
@@ -252,7 +252,7 @@ function resolveItem(action: ItemAction, context: JsonObject): ItemAction {
   return { ...action, item_id, params: isJsonObject(params) ? params : {} };
 }
 
-/** Expressions without a value leave their member out, so that the receiver's default stands. */
+/** Omits members whose expression has no value, so that the receiver's default applies. */
 function resolveControl(action: ControlAction, context: JsonObject): ControlAction {
   const { value } = interpolate({ ...action }, context);
   const members = Object.entries(isRecord(value) ? value : {}).filter(

@@ -1,7 +1,7 @@
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { nearNames } from '../core/text.ts';
 
-/** A JSON Schema together with the TypeScript type of what it describes; `type` exists for the compiler only. */
+/** A JSON Schema together with the TypeScript type of its values; `type` exists for the compiler only. */
 export interface Schema<T> {
   readonly json: JsonObject;
   readonly type?: T;
@@ -32,7 +32,7 @@ export function choice<const T extends string>(...values: readonly T[]): Schema<
   return { json: { type: 'string', enum: values } };
 }
 
-/** An object whose members are somebody else's: inputs, outputs, arguments of a tool. */
+/** An object whose members are defined elsewhere: inputs, outputs, arguments of a tool. */
 export function open(description: string): Schema<JsonObject> {
   return { json: { type: 'object', description, additionalProperties: true } };
 }

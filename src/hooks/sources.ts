@@ -23,7 +23,7 @@ export interface MergedHooks {
 
 /**
  * Merges the five layers: user, directive, builtin, project, infra. Within a layer the later of two hooks with one id
- * replaces the earlier, in its place. A user or project hook with a builtin's id takes it out, and one that only says
+ * replaces the earlier, in its place. A user or project hook with a builtin's id removes it, and one that only has
  * `enabled: false` switches it off; hooks that are off stay in the table. `hook_invalid` for touching an infra hook.
  */
 export function mergeLayers(sources: HookSources): MergedHooks {
@@ -81,7 +81,7 @@ function refuseInfra(hook: HookDeclaration, infra: readonly HookDeclaration[]): 
 }
 
 /**
- * What a project's hooks may do beyond their threads unless the user's own hooks file says otherwise: load items and
+ * Capabilities of a project's hooks beyond their threads, unless the user's own hooks file sets others: load items and
  * start directives, whose children stay within the same bound. Tools must be allowed by the user.
  */
 export const DEFAULT_PROJECT_BOUND: readonly string[] = [
@@ -90,11 +90,11 @@ export const DEFAULT_PROJECT_BOUND: readonly string[] = [
   'rye.execute.directive.*',
 ];
 
-/** What one hooks file may grant to its hooks. */
+/** Capabilities that one hooks file may grant to its hooks. */
 export interface FileAuthority {
   /** The file's own `capabilities`; without them each hook gets what its actions name literally. */
   readonly declared: readonly string[] | undefined;
-  /** What the user allows hooks of this source; without it there is no bound. */
+  /** Capabilities that the user allows for hooks of this source; undefined if there is no bound. */
   readonly bound: readonly string[] | undefined;
 }
 

@@ -200,7 +200,7 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     call_id,
     tool,
     error: { message: reason ?? output.slice(0, MAX_ERROR_CHARS), code: code ?? 'tool_failed' },
-    // a category of its own: hooks on permanent failures mean the model's, and a tool's is for the model to handle
+    // a separate category: hooks on permanent failures mean the model's, and the model handles a tool's
     classification: { category: 'tool', retryable: false },
   });
   if (decision && STOPPING.has(decision.control)) run.stop.endAfterBatch(decision);

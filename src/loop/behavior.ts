@@ -11,19 +11,19 @@ import {
 import { didYouMean } from '../core/text.ts';
 import { THINKING_LEVELS, type ThinkingLevel } from '../providers/provider.ts';
 
-/** How the loop and the tools treat one thread, from `<behavior>` and the options of a run. Tools stand under wire names. */
+/** Behavior of the loop and the tools in one thread, from `<behavior>` and the options of a run. Tools have wire names. */
 export interface Behavior {
   /** JSON Schema that the result must match. */
   readonly schema: JsonObject | undefined;
-  /** Instead of what the directive asks for. */
+  /** Thinking effort that replaces the directive's. */
   readonly thinking: ThinkingLevel | undefined;
   readonly thinkingDecay: ThinkingDecay | undefined;
   /** Tokens of one answer, below what the model can. */
   readonly maxTokens: number | undefined;
-  /** Prompt-cache marks; instead of what the configuration says. */
+  /** Prompt-cache marks; replaces the configured value. */
   readonly cache: boolean | undefined;
   readonly tail: TailOptions | undefined;
-  /** Leave out the results of reads whose file was changed since. */
+  /** Omit the results of reads if their file has changed since. */
   readonly elideStaleReads: boolean;
   /** Remind a model once that has not used any tool. */
   readonly nudge: boolean;
@@ -37,7 +37,7 @@ export interface Behavior {
   readonly loopRepeats: number;
   readonly requireReadBeforeEdit: boolean;
   readonly readLineNumbers: boolean;
-  /** Bytes above which a result goes to a file; instead of what the configuration says. */
+  /** Bytes above which a result goes to a file; replaces the configured value. */
   readonly persistThreshold: number | undefined;
   /** Tools whose results never do. */
   readonly persistExcludeTools: ReadonlySet<string>;
@@ -49,13 +49,13 @@ export interface Behavior {
   readonly shellMetadata: boolean;
 }
 
-/** How many calls of a tool one run may make, and what is done about more. */
+/** Maximum number of calls of a tool in one run, and the reaction to more. */
 export interface ToolBudget {
   readonly max: number;
   /** `steer`: tell the model, and refuse only after `grace` more. */
   readonly mode: 'block' | 'steer';
   readonly grace: number;
-  /** What the model is told. */
+  /** Message to the model. */
   readonly message: string | undefined;
 }
 
@@ -65,7 +65,7 @@ export interface ThinkingDecay {
   readonly floor: ThinkingLevel;
 }
 
-/** When tool results are left out of requests: above so many bytes, all but those of the last turns. */
+/** Bounds above which tool results are omitted from requests, except those of the last turns. */
 export interface TailOptions {
   readonly thresholdBytes: number;
   readonly keepTurns: number;
@@ -77,7 +77,7 @@ const DEFAULT_GRACE = 2;
 const DEFAULT_LOOP_REPEATS = 5;
 /** Fewer turns are no loop: a check that is made twice is usual. */
 const MIN_LOOP_REPEATS = 3;
-/** What the APIs take as the name of a tool. */
+/** Tool names that the APIs accept. */
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
 const MEMBERS = [
@@ -231,7 +231,7 @@ export function flagOf(raw: JsonObject, name: string, fallback: boolean): boolea
   throw bad(name, value, 'true or false');
 }
 
-/** A whole number from 0, also as text; undefined where it is not said. */
+/** Reads a whole number from 0, also written as text; undefined if absent. */
 export function countOf(raw: JsonObject, name: string, shown = name): number | undefined {
   const value = member(raw, name);
   if (value === undefined) return undefined;
@@ -240,7 +240,7 @@ export function countOf(raw: JsonObject, name: string, shown = name): number | u
   throw bad(shown, value, 'a whole number of 0 or more');
 }
 
-/** One of a closed list of texts; undefined where it is not said. */
+/** Reads one of a closed list of texts; undefined if absent. */
 export function choiceOf<const T extends string>(
   raw: JsonObject,
   name: string,

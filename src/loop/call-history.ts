@@ -12,7 +12,7 @@ import type { Tool } from '../tools/tool.ts';
 import type { Behavior, ToolBudget } from './behavior.ts';
 import type { LoopPorts } from './ports.ts';
 
-/** What a run remembers of its tool calls: their ids, their number, their results and the bytes that they returned. */
+/** Remembers the tool calls of a run: their ids, their number, their results and the bytes that they returned. */
 export class CallHistory {
   readonly budgets: ToolBudgets;
   readonly earlier: EarlierResults;
@@ -90,7 +90,7 @@ export interface OverBudget {
   readonly budget: ToolBudget;
   /** Calls that were let through before it. */
   readonly count: number;
-  /** What the model is told. */
+  /** Message to the model. */
   readonly message: string;
 }
 
@@ -147,7 +147,7 @@ export class ToolBudgets {
     const calls = budget.max === 1 ? 'its one call' : `its ${budget.max} calls`;
     const message =
       budget.message ??
-      `${wireName(tool)} has had ${calls} of this run. Go on with what is known by now.`;
+      `${wireName(tool)} has had ${calls} of this run. Continue with what you know.`;
     return { budget, count, message };
   }
 
@@ -163,7 +163,7 @@ interface Earlier {
 
 /**
  * The last result of each tool that may be replayed when it is called alike again. Only tools that just read are ever
- * replayed, and whatever may have changed something makes all results stale.
+ * replayed, and a call that may have changed something makes all results stale.
  */
 export class EarlierResults {
   readonly #listed: ReadonlySet<string>;
@@ -193,14 +193,14 @@ export class EarlierResults {
 
 /** Longer cycles than this many turns are left to the limits. */
 const MAX_PERIOD = 10;
-/** How often a cycle of several turns comes before it counts as one. */
+/** Repetitions of a cycle of several turns that count as a loop. */
 const CYCLES = 3;
 /** Different loops of one run that the model is told about; the next one ends the run. */
 const MAX_STEERS = 3;
 /** A call of the orchestrator that took longer than this has waited for something. */
 const WAITED_MS = 1000;
 const ORCHESTRATOR = 'rye/agent/threads/orchestrator';
-/** How commands end their output: the time differs without anything being new. */
+/** The end of a command's output, where the time differs without any news. */
 const COMMAND_TIME = /\(exit ([^,()]+), \d+ms\)\s*$/;
 
 /** A call of a turn, with its result before anything was moved out of it. */
@@ -218,14 +218,14 @@ export interface FoundLoop {
   readonly period: number;
   /** Turns that repeated it. */
   readonly turns: number;
-  /** What was called, for people and the model. */
+  /** Names of the called tools, for people and the model. */
   readonly tools: readonly string[];
   /** The model was told about this loop before, or about too many others. */
   readonly isLast: boolean;
 }
 
 /**
- * Finds turns that make the same calls and get the same results. A result that is new is progress, whatever was called.
+ * Finds turns that make the same calls and get the same results. A new result is progress, even for the same call.
  * Keeps hashes of the last turns only, so that its memory does not grow with the run.
  */
 export class LoopGuard {

@@ -32,13 +32,13 @@ interface SeenResult {
 type Reason = 'old' | 'stale';
 
 const STUBS: Readonly<Record<Reason, string>> = {
-  old: 'left out to save space. Call the tool again if it is needed.',
-  stale: 'left out, because the file was changed after this read. Read it again if it is needed.',
+  old: 'omitted to save space. Call the tool again if it is needed.',
+  stale: 'omitted, because the file was changed after this read. Read it again if it is needed.',
 };
 
 /**
- * What of a conversation is sent: old tool results become stubs, in the outgoing messages only. What is left out
- * changes in steps and stands still between them, so that the cached prefix of requests survives all other turns.
+ * The part of a conversation that is sent: old tool results become stubs, in outgoing messages only. The stubs
+ * change in steps and stay the same between them, so that the cached prefix of requests survives all other turns.
  * Costs O(new messages) beside the copy.
  */
 export class ContextView {
@@ -55,7 +55,7 @@ export class ContextView {
     this.#options = options;
   }
 
-  /** The context was replaced: everything is counted again. What was left out stays so. */
+  /** Counts everything again after the context was replaced. Omitted results stay omitted. */
   reset(): void {
     this.#seen = [];
     this.#calls = new Map();
@@ -150,14 +150,14 @@ function textBytes({ content }: ToolResultMessage): number {
   return bytes;
 }
 
-/** Who is to read a context. */
+/** The model that gets a context. */
 export interface Reader {
   readonly provider: string;
   readonly model: string;
 }
 
 /**
- * The messages as `reader` may get them: answers that say nothing are left out, and so is reasoning that another
+ * Returns the messages as `reader` may get them: without empty answers, and without reasoning that another
  * provider or model signed, since only its author takes it back.
  */
 export function projectContext(messages: readonly Message[], reader: Reader): readonly Message[] {

@@ -23,7 +23,7 @@ import {
 
 /**
  * Takes a call as far as it can go without an effect: resolve, policy gates, hook gates, substitution, validation. A
- * refusal is final: nothing behind it is asked, and nothing can undo it.
+ * refusal is final: no later gate is asked, and nothing can undo it.
  */
 export async function admit(run: Run, requested: Requested): Promise<Validated | Settled> {
   const resolved = await resolve(run, requested);
@@ -213,7 +213,7 @@ function refusalOf(decision: ControlAction | undefined): string | undefined {
   return `a hook decided ${decision.control}, which a gate cannot do`;
 }
 
-/** Coercion may have changed what the call is about, so the need of what will really run is checked again. */
+/** Checks the need again if coercion has changed what the call is about. */
 function recheck(run: Run, { resolved }: Admitted, validated: Validated): Validated | Settled {
   const { tool, requested, input } = validated;
   const need = tool.need?.(input);

@@ -20,13 +20,13 @@ import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
 import { hasRun, type Settled } from './tool-call.ts';
 
-/** How long a handler may take. */
+/** Maximum duration of a handler. */
 const TIMEOUT_MS = 30_000;
 
 type Name = keyof DecidingHandlers;
 type Contents = readonly ContentBlock[];
 
-/** What handlers are told of every call. */
+/** Returns the context of every handler of a call. */
 export function aboutCall(run: Run, { call_id, name, input }: ToolCallBlock): UnknownCallContext {
   const { threadId: thread_id } = run.ports;
   return { thread_id, turn: run.spend.turn, cost: run.spend.cost(), call_id, name, input };
@@ -54,7 +54,7 @@ export async function gateCall(
   return substitute ? { substitute } : {};
 }
 
-/** Asks who can answer for a tool that nobody has: `tool_unknown`, and unless that is enough `tool_error`. */
+/** Asks for the result of an unknown tool: `tool_unknown`, and unless that is enough `tool_error`. */
 export async function answerUnknown(
   run: Run,
   context: UnknownCallContext,
@@ -94,7 +94,7 @@ export async function answerFailure(
   return answer;
 }
 
-/** Lets `tool_transform` change what a tool gave or what stands in for it; each handler sees what those before it made of it. */
+/** Lets `tool_transform` change a result or its substitute; each handler sees the changes of the earlier ones. */
 export async function shaped(run: Run, settled: Settled): Promise<Settled> {
   if (!run.ports.handlers?.tool_transform || !hasRun(settled)) return settled;
   const { requested, tool, outcome } = settled;
@@ -142,7 +142,7 @@ export async function transformMessages(
 }
 
 /**
- * Asks the handlers of a name in order, until `take` has enough. One that fails is noted and passed over; the message
+ * Asks the handlers of a name in order, until `take` has enough. One that fails is noted and skipped; the message
  * of the last failure is returned. Each gets a copy, so that nothing it does to its context reaches the run.
  */
 async function consult(
@@ -185,7 +185,7 @@ async function bounded(run: Run, name: Name, work: (signal: AbortSignal) => unkn
   const signal = AbortSignal.any([cancelSignal, done.signal]);
   const called = Promise.resolve().then(() => work(signal));
   const late = tooLong();
-  // what comes after the end of the race belongs to nobody
+  // a result after the end of the race is ignored
   late.catch(() => undefined);
   try {
     return await orStopped(Promise.race([called, late]), cancelSignal);

@@ -98,12 +98,12 @@ export class AnswerRatio {
 }
 
 /**
- * What stops a running answer. `output`: the server went on after `max_tokens`. `tokens`, `spend`: the thread's limit
+ * A bound that stops an answer. `output`: the server exceeded `max_tokens`. `tokens`, `spend`: the thread's limit
  * is used up in the middle of the answer.
  */
 export type Bound = 'output' | 'tokens' | 'spend';
 
-/** What one answer may use at most. */
+/** Maximum usage of one answer. */
 export interface Allowance {
   /** `max_tokens` of the request. */
   readonly outputTokens: number;
@@ -123,7 +123,7 @@ const MAX_AVERAGE_BYTES_PER_TOKEN = 8;
 const SPARE_BYTES = 1024;
 /** An answer of this size is let through, even if its input alone used up the thread's tokens. */
 const MIN_OUTPUT_TOKENS = 256;
-/** What a call costs beside its name and arguments. */
+/** Bytes of a call besides its name and arguments. */
 const CALL_BYTES = 16;
 
 /** UTF-8 bytes that an event adds to an answer: text, reasoning, names and arguments of calls count alike. */

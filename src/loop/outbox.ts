@@ -18,7 +18,7 @@ interface Waiter {
 
 /**
  * The way from the loop's concurrent phases to the one consumer: drafts leave in the order in which they came, in
- * as large batches as have gathered. Whoever needs an event to be durable waits for {@link write}.
+ * as large batches as have gathered. A caller that needs an event to be durable waits for {@link write}.
  */
 export class Outbox {
   #drafts: EventDraft[] = [];
@@ -35,14 +35,14 @@ export class Outbox {
     this.#onFailure = onFailure;
   }
 
-  /** Queues an event that nobody waits for. */
+  /** Queues an event without waiting for it. */
   post(draft: EventDraft): void {
     if (this.#closed || this.#failure) return;
     this.#drafts.push(draft);
     this.#signalSoon();
   }
 
-  /** Resolves to the written events, deltas left out, once they are in the log. Rejects when the writer failed. */
+  /** Resolves to the written events, without deltas, once they are in the log. Rejects if the writer failed. */
   write(drafts: readonly EventDraft[]): Promise<readonly LogEvent[]> {
     if (drafts.length === 0) return Promise.resolve([]);
     return new Promise((resolve, reject) => {
@@ -111,7 +111,7 @@ export class Outbox {
     }
   }
 
-  /** What came in one piece from the network leaves in one batch: a batch costs far more than a delta in it. */
+  /** Keeps the events of one network read in one batch: a batch costs far more than a delta in it. */
   #signalSoon(): void {
     if (!this.#wake || this.#isWaking) return;
     this.#isWaking = true;
@@ -127,7 +127,7 @@ export class Outbox {
   }
 }
 
-/** Hands each waiter its own events: deltas may have been merged away, the others stand in order. */
+/** Hands each waiter its own events: deltas may have been merged, the others keep their order. */
 function settle(
   drafts: readonly EventDraft[],
   waiters: readonly Waiter[],

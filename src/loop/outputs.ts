@@ -37,7 +37,7 @@ export function returnInput(call: ToolCallBlock): JsonObject | undefined {
   return isJsonObject(parameters) ? parameters : {};
 }
 
-/** What a directive returns: its outputs, or why the model could not finish. */
+/** Result of a directive: its outputs, or the reason why the model could not finish. */
 export type Returned =
   | { readonly kind: 'outputs'; readonly outputs: JsonObject }
   | { readonly kind: 'error'; readonly detail: string };
@@ -46,7 +46,7 @@ export type Returned =
 const MAX_DETAIL_BYTES = 4096;
 
 /**
- * What a call reports with `"status": "error"`; undefined for any other return. A directive that declares an output
+ * Returns the error of a call with `"status": "error"`; undefined for any other return. A directive that declares an output
  * `status` returns one with it: there, only an undeclared `error_detail` makes an error of the value.
  */
 export function returnedError(run: Run, call: ToolCallBlock): Returned | undefined {
@@ -175,7 +175,7 @@ export function owesOutput(run: Run): boolean {
   );
 }
 
-/** What the last text of the model gives, checked. */
+/** Reads the result from the last text of the model and checks it. */
 export async function readOutput(run: Run): Promise<Validation> {
   const text = run.progress.lastText.trim();
   const value = parseJson(FENCED.exec(text)?.[1] ?? text);
@@ -208,7 +208,7 @@ export async function askForOutput(run: Run, problems: string): Promise<Ending |
 
 function mismatch(problems: string): RyeError {
   return new RyeError('outputs_missing', `the result does not match the schema: ${problems}`, {
-    hint: 'Say in the directive what the result should hold, or make the schema less strict.',
+    hint: 'State in the directive what the result should contain, or make the schema less strict.',
     details: { problems },
   });
 }

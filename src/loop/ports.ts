@@ -15,7 +15,7 @@ import type { ResolvedCall, ToolOutput, ToolSet } from '../tools/tool.ts';
 
 /**
  * The stream of a run. Each yielded batch must be in the log before the generator is asked for more: pass the
- * written events to `next`. Delta events may be merged or left out, all others come back in order. A writer that
+ * written events to `next`. Delta events may be merged or dropped, all others come back in order. A writer that
  * fails calls `throw(error)`: the run then ends with that error. A `cost` event closes each turn; the consumer
  * checkpoints after it.
  */
@@ -40,10 +40,10 @@ export type Ending =
   | { readonly kind: 'suspended'; readonly reason: string }
   | { readonly kind: 'handoff' };
 
-/** How a run ended, what it cost in all, and the last text that the model said. */
+/** The ending of a run, the cost of the thread, and the last text of the model. */
 export type LoopOutcome = Ending & { readonly cost: Cost; readonly last_text: string };
 
-/** What hooks left behind: records of each run and the entries that they asked for. */
+/** Records of the hooks that ran, and the entries that they asked for. */
 export interface HookReport {
   readonly fired: readonly EventPayloads['hook_fired'][];
   /** Entries of `emit` and `inject` actions. */
@@ -54,7 +54,7 @@ export interface HookDecision extends HookReport {
   readonly decision?: ControlAction | undefined;
 }
 
-/** `substitute` stands in for running the tool, where no hook refuses. */
+/** `substitute` replaces the run of the tool, if no hook refuses. */
 export interface GateDecision extends HookDecision {
   readonly substitute?: ToolOutput | undefined;
 }
@@ -64,7 +64,7 @@ export type ObservedEvent = 'tool_after' | 'directive_return' | 'rule_triggered'
 
 /** Dispatches the thread's merged hooks. A rejected promise is recorded and counts as no decision; of a gate, as no. */
 export interface HookPort {
-  /** Whether a hook is on for the event; one that nobody listens to is not asked about. Without it all are. */
+  /** True if a hook listens to the event; other events are not dispatched. Absent: every event is. */
   listens?(event: ControlEvent | ObservedEvent | 'tool_gate'): boolean;
   control(event: ControlEvent, context: JsonObject, signal: AbortSignal): Promise<HookDecision>;
   observe(event: ObservedEvent, context: JsonObject, signal: AbortSignal): Promise<HookReport>;
@@ -74,7 +74,7 @@ export interface HookPort {
 /** The thread's claim in the ledger. */
 export interface BudgetPort {
   remainingMicroUsd(): Promise<MicroUsd>;
-  /** What running children hold of the budget. */
+  /** Returns the claims of running children on the budget. */
   held?(): Promise<readonly Held[]>;
   /** Sets the thread's own spend so far. */
   report(spentMicroUsd: MicroUsd): Promise<void>;
@@ -92,7 +92,7 @@ export interface InboxPort {
   fail?(): Promise<readonly EventDraft[]>;
 }
 
-/** What a stream rule demands: cut the answer, record `drafts`, ask again. */
+/** Demand of a stream rule: cut the answer, record `drafts`, ask again. */
 export interface Interrupt {
   readonly reason: string;
   /** Leave the partial answer in the model's view. */
@@ -100,13 +100,13 @@ export interface Interrupt {
   readonly drafts: readonly EventDraft[];
 }
 
-/** Text that stands before the result of a call, and the entry that says so in the log. */
+/** Text before the result of a call, and the log entry that records it. */
 export interface Reminder {
   readonly text: string;
   readonly injection: EventDraft;
 }
 
-/** What a call would run, with its input as the tool would get it; undefined where it would run nothing. */
+/** Returns the tool that a call would run, with its input as the tool would get it; undefined if it would run nothing. */
 export type WhatRuns = (
   call: ToolCallBlock,
 ) => Promise<{ readonly tool: string; readonly input: JsonObject } | undefined>;
@@ -123,9 +123,9 @@ export interface StreamWatcher {
   takeTriggers(): readonly JsonObject[];
   /** The answer came whole and is used: what did not cut it is now due. */
   accept(): void;
-  /** What is due with the result of the answer's call at that position; noted as told. */
+  /** Returns the reminder for the result of the answer's call at that position, and notes it as sent. */
   reminderFor(position: number): Reminder | undefined;
-  /** What is due after the answer and its results; noted as told. */
+  /** Returns the reminders after the answer and its results, and notes them as sent. */
   takeFollowUps(): readonly EventDraft[];
 }
 
@@ -153,11 +153,11 @@ export interface Compaction {
   readonly drafts: readonly EventDraft[];
   /** The whole context after it; absent where there was no compaction after all, as a hook may decide. */
   readonly messages?: readonly Message[];
-  /** What making the summary used, priced as the current model. */
+  /** Usage of the summary, priced as the current model. */
   readonly usage: Usage;
 }
 
-/** What made somebody ask for a compaction. */
+/** Reason for a compaction. */
 export type CompactionReason = 'threshold' | 'context_exceeded' | 'hook' | 'manual';
 
 export interface CompactionRequest {
@@ -169,7 +169,7 @@ export interface CompactionRequest {
   readonly tokens: number;
   readonly turn: number;
   readonly cost: Cost;
-  /** What may still be spent. */
+  /** Money that may still be spent. */
   readonly remainingMicroUsd: MicroUsd;
   readonly instructions?: string;
 }
@@ -192,7 +192,7 @@ export interface LoopPorts {
   readonly history: readonly Message[];
   /** Run before the first turn, under every gate. */
   readonly pending?: PendingCalls;
-  /** What the thread used before this run, when it is resumed. */
+  /** Usage of the thread before this run, when it is resumed. */
   readonly spent?: Cost;
   /** The parent's limits: they bound an escalation. */
   readonly parentLimits?: Limits;
@@ -204,11 +204,11 @@ export interface LoopPorts {
   definitions(): ToolList;
   readonly tools: ToolSet;
   readonly hooks: HookPort;
-  /** Functions of the program that rye is a part of; those that decide are asked behind the hooks. */
+  /** Functions of the embedding program; those that decide are asked after the hooks. */
   readonly handlers?: HandlerLists;
   readonly clock: Clock;
   readonly budget: BudgetPort;
-  /** Why the thread is to stop, if somebody asked. */
+  /** Returns the reason of a cancellation that was requested. */
   cancelled(): string | undefined;
   readonly artifacts: ArtifactPort;
   /** Parsed `error_classification.yaml`. */

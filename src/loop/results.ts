@@ -9,7 +9,7 @@ import type { Reminder } from './ports.ts';
 import type { Run } from './run.ts';
 import type { Settled } from './tool-call.ts';
 
-/** How much of a large result the model still sees, half of its head and half of its tail. */
+/** Bytes of a large result that the model still sees, half of its head and half of its tail. */
 const PREVIEW_BYTES = 4096;
 const READ_ON = 'Read the path in pages for the rest; each page names the offset to continue with.';
 /** Images above this many base64 characters are refused by the model APIs. */
@@ -18,7 +18,7 @@ const MAX_IMAGE_CHARS = 5 * 1024 * 1024;
 /** Bodies of skills and schemas up to this size stay in the context as they are. */
 const KEPT_BYTES = 128 * 1024;
 
-/** Structured results above this size are left out of the log: their text, or its artifact, has them. */
+/** Maximum size of a structured result in the log. A larger one is in its text, or in its artifact. */
 const MAX_DATA_CHARS = 64 * 1024;
 
 /** A settled call with its result as the model gets it. */
@@ -37,7 +37,7 @@ export async function boundResult(run: Run, settled: Settled): Promise<Result> {
   const textBytes = contentBytes(content.filter(({ type }) => type === 'text'));
   const outputBytes = contentBytes(content);
   const imageChars = outputBytes - textBytes;
-  // the body of a skill is instructions: without its end they would say something else
+  // the body of a skill is instructions, which mean something else without their end
   const isKept = isProtectedTool(settled.requested.call.name) && textBytes <= KEPT_BYTES;
   const threshold = persistThreshold ?? run.plan.settings.result_max_bytes;
   const tooMuchText =

@@ -74,7 +74,7 @@ const MAX_OUTPUT_REQUESTS = 3;
 /** Messages that a run sends at most once. */
 export type Reminding = 'tools' | 'outputs' | 'empty' | 'call_in_text';
 
-/** How far the model has come: its last text, its outputs, and what it was reminded of. */
+/** Progress of the model: its last text, its outputs, and the reminders that it got. */
 export class Progress {
   readonly #sent = new Set<Reminding>();
   #continuations = 0;

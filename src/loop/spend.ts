@@ -23,7 +23,7 @@ import type { Stop } from './stop.ts';
 /** A run whose hooks raise limits forever must still end. */
 const MAX_ESCALATIONS = 10;
 
-/** What a run has used of its limits: turns, tokens, money and time. Includes what the thread used before the run. */
+/** Usage of a run against its limits: turns, tokens, money and time. Includes the thread's usage before the run. */
 export class Spend {
   readonly answerRatio = new AnswerRatio();
   readonly #ports: Pick<LoopPorts, 'budget' | 'clock' | 'parentLimits'>;

@@ -6,14 +6,14 @@ import type { ResolvedCall, Tool, ToolOutput } from '../tools/tool.ts';
 import type { Run } from './run.ts';
 import { isStopped, later, orStopped } from './stop.ts';
 
-/** What a model asked for, in the order of its answer. */
+/** A call of the model, in the order of its answer. */
 export interface Requested {
   readonly stage: 'requested';
   readonly position: number;
   readonly call: ToolCallBlock;
 }
 
-/** Resolved to what will really run, and allowed by every gate. */
+/** Resolved to the tool that will run, and allowed by every gate. */
 export interface Admitted {
   readonly stage: 'admitted';
   readonly requested: Requested;
@@ -36,7 +36,7 @@ export interface Started {
   readonly startedMs: number;
 }
 
-/** How the call ended: exactly one for each, on every path. */
+/** The end of a call: exactly one for each, on every path. */
 export interface Settled {
   readonly stage: 'settled';
   readonly requested: Requested;
@@ -52,14 +52,14 @@ export interface Settled {
   readonly coerced?: readonly string[];
 }
 
-/** Whether a tool gave the result: only then is it of use to be told about the call. */
+/** True if a tool returned the result: only then is a reminder about the call useful. */
 export function hasRun({ outcome }: Settled): boolean {
   return (
     outcome === 'ok' || outcome === 'error' || outcome === 'timeout' || outcome === 'substituted'
   );
 }
 
-/** A tool that ignores its signal is left behind after this long, its late result ignored. */
+/** Time in which a tool must react to its signal. After it the tool is abandoned and its late result is ignored. */
 const GRACE_MS = 5000;
 /** Live output of one call; more is dropped, the result has it anyway. */
 const MAX_PROGRESS_CHARS = 256 * 1024;
@@ -233,7 +233,7 @@ function withOutput(
   };
 }
 
-/** The code with which a tool refused, where it says one. */
+/** Returns the error code of a tool's refusal, if it has one. */
 function refusalOf({ is_error: failed, data }: ToolOutput): { readonly code?: ErrorCode } {
   const code = failed ? data?.['code'] : undefined;
   return typeof code === 'string' && isErrorCode(code) ? { code } : {};

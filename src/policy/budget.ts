@@ -6,7 +6,7 @@ export interface BudgetRow {
   readonly thread_id: string;
   readonly parent_id: string | null;
   readonly max: MicroUsd;
-  /** What the parent set aside for it; 0 for a root. */
+  /** Money that the parent set aside for it; 0 for a root. */
   readonly reserved: MicroUsd;
   /** Its own spend, descendants not included. */
   readonly actual: MicroUsd;
@@ -69,7 +69,7 @@ function childrenByParent(rows: readonly BudgetRow[]): ReadonlyMap<string, reado
 }
 
 /**
- * What a child takes from its parent. A finished child keeps the claims of its descendants that still run, so that
+ * The claim of a child on its parent. A finished child keeps the claims of its descendants that still run, so that
  * their reservations are not given out twice.
  */
 function claim(row: BudgetRow, committed: MicroUsd): MicroUsd {
@@ -82,7 +82,7 @@ export function subtreeSpend(rows: readonly BudgetRow[], threadId: string): Micr
 }
 
 /**
- * What a thread may still spend or set aside: max − own spend − Σ claims of its children, where an active child
+ * Returns the money that a thread may still spend or set aside: max − own spend − Σ claims of its children, where an active child
  * claims the larger of its reservation and its subtree's use, a finished one its subtree's use. Never below 0.
  * `budget_unregistered` for an unknown thread.
  */
@@ -115,14 +115,14 @@ export interface Reservation {
   readonly childId: string;
   readonly parentId: string;
   readonly amount: MicroUsd;
-  /** What must stay with the parent, for its next model call. Default 0. */
+  /** Money that must stay with the parent for its next model call. Default 0. */
   readonly keep?: MicroUsd;
 }
 
 /**
  * The child's row after setting `amount` aside from its parent. Asking again for the same child replaces its
  * reservation: only the difference must fit. `budget_insufficient` when it does not fit or the parent has ended,
- * `budget_unregistered` for an unknown parent, `thread_id_taken` for a child of somebody else.
+ * `budget_unregistered` for an unknown parent, `thread_id_taken` for a child of another thread.
  */
 export function planReserve(rows: readonly BudgetRow[], reservation: Reservation): BudgetRow {
   const { childId, parentId, amount, keep = 0 } = reservation;
@@ -170,7 +170,7 @@ export function planRelease(rows: readonly BudgetRow[], threadId: string): Budge
     : { ...row, status: 'released' };
 }
 
-/** What is left of an ended thread's budget, for the thread that continues it. */
+/** Returns the remaining budget of an ended thread, for the thread that continues it. */
 export interface HandOver {
   readonly threadId: string;
   readonly successorId: string;
@@ -260,7 +260,7 @@ export interface Held {
   readonly microUsd: MicroUsd;
 }
 
-/** What the running children of a thread hold of its budget and have not spent, the largest first. */
+/** Returns the claims of a thread's running children minus what they spent, the largest first. */
 export function reservedBy(rows: readonly BudgetRow[], threadId: string): readonly Held[] {
   return rows
     .filter((row) => row.parent_id === threadId && row.status === 'active')

@@ -24,7 +24,7 @@ function isSameClass(one: string, other: string): boolean {
   return GUARD_GRANT.test(one) === GUARD_GRANT.test(other);
 }
 
-/** Stands where a pattern's `*` is, as a text that no literal of another pattern can match. */
+/** Replaces a pattern's `*` by a text that no literal of another pattern can match. */
 type PlainGlob = string;
 
 /**
@@ -72,7 +72,7 @@ function plainGlobs(capability: string): readonly PlainGlob[] {
   return pattern.endsWith(OPEN_END) ? [pattern, pattern.slice(0, -OPEN_END.length)] : [pattern];
 }
 
-/** Whether everything that `narrow` grants is granted by `wide` too. */
+/** True if `wide` grants everything that `narrow` grants. */
 export function includes(wide: string, narrow: string): boolean {
   if (!isSameClass(canonical(wide), canonical(narrow))) return false;
   const globs = plainGlobs(wide);
@@ -80,7 +80,7 @@ export function includes(wide: string, narrow: string): boolean {
 }
 
 /**
- * Whether the grants allow a need. Holding `fetch` on anything of a type allows querying that type (the results are
+ * True if the grants allow a need. Holding `fetch` on anything of a type allows querying that type (the results are
  * filtered with {@link expandsTo}). A malformed grant allows nothing.
  */
 export function covers(grants: readonly string[], need: CapabilityNeed): boolean {
@@ -103,7 +103,7 @@ function coversText(grant: string, wanted: string): boolean {
   );
 }
 
-/** The globs, with no other wildcard than `*`, of which a capability text has to match one to be granted. */
+/** Returns globs with no wildcard but `*`. A capability text is granted if it matches one of them. */
 export function grantedGlobs(grants: readonly string[]): string[] {
   return grants.filter(isCapability).flatMap(plainGlobs);
 }
@@ -152,7 +152,7 @@ function maximal(patterns: readonly string[]): string[] {
 }
 
 /**
- * What a child may do: the intersection of what it declares and what its parent holds. A parent with nothing gives
+ * Returns a child's capabilities: the intersection of its declared ones and its parent's. A parent with nothing gives
  * nothing. Malformed patterns on either side grant nothing.
  */
 export function attenuate(
@@ -178,7 +178,7 @@ export function uncovered(grants: readonly string[], ceilings: readonly string[]
 }
 
 /**
- * How specific a capability is, larger is more specific: its literal characters, and among equals fewer `*`. It
+ * Ranks a capability by how specific it is, larger is more specific: its literal characters, and among equals fewer `*`. It
  * agrees with inclusion: a pattern that another one includes is never less specific.
  */
 export function specificity(capability: string): number {
@@ -188,7 +188,7 @@ export function specificity(capability: string): number {
   return (pattern.length - stars - openEnd) * (MAX_STARS + 1) - stars;
 }
 
-/** Whether a capability names exactly one item, without any `*`. */
+/** True if a capability names exactly one item, without any `*`. */
 export function isExact(capability: string): boolean {
   return !capability.includes('*');
 }

@@ -59,7 +59,7 @@ export function parseCondition(raw: unknown, location?: SourceLocation): Conditi
     if (combinator === undefined)
       return parseLeaf(node, (message, hint) => fail(where, message, hint));
     if (members.length > 1) {
-      return fail(where, `"${combinator}" stands beside other members`, 'Nest them under one all.');
+      return fail(where, `"${combinator}" has other members beside it`, 'Nest them under one all.');
     }
     const below = node[combinator];
     if (combinator === 'not') return { not: parse(below, `${where}.not`, depth + 1) };
@@ -171,7 +171,7 @@ const COMPARE: Readonly<Record<ConditionOperator, Compare>> = {
 };
 
 /**
- * Whether a parsed condition holds in a context. Never throws. Paths through own members only; a missing value makes
+ * True if a parsed condition holds in a context. Never throws. Paths through own members only; a missing value makes
  * `ne` true and everything else false, `exists` takes null for missing, and ordering across types is false.
  */
 export function evaluate(condition: Condition, context: unknown): boolean {
@@ -200,7 +200,7 @@ export interface Explanation {
   readonly because: readonly DecidingNode[];
 }
 
-/** Evaluates like {@link evaluate} and says which nodes decided. */
+/** Evaluates like {@link evaluate} and names the nodes that decided. */
 export function explain(condition: Condition, context: unknown): Explanation {
   const result = evaluate(condition, context);
   return { result, because: deciding(condition, context, '') };

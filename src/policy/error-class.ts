@@ -2,7 +2,7 @@ import { type ErrorCode, RyeError } from '../core/errors.ts';
 import { isRecord, type JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 
-/** What kind of failure a model call had; decides whether another attempt makes sense. */
+/** Category of a failed model call; decides if another attempt makes sense. */
 export const ERROR_CATEGORIES = [
   'rate_limited',
   'transient',
@@ -15,11 +15,11 @@ export const ERROR_CATEGORIES = [
 ] as const;
 export type ErrorCategory = (typeof ERROR_CATEGORIES)[number];
 
-/** How long to wait before the next attempt. Durations are milliseconds. */
+/** Policy for the delay before the next attempt. Durations are milliseconds. */
 export type RetryPolicy =
   | { readonly kind: 'exponential'; readonly baseMs: number; readonly maxMs: number }
   | { readonly kind: 'fixed'; readonly delayMs: number }
-  /** What the server asked for; `fallback` where it asked for nothing. */
+  /** The server's delay; `fallback` if it sent none. */
   | { readonly kind: 'use_header'; readonly fallback: RetryPolicy }
   | { readonly kind: 'none' };
 
@@ -214,7 +214,7 @@ const CODE_OF_CATEGORY = {
   content_filtered: 'content_filtered',
 } as const satisfies Record<ErrorCategory, ErrorCode>;
 
-/** Failure types of rye's own providers, which say more than their category. */
+/** Failure types of rye's own providers that are more precise than their category. */
 const CODE_OF_TYPE: Readonly<Record<string, ErrorCode>> = {
   literal_unsupported: 'literal_unsupported',
   literal_step_failed: 'tool_failed',
@@ -254,7 +254,7 @@ function oneOf<T extends string>(value: unknown, known: readonly T[], where: str
 function listOf(value: unknown, where: string): readonly unknown[] {
   if (value === undefined) return [];
   const list: readonly unknown[] = Array.isArray(value) ? value : [value];
-  // an empty list would match everything, which nobody means
+  // an empty list would match everything, which is never intended
   if (list.length === 0) throw invalid(`${where} is an empty list`);
   return list;
 }

@@ -5,7 +5,7 @@ const STAR = '*';
 const MAX_WORK = 20_000;
 
 /**
- * Whether `text` is in the language of `pattern`, where `*` stands for any text. A `*` inside `text` is an ordinary
+ * True if `text` is in the language of `pattern`, where `*` matches any text. A `*` inside `text` is an ordinary
  * character that only a `*` matches, so the same function decides inclusion between patterns. Greedy, no
  * backtracking: at most |pattern| · |text| steps.
  */

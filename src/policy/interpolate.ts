@@ -9,13 +9,13 @@ const MAX_CHARACTERS = 1_000_000;
 /** A value after interpolation. */
 export interface Interpolated {
   readonly value: JsonValue;
-  /** Expressions of which no path had a value: null where they stood alone, empty text inside a string. */
+  /** Expressions without a value: null if an expression is the whole string, empty text inside a string. */
   readonly unresolved: readonly string[];
 }
 
 /**
  * Replaces `${path}` and `${a || b}` (the first that is not missing and not null) in every string of a value. A
- * string that is exactly one expression keeps the type of what it names. Applied once: what is put in is never
+ * string that is exactly one expression keeps the type of its value. Applied once: an inserted value is never
  * expanded. Text between `${` and `}` that is not a list of paths stays as it is. Member names are not touched.
  * `invalid_input` when the value is nested or grows past the bounds.
  */

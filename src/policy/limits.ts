@@ -11,7 +11,7 @@ import {
   totalTokens,
 } from '../core/usage.ts';
 
-/** One limit as somebody wrote it. `name` may carry `max_`; numerals in text are accepted. */
+/** One limit as written. `name` may carry `max_`; numerals in text are accepted. */
 export interface RawLimit {
   readonly name: string;
   readonly value: unknown;
@@ -24,7 +24,7 @@ export interface LimitSource {
   readonly origins: Readonly<Partial<Record<LimitName, string>>>;
 }
 
-/** The limits of a thread whose sources say nothing. */
+/** The limits of a thread whose sources set none. */
 export const SHIPPED_LIMITS: Limits = {
   turns: 25,
   tokens: 1_000_000,
@@ -91,7 +91,7 @@ function valueProblem(name: LimitName, value: unknown): string | undefined {
   return counted > Number.MAX_SAFE_INTEGER ? 'it is too large to be counted exactly' : undefined;
 }
 
-/** What {@link resolveLimits} merges, weakest first; the parent caps. */
+/** Sources that {@link resolveLimits} merges, weakest first; the parent caps. */
 export interface LimitSources {
   readonly defaults: LimitSource;
   readonly directive: LimitSource;
@@ -153,7 +153,7 @@ export interface LimitReached {
   readonly name: LimitName;
   readonly current: number;
   readonly max: number;
-  /** USD that the cheapest next call may cost, and what is left for it: of the limit, or of a budget around it. */
+  /** USD that the cheapest next call may cost, and USD remaining for it: of the limit, or of a budget around it. */
   readonly short?: {
     readonly needed: number;
     readonly left: number;
@@ -164,7 +164,7 @@ export interface LimitReached {
   readonly in_answer?: boolean;
 }
 
-/** The first limit, in the order of {@link LIMIT_NAMES}, of which nothing is left before another turn. */
+/** Returns the first limit, in the order of {@link LIMIT_NAMES}, that is used up before another turn. */
 export function checkLimits(
   limits: Limits,
   used: { readonly cost: Cost; readonly elapsedSeconds: number },
@@ -179,7 +179,7 @@ export function checkLimits(
   return reached && { name: reached[0], current: reached[1], max: limits[reached[0]] };
 }
 
-/** Whether another child may be started, counting the ones that ever were; undefined when it may. */
+/** Returns the limit if no other child may be started. Children that ended count too. */
 export function checkSpawns(limits: Limits, spawned: number): LimitReached | undefined {
   return spawned >= limits.spawns
     ? { name: 'spawns', current: spawned, max: limits.spawns }
@@ -202,7 +202,7 @@ export function escalateLimit(
   return granted > limits[name] ? { ...limits, [name]: granted } : undefined;
 }
 
-/** What the next model call could cost at worst. */
+/** Worst-case estimate of the next model call. */
 export interface AffordableRequest {
   readonly remainingMicroUsd: MicroUsd;
   readonly inputTokens: number;

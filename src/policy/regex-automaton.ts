@@ -1,8 +1,8 @@
 import { AT, type Instruction, isRuneOp, OP, type Program } from './regex.ts';
 
-/** States that an automaton keeps; one that needs more is split, and one of a single rule builds them anew. */
+/** States that an automaton keeps. One that needs more is split; one of a single rule rebuilds them. */
 const MAX_STATES = 1000;
-/** Characters whose class stands in a table. */
+/** Characters whose class is in a table. */
 export const LATIN1 = 256;
 const NEWLINE = 10;
 const NO_HITS: readonly never[] = [];
@@ -35,7 +35,7 @@ export interface State {
 /** The programs of all rules as one list of steps. */
 export class Code {
   readonly steps: readonly Step[];
-  /** Of each rule, where its patterns start. */
+  /** Start positions of the patterns of each rule. */
   readonly starts: readonly (readonly number[])[];
   /** Class of each character below 256 that was met; 0 of the others, by which no state has a successor. */
   readonly latin1 = new Uint32Array(LATIN1);
@@ -135,14 +135,14 @@ export class Automaton {
     );
   }
 
-  /** The state that stands where another automaton's does, as far as it concerns the rules of this one. */
+  /** Returns the state of this automaton that corresponds to another automaton's state, for the rules of this one. */
   adopt({ pcs, flags }: State): State {
     const { steps } = this.code;
     const own = pcs.filter((pc) => this.#rules.includes(steps[pc]?.rule ?? -1));
     return this.#state(own, flags, NO_HITS);
   }
 
-  /** The state behind one more character. */
+  /** Returns the state after one more character. */
   step(state: State, rune: number): State {
     const known = this.code.classOf(rune);
     const next = state.next[known] ?? this.#build(state, rune);
@@ -219,7 +219,7 @@ export class Automaton {
     this.#states = new Map();
   }
 
-  /** What can be reached without a character, given the assertions in `facts`; sorted, in-between steps left out. */
+  /** Returns the steps reachable without a character, given the assertions in `facts`; sorted, without intermediate steps. */
   #closure(from: readonly number[], facts: number): number[] {
     const { steps } = this.code;
     const seen = new Set<number>();

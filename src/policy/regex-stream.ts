@@ -4,7 +4,7 @@ import { type Automaton, Code, LATIN1, type State } from './regex-automaton.ts';
 export interface StreamHit {
   /** Index of the rule. */
   readonly rule: number;
-  /** Index in the piece behind the character that completed the match. */
+  /** Index in the piece after the character that completed the match. */
   readonly at: number;
 }
 

@@ -19,7 +19,7 @@ export function regexProblem(pattern: string): string | undefined {
   }
 }
 
-/** Whether a pattern is found anywhere in `text`, in time linear in its length. */
+/** True if a pattern is found anywhere in `text`, in time linear in its length. */
 export function regexFinds(pattern: string, text: string): boolean {
   return compile(pattern).matcher(text).find();
 }
@@ -81,7 +81,7 @@ export function streamRegexProblem(pattern: string): string | undefined {
   }
 }
 
-/** Whether a pattern is watched at all. */
+/** True if a pattern can be watched. */
 export function isUsable(pattern: string): boolean {
   return streamRegexProblem(pattern) === undefined;
 }
@@ -97,7 +97,7 @@ export function programOf(pattern: string): Program {
   );
 }
 
-/** Whether an instruction takes a character. */
+/** True if an instruction consumes a character. */
 export function isRuneOp(op: number): boolean {
   return op >= OP.firstRune && op <= LAST_RUNE_OP;
 }

@@ -5,7 +5,7 @@ import { didYouMean } from '../core/text.ts';
 import { includes, isExact, meet, parseCapability, specificity } from './capability.ts';
 
 const RISK_POLICIES = ['allow', 'acknowledge_required', 'block'] as const;
-/** What holding a capability of some risk takes. */
+/** Requirement for holding a capability of some risk. */
 export type RiskPolicy = (typeof RISK_POLICIES)[number];
 
 /** One row of `capability_risk.yaml`. */
@@ -102,8 +102,8 @@ interface Match {
 /**
  * Risk of holding a capability. The most specific pattern that includes it decides, and of equally specific ones
  * the highest risk; a capability with `*` also takes the risk of every more specific pattern that it could reach.
- * What no pattern classifies is elevated. `declared` is the risk of the item itself: it counts if the table classifies
- * only its whole type, and can raise but not lower what the table says about its id or about a pattern. A capability with
+ * A capability that no pattern classifies is elevated. `declared` is the risk of the item itself: it counts if the table classifies
+ * only its whole type, and can raise but not lower the table's risk of its id or of a pattern. A capability with
  * `*` is lowered by it only if it is `bounded`: if it reaches nothing but tools of the program.
  */
 export function riskOf(
@@ -134,7 +134,7 @@ function mostSpecific(matches: readonly Match[]): Match | undefined {
   );
 }
 
-/** Whether a pattern speaks of whole verbs or types rather than of ids. */
+/** True if a pattern covers whole verbs or types rather than ids. */
 function isBlanket(pattern: string): boolean {
   return pattern
     .split('.')
@@ -149,7 +149,7 @@ function highest(risks: readonly Risk[]): Risk {
   );
 }
 
-/** What {@link assessRisks} judges. */
+/** Input of {@link assessRisks}. */
 export interface RiskRequest {
   /** After attenuation and ceilings. */
   readonly capabilities: readonly string[];
@@ -241,7 +241,7 @@ function refusal({ capability, risk }: AssessedRisk, table: RiskTable): RyeError
   );
 }
 
-/** What a tool brings into a thread, as far as its traits and its id tell. */
+/** A tool's access, as far as its traits and its id tell. */
 export interface TaintedTool {
   readonly id: string;
   /** Reaches other systems, so it brings in text that anybody may have written, and can carry text out. */
@@ -257,17 +257,17 @@ const READERS = new Set([
   'rye/bash',
 ]);
 
-/** How such a sentence begins. */
+/** Prefix of a taint note. */
 const TAINT = 'taint: ';
 
-/** Whether a warning of a plan is a taint note: what its author has chosen, not what went wrong. */
+/** True for a taint note among the warnings of a plan: it describes a choice of the author, not a fault. */
 export function isTaintNote(warning: string): boolean {
   return warning.startsWith(TAINT);
 }
 
 /**
  * One sentence when a thread holds all of private data, untrusted content and an outward channel, else undefined:
- * whoever writes the untrusted text can then ask for the private data. (Known as the lethal trifecta, S. Willison.)
+ * the author of the untrusted text can then ask for the private data. (Known as the lethal trifecta, S. Willison.)
  */
 export function taintNote(
   tools: readonly TaintedTool[],

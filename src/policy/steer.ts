@@ -8,17 +8,17 @@ import type {
 } from '../core/delivery.ts';
 import type { HookDeclaration } from '../core/hook.ts';
 
-/** What steering is bound by, from the configuration. */
+/** Bounds of steering, from the configuration. */
 export interface SteerRules {
   /** `steer.active_turn: enabled`. */
   readonly enabled: boolean;
   /** Time between two steers of one thread. */
   readonly minIntervalMs: number;
-  /** How long a published state of a run counts as fresh. */
+  /** Time for which a published state of a run counts as fresh. */
   readonly proofMs: number;
 }
 
-/** What is known when a delivery stands before a run that is under way. */
+/** Facts known when a delivery arrives during an active run. */
 export interface SteerFacts {
   readonly rules: SteerRules;
   readonly delivery: Pick<
@@ -29,7 +29,7 @@ export interface SteerFacts {
   readonly hasUnresolvedAttempt: boolean;
   /** When the thread last got a steer; milliseconds since 1970. */
   readonly lastSentAt: number | undefined;
-  /** What the delivery itself asks for. */
+  /** Mode of the delivery. */
   readonly needs: RunTraits;
   readonly threadId: string;
   readonly epoch: number;
@@ -48,7 +48,7 @@ export interface SteerDecision {
 type Row = readonly [row: number, outcome: SteerDecision['outcome'], reason: string];
 
 /**
- * Whether a background delivery may go into a run that is under way. The rows are read from top to bottom, the first
+ * Decides if a background delivery may join an active run. The rows are read from top to bottom, the first
  * that applies decides: 1 switch, 2 capability, 3 head, 4 unresolved attempt, 5 attempts, 6 interval, 7 needs, 8 size,
  * 9 proof, 10 no run, 11 several runs, 12 kind, 13 steerable, 14 traits, 15 risk, 16 go. Whatever is unknown is a no.
  */
@@ -110,10 +110,11 @@ function riskRows({ proofs: [proof] }: SteerFacts): Row | undefined {
   if (proof.active_run_kind !== 'regular') {
     return [12, 'idle', `a run of kind ${proof.active_run_kind} is not steered`];
   }
-  if (proof.steerable !== true) return [13, 'idle', 'the run does not say that it can be steered'];
+  if (proof.steerable !== true)
+    return [13, 'idle', 'the run does not declare that it can be steered'];
   if (proof.answer_boundary_passed) return [13, 'idle', 'the model has given its final answer'];
   if (!proof.after_tool_batch || proof.open_tool_calls !== 0 || proof.pending_approvals !== 0) {
-    return [13, 'idle', 'this is not the point behind a whole tool batch'];
+    return [13, 'idle', 'the run is not at the end of a whole tool batch'];
   }
   const wanted = traitProblem(proof);
   if (wanted !== undefined) return [14, 'idle', `the run ${wanted}`];
@@ -136,10 +137,10 @@ function traitProblem(traits: RunTraits): string | undefined {
   return undefined;
 }
 
-/** What a tool says about itself; undefined: nothing that can be relied on. */
+/** Traits that a tool declares; undefined if there are none to rely on. */
 export type DeclaredTool = { readonly readsOnly: boolean; readonly network: boolean } | undefined;
 
-/** What a run may do: nothing but reading only if every tool that it is offered says so of itself. */
+/** Derives the traits of a run: it only reads if every tool that it is offered declares that it only reads. */
 export function runTraits(
   tools: readonly DeclaredTool[],
   hooks: readonly HookDeclaration[],
@@ -151,7 +152,7 @@ export function runTraits(
   };
 }
 
-/** Only hooks stop a thread for somebody's decision on what it is about to do. */
+/** True if a hook can stop the thread for a person's decision. */
 function canSuspend({ event, enabled, actions }: HookDeclaration): boolean {
   return (
     enabled &&
@@ -182,14 +183,14 @@ export const TEXT_NEEDS: RunTraits = {
   requires_write_access: false,
 };
 
-/** How a delivery in the log is settled when its run ends. */
+/** Decides how a delivery in the log is settled when its run ends. */
 export interface Settlement {
   readonly attempt: Extract<AttemptState, 'delivered' | 'abandoned'>;
   readonly delivery: 'delivered' | 'queued' | 'manual';
   readonly reason: string;
 }
 
-/** What is proven about the entry of a delivery. */
+/** Proven facts about the entry of a delivery. */
 export interface EntryProof {
   /** A committed answer covered it. */
   readonly isCovered: boolean;

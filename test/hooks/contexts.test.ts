@@ -18,7 +18,7 @@ describe('hookSchema', () => {
     expect(hookSchema(event)).toMatchObject({ type: 'object', additionalProperties: false });
   });
 
-  it('accepts what the loop says of a reached limit, and nothing else', () => {
+  it('accepts the context that the loop sends for a reached limit, and nothing else', () => {
     const validate = new Ajv2020().compile(hookSchema('limit'));
     const context: HookContexts['limit'] = {
       thread_id: 't-1',

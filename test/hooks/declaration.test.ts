@@ -11,7 +11,7 @@ const actionOf = (event: string, action: unknown): HookAction | undefined =>
   hooksFrom(3, { id: 'h', event, action })[0]?.actions[0];
 
 describe('parseHooks', () => {
-  it('fills in what a hook leaves out', () => {
+  it('fills in the members that a hook omits', () => {
     expect(hooksFrom(3, { id: 'h', event: 'thread_started', action: INSTRUCTION })).toEqual([
       {
         id: 'h',
@@ -27,7 +27,7 @@ describe('parseHooks', () => {
     ]);
   });
 
-  it('keeps what a hook says', () => {
+  it('keeps the members of a hook', () => {
     const written = {
       id: 'h',
       event: 'thread_started',
@@ -217,7 +217,7 @@ describe('parseHooks', () => {
     [
       'arguments beside params',
       { ...good, action: { primary: 'execute', item_type: 'tool', item_id: 'x', query: 'y' } },
-      '"query" stands beside params',
+      '"query" must be inside params',
       '',
     ],
     [
@@ -347,7 +347,7 @@ describe('parseHooks', () => {
     );
   });
 
-  it('leaves out what is broken and keeps the rest, with every problem', () => {
+  it('skips broken hooks and keeps the rest, with every problem', () => {
     const { hooks, problems } = readHooks(
       [
         { value: { ...good, event: 'x' }, origin: 'f:1' },

@@ -21,7 +21,7 @@ const running = (item_id: string, params: JsonObject = {}) => ({
   params,
 });
 
-/** Runs no item; tests that need one say what it gives. */
+/** Runs no item; tests that need an item override it. */
 function options(
   runAction: RunAction = () => Promise.resolve({}),
   rest: Partial<DispatchOptions> = {},
@@ -218,7 +218,7 @@ describe('dispatchContext', () => {
     expect(outcomes(report.fired)).toEqual(['a suppressed', 'b suppressed', 'c content']);
   });
 
-  it('records a failing hook and goes on', async () => {
+  it('records a failing hook and continues', async () => {
     const hooks = hooksFrom(3, hook('a'), hook('b'));
     const failing: RunAction = (h, action, context, signal) =>
       h.id === 'a' ? Promise.reject(new Error('gone')) : bodies(h, action, context, signal);
@@ -394,14 +394,14 @@ describe('dispatchControl', () => {
     expect(report.fired).toMatchObject([{ outcome: 'failed', error: 'exit 1' }]);
   });
 
-  it('skips the failure of a gate that says ignore', async () => {
+  it('skips the failure of a gate with on_error ignore', async () => {
     const report = await dispatchControl(gate({ on_error: 'ignore' }), gateCall, options(broken));
     expect(report.decision).toBeUndefined();
     expect(outcomes(report.fired)).toEqual(['g failed']);
   });
 
   // Requirement: hook-failure-hides-error
-  it('records the failure of an ordinary control hook and goes on', async () => {
+  it('records the failure of an ordinary control hook and continues', async () => {
     const hooks = hooksFrom(
       3,
       hook('a', running('x')),
@@ -439,7 +439,7 @@ describe('dispatchObserving', () => {
   });
 });
 
-it('a hook that runs no item waits for nobody and arms no timer', async () => {
+it('a hook that runs no item arms no timer', async () => {
   const slept: number[] = [];
   const clock = { ...manualClock(), sleep: (ms: number) => Promise.resolve(void slept.push(ms)) };
   const gate = (action: object) =>
@@ -520,7 +520,7 @@ describe('a hook that takes too long', () => {
     expect(asked).toEqual(['first']);
   });
 
-  it('leaves no timer behind when it is done', async () => {
+  it('disarms its timer when it is done', async () => {
     const clock = manualClock();
     await dispatchControl(hooks, call, options(undefined, { clock }));
     expect(clock.sleeping()).toBe(0);

@@ -4,7 +4,7 @@ import { mergeLayers } from '../../src/hooks/sources.ts';
 import { hooksFrom } from './helpers.ts';
 
 describe('explainHooks', () => {
-  it('says for each hook of the event whether it would fire and, if not, why', () => {
+  it('reports for each hook of the event if it would fire and, if not, why', () => {
     const hook = (id: string, rest: object = {}) => ({
       id,
       event: 'error',
@@ -53,7 +53,7 @@ describe('explainHooks', () => {
     ]);
   });
 
-  it('leaves open what depends on members that only a run has, and says what may decide first', () => {
+  it('reports what depends on members that only a run has, and what may decide first', () => {
     const retryable = { path: 'classification.retryable', op: 'eq', value: true };
     const { hooks } = mergeLayers({
       builtin: hooksFrom(2, { id: 'give_up', event: 'error', action: { control: 'fail' } }),

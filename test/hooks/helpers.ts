@@ -13,7 +13,7 @@ export function hooksFrom(
   );
 }
 
-/** A clock that stands still until it is stepped. */
+/** A clock that does not advance until it is stepped. */
 export interface ManualClock extends Clock {
   advance(ms: number): void;
   /** How many sleeps have not ended. */

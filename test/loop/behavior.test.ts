@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { parseBehavior, thinkingOfRun, unknownBehavior } from '../../src/loop/behavior.ts';
-import { play, says } from './scripted.ts';
+import { answers, play } from './scripted.ts';
 
 describe('behavior', () => {
-  it('is nothing special where nothing is said', () => {
+  it('has its defaults when nothing is set', () => {
     expect(parseBehavior({ somebody_elses: 1 })).toEqual({
       schema: undefined,
       thinking: undefined,
@@ -38,10 +38,10 @@ describe('behavior', () => {
   it('bounds the output, the thinking and the cache of a request', async () => {
     const { requests } = await play({
       plan: { behavior: { max_tokens: '500', thinking: 'low', cache: false } },
-      turns: [says('Done.')],
+      turns: [answers('Done.')],
     });
     expect(requests[0]).toMatchObject({ max_tokens: 500, thinking: 'low', cache: false });
-    const small = await play({ plan: { behavior: { maxTokens: 10 } }, turns: [says('Done.')] });
+    const small = await play({ plan: { behavior: { maxTokens: 10 } }, turns: [answers('Done.')] });
     expect(small.requests[0]?.max_tokens).toBe(10);
   });
 

@@ -3,7 +3,7 @@ import { type Message, type ToolOutcome, userText } from '../../src/core/message
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { ContextView } from '../../src/loop/context-view.ts';
 import { textOutput } from '../../src/tools/tool.ts';
-import { planOf, play, says, toolOf } from './scripted.ts';
+import { answers, planOf, play, toolOf } from './scripted.ts';
 
 interface Turn {
   readonly name?: string;
@@ -40,7 +40,7 @@ function talk(...turns: readonly Turn[]): Message[] {
 
 function stubs(messages: readonly Message[]): string[] {
   return messages.flatMap((message) =>
-    message.role === 'tool_result' && JSON.stringify(message.content).includes('were left out')
+    message.role === 'tool_result' && JSON.stringify(message.content).includes('were omitted')
       ? [message.call_id]
       : [],
   );
@@ -74,7 +74,7 @@ describe('old results', () => {
     const messages = talk({ bytes: 400 }, { bytes: 400 }, { bytes: 400 }, { bytes: 10 });
     const shown = view.project(messages);
     expect(stubs(shown)).toEqual(['c0', 'c1']);
-    expect(JSON.stringify(shown[2])).toContain('[400 bytes of this result were left out');
+    expect(JSON.stringify(shown[2])).toContain('[400 bytes of this result were omitted');
     expect(shown).toHaveLength(messages.length);
     expect(messages[2]).not.toBe(shown[2]);
     expect(shrinks).toEqual([1]);
@@ -120,7 +120,7 @@ describe('old results', () => {
     expect(shown[2]?.content).toEqual([expect.objectContaining({ type: 'text' }), image]);
   });
 
-  it('that were left out stay so when the context is replaced', () => {
+  it('that were omitted stay omitted when the context is replaced', () => {
     const { view } = viewOf({ threshold: 1000 });
     const messages = talk({ bytes: 600 }, { bytes: 600 }, { bytes: 10 }, { bytes: 10 });
     expect(stubs(view.project(messages))).toEqual(['c0', 'c1']);
@@ -146,7 +146,7 @@ describe('stale reads', () => {
     expect(shrinks).toEqual([1]);
   });
 
-  it('stay while they are small, when the change failed, and where nobody asked', () => {
+  it('stay while they are small, if the change failed, and if the option is off', () => {
     const small = talk({ name: READ, bytes: 10 }, { name: EDIT, bytes: 10 });
     const failed = talk({ name: READ, bytes: big }, { name: EDIT, bytes: 10, outcome: 'error' });
     expect(stubs(viewOf({ stale: true }).view.project(small))).toEqual([]);
@@ -168,26 +168,26 @@ describe('stale reads', () => {
 // Requirement: identical-read-stub
 it('a run sends the view, keeps the whole in its log, and tells tools to forget what left', async () => {
   let forgotten = 0;
-  const call = (id: string) => says('', [{ id, name: 'rye_echo' }]);
+  const call = (id: string) => answers('', [{ id, name: 'rye_echo' }]);
   const { requests, events } = await play({
     plan: {
       behavior: { compact_strategy: 'tail', compact_threshold: 1000, compact_keep_turns: 1 },
       settings: planOf().settings,
     },
     tools: { rye_echo: toolOf('rye/echo', { run: async () => textOutput('y'.repeat(700)) }) },
-    turns: [call('a'), call('b'), call('c'), says('Done.')],
+    turns: [call('a'), call('b'), call('c'), answers('Done.')],
     ports: { forgetReads: () => void (forgotten += 1) },
   });
   expect(requests.map(({ messages }) => stubs(messages))).toEqual([[], [], ['a'], ['a', 'b']]);
   expect(forgotten).toBe(2);
-  expect(JSON.stringify(events)).not.toContain('left out');
+  expect(JSON.stringify(events)).not.toContain('were omitted');
 });
 
 it('a result that went to an artifact is forgotten, so that a second read is a read', async () => {
   let forgotten = 0;
   await play({
     tools: { rye_echo: toolOf('rye/echo', { run: async () => textOutput('y'.repeat(40_000)) }) },
-    turns: [says('', [{ id: 'a', name: 'rye_echo' }]), says('Done.')],
+    turns: [answers('', [{ id: 'a', name: 'rye_echo' }]), answers('Done.')],
     ports: { forgetReads: () => void (forgotten += 1) },
   });
   expect(forgotten).toBe(1);

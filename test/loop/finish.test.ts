@@ -3,7 +3,7 @@ import { userText } from '../../src/core/message.ts';
 import type { OutputDeclaration } from '../../src/core/plan.ts';
 import { hiddenMessage } from '../../src/loop/conversation.ts';
 import { errorOutput } from '../../src/tools/tool.ts';
-import { play, resultText, says, toolOf, trace } from './scripted.ts';
+import { answers, play, resultText, toolOf, trace } from './scripted.ts';
 
 const output = (name: string, required = true): OutputDeclaration => ({
   name,
@@ -21,7 +21,7 @@ describe('a directive with outputs', () => {
   it.each(['rye_directive_return', 'directive_return'])('finishes by %s', async (name) => {
     const { outcome, events, hooks } = await play({
       plan,
-      turns: [says('Hello.', [returns('r', { greeting: 'hi' }, name)])],
+      turns: [answers('Hello.', [returns('r', { greeting: 'hi' }, name)])],
     });
     expect(outcome).toMatchObject({
       kind: 'completed',
@@ -51,7 +51,7 @@ describe('a directive with outputs', () => {
     };
     const { outcome } = await play({
       plan,
-      turns: [says('', [returns('r', input, 'rye_execute')])],
+      turns: [answers('', [returns('r', input, 'rye_execute')])],
     });
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { greeting: 'hi' } });
   });
@@ -59,7 +59,7 @@ describe('a directive with outputs', () => {
   it('is told what is missing and may return again', async () => {
     const { outcome, events } = await play({
       plan,
-      turns: [says('', [returns('r')]), says('', [returns('s', { greeting: '' })])],
+      turns: [answers('', [returns('r')]), answers('', [returns('s', { greeting: '' })])],
     });
     expect(resultText(events, 'r')).toBe('Validation error: greeting is required');
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { greeting: '' } });
@@ -69,8 +69,8 @@ describe('a directive with outputs', () => {
     const { outcome, events } = await play({
       plan,
       turns: [
-        says('', [{ ...returns('r'), malformed: '{"greeting' }]),
-        says('', [returns('s', { greeting: 'x' })]),
+        answers('', [{ ...returns('r'), malformed: '{"greeting' }]),
+        answers('', [returns('s', { greeting: 'x' })]),
       ],
     });
     expect(trace(events)).toContain('result r invalid');
@@ -82,7 +82,7 @@ describe('a directive with outputs', () => {
     const { outcome, events } = await play({
       plan,
       tools: LS,
-      turns: [says('', [ls('a'), returns('r', { greeting: 'x' }), ls('b')])],
+      turns: [answers('', [ls('a'), returns('r', { greeting: 'x' }), ls('b')])],
     });
     expect(outcome.kind).toBe('completed');
     expect(trace(events).filter((line) => line.startsWith('result'))).toEqual([
@@ -98,8 +98,8 @@ describe('a directive with outputs', () => {
       plan,
       tools: { rye_ls: toolOf('rye/ls', { run: () => Promise.resolve(errorOutput('gone')) }) },
       turns: [
-        says('', [ls('a'), returns('r', { greeting: 'x' })]),
-        says('', [returns('s', { greeting: 'y' })]),
+        answers('', [ls('a'), returns('r', { greeting: 'x' })]),
+        answers('', [returns('s', { greeting: 'y' })]),
       ],
     });
     expect(trace(events)).toContain('result r skipped');
@@ -109,14 +109,14 @@ describe('a directive with outputs', () => {
   it('takes the first of two returns', async () => {
     const { outcome, events } = await play({
       plan,
-      turns: [says('', [returns('r', { greeting: 'x' }), returns('s', { greeting: 'y' })])],
+      turns: [answers('', [returns('r', { greeting: 'x' }), returns('s', { greeting: 'y' })])],
     });
     expect(outcome).toMatchObject({ outputs: { greeting: 'x' } });
     expect(trace(events)).toContain('result s skipped');
   });
 
   it('gets one nudge for ending in text, then fails', async () => {
-    const { outcome, events } = await play({ plan, turns: [says('Bye.'), says('Bye!')] });
+    const { outcome, events } = await play({ plan, turns: [answers('Bye.'), answers('Bye!')] });
     expect(trace(events).filter((line) => line.startsWith('inject'))).toEqual([
       'inject nudge_outputs',
     ]);
@@ -130,11 +130,11 @@ describe('a directive with outputs', () => {
     '<tool_call>\n{"name": "rye_ls", "arguments": {}}\n</tool_call>',
     'I look.\n```tool_call\n{"name": "rye_ls"}\n```',
     '<function=rye_ls>{}</function>',
-  ])('that writes its calls as text fails with what helps, said once: %j', async (text) => {
+  ])('that writes its calls as text fails with one hint: %j', async (text) => {
     const { outcome, events } = await play({
       plan,
       tools: LS,
-      turns: [says(text), says(text), says(text)],
+      turns: [answers(text), answers(text), answers(text)],
     });
     expect(outcome).toMatchObject({
       kind: 'error',
@@ -146,15 +146,15 @@ describe('a directive with outputs', () => {
     expect(events.filter(({ event_type }) => event_type === 'note')).toHaveLength(1);
   });
 
-  it('may speak of calls, as long as they stand in the middle of a line', async () => {
-    const { events } = await play({ tools: LS, turns: [says('Write `<tool_call>` to call.')] });
+  it('may mention calls in the middle of a line', async () => {
+    const { events } = await play({ tools: LS, turns: [answers('Write `<tool_call>` to call.')] });
     expect(events.filter(({ event_type }) => event_type === 'note')).toEqual([]);
   });
 
   it('completes in text when all outputs are optional', async () => {
     const { outcome } = await play({
       plan: { outputs: [output('greeting', false)] },
-      turns: [says('Bye.'), says('Bye!')],
+      turns: [answers('Bye.'), answers('Bye!')],
     });
     expect(outcome).toEqual(expect.objectContaining({ kind: 'completed', result: 'Bye!' }));
     expect(outcome).not.toHaveProperty('outputs');
@@ -163,7 +163,7 @@ describe('a directive with outputs', () => {
   it('is not joined with an earlier answer that was cut', async () => {
     const { outcome } = await play({
       plan: { outputs: [output('greeting', false)] },
-      turns: [says('One ', [], { reason: 'max_tokens' }), says('two'), says('Bye.')],
+      turns: [answers('One ', [], { reason: 'max_tokens' }), answers('two'), answers('Bye.')],
     });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'Bye.' });
   });
@@ -171,7 +171,7 @@ describe('a directive with outputs', () => {
   it('can still be failed by a hook of the step', async () => {
     const { outcome } = await play({
       plan,
-      turns: [says('', [returns('r', { greeting: 'x' })])],
+      turns: [answers('', [returns('r', { greeting: 'x' })])],
       control: (event) =>
         event === 'after_step' ? { control: 'fail', error: 'not good enough' } : undefined,
     });
@@ -181,7 +181,10 @@ describe('a directive with outputs', () => {
 
 describe('a directive with tools', () => {
   it('gets one nudge when its first turn uses none', async () => {
-    const { outcome, events } = await play({ tools: LS, turns: [says('Bye.'), says('Bye!')] });
+    const { outcome, events } = await play({
+      tools: LS,
+      turns: [answers('Bye.'), answers('Bye!')],
+    });
     expect(trace(events)).toEqual([
       'turn 1',
       'delta Bye.',
@@ -197,11 +200,11 @@ describe('a directive with tools', () => {
   });
 
   it('gets none on later turns, nor when it continues a thread that used tools', async () => {
-    const later = await play({ tools: LS, turns: [says('', [ls('a')]), says('Bye.')] });
+    const later = await play({ tools: LS, turns: [answers('', [ls('a')]), answers('Bye.')] });
     expect(trace(later.events).join()).not.toContain('inject');
     const resumed = await play({
       tools: LS,
-      turns: [says('Bye.')],
+      turns: [answers('Bye.')],
       ports: {
         history: [
           userText('Do it.'),
@@ -231,7 +234,7 @@ describe('the inbox', () => {
     const points: string[] = [];
     const { outcome, requests } = await play({
       tools: LS,
-      turns: [says('', [ls('a')]), says('First.')],
+      turns: [answers('', [ls('a')]), answers('First.')],
       ports: {
         inbox: {
           take: (point) => {
@@ -251,7 +254,7 @@ describe('the inbox', () => {
   it('prolongs a run whose model has finished', async () => {
     let given = false;
     const { outcome, requests } = await play({
-      turns: [says('First.'), says('Second.')],
+      turns: [answers('First.'), answers('Second.')],
       ports: {
         inbox: {
           take: (point) => {

@@ -4,12 +4,12 @@ import { type Message, userText } from '../../src/core/message.ts';
 import { composeHandlers, type HandlerMap, type ResultContext } from '../../src/hooks/handlers.ts';
 import { errorOutput, type Tool, textOutput } from '../../src/tools/tool.ts';
 import {
+  answers,
   MODEL,
   type Played,
   play,
   resultText,
   type Script,
-  says,
   toolOf,
   trace,
 } from './scripted.ts';
@@ -17,7 +17,7 @@ import {
 const echo = (id: string) => ({ id, name: 'rye_echo', input: { x: '1' } });
 type GateDecision = { block?: string; result?: string } | undefined | 'throw';
 
-const TURNS = [says('', [echo('a')]), says('Done.')];
+const TURNS = [answers('', [echo('a')]), answers('Done.')];
 
 async function playWith(
   handlers: HandlerMap | readonly HandlerMap[],
@@ -41,7 +41,7 @@ function outcomeOf({ events }: Played, id: string): string | undefined {
 }
 
 describe('gates', () => {
-  it('refuse a call, or stand in for its tool', async () => {
+  it('refuse a call, or replace its tool', async () => {
     const refused = await playWith({ tool_gate: () => ({ block: 'not today' }) });
     expect(resultText(refused.events, 'a')).toBe('Blocked: not today');
     const replaced = await playWith({ tool_gate: () => ({ result: 'from the cache' }) });
@@ -50,7 +50,7 @@ describe('gates', () => {
   });
 
   // Requirement: refusal-beats-substitute, last-writer-wins
-  it('a refusal is final, whatever any other handler decides', async () => {
+  it('a refusal is final, even if another handler decides differently', async () => {
     const decision = fc.oneof<fc.Arbitrary<GateDecision>[]>(
       fc.constant(undefined),
       fc.constant({}),
@@ -109,7 +109,7 @@ describe('gates', () => {
     expect(resultText(played.events, 'a')).toContain('took longer than 30 s');
   });
 
-  it('get a copy: what they do to it reaches nobody', async () => {
+  it('get a copy, so that changes to it have no effect', async () => {
     const inputs: unknown[] = [];
     await playWith(
       {
@@ -135,7 +135,7 @@ describe('gates', () => {
 describe('handlers of results', () => {
   // Requirement: gates-first
   it('gates judge a call of an unknown tool before anything answers for it', async () => {
-    const turns = [says('', [{ id: 'a', name: 'nope', input: { x: 1 } }]), says('Done.')];
+    const turns = [answers('', [{ id: 'a', name: 'nope', input: { x: 1 } }]), answers('Done.')];
     const asked: unknown[] = [];
     const tool_unknown = () => {
       asked.push('tool_unknown');
@@ -166,9 +166,9 @@ describe('handlers of results', () => {
   });
 
   // Requirement: unknown-tool-substitute, unknown-tool-error, unknown-call-untransformed
-  it('answer for a tool that nobody has', async () => {
+  it('answer for an unknown tool', async () => {
     const asked: string[] = [];
-    const turns = [says('', [{ id: 'a', name: 'nope' }]), says('Done.')];
+    const turns = [answers('', [{ id: 'a', name: 'nope' }]), answers('Done.')];
     const observe = {
       tool_error: ({ error }: { error: { message: string } }) => {
         asked.push(error.message);
@@ -221,13 +221,13 @@ describe('handlers of results', () => {
       return { result: 'shorter', is_error: true };
     };
     const ran = await playWith({ tool_transform });
-    const stood = await playWith({ tool_transform, tool_gate: () => ({ result: 'ééé' }) });
+    const replaced = await playWith({ tool_transform, tool_gate: () => ({ result: 'ééé' }) });
     const refused = await playWith({ tool_transform, tool_gate: () => ({ block: 'no' }) });
     expect(contexts.map(({ outcome, output_bytes }) => [outcome, output_bytes])).toEqual([
       ['ok', 13],
       ['substituted', 6],
     ]);
-    expect([ran, stood].map((one) => outcomeOf(one, 'a'))).toEqual([
+    expect([ran, replaced].map((one) => outcomeOf(one, 'a'))).toEqual([
       'settled a error',
       'settled a error',
     ]);
@@ -275,7 +275,7 @@ describe('handlers of results', () => {
     const { events } = await playWith(
       {},
       {
-        turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+        turns: [answers('', [echo('a')]), answers('', [echo('b')]), answers('Done.')],
         ports: {
           validate: (_schema, input) =>
             Promise.resolve({
@@ -323,7 +323,7 @@ describe('handlers of requests', () => {
     ]);
   });
 
-  it('that give something else are passed over', async () => {
+  it('that return something else are skipped', async () => {
     const played = await playWith({
       context_transform: () => ({ messages: 'all' }) as unknown as { messages: Message[] },
     });

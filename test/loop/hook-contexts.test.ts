@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { HOOK_EVENTS } from '../../src/core/hook.ts';
 import { hookSchema } from '../../src/hooks/contexts.ts';
 import { errorOutput, textOutput } from '../../src/tools/tool.ts';
-import { fails, MODEL, planOf, play, says, toolOf } from './scripted.ts';
+import { answers, fails, MODEL, planOf, play, toolOf } from './scripted.ts';
 
 // Requirement: hooks-know-turn-and-call, canonical-and-wire-name
 it('gives hooks the contexts that their published schemas promise', async () => {
@@ -20,12 +20,12 @@ it('gives hooks the contexts that their published schemas promise', async () => 
     },
     turns: [
       fails(),
-      says('', [
+      answers('', [
         { id: 'a', name: 'rye_bad' },
         { id: 'b', name: 'rye_big' },
         { id: 'c', name: 'nope' },
       ]),
-      says('', [{ id: 'r', name: 'rye_directive_return', input: { x: 'y' } }]),
+      answers('', [{ id: 'r', name: 'rye_directive_return', input: { x: 'y' } }]),
     ],
     gate: (context) => {
       gates.push(context);

@@ -3,11 +3,11 @@ import type { ControlAction } from '../../src/core/hook.ts';
 import type { Limits } from '../../src/core/limits.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 import { textOutput } from '../../src/tools/tool.ts';
-import { fails, hangs, MODEL, planOf, play, says, toolOf, trace } from './scripted.ts';
+import { answers, fails, hangs, MODEL, planOf, play, toolOf, trace } from './scripted.ts';
 
 const limits = (changes: Partial<Limits>): Limits => ({ ...planOf().limits, ...changes });
 const TOOLS = { rye_echo: toolOf('rye/echo') };
-const step = says('', [{ id: 'a', name: 'rye_echo' }]);
+const step = answers('', [{ id: 'a', name: 'rye_echo' }]);
 
 const decide = (...actions: (ControlAction | undefined)[]) => {
   let next = 0;
@@ -22,7 +22,7 @@ const run = (control: (event: string) => ControlAction | undefined, parentLimits
   play({
     plan: { limits: limits({ turns: 1 }) },
     tools: TOOLS,
-    turns: [step, step, says('Done.')],
+    turns: [step, step, answers('Done.')],
     control,
     ...(parentLimits ? { ports: { parentLimits } } : {}),
   });
@@ -75,7 +75,7 @@ describe('limits before a turn', () => {
     expect(outcome).toMatchObject({ kind: 'limit', name: 'tokens', current: 110 });
   });
 
-  it('goes on from what a resumed thread has used', async () => {
+  it('continues from the usage of a resumed thread', async () => {
     const { outcome } = await play({
       plan: { limits: limits({ turns: 3 }) },
       turns: [],
@@ -187,10 +187,10 @@ describe('duration', () => {
     expect(trace(events)).toContain('result a aborted');
   });
 
-  it('extended by a hook, lets the run go on with the same context', async () => {
+  it('extended by a hook, lets the run continue with the same context', async () => {
     const { outcome, requests } = await play({
       plan: { limits: limits({ duration_seconds: 60 }) },
-      turns: [hangs('Some words'), says('Done.')],
+      turns: [hangs('Some words'), answers('Done.')],
       control: (event) =>
         event === 'limit' ? { control: 'escalate', limit: 'duration_seconds', to: 120 } : undefined,
     });
@@ -201,7 +201,7 @@ describe('duration', () => {
 
 describe('the spend cap', () => {
   it('lowers max_tokens so that the worst case fits', async () => {
-    const { requests } = await play({ ...spend(0.01), turns: [says('Done.')] });
+    const { requests } = await play({ ...spend(0.01), turns: [answers('Done.')] });
     const [request] = requests;
     // 10 micro-dollars per output token: never more than the limit in all
     expect(request?.max_tokens).toBeLessThan(1000);
@@ -209,7 +209,7 @@ describe('the spend cap', () => {
   });
 
   it('leaves max_tokens alone when there is enough', async () => {
-    const { requests } = await play({ ...spend(5), turns: [says('Done.')] });
+    const { requests } = await play({ ...spend(5), turns: [answers('Done.')] });
     expect(requests[0]?.max_tokens).toBe(MODEL.max_output_tokens);
   });
 
@@ -262,7 +262,7 @@ describe('the spend cap', () => {
           { type: 'start', model: 'model-1' },
           { type: 'usage', usage },
         ]),
-        says('Done.'),
+        answers('Done.'),
       ],
       ports: {
         budget: {
@@ -275,7 +275,7 @@ describe('the spend cap', () => {
     expect((requests[0]?.max_tokens ?? 0) - (requests[1]?.max_tokens ?? 0)).toBe(500);
   });
 
-  it('never lets a run spend more than its limit, whatever the model uses', async () => {
+  it('never lets a run spend more than its limit, with any usage', async () => {
     for (const limit of [0.003, 0.01, 0.05]) {
       const { outcome } = await play({
         ...spend(limit),
@@ -288,7 +288,7 @@ describe('the spend cap', () => {
             cache_read_tokens: 0,
             cache_write_tokens: 0,
           };
-          return replayed(says('', [{ id: 'a', name: 'rye_echo' }], { usage }));
+          return replayed(answers('', [{ id: 'a', name: 'rye_echo' }], { usage }));
         }),
       });
       expect(outcome).toMatchObject({ kind: 'limit', name: 'spend' });
@@ -300,13 +300,16 @@ describe('the spend cap', () => {
     const model = { ...MODEL, pricing: null };
     const refused = await play({ plan: { model }, turns: [] });
     expect(refused.outcome).toMatchObject({ kind: 'error', error: { code: 'model_unpriced' } });
-    const allowed = await play({ plan: { model, allow_unpriced: true }, turns: [says('Done.')] });
+    const allowed = await play({
+      plan: { model, allow_unpriced: true },
+      turns: [answers('Done.')],
+    });
     expect(allowed.outcome).toMatchObject({ kind: 'completed', cost: { spend: 0 } });
   });
 
   // Requirement: root-spend-unrecorded
   it('reports the spend to the budget at each turn', async () => {
-    const { reported, outcome } = await play({ tools: TOOLS, turns: [step, says('Done.')] });
+    const { reported, outcome } = await play({ tools: TOOLS, turns: [step, answers('Done.')] });
     expect(reported).toEqual([200, 400]);
     expect(outcome.cost.spend).toBe(0.0004);
   });
@@ -320,7 +323,7 @@ describe('a full context', () => {
     const { outcome, requests, hooks } = await play({
       plan: window,
       tools: { rye_echo: big },
-      turns: [step, says('Done.')],
+      turns: [step, answers('Done.')],
       ports: {
         compact: () =>
           Promise.resolve({
@@ -347,7 +350,7 @@ describe('a full context', () => {
     const { hooks } = await play({
       plan: window,
       tools: { rye_echo: big },
-      turns: [step, step, step, says('Done.')],
+      turns: [step, step, step, answers('Done.')],
     });
     expect(hooks.filter(({ event }) => event === 'context_limit_reached')).toHaveLength(1);
   });

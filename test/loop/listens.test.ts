@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest';
-import { play, says, toolOf } from './scripted.ts';
+import { answers, play, toolOf } from './scripted.ts';
 
-it('hooks are asked of the events that somebody listens to, and of no other', async () => {
+it('hooks are asked only about events that a hook listens to', async () => {
   const asked: string[] = [];
   const { outcome, events } = await play({
     tools: { rye_ls: toolOf('rye/ls') },
-    turns: [says('', [{ id: 'a', name: 'rye_ls' }]), says('Done.')],
+    turns: [answers('', [{ id: 'a', name: 'rye_ls' }]), answers('Done.')],
     ports: {
       hooks: {
         listens: (event) => event === 'tool_after' || event === 'after_step',
@@ -17,7 +17,7 @@ it('hooks are asked of the events that somebody listens to, and of no other', as
           asked.push(event);
           return Promise.resolve({ fired: [] });
         },
-        gate: () => Promise.reject(new Error('nobody listens to the gate')),
+        gate: () => Promise.reject(new Error('no hook listens to the gate')),
       },
     },
   });

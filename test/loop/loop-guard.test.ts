@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { type Tool, textOutput } from '../../src/tools/tool.ts';
-import { planOf, play, says, toolOf } from './scripted.ts';
+import { answers, planOf, play, toolOf } from './scripted.ts';
 
 let ids = 0;
 const call = (name: string, input: JsonObject = {}) => {
@@ -12,7 +12,7 @@ const call = (name: string, input: JsonObject = {}) => {
 const again = (count: number, ...turns: readonly (readonly [string, JsonObject?][])[]) =>
   Array.from({ length: count }, (_, index) => {
     const wanted = turns[index % turns.length] ?? [];
-    return says(
+    return answers(
       '',
       wanted.map(([name, input]) => call(name, input)),
     );
@@ -27,7 +27,7 @@ const changing = (id: string): Tool => {
   });
 };
 const tools = { look: toolOf('look'), read: toolOf('read'), poll: changing('poll') };
-const END = says('That is all.');
+const END = answers('That is all.');
 const run = (turns: Parameters<typeof play>[0]['turns'], behavior: JsonObject = {}) =>
   play({ plan: { ...planOf(), behavior }, turns, tools });
 const steers = ({ events }: Awaited<ReturnType<typeof play>>): number =>
@@ -66,7 +66,7 @@ describe('a model that repeats itself', () => {
     expect(steers(played)).toBe(1);
   });
 
-  it('goes on when it finds another way after it was told', async () => {
+  it('continues when it finds another way after the warning', async () => {
     const played = await run([...again(5, [['look']]), ...again(4, [['read']]), END]);
     expect(played.outcome).toMatchObject({ kind: 'completed', result: 'That is all.' });
     expect(steers(played)).toBe(1);

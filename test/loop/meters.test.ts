@@ -5,7 +5,7 @@ import { messageBytes } from '../../src/log/size.ts';
 import { projectContext } from '../../src/loop/context-view.ts';
 import { ContextMeter } from '../../src/loop/meters.ts';
 
-const said = (content: readonly AssistantBlock[], model = 'm'): AssistantMessage => ({
+const answerOf = (content: readonly AssistantBlock[], model = 'm'): AssistantMessage => ({
   role: 'assistant',
   content,
   provider: 'p',
@@ -20,7 +20,7 @@ const READER = { provider: 'p', model: 'm' };
 
 describe('projectContext', () => {
   it('leaves what is well as it is', () => {
-    const messages = [userText('x'), said([thought, text('y'), call])];
+    const messages = [userText('x'), answerOf([thought, text('y'), call])];
     const projected = projectContext(messages, READER);
     expect(projected).toEqual(messages);
     expect(projected[1]).toBe(messages[1]);
@@ -31,14 +31,14 @@ describe('projectContext', () => {
     ['blank text', [text(' \n')]],
     ['only thought', [thought]],
   ] as const)('drops an answer that is %s', (_name, content) => {
-    expect(projectContext([userText('x'), said(content)], READER)).toEqual([userText('x')]);
+    expect(projectContext([userText('x'), answerOf(content)], READER)).toEqual([userText('x')]);
   });
 
   it('drops blank text beside a call, and the thoughts of another model', () => {
-    expect(projectContext([said([thought, text(''), call], 'other')], READER)[0]?.content).toEqual([
-      call,
-    ]);
-    expect(projectContext([said([thought, text(''), call])], READER)[0]?.content).toEqual([
+    expect(
+      projectContext([answerOf([thought, text(''), call], 'other')], READER)[0]?.content,
+    ).toEqual([call]);
+    expect(projectContext([answerOf([thought, text(''), call])], READER)[0]?.content).toEqual([
       thought,
       call,
     ]);

@@ -6,12 +6,12 @@ import { hiddenMessage } from '../../src/loop/conversation.ts';
 import type { ErrorRule } from '../../src/policy/error-class.ts';
 import type { ModelEvent, ModelProvider } from '../../src/providers/provider.ts';
 import {
+  answers,
   fails,
   hangs,
   MODEL,
   planOf,
   play,
-  says,
   toolOf,
   trace,
   VirtualClock,
@@ -21,14 +21,14 @@ const START: ModelEvent = { type: 'start', model: 'model-1' };
 const OTHER = { ...MODEL, provider: 'other', id: 'model-2' };
 const settings = (max_retries: number) => ({ settings: { ...planOf().settings, max_retries } });
 
-const cut = (text: string) => says(text, [], { reason: 'max_tokens' });
+const cut = (text: string) => answers(text, [], { reason: 'max_tokens' });
 
 describe('retries', () => {
   // Requirement: retries-never-made
   it('are bounded by max_retries', async () => {
     const { outcome, requests } = await play({
       plan: settings(2),
-      turns: [fails(), fails(), fails(), says('never')],
+      turns: [fails(), fails(), fails(), answers('never')],
     });
     expect(requests).toHaveLength(3);
     expect(outcome).toMatchObject({
@@ -41,7 +41,7 @@ describe('retries', () => {
     const { requests, events } = await play({
       turns: [
         fails({ phase: 'stalled' }, [START, { type: 'text_delta', text: 'Ha' }]),
-        says('Hi.'),
+        answers('Hi.'),
       ],
     });
     expect(requests[1]).toEqual(requests[0]);
@@ -60,10 +60,10 @@ describe('retries', () => {
     expect(outcome).toMatchObject({ kind: 'error', error: { code: 'provider_rejected' } });
   });
 
-  it('wait as long as a hook says', async () => {
+  it('wait for the delay that a hook sets', async () => {
     const clock = new VirtualClock();
     const { events } = await play({
-      turns: [fails({ status: 400 }), says('Done.')],
+      turns: [fails({ status: 400 }), answers('Done.')],
       control: (event) => (event === 'error' ? { control: 'retry', delay_seconds: 7 } : undefined),
       ports: { clock },
     });
@@ -82,7 +82,7 @@ describe('retries', () => {
   it('end at once when the run is cancelled while waiting', async () => {
     const cancel = new AbortController();
     const { outcome, requests } = await play({
-      turns: [fails(), says('never')],
+      turns: [fails(), answers('never')],
       signal: cancel.signal,
       ports: { clock: new VirtualClock({ auto: false }) },
       onEvent: ({ event_type }) => {
@@ -96,7 +96,7 @@ describe('retries', () => {
   it('end with the duration limit', async () => {
     const { outcome } = await play({
       plan: { limits: { ...planOf().limits, duration_seconds: 5 } },
-      turns: [fails(), says('never')],
+      turns: [fails(), answers('never')],
       control: (event) => (event === 'error' ? { control: 'retry', delay_seconds: 60 } : undefined),
     });
     expect(outcome).toMatchObject({ kind: 'limit', name: 'duration_seconds' });
@@ -122,7 +122,7 @@ describe('a wait that the provider asks for', () => {
   it('is waited where there is time for it', async () => {
     const clock = new VirtualClock();
     const { outcome, events } = await play({
-      turns: [fails(limited), says('Done.')],
+      turns: [fails(limited), answers('Done.')],
       ports: { clock, errorRules },
     });
     expect(outcome.kind).toBe('completed');
@@ -134,7 +134,7 @@ describe('a wait that the provider asks for', () => {
     const clock = new VirtualClock();
     const { outcome, requests, events } = await play({
       plan: { ...plan, fallbacks: [OTHER] },
-      turns: [fails(limited), says('Done.')],
+      turns: [fails(limited), answers('Done.')],
       ports: { clock, errorRules },
     });
     expect(outcome.kind).toBe('completed');
@@ -143,10 +143,10 @@ describe('a wait that the provider asks for', () => {
     expect(trace(events)).not.toContain('retry');
   });
 
-  it('beyond the limit ends the run at once where there is no other model, and says how long', async () => {
+  it('beyond the limit ends the run at once with the delay in the error when there is no other model', async () => {
     const { outcome, requests } = await play({
       plan,
-      turns: [fails(limited), says('never')],
+      turns: [fails(limited), answers('never')],
       ports: { errorRules },
     });
     expect(requests).toHaveLength(1);
@@ -204,7 +204,7 @@ describe('fallbacks', () => {
     const thought = { type: 'thinking', text: 'hm', signature: 's' } as const;
     const { outcome, events, requests } = await play({
       plan: { fallbacks: [OTHER] },
-      turns: [fails({ status: 400 }), says('Done.')],
+      turns: [fails({ status: 400 }), answers('Done.')],
       ports: {
         history: [
           userText('Do it.'),
@@ -258,7 +258,7 @@ describe('fallbacks', () => {
     const other: ModelProvider = {
       name: 'other',
       async *stream() {
-        yield* says('Done.') as readonly ModelEvent[];
+        yield* answers('Done.') as readonly ModelEvent[];
         await Promise.resolve();
       },
     };
@@ -278,7 +278,7 @@ describe('fallbacks', () => {
   });
 
   // Requirement: failed-call-closes-turn
-  it('take over in the middle of an answer: what was said is paid for, kept for people and sent to nobody', async () => {
+  it('take over in the middle of an answer: its partial text is paid for, recorded and not sent', async () => {
     const usage = {
       input_tokens: 50,
       output_tokens: 1,
@@ -293,7 +293,7 @@ describe('fallbacks', () => {
           { type: 'usage', usage },
           { type: 'text_delta', text: 'Half an answer, '.repeat(25) },
         ]),
-        says('A whole one.'),
+        answers('A whole one.'),
       ],
     });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'A whole one.' });
@@ -343,7 +343,7 @@ describe('what a call costs', () => {
   });
 
   it('is the provider’s count, as it is, when the answer is whole', async () => {
-    const { outcome } = await play({ turns: [says('x'.repeat(4000))] });
+    const { outcome } = await play({ turns: [answers('x'.repeat(4000))] });
     expect(outcome.cost.output_tokens).toBe(10);
   });
 
@@ -364,7 +364,7 @@ describe('what a call costs', () => {
 
 describe('odd streams', () => {
   it('that end without a finish are failures', async () => {
-    const { outcome, events } = await play({ turns: [[START], says('Done.')] });
+    const { outcome, events } = await play({ turns: [[START], answers('Done.')] });
     expect(trace(events)).toContain('classified transient');
     expect(outcome.kind).toBe('completed');
   });
@@ -383,14 +383,16 @@ describe('odd streams', () => {
 
   it('with a filtered answer fail as such, and the answer leaves the context', async () => {
     const { outcome, events } = await play({
-      turns: [says('Bad', [], { reason: 'content_filtered' })],
+      turns: [answers('Bad', [], { reason: 'content_filtered' })],
     });
     expect(outcome).toMatchObject({ kind: 'error', error: { code: 'content_filtered' } });
     expect(trace(events)).toContain('omit e3');
   });
 
   it('cut at max_tokens are continued and joined', async () => {
-    const { outcome, requests } = await play({ turns: [cut('One '), cut('two '), says('three')] });
+    const { outcome, requests } = await play({
+      turns: [cut('One '), cut('two '), answers('three')],
+    });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'One two three' });
     expect(requests[2]?.messages).toHaveLength(5);
   });
@@ -401,7 +403,7 @@ describe('odd streams', () => {
   });
 
   it('with an empty answer get one more chance', async () => {
-    const { outcome, requests } = await play({ turns: [says(''), says('')] });
+    const { outcome, requests } = await play({ turns: [answers(''), answers('')] });
     expect(outcome).toMatchObject({ kind: 'error', error: { code: 'answer_empty' } });
     // the empty answer is not sent back
     expect(requests[1]?.messages.map(({ role }) => role)).toEqual(['user', 'user']);
@@ -456,7 +458,7 @@ const watchFor = (word: string, keepPartial: boolean) => {
 describe('a stream watcher', () => {
   it('interrupts, records the partial first and asks again without it', async () => {
     const { outcome, events, requests } = await play({
-      turns: [hangs('a secret'), says('Done.')],
+      turns: [hangs('a secret'), answers('Done.')],
       ports: watchFor('secret', false),
     });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
@@ -484,7 +486,7 @@ describe('a stream watcher', () => {
           { type: 'toolcall_delta', call_id: 'a', json: '{}' },
           { type: 'text_delta', text: 'a secret' },
         ],
-        says('Done.'),
+        answers('Done.'),
       ],
       tools: { rye_echo: toolOf('rye/echo') },
       ports: watchFor('secret', true),
@@ -507,7 +509,7 @@ it('reads a stream no faster than the log takes it', async () => {
   };
   const facts = { requests: [], reported: [], hooks: [], artifacts: new Map<string, string>() };
   const loop = runLoop(planOf(), portsOf({ turns: [endless] }, facts), AbortSignal.any([]));
-  // the turn's start, then the first deltas; then nobody asks for more
+  // the turn's start, then the first deltas; then the consumer stops
   await loop.next();
   await loop.next([]);
   for (let tick = 0; tick < 5000; tick += 1) await Promise.resolve();

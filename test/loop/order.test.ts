@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { composeHandlers, type HandlerMap } from '../../src/hooks/handlers.ts';
 import { ECHO, echo, SCENARIOS } from './scenarios.ts';
-import { hangs, planOf, play, type Script, says, traceLine } from './scripted.ts';
+import { answers, hangs, planOf, play, type Script, traceLine } from './scripted.ts';
 
 const SEQUENTIAL = { ...planOf().settings, tools_parallel: 1 };
 
@@ -60,7 +60,7 @@ describe('the order of a run', () => {
     const cancel = new AbortController();
     const order = await orderOf({
       tools: ECHO,
-      turns: [says('', [echo('a')]), hangs('Thinking about')],
+      turns: [answers('', [echo('a')]), hangs('Thinking about')],
       signal: cancel.signal,
       onEvent: ({ event_type }) => {
         if (event_type === 'token_delta') cancel.abort();
@@ -74,7 +74,7 @@ describe('the order of a run', () => {
     const order = await orderOf({
       plan: { settings: SEQUENTIAL },
       tools: ECHO,
-      turns: [says('', [echo('a'), echo('b'), echo('c')])],
+      turns: [answers('', [echo('a'), echo('b'), echo('c')])],
       signal: cancel.signal,
       onEvent: ({ event_type }) => {
         if (event_type === 'tool_settled') cancel.abort();

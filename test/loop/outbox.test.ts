@@ -10,7 +10,7 @@ const textsOf = (written: readonly { readonly payload: unknown }[]): string[] =>
 
 describe('Outbox', () => {
   // Requirement: event-order
-  it('keeps the order and hands each writer its own events, deltas left out', async () => {
+  it('keeps the order and hands each writer its own events, without deltas', async () => {
     const outbox = new Outbox(() => undefined);
     outbox.post(delta('1'));
     const first = outbox.write([note('2'), delta('3'), note('4')]);
@@ -28,7 +28,7 @@ describe('Outbox', () => {
     expect(textsOf(await second)).toEqual(['6']);
   });
 
-  it('lets a writer go on only after the consumer came back', async () => {
+  it('lets a writer continue only after the consumer has come back', async () => {
     const outbox = new Outbox(() => undefined);
     let isWritten = false;
     const write = outbox.write([note('x')]).then(() => {
@@ -66,7 +66,7 @@ describe('Outbox', () => {
     expect(isAt).toBe('the writing');
   });
 
-  it('holds a stream back while the consumer is behind', async () => {
+  it('blocks a stream while the consumer is slower', async () => {
     const outbox = new Outbox(() => undefined);
     for (let index = 0; index < 256; index += 1) outbox.post(delta('x'));
     expect(outbox.isFull).toBe(true);

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { userText } from '../../src/core/message.ts';
 import { hiddenMessage } from '../../src/loop/conversation.ts';
 import type { Validation } from '../../src/loop/ports.ts';
-import { planOf, play, resultText, type Script, says, toolOf, trace } from './scripted.ts';
+import { answers, planOf, play, resultText, type Script, toolOf, trace } from './scripted.ts';
 
 const SCHEMA = {
   type: 'object',
@@ -20,7 +20,7 @@ const output = (id: string, input: object) => ({ id, name: '__output__', input: 
 describe('a result that must match a schema', () => {
   it('is taken from the answer where that is it already', async () => {
     for (const text of ['{"n": 4}', '```json\n{"n": 4}\n```']) {
-      const { outcome, requests } = await play(wants({ turns: [says(text)] }));
+      const { outcome, requests } = await play(wants({ turns: [answers(text)] }));
       expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 }, result: text });
       expect(requests).toHaveLength(1);
       expect(requests[0]).not.toHaveProperty('output_schema');
@@ -30,7 +30,7 @@ describe('a result that must match a schema', () => {
   // Requirement: structured-result
   it('is asked for once the model is done, with the schema in the request', async () => {
     const { outcome, requests, events, hooks } = await play(
-      wants({ turns: [says('It is four.'), says('{"n": 4}')] }),
+      wants({ turns: [answers('It is four.'), answers('{"n": 4}')] }),
     );
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 } });
     expect(requests[1]?.output_schema).toEqual(SCHEMA);
@@ -45,9 +45,9 @@ describe('a result that must match a schema', () => {
       wants({
         tools: { rye_echo: toolOf('rye/echo') },
         turns: [
-          says('', [{ id: 'a', name: 'rye_echo' }]),
-          says('It is four.'),
-          says('', [output('b', { n: 4 }), { id: 'c', name: 'rye_echo' }]),
+          answers('', [{ id: 'a', name: 'rye_echo' }]),
+          answers('It is four.'),
+          answers('', [output('b', { n: 4 }), { id: 'c', name: 'rye_echo' }]),
         ],
       }),
     );
@@ -60,10 +60,10 @@ describe('a result that must match a schema', () => {
     const { outcome, requests, events } = await play(
       wants({
         turns: [
-          says('no'),
-          says('{"m": 1}'),
-          says('', [output('a', {})]),
-          says('', [{ ...output('b', {}), malformed: '{' }]),
+          answers('no'),
+          answers('{"m": 1}'),
+          answers('', [output('a', {})]),
+          answers('', [{ ...output('b', {}), malformed: '{' }]),
         ],
       }),
     );
@@ -73,16 +73,16 @@ describe('a result that must match a schema', () => {
     expect(JSON.stringify(requests[2]?.messages)).toContain('does not match: n is required');
   });
 
-  it('waits for whoever has something to say first, and is asked for once', async () => {
+  it('waits for queued messages first, and is asked for once', async () => {
     let waiting = [hiddenMessage('steer', 'Count again.')];
     const take = async (point: string) => {
-      const said = point === 'at_end' ? waiting : [];
+      const drafts = point === 'at_end' ? waiting : [];
       if (point === 'at_end') waiting = [];
-      return said;
+      return drafts;
     };
     const { outcome, requests, hooks } = await play(
       wants({
-        turns: [says('Four.'), says('Five.'), says('{"n": 5}')],
+        turns: [answers('Four.'), answers('Five.'), answers('{"n": 5}')],
         ports: { inbox: { take } },
       }),
     );
@@ -98,7 +98,7 @@ describe('a result that must match a schema', () => {
   it('is not asked of a model that can only follow steps', async () => {
     const plan = planOf();
     const { outcome, requests } = await play(
-      wants({ turns: [says('done')] }, { model: { ...plan.model, kind: 'literal' } }),
+      wants({ turns: [answers('done')] }, { model: { ...plan.model, kind: 'literal' } }),
     );
     expect(outcome).toMatchObject({ kind: 'error', error: { code: 'outputs_missing' } });
     expect(requests).toHaveLength(1);
@@ -108,7 +108,7 @@ describe('a result that must match a schema', () => {
     const outputs = [{ name: 'n', type: 'integer', required: true, description: '' }] as const;
     const { outcome, requests } = await play(
       wants(
-        { turns: [says('', [{ id: 'a', name: 'rye_directive_return', input: { n: 1 } }])] },
+        { turns: [answers('', [{ id: 'a', name: 'rye_directive_return', input: { n: 1 } }])] },
         { outputs },
       ),
     );
@@ -117,13 +117,15 @@ describe('a result that must match a schema', () => {
   });
 
   it('a call of that name is unknown where nothing was asked', async () => {
-    const { events } = await play({ turns: [says('', [output('a', { n: 4 })]), says('Done.')] });
+    const { events } = await play({
+      turns: [answers('', [output('a', { n: 4 })]), answers('Done.')],
+    });
     expect(resultText(events, 'a')).toMatch(/^Unknown tool: /);
   });
 
   it('a schema that cannot be used ends the run', async () => {
     const validate = (): Promise<Validation> => Promise.reject(new Error('no such keyword'));
-    const { outcome } = await play(wants({ turns: [says('{"n": 4}')], ports: { validate } }));
+    const { outcome } = await play(wants({ turns: [answers('{"n": 4}')], ports: { validate } }));
     expect(outcome).toMatchObject({ kind: 'error', error: { message: 'no such keyword' } });
   });
 });
@@ -145,12 +147,12 @@ describe('thinking', () => {
       plan: { thinking: 'high', behavior: decay },
       tools: { rye_echo: toolOf('rye/echo') },
       turns: [
-        says('', [{ id: 'a', name: 'rye_echo' }]),
-        says('one'),
-        says('', [{ id: 'b', name: 'rye_echo' }]),
-        says('two'),
-        says('three'),
-        says('four'),
+        answers('', [{ id: 'a', name: 'rye_echo' }]),
+        answers('one'),
+        answers('', [{ id: 'b', name: 'rye_echo' }]),
+        answers('two'),
+        answers('three'),
+        answers('four'),
       ],
       ports: { inbox: { take, next } },
     });

@@ -3,23 +3,23 @@ import type { JsonObject } from '../../src/core/json.ts';
 import { textOf, userText } from '../../src/core/message.ts';
 import type { ToolDefinition } from '../../src/providers/provider.ts';
 import { recordedFirst } from '../../src/threads/run/run-thread.ts';
-import { hangs, play, says, toolOf } from './scripted.ts';
+import { answers, hangs, play, toolOf } from './scripted.ts';
 
 const TOOLS = { rye_ls: toolOf('rye/ls') };
 
 describe('tools that change', () => {
   // Requirement: tool-list-updates
-  it('are looked at once before each turn, never within one, and what is said about them is sent', async () => {
+  it('are refreshed once before each turn, never within one, and the record of it is sent', async () => {
     const order: string[] = [];
     let looks = 0;
     const { outcome, requests } = await play({
       tools: TOOLS,
       turns: [
-        says('', [
+        answers('', [
           { id: 'a', name: 'rye_ls' },
           { id: 'b', name: 'rye_ls' },
         ]),
-        says('Done.'),
+        answers('Done.'),
       ],
       ports: {
         refreshTools: () => {
@@ -50,7 +50,7 @@ describe('tools that change', () => {
 
   it('stay as they were when they cannot be refreshed, and the run continues', async () => {
     const { outcome, events } = await play({
-      turns: [says('Done.')],
+      turns: [answers('Done.')],
       ports: { refreshTools: () => Promise.reject(new Error('no answer')) },
     });
     expect(outcome.kind).toBe('completed');
@@ -105,7 +105,7 @@ describe('the tool list of a resumed thread', () => {
     const call = [{ id: 'a', name: 'rye_ls' }];
     const { outcome, requests } = await play({
       tools: TOOLS,
-      turns: [says('', call), says('', call), says('', call), says('Done.')],
+      turns: [answers('', call), answers('', call), answers('', call), answers('Done.')],
       ports: {
         definitions: () => {
           lists.add(list());

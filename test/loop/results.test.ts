@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { contentBytes } from '../../src/core/message.ts';
 import { textOutput } from '../../src/tools/tool.ts';
-import { play, resultText, says, toolOf } from './scripted.ts';
+import { answers, play, resultText, toolOf } from './scripted.ts';
 
 // Requirement: size-unit, sizes-reported
 it('counts bytes of text and characters of images', async () => {
@@ -14,7 +14,7 @@ it('counts bytes of text and characters of images', async () => {
     tools: {
       rye_see: toolOf('rye/see', { run: () => Promise.resolve({ content, is_error: false }) }),
     },
-    turns: [says('', [{ id: 'a', name: 'rye_see' }]), says('Done.')],
+    turns: [answers('', [{ id: 'a', name: 'rye_see' }]), answers('Done.')],
   });
   const settled = events.find(({ event_type }) => event_type === 'tool_settled');
   expect(settled?.payload).toMatchObject({ output_bytes: 9 });
@@ -32,11 +32,11 @@ it('of a skill stays whole, as instructions must, up to 128 KiB', async () => {
   const { events } = await play({
     tools: { skills_use: use },
     turns: [
-      says('', [
+      answers('', [
         { id: 'a', name: 'skills_use', input: { name: 'long' } },
         { id: 'b', name: 'skills_use', input: { name: 'huge' } },
       ]),
-      says('Done.'),
+      answers('Done.'),
     ],
   });
   expect(resultText(events, 'a')).toHaveLength(bytes);
@@ -46,7 +46,7 @@ it('of a skill stays whole, as instructions must, up to 128 KiB', async () => {
 // Requirement: artifact-exemptions
 it('goes to a file by the threshold of the behavior, unless the tool is exempt', async () => {
   const long = toolOf('rye/long', { run: () => Promise.resolve(textOutput('x'.repeat(300))) });
-  const turns = [says('', [{ id: 'a', name: 'rye_long' }]), says('Done.')];
+  const turns = [answers('', [{ id: 'a', name: 'rye_long' }]), answers('Done.')];
   const moved = await play({
     plan: { behavior: { persist_threshold: 200 } },
     tools: { rye_long: long },

@@ -1,11 +1,11 @@
 import type { InboxPort } from '../../src/loop/ports.ts';
 import { textOutput } from '../../src/tools/tool.ts';
-import { fails, type Script, says, toolOf } from './scripted.ts';
+import { answers, fails, type Script, toolOf } from './scripted.ts';
 
 export const ECHO = { rye_echo: toolOf('rye/echo') };
 export const echo = (id: string) => ({ id, name: 'rye_echo' });
 
-/** Says something at the given visits of safe points, such as `at_end 1`. */
+/** Delivers messages at the given visits of safe points, such as `at_end 1`. */
 function steers(...due: readonly string[]): InboxPort {
   const visits = { before_turn: 0, at_end: 0 };
   return {
@@ -24,14 +24,14 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
     {
       // Requirement: request-contents, no-calls-ends-run
       name: 'plain',
-      script: { turns: [says('Hi.')] },
+      script: { turns: [answers('Hi.')] },
       kind: 'completed',
       trace: ['turn 1', 'delta Hi.', 'assistant end', 'cost 1'],
     },
     {
       // Requirement: next-turn, text-end-needs-text, answer-tools-results
       name: 'tools',
-      script: { tools: ECHO, turns: [says('Look.', [echo('a')]), says('Done.')] },
+      script: { tools: ECHO, turns: [answers('Look.', [echo('a')]), answers('Done.')] },
       kind: 'completed',
       trace: [
         'turn 1',
@@ -51,7 +51,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       name: 'parallel batch',
       script: {
         tools: ECHO,
-        turns: [says('', [echo('a'), echo('b'), echo('c')]), says('Done.')],
+        turns: [answers('', [echo('a'), echo('b'), echo('c')]), answers('Done.')],
       },
       kind: 'completed',
       trace: [
@@ -79,7 +79,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       script: {
         plan: { capabilities: ['rye.execute.tool.rye.other'] },
         tools: ECHO,
-        turns: [says('', [echo('a')]), says('Done.')],
+        turns: [answers('', [echo('a')]), answers('Done.')],
       },
       kind: 'completed',
       trace: [
@@ -99,7 +99,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       name: 'substituted',
       script: {
         tools: ECHO,
-        turns: [says('', [echo('a'), echo('b')]), says('Done.')],
+        turns: [answers('', [echo('a'), echo('b')]), answers('Done.')],
         gate: ({ call_id }) => (call_id === 'a' ? { substitute: textOutput('known') } : {}),
       },
       kind: 'completed',
@@ -123,7 +123,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       name: 'steered',
       script: {
         tools: ECHO,
-        turns: [says('', [echo('a')]), says('Done.'), says('Better.')],
+        turns: [answers('', [echo('a')]), answers('Done.'), answers('Better.')],
         ports: { inbox: steers('before_turn 3', 'at_end 1') },
       },
       kind: 'completed',
@@ -173,7 +173,10 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
     {
       // Requirement: unknown-tool-error
       name: 'unknown',
-      script: { tools: ECHO, turns: [says('', [{ id: 'a', name: 'rye_ecko' }]), says('Done.')] },
+      script: {
+        tools: ECHO,
+        turns: [answers('', [{ id: 'a', name: 'rye_ecko' }]), answers('Done.')],
+      },
       kind: 'completed',
       trace: [
         'turn 1',
@@ -192,7 +195,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
       name: 'invalid',
       script: {
         tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },
-        turns: [says('', [echo('a'), { ...echo('b'), malformed: '{"x": ' }]), says('Done.')],
+        turns: [answers('', [echo('a'), { ...echo('b'), malformed: '{"x": ' }]), answers('Done.')],
       },
       kind: 'completed',
       trace: [
@@ -219,7 +222,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
             },
           }),
         },
-        turns: [says('', [echo('a')]), says('Done.')],
+        turns: [answers('', [echo('a')]), answers('Done.')],
       },
       kind: 'completed',
       trace: [
@@ -244,7 +247,7 @@ export const SCENARIOS: readonly { name: string; script: Script; kind: string; t
             { type: 'start', model: 'model-1' },
             { type: 'text_delta', text: 'Hal' },
           ]),
-          says('Done.'),
+          answers('Done.'),
         ],
       },
       kind: 'completed',

@@ -186,8 +186,8 @@ export interface Call {
   readonly malformed?: string;
 }
 
-/** An answer that says `text` and makes `calls`. */
-export function says(
+/** An answer with the text `text` and the calls `calls`. */
+export function answers(
   text: string,
   calls: readonly Call[] = [],
   options: { reason?: Exclude<StopReason, 'aborted'>; usage?: Usage | null } = {},
@@ -216,7 +216,7 @@ export function fails(failure: Partial<ProviderFailure> = {}, before: readonly M
   return [...before, { type: 'error', failure: error }] as const satisfies readonly ModelEvent[];
 }
 
-/** Says something and then nothing more, until aborted; an obedient adapter or a deaf one. */
+/** Sends a text and then nothing more, until aborted; an obedient adapter or a deaf one. */
 export function hangs(text: string, { obedient = true } = {}): Turn {
   return async function* (_request, signal) {
     yield { type: 'start', model: 'model-1' };
@@ -258,7 +258,7 @@ export interface Script {
   readonly gate?: (context: JsonObject) => Omit<GateDecision, 'fired'>;
   readonly ports?: Partial<LoopPorts>;
   readonly signal?: AbortSignal;
-  /** Called with each hook event that is dispatched, gates left out. */
+  /** Called with each hook event that is dispatched, except gates. */
   readonly onHook?: (event: string, context: JsonObject) => void;
   /** Called with each event once it is in the log. */
   readonly onEvent?: (event: LogEvent) => void;

@@ -5,6 +5,7 @@ import type { LogEvent } from '../../src/core/events.ts';
 import { runLoop } from '../../src/loop/loop.ts';
 import { errorOutput, textOutput } from '../../src/tools/tool.ts';
 import {
+  answers,
   fails,
   hangs,
   logOf,
@@ -12,7 +13,6 @@ import {
   play,
   portsOf,
   type Script,
-  says,
   toolOf,
   trace,
 } from './scripted.ts';
@@ -25,18 +25,18 @@ const BUSY: Script = {
   },
   turns: [
     fails(),
-    says('Look.', [
+    answers('Look.', [
       { id: 'a', name: 'rye_ls' },
       { id: 'b', name: 'rye_alone' },
       { id: 'c', name: 'rye_write' },
       { id: 'd', name: 'nope' },
     ]),
-    says('More.', [{ id: 'e', name: 'rye_write' }]),
-    says('Done.'),
+    answers('More.', [{ id: 'e', name: 'rye_write' }]),
+    answers('Done.'),
   ],
 };
 
-/** Every call of every recorded answer has exactly one result, behind it, in order, before the next answer. */
+/** Every call of every recorded answer has exactly one result after it, in order, before the next answer. */
 function expectPaired(events: readonly LogEvent[]): void {
   const asked: string[] = [];
   const answered: string[] = [];
@@ -124,7 +124,7 @@ describe('cancellation', () => {
         rye_next: toolOf('rye/next', { traits: { sequential: true } }),
       },
       turns: [
-        says('', [
+        answers('', [
           { id: 'a', name: 'rye_slow' },
           { id: 'b', name: 'rye_next' },
         ]),
@@ -203,7 +203,7 @@ describe('the consumer', () => {
             }),
         }),
       },
-      turns: [says('', [{ id: 'a', name: 'rye_slow' }])],
+      turns: [answers('', [{ id: 'a', name: 'rye_slow' }])],
     });
     const log = logOf();
     let step = await loop.next();
@@ -216,7 +216,7 @@ describe('the consumer', () => {
 
   it('gets its ports’ failures as an outcome', async () => {
     const { outcome } = await play({
-      turns: [says('Done.')],
+      turns: [answers('Done.')],
       ports: {
         budget: {
           remainingMicroUsd: () => Promise.resolve(1e9),
@@ -229,7 +229,7 @@ describe('the consumer', () => {
 });
 
 // Requirement: one-result-per-call
-it('answers every call exactly once, whatever the tools do and whenever the run is cancelled', async () => {
+it('answers every call exactly once, at any time of cancellation and with any tool', async () => {
   const tools = {
     ok: toolOf('rye/ok'),
     bad: toolOf('rye/bad', { run: () => Promise.resolve(errorOutput('bad')) }),
@@ -261,7 +261,7 @@ it('answers every call exactly once, whatever the tools do and whenever the run 
         turns: [
           ...batches.map((names) =>
             // the same ids in every answer, on purpose
-            says(
+            answers(
               '',
               names.map((name, index) => ({
                 id: `${index}`,
@@ -270,8 +270,8 @@ it('answers every call exactly once, whatever the tools do and whenever the run 
               })),
             ),
           ),
-          says('Done.'),
-          says('Done.'),
+          answers('Done.'),
+          answers('Done.'),
         ],
         signal: cancel.signal,
         onEvent: ({ seq }) => {

@@ -3,7 +3,7 @@ import type { LogEvent } from '../../src/core/events.ts';
 import type { JsonObject } from '../../src/core/json.ts';
 import { composeHandlers } from '../../src/hooks/handlers.ts';
 import { textOutput } from '../../src/tools/tool.ts';
-import { play, resultText, type Script, says, toolOf, trace } from './scripted.ts';
+import { answers, play, resultText, type Script, toolOf, trace } from './scripted.ts';
 
 const echo = (id: string, input: JsonObject = {}) => ({ id, name: 'rye_echo', input });
 const ECHO = { rye_echo: toolOf('rye/echo') };
@@ -27,7 +27,7 @@ describe('counts', () => {
   it('hooks see the counts before the batch', async () => {
     const { script, counts } = counting({
       tools: ECHO,
-      turns: [says('', [echo('a'), echo('b')]), says('', [echo('c')]), says('Done.')],
+      turns: [answers('', [echo('a'), echo('b')]), answers('', [echo('c')]), answers('Done.')],
     });
     await play(script);
     expect(counts).toEqual([{}, {}, { 'rye/echo': 2 }]);
@@ -39,7 +39,7 @@ describe('counts', () => {
     const counts: unknown[] = [];
     const { events } = await play({
       tools: ECHO,
-      turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+      turns: [answers('', [echo('a')]), answers('', [echo('b')]), answers('Done.')],
       gate: (context) => {
         counts.push(context['run_tool_counts']);
         return context['call_id'] === 'a' ? { decision: { control: 'fail', error: 'no' } } : {};
@@ -54,10 +54,10 @@ describe('counts', () => {
     const { script, counts } = counting({
       tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },
       turns: [
-        says('', [{ id: 'u', name: 'nope' }, echo('i')]),
-        says('', [{ ...echo('m'), malformed: '{"x":' }]),
-        says('', [echo('b', { x: 1 })]),
-        says('Done.'),
+        answers('', [{ id: 'u', name: 'nope' }, echo('i')]),
+        answers('', [{ ...echo('m'), malformed: '{"x":' }]),
+        answers('', [echo('b', { x: 1 })]),
+        answers('Done.'),
       ],
     });
     await play(script);
@@ -69,9 +69,9 @@ describe('counts', () => {
       plan: { behavior: { tool_budgets: { rye_echo: 1, nope: 1 }, loop_repeats: 0 } },
       tools: { rye_echo: toolOf('rye/echo', { schema: { type: 'object', required: ['x'] } }) },
       turns: [
-        says('', [{ id: 'a', name: 'nope' }, echo('b')]),
-        says('', [{ id: 'c', name: 'nope' }, echo('d', { x: 1 })]),
-        says('Done.'),
+        answers('', [{ id: 'a', name: 'nope' }, echo('b')]),
+        answers('', [{ id: 'c', name: 'nope' }, echo('d', { x: 1 })]),
+        answers('Done.'),
       ],
     });
     expect(outcomes(events)).toEqual([
@@ -87,7 +87,7 @@ describe('counts', () => {
     const { events } = await play({
       plan: { behavior: { tool_budgets: { 'rye/echo': 1 } } },
       tools: ECHO,
-      turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+      turns: [answers('', [echo('a')]), answers('', [echo('b')]), answers('Done.')],
       ports: { handlers: composeHandlers({ tool_gate: () => ({ result: 'in its place' }) }) },
     });
     expect(resultText(events, 'a')).toBe('in its place');
@@ -99,7 +99,12 @@ describe('counts', () => {
     let more = 1;
     const { script, counts } = counting({
       tools: ECHO,
-      turns: [says('', [echo('a')]), says('Done.'), says('', [echo('b')]), says('Done.')],
+      turns: [
+        answers('', [echo('a')]),
+        answers('Done.'),
+        answers('', [echo('b')]),
+        answers('Done.'),
+      ],
       ports: {
         inbox: {
           take: () => Promise.resolve([]),
@@ -131,11 +136,16 @@ describe('tool budgets', () => {
     const { events } = await play({
       plan: { behavior: { tool_budgets: { 'rye/echo': 2 } } },
       tools: ECHO,
-      turns: [says('', [echo('a')]), says('', [echo('b')]), says('', [echo('c')]), says('Done.')],
+      turns: [
+        answers('', [echo('a')]),
+        answers('', [echo('b')]),
+        answers('', [echo('c')]),
+        answers('Done.'),
+      ],
     });
     expect(outcomes(events)).toEqual(['settled a ok', 'settled b ok', 'settled c blocked']);
     expect(resultText(events, 'c')).toBe(
-      'Blocked: rye_echo has had its 2 calls of this run. Go on with what is known by now.',
+      'Blocked: rye_echo has had its 2 calls of this run. Continue with what you know.',
     );
     expect(events.find(({ event_type }) => event_type === 'tool_budget_exceeded')?.payload).toEqual(
       {
@@ -154,11 +164,11 @@ describe('tool budgets', () => {
       plan: { behavior: { tool_budgets: { rye_echo: { max: '2', message: 'Enough.' } } } },
       tools: ECHO,
       turns: [
-        says(
+        answers(
           '',
           ['a', 'b', 'c', 'd'].map((id) => echo(id)),
         ),
-        says('Done.'),
+        answers('Done.'),
       ],
     });
     expect(outcomes(events).toSorted()).toEqual([
@@ -177,7 +187,7 @@ describe('tool budgets', () => {
         behavior: { tool_budgets: { 'rye/echo': { max: 1, on_exceed: 'steer', grace: 2 } } },
       },
       tools: ECHO,
-      turns: [...['a', 'b', 'c', 'd'].map((id) => says('', [echo(id)])), says('Done.')],
+      turns: [...['a', 'b', 'c', 'd'].map((id) => answers('', [echo(id)])), answers('Done.')],
     });
     expect(trace(events).filter((line) => /settled|inject/.test(line))).toEqual([
       'settled a ok',
@@ -194,7 +204,7 @@ describe('tool budgets', () => {
     const { events } = await play({
       plan: { behavior: { tool_budgets: { 'rye/echo': 1 }, dedup_tools: ['rye/echo'] } },
       tools: ECHO,
-      turns: [says('', [echo('a')]), says('', [echo('b')]), says('Done.')],
+      turns: [answers('', [echo('a')]), answers('', [echo('b')]), answers('Done.')],
     });
     expect(outcomes(events)).toEqual(['settled a ok', 'settled b blocked']);
   });
@@ -218,11 +228,11 @@ describe('earlier results', () => {
       plan: dedup,
       tools: { rye_echo: numbered },
       turns: [
-        says('', [echo('a', { q: 1 })]),
-        says('', [echo('b', { q: 1 })]),
-        says('', [echo('c', { q: 2 })]),
-        says('', [echo('d', { q: 1 })]),
-        says('Done.'),
+        answers('', [echo('a', { q: 1 })]),
+        answers('', [echo('b', { q: 1 })]),
+        answers('', [echo('c', { q: 2 })]),
+        answers('', [echo('d', { q: 1 })]),
+        answers('Done.'),
       ],
       ports: {
         handlers: composeHandlers({
@@ -250,11 +260,11 @@ describe('earlier results', () => {
       plan: dedup,
       tools: { rye_echo: numbered, rye_write: writer },
       turns: [
-        says('', [echo('a')]),
-        says('', [{ id: 'w', name: 'rye_write' }]),
-        says('', [echo('b')]),
-        says('', [{ id: 'x', name: 'rye_write' }]),
-        says('Done.'),
+        answers('', [echo('a')]),
+        answers('', [{ id: 'w', name: 'rye_write' }]),
+        answers('', [echo('b')]),
+        answers('', [{ id: 'x', name: 'rye_write' }]),
+        answers('Done.'),
       ],
     });
     expect(resultText(events, 'b')).toBe('run 2');
@@ -270,7 +280,7 @@ it('too much output in one turn asks for a summary, once, and cuts nothing', asy
   const { events, requests } = await play({
     plan: { behavior: { tool_output_budget: 100 } },
     tools,
-    turns: [says('', [echo('a')]), says('', [echo('b'), echo('c')]), says('Done.')],
+    turns: [answers('', [echo('a')]), answers('', [echo('b'), echo('c')]), answers('Done.')],
   });
   expect(resultText(events, 'b')).toHaveLength(60);
   expect(events.filter(({ event_type }) => event_type === 'output_budget_exceeded')).toMatchObject([

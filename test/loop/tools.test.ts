@@ -4,16 +4,16 @@ import type { ControlAction } from '../../src/core/hook.ts';
 import type { JsonObject } from '../../src/core/json.ts';
 import { errorOutput, type Tool, type ToolContext, textOutput } from '../../src/tools/tool.ts';
 import {
+  answers,
   play,
   resultText,
   type ScriptedTool,
-  says,
   toolOf,
   trace,
   VirtualClock,
 } from './scripted.ts';
 
-const done = says('Done.');
+const done = answers('Done.');
 const call = (id: string, name: string, input: JsonObject = {}) => ({ id, name, input });
 
 /** A tool that notes when it runs and waits until all `width` calls run. */
@@ -45,7 +45,7 @@ describe('gates', () => {
     const { events } = await play({
       plan: { capabilities: ['rye.execute.tool.rye.execute', 'rye.execute.tool.rye.ls'] },
       tools: target(() => ({ verb: 'execute', item_type: 'tool', item_id: 'rye/bash' })),
-      turns: [says('', [call('a', 'rye_execute', { item_id: 'rye/ls' })]), done],
+      turns: [answers('', [call('a', 'rye_execute', { item_id: 'rye/ls' })]), done],
     });
     expect(trace(events)).toContain('settled a blocked');
   });
@@ -59,7 +59,7 @@ describe('gates', () => {
         item_type: 'tool',
         item_id: item_id === 1 ? 'rye/ls' : 'rye/bash',
       })),
-      turns: [says('', [call('a', 'rye_execute', { item_id: 1 })]), done],
+      turns: [answers('', [call('a', 'rye_execute', { item_id: 1 })]), done],
       ports: {
         validate: () =>
           Promise.resolve({ ok: true, input: { item_id: '1' }, coerced: ['item_id'] }),
@@ -75,7 +75,7 @@ describe('gates', () => {
     const { events } = await play({
       plan: { capabilities: [] },
       tools: { rye_bash: toolOf('rye/bash') },
-      turns: [says('', [call('a', 'rye_bash')]), done],
+      turns: [answers('', [call('a', 'rye_bash')]), done],
       gate: () => {
         asked += 1;
         return { substitute: textOutput('fake') };
@@ -89,17 +89,17 @@ describe('gates', () => {
   it('of the integrator come before hooks, in order', async () => {
     const { events } = await play({
       tools: { rye_bash: toolOf('rye/bash') },
-      turns: [says('', [call('a', 'rye_bash')]), done],
+      turns: [answers('', [call('a', 'rye_bash')]), done],
       gate: () => ({ substitute: textOutput('fake') }),
       ports: { gates: [() => undefined, () => 'first', () => 'second'] },
     });
     expect(resultText(events, 'a')).toBe('Blocked: first');
   });
 
-  it('let a hook stand in for the tool', async () => {
+  it('let a hook replace the tool', async () => {
     const { events } = await play({
       tools: { rye_bash: toolOf('rye/bash') },
-      turns: [says('', [call('a', 'rye_bash')]), done],
+      turns: [answers('', [call('a', 'rye_bash')]), done],
       gate: () => ({ substitute: textOutput('cached') }),
     });
     expect(trace(events)).toContain('settled a substituted');
@@ -111,7 +111,7 @@ describe('gates', () => {
   it('refuse when a hook both refuses and substitutes', async () => {
     const { events } = await play({
       tools: { rye_bash: toolOf('rye/bash') },
-      turns: [says('', [call('a', 'rye_bash')]), done],
+      turns: [answers('', [call('a', 'rye_bash')]), done],
       gate: () => ({ decision: { control: 'fail', error: 'no' }, substitute: textOutput('x') }),
     });
     expect(resultText(events, 'a')).toBe('Blocked: no');
@@ -121,7 +121,7 @@ describe('gates', () => {
     const cancel = new AbortController();
     const { events, outcome } = await play({
       tools: { rye_bash: toolOf('rye/bash') },
-      turns: [says('', [call('a', 'rye_bash')])],
+      turns: [answers('', [call('a', 'rye_bash')])],
       signal: cancel.signal,
       gate: () => {
         cancel.abort();
@@ -143,7 +143,7 @@ describe('gates', () => {
     ]) {
       const { events } = await play({
         tools: { rye_bash: toolOf('rye/bash') },
-        turns: [says('', [call('a', 'rye_bash')]), done],
+        turns: [answers('', [call('a', 'rye_bash')]), done],
         gate,
       });
       expect(trace(events)).toContain('settled a blocked');
@@ -159,7 +159,7 @@ describe('gates', () => {
   ] as const)('end the run after the batch with %j', async (decision, expected) => {
     const { outcome, events } = await play({
       tools: { rye_bash: toolOf('rye/bash'), rye_ls: toolOf('rye/ls') },
-      turns: [says('', [call('a', 'rye_bash'), call('b', 'rye_ls')])],
+      turns: [answers('', [call('a', 'rye_bash'), call('b', 'rye_ls')])],
       gate: ({ tool }) => (tool === 'rye/bash' ? { decision } : {}),
     });
     expect(outcome).toMatchObject(expected);
@@ -174,7 +174,7 @@ describe('execution', () => {
     const { logOf, planOf, portsOf } = await import('./scripted.ts');
     let isWritten = false;
     const script = {
-      turns: [says('', [call('a', 'rye_write'), call('b', 'rye_ls')]), done],
+      turns: [answers('', [call('a', 'rye_write'), call('b', 'rye_ls')]), done],
       tools: {
         rye_ls: toolOf('rye/ls'),
         rye_write: toolOf('rye/write', {
@@ -211,7 +211,7 @@ describe('execution', () => {
     const { events } = await play({
       tools: { rye_work: tool },
       turns: [
-        says(
+        answers(
           '',
           ids.map((id) => call(id, 'rye_work')),
         ),
@@ -236,7 +236,7 @@ describe('execution', () => {
     const { events } = await play({
       tools: { rye_work: tool },
       turns: [
-        says('', [call('a', 'rye_work'), call('b', 'rye_work'), call('c', 'rye_work')]),
+        answers('', [call('a', 'rye_work'), call('b', 'rye_work'), call('c', 'rye_work')]),
         done,
       ],
       ports: { clock: new VirtualClock({ auto: false }) },
@@ -264,7 +264,7 @@ describe('execution', () => {
     await play({
       tools: { rye_work: tool, rye_alone: alone },
       turns: [
-        says('', [
+        answers('', [
           call('a', 'rye_work'),
           call('b', 'rye_work'),
           call('x', 'rye_alone'),
@@ -283,7 +283,7 @@ describe('execution', () => {
     await play({
       tools: { rye_write: tool },
       turns: [
-        says('', [
+        answers('', [
           call('a', 'rye_write', { path: 'x/y' }),
           call('b', 'rye_write', { path: './x/../x/y' }),
           call('c', 'rye_write', { path: 'z' }),
@@ -302,7 +302,7 @@ describe('execution', () => {
         rye_bad: toolOf('rye/bad', { run: () => Promise.reject(new Error('boom')) }),
         rye_ok: toolOf('rye/ok'),
       },
-      turns: [says('', [call('a', 'rye_bad'), call('b', 'rye_ok')]), done],
+      turns: [answers('', [call('a', 'rye_bad'), call('b', 'rye_ok')]), done],
     });
     expect(resultText(events, 'a')).toBe('Error: boom');
     expect(trace(events)).toContain('result b ok');
@@ -315,7 +315,7 @@ describe('execution', () => {
           run: () => Promise.reject(new RyeError('path_denied', 'outside', { hint: 'Stay in.' })),
         }),
       },
-      turns: [says('', [call('a', 'rye_bad')]), done],
+      turns: [answers('', [call('a', 'rye_bad')]), done],
     });
     expect(resultText(events, 'a')).toBe('Error: outside Stay in.');
     expect(events.find(({ event_type }) => event_type === 'tool_settled')?.payload).toMatchObject({
@@ -323,7 +323,7 @@ describe('execution', () => {
     });
   });
 
-  it('stops a call at its timeout and keeps what it had said', async () => {
+  it('stops a call at its timeout and keeps its partial output', async () => {
     const { events, outcome } = await play({
       tools: {
         rye_slow: toolOf('rye/slow', {
@@ -334,7 +334,7 @@ describe('execution', () => {
             }),
         }),
       },
-      turns: [says('', [call('a', 'rye_slow')]), done],
+      turns: [answers('', [call('a', 'rye_slow')]), done],
     });
     expect(trace(events)).toContain('settled a timeout');
     expect(resultText(events, 'a')).toBe(
@@ -343,7 +343,7 @@ describe('execution', () => {
     expect(outcome.kind).toBe('completed');
   });
 
-  it('leaves a tool behind that ignores its timeout', async () => {
+  it('abandons a tool that ignores its timeout', async () => {
     const { events, outcome } = await play({
       tools: {
         rye_deaf: toolOf('rye/deaf', {
@@ -351,7 +351,7 @@ describe('execution', () => {
           run: () => new Promise(() => undefined),
         }),
       },
-      turns: [says('', [call('a', 'rye_deaf')]), done],
+      turns: [answers('', [call('a', 'rye_deaf')]), done],
     });
     expect(outcome.kind).toBe('completed');
     const settled = events.find(({ event_type }) => event_type === 'tool_settled');
@@ -369,7 +369,7 @@ describe('execution', () => {
           },
         }),
       },
-      turns: [says('', [call('a', 'rye_ls')]), done],
+      turns: [answers('', [call('a', 'rye_ls')]), done],
       onEvent: ({ event_type }) => {
         if (event_type === 'tool_settled') late?.progress('too late');
       },
@@ -392,7 +392,7 @@ describe('execution', () => {
     const progressOf = async (text: string): Promise<readonly string[]> => {
       const { events } = await play({
         tools: { rye_chatty: chatty(text) },
-        turns: [says('', [call('a', 'rye_chatty')]), done],
+        turns: [answers('', [call('a', 'rye_chatty')]), done],
       });
       return events.flatMap(({ event_type, payload }) =>
         event_type === 'tool_call_progress' ? [payload.text] : [],
@@ -411,7 +411,7 @@ describe('large results', () => {
     const text = `${'é'.repeat(20_000)}END`;
     const { events, artifacts } = await play({
       tools: { rye_cat: toolOf('rye/cat', { run: () => Promise.resolve(textOutput(text)) }) },
-      turns: [says('', [call('a', 'rye_cat')]), done],
+      turns: [answers('', [call('a', 'rye_cat')]), done],
     });
     const shown = resultText(events, 'a');
     expect(shown).toMatch(
@@ -433,19 +433,19 @@ describe('large results', () => {
       tools: {
         rye_cat: toolOf('rye/cat', { run: () => Promise.resolve(textOutput('x'.repeat(40_000))) }),
       },
-      turns: [says('', [call('a', 'rye_cat')]), done],
+      turns: [answers('', [call('a', 'rye_cat')]), done],
     });
     expect(resultText(events, 'a')).toBe('x'.repeat(40_000));
     expect(artifacts.size).toBe(0);
   });
 
   // Requirement: artifact-exemptions
-  it('that cannot be saved say so', async () => {
+  it('report that they cannot be saved', async () => {
     const { events } = await play({
       tools: {
         rye_cat: toolOf('rye/cat', { run: () => Promise.resolve(textOutput('x'.repeat(40_000))) }),
       },
-      turns: [says('', [call('a', 'rye_cat')]), done],
+      turns: [answers('', [call('a', 'rye_cat')]), done],
       ports: { artifacts: { save: () => Promise.reject(new Error('disk full')) } },
     });
     expect(resultText(events, 'a')).toContain('could not be saved: disk full');
@@ -465,7 +465,7 @@ describe('large results', () => {
         rye_see: toolOf('rye/see', { run: run('A'.repeat(1000)) }),
         rye_huge: toolOf('rye/huge', { run: run('A'.repeat(6e6)) }),
       },
-      turns: [says('', [call('a', 'rye_see'), call('b', 'rye_huge')]), done],
+      turns: [answers('', [call('a', 'rye_see'), call('b', 'rye_huge')]), done],
     });
     expect(resultText(events, 'a')).toMatch(/^<persisted-output [^]*\[image\]$/);
     expect(resultText(events, 'b')).not.toContain('[image]');
@@ -480,7 +480,7 @@ describe('large results', () => {
           run: () => Promise.resolve({ content: [image], is_error: false }),
         }),
       },
-      turns: [says('', [call('a', 'rye_see')]), done],
+      turns: [answers('', [call('a', 'rye_see')]), done],
     });
     expect(resultText(events, 'a')).toBe('[image]');
   });
@@ -492,8 +492,8 @@ describe('answers with odd calls', () => {
     const { events, outcome, requests } = await play({
       tools: { rye_ls: toolOf('rye/ls') },
       turns: [
-        says('', [call('1', 'rye_ls'), call('1', 'rye_ls'), call('', 'rye_ls')]),
-        says('', [call('1', 'rye_ls')]),
+        answers('', [call('1', 'rye_ls'), call('1', 'rye_ls'), call('', 'rye_ls')]),
+        answers('', [call('1', 'rye_ls')]),
         done,
       ],
     });
@@ -512,7 +512,7 @@ describe('answers with odd calls', () => {
     const { events, outcome } = await play({
       tools: { rye_work: tool },
       turns: [
-        says(
+        answers(
           '',
           ids.map((id) => call(id, 'rye_work')),
         ),
@@ -531,7 +531,7 @@ describe('hooks around tools', () => {
   it('see every settled call', async () => {
     const { hooks } = await play({
       tools: { rye_ls: toolOf('rye/ls') },
-      turns: [says('', [call('a', 'rye_ls'), call('b', 'nope')]), done],
+      turns: [answers('', [call('a', 'rye_ls'), call('b', 'nope')]), done],
     });
     const after = hooks.filter(({ event }) => event === 'tool_after').map(({ context }) => context);
     expect(after).toMatchObject([
@@ -543,7 +543,7 @@ describe('hooks around tools', () => {
   it('see failures as errors and may end the run', async () => {
     const { outcome, hooks } = await play({
       tools: { rye_bad: toolOf('rye/bad', { run: () => Promise.resolve(errorOutput('broken')) }) },
-      turns: [says('', [call('a', 'rye_bad')])],
+      turns: [answers('', [call('a', 'rye_bad')])],
       control: (event, context) =>
         event === 'error' && context['source'] === 'tool'
           ? { control: 'fail', error: 'give up' }
@@ -566,7 +566,7 @@ describe('hooks around tools', () => {
   ] as const)('decide after a step: %j', async (action, expected) => {
     const { outcome, events } = await play({
       tools: { rye_ls: toolOf('rye/ls') },
-      turns: [says('', [call('a', 'rye_ls')])],
+      turns: [answers('', [call('a', 'rye_ls')])],
       control: (event) => (event === 'after_step' ? action : undefined),
     });
     expect(outcome).toMatchObject(expected);
@@ -576,7 +576,7 @@ describe('hooks around tools', () => {
   it('inject text only after the results, so that the pair stays together', async () => {
     const { events, requests } = await play({
       tools: { rye_ls: toolOf('rye/ls', { traits: { sequential: true } }) },
-      turns: [says('', [call('a', 'rye_ls'), call('b', 'rye_ls')]), done],
+      turns: [answers('', [call('a', 'rye_ls'), call('b', 'rye_ls')]), done],
       ports: {
         hooks: {
           control: () => Promise.resolve({ fired: [] }),

@@ -4,13 +4,13 @@ import { runLoop } from '../../src/loop/loop.ts';
 import { errorOutput, textOutput } from '../../src/tools/tool.ts';
 import { ECHO, echo, SCENARIOS } from './scenarios.ts';
 import {
+  answers,
   hangs,
   planOf,
   play,
   portsOf,
   resultText,
   type Script,
-  says,
   toolOf,
   trace,
 } from './scripted.ts';
@@ -46,7 +46,7 @@ describe('event traces', () => {
   // Requirement: turn-closed-with-usage, running-totals
   it('ends each turn with its cost event, after which the caller checkpoints the log', async () => {
     const facts = { requests: [], reported: [], hooks: [], artifacts: new Map<string, string>() };
-    const script: Script = { tools: ECHO, turns: [says('', [echo('a')]), says('Done.')] };
+    const script: Script = { tools: ECHO, turns: [answers('', [echo('a')]), answers('Done.')] };
     const loop = runLoop(planOf(), portsOf(script, facts), new AbortController().signal);
     const costs: EventDraft[] = [];
     let step = await loop.next();
@@ -61,7 +61,7 @@ describe('event traces', () => {
   });
 
   // Requirement: invalid-arguments, call-id-and-blocks, refusal-reason
-  it('says in the result why a call did not run', async () => {
+  it('states in the result why a call did not run', async () => {
     const { events } = await play({
       plan: { capabilities: ['rye.execute.tool.rye.echo', 'rye.execute.tool.rye.fail'] },
       tools: {
@@ -71,14 +71,14 @@ describe('event traces', () => {
         rye_empty: toolOf('rye/echo', { run: () => Promise.resolve(textOutput('')) }),
       },
       turns: [
-        says('', [
+        answers('', [
           { id: 'a', name: 'rye_bash' },
           { id: 'b', name: 'nope' },
           { id: 'c', name: 'rye_echo', malformed: '{' },
           { id: 'd', name: 'rye_fail' },
           { id: 'e', name: 'rye_empty' },
         ]),
-        says('Done.'),
+        answers('Done.'),
       ],
     });
     expect(resultText(events, 'a')).toBe(

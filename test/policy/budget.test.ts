@@ -87,7 +87,7 @@ describe('remaining and subtreeSpend', () => {
     expect(subtreeSpend(rows, 'r')).toBe(spent);
   });
 
-  it('knows nothing of unregistered threads', () => {
+  it('returns nothing for unregistered threads', () => {
     expect(() => remaining([], 'x')).toThrow(refusing('budget_unregistered'));
     expect(subtreeSpend([], 'x')).toBe(0);
   });
@@ -203,7 +203,7 @@ describe('planning', () => {
     expect(remaining(after, 'r')).toBe(remaining(rows, 'r'));
   });
 
-  it('hands over once, and to nobody who has a budget', () => {
+  it('hands over once, and never to a thread that has a budget', () => {
     const request = { threadId: 'a', successorId: 'b', amount: 1 };
     expect(() => planHandOver([row('a', null, { status: 'released' })], request)).toThrow(
       refusing('budget_insufficient'),

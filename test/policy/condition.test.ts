@@ -114,7 +114,7 @@ describe('evaluate', () => {
     ).toBe(false);
   });
 
-  it('accepts what XML attributes can say', () => {
+  it('accepts the values that XML attributes can have', () => {
     expect(holds({ path: 'name', op: 'in', value: '["deploy", "build"]' })).toBe(true);
     expect(holds({ path: 'status', op: 'regex', value: 503 })).toBe(true);
   });
@@ -166,7 +166,7 @@ describe('parseCondition', () => {
     [{ any: {} }, 'condition: "any" is not a list of conditions', ''],
     [
       { any: [], path: 'a' },
-      'condition: "any" stands beside other members',
+      'condition: "any" has other members beside it',
       'Nest them under one all.',
     ],
     [
@@ -208,7 +208,7 @@ describe('parseCondition', () => {
 });
 
 describe('explain', () => {
-  it('says which node was false and what was compared', () => {
+  it('names the node that was false and the values compared', () => {
     const condition = parseCondition({
       all: [
         { path: 'name', value: 'deploy' },

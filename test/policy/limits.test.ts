@@ -136,7 +136,7 @@ describe('resolveLimits', () => {
   });
 
   // Requirement: turns-bounded
-  it('gives the shipped limits where nobody says anything', () => {
+  it('returns the shipped limits when no source sets any', () => {
     const { limits } = resolveLimits({ defaults: NOTHING, directive: NOTHING, overrides: NOTHING });
     expect(limits).toEqual({
       turns: 25,
@@ -287,7 +287,7 @@ describe('affordableMaxTokens', () => {
     expect(ask(request)).toBe(expected);
   });
 
-  it('can never exceed what is left, whatever the call turns out to use', () => {
+  it('never exceeds the remaining money, with any usage of the call', () => {
     const price = fc.double({ min: 0, max: 80, noNaN: true });
     fc.assert(
       fc.property(

@@ -76,8 +76,8 @@ describe('a stream regex', () => {
   it('never matches a pattern that it refuses, nor where no rule watches', () => {
     const regex = compileStreamRegex([['(?=a)', 'b'], ['(']]);
     expect(regex.open([0, 1]).feed('(?=a)b(')).toEqual([{ rule: 0, at: 6 }]);
-    const nobody = regex.open([]);
-    expect([nobody.feed('ab('), nobody.end()]).toEqual([[], []]);
+    const idle = regex.open([]);
+    expect([idle.feed('ab('), idle.end()]).toEqual([[], []]);
   });
 
   it('agrees with RE2 on any text in any pieces', () => {

@@ -53,12 +53,12 @@ describe('riskOf', () => {
     // lifting a guard is elevated in every table, and makes no pattern that does not name it riskier
     ['rye.execute.tool.rye.file-system.guarded.config', undefined, 'elevated'],
     ['rye.execute.tool.rye.file-system.guarded.*', 'safe', 'elevated'],
-    // a declared risk stands where only the type is classified
+    // a declared risk counts if only the type is classified
     ['rye.execute.tool.my.greet', 'safe', 'safe'],
     ['rye.execute.tool.my.greet', 'unrestricted', 'unrestricted'],
     ['rye.execute.tool.my.*', 'safe', 'elevated'],
     ['rye.execute.tool.my.*', 'unrestricted', 'unrestricted'],
-    // and can't lower what the table says about an id
+    // and can't lower the table's risk of an id
     ['rye.execute.tool.rye.bash', 'safe', 'elevated'],
     ['rye.execute.tool.rye.file-system.read', 'write', 'write'],
   ])('%s declared %s is %s', (capability, declared, expected) => {
@@ -116,7 +116,7 @@ describe('assessRisks', () => {
     expect(codes(capabilities, acknowledged)).toEqual(expected);
   });
 
-  it('says what is refused, why, and how to accept it', () => {
+  it('states what is refused, why, and how to accept it', () => {
     const [refusal] = assess(['rye.execute.tool.rye.bash']).refusals;
     expect(refusal?.message).toBe(
       'the capability "rye.execute.tool.rye.bash" is elevated (Runs programs.) and refused unless acknowledged',
@@ -177,7 +177,7 @@ describe('assessRisks', () => {
       expect(['elevated', 'unrestricted']).toContain(judged(capability, tools));
     });
 
-    it('is not lower than what the table says about a part of it', () => {
+    it("is not lower than the table's risk of a part of it", () => {
       const row = {
         risk: 'elevated',
         patterns: ['rye.execute.tool.lab.a'],
@@ -220,7 +220,7 @@ describe('parseRiskTable', () => {
     expect(() => parseRiskTable(value, AT)).toThrow(/^capability_risk\.yaml: /);
   });
 
-  it('keeps the shipped levels that a table leaves out', () => {
+  it('keeps the shipped levels that a table omits', () => {
     const { levels } = parseRiskTable({ classifications: [], risk_levels: { write: 'block' } }, AT);
     expect(levels).toEqual({
       safe: 'allow',

@@ -16,7 +16,7 @@ type ProseSource = Exclude<Source, 'tool'>;
 interface Match {
   readonly rule: StreamRule;
   readonly source: Source;
-  /** Which of the answer's calls, counted from 0. */
+  /** Position of the call in the answer, counted from 0. */
   readonly call?: number;
   readonly tool?: string;
   readonly path?: string;
@@ -42,7 +42,7 @@ export class AnswerWatch implements StreamWatcher {
   readonly #session: RuleSession;
   readonly #turn: number;
   readonly #record: (draft: EventDraft) => void;
-  /** How many answers the model had completed before this one. */
+  /** Number of answers that the model had completed before this one. */
   readonly #age: number;
   readonly #rules: readonly StreamRule[];
   readonly #prose = new Map<ProseSource, Prose>();
@@ -51,7 +51,7 @@ export class AnswerWatch implements StreamWatcher {
   readonly #told = new Set<StreamRule>();
   readonly #slowRules: Readonly<Record<Source, readonly StreamRule[]>>;
   readonly #checks: Promise<void>[] = [];
-  /** Calls of which only the tool set can say what they run, and their positions in the answer. */
+  /** Calls that only the tool set can resolve, and their positions in the answer. */
   #indirect: { readonly block: ToolCallBlock; readonly call: number }[] = [];
   /** Matches of calls that wait for the tool or the path to be known. */
   readonly #lateHits: (() => boolean)[] = [];
@@ -82,10 +82,10 @@ export class AnswerWatch implements StreamWatcher {
     if (this.#isOver || this.#rules.length === 0) return undefined;
     switch (event.type) {
       case 'text_delta':
-        this.#say('text', event.text);
+        this.#feed('text', event.text);
         break;
       case 'thinking_delta':
-        this.#say('thinking', event.text);
+        this.#feed('thinking', event.text);
         break;
       case 'toolcall_start':
         this.#openCall(event.call_id, event.name);
@@ -144,7 +144,7 @@ export class AnswerWatch implements StreamWatcher {
     return [this.#tell(due), hidden(renderReminders(due.map(broken)), due)];
   }
 
-  #say(source: ProseSource, piece: string): void {
+  #feed(source: ProseSource, piece: string): void {
     const prose = this.#prose.get(source) ?? this.#openProse(source);
     prose.length += piece.length;
     for (const { rule } of prose.matcher.feed(piece)) this.#hitProse(source, rule);
@@ -201,7 +201,7 @@ export class AnswerWatch implements StreamWatcher {
       thinking: content.map((block) => (block.type === 'thinking' ? block.text : '')).join(''),
     };
     for (const source of ['text', 'thinking'] as const) {
-      if ((this.#prose.get(source)?.length ?? 0) === 0) this.#say(source, spoken[source]);
+      if ((this.#prose.get(source)?.length ?? 0) === 0) this.#feed(source, spoken[source]);
       const prose = this.#prose.get(source);
       for (const rule of prose?.matcher.end() ?? []) this.#hitProse(source, rule);
       if (prose && prose.text !== '') this.#askProse(source, prose.text);
@@ -311,7 +311,7 @@ export class AnswerWatch implements StreamWatcher {
   }
 }
 
-/** Whether a rule that matches there cuts the answer. */
+/** True if a rule that matches in `source` cuts the answer. */
 export function cutsAnswer({ interrupt }: StreamRule, source: Source): boolean {
   if (interrupt === 'always') return true;
   return interrupt === (source === 'tool' ? 'tool-only' : 'prose-only');
@@ -336,7 +336,7 @@ export interface BrokenRule {
   readonly path?: string | undefined;
 }
 
-/** What the model reads in place of its cut answer. */
+/** Renders the text for the model in place of its cut answer. */
 export function renderInterrupts(rules: readonly BrokenRule[]): string {
   return rules
     .map((rule) =>
@@ -349,7 +349,7 @@ export function renderInterrupts(rules: readonly BrokenRule[]): string {
     .join('\n\n');
 }
 
-/** What the model reads beside a result, or after an answer, that broke rules without being stopped. */
+/** Renders the text for the model after an answer, or beside a result, that broke rules without being stopped. */
 export function renderReminders(rules: readonly BrokenRule[]): string {
   return rules
     .map((rule) =>

@@ -48,9 +48,9 @@ class FileScope {
 }
 
 /**
- * Watches the arguments of one tool call while they are written: each string value is a text of its own, decoded,
+ * Watches the arguments of one tool call while they are written: each string value is a separate text, decoded,
  * and belongs to the file that its object names. A match counts once tool and path are known to be in the rule's
- * scope, in whatever order they come. Text that an edit takes away is not looked at.
+ * scope, in either order. Text that an edit removes is not checked.
  */
 export class CallWatch implements JsonStringSink {
   readonly #options: CallWatchOptions;
@@ -65,7 +65,7 @@ export class CallWatch implements JsonStringSink {
   /** Objects that ended before the tool was known. */
   readonly #ended: FileScope[] = [];
   #matcher: StreamMatcher | undefined;
-  /** Where the characters of the current value go when they are a fact about the call. */
+  /** Collects the current value if it is a path or an item id. */
   #fact: { readonly kind: 'path' | 'item'; text: string } | undefined;
   #value: string | undefined;
   #isOver = false;
@@ -102,7 +102,7 @@ export class CallWatch implements JsonStringSink {
     this.#depth -= 1;
     const { parent, waiting, paths } = this.#scope;
     if (!parent) return;
-    // without a path of its own it is about the file that the object around it names, maybe later
+    // without its own path it is about the file that the surrounding object names, maybe later
     if (paths.length === 0) for (const rule of waiting) parent.waiting.add(rule);
     else if (this.#isExecute && waiting.size > 0) this.#ended.push(this.#scope);
     this.#scope = parent;
@@ -206,12 +206,12 @@ export interface CallPath {
   readonly shown: string;
 }
 
-/** Whether the member of that name holds paths: `path`, `paths`, `file`, `file_path`, `notebookPath`. */
+/** True if the member of that name holds paths: `path`, `paths`, `file`, `file_path`, `notebookPath`. */
 export function isPathKey(key: string): boolean {
   return /(?:paths?|^files?|filename|file_name)$/i.test(key);
 }
 
-/** Whether the member of that name holds text that goes away, which no rule is about. */
+/** True if the member of that name holds text that is replaced, which no rule is about. */
 export function isReplacedText(key: string): boolean {
   return /^old[_A-Z-]|^old$|^search$/.test(key);
 }
@@ -230,7 +230,7 @@ export function callPath(written: string, projectPath: string): CallPath {
   };
 }
 
-/** What {@link JsonStrings} reports, in the order of the text. */
+/** Receives the parts that {@link JsonStrings} finds, in the order of the text. */
 export interface JsonStringSink {
   openObject(): void;
   closeObject(): void;
@@ -248,13 +248,13 @@ const SPECIAL = /["\\]/g;
 
 interface Container {
   readonly isObject: boolean;
-  /** Of the member that is being read, or of the list as a whole. */
+  /** Key of the member that is being read, or of the list as a whole. */
   key: string;
 }
 
 /**
  * Decodes the string values of a JSON text that comes in pieces, cut anywhere. Costs O(piece) and keeps no values;
- * whatever is not JSON is passed over, because a call with such arguments is never run.
+ * other text is skipped, because a call with such arguments is never run.
  */
 export class JsonStrings {
   readonly #sink: JsonStringSink;

@@ -20,7 +20,7 @@ export interface ToolScope {
   readonly matchesPath?: (path: string) => boolean;
 }
 
-/** What a rule watches. */
+/** Streams that a rule watches. */
 export interface Scope {
   readonly text: boolean;
   readonly thinking: boolean;
@@ -29,7 +29,7 @@ export interface Scope {
 
 export interface ParsedScope {
   readonly scope: Scope;
-  /** Why tokens are left out. */
+  /** Reasons why tokens are skipped. */
   readonly problems: readonly string[];
 }
 
@@ -108,7 +108,7 @@ export function splitTokens(list: string): readonly string[] {
 
 const REGEX_ONLY = /[\\^$+|()]|\.\*|:\/\//;
 
-/** Whether a condition is shorthand for files of that name being written: `*.rs` or `src/**` rather than a regex. */
+/** True if a condition is shorthand for writing files of that name: `*.rs` or `src/**` rather than a regex. */
 export function isFileGlob(condition: string): boolean {
   if (REGEX_ONLY.test(condition) || !condition.includes('*')) return false;
   return condition.includes('/') || /^\*\.[\w{},*?-]+$/.test(condition);
@@ -142,7 +142,7 @@ interface Draft extends Pick<StreamRule, 'scope' | 'globs'> {
 }
 
 /**
- * Rules ready to watch. What {@link checkRule} objects to is left out; so is a rule that is left with nothing to watch.
+ * Compiles rules to watch. Skips what {@link checkRule} rejects, and a rule with nothing left to watch.
  * Conditions are compiled by the first text that they are to watch.
  */
 export function compileRules(
@@ -172,7 +172,7 @@ export function compileRules(
   return { rules, regex: compileStreamRegex(patterns) };
 }
 
-/** Whether a rule can watch anything, and what is wrong with it. */
+/** Returns the problems of a rule, and true if it can watch anything. */
 export function checkRule(
   rule: PlannedRule,
   compileGlob: GlobCompiler,
@@ -189,7 +189,7 @@ export function checkRule(
 
 const NO_CONDITION = 'it has no condition that can be used, so it never matches';
 
-/** What a rule watches; its conditions as they stand. Undefined where that is nothing. */
+/** Reads what a rule watches, with its conditions as written. Undefined if that is nothing. */
 function draftOf(
   rule: PlannedRule,
   compileGlob: GlobCompiler,
@@ -258,13 +258,13 @@ export interface DeclaredRule {
   readonly enabled: boolean;
   /** Globs of directive ids; empty is every directive. */
   readonly directives: readonly string[];
-  /** Whether it is known beforehand that it can watch and that nothing is wrong with it. */
+  /** True if the rule was already checked: it can watch and has no problems. */
   readonly isChecked?: boolean;
 }
 
 export type Bucket = 'stream' | 'always' | 'rulebook' | 'unused' | 'disabled';
 
-/** Where a rule went, and what is wrong with it. */
+/** The bucket of a rule, and its problems. */
 export interface SortedRule {
   readonly declared: DeclaredRule;
   readonly bucket: Bucket;
@@ -273,8 +273,8 @@ export interface SortedRule {
 
 /**
  * Sorts rules, the first of each name: disabled ones and those of other directives drop out; a rule with a condition
- * watches streams; else it is always part of the context, or can be fetched when it says what it is about. A rule that
- * cannot watch is reported and goes on to the other buckets. Without a directive no rule drops out for its sake.
+ * watches streams; else it is always part of the context, or can be fetched if it has a description. A rule that
+ * cannot watch is reported and moves to the other buckets. Without a directive none drops out for its directives.
  */
 export function sortRules(
   rules: readonly DeclaredRule[],

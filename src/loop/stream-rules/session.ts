@@ -20,7 +20,7 @@ export interface RuleSessionOptions {
   readonly slow?: SlowMatcher | undefined;
 }
 
-/** What stream rules remember through a run: what was told, and how often an answer was cut. */
+/** Remembers the stream rules of a run: the reminders sent, and how often an answer was cut. */
 export class RuleSession {
   readonly rules: RuleSet;
   readonly settings: RuleSettings;
@@ -65,13 +65,13 @@ export class RuleSession {
   }
 }
 
-/** Where a tool wants a list or an object, a text that holds one is read as it. */
+/** True for a text that a tool may read as a list or an object. */
 function isMaybeJson(value: JsonValue | undefined): boolean {
   return typeof value === 'string' && /^\s*[[{]/.test(value);
 }
 
 /**
- * Which rules the model was told, and how many turns it has completed since. A rule is known by its content: an edited
+ * Remembers the rules that the model was told, and the turns it has completed since. A rule is known by its content: an edited
  * one counts as new and a renamed one does not.
  */
 export class InjectionHistory {
@@ -79,7 +79,7 @@ export class InjectionHistory {
   completedTurns = 0;
   readonly #toldAt = new Map<string, number>();
 
-  /** Whether a rule may be told now. */
+  /** True if the model may be told a rule now. */
   isDue({ sha256, repeat, gap }: StreamRule): boolean {
     const at = this.#toldAt.get(sha256);
     if (at === undefined) return true;
@@ -92,7 +92,7 @@ export class InjectionHistory {
   }
 }
 
-/** What the path to the leaf says was told: injections on other branches do not count there. */
+/** Restores the history from the path to the leaf: injections on other branches do not count. */
 export function restoreHistory(
   tree: SessionTree,
   leafId: string | null = tree.leafId,
@@ -115,7 +115,7 @@ export function restoreHistory(
 
 /** Runs a JavaScript expression outside of the program's own thread, under a time limit. */
 export interface SlowMatcher {
-  /** Whether the expression is found in the text. Never rejects; `timeout` past the limit. */
+  /** Resolves to true if the expression is found in the text. Never rejects; `timeout` past the limit. */
   find(expression: string, text: string): Promise<boolean | 'timeout'>;
 }
 

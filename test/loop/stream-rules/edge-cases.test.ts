@@ -14,10 +14,10 @@ import {
   call,
   finish,
   hear,
+  hiddenText,
   RecordedWatch,
   ruleOf,
   SETTINGS,
-  said,
   sessionOf,
   text,
   told,
@@ -52,7 +52,7 @@ function slowly(answer: (expression: string, text: string) => boolean | 'timeout
 }
 
 describe('seed, section 9', () => {
-  it('an invalid condition is skipped with a warning; other conditions and rules go on', () => {
+  it('an invalid condition is skipped with a warning; other conditions and rules stay active', () => {
     const sorted = sort([
       declared(ruleOf('half', '', { conditions: ['(', 'BAD'] })),
       declared(ruleOf('none', '(')),
@@ -140,7 +140,7 @@ describe('seed, section 9', () => {
     },
   );
 
-  it('reminders of an answer that is cut are not left behind: their rules may match again', () => {
+  it('reminders of a cut answer are dropped: their rules may match again', () => {
     const session = sessionOf([MILD, BAD]);
     const cut = hear(new RecordedWatch(session, 1), [
       ...call(WRITE, { content: 'MILD' }),
@@ -243,7 +243,7 @@ describe('after a resume', () => {
     expect(dueAfter([answered(1)], MILD)).toBe(true);
   });
 
-  it('a gap goes on where it was: the turns since then are counted from the log', () => {
+  it('a gap continues after a resume: the turns since then are counted from the log', () => {
     const rule: PlannedRule = { ...MILD, repeat: 'after-gap', gap: 2 };
     expect(dueAfter([answered(1), injected(rule, 1)], rule)).toBe(false);
     expect(dueAfter([answered(1), injected(rule, 1), answered(2)], rule)).toBe(true);
@@ -327,7 +327,7 @@ describe('weaknesses of the original that this has not', () => {
     expect(windows.reduce((sum, length) => sum + length, 0)).toBeGreaterThan(20_000);
   });
 
-  it('6: what one answer left open is gone with the next: no flag stays behind', () => {
+  it('6: open state of one answer is gone with the next one', () => {
     const session = sessionOf([BAD]);
     const abandoned = new RecordedWatch(session, 1);
     abandoned.observe({ type: 'text_delta', text: 'BA' });
@@ -401,14 +401,14 @@ describe('weaknesses of the original that this has not', () => {
       new RecordedWatch(sessionOf([rule]), 1),
       call(WRITE, { path: '"><x', content: 'BAD' }),
     );
-    const message = said(interrupt?.drafts ?? []);
+    const message = hiddenText(interrupt?.drafts ?? []);
     expect(message.match(/<\/?system-interrupt/g)).toHaveLength(2);
     expect(message).toContain('rule="a&quot;&gt;&lt;b" path="&quot;&gt;&lt;x"');
   });
 
   it('14: paths are shown relative to the project, and never the way to it', () => {
     const shown = (path: string) =>
-      said(
+      hiddenText(
         hear(new RecordedWatch(sessionOf([BAD]), 1), call(WRITE, { path, content: 'BAD' }))
           .interrupt?.drafts ?? [],
       );
@@ -467,7 +467,7 @@ describe('buckets', () => {
     ).toEqual(['no-bad: stream', 'a: always', 'b: rulebook', 'c: unused']);
   });
 
-  it('enabled: false in the settings watches nothing, and rules go on to the other buckets', () => {
+  it('enabled: false in the settings watches nothing, and rules move to the other buckets', () => {
     expect(
       bucketsOf([declared(BAD, { description: 'd' }), declared(MILD)], { enabled: false }),
     ).toEqual(['no-bad: rulebook', 'mild: unused']);

@@ -151,7 +151,7 @@ export function told(drafts: readonly EventDraft[]): readonly string[] {
 }
 
 /** Text of the hidden messages among drafts. */
-export function said(drafts: readonly EventDraft[]): string {
+export function hiddenText(drafts: readonly EventDraft[]): string {
   return drafts
     .flatMap((draft) => (draft.event_type === 'custom_message' ? [draft.payload.content] : []))
     .join('\n');

@@ -127,7 +127,7 @@ describe('a condition that is a file glob', () => {
     expect(isFileGlob(condition)).toBe(expected);
   });
 
-  it('stands for any text that is written to such a file', () => {
+  it('matches any text that is written to such a file', () => {
     const watch = () => new RecordedWatch(sessionOf([ruleOf(NAME, '*.rs')]), 1);
     expect(hear(watch(), call(WRITE, { path: 'a.rs', content: 'x' })).interrupt).toBeDefined();
     expect(hear(watch(), call(WRITE, { path: 'a.ts', content: 'x' })).interrupt).toBeUndefined();
@@ -135,7 +135,7 @@ describe('a condition that is a file glob', () => {
 });
 
 describe('tool arguments', () => {
-  it('are matched as the text that they stand for', () => {
+  it('are matched as the text that they encode', () => {
     const rule = ruleOf(NAME, 'say\\("hi"\\);\\nnext');
     const events = call(WRITE, { path: 'a', content: 'say("hi");\nnext' }, { size: 1 });
     expect(hear(new RecordedWatch(sessionOf([rule]), 1), events).interrupt).toBeDefined();

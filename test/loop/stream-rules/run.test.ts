@@ -10,6 +10,7 @@ import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import type { ModelEvent } from '../../../src/providers/provider.ts';
 import { errorOutput } from '../../../src/tools/tool.ts';
 import {
+  answers,
   type Call,
   fails,
   hangs,
@@ -19,7 +20,6 @@ import {
   play,
   portsOf,
   type Script,
-  says,
   toolOf,
   VirtualClock,
 } from '../scripted.ts';
@@ -30,8 +30,8 @@ const NEVER = ruleOf('mild', 'MILD', { interrupt: 'never' });
 const TOOLS = { [WRITE]: toolOf('rye/file-system/write') };
 
 /** An answer whose calls are streamed too. */
-function saysStreamed(text: string, calls: readonly Call[]): ModelEvent[] {
-  const whole = says(text, calls);
+function answersStreamed(text: string, calls: readonly Call[]): ModelEvent[] {
+  const whole = answers(text, calls);
   const streamed = calls.flatMap(({ id, name, input = {} }) => call(name, input, { id }));
   return [...whole.slice(0, -2), ...streamed, ...whole.slice(-2)];
 }
@@ -76,7 +76,7 @@ const injections = (events: readonly LogEvent[]): readonly string[] =>
 it('an interrupt cuts at once, records the partial, the injection and the message in this order, then asks again', async () => {
   const { outcome, events, requests } = await watched({
     rules: [BAD],
-    turns: [hangs('this is BAD'), says('Good.')],
+    turns: [hangs('this is BAD'), answers('Good.')],
   });
   expect(outcome).toMatchObject({ kind: 'completed', result: 'Good.' });
   const entries = events.filter(({ id }) => id !== undefined);
@@ -105,7 +105,7 @@ it('a reload of the log gives the context that the model saw', async () => {
     const { events, requests } = await watched({
       rules: [BAD],
       session: { settings: { context_mode } },
-      turns: [hangs('BAD'), says('Good.')],
+      turns: [hangs('BAD'), answers('Good.')],
     });
     const { messages } = foldContext(buildTree(events));
     expect(messages.slice(0, -1)).toEqual(requests[1]?.messages.slice(1));
@@ -116,7 +116,7 @@ it('keep leaves the partial in view, without calls that were never run', async (
   const { requests } = await watched({
     rules: [BAD],
     session: { settings: { context_mode: 'keep' } },
-    turns: [saysStreamed('I write.', [write('a', 'BAD')]), says('Good.')],
+    turns: [answersStreamed('I write.', [write('a', 'BAD')]), answers('Good.')],
   });
   expect(requests[1]?.messages[1]).toMatchObject({
     role: 'assistant',
@@ -133,7 +133,7 @@ it('a call that breaks an interrupting rule is never run', async () => {
   const { requests } = await watched({
     rules: [BAD],
     tools: { [WRITE]: toolOf('rye/file-system/write', { run }) },
-    turns: [saysStreamed('', [write('a', 'BAD')]), says('Good.')],
+    turns: [answersStreamed('', [write('a', 'BAD')]), answers('Good.')],
   });
   expect(runs).toBe(0);
   expect(shown(requests[1]?.messages[1])).toContain('rule="no-bad" path="a.ts"');
@@ -146,14 +146,14 @@ it('an aborted partial is paid for', async () => {
     { type: 'usage', usage },
     { type: 'text_delta', text: 'BAD' },
   ];
-  const { outcome } = await watched({ rules: [BAD], turns: [spoken, says('Good.')] });
+  const { outcome } = await watched({ rules: [BAD], turns: [spoken, answers('Good.')] });
   expect(outcome.cost).toMatchObject({ turns: 2, input_tokens: 170, output_tokens: 17 });
 });
 
-it('a reminder stands before the result of its call, which stays as it is, and costs no turn', async () => {
+it('a reminder comes before the result of its call, which stays as it is, and costs no turn', async () => {
   const { events, requests, outcome } = await watched({
     rules: [NEVER],
-    turns: [saysStreamed('', [write('a', 'MILD')]), says('Good.')],
+    turns: [answersStreamed('', [write('a', 'MILD')]), answers('Good.')],
   });
   const [, , result] = requests[1]?.messages ?? [];
   expect(result).toMatchObject({
@@ -182,8 +182,8 @@ it('of sibling calls that break one rule, one gets the reminder; several rules m
   const { requests } = await watched({
     rules: [NEVER, other],
     turns: [
-      saysStreamed('', [write('a', 'MILD OTHER'), write('b', 'MILD'), write('c', 'MILD')]),
-      says('Good.'),
+      answersStreamed('', [write('a', 'MILD OTHER'), write('b', 'MILD'), write('c', 'MILD')]),
+      answers('Good.'),
     ],
   });
   const results = requests[1]?.messages.slice(2).map(shown) ?? [];
@@ -196,13 +196,13 @@ it('a large result does not push its reminder into the artifact', async () => {
   const { requests } = await watched({
     rules: [NEVER],
     tools: { [WRITE]: toolOf('rye/file-system/write', { run }) },
-    turns: [saysStreamed('', [write('a', 'MILD')]), says('Good.')],
+    turns: [answersStreamed('', [write('a', 'MILD')]), answers('Good.')],
   });
   expect(shown(requests[1]?.messages[2])).toMatch(/^<system-reminder [^]*<persisted-output/);
 });
 
 it('a match in prose is told once after the answer, and after its results where it made calls', async () => {
-  const plain = await watched({ rules: [NEVER], turns: [says('MILD MILD'), says('Good.')] });
+  const plain = await watched({ rules: [NEVER], turns: [answers('MILD MILD'), answers('Good.')] });
   expect(plain.requests[1]?.messages.map(({ role }) => role)).toEqual([
     'user',
     'assistant',
@@ -212,7 +212,7 @@ it('a match in prose is told once after the answer, and after its results where 
   expect(injections(plain.events)).toEqual(['mild']);
   const calling = await watched({
     rules: [NEVER],
-    turns: [saysStreamed('MILD', [write('a', 'x')]), says('Good.')],
+    turns: [answersStreamed('MILD', [write('a', 'x')]), answers('Good.')],
   });
   expect(calling.requests[1]?.messages.map(({ role }) => role)).toEqual([
     'user',
@@ -222,10 +222,14 @@ it('a match in prose is told once after the answer, and after its results where 
   ]);
 });
 
-it('a match in an answer that fails is forgotten, and counts when it is made again', async () => {
+it('a match in a failed answer is forgotten, and counts in the retry', async () => {
   const { events, requests } = await watched({
     rules: [NEVER],
-    turns: [fails({ phase: 'stream' }, says('MILD').slice(0, 2)), says('MILD'), says('Good.')],
+    turns: [
+      fails({ phase: 'stream' }, answers('MILD').slice(0, 2)),
+      answers('MILD'),
+      answers('Good.'),
+    ],
   });
   expect(injections(events)).toEqual(['mild']);
   expect(typesOf(events, 'rule_matched')).toHaveLength(2);
@@ -236,9 +240,9 @@ it('a call that no tool ran leaves its rule for the next time', async () => {
   const { events } = await watched({
     rules: [NEVER],
     turns: [
-      saysStreamed('', [{ ...write('a', 'MILD'), name: 'unknown_tool' }]),
-      saysStreamed('', [write('b', 'MILD')]),
-      says('Good.'),
+      answersStreamed('', [{ ...write('a', 'MILD'), name: 'unknown_tool' }]),
+      answersStreamed('', [write('b', 'MILD')]),
+      answers('Good.'),
     ],
   });
   expect(injections(events)).toEqual(['mild']);
@@ -249,7 +253,7 @@ it('a cancel between the cut and the next turn wins: nothing is told, and the pa
   const abort = new AbortController();
   const { outcome, events, requests } = await watched({
     rules: [BAD],
-    turns: [hangs('BAD'), says('Good.')],
+    turns: [hangs('BAD'), answers('Good.')],
     signal: abort.signal,
     onEvent: (event) => {
       if (event.event_type === 'message' && event.payload.message.role === 'assistant')
@@ -265,8 +269,8 @@ it('a cancel between the cut and the next turn wins: nothing is told, and the pa
 it('a retry waits for the record of the cut answer, however long that takes, and is never dropped', async () => {
   const session = sessionOf([BAD]);
   const script: Script = {
-    turns: [hangs('BAD'), says('Good.')],
-    // its own time stands still
+    turns: [hangs('BAD'), answers('Good.')],
+    // this clock does not advance
     ports: {
       clock: new VirtualClock({ auto: false }),
       watchStream: (turn, record) => new AnswerWatch(session, turn, record),
@@ -298,8 +302,8 @@ it('a retry waits for the record of the cut answer, however long that takes, and
 it('a log that cannot take the record ends the run instead of asking again', async () => {
   const session = sessionOf([BAD]);
   const script: Script = {
-    turns: [hangs('BAD'), says('Good.')],
-    // its own time stands still
+    turns: [hangs('BAD'), answers('Good.')],
+    // this clock does not advance
     ports: {
       clock: new VirtualClock({ auto: false }),
       watchStream: (turn, record) => new AnswerWatch(session, turn, record),
@@ -328,7 +332,11 @@ it('a rule without end stops at its cap, and the answers after it get reminders'
   const loud = ruleOf('loud', 'BAD', { repeat: 'after-gap', gap: 0 });
   const { outcome, events, requests } = await watched({
     rules: [loud],
-    turns: [...Array.from({ length: 3 }, () => hangs('BAD')), says('still BAD'), says('Good.')],
+    turns: [
+      ...Array.from({ length: 3 }, () => hangs('BAD')),
+      answers('still BAD'),
+      answers('Good.'),
+    ],
   });
   expect(outcome).toMatchObject({ kind: 'completed', result: 'Good.' });
   expect(requests).toHaveLength(5);
@@ -338,14 +346,14 @@ it('a rule without end stops at its cap, and the answers after it get reminders'
   expect(interrupted).toEqual([true, true, true, false]);
 });
 
-it('a run has a cap of its own over all rules', async () => {
+it('a run has one cap over all rules', async () => {
   const rules = ['A1', 'A2', 'A3'].map((word) =>
     ruleOf(word, word, { repeat: 'after-gap', gap: 0 }),
   );
   const { requests, outcome } = await watched({
     rules,
     session: { settings: { max_interrupts_per_run: 2 } },
-    turns: [hangs('A1'), hangs('A2'), says('A3'), says('Good.')],
+    turns: [hangs('A1'), hangs('A2'), answers('A3'), answers('Good.')],
   });
   expect([requests.length, outcome.kind]).toEqual([4, 'completed']);
 });
@@ -353,7 +361,7 @@ it('a run has a cap of its own over all rules', async () => {
 it('hooks hear of each rule that was broken, after the cut, with what it is about', async () => {
   const { hooks } = await watched({
     rules: [BAD, NEVER],
-    turns: [saysStreamed('', [write('a', 'MILD')]), hangs('BAD'), says('Good.')],
+    turns: [answersStreamed('', [write('a', 'MILD')]), hangs('BAD'), answers('Good.')],
   });
   const heard = hooks
     .filter(({ event }) => event === 'rule_triggered')
@@ -374,7 +382,7 @@ it('hooks hear of each rule that was broken, after the cut, with what it is abou
 it('a reminder and an interrupt in one run both arrive, each once', async () => {
   const { events, outcome } = await watched({
     rules: [NEVER, BAD],
-    turns: [says('MILD'), hangs('BAD'), says('Good.')],
+    turns: [answers('MILD'), hangs('BAD'), answers('Good.')],
   });
   expect(outcome).toMatchObject({ kind: 'completed', result: 'Good.' });
   expect(injections(events)).toEqual(['mild', 'no-bad']);

@@ -5,7 +5,7 @@ import { AnswerWatch } from '../../../src/loop/stream-rules/answer-watch.ts';
 import { validateInput } from '../../../src/tools/schema.ts';
 import { textOutput } from '../../../src/tools/tool.ts';
 import { createToolSet } from '../../../src/tools/tool-set.ts';
-import { type Played, play, says, toolOf } from '../scripted.ts';
+import { answers, type Played, play, toolOf } from '../scripted.ts';
 import { call, ruleOf, sessionOf } from './helpers.ts';
 
 const WRITE_ID = 'rye/file-system/write';
@@ -40,10 +40,14 @@ async function called(name: string, input: JsonObject): Promise<Played & { ran: 
     tools: createToolSet({ tools, loadTool: () => Promise.resolve(undefined) }),
     validate: validateInput,
   };
-  const whole = says('', [{ id: 'c1', name, input }]);
+  const whole = answers('', [{ id: 'c1', name, input }]);
   const streamed = call(name, input, { id: 'c1' });
   const played = await play({
-    turns: [[...whole.slice(0, -2), ...streamed, ...whole.slice(-2)], says('Hm.'), says('Good.')],
+    turns: [
+      [...whole.slice(0, -2), ...streamed, ...whole.slice(-2)],
+      answers('Hm.'),
+      answers('Good.'),
+    ],
     plan: { capabilities: ['rye.execute.tool.*'] },
     tools: { rye_execute: execute, rye_file_system_write: write },
     ports,
