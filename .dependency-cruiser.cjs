@@ -28,6 +28,7 @@ const LAYERS = {
   ],
   export: ['core', 'log', 'items', 'trust'],
   pi: ['core', 'log', 'export', 'threads'],
+  testing: ['core', 'providers/provider.ts'],
   app: [
     'core',
     'disk',

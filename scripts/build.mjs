@@ -33,7 +33,11 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   }
   const { outputFiles } = await build({
     absWorkingDir: root,
-    entryPoints: { 'cli/main': 'src/cli/main.ts', index: 'src/index.ts' },
+    entryPoints: {
+      'cli/main': 'src/cli/main.ts',
+      index: 'src/index.ts',
+      'testing/index': 'src/testing/index.ts',
+    },
     outdir,
     chunkNames: 'chunks/[name]-[hash]',
     bundle: true,

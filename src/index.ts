@@ -1,61 +1,11 @@
 // The library: the same thing as the program, without a process around it.
 
-export type {
-  FetchedItem,
-  ItemSummary,
-  ItemsService,
-  KeySummary,
-  KeysService,
-  Problem,
-  SignatureState,
-  SignOutcome,
-  VerifyOutcome,
-} from './app/api/items.ts';
-export type {
-  RuleHit,
-  RuleListing,
-  RuleRow,
-  RuleSample,
-  RuleScan,
-  RulesService,
-} from './app/api/rules.ts';
-export type {
-  ConfigValue,
-  DoctorLine,
-  ExecuteDirectiveRequest,
-  HookExplanation,
-  InitOutcome,
-  McpServerStart,
-  OpenRyeOptions,
-  Rye,
-} from './app/api/rye.ts';
-export type {
-  ExecuteToolRequest,
-  LogMark,
-  ThreadDetails,
-  ThreadListFilter,
-  ThreadsService,
-  ThreadVerification,
-  ToolRunResult,
-} from './app/api/threads.ts';
-export type {
-  BranchOptions,
-  ContextSettings,
-  ExportOptions,
-  ExportsService,
-  FoldedContext,
-  ImportedSession,
-  ImportOptions,
-  ManualCompaction,
-  ReplayOptions,
-  ReplayReport,
-  SessionTrees,
-  ThreadExport,
-  TreeEntry,
-  TreeFilter,
-  TreeRow,
-  TreeView,
-} from './app/api/trees.ts';
+export type * from './app/api/items.ts';
+export type * from './app/api/rules.ts';
+export type * from './app/api/rye.ts';
+export type * from './app/api/threads.ts';
+export type * from './app/api/trees.ts';
+export { defineTool, type FromSchema, type ToolDeclaration } from './app/define-tool.ts';
 export { openRye } from './app/open-rye.ts';
 export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
 export {
@@ -66,30 +16,208 @@ export {
 } from './app/run-types.ts';
 export { runThreadProcess, type ThreadProcessOptions } from './app/thread-process.ts';
 export type { BehaviorOptions, ToolBudgetOption } from './core/behavior.ts';
-export type { Risk } from './core/capability.ts';
+export type { Acknowledgement, Risk, Verb } from './core/capability.ts';
+export type { Clock } from './core/clock.ts';
+export type {
+  ActiveTurn,
+  AttemptKind,
+  AttemptState,
+  CloseReason,
+  DecisionName,
+  Delivery,
+  DeliveryAttempt,
+  DeliveryClass,
+  DeliveryDecision,
+  DeliveryFacts,
+  DeliveryKind,
+  DeliveryMode,
+  DeliveryReport,
+  DeliveryState,
+  RunEnd,
+  RunKind,
+  RunProof,
+  RunRisk,
+  RunTraits,
+} from './core/delivery.ts';
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
-export type { EventPayloads, EventType, LogEvent, UnknownEvent } from './core/events.ts';
-export type { HookDeclaration, HookEvent } from './core/hook.ts';
-export type { ItemType, SignableType, Space } from './core/ids.ts';
+export type {
+  CheckpointPayload,
+  EventDraft,
+  EventPayloads,
+  EventType,
+  FirstCheckpointPayload,
+  LogEvent,
+  LogHeader,
+  RequestEstimate,
+  UnknownEvent,
+} from './core/events.ts';
+export type {
+  Condition,
+  ConditionOperator,
+  ControlAction,
+  HookAction,
+  HookDeclaration,
+  HookEvent,
+  HookLayer,
+} from './core/hook.ts';
+export type { IdSource, ItemType, SignableType, Space } from './core/ids.ts';
 export type { JsonObject, JsonValue } from './core/json.ts';
 export type { LimitName, Limits, PartialLimits } from './core/limits.ts';
 export type {
+  AssistantBlock,
   AssistantMessage,
   ContentBlock,
+  ImageBlock,
   Message,
+  StopReason,
+  TextBlock,
+  ThinkingBlock,
+  ToolCallBlock,
+  ToolOutcome,
   ToolResultMessage,
   UserMessage,
 } from './core/message.ts';
 export { contentBytes } from './core/message.ts';
-export type { ThreadPlan } from './core/plan.ts';
-export type { SearchAnswer, SearchHit } from './core/search.ts';
-export type { ExportFormat, ThreadRecord, ThreadResult, ThreadStatus } from './core/thread.ts';
-export type { Cost, Usage } from './core/usage.ts';
+export type {
+  ContextBlock,
+  InterruptMode,
+  ListedRule,
+  OutputDeclaration,
+  PlannedModel,
+  PlannedRule,
+  PlannedRules,
+  PlannedTool,
+  PlanSource,
+  ProcessCall,
+  ProcessStep,
+  ProgramParts,
+  RepeatMode,
+  RuleEngine,
+  RuleSettings,
+  ThreadPlan,
+  ThreadSettings,
+  ValueType,
+} from './core/plan.ts';
+export type {
+  FileFingerprint,
+  IndexedHit,
+  SearchAnswer,
+  SearchDocument,
+  SearchFilters,
+  SearchHit,
+  SearchNode,
+  SearchQuery,
+  TextField,
+} from './core/search.ts';
+export type { KeyRefusal, PayloadKey, PayloadSigner, PayloadVerifier } from './core/signing.ts';
+export type {
+  ExportFormat,
+  FinalStatus,
+  Integrity,
+  ThreadRecord,
+  ThreadResult,
+  ThreadStatus,
+} from './core/thread.ts';
+export type { Cost, MicroUsd, Pricing, Usage } from './core/usage.ts';
+export type { HookContexts } from './hooks/contexts.ts';
+export type {
+  CallContext,
+  ChildHandlers,
+  FailedCallContext,
+  HandlerLists,
+  ObservingHandlers,
+  RequestContext,
+  ResultContext,
+  ResultValue,
+  UnknownCallContext,
+} from './hooks/handlers.ts';
 export {
   type ChildEvent,
   composeHandlers,
   type DecidingHandlers,
   type HandlerMap,
 } from './hooks/handlers.ts';
+export type { Schema, TypeOf } from './hooks/schema.ts';
+export type { Checkpoint, LogHead } from './log/checkpoint.ts';
+export type { LogProblem, LogProblemKind } from './log/problem.ts';
+export type {
+  LogExtent,
+  LogFlaw,
+  LogIntact,
+  LogTampered,
+  LogVerification,
+} from './log/verifier.ts';
+export type { Held } from './policy/budget.ts';
+export type { SteerDecision, SteerRules } from './policy/steer.ts';
+export type {
+  Catalog,
+  Dialect,
+  ModelCapability,
+  ModelConfig,
+  ProviderConfig,
+  ThinkingStyle,
+} from './providers/catalog.ts';
+export type {
+  ModelEvent,
+  ModelProvider,
+  ModelRequest,
+  ProviderFailure,
+  ProviderKind,
+  ProviderKinds,
+  ProviderSetup,
+  ProviderTraits,
+  ThinkingLevel,
+  ToolDefinition,
+} from './providers/provider.ts';
+export type {
+  AdmitParams,
+  Deliveries,
+  EndRunParams,
+  EnqueueParams,
+  OpenRunParams,
+  RecoverParams,
+  ResolveParams,
+  RunKey,
+  SteerParams,
+  SteerPoint,
+} from './storage/deliveries.ts';
+export type {
+  DatabaseState,
+  Durability,
+  EntryLookup,
+  FinishParams,
+  FolderScope,
+  FollowOptions,
+  IndexAnswer,
+  LaunchLimits,
+  Ledger,
+  LedgerRow,
+  LogHeads,
+  LogHold,
+  LogPart,
+  LogReopenOptions,
+  LogState,
+  LogStore,
+  LogWriter,
+  LogWriterOptions,
+  OpenedLog,
+  Owner,
+  ProcessTable,
+  QuarantinedPart,
+  RegisterParams,
+  Registry,
+  SearchIndex,
+  Store,
+  StoredHead,
+  ThreadFilter,
+  TurnProgress,
+  VerifyOptions,
+} from './storage/store.ts';
+export type { KilledThread } from './threads/family/cancel.ts';
+export type { SentDelivery } from './threads/family/deliver.ts';
+export type { WaitedThread, WaitReport } from './threads/family/wait.ts';
+export type { LaunchedThread } from './threads/ports.ts';
+export type { ReplayDifference } from './threads/session/replay-world.ts';
 export type { ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';
+export type { FoundLock, GuardChange, Lock, Pin } from './trust/lock.ts';

@@ -1,9 +1,12 @@
 import { abortText } from '../core/clock.ts';
 import type { DeliveryMode } from '../core/delivery.ts';
 import { toRyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { DeliveriesService, SentDelivery } from './api/threads.ts';
+import { EventStream } from './event-stream.ts';
+import { assertRunOptions } from './options.ts';
 import { composePresets } from './presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type { Workspace } from './workspace.ts';
@@ -21,6 +24,7 @@ export function startRun(
   const ended = new AbortController();
   outer?.addEventListener('abort', () => abort(reasonOf(outer)), { signal: ended.signal });
 
+  const events = new EventStream<LogEvent | UnknownEvent>();
   const { promise: threadId, resolve: isThere } = deferred<string | null>();
   const send = async (message: string, mode: DeliveryMode): Promise<SentDelivery | null> => {
     const id = await threadId;
@@ -34,12 +38,17 @@ export function startRun(
   };
   const run = async (): Promise<RunOutcome> => {
     try {
+      assertRunOptions(request);
       const { followUps: _said, preset = {}, handlers, tools, ...rest } = request;
       const { executeDirective } = await import('./thread-runs.ts');
       const thread = await executeDirective(base, {
         ...rest,
         preset: composePresets(preset, compact({ handlers, tools })),
         onStarted,
+        onEvent: (event) => {
+          events.push(event);
+          request.onEvent?.(event);
+        },
         signal: controller.signal,
       });
       return outcomeOf(thread, controller.signal);
@@ -50,12 +59,14 @@ export function startRun(
       return { ...nothing, kind: 'aborted', reason: reasonOf(controller.signal) };
     } finally {
       ended.abort();
+      events.end();
       isThere(null);
     }
   };
   return {
     threadId,
     outcome: run(),
+    [Symbol.asyncIterator]: () => events.iterate(),
     abort: (reason = 'aborted') => abort(reason),
     steer: async (message) => await send(message, 'auto'),
     followUp: async (message) => await send(message, 'follow-up'),

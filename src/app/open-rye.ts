@@ -17,6 +17,7 @@ import type {
 } from './api/trees.ts';
 import { lazy } from './lazy.ts';
 import { startRun } from './library-run.ts';
+import { assertOpenOptions } from './options.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
 import { Workspace } from './workspace.ts';
 
@@ -25,6 +26,7 @@ import { Workspace } from './workspace.ts';
  * when they are first needed, so that listing threads does not pay for parsing directives.
  */
 export function openRye(given: OpenRyeOptions): Rye {
+  assertOpenOptions(given);
   const options = checkedPlaces(given);
   const workspace = new Workspace({ ...options, env: withUserEnv(options) });
   const deliveries = deliveriesOf(workspace);

@@ -5,7 +5,7 @@ import { compact } from '../core/json.ts';
 import { INTERRUPT_MODES, REPEAT_MODES, type RuleSettings, type ThreadPlan } from '../core/plan.ts';
 
 import type { Config } from '../items/config-fs.ts';
-import { parseRule, type Rule, ruleName } from '../items/rule.ts';
+import { parseRule, ruleName } from '../items/rule.ts';
 import type { ListedItem } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { compileRules, type DeclaredRule, rulesOf, sortRules } from '../loop/stream-rules/rules.ts';

@@ -215,7 +215,7 @@ async function* filesBelow(folder: string, gitignore: boolean): AsyncGenerator<s
   }
   const root = await realpath(folder);
   const walk = walkFiles({ root, project: root, signal: new AbortController().signal });
-  for await (const { relative } of walk) yield join(folder, relative);
+  for await (const file of walk) yield join(folder, file.relative);
 }
 
 /** Files that git does not ignore; undefined outside of a repository, and without git. */

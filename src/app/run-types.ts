@@ -1,4 +1,5 @@
 import { type ErrorInfo, RyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { SentDelivery } from './api/threads.ts';
@@ -30,8 +31,11 @@ export type RunOutcome = Ended &
     | { readonly kind: 'failed'; readonly error: ErrorInfo }
   );
 
-/** A run that is under way. */
-export interface RunHandle {
+/**
+ * A run in progress. `for await (const event of run)` iterates over the durable events of the run and its children from
+ * the start of the iteration to the end of the run. Leaving the loop does not stop the run.
+ */
+export interface RunHandle extends AsyncIterable<LogEvent | UnknownEvent> {
   /** Resolves once the thread exists; to null where none comes about. Never rejects. */
   readonly threadId: Promise<string | null>;
   /** Never rejects. */

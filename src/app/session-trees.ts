@@ -1,6 +1,3 @@
-import type { LogEvent } from '../core/events.ts';
-import type { JsonObject } from '../core/json.ts';
-import type { ThreadRecord } from '../core/thread.ts';
 import { foldContext, startedCallIds, titleOf } from '../log/context.ts';
 import {
   buildTree,
@@ -11,20 +8,8 @@ import {
   type TreeEntry,
 } from '../log/tree.ts';
 import { viewTree } from '../log/tree-view.ts';
-import type { ThreadEnv } from '../threads/ports.ts';
 import { signedPart } from '../threads/verified-log.ts';
-import type {
-  BranchOptions,
-  FoldedContext,
-  ImportedSession,
-  ImportOptions,
-  ManualCompaction,
-  OpenedTree,
-  ReplayOptions,
-  ReplayReport,
-  SessionTreeReads,
-  TreeView,
-} from './api/trees.ts';
+import type { FoldedContext, OpenedTree, SessionTreeReads, TreeView } from './api/trees.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Reads session trees. */

@@ -173,7 +173,7 @@ function statsOf(records: readonly ThreadRecord[], by: StatsKey): readonly Threa
     groups.set(key, [...(groups.get(key) ?? []), record]);
   }
   return [...groups]
-    .map(([key, threads]) => sum(key, threads))
+    .map(([key, threads]) => totalsOf(key, threads))
     .toSorted((left, right) => right.spend - left.spend || right.threads - left.threads);
 }
 
@@ -182,7 +182,7 @@ function keyOf({ directive, model, created_at }: ThreadRecord, by: StatsKey): st
   return by === 'model' ? (model ?? '') : created_at.slice(0, 10);
 }
 
-function sum(key: string, threads: readonly ThreadRecord[]): ThreadStats {
+function totalsOf(key: string, threads: readonly ThreadRecord[]): ThreadStats {
   const ended = (status: ThreadRecord['status']): number =>
     threads.filter((thread) => thread.status === status).length;
   const total = (of: (thread: ThreadRecord) => number): number =>

@@ -6,7 +6,6 @@ import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { ProviderKinds } from '../../providers/provider.ts';
 import type { Store } from '../../storage/store.ts';
 import type { Preset } from '../presets.ts';
-import type { ExecuteDirectiveRequest } from '../requests.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
 import type { ItemsService, KeysService, LockService } from './items.ts';
 import type { RulesService } from './rules.ts';
@@ -91,7 +90,7 @@ export interface Rye {
 
 export type { McpServerStart } from '../../core/events.ts';
 
-/** Observes an event. The events of children have types such as . */
+/** Observes an event. The events of children have types such as `child.message`. */
 export type Subscriber = (event: LogEvent | UnknownEvent) => void | Promise<void>;
 
 /** Opens a store for a project. */

@@ -8,6 +8,7 @@ import type { LogProblem } from '../../log/problem.ts';
 import type { TreeEntry } from '../../log/tree.ts';
 import type { TreeFilter, TreeRow } from '../../log/tree-view.ts';
 import type { ImportedSession, ImportOptions } from '../../pi/import-file.ts';
+import type { PiProblem } from '../../pi/session.ts';
 import type { ManualCompaction } from '../../threads/session/offline-summary.ts';
 import type { ReplayOptions, ReplayReport } from '../../threads/session/replay.ts';
 
@@ -18,6 +19,7 @@ export type {
   ImportOptions,
   LogProblem,
   ManualCompaction,
+  PiProblem,
   ReplayOptions,
   ReplayReport,
   TreeEntry,

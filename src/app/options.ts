@@ -1,0 +1,63 @@
+import { RyeError } from '../core/errors.ts';
+import { didYouMean } from '../core/text.ts';
+import type { OpenRyeOptions } from './api/rye.ts';
+import type { RunRequest } from './run-types.ts';
+
+const OPEN_OPTIONS: Readonly<Record<keyof OpenRyeOptions, true>> = {
+  projectPath: true,
+  userSpacePath: true,
+  env: true,
+  onNotice: true,
+  onMcpServer: true,
+  preset: true,
+  providers: true,
+  tools: true,
+  subscribers: true,
+  store: true,
+  clock: true,
+  ids: true,
+  configOverrides: true,
+  program: true,
+};
+
+const RUN_OPTIONS: Readonly<Record<keyof RunRequest, true>> = {
+  directiveId: true,
+  inputs: true,
+  model: true,
+  provider: true,
+  limits: true,
+  threadId: true,
+  parentThreadId: true,
+  acknowledge: true,
+  allowUnsigned: true,
+  allowUnpriced: true,
+  recordTo: true,
+  replayFrom: true,
+  outputSchema: true,
+  behavior: true,
+  signal: true,
+  preset: true,
+  onEvent: true,
+  handlers: true,
+  tools: true,
+  followUps: true,
+};
+
+/** Throws `usage` for an option of `openRye()` that does not exist. */
+export function assertOpenOptions(options: OpenRyeOptions): void {
+  assertKnown('openRye()', options, OPEN_OPTIONS);
+}
+
+/** Throws `usage` for an option of a run that does not exist. */
+export function assertRunOptions(request: RunRequest): void {
+  assertKnown('run()', request, RUN_OPTIONS);
+}
+
+function assertKnown(call: string, options: object, known: Readonly<Record<string, true>>): void {
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(known, name));
+  if (unknown === undefined) return;
+  const names = Object.keys(known);
+  throw new RyeError('usage', `unknown option "${unknown}" of ${call}`, {
+    hint: didYouMean(unknown, names) ?? `Use one of ${names.join(', ')}.`,
+  });
+}
