@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { NO_COST } from '../../src/core/usage.ts';
 import type { RegisterParams, Store } from '../../src/storage/store.ts';
-import { headerFor, said, testKey } from '../log/support.ts';
+import { delta, headerFor, said, testKey } from '../log/support.ts';
 
 const T0 = '2026-02-17T10:00:00.000Z';
 const T1 = '2026-02-17T10:00:01.000Z';
@@ -12,11 +12,11 @@ function params(threadId: string, changes: Partial<RegisterParams> = {}): Regist
   return { threadId, ...base, ...changes };
 }
 
-/** What every Store must do. `open` gives an empty store for each call. */
-export function describeStore(name: string, open: () => Store): void {
+/** The contract of every store. `open` returns an empty store for each call. */
+export function describeStore(name: string, open: () => Promise<Store> | Store): void {
   describe(`${name}: registry`, () => {
     it('registers a thread once and gives it back', async () => {
-      const { registry } = open();
+      const { registry } = await open();
       const record = await registry.register(params('a-1'));
       expect(record).toEqual({
         thread_id: 'a-1',
@@ -50,7 +50,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('runs a thread from claim to end, through the state machine only', async () => {
-      const { registry, owners } = open();
+      const { registry, owners } = await open();
       const owner = owners.self();
       await registry.register(params('a-1'));
       const claimed = await registry.claim('a-1', owner, T1);
@@ -91,7 +91,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('keeps the error of a thread that failed, and suspends and goes on', async () => {
-      const { registry, owners } = open();
+      const { registry, owners } = await open();
       await registry.register(params('a-1'));
       await registry.claim('a-1', owners.self(), T0);
       const end = { now: T1, cost: COST, result: '' };
@@ -112,7 +112,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('gives a running thread only away when its owner is dead, and fences that owner', async () => {
-      const { registry, owners } = open();
+      const { registry, owners } = await open();
       const self = owners.self();
       await registry.register(params('a-1'));
       await registry.claim('a-1', self, T0);
@@ -132,7 +132,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('gives a thread away whose owner lives but has said nothing since it was looked at', async () => {
-      const { registry, owners } = open();
+      const { registry, owners } = await open();
       const self = owners.self();
       await registry.register(params('a-1'));
       await registry.claim('a-1', self, T0);
@@ -147,7 +147,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('lists newest first, by every filter, and children oldest first', async () => {
-      const { registry, owners } = open();
+      const { registry, owners } = await open();
       await registry.register(params('root-1', { directive: 'demo/root' }));
       for (let child = 1; child <= 3; child += 1) {
         await registry.register(
@@ -181,7 +181,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('finds ids by their start or end, literally', async () => {
-      const { registry } = open();
+      const { registry } = await open();
       for (const id of ['demo/a-100', 'demo/a-101', 'demo/b_x-100'])
         await registry.register(params(id));
       expect(await registry.findIds('demo/a', 9)).toEqual(['demo/a-101', 'demo/a-100']);
@@ -192,7 +192,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('counts spawns in the transaction that registers the child', async () => {
-      const { registry } = open();
+      const { registry } = await open();
       await registry.register(params('p-1'));
       const child = (id: string): RegisterParams => params(id, { parentId: 'p-1', maxSpawns: 3 });
       const outcomes = await Promise.allSettled(
@@ -211,7 +211,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('keeps the first reason of a cancellation', async () => {
-      const { registry } = open();
+      const { registry } = await open();
       await registry.register(params('a-1'));
       expect(await registry.cancelRequested('a-1')).toBeUndefined();
       await registry.requestCancel('a-1', 'by hand', T1);
@@ -223,7 +223,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('carries a cancellation over to what continues a running thread, not to what resumes one', async () => {
-      const { registry, owners } = open();
+      const { registry, owners } = await open();
       for (const id of ['a-1', 'a-2', 'a-3']) await registry.register(params(id));
       await registry.claim('a-1', owners.self(), T0);
       await registry.requestCancel('a-1', 'by hand', T1);
@@ -248,7 +248,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('links continuations in both directions and walks the chain from any member', async () => {
-      const { registry, owners } = open();
+      const { registry, owners } = await open();
       await registry.register(params('a-1'));
       await registry.claim('a-1', owners.self(), T0);
       await expect(registry.linkContinuation('a-1', 'a-2', T1)).rejects.toMatchObject({
@@ -290,7 +290,7 @@ export function describeStore(name: string, open: () => Store): void {
 
   describe(`${name}: ledger`, () => {
     it('takes no report of an owner that was fenced, and the next one of its successor', async () => {
-      const { ledger } = open();
+      const { ledger } = await open();
       await ledger.register('root', 1_000_000);
       await ledger.report('root', 100, 1);
       await ledger.fence('root', 2);
@@ -304,7 +304,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('registers, reserves, reports and releases; sums are derived', async () => {
-      const { ledger } = open();
+      const { ledger } = await open();
       await ledger.register('root', 1_000_000);
       await ledger.register('root', 1_000_000);
       await ledger.reserve('child', 400_000, 'root');
@@ -350,7 +350,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('hands what is left over to a successor, without a moment in which others could take it', async () => {
-      const { ledger } = open();
+      const { ledger } = await open();
       await ledger.register('root', 1000);
       await ledger.reserve('old', 400, 'root');
       await ledger.reserve('grandchild', 100, 'old');
@@ -374,7 +374,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('refuses what does not fit or is not there, and changes nothing then', async () => {
-      const { ledger } = open();
+      const { ledger } = await open();
       await ledger.register('root', 100);
       await ledger.reserve('a', 60, 'root');
       const before = await ledger.rows();
@@ -400,7 +400,7 @@ export function describeStore(name: string, open: () => Store): void {
     });
 
     it('does not give out twice what is asked for at once', async () => {
-      const { ledger } = open();
+      const { ledger } = await open();
       await ledger.register('root', 100);
       const outcomes = await Promise.allSettled(
         Array.from(
@@ -415,7 +415,7 @@ export function describeStore(name: string, open: () => Store): void {
 
   describe(`${name}: logs`, () => {
     it('go from create to verify', async () => {
-      const { logs, owners } = open();
+      const { logs, owners } = await open();
       const { signer, verifier } = testKey();
       const owner = owners.self();
       const options = { signer, verifier, durability: 'always', owner, epoch: 1 } as const;
@@ -436,6 +436,250 @@ export function describeStore(name: string, open: () => Store): void {
       ]);
       expect(await logs.verify('a/b-1', { verifier, expected })).toMatchObject({ ok: true });
       expect((await logs.tail('a/b-1', 1)).map(({ seq }) => seq)).toEqual([5]);
+    });
+
+    it('opens one writer at a time, and passes a log to a higher epoch', async () => {
+      const { logs, owners } = await open();
+      const { signer, verifier } = testKey();
+      const owner = owners.self();
+      const options = { signer, verifier, durability: 'turn', owner, epoch: 1 } as const;
+      const writer = await logs.create(headerFor('t-1'), options);
+      await expect(logs.create(headerFor('t-1'), options)).rejects.toMatchObject({
+        code: 'thread_locked',
+      });
+      await expect(logs.reopen('t-1', options)).rejects.toMatchObject({ code: 'thread_locked' });
+      await expect(logs.hold('t-1', owner, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+      expect(await logs.holder('t-1')).toEqual(owner);
+      expect(await logs.heldEpoch('t-1')).toBe(1);
+      const taker = await logs.reopen('t-1', { ...options, epoch: 2 });
+      expect(() => writer.append([said('late')])).toThrow(
+        expect.objectContaining({ code: 'thread_locked' }),
+      );
+      taker.append([said('mine')]);
+      await taker.close();
+      await taker.close();
+      expect(await logs.holder('t-1')).toBeUndefined();
+      expect(await logs.heldEpoch('t-1')).toBe(0);
+      await expect(logs.create(headerFor('t-1'), options)).rejects.toMatchObject({
+        code: 'already_exists',
+      });
+      await expect(logs.reopen('none', options)).rejects.toMatchObject({
+        code: 'thread_not_found',
+      });
+    });
+
+    it('keeps writers away while it is held, and opens under the hold', async () => {
+      const { logs, owners } = await open();
+      const { signer, verifier } = testKey();
+      const owner = owners.self();
+      const options = { signer, verifier, durability: 'turn', owner, epoch: 1 } as const;
+      await (await logs.create(headerFor('t-1'), options)).close();
+      const hold = await logs.hold('t-1', owner, 1);
+      await expect(logs.reopen('t-1', options)).rejects.toMatchObject({ code: 'thread_locked' });
+      const writer = await hold.open(options);
+      writer.append([said('under the hold')]);
+      await writer.close();
+      await (await logs.hold('t-1', owner, 1)).release();
+      expect(await logs.verify('t-1', { verifier })).toMatchObject({ ok: true });
+    });
+
+    it('reads parts, follows new events, and names no log that is missing', async () => {
+      const { logs, owners } = await open();
+      const { signer, verifier } = testKey();
+      const options = {
+        signer,
+        verifier,
+        durability: 'turn',
+        owner: owners.self(),
+        epoch: 1,
+      } as const;
+      expect(await logs.size('t-1')).toBeUndefined();
+      await expect(logs.read('t-1')).rejects.toMatchObject({ code: 'thread_not_found' });
+      await expect(logs.verify('t-1', { verifier })).rejects.toMatchObject({
+        code: 'thread_not_found',
+      });
+      const stop = new AbortController();
+      const seen: number[] = [];
+      const following = (async () => {
+        for await (const { seq } of logs.follow('t-1', { since: 1, signal: stop.signal })) {
+          seen.push(seq);
+          if (seq === 5) stop.abort();
+        }
+      })();
+      const writer = await logs.create(headerFor('t-1'), options);
+      const [first] = writer.append([said('one')]);
+      writer.checkpoint();
+      const end = writer.head.bytes;
+      writer.append([said('two')]);
+      expect(writer.isSyncDue).toBe(false);
+      await writer.close();
+      await following;
+      expect(seen).toEqual([2, 3, 4, 5]);
+      const seqs: number[] = [];
+      for await (const { seq } of logs.since('t-1', 3)) seqs.push(seq);
+      expect(seqs).toEqual([4, 5]);
+      expect((await logs.read('t-1', { end })).events).toHaveLength(3);
+      expect((await logs.readEntries('t-1')).events.map(({ event_type }) => event_type)).toEqual([
+        'message',
+        'message',
+      ]);
+      const found = await logs.lookUp('t-1', first?.id ?? '');
+      expect('entry' in found || found.opened.events.some(({ id }) => id === first?.id)).toBe(true);
+      const bytes: Buffer[] = [];
+      for await (const chunk of logs.bytes('t-1', { from: 1, end })) bytes.push(chunk);
+      expect(Buffer.concat(bytes)).toHaveLength(end - 1);
+      expect(await logs.size('t-1')).toBeGreaterThan(end);
+      expect(logs.location('t-1')).toContain('t-1');
+    });
+
+    it('takes unsigned bytes off when it opens a log again, and records them', async () => {
+      const { logs, owners } = await open();
+      const { signer, verifier } = testKey();
+      const gone = owners.ofRecord({ ...owners.columns(owners.self()), process_start: 'before' });
+      const owner = gone ?? owners.self();
+      const options = { signer, verifier, durability: 'turn', owner, epoch: 1 } as const;
+      const crashed = await logs.create(headerFor('t-1'), options);
+      crashed.append([delta('a piece that no signature covers')]);
+      expect(crashed.isSigned).toBe(false);
+      const again = await logs.reopen('t-1', { ...options, owner: owners.self() });
+      const parts = await logs.quarantined('t-1');
+      expect(parts).toMatchObject([{ lines: 1 }]);
+      const file = parts[0]?.file ?? '';
+      let text = '';
+      for await (const chunk of logs.bytes('t-1', { file })) text += chunk.toString('utf8');
+      expect(text).toContain('no signature covers');
+      await again.close();
+      const { events } = await logs.read('t-1');
+      expect(events.map(({ event_type }) => event_type)).toContain('log_quarantined');
+      expect(await logs.verify('t-1', { verifier })).toMatchObject({
+        ok: true,
+        unverified_bytes: 0,
+      });
+    });
+
+    it('archives a log that can still be read and verified', async () => {
+      const { logs, owners } = await open();
+      const { signer, verifier } = testKey();
+      const options = { signer, durability: 'turn', owner: owners.self(), epoch: 1 } as const;
+      const writer = await logs.create(headerFor('t-1'), options);
+      writer.append([said('one')]);
+      await writer.close();
+      expect(await logs.isArchived('t-1')).toBe(false);
+      await logs.archive('t-1');
+      expect(await logs.isArchived('t-1')).toBe(true);
+      expect(await logs.size('t-1')).toBeUndefined();
+      expect(await logs.verify('t-1', { verifier })).toMatchObject({ ok: true });
+      expect((await logs.read('t-1')).events).toHaveLength(3);
+    });
+  });
+
+  describe(`${name}: owners`, () => {
+    it('tell this process, processes that are gone, and those of other hosts apart', async () => {
+      const { owners } = await open();
+      const self = owners.self();
+      const columns = owners.columns(self);
+      expect(owners.state(self)).toBe('alive');
+      expect(owners.ofRecord(columns)).toEqual(self);
+      expect(owners.ofRecord({ pid: null, process_start: null, host: null })).toBeUndefined();
+      const gone = owners.ofRecord({ ...columns, process_start: 'before' });
+      expect(gone && owners.state(gone)).toBe('gone');
+      const elsewhere = owners.ofRecord({ ...columns, host: 'another.host' });
+      expect(elsewhere && owners.state(elsewhere)).toBe('unknown');
+      expect(elsewhere && owners.pidOf(elsewhere)).toBeUndefined();
+    });
+
+    it('of another host keep a thread until they are silent', async () => {
+      const { owners, registry } = await open();
+      const columns = { ...owners.columns(owners.self()), host: 'another.host' };
+      const owner = owners.ofRecord(columns) ?? owners.self();
+      await registry.register(params('a-1'));
+      expect(await registry.claim('a-1', owner, T0)).toMatchObject(columns);
+      await expect(registry.claim('a-1', owners.self(), T1)).rejects.toMatchObject({
+        code: 'thread_locked',
+      });
+      expect(await registry.claim('a-1', owners.self(), T1, T0)).toMatchObject({ epoch: 2 });
+    });
+  });
+
+  describe(`${name}: deliveries, heads and index`, () => {
+    it('delivers a message once, to the run that is open', async () => {
+      const { registry, deliveries, owners } = await open();
+      await registry.register(params('a-1'));
+      const { epoch } = await registry.claim('a-1', owners.self(), T0);
+      const message = {
+        deliveryId: 'd-1',
+        threadId: 'a-1',
+        class: 'person',
+        kind: 'steer',
+        mode: 'auto',
+        source: 'person',
+        sourceKey: 'k',
+        text: 'hello',
+        requiresArtifact: false,
+        now: T0,
+      } as const;
+      await deliveries.enqueue(message);
+      await deliveries.enqueue({ ...message, deliveryId: 'd-2' });
+      expect(await deliveries.list('a-1')).toHaveLength(1);
+      expect(await deliveries.isAnyWaiting('a-1')).toBe(true);
+      expect(await deliveries.isAnyWaiting('a-2')).toBe(false);
+      const key = { threadId: 'a-1', epoch, runId: 'r-1' };
+      const traits = {
+        requires_approval: false,
+        requires_network: false,
+        requires_write_access: false,
+      };
+      await deliveries.openRun({ ...key, traits, carried: new Set(), from: [], now: T0 });
+      const admit = { key, modes: ['auto'], newEntryId: () => 'e-1', now: T1 } as const;
+      expect(await deliveries.admitPeople(admit)).toMatchObject([
+        { delivery_id: 'd-1', entry_id: 'e-1' },
+      ]);
+      await deliveries.accept(key, ['e-1'], T1);
+      expect(await deliveries.isAnyWaiting('a-1')).toBe(false);
+      await deliveries.consume(key, { entryIds: ['e-1'], answerId: 'e-2' }, T1);
+      const requested = new Set(['e-1']);
+      await deliveries.endRun({ key, end: 'completed', requested, now: T1 });
+      expect(await deliveries.list('a-1')).toMatchObject([{ delivery_id: 'd-1' }]);
+      expect(await deliveries.activeTurn('a-1')).toBeUndefined();
+      await registry.claim('a-1', owners.self(), T1, T0);
+      await expect(
+        deliveries.openRun({ ...key, traits, carried: new Set(), from: [], now: T1 }),
+      ).rejects.toMatchObject({ code: 'thread_locked' });
+    });
+
+    it('keeps the newest head of a thread', async () => {
+      const { heads } = await open();
+      const head = {
+        thread_id: 'a-1',
+        status: 'completed',
+        epoch: 1,
+        updated_at: T0,
+        bytes: 10,
+        sha256: 'x',
+        events: 2,
+        knowledge_sha256: null,
+      } as const;
+      expect(await heads.find('a-1')).toBeUndefined();
+      await heads.note(head);
+      await heads.note({ ...head, bytes: 20 });
+      expect(await heads.find('a-1')).toEqual({ ...head, bytes: 20 });
+      await heads.accept({ ...head, bytes: 5 });
+      expect(await heads.find('a-1')).toEqual({ ...head, bytes: 5 });
+    });
+
+    it('remembers the folders that were indexed', async () => {
+      const { index } = await open();
+      await index.updateFolders(
+        new Map([
+          ['/a', 1],
+          ['/b', 2],
+        ]),
+        [],
+      );
+      await index.updateFolders(new Map([['/a', 3]]), ['/b']);
+      expect(await index.folders()).toEqual(new Map([['/a', 3]]));
+      await index.update([], []);
+      expect(await index.fingerprints()).toEqual(new Map());
     });
   });
 }

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createReadStream, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -9,7 +9,7 @@ import { foldContext, startedCallIds } from '../../src/log/context.ts';
 import type { LogProblem } from '../../src/log/problem.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { createLogVerifier } from '../../src/log/verifier.ts';
-import { readLog } from '../../src/storage/files/log-reader.ts';
+import { readLog } from '../../src/storage/log-reader.ts';
 import { said, signedLog, THREAD, testKey } from './support.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
@@ -83,7 +83,10 @@ async function independently(file: string): Promise<Record<string, unknown>> {
 
 /** The same facts by rye. */
 async function byRye(file: string, threadId: string): Promise<Record<string, unknown>> {
-  const { events, offsets, problems } = await readLog(file, threadId);
+  const { events, offsets, problems } = await readLog(
+    { threadId, location: file, chunks: () => createReadStream(file) },
+    { entriesOnly: false },
+  );
   const tree = buildTree(events, (index) => offsets[index] ?? 0);
   const { sources: _sources, ...context } = foldContext(tree, {
     startedCalls: startedCallIds(events),

@@ -13,13 +13,13 @@ const NOW = '2026-02-17T10:00:56.000Z';
 export const key = testKey();
 
 /** A clock that stands still; nothing in storage waits on it. */
-const stoppedClock: Clock = {
+export const stoppedClock: Clock = {
   now: () => Date.parse(NOW),
   monotonic: () => 0,
   sleep: async () => {},
 };
 
-function countingIds(): IdSource {
+export function countingIds(): IdSource {
   let count = 0;
   const next = (): string => {
     count += 1;

@@ -1,66 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { MAX_LINE_BYTES } from '../../log/codec.ts';
-
-/** One line of a file without its line feed. `bytes` is undefined when the line is longer than a log allows. */
-export interface FileLine {
-  readonly offset: number;
-  readonly bytes: Buffer | undefined;
-  /** Bytes that the line takes in the file, its line feed included. */
-  readonly length: number;
-  /** False for the bytes behind the last line feed. */
-  readonly ended: boolean;
-}
 
 const CHUNK_BYTES = 256 * 1024;
-const LF = 0x0a;
-
-/** Cuts a byte stream into lines; holds at most one line, and skips the rest of one that is too long. */
-export class LineSplitter {
-  #pieces: Buffer[] = [];
-  #pieceBytes = 0;
-  #start: number;
-
-  /** `offset` is the file position of the first byte that will be pushed. */
-  constructor(offset = 0) {
-    this.#start = offset;
-  }
-
-  /** The lines that end in `chunk`. They share its memory where they lie in it as a whole. */
-  *push(chunk: Buffer): Generator<FileLine, void, undefined> {
-    let from = 0;
-    for (let at = chunk.indexOf(LF); at !== -1; at = chunk.indexOf(LF, from)) {
-      yield this.#line(chunk.subarray(from, at), true);
-      from = at + 1;
-    }
-    if (from === chunk.length) return;
-    const rest = chunk.subarray(from);
-    this.#pieceBytes += rest.length;
-    // the bytes of a line that is already too long are only counted
-    if (this.#pieceBytes <= MAX_LINE_BYTES) this.#pieces.push(Buffer.from(rest));
-    else this.#pieces = [];
-  }
-
-  /** What stands behind the last line feed, if anything. */
-  end(): FileLine | undefined {
-    return this.#pieceBytes === 0 ? undefined : this.#line(Buffer.alloc(0), false);
-  }
-
-  #line(last: Buffer, ended: boolean): FileLine {
-    const length = this.#pieceBytes + last.length;
-    const offset = this.#start;
-    const bytes = length >= MAX_LINE_BYTES ? undefined : this.#join(last);
-    const inFile = length + (ended ? 1 : 0);
-    this.#start += inFile;
-    this.#pieces = [];
-    this.#pieceBytes = 0;
-    return { offset, bytes, length: inFile, ended };
-  }
-
-  #join(last: Buffer): Buffer {
-    return this.#pieces.length === 0 ? last : Buffer.concat([...this.#pieces, last]);
-  }
-}
 
 /**
  * Chunks of the file from `position` to its present end; each is only valid until the next one is asked for. The next

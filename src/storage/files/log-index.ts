@@ -7,8 +7,8 @@ import { writeWhole } from '../../disk/whole-file.ts';
 import { decodeHeader, decodeLine, MAX_LINE_BYTES } from '../../log/codec.ts';
 import { buildTree, type TreeEntry } from '../../log/tree.ts';
 import { upgradeFrom } from '../../log/versions.ts';
+import { LineSplitter } from '../log-reader.ts';
 import type { OpenedLog } from '../store.ts';
-import { LineSplitter } from './lines.ts';
 
 /** A log as long as this gets an index: a shorter one is read whole in less time than anybody notices. */
 const INDEXED_BYTES = 4 * 1024 * 1024;

@@ -1,31 +1,39 @@
 import { createHash } from 'node:crypto';
-import { closeSync, fsyncSync, lstatSync, openSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  fdatasyncSync,
+  fsyncSync,
+  ftruncateSync,
+  lstatSync,
+  openSync,
+  statSync,
+} from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
-import { makeFolders, stageFile, syncFolder } from '../../disk/whole-file.ts';
+import { makeFolders, stageFile, syncFolder, writeFully } from '../../disk/whole-file.ts';
 import { encodeHeader } from '../../log/codec.ts';
+import { emptyPosition, findPosition } from '../log-position.ts';
+import { eventsOf, lastOf, missingLog, readLog, verifyLog } from '../log-reader.ts';
+import { type LogSource, malformedLog } from '../log-scan.ts';
+import { type LogSink, SignedLogWriter, type WriterPosition } from '../signed-writer.ts';
 import type {
   EntryLookup,
   LogReopenOptions,
   LogStore,
   LogWriter,
   LogWriterOptions,
-  OpenedLog,
   Owners,
 } from '../store.ts';
 import { type Lease, readLease, takeLease } from './lease.ts';
 import { readChunksSync } from './lines.ts';
-import { archiveLog, isArchived, logBytes } from './log-archive.ts';
+import { archiveLog, isArchived, logBytes, logChunks } from './log-archive.ts';
+import { saveArtifact } from './log-artifact.ts';
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
-import { emptyPosition, findPosition } from './log-position.ts';
 import { quarantinedIn, quarantineTail } from './log-quarantine.ts';
-import { malformedLog, missingLog, readLog, verifyLog } from './log-reader.ts';
-import { type ScanOptions, scanLog } from './log-scan.ts';
-import { archivedEvents, eventsSince, followLog, tailLog } from './log-tail.ts';
-import { FileLogWriter, type WriterPosition } from './log-writer.ts';
+import { eventsSince, followLog, tailLog } from './log-tail.ts';
 
 export interface FileLogStoreOptions {
   /** The folder of all threads, `.ai/state/threads`. */
@@ -42,33 +50,34 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
     return join(options.threadsPath, threadId);
   };
   const pathOf = (threadId: string): string => join(folderOf(threadId), 'transcript.jsonl');
+  const sourceOf = (threadId: string): LogSource => fileSource(pathOf(threadId), threadId);
   return {
     create: async (header, writer) =>
       createLog(pathOf(header.thread_id), header, { ...options, writer }),
     reopen: async (threadId, writer) =>
       reopenLog(pathOf(threadId), threadId, { ...options, writer }),
     read: async (threadId, part) =>
-      await readParsed(pathOf(threadId), threadId, { ...part, entriesOnly: false }),
+      await readLog(sourceOf(threadId), { ...part, entriesOnly: false }),
     readEntries: async (threadId, part) =>
-      await readParsed(pathOf(threadId), threadId, { ...part, entriesOnly: true }),
-    lookUp: async (threadId, id) => await lookUp(pathOf(threadId), threadId, id),
-    verify: async (threadId, verify) => await verifyLog(pathOf(threadId), threadId, verify),
+      await readLog(sourceOf(threadId), { ...part, entriesOnly: true }),
+    lookUp: async (threadId, id) => await lookUp(sourceOf(threadId), id),
+    verify: async (threadId, verify) => await verifyLog(sourceOf(threadId), verify),
     tail: async (threadId, count) => {
       const path = pathOf(threadId);
       return isArchived(path)
-        ? await lastOf(archivedEvents(path, threadId, 0), count)
+        ? await lastOf(eventsOf(sourceOf(threadId), 0), count)
         : await tailLog(path, threadId, count);
     },
     since: (threadId, seq) => {
       const path = pathOf(threadId);
       return isArchived(path)
-        ? archivedEvents(path, threadId, seq)
+        ? eventsOf(sourceOf(threadId), seq)
         : eventsSince(path, threadId, seq);
     },
     follow: (threadId, follow) => {
       const path = pathOf(threadId);
       return isArchived(path)
-        ? archivedEvents(path, threadId, follow.since ?? 0)
+        ? eventsOf(sourceOf(threadId), follow.since ?? 0)
         : followLog(path, { threadId, ...follow });
     },
     archive: async (threadId) => {
@@ -104,35 +113,26 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
   };
 }
 
-/** The last `count` of a stream; holds twice as many. */
-async function lastOf<T>(items: AsyncIterable<T>, count: number): Promise<readonly T[]> {
-  let last: T[] = [];
-  if (count === 0) return last;
-  for await (const item of items) {
-    last.push(item);
-    if (last.length === 2 * count) last = last.slice(count);
-  }
-  return last.slice(-count);
+/** The log in a file, archived or not. */
+function fileSource(path: string, threadId: string): LogSource {
+  return {
+    threadId,
+    location: path,
+    async *chunks(end) {
+      try {
+        yield* logChunks(path, end);
+      } catch (error) {
+        throw missingLog(error, threadId);
+      }
+    },
+  };
 }
 
-/** Sound logs are read fast; a log with a defect is read again with care. */
-async function readParsed(
-  path: string,
-  threadId: string,
-  options: ScanOptions,
-): Promise<OpenedLog> {
-  try {
-    const scanned = await scanLog(path, threadId, options);
-    return scanned ?? (await readLog(path, threadId, options.end));
-  } catch (error) {
-    throw missingLog(error, threadId);
-  }
-}
-
-async function lookUp(path: string, threadId: string, id: string): Promise<EntryLookup> {
+async function lookUp(source: LogSource, id: string): Promise<EntryLookup> {
+  const { location: path, threadId } = source;
   const found = lookUpByIndex(path, threadId, id);
   if (typeof found === 'object') return { entry: found };
-  const opened = await readParsed(path, threadId, { entriesOnly: true });
+  const opened = await readLog(source, { entriesOnly: true });
   // an index that knows nothing of an entry which is there is no good either
   if (found === 'stale' || opened.events.some((event) => event.id === id)) {
     writeIndex(path, threadId, opened);
@@ -202,7 +202,10 @@ function reopenLog(path: string, threadId: string, parts: ReopenParts): LogWrite
 function openUnder(lease: Lease, path: string, threadId: string, parts: ReopenParts): LogWriter {
   return openHeld(lease, path, (): LogWriter => {
     if (lease.isFromLiving) moveToNewFile(path);
-    const found = findPosition(path, threadId, parts.writer.verifier);
+    const found = findPosition(
+      { location: path, threadId, verifier: parts.writer.verifier },
+      readChunksSync(path),
+    );
     if ('signedBytes' in found) {
       const { signedBytes, reason = '' } = found;
       if (signedBytes === 0 && !parts.writer.header) throw malformedLog(path, reason);
@@ -229,7 +232,7 @@ function openSigned({
       noteQuarantined(writer, dirname(path), 0);
       return writer;
     }
-    const found = findPosition(path, threadId, verifier);
+    const found = findPosition({ location: path, threadId, verifier }, readChunksSync(path));
     if ('signedBytes' in found) throw malformedLog(path, 'it changed while it was opened');
     const writer = writerOver({ ...over, position: found.position });
     noteQuarantined(writer, dirname(path), found.position.head.bytes);
@@ -285,14 +288,39 @@ function beginLog(over: OverParts, header: LogHeader): LogWriter {
 
 function writerOver({
   parts,
-  ...rest
-}: OverParts & { readonly position: WriterPosition }): FileLogWriter {
-  return new FileLogWriter({
-    ...rest,
-    options: parts.writer,
-    clock: parts.clock,
-    ids: parts.ids,
+  position,
+  threadId,
+  ...open
+}: OverParts & { readonly position: WriterPosition }): SignedLogWriter {
+  const { writer: options, clock, ids } = parts;
+  return new SignedLogWriter({
+    threadId,
+    sink: fileSink(threadId, open),
+    position,
+    options,
+    clock,
+    ids,
   });
+}
+
+/** Writes to an open file (O_APPEND) under a lease. */
+function fileSink(
+  threadId: string,
+  { path, fd, lease }: Pick<OverParts, 'path' | 'fd' | 'lease'>,
+): LogSink {
+  return {
+    location: path,
+    isAsync: false,
+    assertHeld: () => lease.assertHeld(),
+    write: (bytes) => writeFully(fd, bytes),
+    truncate: (length) => ftruncateSync(fd, length),
+    sync: () => fdatasyncSync(fd),
+    saveText: (text) => saveArtifact(path, threadId, text),
+    close() {
+      closeSync(fd);
+      lease.release();
+    },
+  };
 }
 
 /** A new file survives a power cut only once its folder is on the disk too. */

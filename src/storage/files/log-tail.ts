@@ -4,10 +4,9 @@ import { open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { EventReader, type FileLine, LineSplitter, missingLog, newEvents } from '../log-reader.ts';
 import type { FollowOptions } from '../store.ts';
-import { type FileLine, LineSplitter, readChunks, withFile } from './lines.ts';
-import { logChunks } from './log-archive.ts';
-import { EventReader, missingLog } from './log-reader.ts';
+import { readChunks, withFile } from './lines.ts';
 import { offsetBehind } from './log-seek.ts';
 
 const BLOCK_BYTES = 64 * 1024;
@@ -75,31 +74,6 @@ export async function* eventsSince(
   } finally {
     await handle?.close();
   }
-}
-
-/** The same from an archived log, which has all its events: nobody writes to it any more. */
-export async function* archivedEvents(
-  path: string,
-  threadId: string,
-  since: number,
-): AsyncGenerator<LogEvent | UnknownEvent, void, undefined> {
-  const splitter = new LineSplitter();
-  try {
-    for await (const chunk of logChunks(path)) {
-      for (const line of splitter.push(chunk)) yield* newEvents(line, since);
-    }
-  } catch (error) {
-    throw missingLog(error, threadId);
-  }
-}
-
-function* newEvents(
-  line: FileLine,
-  since: number,
-): Generator<LogEvent | UnknownEvent, void, undefined> {
-  // the header
-  if (line.offset === 0) return;
-  for (const { event } of new EventReader().events(line)) if (event.seq > since) yield event;
 }
 
 /** Poll interval for file systems that report no changes, and for a file that is not there yet. */

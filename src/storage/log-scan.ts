@@ -1,17 +1,41 @@
 import { isAscii, isUtf8 } from 'node:buffer';
+import { RyeError } from '../core/errors.ts';
 import {
   LOG_ONLY_TYPES,
   type LogEvent,
   type LogHeader,
   type UnknownEvent,
-} from '../../core/events.ts';
-import { parseJson } from '../../core/json.ts';
-import { asEvent, MAX_LINE_BYTES } from '../../log/codec.ts';
-import { LineRegions } from '../../log/regions.ts';
-import { upgradeFrom } from '../../log/versions.ts';
-import type { OpenedLog } from '../store.ts';
-import { logChunks } from './log-archive.ts';
-import { parseHeader } from './log-reader.ts';
+} from '../core/events.ts';
+import { parseJson } from '../core/json.ts';
+import { asEvent, decodeHeader, MAX_LINE_BYTES } from '../log/codec.ts';
+import { LineRegions } from '../log/regions.ts';
+import { upgradeFrom } from '../log/versions.ts';
+import type { OpenedLog } from './store.ts';
+
+/** The bytes of a log, for any adapter. */
+export interface LogSource {
+  readonly threadId: string;
+  /** Names the log in errors. */
+  readonly location: string;
+  /** Chunks in order; each is only valid until the next one is asked for. Throws `thread_not_found` without a log. */
+  chunks(end?: number): AsyncIterable<Buffer>;
+}
+
+/** The error for a file that is not a log, which is left as it is. */
+export function malformedLog(path: string, problem: string): RyeError {
+  return new RyeError('log_malformed', `${path} is not a thread log: ${problem}`, {
+    hint: 'The file was left as it is. Move it away, or restore it from a backup.',
+    details: { path },
+  });
+}
+
+/** The header in the text of a first line; refused with `log_malformed` when it is not the thread's. */
+export function parseHeader(text: string, path: string, threadId: string): LogHeader {
+  const decoded = decodeHeader(text);
+  if ('problem' in decoded) throw malformedLog(path, decoded.problem);
+  if (decoded.header.thread_id === threadId) return decoded.header;
+  throw malformedLog(path, `it belongs to thread ${decoded.header.thread_id}, not to ${threadId}`);
+}
 
 export interface ScanOptions {
   /** Leave out what has no place in the tree and starts no tool: such lines are counted, not parsed. */
@@ -21,17 +45,16 @@ export interface ScanOptions {
 }
 
 /**
- * Reads a sound log fast: text is decoded a region at a time, and lines that nobody wants are not parsed. undefined:
- * something is wrong with the log, and the careful reader has to say what.
+ * Reads a sound log fast: decodes text a region at a time and does not parse lines that the caller skips. Returns undefined
+ * for a log with a defect, which the careful reader reports.
  */
 export async function scanLog(
-  path: string,
-  threadId: string,
+  source: LogSource,
   options: ScanOptions,
 ): Promise<OpenedLog | undefined> {
-  const scan = new Scan(path, threadId, options);
+  const scan = new Scan(source, options);
   const regions = new LineRegions();
-  for await (const chunk of logChunks(path, options.end)) {
+  for await (const chunk of source.chunks(options.end)) {
     for (const region of regions.push(chunk)) {
       for (const piece of piecesOf(region)) if (!scan.take(piece)) return undefined;
     }
@@ -60,7 +83,7 @@ const TIMESTAMP_LENGTH = 24;
 const MESSAGE = 'message"';
 
 class Scan {
-  readonly #path: string;
+  readonly #location: string;
   readonly #threadId: string;
   readonly #entriesOnly: boolean;
   /** What stands between the timestamp and the event type. */
@@ -74,8 +97,8 @@ class Scan {
   #seq = 0;
   #lastId: string | null = null;
 
-  constructor(path: string, threadId: string, { entriesOnly }: ScanOptions) {
-    this.#path = path;
+  constructor({ threadId, location }: LogSource, { entriesOnly }: ScanOptions) {
+    this.#location = location;
     this.#threadId = threadId;
     this.#entriesOnly = entriesOnly;
     this.#middle = `","thread_id":${JSON.stringify(threadId)},"event_type":"`;
@@ -109,7 +132,7 @@ class Scan {
     if (this.#header) return 0;
     const end = text.indexOf('\n');
     const line = text.slice(0, end);
-    this.#header = parseHeader(line, this.#path, this.#threadId);
+    this.#header = parseHeader(line, this.#location, this.#threadId);
     this.#isOld = upgradeFrom(this.#header.version) !== undefined;
     this.#offset = Buffer.byteLength(line) + 1;
     return end + 1;

@@ -1,24 +1,20 @@
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, fdatasyncSync, ftruncateSync } from 'node:fs';
-import { type Clock, isoTime } from '../../core/clock.ts';
-import { RyeError, systemCodeOf } from '../../core/errors.ts';
-import type { EventDraft, LogEvent } from '../../core/events.ts';
-import type { IdSource } from '../../core/ids.ts';
-import { diskReason } from '../../disk/reasons.ts';
-import { writeFully } from '../../disk/whole-file.ts';
+import { type Clock, isoTime } from '../core/clock.ts';
+import { RyeError, systemCodeOf } from '../core/errors.ts';
+import type { EventDraft, LogEvent } from '../core/events.ts';
+import type { IdSource } from '../core/ids.ts';
+import { diskReason } from '../disk/reasons.ts';
 import {
   type Checkpoint,
   canWait,
   type LogHead,
   sha256Hex,
   signCheckpoint,
-} from '../../log/checkpoint.ts';
-import { encodeEvent, eventBytes, tooLong } from '../../log/codec.ts';
-import { type LogCursor, placeEvent } from '../../log/cursor.ts';
-import { withoutLongTexts } from '../../log/oversized.ts';
-import type { LogState, LogWriter, LogWriterOptions } from '../store.ts';
-import type { Lease } from './lease.ts';
-import { saveArtifact } from './log-artifact.ts';
+} from '../log/checkpoint.ts';
+import { encodeEvent, eventBytes, tooLong } from '../log/codec.ts';
+import { type LogCursor, placeEvent } from '../log/cursor.ts';
+import { withoutLongTexts } from '../log/oversized.ts';
+import type { LogState, LogWriter, LogWriterOptions } from './store.ts';
 
 /** Where a writer continues: everything about the bytes in the file that later bytes depend on. All are signed. */
 export interface WriterPosition {
@@ -28,12 +24,28 @@ export interface WriterPosition {
   readonly head: LogHead;
 }
 
+/** The place that a writer's bytes go to. */
+export interface LogSink {
+  /** Names the log in errors. */
+  readonly location: string;
+  /** True if `sync` returns a promise, so that a caller must await it before it shows what it appended. */
+  readonly isAsync: boolean;
+  /** Refuses with `thread_locked` when another owner has taken the thread over. */
+  assertHeld(): void;
+  write(bytes: Buffer): void;
+  /** Removes what a failed `write` left after the first `length` bytes. */
+  truncate(length: number): void;
+  /** Makes everything written durable. */
+  sync(): void | Promise<void>;
+  /** Keeps a text that is too long for a line; returns where it is. */
+  saveText(text: string): string;
+  /** Closes the log and gives the lease back. */
+  close(): void;
+}
+
 export interface WriterParts {
   readonly threadId: string;
-  readonly path: string;
-  /** Opened for appending (O_APPEND). */
-  readonly fd: number;
-  readonly lease: Lease;
+  readonly sink: LogSink;
   readonly position: WriterPosition;
   readonly options: LogWriterOptions;
   readonly clock: Clock;
@@ -41,10 +53,10 @@ export interface WriterParts {
 }
 
 /**
- * The appending end of one `transcript.jsonl`. Synchronous: an append that returned is in the file. A batch that matters
- * is signed in the same `write`, so that no crash comes between it and its signature.
+ * The appending end of one log, over a sink. An append that returned is in the sink. A batch that matters is signed in
+ * the same write, so that no crash comes between it and its signature.
  */
-export class FileLogWriter implements LogWriter {
+export class SignedLogWriter implements LogWriter {
   readonly threadId: string;
   readonly #parts: WriterParts;
   readonly #fileHash: Hash;
@@ -53,7 +65,9 @@ export class FileLogWriter implements LogWriter {
   #lastCheckpoint: Checkpoint | undefined;
   #bytes: number;
   #cursor: LogCursor;
+  /** Bytes were written since the last sync began. */
   #dirty = false;
+  #isSyncDue = false;
   #closed = false;
   #failure: RyeError | undefined;
 
@@ -65,6 +79,10 @@ export class FileLogWriter implements LogWriter {
     this.#head = head;
     this.#bytes = head.bytes;
     this.#cursor = cursor;
+  }
+
+  get isSyncDue(): boolean {
+    return this.#isSyncDue;
   }
 
   get leafId(): string | null {
@@ -89,9 +107,6 @@ export class FileLogWriter implements LogWriter {
     this.#writeSigned([header], { cursor: this.#cursor, timestamp: this.#now() });
   }
 
-  /** An append that must be durable is synced before it returns. */
-  readonly isSyncDue = false;
-
   append(drafts: readonly EventDraft[]): readonly LogEvent[] {
     this.#assertUsable();
     if (drafts.length === 0) return [];
@@ -114,7 +129,7 @@ export class FileLogWriter implements LogWriter {
     const isDurable = durability === 'always' || drafts.some(({ durable }) => durable);
     if (isDurable || !drafts.every(canWait)) this.#writeSigned(lines, { cursor, timestamp });
     else this.#write(joined(lines), cursor);
-    if (isDurable) this.sync();
+    if (isDurable) this.#makeDurable();
     return events;
   }
 
@@ -122,11 +137,10 @@ export class FileLogWriter implements LogWriter {
   #encoded(event: LogEvent): { readonly event: LogEvent; readonly bytes: Buffer } {
     const bytes = eventBytes(event);
     if (bytes !== undefined) return { event, bytes };
-    const { path, lease } = this.#parts;
-    let payload: object = {};
-    this.#guard(() => {
-      lease.assertHeld();
-      payload = withoutLongTexts(event.payload, (text) => saveArtifact(path, this.threadId, text));
+    const { sink } = this.#parts;
+    const payload = this.#guard(() => {
+      sink.assertHeld();
+      return withoutLongTexts(event.payload, (text) => sink.saveText(text));
     });
     const shorter = { ...event, payload } as LogEvent;
     const shorterBytes = eventBytes(shorter);
@@ -134,20 +148,36 @@ export class FileLogWriter implements LogWriter {
     return { event: shorter, bytes: shorterBytes };
   }
 
-  sync(): void {
+  sync(): void | Promise<void> {
     this.checkpoint();
-    if (!this.#dirty || this.#parts.options.durability === 'off') return;
-    this.#guard(() => {
-      fdatasyncSync(this.#parts.fd);
-    });
+    this.#isSyncDue = false;
+    if (!this.#dirty || this.#parts.options.durability === 'off') return undefined;
     this.#dirty = false;
+    const { sink } = this.#parts;
+    const synced = this.#guard(() => sink.sync());
+    return synced && this.#synced(synced);
+  }
+
+  async #synced(synced: Promise<void>): Promise<void> {
+    try {
+      await synced;
+    } catch (error) {
+      this.#failure ??= error instanceof RyeError ? error : this.#failed(diskReason(error), error);
+      throw this.#failure;
+    }
+  }
+
+  /** Syncs at once where the sink can; otherwise the caller has to. */
+  #makeDurable(): void {
+    if (this.#parts.sink.isAsync) this.#isSyncDue = this.#parts.options.durability !== 'off';
+    else void this.sync();
   }
 
   checkpoint(): void {
     this.#assertUsable();
     if (this.isSigned) return;
     this.#writeSigned([], { cursor: this.#cursor, timestamp: this.#now() });
-    if (this.#parts.options.durability === 'always') this.sync();
+    if (this.#parts.options.durability === 'always') this.#makeDurable();
   }
 
   /** Writes lines and the checkpoint that covers them, and all unsigned ones before, at once. */
@@ -184,15 +214,22 @@ export class FileLogWriter implements LogWriter {
     };
   }
 
-  close(): void {
-    if (this.#closed) return;
+  close(): void | Promise<void> {
+    if (this.#closed) return undefined;
+    let pending = false;
     try {
-      if (!this.#failure) this.sync();
+      const synced = this.#failure ? undefined : this.sync();
+      pending = synced !== undefined;
+      return synced?.finally(() => this.#end());
     } finally {
-      this.#closed = true;
-      closeSync(this.#parts.fd);
-      this.#parts.lease.release();
+      if (!pending) this.#end();
     }
+  }
+
+  #end(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#parts.sink.close();
   }
 
   #now(): string {
@@ -210,20 +247,20 @@ export class FileLogWriter implements LogWriter {
     this.#cursor = cursor;
   }
 
-  /** Puts all of `bytes` behind the end of the log, or leaves the log as it was and fails for good. */
+  /** Appends all of `bytes`, or leaves the log as it was and fails for good. */
   #put(bytes: Buffer): void {
     this.#guard(() => {
-      this.#parts.lease.assertHeld();
+      this.#parts.sink.assertHeld();
       this.#dirty = true;
-      writeFully(this.#parts.fd, bytes);
+      this.#parts.sink.write(bytes);
     });
     this.#bytes += bytes.length;
     this.#fileHash.update(bytes);
   }
 
-  #guard(effect: () => void): void {
+  #guard<T>(effect: () => T): T {
     try {
-      effect();
+      return effect();
     } catch (error) {
       this.#failure = error instanceof RyeError ? error : this.#failed(diskReason(error), error);
       if (!(error instanceof RyeError)) this.#cutBack();
@@ -231,10 +268,10 @@ export class FileLogWriter implements LogWriter {
     }
   }
 
-  /** Takes a half-written batch off again; where that fails too, the next opening does it. */
+  /** Removes a half-written batch; if that fails too, the next opening does it. */
   #cutBack(): void {
     try {
-      ftruncateSync(this.#parts.fd, this.#bytes);
+      this.#parts.sink.truncate(this.#bytes);
     } catch {
       // the first failure is the one to report
     }
@@ -242,11 +279,15 @@ export class FileLogWriter implements LogWriter {
 
   #failed(reason: string, cause: unknown): RyeError {
     const system = systemCodeOf(cause);
-    return new RyeError('log_write_failed', `cannot append to ${this.#parts.path}: ${reason}`, {
-      hint: 'What is in the log so far is kept. Repair the disk, then resume the thread.',
-      details: { thread_id: this.threadId, ...(system === undefined ? {} : { system }) },
-      cause,
-    });
+    return new RyeError(
+      'log_write_failed',
+      `cannot append to ${this.#parts.sink.location}: ${reason}`,
+      {
+        hint: 'What is in the log so far is kept. Repair the disk, then resume the thread.',
+        details: { thread_id: this.threadId, ...(system === undefined ? {} : { system }) },
+        cause,
+      },
+    );
   }
 }
 

@@ -1,13 +1,12 @@
 import type { Hash } from 'node:crypto';
-import { RyeError } from '../../core/errors.ts';
-import type { PayloadVerifier } from '../../core/signing.ts';
-import { chainStart } from '../../log/checkpoint.ts';
-import { decodeLine, MAX_LINE_BYTES } from '../../log/codec.ts';
-import { advance, LOG_START, type LogCursor } from '../../log/cursor.ts';
-import { LineRegions, matchesAt, seqAt, typeDistance } from '../../log/regions.ts';
-import { createLogVerifier } from '../../log/verifier.ts';
-import { readChunksSync } from './lines.ts';
-import type { WriterPosition } from './log-writer.ts';
+import { RyeError } from '../core/errors.ts';
+import type { PayloadVerifier } from '../core/signing.ts';
+import { chainStart } from '../log/checkpoint.ts';
+import { decodeLine, MAX_LINE_BYTES } from '../log/codec.ts';
+import { advance, LOG_START, type LogCursor } from '../log/cursor.ts';
+import { LineRegions, matchesAt, seqAt, typeDistance } from '../log/regions.ts';
+import { createLogVerifier } from '../log/verifier.ts';
+import type { WriterPosition } from './signed-writer.ts';
 
 // streamed text is most of a long log and moves nothing but the seq
 const DELTA_TYPES = ['token_delta', 'thinking_delta', 'toolcall_delta'].map((type) =>
@@ -25,13 +24,16 @@ export type FoundPosition =
  * verification checks it; a log whose signed part was changed is refused with the code of that.
  */
 export function findPosition(
-  path: string,
-  threadId: string,
-  verifier: PayloadVerifier,
+  {
+    location,
+    threadId,
+    verifier,
+  }: { location: string; threadId: string; verifier: PayloadVerifier },
+  chunks: Iterable<Uint8Array>,
 ): FoundPosition {
   const chain = createLogVerifier({ threadId, verifier });
   const lines = new CursorReader(threadId);
-  for (const chunk of readChunksSync(path)) {
+  for (const chunk of chunks) {
     if (!chain.push(chunk)) break;
     lines.push(chunk);
   }
@@ -39,7 +41,7 @@ export function findPosition(
   if (!verdict.ok && verdict.unsigned) return { signedBytes: 0, reason: verdict.reason };
   if (!verdict.ok) {
     const { code, reason, offset } = verdict;
-    throw new RyeError(code, `${path} does not verify: ${reason} at byte ${offset}`, {
+    throw new RyeError(code, `${location} does not verify: ${reason} at byte ${offset}`, {
       hint: `See: rye verify thread ${threadId}`,
       details: { thread_id: threadId, offset },
     });

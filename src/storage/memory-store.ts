@@ -1,0 +1,42 @@
+import type { Clock } from '../core/clock.ts';
+import type { IdSource } from '../core/ids.ts';
+import { MemoryLogStore } from './memory/log-store.ts';
+import { processOwners } from './owners.ts';
+import { SqliteLedger } from './sqlite/ledger.ts';
+import { SqliteRegistry } from './sqlite/registry.ts';
+import { SqliteSearchIndex } from './sqlite/search-index.ts';
+import type { Store } from './store.ts';
+
+export interface MemoryStoreOptions {
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  /** Awaited by each `sync` of a log; absent: a log is durable at once. */
+  readonly onSync?: () => Promise<void>;
+}
+
+const MEMORY = ':memory:';
+
+/**
+ * A store that keeps nothing: logs in memory, tables in SQLite databases without a file. It belongs to one process, so
+ * children in processes of their own don't see it.
+ */
+export function openMemoryStore({ clock, ids, onSync }: MemoryStoreOptions): Store {
+  const owners = processOwners();
+  const registry = new SqliteRegistry({ path: MEMORY, owners });
+  const ledger = new SqliteLedger({ path: MEMORY });
+  const index = new SqliteSearchIndex({ path: MEMORY });
+  return {
+    registry,
+    ledger,
+    deliveries: registry.deliveries,
+    heads: registry.heads,
+    logs: new MemoryLogStore({ clock, ids, owners, onSync }),
+    index,
+    owners,
+    close() {
+      registry.close();
+      ledger.close();
+      index.close();
+    },
+  };
+}
