@@ -2,8 +2,8 @@ import type { AssistantBlock, Message } from '../core/message.ts';
 import type { ModelEvent, ModelProvider, ModelRequest } from './provider.ts';
 
 /**
- * A provider whose model knows tools by other names: `aliases` maps wire names to them. They stand in requests only; what
- * comes back has the wire names again, so that a record holds no alias and a changed one breaks no history.
+ * Wraps a provider whose model knows tools by other names: `aliases` maps wire names to them. Only requests hold them;
+ * answers have the wire names again, so that a record holds no alias and a changed one breaks no history.
  */
 export function withAliases(
   provider: ModelProvider,

@@ -4,13 +4,13 @@ import { didYouMean } from '../core/text.ts';
 import type { Pricing } from '../core/usage.ts';
 
 /**
- * How a model's thinking is switched. `always`: adaptive, cannot be turned off. `adaptive`: on or disabled.
+ * Ways to switch a model's thinking on and off. `always`: adaptive, cannot be turned off. `adaptive`: on or disabled.
  * `between_tools`: adaptive, and off means thinking between tools only. `budget`: a token budget. `none`: no such thing.
  */
 export const THINKING_STYLES = ['always', 'adaptive', 'between_tools', 'budget', 'none'] as const;
 export type ThinkingStyle = (typeof THINKING_STYLES)[number];
 
-/** What a model can take besides text, and what it does not accept. Without `tools` calls are read from its text. */
+/** Features that a model may support besides text. Without `tools`, calls are read from its text. */
 export const CAPABILITIES = ['tools', 'images', 'forced_tools', 'structured_output'] as const;
 export type ModelCapability = (typeof CAPABILITIES)[number];
 
@@ -35,11 +35,11 @@ export interface ModelConfig {
   readonly capabilities: readonly ModelCapability[];
 }
 
-/** One provider as its layered file says. It names environment variables and never holds a secret. */
+/** One provider as its layered file defines it. It names environment variables and never holds a secret. */
 export interface ProviderConfig {
   readonly name: string;
   readonly kind: string;
-  /** Of the kind `openai` only. */
+  /** Used by the kind `openai` only. */
   readonly dialect: Dialect;
   readonly baseUrl: string | null;
   /** Variable that overrides `baseUrl`. */
@@ -50,7 +50,7 @@ export interface ProviderConfig {
   readonly authTokenEnv: string | null;
   readonly headers: Readonly<Record<string, string>>;
   readonly models: Readonly<Record<string, ModelConfig>>;
-  /** What holds for ids that `models` does not list; null: such ids are refused. */
+  /** Applies to ids that `models` does not list; null: such ids are refused. */
   readonly otherModels: ModelConfig | null;
   /** Tier to model id, aliases included. */
   readonly tiers: Readonly<Record<string, string>>;
@@ -69,7 +69,7 @@ export interface OptionProblem {
   readonly problem: string;
 }
 
-/** What a catalog needs to know about a kind of provider. */
+/** The part of a kind of provider that the catalog checks. */
 interface KnownKind {
   readonly traits: { readonly embedded: boolean };
   readonly checkOptions?: (options: JsonObject) => OptionProblem | undefined;
@@ -124,7 +124,7 @@ const PROVIDER_KEYS = [
 const MODEL_KEYS = ['context_window', 'max_output_tokens', 'pricing', 'thinking', 'capabilities'];
 const PRICE_KEYS = ['input', 'output', 'cache_read', 'cache_write'];
 
-/** Where a message of this parser points: the file and line of a dotted path, as near as they are known. */
+/** Returns the file and line of a dotted path, or of the nearest parent that has one. */
 type Locate = (path: string) => string;
 
 /**
@@ -142,7 +142,7 @@ export function parseCatalog(
   return Object.fromEntries(providers);
 }
 
-/** The configuration of a provider that is part of rye: one model of its own name, which costs nothing. */
+/** The configuration of a provider that is part of rye: one model with the same name, which costs nothing. */
 export function embeddedConfig(name: string): ProviderConfig {
   const model: ModelConfig = {
     contextWindow: 10_000_000,
@@ -212,7 +212,7 @@ function parseProvider(
   };
 }
 
-/** The kind, and the members that it alone has; without a check of its own it has none. */
+/** Parses the kind and the members that only this kind has. */
 function parseKind(
   value: JsonObject,
   kinds: Readonly<Record<string, KnownKind>>,
@@ -327,7 +327,7 @@ function parseTiers(
         typeof target === 'string' ? didYouMean(target, Object.keys(all)) : undefined,
       );
     }
-    // an alias of a tier that this provider does not have is simply not there
+    // skip an alias of a tier that this provider does not have
   }
   return tiers;
 }

@@ -5,9 +5,9 @@ import type { ProviderFailure } from './provider.ts';
 
 const MAX_MESSAGE_BYTES = 2000;
 
-/** What stood around a call when it failed. */
+/** The state of a call when it failed. */
 export interface FailureContext {
-  /** Where the call had got to. */
+  /** The phase that the call had reached. */
   readonly phase: 'connect' | 'stream';
   readonly stalled: boolean;
   readonly aborted: boolean;
@@ -24,16 +24,16 @@ export interface FailureContext {
 export interface StreamFault {
   readonly type: string;
   readonly message: string;
-  /** Where the stream named the status that the answer would have had. */
+  /** The status that the answer would have had, if the stream named it. */
   readonly status?: number;
 }
 
-/** An answer that takes more on the wire than its `max_tokens` can. */
+/** Thrown for an answer that takes more bytes than its `max_tokens` can need. */
 export class AnswerTooLarge extends Error {
   override readonly name = 'AnswerTooLarge';
 }
 
-/** Any thrown error of the SDK or the connection as the facts of a failure, free of secrets. */
+/** Converts any error thrown by the SDK or the connection to a failure without secrets. */
 export function failureOf(error: unknown, context: FailureContext): ProviderFailure {
   if (context.aborted) return { phase: 'aborted', message: 'the model call was cancelled' };
   if (context.stalled) {
@@ -53,7 +53,7 @@ export function failureOf(error: unknown, context: FailureContext): ProviderFail
   return { ...failure, message: clean(failure.message, context.secrets) };
 }
 
-/** A fault inside a stream that had begun. */
+/** Converts a fault inside a stream that had begun. */
 export function streamFailure(fault: StreamFault, context: FailureContext): ProviderFailure {
   const { type, message, status } = fault;
   return {
@@ -68,13 +68,13 @@ export function streamFailure(fault: StreamFault, context: FailureContext): Prov
 function responseFailure(error: unknown, status: number, context: FailureContext): ProviderFailure {
   const { type, code, apiMessage, requestID, headers, error: body } = isRecord(error) ? error : {};
   const retryAfterMs = headers instanceof Headers ? retryAfter(headers, context.nowMs) : undefined;
-  const said = firstText(apiMessage, isRecord(body) ? body['message'] : undefined);
-  // a code such as context_length_exceeded says more than its type
+  const reported = firstText(apiMessage, isRecord(body) ? body['message'] : undefined);
+  // a code such as context_length_exceeded is more specific than its type
   const kind = firstText(code, type);
   return {
     phase: 'response',
     status,
-    message: said ?? `${context.host} answered ${status}: ${bodyText(error, status)}`,
+    message: reported ?? `${context.host} answered ${status}: ${bodyText(error, status)}`,
     ...(kind === undefined ? {} : { type: kind }),
     ...(retryAfterMs === undefined ? {} : { retry_after_ms: retryAfterMs }),
     ...(typeof requestID === 'string' ? { request_id: requestID } : {}),
@@ -98,7 +98,7 @@ function connectionFailure(error: unknown, { phase, host }: FailureContext): Pro
   };
 }
 
-/** `fetch failed` and `terminated` say nothing: the innermost cause with a code does. */
+/** Finds the innermost cause with a code: `fetch failed` and `terminated` alone explain nothing. */
 function rootCause(error: unknown): { code: string | undefined; reason: string } {
   let code: string | undefined;
   let reason = messageOf(error);

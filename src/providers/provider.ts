@@ -7,7 +7,7 @@ import { didYouMean } from '../core/text.ts';
 import type { Usage } from '../core/usage.ts';
 import type { Catalog, OptionProblem, ProviderConfig } from './catalog.ts';
 
-/** How hard a model should think. Adapters map it to what their API has. */
+/** Levels of thinking. Adapters map them to what their API has. */
 export const THINKING_LEVELS = ['off', 'minimal', 'low', 'medium', 'high'] as const;
 export type ThinkingLevel = (typeof THINKING_LEVELS)[number];
 
@@ -52,23 +52,23 @@ export interface ModelRequest {
   readonly output_schema?: JsonObject;
 }
 
-/** Raw facts of a failed model call, before classification. Holds no secret and no request content. */
+/** A failed model call before classification. Holds no secret and no request content. */
 export interface ProviderFailure {
   readonly message: string;
   /** HTTP status, when there was a response. */
   readonly status?: number;
   /** The API's own error type or code, e.g. `overloaded_error`. */
   readonly type?: string;
-  /** Where it broke: before a response, while streaming, by our stall timer, or because the caller aborted. */
+  /** The phase that failed: before a response, while streaming, by our stall timer, or because the caller aborted. */
   readonly phase: 'connect' | 'response' | 'stream' | 'stalled' | 'aborted';
-  /** What a Retry-After or retry-after-ms header asked for. */
+  /** The delay that a Retry-After or retry-after-ms header asked for. */
   readonly retry_after_ms?: number;
   readonly request_id?: string;
 }
 
 /**
- * What a model says, piece by piece. Grammar: `start`, then deltas and usages in any order, then exactly one
- * `finish` or one `error`, which is the last event. A call that fails before the model speaks is only an `error`.
+ * One piece of a streamed answer. Grammar: `start`, then deltas and usages in any order, then exactly one
+ * `finish` or one `error`, which is the last event. A call that fails before the answer begins is only an `error`.
  */
 export type ModelEvent =
   | { readonly type: 'start'; readonly model: string }
@@ -111,7 +111,7 @@ export interface ProviderTraits {
   readonly needsTools: boolean;
 }
 
-/** Traits of a language model behind an API. */
+/** Traits of a language model that is called through an API. */
 export const REMOTE_MODEL: ProviderTraits = {
   embedded: false,
   replayable: false,

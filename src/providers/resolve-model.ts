@@ -19,7 +19,7 @@ export interface ModelWish {
   readonly allowUnlisted?: boolean;
 }
 
-/** What is assumed about a model that no file describes: bounds that every model of today keeps, and no price. */
+/** Assumed for a model that no file describes: bounds that every model of today keeps, and no price. */
 const UNLISTED: ModelConfig = {
   contextWindow: 128_000,
   maxOutputTokens: 4096,
@@ -44,7 +44,7 @@ export interface ModelChoices {
 
 /**
  * Names of the providers whose key or token is set in `env`. A server that needs no key counts when the variable
- * with its address is set: it is always there in the shipped configuration, and nobody may be running it.
+ * with its address is set: the shipped configuration always lists it, but it may not be running.
  */
 export function usableProviders(
   catalog: Catalog,
@@ -143,7 +143,7 @@ export function resolveFallbacks(
   return models.filter((model) => !seen.has(keyOf(model)) && seen.add(keyOf(model)));
 }
 
-/** A model that the provider lists is its own, whatever its id looks like; `other/model` is that other provider's. */
+/** A model that the provider lists belongs to it, even if its id contains a slash; `other/model` belongs to the other provider. */
 function fallbackWish(id: string, provider: ProviderConfig | undefined): ModelWish {
   const isOwn = provider === undefined || Object.hasOwn(provider.models, id);
   const slash = id.indexOf('/');
@@ -167,7 +167,7 @@ function fromNamedProvider(
   if (provider === undefined) {
     const names = [...Object.keys(choices.catalog), ...embeddedNames(choices)];
     const file = name.replaceAll(/[^A-Za-z0-9_-]/g, '-');
-    throw new RyeError('model_not_found', `there is no provider ${JSON.stringify(name)}`, {
+    throw new RyeError('model_not_found', `unknown provider ${JSON.stringify(name)}`, {
       hint:
         didYouMean(name, names) ??
         `Configured: ${names.join(', ')}. To add it, write .ai/config/agent/providers/${file}.yaml (kind, base_url, api_key_env, tiers, models with pricing; see docs/providers.md) and run rye sign config agent/providers/${file}.`,
@@ -176,7 +176,7 @@ function fromNamedProvider(
   }
   const model = pick(provider, wanted ?? 'general');
   if (model === undefined) throw notOfProvider(wanted ?? 'general', provider, choices);
-  // a local server without a key is usable as soon as somebody names it
+  // a local server without a key is usable once it is named
   if (needsKey(provider)) assertKey(provider, choices);
   return model;
 }
@@ -334,7 +334,7 @@ function listed(names: readonly string[]): string {
     : `${names.slice(0, -1).join(', ')} or ${names.at(-1) ?? ''}`;
 }
 
-/** The named provider does not have it; says who does. */
+/** Returns the error for a model that the named provider lacks; the hint names the providers that have it. */
 function notOfProvider(
   wanted: string,
   provider: ProviderConfig,

@@ -7,7 +7,7 @@ export interface StallWatch {
   /** Aborts when the caller's signal does, when the connection stalls and when the watch ends. */
   readonly signal: AbortSignal;
   stalled(): boolean;
-  /** Waits for something that the server owes. */
+  /** Waits for a response of the server. */
   wait<T>(promise: Promise<T>): Promise<T>;
   /** The same bytes; each read is waited on. */
   bytes(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
@@ -20,12 +20,12 @@ export interface StallWatch {
 export interface StallOptions {
   readonly clock: Clock;
   readonly stallMs: number;
-  /** The caller's. */
+  /** The caller's signal. */
   readonly signal: AbortSignal;
 }
 
 /**
- * A connection stalls when nothing came for `stallMs` while somebody waited for it. Time that the reader spends
+ * A connection stalls when no byte came for `stallMs` while a read was waiting. Time that the reader spends
  * elsewhere does not count, so that a slow consumer is not taken for a dead server. One timer in all, not one per
  * read.
  */
@@ -91,7 +91,7 @@ export function stallWatch({ clock, stallMs, signal }: StallOptions): StallWatch
   };
 }
 
-/** What an answer may take on the wire. */
+/** Limits of the size of an answer. */
 export interface AnswerLimits {
   /** Bytes of one server-sent event. */
   readonly eventBytes: number;
@@ -156,7 +156,7 @@ function joined(pieces: readonly Uint8Array[]): Uint8Array {
   return pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces);
 }
 
-/** Where the last complete event ends in `piece`, which follows the bytes `tail`; 0 if none does. */
+/** Returns the offset after the last complete event in `piece`, which follows the bytes `tail`; 0 if none does. */
 function endOfLastEvent(tail: Uint8Array, piece: Uint8Array): number {
   const inside = endOfLastSeparator(piece);
   if (inside > 0) return inside;

@@ -8,7 +8,7 @@ import type {
   ProviderFailure,
 } from '../../src/providers/provider.ts';
 
-/** What an answer must be able to carry. Adapters translate it to their wire. */
+/** The content of an answer. Adapters translate it to their wire. */
 export interface Scenario {
   readonly text: string;
   readonly calls: readonly { readonly name: string; readonly input: Record<string, unknown> }[];
@@ -19,7 +19,7 @@ export interface Opened {
   readonly provider: ModelProvider;
   /** Default: {@link aRequest}. */
   readonly request?: ModelRequest;
-  /** Called after the test, whatever happened. */
+  /** Called after the test, even if it failed. */
   readonly close?: () => Promise<void>;
   /** Settles when the connection of the only call is gone: true when the client left early. Absent where there is none. */
   readonly disconnected?: () => Promise<boolean>;
@@ -27,7 +27,7 @@ export interface Opened {
   readonly drained?: () => boolean;
 }
 
-/** How one adapter is brought into each situation. A missing one must say why in `skips`. */
+/** Brings one adapter into each situation. `skips` gives the reason for each missing one. */
 export interface ProviderHarness {
   readonly name: string;
   /** Answers with text and, where there are any, calls. */
@@ -36,7 +36,7 @@ export interface ProviderHarness {
   readonly failing: () => Promise<Opened>;
   /** Speaks a little and then waits for ever. */
   readonly hanging?: () => Promise<Opened>;
-  /** Has more to say than buffers hold. */
+  /** Sends more than buffers hold. */
   readonly flooding?: () => Promise<Opened>;
   /** Why a situation cannot occur. */
   readonly skips?: Readonly<Record<string, string>>;
@@ -82,7 +82,7 @@ export function contentIn(events: readonly ModelEvent[]): readonly AssistantBloc
   return last.content;
 }
 
-/** Where events break the grammar of the port, or deltas and content disagree; empty when all is well. */
+/** Lists where events break the grammar of the port, or deltas and content disagree. */
 export function grammarProblems(events: readonly ModelEvent[]): string[] {
   const types = events.map(({ type }) => type);
   const ends = types.filter((type) => type === 'finish' || type === 'error');
@@ -117,13 +117,13 @@ function contentProblems(events: readonly ModelEvent[]): string[] {
   const last = events.at(-1);
   if (last?.type !== 'finish') return [];
   const problems: string[] = [];
-  const said = events
+  const deltas = events
     .flatMap((event) => (event.type === 'text_delta' ? [event.text] : []))
     .join('');
   const text = last.content
     .flatMap((block) => (block.type === 'text' ? [block.text] : []))
     .join('');
-  if (said !== text) problems.push('the text deltas do not add up to the text');
+  if (deltas !== text) problems.push('the text deltas do not add up to the text');
   const started = events.flatMap((event) =>
     event.type === 'toolcall_start' ? [event.call_id] : [],
   );
@@ -215,7 +215,7 @@ export function providerConformance(harness: ProviderHarness): void {
       expect(events).toHaveLength(1);
     });
 
-    test('an abort in the middle ends the stream with what was said so far', async () => {
+    test('an abort in the middle ends the stream after the text so far', async () => {
       const { provider, request } = await opened(
         harness.answering({ text: 'word '.repeat(400), calls: [] }),
       );

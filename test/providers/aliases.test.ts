@@ -54,7 +54,7 @@ async function through(events: readonly ModelEvent[]) {
 }
 
 // Requirement: tool-aliases
-it('stand in requests only', async () => {
+it('appear in requests only', async () => {
   const [request] = (await through([])).requests;
   expect(request?.tools.map(({ name }) => name)).toEqual(['Bash', 'rye_search']);
   expect(request?.tool_choice).toEqual({ name: 'Bash' });
@@ -93,7 +93,7 @@ it('a thread records no alias', async () => {
   expect(lines.join('\n')).not.toContain('"List"');
 });
 
-it('stand in the catalogue and in what a search gives, and find tools', async () => {
+it('appear in the catalog and in search results, and find tools', async () => {
   const search = createToolSearch(
     [{ id: 'rye/bash', name: 'rye_bash', description: 'Runs.', input_schema: {} }],
     new Set(),

@@ -136,7 +136,7 @@ providerConformance({
   skips: NOTHING_TO_WAIT_FOR,
 });
 
-/** Literal says what a finished step returned, and calls what the next step says. */
+/** Literal returns the result of a finished step, and makes the calls of the next one. */
 function literal({ text: words, calls }: Scenario): Opened {
   const isCalling = calls.length > 0;
   const step = {

@@ -26,7 +26,7 @@ export const systemClock: Clock = {
 /** A clock that only moves when told to. */
 export interface ManualClock extends Clock {
   advance(ms: number): Promise<void>;
-  /** Settles when somebody next reads the monotonic time. */
+  /** Settles when the monotonic time is read next. */
   asked(): Promise<void>;
 }
 

@@ -30,7 +30,7 @@ const FILE = new URL('../../system/.ai/config/agent/error_classification.yaml', 
 const { patterns } = parse(readFileSync(FILE, 'utf8')) as { patterns: unknown[] };
 const RULES = parseErrorRules(patterns, 'error_classification.yaml');
 
-/** The clock of the adapters stands at this time, so that dates in headers are exact. */
+/** The clock of the adapters stays at this time, so that dates in headers are exact. */
 const NOW = Date.UTC(2026, 10, 21, 12, 0, 0);
 
 let claude: WireServer;
@@ -66,13 +66,13 @@ function midway(
 
 function reported(type: string): Fault {
   return {
-    claude: { steps: [text('a'), { kind: 'error', type, message: 'said in the stream' }] },
+    claude: { steps: [text('a'), { kind: 'error', type, message: 'reported in the stream' }] },
     chat: {
       steps: [
         ...chatText('a'),
         {
           kind: 'raw',
-          bytes: `data: {"error":{"type":"${type}","message":"said in the stream"}}\n\n`,
+          bytes: `data: {"error":{"type":"${type}","message":"reported in the stream"}}\n\n`,
         },
       ],
     },
@@ -210,7 +210,7 @@ test.each([
   },
 );
 
-/** What is odd about the calls of an answer is no failure: the loop answers it, and asks nobody again. */
+/** Odd calls in an answer are no failure: the loop answers them without a retry. */
 test.each([
   {
     adapter: 'anthropic',

@@ -45,7 +45,7 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
   });
 }
 
-/** What the configuration says of the model, else what its id tells. */
+/** Returns the traits that the configuration gives the model, else those that its id implies. */
 function traitsOf({ models }: ProviderConfig, model: string): ModelTraits {
   const configured = Object.hasOwn(models, model) ? models[model] : undefined;
   const byId = traitsOfId(model);

@@ -17,12 +17,12 @@ import { isStrictSchema, withOutputTool } from '../adapter.ts';
 import type { ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest, ThinkingLevel } from '../provider.ts';
 
-/** What the request builder must know of a model. */
+/** The properties of a model that decide the form of a request. */
 export interface ModelTraits {
   readonly thinking: ThinkingStyle;
-  /** Whether `tool_choice` may force a call. */
+  /** True if `tool_choice` may force a call. */
   readonly forcedTools: boolean;
-  /** Whether `output_config.format` holds an answer to a schema. */
+  /** True if `output_config.format` makes an answer match a schema. */
   readonly structuredOutput: boolean;
 }
 
@@ -72,7 +72,7 @@ export function buildRequest(
   const forced = request.tool_choice === 'any' || typeof request.tool_choice === 'object';
   const messages = toMessages(request, provider);
   if (request.cache) markMessages(messages);
-  // a forced call leaves no room for thinking; where it cannot be forced, thinking goes on
+  // a forced call leaves no room for thinking; if it cannot be forced, thinking stays on
   const level = forced && traits.forcedTools ? 'off' : request.thinking;
   const { thinking, output_config: effort } = thinkingOf(request, level, traits.thinking);
   const output = { ...effort, ...(format === undefined ? {} : { format }) };
@@ -181,7 +181,7 @@ function toMessages({ messages, model }: ModelRequest, provider: string): Messag
   return turns.map(({ role, results, content }) => ({ role, content: [...results, ...content] }));
 }
 
-/** What messages became: they never change, and a conversation sends all of them again with each turn. */
+/** Converted messages: messages never change, and a conversation sends all of them again with each turn. */
 const RESULTS = new WeakMap<ToolResultMessage, ToolResultBlockParam>();
 const OWN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();
 const FOREIGN = new WeakMap<AssistantMessage, readonly ContentBlockParam[]>();

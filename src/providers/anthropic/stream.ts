@@ -21,8 +21,8 @@ type OpenBlock =
 const OTHER: OpenBlock = { kind: 'other' };
 
 /**
- * Decoder of the Messages API's stream. `takenIds` are call ids of the conversation so far; an id that comes twice is
- * made distinct, because results could not be told apart. Unknown events and blocks are passed over.
+ * Decodes the stream of the Messages API. `takenIds` are call ids of the conversation so far; an id that comes twice is
+ * made distinct, because results could not be told apart. Unknown events and blocks are ignored.
  */
 export function streamDecoder(takenIds: Set<string>): StreamDecoder {
   const blocks = new Map<number, OpenBlock>();
@@ -214,7 +214,7 @@ function stopReasonOf(
     case 'model_context_window_exceeded':
       return 'max_tokens';
     default:
-      // not every compatible server says tool_use
+      // not every compatible server sends tool_use
       return content.some(({ type }) => type === 'tool_call') ? 'tool_calls' : 'end';
   }
 }

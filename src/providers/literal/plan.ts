@@ -17,7 +17,7 @@ import type { OutputDeclaration, ProcessCall, ProcessStep } from '../../core/pla
 import { headBytes } from '../../core/text.ts';
 import type { ToolDefinition } from '../provider.ts';
 
-/** The directive that is walked, as it stands in the thread's plan. */
+/** The directive to execute, as the thread's plan holds it. */
 export interface LiteralDirective {
   readonly steps: readonly ProcessStep[];
   readonly outputs: readonly OutputDeclaration[];
@@ -33,7 +33,7 @@ export interface LiteralCall {
   readonly input: JsonObject;
 }
 
-/** What the provider says next. */
+/** The provider's next answer. */
 export type LiteralMove =
   | { readonly kind: 'calls'; readonly text: string; readonly calls: readonly LiteralCall[] }
   | { readonly kind: 'end'; readonly text: string }
@@ -50,7 +50,7 @@ const EXCERPT_BYTES = 500;
 /**
  * Decides the next move from the conversation alone, so that a thread can be continued by another process: the call
  * id of result `n` of step `s` is `literal-<s>-<n>`, both from 1. The calls of one step go out together and are
- * independent of each other; what needs an earlier result stands in a later step.
+ * independent of each other; a call that needs an earlier result belongs in a later step.
  */
 export function nextMove(
   directive: LiteralDirective,
@@ -77,7 +77,7 @@ export function nextMove(
   return conclude(directive, returnResult(messages), scope, tools);
 }
 
-/** What can be known before anything runs: nothing may be half done because a later step is prose. */
+/** Finds what makes the directive impossible to execute before anything runs, so that nothing stays half done. */
 function findUnsupported({ steps, alternatives }: LiteralDirective): LiteralMove | undefined {
   const instead = alternatives.length === 0 ? 'a model provider' : alternatives.join(' or ');
   if (steps.length === 0) {
@@ -119,7 +119,7 @@ function resultsOf(messages: readonly Message[]): ReadonlyMap<string, ToolResult
   return new Map(results.map((result) => [result.call_id, result]));
 }
 
-/** The answer to the return; none where a message behind an accepted one asks to go on, as in a resumed thread. */
+/** The answer to the return; none if a later message asks to continue, as in a resumed thread. */
 function returnResult(messages: readonly Message[]): ToolResultMessage | undefined {
   const at = messages.findLastIndex(
     (message) => message.role === 'tool_result' && message.call_id.startsWith(RETURN_CALL_ID),
@@ -149,8 +149,10 @@ function stepResult(results: readonly ToolResultMessage[]): StepResult {
 }
 
 function stepFailed(step: ProcessStep, { name, content, outcome }: ToolResultMessage): LiteralMove {
-  const said = headBytes(textOf(content).trim(), EXCERPT_BYTES);
-  return failedMove(`step "${step.name}" (${step.origin}): ${name} ended with ${outcome}: ${said}`);
+  const excerpt = headBytes(textOf(content).trim(), EXCERPT_BYTES);
+  return failedMove(
+    `step "${step.name}" (${step.origin}): ${name} ended with ${outcome}: ${excerpt}`,
+  );
 }
 
 function failedMove(message: string): LiteralMove {
@@ -192,7 +194,7 @@ function callsOf({ step, index, total, tools, scope }: StepTurn): LiteralMove {
 
 /**
  * The name under which the tool is offered, else the primary action. What is not offered at all is called by its
- * name nevertheless: the pipeline refuses it and says why.
+ * name nevertheless: the pipeline refuses it with the reason.
  */
 function wireCall(
   { primary, item_type, item_id, params, options }: ProcessCall,
@@ -252,20 +254,20 @@ function typed(value: JsonValue, { type }: OutputDeclaration): JsonValue {
   return typeof value === 'string' ? (parseJson(value) ?? value) : value;
 }
 
-/** What a finished step left behind. */
+/** The result of a finished step. */
 export interface StepResult {
   readonly text: string;
   /** The result as a value, where its text is JSON. A step of several calls has a list. */
   readonly data?: JsonValue;
 }
 
-/** What expressions can refer to. */
+/** The values that expressions can refer to. */
 export interface Scope {
   readonly steps: Readonly<Record<string, StepResult>>;
   readonly inputs: JsonObject;
 }
 
-/** A reference that has no value, and the names that stand where it broke. */
+/** A reference that has no value, and the names that exist at the place where it broke. */
 export interface Unresolved {
   readonly expression: string;
   readonly available: readonly string[];

@@ -10,7 +10,7 @@ const ABORTED: ProviderFailure = { phase: 'aborted', message: 'the model call wa
 
 /**
  * The embedded provider that needs no model: it executes a directive's explicit steps by real tool calls and returns
- * the outputs, and it streams like any model. It keeps no state: what is done stands in the request's messages.
+ * the outputs, and it streams like any model. It keeps no state: the request's messages tell which steps are done.
  * Failures: `literal_unsupported` for a directive that it cannot follow, before anything ran, and
  * `literal_step_failed` for a step that failed.
  */
@@ -67,7 +67,7 @@ function* speak(model: string, move: LiteralMove): Generator<ModelEvent> {
   };
 }
 
-/** Pieces of about {@link CHUNK_CHARACTERS}, none of which ends inside a surrogate pair. */
+/** Splits a text into pieces of about {@link CHUNK_CHARACTERS}, never inside a surrogate pair. */
 function* chunksOf(text: string): Generator<string> {
   for (let from = 0; from < text.length; ) {
     const cut = from + CHUNK_CHARACTERS;

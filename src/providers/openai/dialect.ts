@@ -2,15 +2,15 @@ import { isJsonObject, isRecord, type JsonObject } from '../../core/json.ts';
 import type { Dialect, ThinkingStyle } from '../catalog.ts';
 import type { ThinkingLevel } from '../provider.ts';
 
-/** How one kind of server wants what all of them can do. */
+/** The differences of one kind of server. */
 export interface DialectTraits {
   /** Member for the limit of the answer. */
   readonly maxTokens: 'max_completion_tokens' | 'max_tokens';
-  /** How thinking is asked for; `none`: no member is sent. */
+  /** The member that asks for thinking; `none`: no member is sent. */
   readonly effort: 'reasoning_effort' | 'reasoning' | 'chat_template_kwargs' | 'none';
   /** Member of an assistant message in which the server takes its reasoning back; null: it takes none. */
   readonly reasoningBack: 'reasoning_details' | 'reasoning_content' | 'reasoning' | null;
-  /** Whether `cache_control` marks on parts are understood. */
+  /** True if the server understands `cache_control` marks on parts. */
   readonly cacheMarks: boolean;
 }
 
@@ -54,7 +54,7 @@ export const DIALECT_TRAITS: Readonly<Record<Dialect, DialectTraits>> = {
 };
 
 /**
- * How a model thinks by its id, for models whose configuration does not say: `gpt-5.1` and newer can be told not
+ * Returns the thinking style by the model's id, if the configuration sets none: `gpt-5.1` and newer can be told not
  * to, `gpt-5` and the o-series always do, and older ones refuse to be asked.
  */
 export function styleOfId(model: string, dialect: Dialect): ThinkingStyle {
@@ -129,7 +129,7 @@ function merge(known: Record<string, unknown>, piece: Record<string, unknown>): 
   }
 }
 
-/** The reasoning of a delta as text, whatever the server calls it; a second name repeats the first. */
+/** Returns the reasoning of a delta as text. Servers use different names for it; a second name repeats the first. */
 export function reasoningText(delta: Readonly<Record<string, unknown>>): string {
   for (const name of ['reasoning_content', 'reasoning']) {
     const text = delta[name];

@@ -18,7 +18,7 @@ import type { ModelRequest } from '../provider.ts';
 import { callAsText, resultAsText } from './answer-text.ts';
 import type { DialectTraits } from './dialect.ts';
 
-/** What the wire form of messages depends on. */
+/** The options that the wire form of messages depends on. */
 export interface MessageTraits {
   readonly dialect: DialectTraits;
   readonly images: boolean;
@@ -30,7 +30,7 @@ export interface MessageTraits {
 
 /**
  * Our messages in the wire's form. The results of an answer directly follow it, as servers demand; images of
- * results come in a user message behind them, since a result takes only text. A pure function of each message and
+ * results follow in a user message, since a result takes only text. A pure function of each message and
  * its place, so that a longer conversation begins with the same bytes.
  */
 export function wireMessages(
@@ -101,7 +101,7 @@ function asText(block: AssistantBlock): string {
   return block.type === 'tool_call' ? callAsText(block) : '';
 }
 
-/** The reasoning behind an answer, in the member where this server wants it. */
+/** Returns the reasoning of an answer in the member that this server expects. */
 function reasoningMembers(
   content: readonly AssistantBlock[],
   { reasoningBack }: DialectTraits,
@@ -173,7 +173,7 @@ export function shortName(name: string): string {
   return `${name.slice(0, MAX_NAME_CHARS - HASH_CHARS - 1)}_${hash}`;
 }
 
-/** The names behind the short ones of a request; the log and the loop know no others. */
+/** Maps the short names of a request to the full ones, which the log and the loop use. */
 export function longNames({ tools }: ModelRequest): ReadonlyMap<string, string> {
   return new Map(tools.map(({ name }) => [shortName(name), name]));
 }

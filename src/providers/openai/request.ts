@@ -11,7 +11,7 @@ import { textToolsPrompt } from './answer-text.ts';
 import { DIALECT_TRAITS, styleOfId, thinkingMembers } from './dialect.ts';
 import { shortName, wireMessages } from './messages.ts';
 
-/** What the request builder must know of a model and its server. */
+/** The properties of a model and its server that decide the form of a request. */
 export interface ModelTraits {
   readonly provider: string;
   readonly dialect: Dialect;

@@ -27,7 +27,7 @@ type Block = TextBlock | CallBlock;
 export interface DecoderOptions {
   /** Call ids of the conversation so far; one that comes again is made distinct. */
   readonly takenIds: Set<string>;
-  /** The names of tools behind those that had to be cut for the wire. */
+  /** The full names of tools by their names on the wire, where those had to be cut. */
   readonly longNames: ReadonlyMap<string, string>;
   /** Read calls from the text, for models that know no others. */
   readonly textCalls: boolean;
@@ -77,7 +77,7 @@ class Decoder implements StreamDecoder {
     const { thought, text } = this.#tagged.end();
     const events = [
       ...this.#think(thought),
-      ...this.#say(text),
+      ...this.#addText(text),
       ...this.#pieces(this.#reader?.end() ?? []),
     ];
     if (this.#reason === undefined && !(isMarked && this.#hasStarted)) {
@@ -99,8 +99,12 @@ class Decoder implements StreamDecoder {
     const events: ModelEvent[] = [];
     const thought = reasoningText(delta);
     events.push(...this.#think(thought));
-    const { thought: tagged, text: said } = this.#tagged.push(asText(delta['content']));
-    events.push(...this.#think(tagged), ...this.#say(said), ...this.#say(asText(delta['refusal'])));
+    const { thought: tagged, text: spoken } = this.#tagged.push(asText(delta['content']));
+    events.push(
+      ...this.#think(tagged),
+      ...this.#addText(spoken),
+      ...this.#addText(asText(delta['refusal'])),
+    );
     const calls = delta['tool_calls'];
     if (Array.isArray(calls)) {
       for (const call of calls.filter(isRecord)) events.push(...this.#call(call));
@@ -114,7 +118,7 @@ class Decoder implements StreamDecoder {
     return [{ type: 'thinking_delta', text }];
   }
 
-  #say(text: string): ModelEvent[] {
+  #addText(text: string): ModelEvent[] {
     return text === '' ? [] : this.#pieces(this.#reader?.push(text) ?? [{ kind: 'text', text }]);
   }
 
@@ -231,7 +235,7 @@ function stopReason(
 ): Exclude<StopReason, 'aborted'> {
   if (reason === 'length') return 'max_tokens';
   if (reason === 'content_filter') return 'content_filtered';
-  // not every server says tool_calls, and some say it without a call
+  // not every server sends tool_calls, and some send it without a call
   return content.some(({ type }) => type === 'tool_call') ? 'tool_calls' : 'end';
 }
 

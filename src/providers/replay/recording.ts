@@ -68,7 +68,7 @@ export function recordingProvider(
 }
 
 /**
- * Reads the lines of a recording. A torn last line is passed over, as a crash leaves one; any other line that is not
+ * Parses the lines of a recording. A torn last line, as a crash leaves one, is ignored; any other line that is not
  * a record is `invalid_input` with the path and line. A call that was never finished is played as far as it goes.
  */
 export function parseRecording(text: string, path: string): Recording {
@@ -164,7 +164,7 @@ export function replayKind(path: string | undefined): ProviderKind {
 }
 
 /**
- * Plays recorded calls in their order, whatever is asked; `skip` calls are taken as played already. After the last
+ * Plays recorded calls in their order and ignores the requests; the first `skip` calls count as played. After the last
  * one every call fails with the type `replay_exhausted`. A call whose recording was cut ends as a broken stream.
  */
 export function replayProvider(recording: Recording, { skip = 0 } = {}): ModelProvider {

@@ -90,7 +90,7 @@ describe('failures of a response', () => {
     });
   });
 
-  test('one attempt is made, whatever fails', async () => {
+  test('one attempt is made for every failure', async () => {
     await withServer([{ status: 529 }, says('no')], async (server) => {
       await collect(claudeAt(server.url));
       expect(server.requests).toHaveLength(1);
@@ -99,7 +99,7 @@ describe('failures of a response', () => {
 });
 
 describe('failures of a connection', () => {
-  test('nobody listens', async () => {
+  test('the server is down', async () => {
     const probe = createServer();
     await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
     const { port } = probe.address() as AddressInfo;
@@ -138,7 +138,7 @@ describe('failures of a connection', () => {
 });
 
 describe('failures inside the stream', () => {
-  test('an error event ends it, after what was said', async () => {
+  test('an error event ends it, after the text so far', async () => {
     const turn: WireTurn = {
       steps: [text('half'), { kind: 'error', type: 'overloaded_error', message: 'busy' }],
     };
@@ -252,7 +252,7 @@ describe('stalls', () => {
       const events: ModelEvent[] = [];
       for await (const event of provider.stream(aRequest(), new AbortController().signal)) {
         events.push(event);
-        // more than the limit goes by in here, while nobody waits for the server
+        // more than the limit passes here, while no read is waiting
         if (event.type === 'text_delta')
           for (let minute = 0; minute < 5; minute += 1) await clock.advance(60_000);
         if (event.type === 'text_delta') open();

@@ -49,7 +49,7 @@ function marks(prefix: string, blocks: unknown): string[] {
   );
 }
 
-/** Where the cache marks stand, such as `system.0` or `messages.2.0`. */
+/** Lists the paths of the cache marks, such as `system.0` or `messages.2.0`. */
 function marksOf(body: WireBody): string[] {
   return [
     ...marks('system', body.system),
@@ -59,7 +59,7 @@ function marksOf(body: WireBody): string[] {
 }
 
 describe('turns', () => {
-  test('results go before what else the user says, and turns of one role become one', () => {
+  test('results precede other user content, and turns of one role become one', () => {
     const body = build({
       messages: [
         userText('go'),
@@ -80,7 +80,7 @@ describe('turns', () => {
     expect(blocksOf(body, 2)[0]?.is_error).toBeUndefined();
   });
 
-  test('blank texts and messages without content are left out', () => {
+  test('blank texts and messages without content are skipped', () => {
     const body = build({
       messages: [
         userText('go'),
@@ -171,7 +171,7 @@ function turn(id: string): Message[] {
 
 describe('cache marks', () => {
   // Requirement: cache-marks, cache-mark-system, cache-mark-tools
-  test('stand on system, last tool, newest message and the newest user turn before it', () => {
+  test('mark system, last tool, newest message and the newest user turn before it', () => {
     const body = build({ messages: [userText('go'), ...turn('a'), ...turn('b')] });
     expect(marksOf(body)).toEqual(['system.0', 'tools.1', 'messages.2.0', 'messages.4.0']);
     expect(checkRequest(body)).toEqual([]);
@@ -186,7 +186,7 @@ describe('cache marks', () => {
   });
 
   // Requirement: cache-mark-newest
-  test('pass over thinking at the end of the newest message', () => {
+  test('skip thinking at the end of the newest message', () => {
     const thought: AssistantBlock = { type: 'thinking', text: 'hm', signature: 's' };
     const body = build({
       messages: [userText('go'), says([{ type: 'text', text: 'x' }, thought])],
@@ -241,7 +241,7 @@ describe('thinking and effort', () => {
 describe('tool choice', () => {
   const levels: ThinkingLevel = 'high';
 
-  test('none and a named tool are said, auto is not', () => {
+  test('none and a named tool are sent, auto is not', () => {
     expect(build({ tool_choice: 'none' }).tool_choice).toEqual({ type: 'none' });
     expect(build({ tool_choice: 'auto' })).not.toHaveProperty('tool_choice');
     expect(
@@ -252,7 +252,7 @@ describe('tool choice', () => {
     });
   });
 
-  test('a forced call leaves out thinking, which it excludes', () => {
+  test('a forced call disables thinking, which it excludes', () => {
     const body = build({ model: 'claude-opus-5', tool_choice: 'any', thinking: levels });
     expect(body.tool_choice).toEqual({ type: 'any' });
     expect(body.thinking).toEqual({ type: 'disabled' });

@@ -110,7 +110,7 @@ test('an answer decodes alike when every byte comes by itself', async () => {
 test('an answer that is cut anywhere is a failure of the stream, never an end', async () => {
   const server = await startWireServer([]);
   const provider = claudeAt(server.url);
-  // behind the last event there is nothing to lose
+  // after the last event there is nothing to lose
   const lengths = fc.integer({ min: 0, max: RECORDED.length - 'event: message_stop'.length });
   await fc.assert(
     fc.asyncProperty(lengths, async (length) => {
@@ -180,12 +180,12 @@ test.for([
   expect(events.at(-1)).toEqual({ type: 'finish', reason, content: [] });
 });
 
-test('an answer with calls ends with tool_calls, whatever a server calls it', () => {
+test('an answer with calls ends with tool_calls for every stop reason', () => {
   const events = decode({ type: 'message_start', message: {} }, ...toolBlock('{}'), ...STOP);
   expect(events.at(-1)).toMatchObject({ type: 'finish', reason: 'tool_calls' });
 });
 
-test('events, blocks and deltas of unknown kinds are passed over', () => {
+test('events, blocks and deltas of unknown kinds are ignored', () => {
   const events = decode(
     { type: 'message_start', message: { model: 'm' } },
     { type: 'constructor' },

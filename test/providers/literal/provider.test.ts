@@ -113,7 +113,7 @@ async function run(
 }
 
 describe('walking', () => {
-  test('executes the steps in order, then says what the last one returned', async () => {
+  test('executes the steps in order, then returns the text of the last one', async () => {
     const spec = directive([
       step('a', { params: { n: 1 } }),
       step('b', { params: { from: '${steps.a.text}' } }),
@@ -224,7 +224,7 @@ describe('outputs', () => {
     expect(last.at(-1)).toMatchObject({ type: 'finish', reason: 'tool_calls' });
   });
 
-  test('an optional output without a value is left out, a required one is an error', async () => {
+  test('an optional output without a value is skipped, a required one is an error', async () => {
     const optional = output('x', { from: '${steps.s.data.nope}', required: false });
     const { calls } = await run(directive([step('s', {})], { outputs: [optional] }), () => report);
     expect(calls[1]).toBe('rye_directive_return({})');
@@ -272,7 +272,7 @@ describe('what it cannot follow', () => {
   });
 
   test.for(['error', 'blocked', 'timeout', 'aborted', 'unknown', 'skipped'] as const)(
-    'a step that ended with %s stops the thread and says why',
+    'a step that ended with %s stops the thread with the reason',
     async (outcome) => {
       const spec = directive([step('a', {}), step('b', {})]);
       const { calls, last } = await run(spec, () => ({ text: `because of ${outcome}`, outcome }));

@@ -89,7 +89,7 @@ describe('failures before the stream', () => {
     ['a text error', '{"error":"model not found"}', 'model not found'],
     ['a page of a proxy', '<html>Bad gateway</html>', 'Bad gateway'],
     ['nothing', '', 'answered 502'],
-  ])('the body of %s says what is wrong', async (_name, body, message) => {
+  ])('the body of %s becomes the message', async (_name, body, message) => {
     const failure = await failureOf({
       status: 502,
       body,

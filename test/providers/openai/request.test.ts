@@ -49,7 +49,7 @@ const TEXT = { type: 'text', text: 'fine' } as const;
 
 describe('messages', () => {
   // Requirement: images-after-results
-  test('results follow their answer at once, images and other words come behind them', () => {
+  test('results follow their answer at once, images and other text come after them', () => {
     const messages: Message[] = [
       userText('go'),
       answers({ type: 'text', text: 'Look.' }, call('x'), call('y')),
@@ -187,7 +187,7 @@ describe('members', () => {
     ['ollama', { reasoning_effort: 'medium' }],
     ['vllm', { chat_template_kwargs: { enable_thinking: true, reasoning_effort: 'medium' } }],
     ['llamacpp', { chat_template_kwargs: { enable_thinking: true, reasoning_effort: 'medium' } }],
-  ] as const)('%s thinks where the configuration says that the model can', (dialect, members) => {
+  ] as const)('%s thinks if the configuration allows it for the model', (dialect, members) => {
     expect(built({ thinking: 'medium' }, { dialect, thinking: 'adaptive' })).toMatchObject(members);
   });
 
@@ -248,7 +248,7 @@ describe('the prompt cache', () => {
   });
 
   // Requirement: cache-marks-by-provider
-  test('marks stand on the system text, the newest message and the user message before it, where they are read', () => {
+  test('marks are on the system text, the newest message and the user message before it, if the server reads them', () => {
     const marked = (dialect: ModelTraits['dialect'], cache = true) =>
       built({ messages: TURNS, cache }, { dialect }).messages.flatMap((message, index) =>
         JSON.stringify(message).includes('cache_control') ? [index] : [],

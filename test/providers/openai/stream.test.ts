@@ -35,7 +35,7 @@ const USAGE = {
 };
 const CACHED = { ...USAGE, input_tokens: 216, cache_read_tokens: 4096 };
 
-/** One body for each server that the adapter claims to speak to: what it says must come out the same. */
+/** One body for each server that the adapter claims to speak to: its content must come out the same. */
 const SERVERS = [
   { name: 'openai', content: [TEXT, ...calls('call_Yy2nqNR1', 'call_k0Q8Lw7d')], usage: CACHED },
   {
@@ -104,7 +104,7 @@ describe.each(SERVERS)('the wire of $name', ({ name, content, usage }) => {
     expect(contentIn(events)).toEqual(content);
   });
 
-  test('cut before it says why it ended it is a failure of the stream, never an end', async () => {
+  test('cut before its finish reason it is a failure of the stream, never an end', async () => {
     const server = await startChatServer([]);
     const provider = chatAt(server.url);
     const whole = body.indexOf('"finish_reason":"');

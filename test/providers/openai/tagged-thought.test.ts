@@ -19,11 +19,11 @@ describe('a thought in the text', () => {
     ['  Hello.', ['', '  Hello.']],
     ['<think>a</think>b <think>c</think>', ['a', 'b <think>c</think>']],
     ['', ['', '']],
-  ])('%j', (answer, parted) => {
-    expect(read(answer)).toEqual(parted);
-    expect(read(...answer.split(''))).toEqual(parted);
+  ])('%j', (answer, split) => {
+    expect(read(answer)).toEqual(split);
+    expect(read(...answer.split(''))).toEqual(split);
     for (let cut = 1; cut < answer.length; cut += 1) {
-      expect(read(answer.slice(0, cut), answer.slice(cut))).toEqual(parted);
+      expect(read(answer.slice(0, cut), answer.slice(cut))).toEqual(split);
     }
   });
 });

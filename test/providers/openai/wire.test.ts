@@ -11,7 +11,7 @@ import { chatAt } from '../fixtures.ts';
 
 const FOLDER = new URL('../../fixtures/wire/openai/', import.meta.url);
 
-/** What a configuration says of the model behind each recorded answer. */
+/** The configuration of the model of each recorded answer. */
 function server(
   dialect: ProviderConfig['dialect'],
   model: string,
