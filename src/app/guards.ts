@@ -11,7 +11,7 @@ import {
   acceptedPins,
   currentPins,
   type GuardChange,
-  type GuardFacts,
+  type GuardState,
   guardChanges,
   hashOfText,
   isSame,
@@ -113,7 +113,7 @@ export async function pinSigned(
   writeLock(workspace, facts, files);
 }
 
-function isCurrent({ lock, memory }: GuardFacts): boolean {
+function isCurrent({ lock, memory }: GuardState): boolean {
   return lock.state === 'valid' && memory?.lock_sha256 === lock.sha256;
 }
 
@@ -127,7 +127,7 @@ function sorted(pins: readonly Pin[]): readonly Pin[] {
     .toSorted((a, b) => (`${a.type} ${a.id}` < `${b.type} ${b.id}` ? -1 : 1));
 }
 
-async function readFacts(workspace: Workspace): Promise<GuardFacts> {
+async function readFacts(workspace: Workspace): Promise<GuardState> {
   // with configuration that cannot be read, skills of other programs are not looked for
   const spaces = await skillSpaces(workspace).catch(() => workspace.spaces);
   return {
@@ -138,7 +138,7 @@ async function readFacts(workspace: Workspace): Promise<GuardFacts> {
 }
 
 /** The refusal of a run: it lists every file with what happened, and names the commands that accept that. */
-function refusalOf(facts: GuardFacts): RyeError | undefined {
+function refusalOf(facts: GuardState): RyeError | undefined {
   const changes = guardChanges(facts);
   return changes.length === 0 ? undefined : refused(changes);
 }
@@ -174,7 +174,7 @@ function hintFor(changes: readonly GuardChange[]): string {
 }
 
 /** Configuration and rules that are not obeyed because their signatures do not count, one sentence each. */
-function ignoredFiles({ lock, files }: GuardFacts, allowUnsigned: boolean): readonly string[] {
+function ignoredFiles({ lock, files }: GuardState, allowUnsigned: boolean): readonly string[] {
   const ignored = files.flatMap(({ type, id, fault, error, needsSignature }) => {
     if (error === null || fault === null || !needsSignature) return [];
     if (type === 'rule' && allowUnsigned && fault === 'unsigned') return [];
@@ -187,7 +187,7 @@ function ignoredFiles({ lock, files }: GuardFacts, allowUnsigned: boolean): read
   return [...ignored, ignoredWarning({ message, code: 'key_untrusted', hint })];
 }
 
-function writeLock(workspace: Workspace, facts: GuardFacts, pins: readonly Pin[]): number {
+function writeLock(workspace: Workspace, facts: GuardState, pins: readonly Pin[]): number {
   const { lock, memory } = facts;
   const before = Math.max(lock.state === 'valid' ? lock.lock.serial : 0, memory?.serial ?? 0);
   const next: Lock = { serial: before + 1, files: sorted(pins) };
@@ -200,7 +200,7 @@ function writeLock(workspace: Workspace, facts: GuardFacts, pins: readonly Pin[]
 }
 
 /** Keeps in the user space what is in force, so that it cannot be taken away unnoticed. */
-function remember(workspace: Workspace, { lock, memory, files }: GuardFacts): void {
+function remember(workspace: Workspace, { lock, memory, files }: GuardState): void {
   const obeyed = lock.state === 'valid' ? lock.lock.files : currentPins(files);
   const known = acceptedPins({ lock, memory });
   const added = obeyed.filter((pin) => !known.some((one) => isSame(one, pin)));

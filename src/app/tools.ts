@@ -1,6 +1,6 @@
 import { messageOf, RyeError } from '../core/errors.ts';
 import { aliasOf } from '../core/ids.ts';
-import { assertStandsFor } from '../items/binding.ts';
+import { assertIdentity } from '../items/binding.ts';
 import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
@@ -374,7 +374,7 @@ export class ToolCatalog implements ToolSource {
     const items: VerifiedItems = await this.#workspace.items(this.#options.allowUnsigned);
     const item = items.load('tool', id, 'execute');
     const metadata = await readToolMetadata(item.text, item.path);
-    assertStandsFor({ type: 'tool', id, path: item.path }, { category: metadata.category });
+    assertIdentity({ type: 'tool', id, path: item.path }, { category: metadata.category });
     if (metadata.unsupported) throw metadata.unsupported;
     const tool = createItemTool(
       {

@@ -18,21 +18,21 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOMEM: 'the system is out of memory (ENOMEM)',
 };
 
-/** The disk itself took no more, so that another try can succeed once there is room or the disk is repaired. */
+/** Codes of a full or broken disk: a retry can succeed after it has room or is repaired. */
 const EXHAUSTED = new Set(['ENOSPC', 'EDQUOT', 'EFBIG', 'EIO']);
 
-/** Returns one clause that says why the system refused an operation on a file, with the system's code. */
+/** Returns a clause that explains a failed file operation, with the system's code. */
 export function diskReason(error: unknown): string {
   const code = systemCodeOf(error);
   return REASONS[code ?? ''] ?? code ?? messageOf(error);
 }
 
-/** This process or the system has no more of something: nothing is wrong with the file. */
+/** Codes of missing resources, which are not a problem of the file. */
 const RESOURCES = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
 /**
- * The error of an operation that failed for lack of open files or memory, undefined if it failed for another reason. A file
- * that could not be looked at for that is neither absent nor unsafe.
+ * Returns the error of an operation that failed for lack of file descriptors or memory; undefined for other failures. Such
+ * a file is neither absent nor unsafe.
  */
 export function resourceError(path: string, error: unknown): RyeError | undefined {
   const system = systemCodeOf(error);
@@ -45,13 +45,13 @@ export function resourceError(path: string, error: unknown): RyeError | undefine
 }
 
 /**
- * The error of a write that failed: `storage_failed` if the disk is full or broken, `state_unwritable` if the system
- * does not permit the write. A RyeError passes through unchanged.
+ * Returns the error of a failed write: `storage_failed` if the disk is full or broken, `state_unwritable` if the system
+ * denies the write. Returns a RyeError unchanged.
  */
 export function writeError(path: string, error: unknown, hint?: string): RyeError {
   if (error instanceof RyeError) return error;
-  const lack = resourceError(path, error);
-  if (lack) return lack;
+  const resource = resourceError(path, error);
+  if (resource) return resource;
   const system = systemCodeOf(error);
   const isExhausted = EXHAUSTED.has(system ?? '');
   return new RyeError(
@@ -61,8 +61,8 @@ export function writeError(path: string, error: unknown, hint?: string): RyeErro
       hint:
         hint ??
         (isExhausted
-          ? 'It was not changed. Free some space or repair the disk, then repeat the command.'
-          : 'It was not changed. Check who owns it and its folder, and their permissions.'),
+          ? 'The file is unchanged. Free some space or repair the disk, then repeat the command.'
+          : 'The file is unchanged. Check the owner and permissions of it and its folder.'),
       details: { path, ...(system === undefined ? {} : { system }) },
       cause: error,
     },

@@ -22,31 +22,31 @@ import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { diskReason, writeError } from './reasons.ts';
 
 export interface WholeFileOptions {
-  /** Permissions of the file, also if it exists. Default: those of the existing file, or what the umask leaves of 0666. */
+  /** Permissions of the file, also if it exists. Default: those of the existing file, else 0666 minus the umask. */
   readonly mode?: number;
-  /** Follows a symbolic link at `path` and writes the file that it names. Default: true; false replaces the link. */
+  /** Follows a symbolic link at `path` and writes its target. Default: true; false replaces the link. */
   readonly follow?: boolean;
 }
 
-/** Names of unfinished files: hidden, and without an ending that any reader of a folder looks for. */
+/** Names of unfinished files: hidden and without a known extension. */
 export const UNFINISHED_FILE = /^\.rye-[0-9a-f]{16}\.tmp$/;
 
-/** A file in the making. Nothing is under its name until `commit`. */
+/** An unfinished file, invisible under its name until `commit`. */
 export interface StagedFile {
   write(content: string | Uint8Array): void;
   /**
-   * Puts the file under its name, durably: it checks the size, syncs the file, renames it and syncs the folder. With
-   * `create` it never replaces a file; returns false if there is one.
+   * Renames the file to its name, durably: checks the size, syncs the file, renames it and syncs the folder. `create` never
+   * replaces a file; returns false if there is one.
    */
   commit(how?: 'replace' | 'create'): boolean;
-  /** Removes what was written. Does nothing after `commit`. */
+  /** Removes the unfinished file. Does nothing after `commit`. */
   discard(): void;
 }
 
 /**
- * Begins a file that appears whole or not at all: it is written under another name in the same folder. An existing file
- * keeps its owner and permissions. Other hard links of it keep the old content, because a rename gives the name to a
- * new file. Throws system errors as they are, so that callers can word them.
+ * Starts a file that appears whole or not at all: it is written under another name in the same folder. Keeps the owner and
+ * permissions of an existing file. Its other hard links keep the old content, because the rename creates a new file.
+ * Throws system errors unchanged, so that callers can word them.
  */
 export function stageFile(path: string, options: WholeFileOptions = {}): StagedFile {
   const { mode, follow = true } = options;
@@ -129,7 +129,7 @@ export function createWhole(
   }
 }
 
-/** Writes a file that a person named. A pipe or a device takes the bytes as they come: it has no old content to keep. */
+/** Writes a file that the user named. Writes directly to a pipe or a device, which has no old content to keep. */
 export function writeOutput(
   path: string,
   content: string | Uint8Array,
@@ -146,7 +146,7 @@ export function writeOutput(
   }
 }
 
-/** Refuses a target of {@link writeOutput} that can't be written, before anything is spent on what is to go into it. */
+/** Refuses an unwritable target of {@link writeOutput} before its content is produced. */
 export function assertWritable(path: string): void {
   try {
     if (!isStream(path)) stageFile(path).discard();
@@ -160,7 +160,7 @@ function isStream(path: string): boolean {
   return stats !== undefined && !stats.isFile() && !stats.isDirectory();
 }
 
-/** Appends to a file; takes a half-written part off again if the write fails. */
+/** Appends to a file; truncates a partial write if it fails. */
 export function appendWhole(path: string, content: string): void {
   try {
     withOpen(path, constants.O_WRONLY | constants.O_APPEND, (fd) => {
@@ -177,19 +177,19 @@ export function appendWhole(path: string, content: string): void {
   }
 }
 
-/** Writes all of `content` at the end of what was written; returns its length in bytes. One `write` may take only a part. */
+/** Writes all of `content` with as many `write` calls as needed; returns its length in bytes. */
 export function writeFully(fd: number, content: string | Uint8Array): number {
   const bytes = typeof content === 'string' ? Buffer.from(content, 'utf8') : content;
   for (let done = 0; done < bytes.length; ) {
     const taken = writeSync(fd, bytes, done);
-    // without this a disk that takes nothing and reports no error would be asked for ever
-    if (taken === 0) throw systemError('EIO', 'the disk takes no more bytes');
+    // a disk that writes nothing and reports no error would loop forever
+    if (taken === 0) throw systemError('EIO', 'the disk accepts no more bytes');
     done += taken;
   }
   return bytes.length;
 }
 
-/** Gives a file another name in its folder, durably; does nothing if there is none. */
+/** Renames a file in its folder durably; does nothing if it does not exist. */
 export function moveAside(path: string, to: string): void {
   try {
     renameSync(path, to);
@@ -199,7 +199,7 @@ export function moveAside(path: string, to: string): void {
   }
 }
 
-/** Makes a folder and what is missing above it, durably. */
+/** Creates a folder and its missing parents durably. */
 export function makeFolders(path: string, mode?: number): void {
   const wanted = resolve(path);
   try {
@@ -214,14 +214,14 @@ export function makeFolders(path: string, mode?: number): void {
   }
 }
 
-/** A file's name survives a power cut only once its folder is on the disk too. */
+/** Syncs a folder: a new file name survives a power failure only after this. */
 export function syncFolder(folder: string): void {
-  // Windows opens no folder
+  // Windows cannot open folders
   if (process.platform === 'win32') return;
   try {
     withOpen(folder, constants.O_RDONLY, fsyncSync);
   } catch (error) {
-    // a folder that may be written but not read can't be opened, and some file systems sync no folder
+    // a folder without read permission cannot be opened, and some file systems cannot sync folders
     if (!['EACCES', 'EPERM', 'EINVAL', 'ENOTSUP'].includes(systemCodeOf(error) ?? '')) throw error;
   }
 }
@@ -232,14 +232,14 @@ function syncRenamed(target: string): void {
   } catch (error) {
     const reason = `its folder cannot be synced: ${diskReason(error)}`;
     throw new RyeError('storage_failed', `${target} is written, but ${reason}`, {
-      hint: 'A power cut could bring the old file back. Repair the disk.',
+      hint: 'A power failure could restore the old file. Repair the disk.',
       details: { path: target },
       cause: error,
     });
   }
 }
 
-/** A link that leads nowhere is replaced. */
+/** Returns the target of a link; a dangling link is replaced. */
 function realTarget(path: string): string {
   try {
     return realpathSync(path);
@@ -258,7 +258,7 @@ function keepAttributes(fd: number, mode: number | undefined, existing: Stats | 
   if (wanted !== undefined) fchmodSync(fd, wanted & 0o7777);
 }
 
-/** Only an administrator may give a file to others; anyone else's file becomes the writer's own. */
+/** Keeps the owner if permitted: only an administrator can change the owner of a file. */
 function keepOwner(fd: number, { uid, gid }: Stats): void {
   try {
     fchownSync(fd, uid, gid);

@@ -4,7 +4,7 @@ import type { ItemType, SignableType } from '../core/ids.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
 import { normalizeNewlines } from './source.ts';
 
-/** What an item's file is signed as. The extension of a tool belongs to its kind: it chooses the interpreter. */
+/** Returns the subject of an item's signature. The kind of a tool includes its extension, which selects the interpreter. */
 export function itemSubject({
   type,
   id,
@@ -17,24 +17,24 @@ export function itemSubject({
   return { kind: type === 'tool' ? `tool${extension}` : type, id };
 }
 
-/** Where rye puts the exports of threads, which it signs by itself. */
+/** The knowledge folder of thread exports, which rye signs without a person. */
 const EXPORTS = 'agent/threads/';
 const SIGNATURE = /^(?:#!.*\n)?(?:(?:<!--|#|\/\/)[^\n]*rye:signed:[^\n]*\n)?/;
 const FRONTMATTER = /^---\n([\s\S]*?)\n---(?:\n|$)/;
-/** The opening or closing line of a fence, with its language. */
+/** The opening or closing line of a fence with its language. */
 const FENCE = /^ {0,3}(`{3,}|~{3,}) *(\w*)/;
 const CAPABILITIES = '# Capabilities\n\nDirective `';
 
-/** An item's claim about what it is: the name and the category that its own text states, where it states them. */
-export interface StatedIdentity {
+/** The name and category that an item's text declares. */
+export interface DeclaredIdentity {
   readonly name?: string | undefined;
   readonly category?: string | undefined;
 }
 
 /**
- * Why a text with a good signature of the older form must still not be used as this item, or undefined. rye itself signed
- * the exports of threads and their capability snapshots. A model wrote much of them, so they count as nothing but
- * knowledge at the place where rye puts them.
+ * Returns the reason why a text with a valid version 1 signature must not be used as this item, else undefined. rye
+ * itself signed thread exports and capability snapshots. A model wrote much of them, so they count only as knowledge in
+ * their original place.
  */
 export function displacedRecord(type: SignableType, id: string, text: string): string | undefined {
   const content = normalizeNewlines(text).replace(SIGNATURE, '');
@@ -47,7 +47,7 @@ export function displacedRecord(type: SignableType, id: string, text: string): s
   return `it is the record of the thread ${exported.thread}`;
 }
 
-/** The thread that a text says it is the export of, if it says so. */
+/** Returns the thread of an export; undefined for other texts. */
 function exportedThread(content: string): { thread: string; directive: string } | undefined {
   const frontmatter = FRONTMATTER.exec(content)?.[1] ?? '';
   const member = (name: string): string | undefined =>
@@ -58,8 +58,8 @@ function exportedThread(content: string): { thread: string; directive: string } 
 }
 
 /**
- * Knowledge may show a directive, as documentation does. Who signed that did not mean it to run: the metadata of
- * knowledge in front of the fence tells.
+ * True for knowledge that shows a directive, as documentation does. Its signer did not intend it to run. Knowledge
+ * metadata before the directive's fence identifies it.
  */
 function isKnowledge(content: string): boolean {
   if (FRONTMATTER.test(content)) return true;
@@ -79,37 +79,34 @@ function isKnowledge(content: string): boolean {
   return false;
 }
 
-/** Refuses an item whose own text says that it is another one: a signed file that was copied or renamed. */
-export function assertStandsFor(
+/** Refuses a signed file that was copied or renamed: its text declares another name or category. */
+export function assertIdentity(
   { type, id, path }: { readonly type: ItemType; readonly id: string; readonly path: string },
-  { name, category }: StatedIdentity,
+  { name, category }: DeclaredIdentity,
 ): void {
   if ((type === 'tool' || type === 'directive') && id.includes('.')) {
     const other = id.replaceAll('.', '/');
     throw new RyeError(
       'invalid_item_id',
-      `the ${type} ${id} cannot be run: a grant of ${other} would cover it too`,
+      `the ${type} ${id} cannot run: a grant of ${other} would cover it too`,
       {
         location: { path },
-        hint: 'Rename it: ids of what runs have no dots.',
+        hint: 'Rename it: ids of directives and tools must not contain dots.',
       },
     );
   }
   const folder = dirname(id) === '.' ? '' : dirname(id);
   if (name !== undefined && name !== '' && name !== basename(id))
-    throw moved({ type, id, path }, `its text names it ${JSON.stringify(name)}`);
+    throw moved({ type, id, path }, `its text declares the name ${JSON.stringify(name)}`);
   if (category !== undefined && category !== folder)
-    throw moved(
-      { type, id, path },
-      `its text puts it into the category ${JSON.stringify(category)}`,
-    );
+    throw moved({ type, id, path }, `its text declares the category ${JSON.stringify(category)}`);
 }
 
 function moved(
   { type, id, path }: { readonly type: ItemType; readonly id: string; readonly path: string },
   why: string,
 ): RyeError {
-  return new RyeError('item_moved', `the file does not stand for ${type} ${id}: ${why}`, {
+  return new RyeError('item_moved', `the file is not ${type} ${id}: ${why}`, {
     location: { path },
     hint: `It was copied or renamed after it was signed. Review it, correct its name and category, then run: rye sign ${type} ${id}`,
     details: { type, id, path },

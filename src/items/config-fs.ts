@@ -13,11 +13,11 @@ import {
 } from '../trust/policy.ts';
 import {
   bakedConfig,
-  bearsPower,
   type ConfigNode,
   type ConfigOverride,
   EMPTY_MAP,
   flattenConfig,
+  isPowerFile,
   type LoadedConfig,
   mergeConfig,
   nestConfig,
@@ -33,25 +33,25 @@ export interface ConfigOptions extends VerifyContext {
   readonly policy: TrustPolicy;
   /** `-c key=value`, in order; the last layer of all. */
   readonly overrides?: readonly ConfigOverride[];
-  /** Called with one line for each file that is ignored or only warned about. */
+  /** Called with one line for each file that is ignored or causes a warning. */
   readonly onNotice: (notice: string) => void;
 }
 
 export interface Config {
   /**
-   * The file `.ai/config/<name>.yaml` of all spaces merged, system first, project last, then the overrides. Empty
-   * where no space has it. Throws `config_invalid` with file:line:col, or the code of a signature that is required.
+   * Merges the file `.ai/config/<name>.yaml` of all spaces, system first, project last, then the overrides. Empty if no
+   * space has it. Throws `config_invalid` with file:line:col, or the code of a signature fault.
    */
   load(name: string): Promise<LoadedConfig>;
-  /** One space's own file without the others, under the same checks; empty where there is none. */
+  /** Loads the file of one space under the same checks; empty if there is none. */
   loadFrom(name: string, space: Space): Promise<LoadedConfig>;
-  /** Names of the configuration files of all spaces, such as `agent/providers/anthropic`, sorted. */
+  /** Returns the sorted names of the configuration files of all spaces, such as `agent/providers/anthropic`. */
   names(prefix?: string): readonly string[];
 }
 
 /**
- * Opens layered configuration. Every file is read and merged at most once. Throws `usage` for an override that no
- * configuration file would ever see.
+ * Opens layered configuration. Reads and merges every file at most once. Throws `usage` for an override without a
+ * configuration file.
  */
 export function openConfig(options: ConfigOptions): Config {
   assertOverridesMeanFiles(options);
@@ -73,8 +73,8 @@ export function openConfig(options: ConfigOptions): Config {
 }
 
 /**
- * The trust policy of `trust.yaml` in all spaces. A file that cannot be read or checked makes the policy at least
- * the strict one; a project's that no trusted key signed can only tighten it.
+ * Loads the trust policy from `trust.yaml` of all spaces. An unreadable file makes the policy at least the strict one. A
+ * project's file without a trusted signature can only tighten it.
  */
 export async function loadTrustPolicy(
   options: VerifyContext & Pick<ConfigOptions, 'onNotice'>,
@@ -91,12 +91,12 @@ export async function loadTrustPolicy(
       policy = overlaid.policy;
       if (!verdict.ok && overlaid.loosened.length > 0) {
         const { hint } = faultError(found, verdict);
-        const message = `${found.path} does not loosen ${overlaid.loosened.join(', ')}`;
+        const message = `${found.path} cannot loosen ${overlaid.loosened.join(', ')}`;
         options.onNotice(ignoredWarning({ message, code: verdict.code, hint }));
       }
     } catch (error) {
       policy = overlayPolicy(policy, STRICT_POLICY, { mayLoosen: false }).policy;
-      options.onNotice(`the strict trust policy is used: ${messageOf(error)}`);
+      options.onNotice(`using the strict trust policy: ${messageOf(error)}`);
     }
   }
   return policy;
@@ -124,15 +124,15 @@ async function mergeLayers(
   return flattenConfig(node);
 }
 
-/** Names every unknown setting at once, each with its line. */
+/** Throws if there are unknown settings; names all of them with their lines. */
 function assertKnownSettings(name: string, shipped: ConfigNode, upper: ConfigNode): void {
   const unknown = unknownSettings(name, shipped, upper);
   const [first, ...others] = unknown;
   if (first === undefined) return;
-  const lines = others.map(({ origin, path }) => `${origin}: there is no setting ${path}`);
+  const lines = others.map(({ origin, path }) => `${origin}: unknown setting ${path}`);
   throw new RyeError(
     'config_invalid',
-    [`${first.origin}: there is no setting ${first.path}`, ...lines].join('; '),
+    [`${first.origin}: unknown setting ${first.path}`, ...lines].join('; '),
     {
       hint: first.hint ?? 'Remove it. `rye config show` lists every setting.',
       details: { unknown: unknown.map(({ path, origin }) => ({ setting: path, origin })) },
@@ -147,7 +147,7 @@ function assertOverridesMeanFiles({ overrides = [], spaces }: ConfigOptions): vo
     if (names.some((name) => overridePath(name, key) !== undefined)) continue;
     const [file = ''] = key.split('.');
     const known = names.map((name) => name.slice(name.lastIndexOf('/') + 1));
-    throw new RyeError('usage', `-c ${key}: there is no configuration file for it`, {
+    throw new RyeError('usage', `-c ${key}: no configuration file matches this key`, {
       hint: didYouMean(file, known) ?? '`rye config show` lists every setting.',
     });
   }
@@ -167,12 +167,12 @@ async function loadLayer(
   return translated.node;
 }
 
-/** Whether a file counts; tells about those that do not and about those that are only warned about. */
+/** True if a file counts; reports ignored files and warnings. */
 function admitted(found: FoundFile, options: ConfigOptions): boolean {
   const verdict = verifyFile(found, options);
   if (verdict.ok) return true;
   const error = faultError(found, verdict);
-  if (found.space === 'project' && bearsPower(found.id)) {
+  if (found.space === 'project' && isPowerFile(found.id)) {
     options.onNotice(ignoredWarning(error));
     return false;
   }
@@ -182,12 +182,12 @@ function admitted(found: FoundFile, options: ConfigOptions): boolean {
   return true;
 }
 
-/** Reads one configuration file by itself; throws `config_invalid` with file:line:col. */
+/** Reads one configuration file without its layers; throws `config_invalid` with file:line:col. */
 export async function readConfigFile(found: FoundFile): Promise<LoadedConfig> {
   return flattenConfig(fromRyeOs(found.id, await parseConfig(found)).node);
 }
 
-/** The settings of one file that rye does not have. Throws `config_invalid` if the file cannot be parsed. */
+/** Returns the unknown settings of one file. Throws `config_invalid` if the file cannot be parsed. */
 export async function unknownIn(
   found: FoundFile,
   spaces: ConfigOptions['spaces'],

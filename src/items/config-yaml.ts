@@ -15,21 +15,21 @@ import { messageOf, RyeError } from '../core/errors.ts';
 import { blankSignatureLine } from '../trust/signature-line.ts';
 import { type ConfigNode, configNodeOf } from './config.ts';
 
-/** Nodes of one YAML file with its aliases expanded; beyond it somebody built a bomb. */
+/** Maximum nodes of a YAML file with expanded aliases; protects against alias bombs. */
 const MAX_NODES = 100_000;
 
-/** A configuration file's text as a value that knows its lines; throws `config_invalid` with file:line:col. */
+/** Parses a configuration file's text to nodes with their lines; throws `config_invalid` with file:line:col. */
 export function readConfigText(text: string, path: string): ConfigNode {
   try {
     return readDocument(text, path);
   } catch (error) {
     if (error instanceof RyeError) throw error;
-    // nesting, or aliases in a circle, deeper than the stack
+    // nesting or cyclic aliases deeper than the stack
     throw invalid(path, `the file cannot be read: ${messageOf(error)}`, { line: 1, column: 1 });
   }
 }
 
-/** The value of one `-c key=value`, read as YAML; throws `config_invalid`. */
+/** Parses the value of one `-c key=value` as YAML; throws `config_invalid`. */
 export function readOverride(key: string, text: string): ConfigNode {
   const origin = `-c ${key}`;
   try {
@@ -54,12 +54,16 @@ function readDocument(signed: string, path: string): ConfigNode {
     return { kind: 'map', members: new Map(), origin: path };
   }
   if (!isMap(contents)) {
-    throw invalid(path, 'a configuration file is a mapping', positionOf(lines, contents.range[0]));
+    throw invalid(
+      path,
+      'a configuration file must be a mapping',
+      positionOf(lines, contents.range[0]),
+    );
   }
   return new NodeReader(document, path, lines).read(contents, 0);
 }
 
-/** Turns the nodes of one parsed file into values that know their lines. */
+/** Converts the nodes of a parsed file to configuration nodes with their lines. */
 class NodeReader {
   readonly #document: Document.Parsed;
   readonly #path: string;
@@ -72,7 +76,7 @@ class NodeReader {
     this.#lines = lines;
   }
 
-  /** `at` is the offset of what the value belongs to, for values that are left out. */
+  /** `at` is the offset of the key, for keys without a value. */
   read(node: ParsedNode | null, at: number): ConfigNode {
     const offset = node?.range[0] ?? at;
     this.#count += 1;
@@ -87,8 +91,8 @@ class NodeReader {
       return { kind: 'list', items: node.items.map((item) => this.read(item, offset)), origin };
     }
     const { value } = node;
-    if (!isPlain(value))
-      throw this.#fail('a value is neither text, a finite number, true, false nor null', offset);
+    if (!isSupported(value))
+      throw this.#fail('unsupported value: use text, a finite number, true, false or null', offset);
     return { kind: 'scalar', value, origin };
   }
 
@@ -104,7 +108,7 @@ class NodeReader {
     const members = new Map<string, ConfigNode>();
     for (const { key, value } of node.items) {
       const name = isScalar(key) ? String(key.value) : '__proto__';
-      if (name === '__proto__') throw this.#fail('a key is no plain name', key.range[0]);
+      if (name === '__proto__') throw this.#fail('a key must be a scalar name', key.range[0]);
       members.set(name, this.read(value, key.range[0]));
     }
     return { kind: 'map', members, origin };
@@ -115,7 +119,7 @@ class NodeReader {
   }
 }
 
-function isPlain(value: unknown): value is string | number | boolean | null {
+function isSupported(value: unknown): value is string | number | boolean | null {
   return (
     typeof value === 'string' ||
     typeof value === 'boolean' ||

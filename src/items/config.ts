@@ -1,7 +1,7 @@
 import { type JsonObject, type JsonValue } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 
-/** A configuration value in which every node knows where it was written (`file:line`). */
+/** A configuration value in which every node has its origin (`file:line`). */
 export type ConfigNode =
   | {
       readonly kind: 'map';
@@ -15,7 +15,7 @@ export type ConfigNode =
       readonly origin: string;
     };
 
-/** A merged configuration. `origins` maps the dotted path of every leaf to the place that set it. */
+/** A merged configuration. `origins` maps the dotted path of every leaf to its `file:line`. */
 export interface LoadedConfig {
   readonly value: JsonObject;
   readonly origins: ReadonlyMap<string, string>;
@@ -61,7 +61,7 @@ function idOf(node: ConfigNode | undefined): string | undefined {
   return id?.kind === 'scalar' && typeof id.value === 'string' ? id.value : undefined;
 }
 
-/** The plain value of a merged map, and the origin of each of its leaves; empty lists and maps are leaves too. */
+/** Converts a node to a JSON value and the origins of its leaves; empty lists and maps are leaves too. */
 export function flattenConfig(root: ConfigNode): LoadedConfig {
   const origins = new Map<string, string>();
   const plain = (node: ConfigNode, path: string): JsonValue => {
@@ -83,7 +83,7 @@ export function flattenConfig(root: ConfigNode): LoadedConfig {
   return { value, origins };
 }
 
-/** A node for a value that does not come from a file; every leaf has the same origin. */
+/** Converts a value that does not come from a file to a node; every leaf has the same origin. */
 export function configNodeOf(value: JsonValue | undefined, origin: string): ConfigNode {
   if (Array.isArray(value)) {
     return {
@@ -101,7 +101,7 @@ export function configNodeOf(value: JsonValue | undefined, origin: string): Conf
   return { kind: 'scalar', value: value ?? null, origin };
 }
 
-/** A map that holds one node under a dotted path. */
+/** Returns a map that contains one node at a path. */
 export function nestConfig(path: readonly string[], node: ConfigNode): ConfigNode {
   return path.reduceRight<ConfigNode>(
     (inner, name) => ({ kind: 'map', members: new Map([[name, inner]]), origin: inner.origin }),
@@ -116,8 +116,8 @@ export interface ConfigOverride {
 }
 
 /**
- * The members of a file that an override sets, or undefined when it is meant for another file. A key is the file's
- * path and the member's path, dots between all: `agent.resilience.limits.turns`; the folder `agent` may be left out.
+ * Returns the path of the member that an override sets; undefined if the override is for another file. A key is the path
+ * of the file and of the member with dots: `agent.resilience.limits.turns`. The folder `agent` is optional.
  */
 export function overridePath(name: string, key: string): readonly string[] | undefined {
   const file = name.replaceAll('/', '.');
@@ -146,15 +146,15 @@ const POWER_FILES = new Set([
 ]);
 
 /**
- * True for files that can move secrets, start programs or loosen a bound: providers (base URL, headers, key name),
- * hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, trust itself.
- * A project's count only when signed by a key that the user trusts.
+ * True for files that can send secrets elsewhere, start programs or loosen a bound: providers (base URL, headers, key
+ * name), hooks, MCP servers, risk, limits, transcript strictness, sandbox, readable environment variables, trust. In a
+ * project they count only if a key that the user trusts signed them.
  */
-export function bearsPower(name: string): boolean {
+export function isPowerFile(name: string): boolean {
   return POWER_FILES.has(name) || name.startsWith('agent/providers/') || name.startsWith('mcp/');
 }
 
-/** Files whose shipped version names every setting, and the mappings in them that are checked where they are read. */
+/** Files whose shipped version lists every setting, with the mappings in them that other code validates. */
 const CLOSED_FILES: Readonly<Record<string, readonly string[]>> = {
   'agent/agent': [],
   'agent/coordination': [],
@@ -164,7 +164,7 @@ const CLOSED_FILES: Readonly<Record<string, readonly string[]>> = {
   trust: [],
 };
 
-/** A setting that nothing reads. */
+/** A setting that rye does not know. */
 export interface UnknownSetting {
   readonly path: string;
   readonly origin: string;
@@ -172,8 +172,8 @@ export interface UnknownSetting {
 }
 
 /**
- * The members of `layer` that the shipped file does not have: a typo in a limit must not pass as a limit that is in force. Empty for
- * files whose members are anybody's to name.
+ * Returns the members of `layer` that the shipped file does not have, because a misspelled limit would not be enforced.
+ * Returns none for files with free member names.
  */
 export function unknownSettings(
   name: string,
@@ -199,7 +199,7 @@ export function unknownSettings(
   return found;
 }
 
-/** A value with the line that it stands on: a scalar, a list of such values, or a map of them. */
+/** A value with its line: a scalar, a list of such values, or a map of them. */
 export type BakedNode = readonly [
   line: number,
   value: string | number | boolean | null | readonly BakedNode[] | BakedMap,
@@ -208,14 +208,14 @@ interface BakedMap {
   readonly [name: string]: BakedNode;
 }
 
-/** Put in place of this name by the build and the test runner; see `scripts/define.mjs`. */
+/** Replaced by the build and the test runner; see `scripts/define.mjs`. */
 declare const __RYE_SYSTEM_CONFIG__: string;
 
 let baked: Readonly<Record<string, BakedNode>> | undefined;
 
 /**
- * What the file with this SHA-256 says, when it is a configuration file that rye ships: those are parsed when rye is
- * built, because parsing them is a large part of starting a thread. Undefined for all other bytes.
+ * Returns the parsed configuration file with this SHA-256 if rye ships it; undefined for other files. The build parses
+ * shipped files, because parsing them is a large part of starting a thread.
  */
 export function bakedConfig(sha256: string, path: string): ConfigNode | undefined {
   if (typeof __RYE_SYSTEM_CONFIG__ === 'undefined') return undefined;

@@ -5,12 +5,12 @@ import type { LimitName } from '../core/limits.ts';
 import type { OutputDeclaration, ProcessStep, ThreadPlan, ValueType } from '../core/plan.ts';
 import { type ItemProblem, originOf, type Problems } from './source.ts';
 
-/** What a `<model>` element asks for. */
+/** The model that a `<model>` element requests. */
 export interface ModelChoice {
   readonly tier?: string;
   readonly id?: string;
   readonly provider?: string;
-  /** Model id or tier to use when the first choice fails. */
+  /** Model id or tier to use if the first choice fails. */
   readonly fallback?: string;
   readonly thinking?: ThreadPlan['thinking'];
 }
@@ -29,12 +29,12 @@ export interface RawHook {
 }
 
 export interface Permissions {
-  /** Capability patterns in the order in which they stand. */
+  /** Capability patterns in document order. */
   readonly capabilities: readonly string[];
   readonly acknowledgements: readonly Acknowledgement[];
-  /** Whether descendants must stay within these capabilities. */
+  /** True if descendants must stay within these capabilities. */
   readonly ceiling: boolean;
-  /** The element as written, for the prompt; empty when there is none. */
+  /** The element as written, for the prompt; empty if there is none. */
   readonly xml: string;
   readonly origin: string;
 }
@@ -43,7 +43,7 @@ export interface InputDeclaration {
   readonly name: string;
   readonly type: ValueType;
   readonly required: boolean;
-  /** Already of the declared type. */
+  /** Has the declared type. */
   readonly default?: JsonValue;
   /** Allowed values of an `enum`. */
   readonly values: readonly string[];
@@ -71,11 +71,11 @@ export interface DirectiveContext {
 export interface Directive {
   readonly path: string;
   readonly name: string;
-  /** `0.0.0` where the file declares none. */
+  /** `0.0.0` if the file declares none. */
   readonly version: string;
   readonly extends?: string;
   readonly description: string;
-  /** Undefined where the element is absent. */
+  /** Undefined if the element is absent. */
   readonly category?: string;
   readonly author: string;
   readonly model?: ModelChoice;
@@ -97,10 +97,10 @@ export interface Directive {
   readonly warnings: readonly ItemProblem[];
 }
 
-/** Elements whose text is taken as it stands. */
+/** Elements whose content is kept as written. */
 export const OPAQUE_ELEMENTS: ReadonlySet<string> = new Set(['template', 'example', 'raw']);
 
-/** A directive while its elements are read; each reader fills in its own members. */
+/** A directive while its elements are being read; each reader fills in its own members. */
 export interface DirectiveDraft {
   readonly path: string;
   readonly problems: Problems;
@@ -153,7 +153,7 @@ export function newDraft(path: string, problems: Problems): DirectiveDraft {
   };
 }
 
-/** Remembers where the value at a dotted path was declared; the first declaration counts. */
+/** Records where the value at a dotted path was declared; the first declaration counts. */
 export function noteOrigin(draft: DirectiveDraft, path: string, location: SourceLocation): void {
   if (!Object.hasOwn(draft.origins, path)) draft.origins[path] = originOf(location);
 }

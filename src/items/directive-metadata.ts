@@ -40,7 +40,7 @@ function warnUnknown(
 ): void {
   draft.problems.warn({
     code: 'directive_malformed',
-    message: `<${element.name}> is not known in ${where} and is ignored`,
+    message: `<${element.name}> is unknown in ${where} and is ignored`,
     location: element.location,
     hint: didYouMean(element.name, known),
   });
@@ -51,7 +51,7 @@ function readText(element: XmlElement, draft: DirectiveDraft): void {
   if (draft.metadataText.has(element.name)) {
     draft.problems.error({
       code: 'directive_malformed',
-      message: `<${element.name}> stands twice`,
+      message: `duplicate <${element.name}>`,
       location: element.location,
     });
     return;
@@ -135,7 +135,7 @@ function readLimits(element: XmlElement, draft: DirectiveDraft): void {
   }
 }
 
-/** Plain decimal: what Number() reads beside it, such as 0x10 and 1e3, is more often a slip than meant. */
+/** A plain decimal. Other forms that Number() accepts, such as 0x10 and 1e3, are usually mistakes. */
 const NUMERAL = /^\d{1,15}(?:\.\d{1,9})?$/;
 
 function addLimit(
@@ -226,7 +226,7 @@ function readBehavior(element: XmlElement, draft: DirectiveDraft): void {
     if (value === '') return;
     draft.problems.error({
       code: 'directive_malformed',
-      message: '<behavior> holds text where settings belong',
+      message: '<behavior> contains text instead of settings',
       location: element.location,
       hint: 'Write attributes or child elements, such as <behavior nudge="false"/>.',
     });
@@ -236,7 +236,7 @@ function readBehavior(element: XmlElement, draft: DirectiveDraft): void {
   for (const name of Object.keys(value)) noteOrigin(draft, `behavior.${name}`, element.location);
 }
 
-/** Attributes that name something: they stay text even when they look like a number or a truth value. */
+/** Attributes that are names: they stay text even if they look like a number or a boolean. */
 const NAMES: ReadonlySet<string> = new Set([
   'id',
   'event',
@@ -259,8 +259,8 @@ const ACTIONS: ReadonlySet<string> = new Set([...PRIMARIES, ...SHORT_ACTIONS, 'a
 const CONDITIONS: ReadonlySet<string> = new Set(['condition', 'any', 'all', 'not']);
 
 /**
- * A `<hook>` element in the shape of the YAML form, with typed attributes: `wrap="false"` is false. What the members mean is
- * checked by the hooks room.
+ * Converts a `<hook>` element to the shape of the YAML form with typed attributes: `wrap="false"` is false. The hooks room
+ * validates the members.
  */
 function readHook(element: XmlElement, problems: Problems): JsonObject {
   const members = new Map(typedAttributes(element));
@@ -312,7 +312,7 @@ function readCondition(element: XmlElement): JsonValue {
     return { not: inner.length === 1 ? (inner[0] ?? {}) : { all: inner } };
   if (inner.length > 0) return inner.length === 1 ? (inner[0] ?? {}) : { all: inner };
   const members = new Map(typedAttributes(element));
-  // A regex is text even when it looks like a number.
+  // A regex is text even if it looks like a number.
   const value = element.attributes.get('value');
   if (element.attributes.get('op') === 'regex' && value !== undefined) members.set('value', value);
   return Object.fromEntries(members);
@@ -355,7 +355,7 @@ function withParams(element: XmlElement, members: JsonObject): JsonObject {
   return short === undefined || text === '' ? members : { ...members, [short[0]]: text };
 }
 
-/** `<param name="k">v</param>` and `<k>v</k>` children as typed members. */
+/** Converts `<param name="k">v</param>` and `<k>v</k>` children to typed members. */
 function namedTexts(element: XmlElement): JsonObject {
   return Object.fromEntries(
     childElements(element).map((child) => [

@@ -9,8 +9,8 @@ const TAGS = [...VERBS, 'acknowledge'] as const;
 
 /**
  * Reads `<permissions>` into capability patterns. Forms: the text `*`; `<verb>*</verb>`; `<verb>type.pattern</verb>`;
- * `<verb><type>pattern</type></verb>`, all repeatable and mixable, `*` beside `<acknowledge>` included. Slashes in patterns become dots.
- * Anything else is a `permission_malformed` error: an unclear permission grants nothing.
+ * `<verb><type>pattern</type></verb>`. All can be repeated and mixed, also `*` with `<acknowledge>`. Slashes in patterns
+ * become dots. Anything else is a `permission_malformed` error: an unclear permission grants nothing.
  */
 export function readPermissions(element: XmlElement, draft: DirectiveDraft): void {
   const { permissions } = draft;
@@ -27,8 +27,8 @@ export function readPermissions(element: XmlElement, draft: DirectiveDraft): voi
     refuse(
       draft,
       element,
-      `the text "${text}" in <permissions> grants nothing`,
-      'Only * may stand there.',
+      `unexpected text "${text}" in <permissions>`,
+      'Write only * or permission elements.',
     );
   }
   for (const child of childElements(element)) readGrant(child, draft);
@@ -46,7 +46,7 @@ function readGrant(element: XmlElement, draft: DirectiveDraft): void {
     refuse(
       draft,
       element,
-      `<${element.name}> is not known inside <permissions>`,
+      `<${element.name}> is unknown inside <permissions>`,
       near ?? `Valid elements are ${TAGS.join(', ')}; searching and loading are both fetch.`,
     );
     return;

@@ -25,8 +25,8 @@ import { childElements, isTrue, parseXml, textOf, type XmlElement } from './xml.
 
 /**
  * Parses a directive file: a signature comment, free Markdown, the first `xml` fence with one `<directive>`, the body.
- * Throws the first error found (`directive_malformed`, `xml_malformed`, `permission_malformed`, `unknown_limit`, `invalid_limit`) with its place in
- * the file; unknown elements are only warnings.
+ * Throws the first error (`directive_malformed`, `xml_malformed`, `permission_malformed`, `unknown_limit`,
+ * `invalid_limit`) with its location in the file. Unknown elements are only warnings.
  */
 export const parseDirective = rememberParsed((text, path): Directive => {
   const { directive, problems } = readDirective(text, path);
@@ -35,8 +35,8 @@ export const parseDirective = rememberParsed((text, path): Directive => {
 });
 
 /**
- * Parses like {@link parseDirective} but goes on after an error where it can, so that `rye validate` can report all of them. Throws only
- * where there is no directive element to read.
+ * Parses like {@link parseDirective} but continues after errors, so that `rye validate` can report all of them. Throws
+ * only if there is no directive element.
  */
 export function readDirective(
   text: string,
@@ -59,7 +59,7 @@ export function readDirective(
   if (!closed) {
     problems.error({
       code: 'directive_malformed',
-      message: 'the xml fence is not closed',
+      message: 'unclosed xml fence',
       location: { path, line, column: 1 },
       hint: 'Close it with a fence of the same character, at least as long as the opening one.',
     });
@@ -87,8 +87,8 @@ function readRoot(root: XmlElement, draft: DirectiveDraft): void {
     problems.error({ code: 'directive_malformed', message, location: root.location, hint });
   if (root.name !== 'directive') {
     fail(
-      `the first xml fence holds <${root.name}>, not <directive>`,
-      'The first fence with the info string xml must hold the directive.',
+      `the first xml fence contains <${root.name}> instead of <directive>`,
+      'Put the directive into the first fence with the info string xml.',
     );
     problems.throwIfAny();
   }
@@ -121,7 +121,7 @@ function readChildren(root: XmlElement, draft: DirectiveDraft): void {
       for (const member of members) readMetadata(member, draft);
     }
   }
-  // Actions outside a process are the familiar short form of a process without named steps.
+  // Actions outside a process are the short form of a process without named steps.
   const loose = childElements(root).filter(({ name }) => ACTIONS.has(name));
   if (draft.steps.length === 0 && loose.length > 0)
     readProcess({ ...root, children: loose }, draft);
@@ -145,7 +145,7 @@ function finish(draft: DirectiveDraft, preamble: string, body: string): Directiv
   });
 }
 
-/** Familiar names of other languages for the value types. */
+/** Names of the value types in other languages. */
 const TYPE_ALIASES: Readonly<Record<string, ValueType>> = {
   str: 'string',
   text: 'string',
@@ -160,18 +160,18 @@ const TYPE_ALIASES: Readonly<Record<string, ValueType>> = {
 
 const NAME = /^[A-Za-z_][\w-]*$/;
 
-/** Reads `<inputs>` or `<outputs>`; other children than `<input>` or `<output>` are warnings. */
+/** Reads `<inputs>` or `<outputs>`; warns about children other than `<input>` and `<output>`. */
 function readDeclarations(element: XmlElement, draft: DirectiveDraft): void {
-  const wanted = element.name === 'inputs' ? 'input' : 'output';
+  const tag = element.name === 'inputs' ? 'input' : 'output';
   for (const child of childElements(element)) {
-    if (child.name !== wanted) {
+    if (child.name !== tag) {
       draft.problems.warn({
         code: 'directive_malformed',
         message: `<${child.name}> in <${element.name}> is ignored`,
         location: child.location,
-        hint: `<${element.name}> holds <${wanted}> elements.`,
+        hint: `Use <${tag}> elements.`,
       });
-    } else if (wanted === 'input') {
+    } else if (tag === 'input') {
       readInput(child, draft);
     } else {
       readOutput(child, draft);
@@ -244,12 +244,12 @@ function readType(element: XmlElement, draft: DirectiveDraft, fallback: ValueTyp
   if (written === '') return fallback;
   const type = VALUE_TYPES.find((known) => known === written) ?? TYPE_ALIASES[written];
   if (type !== undefined) return type;
-  const near = didYouMean(written, VALUE_TYPES);
+  const suggestion = didYouMean(written, VALUE_TYPES);
   malformed(
     element,
     draft,
-    `type="${written}" is not a type`,
-    near ?? `Types are ${VALUE_TYPES.join(', ')}.`,
+    `unknown type "${written}"`,
+    suggestion ?? `Types are ${VALUE_TYPES.join(', ')}.`,
   );
   return fallback;
 }

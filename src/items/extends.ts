@@ -16,20 +16,20 @@ import { formatProblem } from './source.ts';
 /** Most directives in one chain, the leaf included. */
 const MAX_CHAIN = 16;
 
-/** A directive together with the id that it was found under. Loaders may add members, which are kept. */
+/** A directive with the id under which it was found. Members that a loader adds are kept. */
 export interface LoadedDirective {
   readonly id: string;
   readonly directive: Directive;
 }
 
-/** A bound that an ancestor sets on every descendant. */
+/** An upper bound that an ancestor sets on the capabilities of all descendants. */
 export interface Ceiling {
   readonly id: string;
   readonly origin: string;
   readonly capabilities: readonly string[];
 }
 
-/** What a chain of directives says together. Nothing is interpolated or checked against policy yet. */
+/** A composed chain of directives, not yet interpolated or checked against policy. */
 export interface Composed {
   readonly name: string;
   readonly version: string;
@@ -40,9 +40,9 @@ export interface Composed {
   readonly rawLimits: readonly RawLimit[];
   readonly capabilities: readonly string[];
   readonly acknowledgements: readonly Acknowledgement[];
-  /** From the root down to the leaf; the leaf's own binds nobody yet and is left out. */
+  /** From the root to the parent of the leaf. The leaf's own ceiling binds only its descendants. */
   readonly ceilings: readonly Ceiling[];
-  /** The leaf's `<permissions>` as written, else that of the ancestor that gave the capabilities. */
+  /** The leaf's `<permissions>` as written, else those of the ancestor that supplies the capabilities. */
   readonly permissionsXml: string;
   readonly rawHooks: readonly RawHook[];
   readonly context: {
@@ -57,14 +57,15 @@ export interface Composed {
   readonly outputs: readonly OutputDeclaration[];
   readonly steps: readonly ProcessStep[];
   readonly body: string;
-  /** Dotted path of each value in the plan → `file:line` of the file that gave it. */
+  /** Dotted path of each value in the plan → `file:line` of the file that declares it. */
   readonly origins: Readonly<Record<string, string>>;
   readonly warnings: readonly string[];
 }
 
 /**
- * Loads a directive and its ancestors, root first. `extends_cycle` and `extends_too_deep` (more than 16) name the chain.
- * `leafExtends` replaces what the leaf's own file says, for routing by hooks.
+ * Loads a directive and its ancestors, root first. Throws `extends_cycle` or `extends_too_deep` (more than 16) with the
+ * chain.
+ * `leafExtends` replaces the leaf's own `extends`, for routing by hooks.
  */
 export async function walkChain<T extends LoadedDirective>(
   leafId: string,
@@ -78,9 +79,9 @@ export async function walkChain<T extends LoadedDirective>(
     if (seen.includes(next)) {
       throw new RyeError(
         'extends_cycle',
-        `directives extend each other in a circle: ${arrow([...seen, next])}`,
+        `directives extend each other in a cycle: ${arrow([...seen, next])}`,
         {
-          hint: `Remove one extends attribute on the way from ${next} back to itself.`,
+          hint: `Remove one extends attribute of the cycle.`,
           details: { chain: [...seen, next] },
         },
       );
@@ -103,7 +104,7 @@ export async function walkChain<T extends LoadedDirective>(
   return chain;
 }
 
-/** Loads the next link; an ancestor that cannot be used is an error of the directive that extends it. */
+/** Loads the next directive of the chain. An unusable ancestor is an error of the directive that extends it. */
 async function loadAncestor<T extends LoadedDirective>(
   id: string,
   child: T | undefined,
@@ -128,18 +129,19 @@ function arrow(ids: readonly string[]): string {
 }
 
 /**
- * Composes a chain, root first, leaf last. Context is concatenated and de-duplicated per position, suppress is a union, hooks are all kept with
- * the descendant's replacing an ancestor's of the same id in place. Capabilities come from the nearest directive that declares any, each limit and each
- * behaviour setting from the nearest that declares it, the model and the set of inputs from the nearest that has one; everything else is the leaf's.
+ * Composes a chain, root first, leaf last. Context is concatenated and deduplicated per position, suppress is a union,
+ * and hooks accumulate, where a descendant's hook replaces an ancestor's with the same id in place. Capabilities, model
+ * and inputs come from the nearest directive that declares any, each limit and each behavior setting from the nearest
+ * that declares it. Everything else comes from the leaf.
  */
 export function composeChain(chainRootFirst: readonly LoadedDirective[]): Composed {
   const chain = chainRootFirst.map(({ directive }) => directive);
   const leaf = chain.at(-1);
-  if (leaf === undefined) throw new RyeError('internal', 'a chain of directives is empty');
+  if (leaf === undefined) throw new RyeError('internal', 'the chain of directives is empty');
   const nearestFirst = chain.toReversed();
   const granting =
     nearestFirst.find(({ permissions }) => permissions.capabilities.length > 0) ?? leaf;
-  const modelled = nearestFirst.find(({ model }) => model !== undefined) ?? leaf;
+  const withModel = nearestFirst.find(({ model }) => model !== undefined) ?? leaf;
   const withInputs = nearestFirst.find(({ inputs }) => inputs.length > 0) ?? leaf;
   const continuing = nearestFirst.find((one) => one.continuationDirective !== undefined) ?? leaf;
   return compact({
@@ -148,7 +150,7 @@ export function composeChain(chainRootFirst: readonly LoadedDirective[]): Compos
     description: leaf.description,
     category: leaf.category ?? '',
     author: leaf.author,
-    model: modelled.model,
+    model: withModel.model,
     rawLimits: nearestLimits(nearestFirst),
     capabilities: granting.permissions.capabilities,
     acknowledgements: acknowledgements(leaf, granting),
@@ -167,7 +169,7 @@ export function composeChain(chainRootFirst: readonly LoadedDirective[]): Compos
     outputs: leaf.outputs,
     steps: leaf.steps,
     body: leaf.body,
-    origins: composeOrigins(chain, { leaf, granting, modelled, withInputs }),
+    origins: composeOrigins(chain, { leaf, granting, withModel, withInputs }),
     warnings: chain.flatMap(({ warnings }) => warnings.map(formatProblem)),
   });
 }
@@ -180,7 +182,7 @@ function nearestLimits(nearestFirst: readonly Directive[]): readonly RawLimit[] 
   return [...limits.values()];
 }
 
-/** An acknowledgement belongs to the capabilities beside it, so inherited ones come along and foreign ones do not. */
+/** An acknowledgement belongs to the capabilities beside it, so only the ancestor that supplies those contributes. */
 function acknowledgements(leaf: Directive, granting: Directive): readonly Acknowledgement[] {
   const inherited = granting === leaf ? [] : granting.permissions.acknowledgements;
   return [...inherited, ...leaf.permissions.acknowledgements];
@@ -218,29 +220,29 @@ function concatRefs(
   return [...refs.values()];
 }
 
-interface Givers {
+interface Sources {
   readonly leaf: Directive;
   readonly granting: Directive;
-  readonly modelled: Directive;
+  readonly withModel: Directive;
   readonly withInputs: Directive;
 }
 
-/** Values that only one directive of the chain gives; all others fall to the nearest that declares them. */
-function giverOf(path: string, givers: Givers): Directive | undefined {
+/** Returns the one directive that supplies a value; undefined if the nearest that declares it does. */
+function sourceOf(path: string, sources: Sources): Directive | undefined {
   const [head] = path.split('.');
-  if (head === 'capabilities') return givers.granting;
-  if (head === 'model') return givers.modelled;
-  if (head === 'inputs') return givers.withInputs;
+  if (head === 'capabilities') return sources.granting;
+  if (head === 'model') return sources.withModel;
+  if (head === 'inputs') return sources.withInputs;
   const inheritable = ['limits', 'behavior', 'hooks', 'context', 'continuation_directive'];
-  return head !== undefined && inheritable.includes(head) ? undefined : givers.leaf;
+  return head !== undefined && inheritable.includes(head) ? undefined : sources.leaf;
 }
 
-function composeOrigins(chain: readonly Directive[], givers: Givers): Record<string, string> {
+function composeOrigins(chain: readonly Directive[], sources: Sources): Record<string, string> {
   const origins: Record<string, string> = {};
   for (const directive of chain) {
     for (const [path, origin] of Object.entries(directive.origins)) {
-      const giver = giverOf(path, givers);
-      if (giver === undefined || giver === directive) origins[path] = origin;
+      const source = sourceOf(path, sources);
+      if (source === undefined || source === directive) origins[path] = origin;
     }
     for (const position of ['system', 'before', 'after'] as const) {
       for (const { id, origin } of directive.context[position])

@@ -6,35 +6,35 @@ import type { InputDeclaration } from './directive-ast.ts';
 
 /** Checked inputs of one run. */
 export interface ResolvedInputs {
-  /** Every given or defaulted input in its declared type, secret ones included. */
+  /** Every supplied or defaulted input in its declared type, including secret ones. */
   readonly values: JsonObject;
-  /** Declared secret inputs that have a value: keep them out of everything that is written or sent. */
+  /** Secret inputs that have a value; they must never be written or sent. */
   readonly secretNames: readonly string[];
 }
 
 export interface InputOptions {
-  /** Whether the file that a `file` input names exists and can be read. Default: not checked. */
+  /** Returns true if the file of a `file` input is readable. Default: not checked. */
   readonly fileExists?: (path: string) => boolean;
 }
 
 /**
- * Checks raw inputs against their declarations, coerces text, applies defaults. Without declarations everything is accepted as
- * it is. All problems are reported in one `invalid_input` error, `details.problems` has them one by one; values of
- * secret inputs never stand in messages.
+ * Checks raw inputs against their declarations, coerces text and applies defaults. Without declarations all inputs are
+ * accepted unchanged. Reports all problems in one `invalid_input` error, separately in `details.problems`. Messages never
+ * contain values of secret inputs.
  */
 export function resolveInputs(
   declarations: readonly InputDeclaration[],
   raw: JsonObject,
   options: InputOptions = {},
 ): ResolvedInputs {
-  const given = Object.entries(raw).filter(
+  const supplied = Object.entries(raw).filter(
     (entry): entry is [string, JsonValue] => entry[1] !== undefined,
   );
-  if (declarations.length === 0) return { values: Object.fromEntries(given), secretNames: [] };
-  const problems: string[] = unknownInputs(declarations, given);
+  if (declarations.length === 0) return { values: Object.fromEntries(supplied), secretNames: [] };
+  const problems: string[] = unknownInputs(declarations, supplied);
   const values = new Map<string, JsonValue>();
   for (const declaration of declarations) {
-    const written = given.find(([name]) => name === declaration.name)?.[1];
+    const written = supplied.find(([name]) => name === declaration.name)?.[1];
     const result = resolveOne(declaration, written, options);
     if ('problem' in result) problems.push(`${declaration.name} ${result.problem}`);
     else if (result.value !== undefined) values.set(declaration.name, result.value);
@@ -61,28 +61,28 @@ function resolveOne(
   }
   const result = coerce(value, type, values);
   if ('problem' in result) {
-    return { problem: secret ? result.problem : `= ${shown(value)} ${result.problem}` };
+    return { problem: secret ? result.problem : `= ${formatValue(value)} ${result.problem}` };
   }
   if (type === 'file' && fileExists !== undefined && typeof result.value === 'string') {
     if (!fileExists(result.value)) {
-      return { problem: secret ? 'cannot be read' : `= ${shown(value)} cannot be read` };
+      return { problem: secret ? 'cannot be read' : `= ${formatValue(value)} cannot be read` };
     }
   }
   return result;
 }
 
-/** Long values are cut: a message names the input, it does not repeat a document. */
-function shown(value: JsonValue): string {
+/** Formats a value for a message; truncates long values. */
+function formatValue(value: JsonValue): string {
   const text = JSON.stringify(value);
   return text.length > 80 ? `${text.slice(0, 77)}…` : text;
 }
 
 function unknownInputs(
   declarations: readonly InputDeclaration[],
-  given: readonly (readonly [string, JsonValue])[],
+  supplied: readonly (readonly [string, JsonValue])[],
 ): string[] {
   const names = declarations.map(({ name }) => name);
-  return given
+  return supplied
     .filter(([name]) => !names.includes(name))
     .map(([name]) => {
       const [near] = nearNames(name, names);
@@ -100,14 +100,14 @@ function refusal(problems: readonly string[], declarations: readonly InputDeclar
   });
 }
 
-/** A value of the wanted type, or why there is none; the problem completes the sentence "the value …". */
+/** A value of the requested type, or a problem that completes the sentence "the value …". */
 export type Coercion = { readonly value: JsonValue } | { readonly problem: string };
 
 const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 
 /**
- * Brings a value to a declared type. Text, as a command line gives it, is read as the type wants it; other
- * values must already fit. `values` are the allowed ones of an `enum`. A `file` is the path as text.
+ * Converts a value to a declared type. Parses text, as a command line supplies it; other values must already fit.
+ * `values` are the allowed values of an `enum`. A `file` is the path as text.
  */
 export function coerce(raw: JsonValue, type: ValueType, values: readonly string[] = []): Coercion {
   return COERCERS[type](raw, values);

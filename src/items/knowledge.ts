@@ -21,17 +21,17 @@ export interface Knowledge {
   readonly category?: string;
   readonly description?: string;
   readonly tags: readonly string[];
-  /** Everything that the file declares. */
+  /** All declared members. */
   readonly metadata: JsonObject;
   /** The text without metadata, trimmed; empty for `.yaml` knowledge. */
   readonly body: string;
-  /** Place of the metadata mapping in the file, for problems about what is missing. */
+  /** The metadata mapping, for the locations of problems. */
   readonly mapping: YamlMapping;
 }
 
 /**
- * Parses a knowledge file: metadata in `---` frontmatter or in the first `yaml` fence, or a `.yaml` file that is one mapping. Only `title`
- * or `name` is required. Errors: `knowledge_malformed` with the place in the file.
+ * Parses a knowledge file: metadata in `---` frontmatter or in the first `yaml` fence, or a `.yaml` file with one mapping.
+ * Requires only `title` or `name`. Throws `knowledge_malformed` with the location in the file.
  */
 export function parseKnowledge(text: string, path: string): Knowledge {
   const { mapping, body } = splitKnowledge(normalizeNewlines(text), path);
@@ -68,7 +68,7 @@ function splitKnowledge(text: string, path: string): { mapping: YamlMapping; bod
   if (frontmatter !== undefined) return frontmatter;
   const fence = findFence(text, ['yaml', 'yml']);
   if (fence === undefined || !fence.closed) {
-    const message = fence === undefined ? 'there is no metadata' : 'the yaml fence is not closed';
+    const message = fence === undefined ? 'missing metadata' : 'unclosed yaml fence';
     throw new RyeError('knowledge_malformed', message, {
       location: { path, line: fence?.line ?? 1 },
       hint: 'Start the file with --- lines around title: …, or put it into a ```yaml fence.',
@@ -86,7 +86,7 @@ function splitKnowledge(text: string, path: string): { mapping: YamlMapping; bod
   };
 }
 
-/** The older convention put an HTML comment on top of YAML knowledge, which is no YAML. */
+/** Removes the HTML signature comment that the older convention put above YAML knowledge; it is not YAML. */
 function withoutHtmlSignature(text: string): string {
   const [first = ''] = text.split('\n', 1);
   return first.startsWith('<!--') && isSignatureLine(first) ? text.slice(first.length) : text;

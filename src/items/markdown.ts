@@ -3,7 +3,7 @@ import type { Verb } from '../core/capability.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isSignatureLine } from './source.ts';
 
-// Only the block structure matters here: inline parsing is the larger part of the cost.
+// Only the block structure is needed; inline parsing is most of the cost.
 const markdown = new MarkdownIt('commonmark');
 markdown.core.ruler.disable(['inline', 'text_join']);
 
@@ -11,7 +11,7 @@ markdown.core.ruler.disable(['inline', 'text_join']);
 export interface Fence {
   /** First word of the info string, lower case. */
   readonly language: string;
-  /** What stands between the fence lines, indentation included, so that columns are those of the file. */
+  /** The text between the fence lines with its indentation, so that columns match the file. */
   readonly content: string;
   /** Line of the opening fence. */
   readonly line: number;
@@ -20,7 +20,7 @@ export interface Fence {
   readonly closed: boolean;
 }
 
-/** The first top-level fence whose info string starts with one of `languages`, as CommonMark defines fences. */
+/** Returns the first top-level CommonMark fence whose info string starts with one of `languages`. */
 export function findFence(text: string, languages: readonly string[]): Fence | undefined {
   const lines = text.split('\n');
   for (const token of markdown.parse(text, {})) {
@@ -45,13 +45,13 @@ function isClosingFence(line: string, markup: string): boolean {
   return run.startsWith(markup);
 }
 
-/** A heading with its text; `line` counts from 1. */
+/** A heading; `line` counts from 1. */
 export interface Heading {
   readonly text: string;
   readonly line: number;
 }
 
-/** The headings of a text in order; `#` lines inside code are none. */
+/** Returns the headings of a text in order; ignores `#` lines inside code. */
 export function findHeadings(text: string): readonly Heading[] {
   const tokens = markdown.parse(text, {});
   return tokens.flatMap((token, index) =>
@@ -61,7 +61,7 @@ export function findHeadings(text: string): readonly Heading[] {
   );
 }
 
-/** Text between two lines (from 1, `to` not included), with a signature comment on line 1 left out, trimmed. */
+/** Returns the text from line `from` (1 is the first) to before line `to`, trimmed and without a signature on line 1. */
 export function linesBetween(lines: readonly string[], from: number, to: number): string {
   const first = from === 1 && isSignatureLine(lines[0] ?? '') ? 2 : from;
   return lines
@@ -78,7 +78,7 @@ export interface WrittenCall {
   readonly offset: number;
 }
 
-/** A call that cannot be read. */
+/** A call with a syntax error. */
 export interface UnreadableCall {
   readonly offset: number;
   readonly message: string;
@@ -88,9 +88,9 @@ const CODE = /(?<!`)(`+)(?!`)([\s\S]*?[^`])\1(?!`)/g;
 const CALL = /\brye_(execute|fetch|sign)\s*\(/g;
 
 /**
- * Finds the calls in the code spans and code blocks of a text. The argument list is `name=value` pairs with JSON values;
- * single quotes, `True`, `False`, `None`, trailing commas and bare `{input:k}`, `${…}` references are understood as well. A call whose
- * argument list is `...` only mentions the action and is skipped.
+ * Finds the calls in the code spans and code blocks of a text. The arguments are `name=value` pairs with JSON values;
+ * single quotes, `True`, `False`, `None`, trailing commas and bare `{input:k}` and `${…}` references also work. Skips
+ * calls with the arguments `...`, which only mention the action.
  */
 export function findCalls(text: string): {
   readonly calls: readonly WrittenCall[];
@@ -138,7 +138,7 @@ const WORDS: Readonly<Record<string, JsonValue>> = {
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f' };
 const MAX_DEPTH = 32;
 
-/** Recursive descent over one argument list. Throws SyntaxError, which {@link findCalls} catches. */
+/** Parses one argument list by recursive descent. Throws SyntaxError, which {@link findCalls} catches. */
 class ArgumentReader {
   private readonly text: string;
   private at: number;
@@ -193,7 +193,7 @@ class ArgumentReader {
       this.skipSpace();
       if (this.text[this.at] === close) break;
       const name = key();
-      if (members.has(name)) throw new SyntaxError(`"${name}" stands twice`);
+      if (members.has(name)) throw new SyntaxError(`duplicate "${name}"`);
       members.set(name, this.value());
       if (!this.separator(close)) break;
     }
@@ -244,7 +244,7 @@ class ArgumentReader {
         result += ESCAPES[escaped] ?? escaped;
       }
     }
-    throw new SyntaxError('a text is not closed');
+    throw new SyntaxError('unterminated string');
   }
 
   private nested<T>(read: () => T): T {

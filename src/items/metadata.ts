@@ -5,16 +5,16 @@ import type { ItemType } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import { isSignatureLine, normalizeNewlines, type SourceText, shifted } from './source.ts';
 
-/** A YAML mapping with the places of its top-level keys. */
+/** A YAML mapping with the locations of its top-level keys. */
 export interface YamlMapping {
   readonly value: JsonObject;
-  /** Place of a top-level key; of the mapping's start where it has no such key. */
+  /** Returns the location of a top-level key; the mapping's start if it has no such key. */
   locate(key: string): SourceLocation;
 }
 
 /**
- * Parses one YAML mapping cut out of a file; an empty text is an empty mapping. Aliases are bounded by the package, duplicate keys are
- * errors. Every error has `code` and its place in the file.
+ * Parses one YAML mapping of a file; an empty text is an empty mapping. The package limits aliases and refuses duplicate
+ * keys. Every error has `code` and its location in the file.
  */
 export function parseYamlMapping(source: SourceText, code: ErrorCode): YamlMapping {
   const lines = new LineCounter();
@@ -53,7 +53,7 @@ function toPlain(
   try {
     return document.toJS();
   } catch (error) {
-    // Alias bombs and unresolved aliases are found only here.
+    // Only this step detects alias bombs and unresolved aliases.
     const reason = error instanceof Error ? error.message : String(error);
     throw new RyeError(code, `this YAML cannot be read: ${reason}`, { location });
   }
@@ -73,7 +73,7 @@ function topLevelKeys(contents: unknown): { readonly key: string; readonly offse
   );
 }
 
-/** Reads the members of a YAML mapping with errors at the place of the member. */
+/** Reads the members of a YAML mapping; errors have the location of the member. */
 export class MetadataReader {
   private readonly mapping: YamlMapping;
   private readonly code: ErrorCode;
@@ -83,7 +83,7 @@ export class MetadataReader {
     this.code = code;
   }
 
-  /** A scalar as text; undefined where it is absent, null or blank. */
+  /** Returns a scalar as text; undefined if it is absent, null or blank. */
   text(key: string): string | undefined {
     const value = this.mapping.value[key];
     if (value === undefined || value === null) return undefined;
@@ -92,7 +92,7 @@ export class MetadataReader {
     return text === '' ? undefined : text;
   }
 
-  /** A list of texts, or one text with commas between the parts; trimmed, empty ones dropped, each once. */
+  /** Reads a list of texts, or one text with commas; trims them and drops empty and duplicate ones. */
   list(key: string): readonly string[] {
     const value = this.mapping.value[key];
     if (value === undefined || value === null) return [];
@@ -104,7 +104,7 @@ export class MetadataReader {
     return this.unique(key, parts);
   }
 
-  /** Like {@link list}, but one text is one entry, commas and all. */
+  /** Like {@link list}, but does not split a text at commas. */
   entries(key: string): readonly string[] {
     const value = this.mapping.value[key];
     if (value === undefined || value === null) return [];
@@ -142,16 +142,16 @@ export class MetadataReader {
   }
 }
 
-/** A text with YAML between `---` lines at its start. */
+/** A text that starts with YAML between `---` lines. */
 export interface Frontmatter {
   readonly mapping: YamlMapping;
   readonly body: string;
 }
 
 /**
- * Splits a file that starts with `---` frontmatter, below a signature comment if there is one; undefined when it starts
- * otherwise. gray-matter runs code for `---js`, so YAML by the `yaml` package is the only engine here; it shares results through a
- * mutable cache unless it is given options, which it always is. Errors have `code` and the place in the file.
+ * Splits a file that starts with `---` frontmatter, optionally below a signature comment; undefined for other files.
+ * gray-matter runs code for `---js`, so the `yaml` package is the only engine. Without options gray-matter would share
+ * results through a mutable cache. Errors have `code` and the location in the file.
  */
 export function splitFrontmatter(
   text: string,
@@ -165,14 +165,14 @@ export function splitFrontmatter(
   const line = signed ? 2 : 1;
   if (!/^---(?!-)/.test(content)) return undefined;
   const refuse = (): never => {
-    throw new RyeError(code, 'only YAML is allowed as frontmatter', {
+    throw new RyeError(code, 'frontmatter must be YAML', {
       location: { path, line },
       hint: 'Start the file with a bare --- line.',
     });
   };
-  // gray-matter ends the block at the first line that begins with ---, whatever follows.
+  // gray-matter ends the block at the first line that begins with ---, even if more text follows.
   if (!/^[^\n]*\n(?:(?!---)[^\n]*\n)*---[ \t]*(?:\n|$)/.test(content)) {
-    throw new RyeError(code, 'the frontmatter is not closed', {
+    throw new RyeError(code, 'unclosed frontmatter', {
       location: { path, line },
       hint: 'Close it with a line ---.',
     });
@@ -187,7 +187,7 @@ export function splitFrontmatter(
   };
   const engines = { yaml: engine, yml: engine, json: refuse, js: refuse, javascript: refuse };
   const file = withMatter(content, engines, refuse);
-  // A block of comments only never reaches the engine.
+  // gray-matter does not call the engine for a block of comments.
   mapping ??= parseYamlMapping({ path, text: '', line, column: 1 }, code);
   return { mapping, body: file.content.trim() };
 }
@@ -203,23 +203,24 @@ function withMatter(
     return matter(content, { engines, language: 'yaml' });
   } catch (error) {
     if (error instanceof RyeError) throw error;
-    // A language that has no engine at all.
+    // A language without an engine.
     return refuse();
   }
 }
 
-/** What a listing shows of an item. Empty strings where the file says nothing that can be seen cheaply. */
+/** The version and description of an item in a listing; empty if a cheap look does not find them. */
 export interface ItemSummary {
   readonly version: string;
   readonly description: string;
 }
 
-/** Enough of a file for its metadata. */
+/** Characters at the start of a file that are searched for metadata. */
 const HEAD = 16 * 1024;
 const MAX_DESCRIPTION = 200;
 
 /**
- * Version and description for `rye list`, by patterns over the head of the file: fast, never fails, and no judgement on whether the file is valid.
+ * Finds version and description for `rye list` with patterns in the head of the file. Never fails and does not validate
+ * the file.
  */
 export function summarize(type: ItemType, text: string): ItemSummary {
   return SUMMARIES[type](normalizeNewlines(text.slice(0, HEAD)));
@@ -257,7 +258,7 @@ function summary(version: string | undefined, description: string | undefined): 
   };
 }
 
-/** `name = "text"` in JavaScript or Python. */
+/** Finds `name = "text"` in JavaScript or Python. */
 function constant(text: string, name: string): string | undefined {
   const found = new RegExp(
     `^(?:export )?(?:const |let |var )?${name}(?::[^=]*)?\\s*=\\s*(["'\`])(.*?)\\1`,
@@ -266,7 +267,7 @@ function constant(text: string, name: string): string | undefined {
   return found?.[2];
 }
 
-/** `name: text` on a line of YAML, also behind a comment mark. */
+/** Finds `name: text` on a line of YAML, also after a comment mark. */
 function member(text: string, name: string): string | undefined {
   const found = new RegExp(`^(?:[#;%*/ -]* )?${name}:[ \\t]*(.+)$`, 'm').exec(text)?.[1]?.trim();
   if (found === undefined || /^[|>]/.test(found)) return undefined;

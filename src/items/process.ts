@@ -16,7 +16,7 @@ const VERB_OF: Readonly<Record<string, Verb>> = {
   sign: 'sign',
 };
 
-/** Reads `<process>`: its `<step>`s in order; actions beside steps are steps of their own. */
+/** Reads the `<step>` elements of `<process>` in order. An action outside a step becomes a separate step. */
 export function readProcess(element: XmlElement, draft: DirectiveDraft): void {
   if (element.name === 'process') noteOrigin(draft, 'process', element.location);
   for (const child of childElements(element)) {
@@ -47,16 +47,16 @@ function addStep(
   if (draft.steps.some(({ name }) => name === step.name)) {
     draft.problems.error({
       code: 'directive_malformed',
-      message: `the step "${step.name}" stands twice`,
+      message: `duplicate step "${step.name}"`,
       location,
-      hint: 'Give each step a name of its own; results are referred to as ${steps.<name>.…}.',
+      hint: 'Give each step a unique name; results are available as ${steps.<name>.…}.',
     });
     return;
   }
   draft.steps.push({ ...step, origin: originOf(location) });
 }
 
-/** Action elements and written calls below `nodes`, in document order. */
+/** Returns the action elements and the calls in code spans below `nodes`, in document order. */
 function collectCalls(nodes: readonly XmlNode[], problems: Problems): ProcessCall[] {
   return nodes.flatMap((node) => {
     if (node.kind === 'text') return node.verbatim ? [] : callsInText(node, problems);
@@ -78,7 +78,7 @@ function callsInText(
 function warnUnreadable(problems: Problems, message: string, location: SourceLocation): void {
   problems.warn({
     code: 'directive_malformed',
-    message: `a written call cannot be read: ${message}`,
+    message: `unreadable call in code: ${message}`,
     location,
     hint: 'Write `rye_execute(item_type="tool", item_id="…", parameters={…})` with JSON values.',
   });
@@ -106,7 +106,7 @@ function readAction(
   const args = compact({
     item_type,
     item_id,
-    // how the call is made, not an input of what is called
+    // an option of the call, not a parameter of the item
     async: async === undefined ? undefined : async === 'true',
     parameters: Object.fromEntries(params),
   });
@@ -120,7 +120,7 @@ function readParam(element: XmlElement, params: Map<string, JsonValue>, problems
     (known) => known === written,
   );
   const text = element.attributes.get('value') ?? textOf(element);
-  // A reference gets its type from what it refers to.
+  // A reference takes the type of its target.
   const value = /^(?:\{input:[^}]*\}|\$\{[^}]*\})$/.test(text)
     ? { value: text }
     : coerce(text, type ?? 'string');
@@ -174,8 +174,8 @@ function toCall(
 }
 
 /**
- * Finds the steps in a directive's body: a `<process>` element, else headings with written calls below them, else
- * written calls alone. The body is prose for the model, so what cannot be read there is only a warning.
+ * Finds the steps in a directive's body: a `<process>` element, else headings with calls in code below them, else
+ * calls in code alone. The body is prose for the model, so an unreadable call is only a warning.
  */
 export function readBodyProcess(body: SourceText, draft: DirectiveDraft): void {
   const problems = new Problems();
@@ -186,7 +186,7 @@ export function readBodyProcess(body: SourceText, draft: DirectiveDraft): void {
   draft.problems.addAll(problems.all.map((problem) => ({ ...problem, severity: 'warning' })));
 }
 
-/** The text from the first line that starts with `<process` to the next `</process>`. */
+/** Returns the text from the first line that starts with `<process` to the next `</process>`. */
 function findProcess(body: SourceText): SourceText | undefined {
   const found = /^[ \t]*<process[\s>]/m.exec(body.text);
   const end = found === null ? -1 : body.text.indexOf('</process>', found.index);
@@ -204,7 +204,7 @@ function readProcessElement(source: SourceText, draft: DirectiveDraft): boolean 
   } catch (error) {
     const fallback = { code: 'xml_malformed', location: { path, line, column } } as const;
     const { message, location } = problemOf(error, fallback);
-    const explained = `the <process> in the body is read as prose: ${message}`;
+    const explained = `the <process> in the body is treated as prose: ${message}`;
     draft.problems.warn({ code: 'xml_malformed', message: explained, location });
     return false;
   }
@@ -240,7 +240,7 @@ function readWrittenSteps(body: SourceText, draft: DirectiveDraft): void {
   }
 }
 
-/** Calls below the same heading are one step; a call above all headings is a step of its own, with index -1. */
+/** Groups calls below the same heading into one step. Each call above all headings is a separate step with index -1. */
 function groupByHeading(
   calls: readonly WrittenCall[],
   headings: readonly Heading[],
@@ -258,7 +258,7 @@ function groupByHeading(
   return groups;
 }
 
-/** `Step 2: Write the file` is called `write_the_file`. */
+/** Derives a step name from a heading: `Step 2: Write the file` becomes `write_the_file`. */
 function slug(title: string): string {
   return title
     .replace(/^\s*(?:step\s*)?\d+\s*[:.)\-–—]*\s*/i, '')

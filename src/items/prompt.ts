@@ -5,7 +5,7 @@ import { escapeXml } from '../core/text.ts';
 export interface PromptParts {
   readonly name: string;
   readonly description: string;
-  /** The `<permissions>` element as written; empty when there is none. */
+  /** The `<permissions>` element as written; empty if there is none. */
   readonly permissionsXml: string;
   /** Interpolated body. */
   readonly body: string;
@@ -13,8 +13,8 @@ export interface PromptParts {
 }
 
 /**
- * The `<directive …>` text of the first user message: description, permissions as written, body, and for a
- * directive with outputs how to return them. Parts are joined by single line ends.
+ * Returns the `<directive …>` text of the first user message: description, permissions as written, body, and for a
+ * directive with outputs the instruction how to return them.
  */
 export function renderPrompt({
   name,
@@ -54,31 +54,31 @@ function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
-/** What directive text may refer to. */
+/** Values that directive text can refer to. */
 export interface InterpolationScope {
   readonly inputs: JsonObject;
-  /** Inputs whose value is replaced by the handle `{secret:NAME}`. */
+  /** Inputs whose value is replaced with the handle `{secret:NAME}`. */
   readonly secretNames: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Names that `{env:V}` may read (`interpolation.env_allow`). */
   readonly envAllow: readonly string[];
 }
 
-/** Text with its references replaced, and the references that stayed as they were. */
+/** An interpolated value and its unresolved references. */
 export interface Interpolated<T> {
   readonly value: T;
-  /** Such as `{input:name}`, without repetitions. */
+  /** Such as `{input:name}`, without duplicates. */
   readonly missing: readonly string[];
 }
 
-// Defaults are bounded, so that many references that never close cost no more than their length.
+// Defaults are bounded, so that unclosed references take linear time.
 const REFERENCE =
   /\{input:([A-Za-z_][\w-]*)(\?|[:|][^}]{0,1000})?\}|\$\{inputs\.([A-Za-z_][\w-]*)\}|\{env:([A-Za-z_]\w*)(?::([^}]{0,1000}))?\}/g;
 
 /**
- * Replaces `{input:k}`, `{input:k?}`, `{input:k:default}`, `{input:k|default}`, `${inputs.k}`, `{env:V}` and `{env:V:default}` in one pass: a
- * value is never expanded again. Non-strings become JSON. A missing input and a variable that is unset or not on the allow list
- * take their default, else stay as they are and are reported.
+ * Replaces `{input:k}`, `{input:k?}`, `{input:k:default}`, `{input:k|default}`, `${inputs.k}`, `{env:V}` and
+ * `{env:V:default}` in one pass; values are never expanded again. Non-strings become JSON. A missing input and a variable
+ * that is unset or not allowed take their default, else stay unchanged and are reported.
  */
 export function interpolateText(text: string, scope: InterpolationScope): Interpolated<string> {
   const missing = new Set<string>();
@@ -92,8 +92,8 @@ export function interpolateText(text: string, scope: InterpolationScope): Interp
 }
 
 /**
- * Replaces the references in all strings of a JSON value. A string that is exactly one reference takes the type of
- * what it refers to, so that lists and numbers reach a tool as such.
+ * Replaces the references in all strings of a JSON value. A string that is exactly one reference takes the type of its
+ * value, so that a tool receives lists and numbers.
  */
 export function interpolateJson(
   value: JsonValue,
@@ -120,7 +120,7 @@ export function interpolateJson(
   return { value: visit(value), missing: [...missing] };
 }
 
-/** Interpolates descriptions, item ids and parameters of process steps; `${steps.…}` is left for the run. */
+/** Interpolates descriptions, item ids and parameters of process steps; keeps `${steps.…}` for the run. */
 export function interpolateSteps(
   steps: readonly ProcessStep[],
   scope: InterpolationScope,
@@ -150,7 +150,7 @@ export function interpolateSteps(
   return { value, missing: [...missing] };
 }
 
-/** Names of inputs that a text refers to without a default: `rye validate` compares them with the declarations. */
+/** Returns the inputs that a text refers to without a default, for `rye validate`. */
 export function referredInputs(
   text: string,
 ): readonly { readonly name: string; readonly offset: number }[] {
@@ -160,7 +160,7 @@ export function referredInputs(
   });
 }
 
-/** Inputs as plans, thread.json and hooks may show them: secret ones as `***`. */
+/** Returns inputs for plans, thread.json and hooks, with secret values as `***`. */
 export function displayInputs(values: JsonObject, secretNames: readonly string[]): JsonObject {
   return Object.fromEntries(
     Object.entries(values).map(([name, value]) => [

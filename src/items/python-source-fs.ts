@@ -6,17 +6,17 @@ import type { ModuleImport, SourceFacts } from './tool-advice.ts';
 import { type RawToolMetadata, TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
 
 export interface PythonOptions {
-  /** The interpreter that reads Python's syntax tree. Default `python3`. */
+  /** The interpreter that parses Python. Default `python3`. */
   readonly python?: string;
-  /** Search path for it. Default: this process's. */
+  /** PATH to find it. Default: the PATH of this process. */
   readonly searchPath?: string;
   readonly timeoutMs?: number;
 }
 
 /**
- * Reads source on stdin and prints the top-level constants that the arguments name, and what the module would do. `ast` only parses;
- * nothing is imported or run, and -I keeps the working directory and the user's site packages out. A constant may refer to other
- * module-level literals, because real tools share lists between a schema and their code; `Reader` resolves those by itself.
+ * Reads source on stdin and prints the top-level constants named by the arguments, and facts about the module. `ast` only
+ * parses; nothing is imported or run, and -I excludes the working directory and the user's site packages. `Reader`
+ * resolves constants that refer to other module-level literals, because tools share lists between a schema and code.
  */
 const PYTHON = `
 import ast, json, sys
@@ -261,7 +261,7 @@ print(json.dumps({"members": members, "facts": {
 const DEFAULT_TIMEOUT_MS = 10_000;
 const MAX_OUTPUT = 4 * 1024 * 1024;
 
-/** The constants of a Python tool, and what its module defines, runs and imports. Nothing of it is run. */
+/** Reads the constants of a Python tool and what its module defines, runs and imports, without running it. */
 export async function readPythonSource(
   text: string,
   path: string,
@@ -272,7 +272,7 @@ export async function readPythonSource(
     return { value: {}, locate: () => ({ path, line: 1 }) };
   }
   const answer = parseJson(await runPython(text, path, options));
-  if (!isJsonObject(answer)) throw pythonFailed(path, 'it gave no answer');
+  if (!isJsonObject(answer)) throw pythonFailed(path, 'it printed no result');
   const { error, hint, line, column } = answer;
   if (typeof error === 'string') {
     const place = { path, line: Number(line), column: Number(column) };
@@ -339,7 +339,7 @@ async function runPython(text: string, path: string, options: PythonOptions): Pr
     timeoutMs = DEFAULT_TIMEOUT_MS,
   } = options;
   const child = spawn(python, ['-I', '-c', PYTHON, ...Object.keys(TOOL_CONSTANTS)], {
-    // The tool's author must not be able to steer the interpreter through the caller's environment.
+    // The caller's environment must not affect the interpreter.
     env: { PATH: absoluteSearchPath(searchPath ?? ''), PYTHONUTF8: '1' },
     stdio: ['pipe', 'pipe', 'ignore'],
     timeout: timeoutMs,
@@ -354,7 +354,7 @@ async function runPython(text: string, path: string, options: PythonOptions): Pr
       if (length <= MAX_OUTPUT) chunks.push(chunk);
       else child.kill('SIGKILL');
     });
-    // The interpreter may end before it has read everything; the exit status tells what happened.
+    // The interpreter may exit before it has read everything; the exit status shows why.
     child.stdin.on('error', () => undefined);
     child.on('close', (code, signal) => {
       if (code === 0) resolve(Buffer.concat(chunks).toString('utf8'));
@@ -362,7 +362,9 @@ async function runPython(text: string, path: string, options: PythonOptions): Pr
         reject(
           pythonFailed(
             path,
-            signal === null ? `it ended with status ${code}` : 'it took too long or said too much',
+            signal === null
+              ? `it exited with status ${code}`
+              : 'it exceeded its time or output limit',
           ),
         );
     });

@@ -15,7 +15,7 @@ import { resourceError } from '../disk/reasons.ts';
 
 const MAX_ITEM_BYTES = 4 * 1024 * 1024;
 
-/** What errors say about the file that is read. */
+/** The file that errors name. */
 interface ItemFile {
   readonly type: SignableType;
   readonly id: string;
@@ -23,8 +23,8 @@ interface ItemFile {
 }
 
 /**
- * Reads a file that must really lie below `folder`. The descriptor is opened first and then compared with what
- * the real path names, so that a link swapped in between is noticed.
+ * Reads a file that must be below `folder` after resolving links. Opens the descriptor first and then compares it with the
+ * real path, so that a swapped link is detected.
  */
 export function readInside({ path, type, id }: ItemFile, folder: string): Uint8Array {
   const linked = lstatSync(path, { throwIfNoEntry: false });
@@ -45,7 +45,7 @@ export function readInside({ path, type, id }: ItemFile, folder: string): Uint8A
     const real = realPathOf(path);
     const named = real === undefined ? undefined : lstatSync(real, { throwIfNoEntry: false });
     if (real === undefined || named?.ino !== stats.ino || named.dev !== stats.dev) {
-      throw denied(path, 'it changed while it was read');
+      throw denied(path, 'it changed while being read');
     }
     if (!real.startsWith(folder + sep)) {
       throw denied(path, `it is a symbolic link out of ${folder}`);
@@ -58,7 +58,7 @@ export function readInside({ path, type, id }: ItemFile, folder: string): Uint8A
 
 function readAll(descriptor: number, { path, type, id }: ItemFile): Uint8Array {
   const { size } = fstatSync(descriptor);
-  // one byte more than it should have tells a file that grows
+  // one extra byte reveals a growing file
   const buffer = Buffer.allocUnsafe(Math.min(size, MAX_ITEM_BYTES) + 1);
   let length = 0;
   while (length < buffer.length) {
@@ -72,19 +72,19 @@ function readAll(descriptor: number, { path, type, id }: ItemFile): Uint8Array {
       hint: 'Keep data out of items; put it into a file that a tool reads.',
     });
   }
-  throw denied(path, 'it changed while it was read');
+  throw denied(path, 'it changed while being read');
 }
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** The text of an item's bytes; throws `code` unless they are UTF-8 without NUL. */
+/** Decodes an item's bytes; throws `code` unless they are UTF-8 without NUL. */
 export function decode(bytes: Uint8Array, { path, type, id }: ItemFile, code: ErrorCode): string {
   const nul = bytes.indexOf(0);
   if (nul === -1) {
     try {
       return UTF8.decode(bytes);
     } catch {
-      // told below, together with NUL
+      // reported below, together with NUL
     }
   }
   throw new RyeError(code, `${type} ${id} is not UTF-8 text`, {
@@ -103,15 +103,15 @@ function assertRegular(stats: Stats, path: string): void {
   if (!stats.isFile()) throw denied(path, 'it is not a regular file');
 }
 
-/** The error for a path that is not a readable file or folder of its space. */
+/** Returns the error for a path that is not a readable file or folder of its space. */
 export function denied(path: string, why: string): RyeError {
   return new RyeError('path_denied', `${path} is refused: ${why}`, {
-    hint: 'Items are regular files inside of their space.',
+    hint: 'Items must be regular files inside their space.',
     details: { path },
   });
 }
 
-/** The real path of a file or folder; undefined if it does not exist. */
+/** Returns the real path of a file or folder; undefined if it does not exist. */
 export function realPathOf(path: string): string | undefined {
   try {
     return realpathSync(path);

@@ -19,9 +19,9 @@ export interface Rule {
   /** File name without extension: the first rule of a name wins. */
   readonly name: string;
   readonly description: string;
-  /** Regular expressions; any match triggers. Empty: the rule watches nothing. */
+  /** Regular expressions; any match triggers the rule. */
   readonly conditions: readonly string[];
-  /** Tokens, or lists of them with commas; the loop takes them apart, as globs may hold commas too. */
+  /** Tokens, or lists of them with commas. The loop splits them, because globs may contain commas. */
   readonly scope: readonly string[];
   readonly globs: readonly string[];
   readonly interrupt?: InterruptMode;
@@ -32,17 +32,17 @@ export interface Rule {
   readonly directives: readonly string[];
   readonly alwaysApply: boolean;
   readonly enabled: boolean;
-  /** `js` runs a condition that the linear-time engine cannot express in a worker. */
+  /** `js` runs conditions that the linear-time engine cannot express in a worker. */
   readonly engine: RuleEngine;
-  /** What the model is told. */
+  /** The instructions for the model. */
   readonly body: string;
   readonly metadata: JsonObject;
   readonly warnings: readonly ItemProblem[];
-  /** Place of the first condition, for problems found when it is compiled. */
+  /** The frontmatter, for the locations of problems in conditions. */
   readonly mapping: YamlMapping;
 }
 
-/** Familiar spellings of the members; the first one present in a file is taken. */
+/** Accepted spellings of the members; the first one in a file counts. */
 const SPELLINGS = {
   condition: ['condition', 'conditions', 'ttsr_trigger', 'ttsrTrigger'],
   interrupt: ['interrupt', 'interrupt_mode', 'interruptMode'],
@@ -69,7 +69,7 @@ const OTHER_MEMBERS = [
   'ast_condition',
 ];
 
-/** Parses a rule file: YAML frontmatter and the text for the model. Errors: `rule_malformed` with the place in the file. */
+/** Parses a rule file: YAML frontmatter and the body. Throws `rule_malformed` with the location in the file. */
 export const parseRule = rememberParsed((text, path): Rule => {
   const split = splitFrontmatter(text, path, 'rule_malformed');
   if (split === undefined) {
@@ -83,9 +83,9 @@ export const parseRule = rememberParsed((text, path): Rule => {
   const key = (member: keyof typeof SPELLINGS): string =>
     SPELLINGS[member].find((spelling) => Object.hasOwn(mapping.value, spelling)) ?? member;
   if (body === '') {
-    throw new RyeError('rule_malformed', 'the rule says nothing to the model', {
+    throw new RyeError('rule_malformed', 'the rule body is empty', {
       location: { path, line: 1 },
-      hint: 'Write what the model should do below the frontmatter.',
+      hint: 'Write instructions for the model below the frontmatter.',
     });
   }
   return compact({
@@ -109,7 +109,7 @@ export const parseRule = rememberParsed((text, path): Rule => {
   });
 });
 
-/** What a rule is called: its file's name without the ending. */
+/** Returns the name of a rule: its file name without extension. */
 export function ruleName(path: string): string {
   return basename(path).replace(/\.mdc?$/, '');
 }
@@ -130,7 +130,7 @@ function unknownMembers(mapping: YamlMapping): readonly ItemProblem[] {
     if (known.includes(member)) continue;
     problems.warn({
       code: 'rule_malformed',
-      message: `"${member}" is not known in a rule and is ignored`,
+      message: `"${member}" is unknown in a rule and is ignored`,
       location: mapping.locate(member),
       hint: didYouMean(member, known),
     });

@@ -1,13 +1,13 @@
 import type { ConfigNode } from './config.ts';
 
-/** What a file of Rye OS means here, and which of its settings have no meaning here. */
+/** A translated Rye OS file and its settings that rye ignores. */
 export interface TranslatedConfig {
   readonly node: ConfigNode;
-  /** `file:line: setting` with what to do, one each. */
+  /** One `file:line: setting` with an instruction per setting. */
   readonly ignored: readonly string[];
 }
 
-/** Members that describe a file and set nothing. */
+/** Members that only describe the file. */
 const METADATA = new Set(['category', 'schema_version', 'tool_type', 'version']);
 
 type Move =
@@ -19,7 +19,7 @@ const inCoordination = (setting: string): Move => ({
   drop: `write ${setting} into agent/coordination.yaml`,
 });
 
-/** Settings of Rye OS by file and dotted path, with where they are here. */
+/** Settings of Rye OS by file and dotted path, with their path in rye. */
 const MOVES: Readonly<Record<string, Readonly<Record<string, Move>>>> = {
   'agent/resilience': {
     description: NO_EFFECT,
@@ -62,7 +62,7 @@ const MOVES: Readonly<Record<string, Readonly<Record<string, Move>>>> = {
   'agent/events': { description: NO_EFFECT },
 };
 
-/** Reads the layout of Rye OS as rye's own: metadata is dropped, settings move, and what has no meaning is reported. */
+/** Translates the layout of Rye OS: drops metadata, moves settings and reports settings without effect. */
 export function fromRyeOs(name: string, node: ConfigNode): TranslatedConfig {
   if (node.kind !== 'map') return { node, ignored: [] };
   const kept = new Map([...node.members].filter(([key]) => !METADATA.has(key)));
@@ -82,7 +82,7 @@ export function fromRyeOs(name: string, node: ConfigNode): TranslatedConfig {
   return { node: root, ignored };
 }
 
-/** Hooks that call the inner tools of Rye OS do what rye does by itself. */
+/** Drops hooks that call internal tools of Rye OS, because rye does their work itself. */
 function withoutInner(root: ConfigNode, ignored: string[]): ConfigNode {
   if (root.kind !== 'map') return root;
   const members = new Map(
@@ -91,7 +91,7 @@ function withoutInner(root: ConfigNode, ignored: string[]): ConfigNode {
       const items = list.items.filter((item) => {
         const id = memberAt(item, ['action', 'item_id']);
         const isInner = id?.kind === 'scalar' && String(id.value).startsWith('rye/agent/threads/');
-        if (isInner) ignored.push(`${item.origin}: ${String(id.value)}: rye does this by itself`);
+        if (isInner) ignored.push(`${item.origin}: ${String(id.value)}: rye does this itself`);
         return !isInner;
       });
       return [key, { ...list, items }];
@@ -100,7 +100,7 @@ function withoutInner(root: ConfigNode, ignored: string[]): ConfigNode {
   return { ...root, members };
 }
 
-/** Patterns of Rye OS match by paths and operators, rye's by status, type, phase and message: rye's own classify instead. */
+/** Drops error patterns of Rye OS, which match by paths and operators instead of status, type, phase and message. */
 function withoutPatterns(root: ConfigNode, ignored: string[]): ConfigNode {
   const patterns = memberAt(root, ['patterns']);
   if (root.kind !== 'map' || patterns?.kind !== 'list') return root;
@@ -132,7 +132,7 @@ function without(node: ConfigNode, [key = '', ...rest]: readonly string[]): Conf
   return { ...node, members };
 }
 
-/** Sets `value` at a path; a map joins one that is there. */
+/** Sets `value` at a path; merges a map with an existing one. */
 function merged(
   node: ConfigNode,
   [key = '', ...rest]: readonly string[],

@@ -25,7 +25,7 @@ import { parseTime } from './search-query.ts';
 import { loadSkill } from './skill.ts';
 import { isSignatureLine } from './source.ts';
 
-/** An item's file as a listing of the spaces gives it. */
+/** An item's file as listed by the spaces. */
 export interface ScannedItem {
   readonly type: ItemType;
   readonly id: string;
@@ -35,25 +35,25 @@ export interface ScannedItem {
   readonly root: string;
 }
 
-/** How the files on disk differ from what an index knows. */
+/** Differences between files on disk and an index. */
 export interface ScanResult {
-  /** Number of files that were compared. */
+  /** Number of compared files. */
   readonly total: number;
-  /** New and changed files; a document is made only when it is asked for. */
+  /** Number of new and changed files. */
   readonly changedCount: number;
   /** Documents of new and changed files, in batches that fit one transaction each. */
   changed(): AsyncGenerator<Batch, void>;
-  /** Keys that the index knows and that are gone. */
+  /** Keys of the index whose files no longer exist. */
   readonly removed: readonly string[];
 }
 
 export interface Batch {
   readonly documents: readonly SearchDocument[];
-  /** Changed files that no batch has covered yet. */
+  /** Number of changed files after this batch. */
   readonly left: number;
 }
 
-/** Files larger than this are indexed by their head only: the work for a document is bounded. */
+/** Maximum bytes of a file that are indexed. */
 export const MAX_TEXT = 1024 * 1024;
 /** A batch ends at either of these. */
 const BATCH_FILES = 200;
@@ -70,7 +70,7 @@ export function scanItems(
   const present = new Set<string>();
   const changed: { readonly item: ScannedItem; readonly fingerprint: FileFingerprint }[] = [];
   for (const item of items) {
-    // Synchronous on purpose: ten thousand stats through the thread pool take several times as long.
+    // Synchronous: ten thousand stats through the thread pool take several times as long.
     const stats = statsInside(item);
     if (stats === undefined || present.has(item.path)) continue;
     present.add(item.path);
@@ -97,14 +97,14 @@ export function scanItems(
         if (left > 0 && documents.length < BATCH_FILES && bytes < BATCH_BYTES) continue;
         yield { documents, left };
         [documents, bytes] = [[], 0];
-        // a thread that searches still hears its signals
+        // lets a running thread handle its signals
         await setImmediate();
       }
     },
   };
 }
 
-/** The first bytes of a file, and what its index entry would be. */
+/** The first bytes of a file and its fingerprint. */
 export interface FileHead {
   readonly bytes: Buffer;
   readonly fingerprint: FileFingerprint;
@@ -148,7 +148,7 @@ function statsInside({ path, root }: ScannedItem): Stats | undefined {
   }
 }
 
-/** A file to be indexed. */
+/** A file to index. */
 export interface SearchableFile {
   readonly type: ItemType;
   readonly id: string;
@@ -159,13 +159,13 @@ export interface SearchableFile {
   readonly text: string;
 }
 
-/** What the text of a file contributes to its document. */
+/** Members of a document that come from the file's text. */
 type Contents = Pick<SearchDocument, 'title' | 'tags' | 'body'> &
   Partial<Pick<SearchDocument, 'directive' | 'status' | 'model' | 'time'>>;
 
 /**
- * The search document of a file. Knowledge that a thread was exported to brings `directive`, `status`, `model` and `created_at` in its metadata. A file that
- * cannot be parsed is still found by its id and text.
+ * Returns the search document of a file. The metadata of a thread export contains `directive`, `status`, `model` and
+ * `created_at`. A file that cannot be parsed is still found by its id and text.
  */
 export function toSearchDocument(file: SearchableFile): SearchDocument {
   const { type, id, space, path, fingerprint, text } = file;
@@ -192,7 +192,7 @@ function readContents({ type, id, path, text }: SearchableFile): Contents | unde
   try {
     return READERS[type](text, { id, path });
   } catch {
-    // A broken item is for validate to explain; search must not lose it.
+    // `rye validate` explains a broken item; search must still find it.
     return undefined;
   }
 }
@@ -222,15 +222,15 @@ const READERS: Readonly<Record<ItemType, (text: string, place: Place) => Content
 
 function knowledgeContents(text: string, { path }: Place): Contents {
   const { title, tags, description, metadata, body } = parseKnowledge(text, path);
-  const created = plain(metadata['created_at']);
+  const created = scalarText(metadata['created_at']);
   const time = parseTime(created, 0);
   return {
     title,
     tags: tags.join(' '),
     body: body === '' ? withoutSignature(text) : joined(description ?? '', body),
-    directive: plain(metadata['directive']),
-    status: plain(metadata['status']),
-    model: plain(metadata['model']),
+    directive: scalarText(metadata['directive']),
+    status: scalarText(metadata['status']),
+    model: scalarText(metadata['model']),
     ...(time === undefined ? {} : { time }),
   };
 }
@@ -245,7 +245,7 @@ function directiveContents(text: string, { id, path }: Place): Contents {
   };
 }
 
-function plain(value: JsonValue | undefined): string {
+function scalarText(value: JsonValue | undefined): string {
   return value === undefined || value === null ? '' : toText(value);
 }
 
@@ -260,25 +260,25 @@ function withoutSignature(text: string): string {
     .trim();
 }
 
-/** What differs between a tree of folders and what an index remembers of it. */
+/** Differences between a tree of folders and an index. */
 export interface FolderScan {
-  /** Files that stand directly in new and changed folders. */
+  /** Files directly in new and changed folders. */
   readonly files: readonly string[];
-  /** New and changed folders with the modification time to remember. */
+  /** New and changed folders with the modification time to store. */
   readonly changed: ReadonlyMap<string, number>;
-  /** Folders that are remembered and no longer there. */
+  /** Folders of the index that no longer exist. */
   readonly gone: readonly string[];
 }
 
-/** A folder changed this short a time ago may change again within the same tick of its clock. */
+/** A folder that changed within this time may change again within the same tick of its clock. */
 const SETTLED_MS = 2000;
-/** Remembered for such a folder: no folder has it, so that the next scan looks again. */
+/** Stored for such a folder: no folder has this time, so the next scan reads it again. */
 const UNSETTLED = -1;
 
 /**
- * Finds the folders below `root` that gained, lost or replaced a file since they were remembered; costs one `lstat`
- * for each folder, none for the files. For trees whose files are only ever replaced as a whole, such as thread
- * exports: a file that is edited in place changes no folder.
+ * Finds the folders below `root` that gained, lost or replaced a file since the last scan. Costs one `lstat` per folder
+ * and none per file. Works for trees whose files are only replaced as a whole, such as thread exports: editing a file in
+ * place changes no folder.
  */
 export function scanFolders(
   root: string,
@@ -316,6 +316,6 @@ function entriesOf(folder: string): readonly Dirent[] {
   try {
     return readdirSync(folder, { withFileTypes: true });
   } catch {
-    return []; // gone or unreadable since: the next scan sees it
+    return []; // gone or unreadable: the next scan sees it
   }
 }

@@ -8,15 +8,15 @@ import { TEXT_FIELDS } from '../core/search.ts';
 import { didYouMean } from '../core/text.ts';
 import { wordsOf } from './snippet.ts';
 
-/** The parts of a search that its text decides; limit and space come from elsewhere. */
+/** A parsed query: the terms and filters of a search, without its limit and space. */
 export interface ParsedQuery {
-  /** Absent: everything that passes the filters. */
+  /** Absent: matches everything that passes the filters. */
   readonly text?: SearchNode;
   readonly filters: SearchFilters;
 }
 
 const MAX_LENGTH = 4096;
-/** A query costs time for each of its words and terms, in each document that has them. */
+/** Each word and term costs time in every document that contains it. */
 const MAX_WORDS = 64;
 const MAX_TERMS = 32;
 const MAX_DEPTH = 32;
@@ -24,9 +24,10 @@ const FILTER_FIELDS = ['directive', 'status', 'model', 'after', 'before', 'type'
 type FilterField = (typeof FILTER_FIELDS)[number];
 
 /**
- * Parses what a person types: words (all must occur), `"a phrase"`, `prefix*`, `AND`, `OR`, `NOT` in capitals, parentheses, and `field:value`
- * with the text fields `title tag body id` and the filters `directive status model after before type`. Dates are ISO, `today`, `yesterday` or an age such as `7d`,
- * counted from `now` (epoch milliseconds). Filters hold for the whole query. Errors: `query_malformed` with the column.
+ * Parses a query: words (all must occur), `"a phrase"`, `prefix*`, `AND`, `OR`, `NOT` in capitals, parentheses, and
+ * `field:value` with the text fields `title tag body id` and the filters `directive status model after before type`.
+ * Dates are ISO, `today`, `yesterday` or an age such as `7d` before `now` (epoch milliseconds). Filters apply to the
+ * whole query. Throws `query_malformed` with the column.
  */
 export function parseQuery(text: string, now: number): ParsedQuery {
   if (text.length > MAX_LENGTH) throw malformed(`it is longer than ${MAX_LENGTH} characters`, 1);
@@ -60,7 +61,7 @@ function tokenize(text: string): Token[] {
     const column = TOKEN.lastIndex + 1;
     const match = TOKEN.exec(text);
     if (match === null)
-      throw malformed(`${JSON.stringify(text[column - 1])} is not expected`, column);
+      throw malformed(`${JSON.stringify(text[column - 1])} is unexpected`, column);
     const token = toToken(match, column);
     if (token !== undefined) tokens.push(token);
   }
@@ -74,7 +75,7 @@ function toToken(match: RegExpExecArray, column: number): Token | undefined {
   if (whole === ')') return { kind: 'close', text: whole, column };
   const field = rawField?.toLowerCase();
   if (phrase === undefined) return wordToken(whole, word, { field, column });
-  if (closing === '') throw malformed('the quotation mark is not closed', column);
+  if (closing === '') throw malformed('unterminated quote', column);
   if (field !== undefined && !KNOWN_FIELDS.has(field)) throw unknownField(field, column);
   return compact({ kind: 'phrase', text: phrase, column, field });
 }
@@ -88,7 +89,7 @@ function wordToken(
   if (empty !== undefined && KNOWN_FIELDS.has(empty.toLowerCase())) {
     throw malformed(`${empty}: has no value`, column);
   }
-  // What merely looks like a field, such as https://…, is a word.
+  // A word that only looks like a field, such as https://…
   if (field === undefined || !KNOWN_FIELDS.has(field)) return { kind: 'word', text: whole, column };
   return { kind: 'word', text: value, column, field };
 }
@@ -96,7 +97,7 @@ function wordToken(
 function unknownField(field: string, column: number): RyeError {
   const known = [...KNOWN_FIELDS];
   return malformed(
-    `"${field}" is not a field`,
+    `unknown field "${field}"`,
     column,
     didYouMean(field, known) ?? `Fields are ${known.join(', ')}.`,
   );
@@ -111,7 +112,7 @@ class QueryParser {
   private readonly types: ItemType[] = [];
   private at = 0;
   private depth = 0;
-  /** Above 0 inside OR or NOT, where a filter could not hold for the whole query. */
+  /** Above 0 inside OR or NOT, where a filter could not apply to the whole query. */
   private choice = 0;
 
   constructor(tokens: readonly Token[], endColumn: number, now: number) {
@@ -123,7 +124,7 @@ class QueryParser {
   parse(): ParsedQuery {
     const node = this.tokens.length === 0 ? undefined : this.or();
     const rest = this.tokens[this.at];
-    if (rest !== undefined) throw malformed(`"${rest.text}" closes nothing`, rest.column);
+    if (rest !== undefined) throw malformed(`unmatched "${rest.text}"`, rest.column);
     if (node !== undefined) this.assertPositive(node);
     return compact({ text: node, filters: this.collectFilters() });
   }
@@ -137,7 +138,7 @@ class QueryParser {
     return join('or', nodes);
   }
 
-  /** Whether an OR follows at this level, before a closing parenthesis. */
+  /** True if an OR follows at this level before a closing parenthesis. */
   private aheadIsChoice(): boolean {
     let depth = 0;
     for (const token of this.tokens.slice(this.at)) {
@@ -184,11 +185,10 @@ class QueryParser {
 
   private group(token: Token): SearchNode | undefined {
     this.enter(token);
-    if (this.tokens[this.at]?.kind === 'close')
-      throw malformed('the parentheses are empty', token.column);
+    if (this.tokens[this.at]?.kind === 'close') throw malformed('empty parentheses', token.column);
     const node = this.or();
     if (this.tokens[this.at]?.kind !== 'close')
-      throw malformed('the parenthesis is not closed', token.column);
+      throw malformed('unclosed parenthesis', token.column);
     this.at += 1;
     this.depth -= 1;
     return node;
@@ -208,7 +208,7 @@ class QueryParser {
     }
     const field = TEXT_FIELDS.find((name): name is TextField => name === token.field);
     if (token.kind === 'phrase') {
-      if (token.text.trim() === '') throw malformed('the phrase is empty', token.column);
+      if (token.text.trim() === '') throw malformed('empty phrase', token.column);
       return compact({ kind: 'phrase', text: token.text, field });
     }
     const prefix = token.text.endsWith('*');
@@ -221,15 +221,15 @@ class QueryParser {
   private addFilter(field: FilterField, token: Token): void {
     if (this.choice > 0) {
       throw malformed(
-        `${field}: cannot stand inside OR or NOT`,
+        `${field}: is not allowed inside OR or NOT`,
         token.column,
-        'A filter holds for the whole query; put it beside the parentheses.',
+        'A filter applies to the whole query; move it out of the parentheses.',
       );
     }
     if (field === 'type') {
       this.types.push(itemType(token));
     } else if (this.filters.has(field)) {
-      throw malformed(`${field}: stands twice`, token.column);
+      throw malformed(`duplicate ${field}:`, token.column);
     } else {
       this.filters.set(field, token);
     }
@@ -250,14 +250,10 @@ class QueryParser {
     });
   }
 
-  /** A query must say what to look for: an index cannot list everything that lacks a word. */
+  /** Requires a positive term: an index cannot list everything that lacks a word. */
   private assertPositive(node: SearchNode): void {
     if (node.kind === 'not') {
-      throw malformed(
-        'NOT needs a term that must occur beside it',
-        1,
-        'Write: wanted NOT unwanted.',
-      );
+      throw malformed('NOT needs another term that must occur', 1, 'Write: wanted NOT unwanted.');
     }
     if (node.kind === 'or') for (const part of node.nodes) this.assertPositive(part);
     if (node.kind !== 'and') return;
@@ -278,7 +274,7 @@ function isOperator(token: Token, word: string): boolean {
   return token.kind === 'word' && token.field === undefined && token.text === word;
 }
 
-/** Combines terms; one that is repeated among them counts once. */
+/** Combines terms; a repeated term counts once. */
 function join(
   kind: 'and' | 'or',
   nodes: readonly (SearchNode | undefined)[],
@@ -318,7 +314,7 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   w: 7 * DAY_MS,
 };
 
-/** Turns `2026-01-31`, an ISO time, `today`, `yesterday`, `30m`, `12h`, `7d` or `2w` (ago) into an ISO time. */
+/** Converts `2026-01-31`, an ISO time, `today`, `yesterday`, `30m`, `12h`, `7d` or `2w` (ago) to an ISO time. */
 export function parseTime(text: string, now: number): string | undefined {
   const age = /^(\d{1,4})([mhdw])$/.exec(text);
   if (age !== null) return isoTime(now - Number(age[1]) * (UNIT_MS[age[2] ?? ''] ?? 0));
@@ -342,12 +338,8 @@ function parseDate({ text, column, field }: Token, now: number): string {
 }
 
 function malformed(reason: string, column: number, hint?: string): RyeError {
-  return new RyeError(
-    'query_malformed',
-    `the query is not understood at column ${column}: ${reason}`,
-    {
-      hint: hint ?? 'Use words, "phrases", prefix*, AND, OR, NOT, parentheses and field:value.',
-      details: { column },
-    },
-  );
+  return new RyeError('query_malformed', `syntax error in query at column ${column}: ${reason}`, {
+    hint: hint ?? 'Use words, "phrases", prefix*, AND, OR, NOT, parentheses and field:value.',
+    details: { column },
+  });
 }

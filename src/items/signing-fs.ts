@@ -9,7 +9,7 @@ import { faultError } from '../trust/policy.ts';
 import { claimedSubject, signText } from '../trust/signature.ts';
 import { type SignatureStyle, signatureStyle } from '../trust/signature-line.ts';
 import { itemSubject } from './binding.ts';
-import { bearsPower } from './config.ts';
+import { isPowerFile } from './config.ts';
 import { signedSkillList, skillListPath } from './skill-files-fs.ts';
 import {
   type FoundFile,
@@ -21,7 +21,7 @@ import {
 } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile, verifySignedSkill, verifySkill } from './verified-fs.ts';
 
-/** A problem that validation found before signing; lines and columns count from 1. */
+/** A problem found by validation before signing; lines and columns count from 1. */
 export interface Problem {
   readonly severity: 'error' | 'warning';
   readonly code: string;
@@ -29,11 +29,11 @@ export interface Problem {
   readonly path: string;
   readonly line: number | null;
   readonly column: number | null;
-  /** What to write instead; may have several lines, to be pasted. */
+  /** A replacement to paste, possibly of several lines. */
   readonly hint?: string;
 }
 
-/** What became of one file that was to be signed. */
+/** The outcome of signing one file. */
 export interface SignOutcome {
   readonly type: SignableType;
   readonly id: string;
@@ -42,7 +42,7 @@ export interface SignOutcome {
   readonly problems: readonly Problem[];
 }
 
-/** What checking one file said; `error` has the code and the hint. */
+/** The outcome of verifying one file; `error` has the code and the hint. */
 export interface VerifyOutcome {
   readonly type: SignableType;
   readonly id: string;
@@ -51,9 +51,9 @@ export interface VerifyOutcome {
   readonly ok: boolean;
   readonly error?: ErrorInfo;
   readonly key_id?: string;
-  /** 1 for a good signature of the older form, which names neither kind nor id. */
+  /** 1 for a valid signature of the older form, which covers neither type nor id. */
   readonly signature_version?: 1 | 2;
-  /** When it was signed, if its signature proves that. */
+  /** Time of signing, if the signature covers it. */
   readonly signed_at?: string;
 }
 
@@ -73,13 +73,14 @@ export interface SignOptions {
   readonly signer: () => SigningKey;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** Problems of a file; one of severity `error` keeps it from being signed. */
+  /** Returns the problems of a file; an `error` prevents signing. */
   readonly validate: (file: FoundFile) => readonly Problem[] | Promise<readonly Problem[]>;
 }
 
 /**
- * Signs in place the items that a pattern names in the project and user spaces: atomically, keeping each file's
- * mode, leaving alone what is signed so already. A signature of the older form is replaced. Throws `item_not_found`, and `read_only_space` for system items.
+ * Signs the items that match a pattern in the project and user spaces, in place and atomically. Keeps each file's mode
+ * and skips files that are already signed; replaces version 1 signatures. Throws `item_not_found`, or `read_only_space`
+ * for system items.
  */
 export async function signItems(
   { type, pattern, dryRun = false }: SignRequest,
@@ -91,7 +92,7 @@ export async function signItems(
   if (first !== undefined && writable.length === 0) {
     throw new RyeError(
       'read_only_space',
-      `the ${type} ${first.id} belongs to the system space, which is read-only`,
+      `the ${type} ${first.id} is in the system space, which is read-only`,
       {
         hint: `Copy it first: rye fetch ${type} ${first.id} --copy-to project`,
         details: { type, id: first.id, path: first.path },
@@ -104,7 +105,7 @@ export async function signItems(
       const file = options.spaces.find(type, id, { space });
       if (file !== undefined) outcomes.push(await signOne(file, dryRun, options));
     } catch (error) {
-      // one file of many that cannot be signed does not keep the others from it; without a key none can be
+      // one bad file must not stop the others; without a key none can be signed
       if (writable.length === 1 || !isAboutOneFile(error)) throw error;
       outcomes.push({ type, id, path, status: 'failed', problems: [problemOf(error, path)] });
     }
@@ -112,7 +113,7 @@ export async function signItems(
   return outcomes;
 }
 
-/** Checks the signatures of the items that a pattern names, in every space; throws `item_not_found`. */
+/** Checks the signatures of the items that match a pattern in all spaces; throws `item_not_found`. */
 export async function verifyItems(
   { type, pattern }: Pick<SignRequest, 'type' | 'pattern'>,
   context: VerifyContext & Pick<SignOptions, 'compileGlob'>,
@@ -143,7 +144,7 @@ async function signOne(
     return { ...outcome, status: 'failed' };
   if (type === 'skill') return { ...outcome, status: await signSkill(file, dryRun, options) };
   if (style === undefined) {
-    throw new RyeError('usage', `files that end in ${extension} carry no signature`, {
+    throw new RyeError('usage', `files with the extension ${extension} cannot be signed`, {
       location: { path },
     });
   }
@@ -155,19 +156,19 @@ async function signOne(
   return { ...outcome, status: 'signed' };
 }
 
-/** Signing a file that was signed as another item gives it a new meaning; the signer has to know. */
+/** Warns the signer that the file was signed as another item. */
 function movedWarning(file: FoundFile, style: SignatureStyle | undefined): readonly Problem[] {
   const { path, text } = file;
   const claimed = style === undefined ? undefined : claimedSubject(text, style);
   const { kind, id } = itemSubject(file);
   if (claimed === undefined || (claimed.kind === kind && claimed.id === id)) return [];
-  const message = `the file has a signature as ${claimed.kind} ${claimed.id}; a new one is for ${kind} ${id}`;
+  const message = `the file was signed as ${claimed.kind} ${claimed.id}; the new signature is for ${kind} ${id}`;
   return [{ severity: 'warning', code: 'item_moved', message, path, line: 1, column: null }];
 }
 
 /**
- * A skill is signed as a whole, by a list beside SKILL.md: a line on top of that would hide its frontmatter from other
- * programs that read skills.
+ * Signs a skill as a whole with a list beside SKILL.md: a signature line would hide the frontmatter from other programs
+ * that read skills.
  */
 async function signSkill(
   { id, path }: FoundFile,
@@ -236,7 +237,7 @@ export async function matchItems(
   });
 }
 
-/** Kinds of items that decide how every run of a project behaves. */
+/** Types of items that affect every run of a project. */
 const POWER_TYPES = ['config', 'rule', 'skill'] as const satisfies readonly SignableType[];
 
 export function isPowerType(type: SignableType): boolean {
@@ -244,7 +245,7 @@ export function isPowerType(type: SignableType): boolean {
 }
 
 /**
- * The power files of a project with the state of their signatures: its configuration, rules and skills. Changes nothing.
+ * Reads a project's power files (configuration, rules and skills) with the state of their signatures.
  */
 export function readPowerFiles(
   context: VerifyContext,
@@ -252,7 +253,7 @@ export function readPowerFiles(
 ): readonly PowerFile[] {
   return POWER_TYPES.flatMap((type) => {
     const spaces = type === 'skill' ? skills : context.spaces;
-    // a project without the folder pays for no walk through the other spaces
+    // a project without the folder skips the walk through the other spaces
     const root = context.spaces.root('project');
     const isThere = root !== undefined && existsSync(join(root, itemFolder(type)));
     if (!isThere && skills === context.spaces) return [];
@@ -264,7 +265,7 @@ export function readPowerFiles(
 
 function powerFile(item: ListedItem, spaces: Spaces, context: VerifyContext): PowerFile {
   const { type, id, path } = item;
-  const needsSignature = type !== 'config' || bearsPower(id);
+  const needsSignature = type !== 'config' || isPowerFile(id);
   const file = { type, id, path, needsSignature };
   try {
     const found = spaces.find(type, id, { space: 'project', path });
@@ -292,7 +293,7 @@ function powerFile(item: ListedItem, spaces: Spaces, context: VerifyContext): Po
   }
 }
 
-/** What a pin is made over: a skill's signed list covers all of its files. */
+/** Returns the text that a pin covers: for a skill the signed list of its files. */
 function pinnedText({ type, path, text }: FoundFile): string {
   const list = skillListPath(dirname(path));
   return type === 'skill' && existsSync(list) ? readFileSync(list, 'utf8') : text;

@@ -8,9 +8,9 @@ import { checkDocument, isSignedAs, signDocument, type Verdict } from '../trust/
 import { itemSubject } from './binding.ts';
 import type { FindOptions, FoundFile, ListedItem, ListOptions, Spaces } from './spaces-fs.ts';
 
-/** The file of a skill's folder that holds the signature over all the others. */
+/** The file in a skill's folder that holds the signature over all other files. */
 const LIST = '.rye-files.json';
-/** What interpreters and version control leave behind is no part of a skill. */
+/** Files of interpreters, version control and file managers, which do not belong to a skill. */
 const NOT_FILES: ReadonlySet<string> = new Set(['__pycache__', '.git', '.DS_Store']);
 const MAX_FILES = 1000;
 const MAX_BYTES = 64 * 1024 * 1024;
@@ -23,8 +23,8 @@ export interface SkillFile {
 }
 
 /**
- * Every regular file of a skill's folder, sorted by path; symbolic links are left out. `item_too_large` above 1000
- * files or 64 MiB.
+ * Reads every regular file of a skill's folder, sorted by path; ignores symbolic links. Throws `item_too_large` for more
+ * than 1000 files or 64 MiB.
  */
 export function readSkillFiles(folder: string): readonly SkillFile[] {
   const files: SkillFile[] = [];
@@ -38,7 +38,7 @@ export function readSkillFiles(folder: string): readonly SkillFile[] {
   return files;
 }
 
-/** The paths of {@link readSkillFiles}, without reading the files. */
+/** Returns the paths of {@link readSkillFiles} without reading the files. */
 export function skillPaths(folder: string): readonly string[] {
   const found: string[] = [];
   const walk = (below: string): void => {
@@ -57,13 +57,13 @@ export function skillPaths(folder: string): readonly string[] {
 function tooLarge(folder: string, what: string): RyeError {
   return new RyeError('item_too_large', `the skill has ${what}`, {
     location: { path: folder },
-    hint: 'Keep what is no part of the instructions outside of the skill.',
+    hint: 'Move files that the instructions do not need out of the skill.',
   });
 }
 
 /**
- * The signed list of a skill's files as text, ready to be written to {@link skillListPath}; undefined where the one
- * that is there already says the same under the same key.
+ * Returns the signed list of a skill's files as text for {@link skillListPath}; undefined if the existing list has the
+ * same content and key.
  */
 export function signedSkillList(
   { folder, id }: { readonly folder: string; readonly id: string },
@@ -80,25 +80,25 @@ export function signedSkillList(
   return `${JSON.stringify(signDocument(document, { subject, key, now }), null, 1)}\n`;
 }
 
-/** The list of a skill is what signs it, so it is signed as the skill. */
+/** The list is signed under the id of the skill. */
 function listSubject(id: string): ReturnType<typeof itemSubject> {
   return itemSubject({ type: 'skill', id, extension: '.json' });
 }
 
-/** Where the list of a skill stands. */
+/** Returns the path of a skill's list. */
 export function skillListPath(folder: string): string {
   return join(folder, LIST);
 }
 
 /** The signed list of one skill, read once. */
 export interface SkillList {
-  /** Whether this is what was signed; a file that the list does not name is unsigned. */
+  /** Compares a file with the list; a file that the list does not contain is unsigned. */
   check(file: SkillFile): Verdict;
-  /** Paths that were signed. */
+  /** Signed paths. */
   readonly paths: readonly string[];
 }
 
-/** Reads the list of a skill; undefined where it has none. A list of another skill counts as `item_moved`. */
+/** Reads the list of a skill; undefined if it has none. A list of another skill counts as `item_moved`. */
 export function openSkillList(folder: string, id: string, keys: KeyLookup): SkillList | undefined {
   const document = readList(folder);
   if (document === undefined) return undefined;
@@ -131,7 +131,7 @@ function readList(folder: string): JsonObject | undefined {
   const path = skillListPath(folder);
   try {
     const stats = lstatSync(path);
-    // a list that is none signs nothing
+    // an unusable list signs nothing
     if (!stats.isFile() || stats.size > MAX_LIST_BYTES) return {};
   } catch (error) {
     if (systemCodeOf(error) === 'ENOENT' || systemCodeOf(error) === 'ENOTDIR') return undefined;
@@ -141,7 +141,7 @@ function readList(folder: string): JsonObject | undefined {
   return isJsonObject(value) ? value : {};
 }
 
-/** Skills of this id that are not used; they are not read, for one of them may be broken. */
+/** Returns shadowed skills with this id without reading them, because one may be broken. */
 function shadowsIn(
   places: readonly { readonly space: Space; readonly each: Spaces }[],
   id: string,
@@ -155,8 +155,8 @@ function shadowsIn(
 }
 
 /**
- * The spaces with the skills of another program beside rye's own. In each space rye's own come first, so a project's
- * skill shadows a user's wherever the two stand.
+ * Adds the skills of another program to the spaces. Within each space rye's own skills come first, so a project's skill
+ * always shadows a user's.
  */
 export function withForeignSkills(own: Spaces, foreign: Spaces): Spaces {
   const find = (

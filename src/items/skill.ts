@@ -31,8 +31,8 @@ const MAX_COMPATIBILITY = 500;
 const NAME = /^[\p{Ll}\p{Lo}\p{Nd}]+(?:-[\p{Ll}\p{Lo}\p{Nd}]+)*$/u;
 
 /**
- * Parses a skill strictly: throws the first problem as `skill_malformed`, unknown members and a name other than the folder's
- * included.
+ * Parses a skill strictly: throws the first problem as `skill_malformed`, including unknown members and a name that
+ * differs from the folder's.
  */
 export function parseSkill(text: string, path: string): Skill {
   const { skill, problems } = readSkill(text, path);
@@ -41,8 +41,8 @@ export function parseSkill(text: string, path: string): Skill {
 }
 
 /**
- * Parses a skill leniently, as the specification advises clients: problems of the name and unknown members are diagnostics. A
- * skill without description or with unreadable YAML is left out (undefined), with the reason among the diagnostics.
+ * Parses a skill leniently, as the specification advises: a bad name and unknown members are diagnostics. A skill without
+ * description or with unreadable YAML is undefined, with the reason in the diagnostics.
  */
 export function loadSkill(
   text: string,
@@ -58,7 +58,7 @@ export function loadSkill(
   }
 }
 
-/** Parses a skill and collects its problems; throws only where there is no frontmatter to read. */
+/** Parses a skill and collects its problems; throws only if there is no frontmatter. */
 export function readSkill(
   text: string,
   path: string,
@@ -126,7 +126,7 @@ function splitSkill(text: string, path: string): Frontmatter {
   }
 }
 
-/** `description: Use when: …` is a common slip: quotes plain values of the frontmatter that hold a colon. */
+/** Quotes frontmatter values that contain a colon: `description: Use when: …` is a common mistake. */
 function quoteColons(text: string): string | undefined {
   const end = text.indexOf('\n---', 3);
   if (end === -1) return undefined;
@@ -146,7 +146,7 @@ function checkName(name: string, folder: string, report: (message: string) => vo
       `"${name}" is not a skill name: lower-case letters and digits with single hyphens between them`,
     );
   } else if (name !== folder) {
-    report(`the name "${name}" is not that of the folder, "${folder}"`);
+    report(`the name "${name}" differs from the folder name "${folder}"`);
   }
 }
 

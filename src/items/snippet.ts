@@ -6,17 +6,17 @@ import {
   type TextField,
 } from '../core/search.ts';
 
-/** Characters of a snippet, and of those how many come before its first match. */
+/** Length of a snippet in characters, and the part of it before the first match. */
 const WIDTH = 200;
 const BEFORE = 60;
-/** Without a match: so much of the beginning. */
+/** Length of a snippet without a match. */
 const HEAD = 160;
-/** Matches that are compared to find the best place. */
+/** Maximum matches that are compared to find the best position. */
 const MAX_MATCHES = 200;
-/** Characters of context on each side of a match, whatever the length of the lines. */
+/** Maximum characters of context on each side of a match. */
 const CONTEXT_WIDTH = 1200;
 
-/** What the tokenizer of the index takes for the characters of a word, and for accents on them. */
+/** Word characters and accents as the tokenizer of the index defines them. */
 interface Alphabet {
   readonly word: string;
   readonly accents: string;
@@ -28,7 +28,7 @@ const ANY: Alphabet = {
   accents: String.raw`\p{M}`,
   flags: 'iu',
 };
-// classes of Unicode take several milliseconds to compile
+// Unicode classes take several milliseconds to compile
 const ASCII: Alphabet = { word: 'a-z0-9', accents: '', flags: 'i' };
 
 function alphabetOf(text: string): Alphabet {
@@ -39,7 +39,7 @@ function isAscii(text: string): boolean {
   return !/[^\0-\x7f]/.test(text);
 }
 
-/** The words of a text as the index sees them: in lower case, without accents. */
+/** Splits a text into words as the index does: lower case, without accents. */
 export function wordsOf(text: string): readonly string[] {
   const { word, flags } = alphabetOf(text);
   return folded(text).match(new RegExp(`[${word}]+`, `g${flags}`)) ?? [];
@@ -51,8 +51,8 @@ function folded(text: string): string {
 }
 
 /**
- * The part of a document that shows best why it matches, with marks around the matches: most different terms close
- * together. Costs time linear in the text. Without a match in the text: its beginning.
+ * Returns the part of a document with the most different matches close together, with marks around them; the beginning
+ * if nothing matches. Takes time linear in the text.
  */
 export function snippetOf(
   document: Pick<SearchDocument, 'title' | 'tags' | 'id' | 'body'>,
@@ -67,7 +67,7 @@ export function snippetOf(
   return unmarked(document.body).slice(0, HEAD);
 }
 
-/** The lines around the first match in a text, `lines` on each side; undefined if none of the terms occurs in it. */
+/** Returns the lines around the first match, `lines` on each side; undefined if no term matches. */
 export function contextOf(
   text: string,
   node: SearchNode | undefined,
@@ -103,11 +103,11 @@ interface Match {
   readonly end: number;
 }
 
-/** One pattern for all that a query wants to find in a field; undefined if that is nothing. */
+/** Returns one pattern for all terms of a query in a field; undefined if there are none. */
 function patternOf(node: SearchNode, field: TextField, alphabet: Alphabet): RegExp | undefined {
   const wanted = [...new Set(alternatives(node, field, alphabet))];
   if (wanted.length === 0) return undefined;
-  // the longest first: a phrase is marked as a whole, where its first word is a term of its own too
+  // the longest first, so that a phrase is marked as a whole even if its first word is also a term
   const longest = wanted.toSorted((left, right) => right.length - left.length);
   return new RegExp(`(?<![${alphabet.word}])(?:${longest.join('|')})`, `g${alphabet.flags}`);
 }
@@ -125,12 +125,12 @@ function alternatives(node: SearchNode, field: TextField, alphabet: Alphabet): s
   );
   if (words.length === 0) return [];
   const isPrefix = node.kind === 'term' && node.prefix;
-  // bounded: one word may be as long as its document
+  // bounded, because one word may be as long as its document
   const end = isPrefix ? `[${letters}${accents}]{0,64}` : `(?![${letters}${accents}])`;
   return [`${words.join(`[^${letters}]{1,64}`)}${end}`];
 }
 
-/** A character, or the class of it with all accents. */
+/** Returns the class of a character with all its accented forms. */
 function variantsOf(character: string): string {
   accented ??= accentedLetters();
   return `[${character}${accented.get(character) ?? ''}]`;
@@ -159,7 +159,7 @@ function findMatches(text: string, pattern: RegExp, limit = MAX_MATCHES): Match[
   return matches;
 }
 
-/** Cuts the window with the most different matches, the first of several. */
+/** Returns the first window with the most different matches. */
 function cut(text: string, matches: readonly Match[]): string {
   let best = 0;
   let most = 0;
@@ -182,7 +182,7 @@ function cut(text: string, matches: readonly Match[]): string {
   return `${marked}${text.slice(at, to)}${to < text.length ? '…' : ''}`;
 }
 
-/** The next beginning of a word, not after `limit`: a cut neither splits a word nor a surrogate pair. */
+/** Returns the next start of a word up to `limit`, so that a cut splits neither a word nor a surrogate pair. */
 function wordStart(text: string, from: number, limit: number): number {
   if (from === 0) return 0;
   const gap = text.slice(from, limit).search(/\s/);
@@ -200,7 +200,7 @@ function whole(text: string, at: number): number {
   return code >= 0xdc_00 && code <= 0xdf_ff ? at - 1 : at;
 }
 
-/** A document cannot fake the marks of a match. */
+/** Removes marks from a document, which could otherwise fake a match. */
 function unmarked(text: string): string {
   return text.replaceAll(SNIPPET_OPEN, '').replaceAll(SNIPPET_CLOSE, '');
 }

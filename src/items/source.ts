@@ -8,7 +8,7 @@ import {
 import { LruMap } from '../core/lru.ts';
 import { sha256Hex } from '../trust/keys.ts';
 
-/** Text cut out of a file, with where its first character stood, so that errors can name places in the file. */
+/** A part of a file's text, with the position of its first character for error locations. */
 export interface SourceText {
   readonly path: string;
   readonly text: string;
@@ -18,12 +18,12 @@ export interface SourceText {
   readonly column: number;
 }
 
-/** Reads CRLF as LF, as signing does, so that offsets, lines and hashes agree. A byte order mark is kept. */
+/** Converts CRLF and CR to LF, as signing does, so that offsets, lines and hashes agree. Keeps a byte order mark. */
 export function normalizeNewlines(text: string): string {
   return text.includes('\r') ? text.replaceAll('\r\n', '\n').replaceAll('\r', '\n') : text;
 }
 
-/** Turns offsets into places in the file. Construction is O(length), a look-up O(log lines). */
+/** Converts offsets to locations in the file. Construction is O(length), a lookup O(log lines). */
 export class Locator {
   private readonly source: SourceText;
   private readonly starts: number[] = [0];
@@ -49,7 +49,7 @@ export class Locator {
   }
 }
 
-/** The place of an error at (line, column) relative to the source. */
+/** Converts a line and column of the source to a location in the file. */
 export function shifted(source: SourceText, line: number, column: number): SourceLocation {
   return {
     path: source.path,
@@ -58,7 +58,7 @@ export function shifted(source: SourceText, line: number, column: number): Sourc
   };
 }
 
-/** `file:line`, the form of origins. */
+/** Formats a location as an origin: `file:line`. */
 export function originOf({ path, line }: SourceLocation): string {
   return line === undefined ? path : `${path}:${line}`;
 }
@@ -68,7 +68,7 @@ export function isSignatureLine(line: string): boolean {
   return /^(?:<!--|#|\/\/)\s*rye:signed:/.test(line);
 }
 
-/** Something wrong with an item, as `rye validate` prints it: `file:line:col: code: message`. */
+/** A problem of an item; `rye validate` prints it as `file:line:col: code: message`. */
 export interface ItemProblem {
   readonly severity: 'error' | 'warning';
   readonly code: ErrorCode;
@@ -77,7 +77,7 @@ export interface ItemProblem {
   readonly hint?: string;
 }
 
-/** What a parser says about one place of a file. */
+/** A problem that a parser reports, without its severity. */
 export interface Finding {
   readonly code: ErrorCode;
   readonly message: string;
@@ -85,7 +85,7 @@ export interface Finding {
   readonly hint?: string | undefined;
 }
 
-/** Collects problems while a parser goes on, so that one run can report all of them. */
+/** Collects problems so that a parser can continue and report all of them. */
 export class Problems {
   private readonly found: ItemProblem[] = [];
 
@@ -97,7 +97,7 @@ export class Problems {
     this.record('warning', finding);
   }
 
-  /** Records an error that some inner parser has thrown. */
+  /** Records an error that a nested parser threw. */
   caught(
     error: unknown,
     fallback: { readonly code: ErrorCode; readonly location: SourceLocation },
@@ -105,7 +105,7 @@ export class Problems {
     this.found.push(problemOf(error, fallback));
   }
 
-  /** Takes over problems that somebody else found. */
+  /** Adds problems of another collection. */
   addAll(found: readonly ItemProblem[]): void {
     this.found.push(...found);
   }
@@ -122,7 +122,7 @@ export class Problems {
     return this.found.some(({ severity }) => severity === 'error');
   }
 
-  /** Throws the first error as a RyeError; the others stand in its `details.problems`. */
+  /** Throws the first error as a RyeError, with all errors in `details.problems` if there are several. */
   throwIfAny(): void {
     const errors = this.found.filter(({ severity }) => severity === 'error');
     const [first] = errors;
@@ -139,7 +139,7 @@ export class Problems {
   }
 }
 
-/** The problem that a thrown error stands for. */
+/** Converts a thrown error to a problem. */
 export function problemOf(
   error: unknown,
   fallback: { readonly code: ErrorCode; readonly location: SourceLocation },
@@ -155,7 +155,7 @@ export function problemOf(
   };
 }
 
-/** `file:line:col: code: message`. */
+/** Formats a problem as `file:line:col: code: message`. */
 export function formatProblem({ code, message, location }: ItemProblem): string {
   return `${formatLocation(location)}: ${code}: ${message}`;
 }

@@ -46,10 +46,10 @@ const LAYOUT: Readonly<Record<SignableType, TypeLayout>> = {
   config: { folder: 'config', extensions: ['.yaml', '.yml'], malformed: 'config_invalid' },
 };
 
-/** Folders that package managers and interpreters leave inside of tool folders. */
+/** Folders of package managers and interpreters inside tool folders. */
 const NOT_ITEMS = new Set(['node_modules', '__pycache__']);
 
-/** A file that stands for an item, not read yet. */
+/** The path of an item's file, not yet read. */
 export interface ItemPath {
   readonly type: SignableType;
   readonly id: string;
@@ -59,11 +59,11 @@ export interface ItemPath {
   readonly extension: string;
 }
 
-/** An item's file. `bytes` were read once, from the descriptor that was checked; `text` is their UTF-8. */
+/** An item's file. `bytes` were read once from the checked descriptor; `text` is their UTF-8 text. */
 export interface FoundFile extends ItemPath {
   readonly bytes: Uint8Array;
   readonly text: string;
-  /** The same id in spaces that come later, and so are not used. */
+  /** Items with the same id in later spaces, which are not used. */
   readonly shadows: readonly { readonly space: Space; readonly path: string }[];
 }
 
@@ -73,22 +73,22 @@ export interface ListedItem extends ItemPath {
 }
 
 export interface Spaces {
-  /** The space's `.ai` folder; undefined where the space is the same folder as an earlier one. */
+  /** Returns the space's `.ai` folder; undefined if an earlier space is the same folder. */
   root(space: Space): string | undefined;
   /**
-   * The file of an id, from the first space that has one; undefined when none has. Throws `invalid_item_id`,
+   * Reads the file of an id from the first space that has it; undefined if none has. Throws `invalid_item_id`,
    * `duplicate_item`, `path_denied`, `item_too_large` or the type's `…_malformed` (not UTF-8, NUL).
    */
   find(type: SignableType, id: string, options?: FindOptions): FoundFile | undefined;
-  /** All items of a type, by id and then space; one directory walk for each space. */
+  /** Lists all items of a type, sorted by id and then space; walks the folder of each space once. */
   list(type: SignableType, options?: ListOptions): readonly ListedItem[];
-  /** The path of an id's file in one space, if it has one; nothing is read. */
+  /** Returns the path of an id's file in one space without reading it; undefined if there is none. */
   locate(type: SignableType, id: string, space: Space): string | undefined;
-  /** Files of one space that look like items of a type and have no id, because of a character in their name. */
+  /** Lists files of one space that look like items of a type but whose name is not a valid id. */
   misnamed(type: SignableType, space: Space): readonly MisnamedFile[];
 }
 
-/** A file that would be an item under another name. */
+/** A file that is not an item because of its name. */
 export interface MisnamedFile {
   readonly type: SignableType;
   readonly path: string;
@@ -97,13 +97,13 @@ export interface MisnamedFile {
 
 export interface FindOptions {
   readonly space?: Space;
-  /** The very file, where one space may hold the id twice. */
+  /** Selects a file if one space has the id twice. */
   readonly path?: string;
 }
 
 export interface ListOptions {
   readonly space?: Space;
-  /** A folder of the type, such as `agent/threads`, that is not walked. */
+  /** A folder of the type to skip, such as `agent/threads`. */
   readonly without?: string;
 }
 
@@ -115,21 +115,21 @@ export interface SpacePaths {
 }
 
 /**
- * Opens the three spaces; reads nothing but their real paths. `folder` holds the items in each of them: other programs
- * keep theirs elsewhere.
+ * Opens the three spaces; reads only their real paths. `folder` is the folder of items in each space, which differs for
+ * other programs.
  */
 export function openSpaces(paths: SpacePaths, folder = '.ai'): Spaces {
   return new DiskSpaces(paths, folder);
 }
 
-/** The folder of a type below `.ai`. */
+/** Returns the folder of a type below `.ai`. */
 export function itemFolder(type: SignableType): string {
   return LAYOUT[type].folder;
 }
 
-/** The error for an id that no space has, with near names. */
+/** Returns the error for an unknown id, with similar ids in the hint. */
 export function itemNotFound(type: SignableType, id: string, knownIds: Iterable<string>): RyeError {
-  return new RyeError('item_not_found', `there is no ${type} ${id}`, {
+  return new RyeError('item_not_found', `unknown ${type} ${id}`, {
     hint:
       didYouMean(id, knownIds) ??
       (type === 'config' ? 'Run: rye config path' : `Run: rye list ${type}`),
@@ -147,7 +147,7 @@ class DiskSpaces implements Spaces {
     for (const space of SPACES) {
       const root = join(bySpace[space], folder);
       const real = realPathOf(root) ?? root;
-      // in the home directory, project and user space are one: its items count once, as the project's
+      // in the home directory, project and user space are the same; its items count once, as the project's
       if (seen.has(real)) continue;
       seen.add(real);
       roots.set(space, root);
@@ -216,7 +216,7 @@ class DiskSpaces implements Spaces {
     });
   }
 
-  /** Files that stand for the id in one space; a few `lstat`s, whatever the size of the folder. */
+  /** Returns the files of an id in one space; costs a few `lstat` calls, regardless of the folder's size. */
   #candidates(type: SignableType, id: string, space: Space): ItemPath[] {
     const root = this.#roots.get(space);
     const { folder, extensions, entry } = LAYOUT[type];
@@ -252,7 +252,7 @@ class DiskSpaces implements Spaces {
   }
 }
 
-/** The id that a file below its type's folder stands for, if it stands for any. */
+/** Returns the id of a file below its type's folder; undefined if it is not an item. */
 function idOf(type: SignableType, path: string): string | undefined {
   const { extensions, entry } = LAYOUT[type];
   const extension = extname(path);
@@ -263,7 +263,7 @@ function idOf(type: SignableType, path: string): string | undefined {
   return id.split('/').some((segment) => NOT_ITEMS.has(segment)) ? undefined : id;
 }
 
-/** Why a file has no id although its extension is one of its type. Hidden files and foreign folders are no items. */
+/** Explains why a file with an extension of its type has no valid id; undefined for hidden files and foreign folders. */
 function misnaming(type: SignableType, path: string): string | undefined {
   const { extensions, entry } = LAYOUT[type];
   const extension = extname(path);
@@ -273,7 +273,7 @@ function misnaming(type: SignableType, path: string): string | undefined {
   return itemIdProblem(entry === undefined ? path.slice(0, -extension.length) : dirname(path));
 }
 
-/** Keys live below `.ai/config` but are no configuration. */
+/** Keys are below `.ai/config` but are not configuration. */
 function isReserved(type: SignableType, id: string): boolean {
   return type === 'config' && id.startsWith('keys/');
 }
@@ -319,7 +319,7 @@ function readFolder(folder: string): readonly Dirent[] {
 function duplicate(one: ItemPath, other: ItemPath): RyeError {
   return new RyeError(
     'duplicate_item',
-    `two files stand for ${one.type} ${one.id}: ${one.path} and ${other.path}`,
+    `duplicate ${one.type} ${one.id}: ${one.path} and ${other.path}`,
     {
       hint: 'Rename or remove one of them.',
       details: { type: one.type, id: one.id, paths: [one.path, other.path] },

@@ -1,7 +1,7 @@
 import { type ErrorCode, RyeError, type SourceLocation } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 
-/** Advice for a file that would end with success because it does nothing. */
+/** Returns advice for a file that would exit with success without doing anything. */
 export function inertAdvice(
   kind: 'python' | 'javascript' | 'shell',
   path = '',
@@ -32,11 +32,11 @@ export function inertAdvice(
   };
 }
 
-/** Libraries that Rye OS puts beside its tools. */
+/** Modules that Rye OS provides to its tools. */
 const RUNTIME_LIBRARY = new Set(['module_loader', 'condition_evaluator', 'interpolation']);
 const OWN_PACKAGES = /^(?:rye|lillux|lilux|kiwi_mcp|ryeos_\w+)$/;
 
-/** What to write instead of parts of the `rye` package. */
+/** Replacements for parts of Rye OS's Python package. */
 const REPLACEMENTS: readonly (readonly [pattern: RegExp, hint: string])[] = [
   [/\bAI_DIR\b/, 'Write AI_DIR = ".ai" instead of the import.'],
   [
@@ -53,19 +53,19 @@ const REPLACEMENTS: readonly (readonly [pattern: RegExp, hint: string])[] = [
   ],
 ];
 
-/** Why an import cannot work; undefined for a package that may be installed. */
+/** Explains why an import cannot work; undefined for a package that may be installed. */
 export function importAdvice({ module, names, level, line }: ModuleImport): Advice | undefined {
   const root = module.split('.')[0] ?? '';
   if (level > 0) {
     const file = `${root === '' ? (names[0] ?? 'module') : root}.py`;
     return {
-      message: `line ${line} imports ${'.'.repeat(level)}${module} relative to a package, and a tool is not part of one`,
+      message: `line ${line} imports ${'.'.repeat(level)}${module} relative to a package, but a tool is not in a package`,
       hint: `Write ${root === '' ? `import ${names.join(', ')}` : `from ${module} import ${names.join(', ')}`} and pin the file: __files__ = {"${file}": "SHA-256"}.`,
     };
   }
   if (RUNTIME_LIBRARY.has(root)) {
     return {
-      message: `line ${line} imports ${module} from the runtime library of Rye OS, which is not here`,
+      message: `line ${line} imports ${module} from the runtime library of Rye OS, which rye does not have`,
       hint: `Copy what the tool needs from it into the tool, or pin a copy: __files__ = {"${root}.py": "SHA-256"}.`,
     };
   }
@@ -73,14 +73,14 @@ export function importAdvice({ module, names, level, line }: ModuleImport): Advi
   const text = [module, ...names].join(' ');
   const hint = REPLACEMENTS.find(([pattern]) => pattern.test(text))?.[1];
   return {
-    message: `line ${line} imports ${[module, ...names].join(' ').trim()}: the Python package of Rye OS is not here`,
+    message: `line ${line} imports ${[module, ...names].join(' ').trim()}: rye does not have the Python package of Rye OS`,
     hint:
       hint ??
       'Remove the import, or wrap it in try: … except ImportError: if the tool works without it.',
   };
 }
 
-/** Why a sibling module is missing when the tool runs. */
+/** Explains why a sibling module is missing when the tool runs. */
 export function siblingAdvice(file: string, sha256: string | undefined, line: number): Advice {
   const hash = sha256 ?? 'SHA-256';
   return {
@@ -94,7 +94,7 @@ function yamlText(value: JsonValue | undefined): string {
   return /^[A-Za-z0-9_./:@-]+$/.test(text) ? text : JSON.stringify(text);
 }
 
-/** One entry of `.ai/config/mcp.yaml` for a server's manifest; undefined if it names neither a program nor an address. */
+/** Converts a server's manifest to an entry of `.ai/config/mcp.yaml`; undefined if it has neither a command nor a URL. */
 export function mcpServerEntry(name: string, server: JsonObject): string | undefined {
   const config = isJsonObject(server['config']) ? server['config'] : server;
   const { command, args, url, headers, timeout, env } = config;
@@ -118,12 +118,12 @@ export function mcpServerEntry(name: string, server: JsonObject): string | undef
   return [`  ${name}:`, ...lines.map((line) => `    ${line}`)].join('\n');
 }
 
-/** The name that an id gives a server: its last part, with the characters that names may have. */
+/** Derives a server name from the last segment of an id. */
 export function mcpServerName(id: string): string {
   return (id.split('/').at(-1) ?? id).replaceAll(/[^A-Za-z0-9_-]/g, '-');
 }
 
-/** Rye OS has one manifest for each server and each of its tools; here a server is configured once. */
+/** Returns advice for the manifests that Rye OS has for each MCP server and each of its tools. */
 export function mcpAdvice({ value, path, manifest }: RuntimeQuestion): Advice {
   const config = isJsonObject(value['config']) ? value['config'] : {};
   const isServer = typeof config['tool_name'] !== 'string';
@@ -136,12 +136,12 @@ export function mcpAdvice({ value, path, manifest }: RuntimeQuestion): Advice {
   return isServer
     ? { message: `the MCP server ${name} is declared as a tool`, hint: write }
     : {
-        message: `the tool ${plainText(config['tool_name'])} of the MCP server ${name} is declared by a manifest`,
+        message: `the tool ${plainText(config['tool_name'])} of the MCP server ${name} has a manifest`,
         hint: `${write} The tool is then mcp/${name}/${plainText(config['tool_name']).replaceAll(/[^A-Za-z0-9_-]/g, '_')}.`,
       };
 }
 
-/** Manifests below `rye/agent/providers` describe model providers, which models must not call as tools. */
+/** Returns advice for a manifest that describes a model provider; undefined for other manifests. */
 export function providerAdvice(value: JsonObject): Advice | undefined {
   const isProvider =
     ['tool_use', 'tier_mapping', 'pricing', 'profiles'].some((key) => value[key] !== undefined) ||
@@ -157,7 +157,7 @@ export function providerAdvice(value: JsonObject): Advice | undefined {
   };
 }
 
-/** The provider file that says the same: address, variable of the key, tiers, and the price of each model. */
+/** Returns an equivalent provider file: URL, key variable, tiers and the price of each model. */
 export function providerFile(value: JsonObject): string {
   const config = isJsonObject(value['config']) ? value['config'] : {};
   const auth = isJsonObject(config['auth']) ? config['auth'] : {};
@@ -189,15 +189,15 @@ export function providerFile(value: JsonObject): string {
   ].join('\n');
 }
 
-/** A state graph is a directive with explicit steps here. */
+/** Returns advice for a state graph, which rye expresses as a directive with explicit steps. */
 export function graphAdvice(value: JsonObject): Advice {
   return {
-    message: 'the manifest is a state graph, which rye does not walk',
-    hint: `Write a directive with a process; it runs without a model by --provider literal:\n${graphSteps(value)}\nBranches (next: with when:) and loops (foreach) become instructions to a model in the body.`,
+    message: 'the manifest is a state graph, which rye does not run',
+    hint: `Write a directive with a process; run it without a model with --provider literal:\n${graphSteps(value)}\nBranches (next: with when:) and loops (foreach) become instructions for a model in the body.`,
   };
 }
 
-/** The nodes of a graph, in the order that following the first edge visits them, as `<process>` steps. */
+/** Converts the nodes of a graph to `<process>` steps, in breadth-first order. */
 function graphSteps(value: JsonObject): string {
   const config = isJsonObject(value['config']) ? value['config'] : {};
   const nodes = isJsonObject(config['nodes']) ? config['nodes'] : {};
@@ -258,14 +258,14 @@ export interface ModuleImport {
   readonly optional: boolean;
 }
 
-/** What a script's source shows of its behavior without running it. */
+/** Facts about a script's behavior, read from its source without running it. */
 export interface SourceFacts {
   /** `--params` and `--project-path`, if the source mentions them as arguments. */
   readonly flags: readonly string[];
   readonly imports: readonly ModuleImport[];
   /** False if running the file can have no effect: it only defines and imports. */
   readonly runsSomething: boolean;
-  /** True if the file has an entry point of its own. */
+  /** True if the file has an entry point. */
   readonly hasMain: boolean;
   /** A top-level `execute` function: positional parameters without a default, required keyword-only ones, and its line. */
   readonly execute?: {
@@ -275,7 +275,7 @@ export interface SourceFacts {
   };
 }
 
-/** What decides how a file runs. */
+/** The input for deciding how a file runs. */
 export interface RuntimeQuestion {
   readonly path: string;
   readonly kind: string;
@@ -290,7 +290,7 @@ export interface RuntimeQuestion {
   readonly manifest?: ((id: string) => JsonObject | undefined) | undefined;
 }
 
-/** What a refusal tells: what is wrong, and what to write instead. */
+/** A refusal with a hint that shows the replacement. */
 export interface Advice {
   readonly message: string;
   readonly hint: string;
@@ -307,7 +307,7 @@ export function refuse(question: RuntimeQuestion, advice: Advice, key = ''): Rye
   });
 }
 
-/** A member as text: numbers and booleans as they are written, anything else as the fallback. */
+/** Converts a scalar to text; returns the fallback for anything else. */
 export function plainText(value: JsonValue | undefined, fallback = ''): string {
   if (typeof value === 'string') return value;
   return typeof value === 'number' || typeof value === 'boolean' ? String(value) : fallback;

@@ -17,8 +17,9 @@ import type { SourceFacts } from './tool-advice.ts';
 import { type RawToolMetadata, TOOL_CONSTANTS, toolMalformed } from './tool-metadata.ts';
 
 /**
- * Reads the constants that describe a JavaScript tool (`const __version__ = '1.0.0'`, `export const CONFIG_SCHEMA = {…}`) from its syntax tree; the
- * code is never run. Only top-level declarations with literal values count. Errors: `tool_malformed` with the place in the file.
+ * Reads the constants that describe a JavaScript tool (`const __version__ = '1.0.0'`, `export const CONFIG_SCHEMA = {…}`)
+ * from its syntax tree without running it. Only top-level declarations with literal values count. Throws
+ * `tool_malformed` with the location in the file.
  */
 export function readJsConstants(text: string, path: string): RawToolMetadata {
   const found = new Map<string, { readonly value: JsonValue; readonly location: SourceLocation }>();
@@ -43,7 +44,7 @@ export function readJsConstants(text: string, path: string): RawToolMetadata {
   };
 }
 
-/** A file whose top level only declares, imports and exports, without any call, does nothing when it runs. */
+/** Reads facts of a script: one whose top level only declares, imports and exports does nothing when it runs. */
 function factsOf(program: Program, text: string): SourceFacts {
   const runsSomething = program.body.some((statement) => acts(statement));
   const flags = [
@@ -55,7 +56,7 @@ function factsOf(program: Program, text: string): SourceFacts {
   return { flags, imports: [], runsSomething, hasMain: runsSomething };
 }
 
-/** Nodes whose content runs later, if at all. */
+/** Nodes whose content does not run immediately. */
 const LATER = new Set(['FunctionDeclaration', 'FunctionExpression', 'ArrowFunctionExpression']);
 const ACTIONS = new Set([
   'CallExpression',
@@ -75,7 +76,7 @@ function acts(node: unknown): boolean {
   return Object.values(node).some(acts);
 }
 
-/** Loading a module is no work of the tool. */
+/** True for a call that only loads a module. */
 function isRequire(node: Node): boolean {
   if (node.type !== 'CallExpression') return false;
   const { callee } = node as CallExpression;
@@ -88,7 +89,7 @@ function parseProgram(text: string, path: string): Program {
     return parse(text, { ...options, sourceType: 'module' });
   } catch (error) {
     try {
-      // CommonJS allows what modules do not, such as a top-level return or `with`.
+      // CommonJS allows a top-level return and `with`, modules do not.
       return parse(text, { ...options, sourceType: 'script', allowReturnOutsideFunction: true });
     } catch {
       throw syntaxError(error, path);
@@ -136,7 +137,7 @@ interface Constant {
   readonly name: string;
   /** Top-level constants that a value may refer to. */
   readonly known: ReadonlyMap<string, Expression>;
-  /** Those that are being read, so that a circle ends. */
+  /** Names that are being resolved, to detect cycles. */
   readonly open: ReadonlySet<string>;
 }
 
@@ -173,7 +174,7 @@ function scalarValue(node: LiteralNode, constant: Constant): JsonValue | undefin
   return node?.type === 'BinaryExpression' ? joinedText(node, constant) : undefined;
 }
 
-/** Long descriptions are often joined from several lines. */
+/** Joins a concatenation of texts, which long descriptions often are. */
 function joinedText(
   { operator, left, right }: BinaryExpression,
   constant: Constant,

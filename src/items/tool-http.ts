@@ -1,13 +1,13 @@
 import { isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import { type Advice, plainText, type RuntimeQuestion, refuse } from './tool-advice.ts';
 
-/** A request in which `{name}` is replaced by a parameter and `${NAME}` by a variable of rye's environment. */
+/** A request in which `{name}` is replaced with a parameter and `${NAME}` with a variable of rye's environment. */
 export interface HttpTemplate {
   readonly method: string;
-  /** Scheme, host and port are literal, so that the signature of the manifest fixes where the request goes. */
+  /** Scheme, host and port are literal, so that the manifest's signature covers the destination. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Absent: all parameters as one JSON object, for methods that have a body. */
+  /** Absent: all parameters as one JSON object, for methods with a body. */
   readonly body?: JsonValue;
   readonly timeoutSeconds: number;
 }
@@ -17,7 +17,7 @@ const DEFAULT_TIMEOUT_SECONDS = 120;
 const HOST =
   /^https?:\/\/[A-Za-z0-9.-]+(?::\d+)?(?=[/?]|$)|^https?:\/\/\[[0-9a-fA-F:]+\](?::\d+)?(?=[/?]|$)/;
 
-/** Reads `method`, `url`, `headers`, `auth`, `body` and `timeout`; throws `tool_unsupported` for what would not be safe or would be ignored. */
+/** Reads `method`, `url`, `headers`, `auth`, `body` and `timeout`; throws `tool_unsupported` for unsafe or ineffective settings. */
 export function readHttpTemplate(question: RuntimeQuestion, config: JsonObject): HttpTemplate {
   const no = (advice: Advice): never => {
     throw refuse(question, advice, 'config');
@@ -84,7 +84,7 @@ function headersOf(value: JsonValue | undefined, no: Refuse): Record<string, str
   );
 }
 
-/** `bearer` with a token, or `api_key` with a key and its header. Both name variables; a literal key would be in the file. */
+/** Reads `bearer` with a token, or `api_key` with a key and its header. Both must name variables, because keys do not belong in files. */
 function authOf(value: JsonValue | undefined, no: Refuse): Record<string, string> {
   if (value === undefined || value === null) return {};
   const auth = isJsonObject(value) ? value : {};
@@ -92,7 +92,7 @@ function authOf(value: JsonValue | undefined, no: Refuse): Record<string, string
   if (!/^\$\{[A-Za-z_]\w*\}$/.test(secret)) {
     return no({
       message: 'the credential of "auth" is not the name of a variable',
-      hint: 'Write token: "${NAME}" and set NAME in the environment or in ~/.ai/.env; a key does not belong into a file.',
+      hint: 'Write token: "${NAME}" and set NAME in the environment or in ~/.ai/.env; keys do not belong in files.',
     });
   }
   if (auth['type'] === 'bearer') return { authorization: `Bearer ${secret}` };

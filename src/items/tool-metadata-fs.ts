@@ -30,9 +30,9 @@ import {
 } from './tool-metadata.ts';
 
 /**
- * Reads a tool's metadata from its text without running it: a header comment in any language, else a YAML manifest, else the constants in the
- * syntax tree of JavaScript or Python. Other scripts without a header declare nothing. Errors: `tool_malformed` with the place in the file,
- * `tool_failed` where Python is missing.
+ * Reads a tool's metadata from its text without running it: a header comment in any language, else a YAML manifest, else
+ * the constants in the syntax tree of JavaScript or Python. Other scripts without a header declare nothing. Throws
+ * `tool_malformed` with the location in the file, or `tool_failed` if Python is missing.
  */
 export async function readToolMetadata(
   text: string,
@@ -70,7 +70,7 @@ async function readRaw(
 ): Promise<RawToolMetadata> {
   const header = readToolHeader(text, path);
   if (header === undefined) return await readOwnForm(text, path, options);
-  // a header needs no interpreter, unless only the syntax tree can tell how the file runs
+  // a header needs no interpreter, unless only the syntax tree shows how the file runs
   const isModule = toolKind(path) === 'python' && /^(?:async )?def execute\(/m.test(text);
   const { facts } = isModule
     ? await readOwnForm(text, path, options)
@@ -99,7 +99,7 @@ async function readOwnForm(
   return { value: {}, locate: () => ({ path, line: 1 }), ...(facts ? { facts } : {}) };
 }
 
-/** A shell script without any command would succeed by doing nothing. */
+/** Reads facts of a shell script: one without commands would succeed without doing anything. */
 function scriptFacts(text: string, path: string): RawToolMetadata['facts'] {
   if (toolKind(path) !== 'shell') return undefined;
   const works = text.split('\n').some((line) => /^\s*[^#\s]/.test(line));
@@ -108,7 +108,7 @@ function scriptFacts(text: string, path: string): RawToolMetadata['facts'] {
 
 const MAX_MANIFEST_BYTES = 256 * 1024;
 
-/** The manifest `id` below the `.ai/tools` that `path` is in. Only advice is made of it, so it needs no signature. */
+/** Reads the manifest `id` below the `.ai/tools` of `path`. It is used only for advice, so it needs no signature. */
 function readManifest(path: string, id: string): JsonObject | undefined {
   const marker = '/.ai/tools/';
   const at = path.lastIndexOf(marker);
@@ -128,7 +128,7 @@ function readManifest(path: string, id: string): JsonObject | undefined {
   return undefined;
 }
 
-/** A tool runs alone in a private folder, with the files that it pins: a neighbour that it imports would be missing there. */
+/** Refuses an import of an unpinned file: a tool runs in a private folder that has only pinned files. */
 function unpinned(raw: RawToolMetadata, { path, files = {} }: ToolMetadata): RyeError | undefined {
   for (const { module, level, line, optional } of raw.facts?.imports ?? []) {
     const root = module.split('.')[0] ?? '';
@@ -150,7 +150,7 @@ function unpinned(raw: RawToolMetadata, { path, files = {} }: ToolMetadata): Rye
 
 const MAX_NEIGHBORS = 500;
 
-/** A module that a tool beside it pins is no mistake, although it is no tool: `details.part_of` names that tool. */
+/** Recognizes a module that a tool beside it pins; `details.part_of` names the tool. */
 function partOf({ path, unsupported, description }: ToolMetadata): RyeError | undefined {
   if (unsupported === undefined || description !== '' || toolKind(path) !== 'python')
     return undefined;
@@ -190,7 +190,7 @@ function hashOf(file: string): string | undefined {
 
 const MAX_BYTES = 4 * 1024 * 1024;
 
-/** A file that a tool's manifest pins, as it was when its hash was checked. */
+/** A file that a tool's manifest pins, with the bytes whose hash was checked. */
 export interface ToolFile {
   /** Relative to the manifest's folder, with forward slashes. */
   readonly name: string;
@@ -198,9 +198,8 @@ export interface ToolFile {
 }
 
 /**
- * Reads the files that a manifest pins by their SHA-256, which its signature covers. Where a path leads does not matter:
- * only the pinned bytes are taken. Throws `tool_malformed` for a file that cannot be read, `content_modified` for one
- * that is another.
+ * Reads the files that a manifest pins by SHA-256, which its signature covers. Symbolic links do not matter, because only
+ * the pinned bytes are accepted. Throws `tool_malformed` for an unreadable file and `content_modified` for other bytes.
  */
 export function readToolFiles(
   manifestPath: string,
@@ -211,7 +210,7 @@ export function readToolFiles(
     if (sha256Hex(bytes) === sha256) return { name, bytes };
     throw new RyeError(
       'content_modified',
-      `${name} is not the file that the manifest pins: its SHA-256 is ${sha256Hex(bytes)}`,
+      `${name} differs from the file that the manifest pins: its SHA-256 is ${sha256Hex(bytes)}`,
       {
         location: { path: manifestPath },
         hint: 'Review what changed, put the new hash into the manifest and sign it again.',
@@ -240,7 +239,7 @@ function readBytes(manifestPath: string, name: string): Uint8Array {
   try {
     const stats = fstatSync(descriptor);
     if (!stats.isFile() || stats.size > MAX_BYTES)
-      throw unreadable('which is no regular file of at most 4 MiB');
+      throw unreadable('which is not a regular file of at most 4 MiB');
     return readFileSync(descriptor);
   } finally {
     closeSync(descriptor);

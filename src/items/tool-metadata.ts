@@ -8,7 +8,7 @@ import { parseYamlMapping, type YamlMapping } from './metadata.ts';
 import type { RuntimeQuestion, SourceFacts } from './tool-advice.ts';
 import { runtimeOf, type ToolRuntime } from './tool-runtime.ts';
 
-/** How a tool's file is run. A `manifest` names its command, an `executable` runs by its first line. */
+/** The way a tool's file runs. A `manifest` names its command, an `executable` runs by its first line. */
 export const TOOL_KINDS = [
   'javascript',
   'typescript',
@@ -19,7 +19,7 @@ export const TOOL_KINDS = [
 ] as const;
 export type ToolKind = (typeof TOOL_KINDS)[number];
 
-/** What a tool declares about its effects; absent means the cautious value. */
+/** A tool's declarations about its effects; an absent one has the cautious value. */
 export interface DeclaredTraits {
   readonly reads_only?: boolean;
   readonly idempotent?: boolean;
@@ -29,32 +29,32 @@ export interface DeclaredTraits {
   readonly risk?: Risk;
 }
 
-/** What a tool's file says about it, read without running it. */
+/** Metadata of a tool's file, read without running it. */
 export interface ToolMetadata {
   readonly path: string;
   readonly kind: ToolKind;
   readonly description: string;
-  /** Undefined where none is declared. */
+  /** Undefined if none is declared. */
   readonly version?: string;
   readonly category?: string;
-  /** JSON Schema of type object; an empty object schema where none is declared. */
+  /** JSON Schema of type object; an empty object schema if none is declared. */
   readonly inputSchema: JsonObject;
   readonly traits: DeclaredTraits;
   /** Program and arguments of a manifest. */
   readonly command?: readonly string[];
-  /** How parameters reach it; absent: as JSON on stdin. */
+  /** The way parameters are passed; absent: as JSON on stdin. */
   readonly runtime?: ToolRuntime;
-  /** Why rye does not run it (`tool_unsupported`), with what to write instead. */
+  /** The reason why rye does not run it (`tool_unsupported`), with a replacement in the hint. */
   readonly unsupported?: RyeError;
   /** SHA-256 of each file beside the tool that it uses, by relative path. */
   readonly files?: Readonly<Record<string, string>>;
-  /** Environment variables that the tool wants passed on. */
+  /** Environment variables that are passed to the tool. */
   readonly env: readonly string[];
 }
 
-/** Metadata before it is checked: members of the header, the manifest or the constants, and where they stand. */
+/** Unchecked metadata: members of the header, the manifest or the constants, with their locations. */
 export interface RawToolMetadata extends YamlMapping {
-  /** What the source shows of its behavior; absent if it was not looked at. */
+  /** Facts from the source; absent if the source was not parsed. */
   readonly facts?: SourceFacts;
 }
 
@@ -76,7 +76,7 @@ export function toolKind(path: string): ToolKind {
   return KIND_BY_EXTENSION[extname(path).toLowerCase()] ?? 'executable';
 }
 
-/** Names of the constants that a script may declare, with the member that each stands for. */
+/** Constants that a script may declare, with the member that each sets. */
 export const TOOL_CONSTANTS: Readonly<Record<string, string>> = {
   __version__: 'version',
   __tool_description__: 'description',
@@ -90,8 +90,8 @@ export const TOOL_CONSTANTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Checks what a tool declares. Errors: `tool_malformed` with the place in the file. `manifest` reads another manifest of the same space,
- * for advice.
+ * Checks the metadata of a tool. Throws `tool_malformed` with the location in the file. `manifest` reads another manifest
+ * of the same space, for advice.
  */
 export function checkToolMetadata(
   raw: RawToolMetadata,
@@ -149,7 +149,7 @@ function decideRuntime(question: RuntimeQuestion): {
   }
 }
 
-/** The older form has the timeout in `config`; a request uses the network whatever it says. */
+/** Reads traits. The older form has the timeout in `config`; an HTTP request always uses the network. */
 function declaredTraits(raw: RawToolMetadata, runtime: ToolRuntime | undefined): DeclaredTraits {
   const traits = readTraits(raw);
   const { config } = raw.value;
@@ -214,18 +214,18 @@ function schemaOfList(raw: RawToolMetadata, key: string, list: readonly JsonValu
 }
 
 const TRAIT_CHECKS: Readonly<
-  Record<keyof DeclaredTraits, { wanted: string; fits(value: unknown): boolean }>
+  Record<keyof DeclaredTraits, { expected: string; fits(value: unknown): boolean }>
 > = {
-  reads_only: { wanted: 'true or false', fits: isBoolean },
-  idempotent: { wanted: 'true or false', fits: isBoolean },
-  network: { wanted: 'true or false', fits: isBoolean },
-  sequential: { wanted: 'true or false', fits: isBoolean },
+  reads_only: { expected: 'true or false', fits: isBoolean },
+  idempotent: { expected: 'true or false', fits: isBoolean },
+  network: { expected: 'true or false', fits: isBoolean },
+  sequential: { expected: 'true or false', fits: isBoolean },
   timeout_seconds: {
-    wanted: 'a positive number of seconds',
+    expected: 'a positive number of seconds',
     fits: (value) => typeof value === 'number' && Number.isFinite(value) && value > 0,
   },
   risk: {
-    wanted: `one of ${RISKS.join(', ')}`,
+    expected: `one of ${RISKS.join(', ')}`,
     fits: (value) => RISKS.some((risk) => risk === value),
   },
 };
@@ -244,10 +244,10 @@ function readTraits(raw: RawToolMetadata): DeclaredTraits {
     const known = names.find((trait) => trait === name);
     if (known === undefined) {
       const hint = didYouMean(name, names) ?? `Traits are ${names.join(', ')}.`;
-      throw toolMalformed(`"${name}" is not a trait`, location, hint);
+      throw toolMalformed(`unknown trait "${name}"`, location, hint);
     }
     if (!TRAIT_CHECKS[known].fits(value)) {
-      throw toolMalformed(`the trait ${name} must be ${TRAIT_CHECKS[known].wanted}`, location);
+      throw toolMalformed(`the trait ${name} must be ${TRAIT_CHECKS[known].expected}`, location);
     }
   }
   return traits;
@@ -271,14 +271,14 @@ function readCommand(
   const [program = ''] = words;
   if (program.trim() === '' || words.length !== list.length) {
     throw toolMalformed(
-      'the manifest names no command',
+      'the manifest has no command',
       location,
       'Write command: [program, argument, …], or move the file out of .ai/tools if it is not a tool.',
     );
   }
   if (!Array.isArray(command) && /\s/.test(program)) {
     throw toolMalformed(
-      `command: ${JSON.stringify(program)} is one program name with a space in it`,
+      `command: ${JSON.stringify(program)} is a program name with a space`,
       location,
       'Write it as a list: command: [program, argument, …].',
     );
@@ -296,7 +296,7 @@ function readCommand(
   return words;
 }
 
-/** A word of a command that is one file, or folder, beside the manifest. */
+/** A word of a command that is a file or folder beside the manifest. */
 const TOOL_FILE = /^\{tool_dir\}\/(\S+)$/;
 
 function isUnpinned(
@@ -307,7 +307,7 @@ function isUnpinned(
   return !Object.keys(files).some((file) => file === name || file.startsWith(`${name}/`));
 }
 
-/** `files` maps relative paths to hashes; the run sees these files and no others of the folder. */
+/** Reads `files`, which maps relative paths to hashes. A run sees no other files of the folder. */
 function readFiles(raw: RawToolMetadata): Readonly<Record<string, string>> | undefined {
   const { files } = raw.value;
   if (files === undefined || files === null) return undefined;
@@ -316,7 +316,7 @@ function readFiles(raw: RawToolMetadata): Readonly<Record<string, string>> | und
   const pinned: [string, string][] = [];
   for (const [name, hash] of Object.entries(files)) {
     if (itemIdProblem(name) !== undefined)
-      throw toolMalformed(`${JSON.stringify(name)} is no path below the folder`, location);
+      throw toolMalformed(`${JSON.stringify(name)} is not a path below the folder`, location);
     if (typeof hash !== 'string' || !/^[0-9a-f]{64}$/.test(hash))
       throw toolMalformed(`the SHA-256 of ${name} is not 64 hexadecimal digits`, location);
     pinned.push([name, hash]);
@@ -325,8 +325,8 @@ function readFiles(raw: RawToolMetadata): Readonly<Record<string, string>> | und
 }
 
 /**
- * `env` lists names. `ENV_CONFIG` of the older form is a mapping: its `env` member, or itself, has the names as keys; what it says of an
- * interpreter is not a variable.
+ * Reads the names of environment variables. `env` is a list. `ENV_CONFIG` of the older form is a mapping: its `env` member,
+ * or itself, has the names as keys; `interpreter` is not a variable.
  */
 function readEnv(value: JsonValue | undefined): readonly string[] {
   const own = isJsonObject(value) && isJsonObject(value['env']) ? value['env'] : value;
@@ -343,9 +343,9 @@ const OPEN = /^(\s*(?:#|\/\/|--|;|%|\*|\/\*+|<!--|"""|''')?\s*)rye:tool\s*$/;
 const CLOSE = /(?:^|\s)\/rye:tool\s*(?:\*\/|-->|"""|''')?\s*$/;
 
 /**
- * Metadata in a comment at the head of a script of any language: YAML between a line `rye:tool` and a line `/rye:tool`, each line behind the same
- * comment mark as the first, or without one inside a block comment. Undefined where the first 200 lines have none. Errors: `tool_malformed`
- * with the place in the file.
+ * Reads metadata in a comment at the head of a script of any language: YAML between a line `rye:tool` and a line
+ * `/rye:tool`, with the same comment mark on each line, or none inside a block comment. Undefined if the first 200 lines
+ * have none. Throws `tool_malformed` with the location in the file.
  *
  *     # rye:tool
  *     # description: Counts words.
@@ -363,12 +363,12 @@ export function readToolHeader(text: string, path: string): RawToolMetadata | un
   const end = lines.findIndex((line, index) => index > start && CLOSE.test(line));
   if (end === -1) {
     throw toolMalformed(
-      'the tool header is not closed',
+      'unclosed tool header',
       { path, line: start + 1 },
       'Close it with a line /rye:tool.',
     );
   }
-  // Marks become blanks: YAML may be indented as a whole, and columns stay those of the file.
+  // Replacing marks with blanks keeps the columns of the file; YAML may be indented as a whole.
   const indent = ' '.repeat(prefix.length);
   const yaml = lines.slice(start + 1, end).map((line, index) => {
     if (mark === '') return line;

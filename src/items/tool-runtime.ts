@@ -14,7 +14,7 @@ import {
 } from './tool-advice.ts';
 import { type HttpTemplate, readHttpTemplate } from './tool-http.ts';
 
-/** How a tool's parameters reach it; absent in metadata: one JSON document on stdin and nothing else. */
+/** The way parameters are passed to a tool. If the metadata has none, the tool reads one JSON document on stdin. */
 export type ToolRuntime =
   /** Python: `execute(params, project_path)` is called and its result is printed as JSON. */
   | { readonly how: 'function' }
@@ -22,9 +22,9 @@ export type ToolRuntime =
   | { readonly how: 'arguments'; readonly params: boolean }
   /** The project path is the only argument of a shell script. */
   | { readonly how: 'project' }
-  /** Replaces `{name}` in the words of a manifest's command by the parameter. */
+  /** Replaces `{name}` in the words of a manifest's command with the parameter. */
   | { readonly how: 'words' }
-  /** A shell command in which `{name}` is replaced by the quoted parameter. */
+  /** A shell command in which `{name}` is replaced with the quoted parameter. */
   | { readonly how: 'shell'; readonly script: string }
   | { readonly how: 'http'; readonly request: HttpTemplate };
 
@@ -41,7 +41,7 @@ type Executor =
   | 'rust'
   | 'unknown';
 
-/** The executors of Rye OS by the last part of their ids, in the spellings that its versions used. */
+/** The executors of Rye OS by the end of their ids, in the spellings of all its versions. */
 const EXECUTORS: Readonly<Record<string, Executor>> = {
   'python/function': 'function',
   python_function_runtime: 'function',
@@ -75,7 +75,7 @@ function executorOf(value: JsonObject): Executor {
   return EXECUTORS[tail(2)] ?? EXECUTORS[tail(1)] ?? 'unknown';
 }
 
-/** Types of manifests that describe parts of Rye OS itself. */
+/** Manifest types that describe internal parts of Rye OS. */
 const INNER_TYPES = new Set([
   'runtime',
   'primitive',
@@ -92,8 +92,9 @@ const INNER_TYPES = new Set([
 ]);
 
 /**
- * Decides how a tool runs, by what it declares (`executor_id`, `tool_type`) and else by what its source shows. Undefined: by the plain
- * contract, JSON on stdin. Throws `tool_unsupported` with what to write instead, so that nothing runs that would do nothing.
+ * Decides how a tool runs from its declaration (`executor_id`, `tool_type`), else from its source. Returns undefined for
+ * the standard contract, JSON on stdin. Throws `tool_unsupported` with a replacement in the hint, so that no tool runs
+ * that would do nothing.
  */
 export function runtimeOf(question: RuntimeQuestion): ToolRuntime | undefined {
   const executor = executorOf(question.value);
@@ -158,7 +159,7 @@ function pythonRuntime(question: RuntimeQuestion, executor: Executor): ToolRunti
   return scriptRuntime(executor, facts.flags);
 }
 
-/** Rye OS has its Python package on the path; here a tool has the standard library, what is installed, and what it pins. */
+/** Refuses imports that work only in Rye OS, which has its Python package on the path. */
 function refuseImports(question: RuntimeQuestion, { imports }: SourceFacts): void {
   const pinned = new Set(Object.keys(question.files ?? {}).map((name) => name.split('/')[0]));
   for (const one of imports) {
@@ -192,7 +193,7 @@ function nodeRuntime(question: RuntimeQuestion, executor: Executor): ToolRuntime
   return scriptRuntime(executor, facts?.flags ?? []);
 }
 
-/** Node runs TypeScript by itself from 22.18 on. */
+/** True if this Node version runs TypeScript (22.18 and later). */
 function runsTypescript(): boolean {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   return major > 22 || (major === 22 && minor >= 18);
@@ -214,7 +215,7 @@ function manifestRuntime(question: RuntimeQuestion, executor: Executor): ToolRun
   return isOlder && config['command'] !== undefined ? { how: 'words' } : undefined;
 }
 
-/** Graphs, MCP servers and model providers are no tools here; each is written in another place. */
+/** Refuses graphs, MCP servers and model providers, which are not tools in rye. */
 function refuseDeclaration(question: RuntimeQuestion, executor: Executor, type: string): void {
   const { value } = question;
   if (executor === 'graph' || ['graph', 'state_graph'].includes(type)) {
@@ -240,7 +241,7 @@ function refusePart(question: RuntimeQuestion, executor: Executor, type: string)
     throw refuse(
       question,
       {
-        message: `a manifest of the type "${type}" is a part of Rye OS itself, not a tool`,
+        message: `a manifest of the type "${type}" belongs to Rye OS itself and is not a tool`,
         hint: 'Delete it: rye has its own runtimes and parsers. A tool that named it as executor_id runs without it; see "Migrating from Rye OS" in docs/directives.md.',
       },
       'tool_type',
@@ -250,7 +251,7 @@ function refusePart(question: RuntimeQuestion, executor: Executor, type: string)
     throw refuse(
       question,
       {
-        message: `the executor "${plainText(question.value['executor_id'])}" runs source code, and a manifest has none`,
+        message: `the executor "${plainText(question.value['executor_id'])}" runs source code, but a manifest has none`,
         hint: 'Name the program: command: [python3, "{tool_dir}/NAME.py"] with files: {NAME.py: SHA-256}, without executor_id.',
       },
       'executor_id',
@@ -261,7 +262,7 @@ function refusePart(question: RuntimeQuestion, executor: Executor, type: string)
 
 const PLACEHOLDER = /\{([A-Za-z_]\w*)\}/g;
 
-/** Checks that each parameter in a shell command is in a place where quoting can protect it. */
+/** Returns the shell command. Throws if a parameter is in a place where quoting cannot protect it. */
 function shellScript(
   question: RuntimeQuestion,
   config: JsonObject,
@@ -272,14 +273,14 @@ function shellScript(
     throw refuse(
       question,
       {
-        message: 'the manifest names no command',
+        message: 'the manifest has no command',
         hint: 'Write config: {command: "the shell command"}.',
         code: 'tool_malformed',
       },
       'config',
     );
   }
-  // "{name}" in quotes of its own means the same as {name}, which becomes one quoted word anyway
+  // a quoted "{name}" means the same as {name}, which becomes one quoted word anyway
   const plain = script.replaceAll(/(["'])(\{[A-Za-z_]\w*\})\1/g, '$2');
   const used = [...plain.matchAll(PLACEHOLDER)].filter(([, name = '']) =>
     parameters.includes(name),

@@ -11,7 +11,7 @@ import { type ItemProblem, Locator, normalizeNewlines, Problems } from './source
 import type { ToolMetadata } from './tool-metadata.ts';
 import { readToolMetadata } from './tool-metadata-fs.ts';
 
-/** One item's file as it is checked before it is signed. */
+/** An item's file to validate before signing. */
 export interface ItemSource {
   readonly type: ItemType;
   readonly id: string;
@@ -31,8 +31,8 @@ const MALFORMED: Readonly<Record<ItemType, ErrorCode>> = {
 };
 
 /**
- * Everything that is wrong with an item, in file order: what cannot be parsed, what signing requires, and as warnings what is
- * only doubtful. Never throws for a problem of the item.
+ * Returns all problems of an item in file order: syntax errors, violated requirements of signing, and warnings for
+ * doubtful content. Never throws for a problem of the item.
  */
 export async function validateItem(source: ItemSource): Promise<readonly ItemProblem[]> {
   const problems = new Problems();
@@ -72,7 +72,7 @@ const CHECKS: Readonly<Record<ItemType, Check>> = {
   },
 };
 
-/** The category that an id implies: its folder, empty at the top. */
+/** Returns the category that an id implies: its folder, empty at the top. */
 function categoryOf(id: string): string {
   const folder = dirname(id);
   return folder === '.' ? '' : folder;
@@ -86,7 +86,7 @@ function checkDirective({ id, path, text }: ItemSource, problems: Problems): voi
     problems.error({ code: 'directive_malformed', message, location: place(key), hint });
   const name = basename(id);
   if (directive.name !== '' && directive.name !== name) {
-    error('name', `the name "${directive.name}" is not the file's, "${name}"`);
+    error('name', `the name "${directive.name}" differs from the file name "${name}"`);
   } else if (!DIRECTIVE_NAME.test(directive.name)) {
     error('name', `the name "${directive.name}" is not lower-case letters, digits, _ and -`);
   }
@@ -100,19 +100,19 @@ function checkDirective({ id, path, text }: ItemSource, problems: Problems): voi
   if (directive.category === undefined)
     error('category', 'category is missing', `Add <category>${category}</category>.`);
   else if (directive.category !== category) {
-    error('category', `the category "${directive.category}" is not the folder's, "${category}"`);
+    error('category', `the category "${directive.category}" differs from the folder "${category}"`);
   }
   checkReferences(directive, text, problems);
   if (directive.body === '' && directive.steps.length === 0) {
     problems.warn({
       code: 'directive_malformed',
-      message: 'there are no instructions below the fence and no process in it',
+      message: 'the directive has neither instructions below the fence nor a process',
       location: { path, line: 1 },
     });
   }
 }
 
-/** `{input:k}` without a default and without a declaration stays in the text: doubtful, so a warning. */
+/** Warns about `{input:k}` without a default and a declaration, which stays in the text. */
 function checkReferences(directive: Directive, text: string, problems: Problems): void {
   // An ancestor may declare the inputs of a directive that declares none.
   if (directive.inputs.length === 0 && directive.extends !== undefined) return;
@@ -125,7 +125,7 @@ function checkReferences(directive: Directive, text: string, problems: Problems)
       code: 'directive_malformed',
       message: `the text refers to the input "${name}", which is not declared`,
       location: locator.at(offset),
-      hint: `Add <input name="${name}"/>, or write {input:${name}?} where it may be absent.`,
+      hint: `Add <input name="${name}"/>, or write {input:${name}?} if it may be absent.`,
     });
   }
 }
@@ -144,7 +144,7 @@ function checkKnowledge({ id, path, text }: ItemSource, problems: Problems): voi
   const name = basename(id);
   if (knowledge.name === undefined) error('name', 'name is missing', `Add name: ${name}.`);
   else if (knowledge.name !== name)
-    error('name', `the name "${knowledge.name}" is not the file's, "${name}"`);
+    error('name', `the name "${knowledge.name}" differs from the file name "${name}"`);
   if (metadata['title'] === undefined || metadata['title'] === null)
     error('title', 'title is missing');
   if (knowledge.entryType === undefined) error('entry_type', 'entry_type is missing');
@@ -160,11 +160,11 @@ function checkKnowledge({ id, path, text }: ItemSource, problems: Problems): voi
   }
   const category = categoryOf(id);
   if (knowledge.category !== undefined && knowledge.category !== category) {
-    error('category', `the category "${knowledge.category}" is not the folder's, "${category}"`);
+    error('category', `the category "${knowledge.category}" differs from the folder "${category}"`);
   }
 }
 
-/** Metadata of a script in a language whose constants rye does not read. */
+/** Example header for languages whose constants rye does not read. */
 const HEADER_EXAMPLE = `# rye:tool
 # version: 1.0.0
 # description: Counts words.
@@ -187,12 +187,12 @@ async function checkTool({ id, path, text }: ItemSource, problems: Problems): Pr
   }
   const category = categoryOf(id);
   if (tool.category !== undefined && tool.category !== category) {
-    const message = `the category "${tool.category}" is not the folder's, "${category}"`;
+    const message = `the category "${tool.category}" differs from the folder "${category}"`;
     problems.error({ code: 'tool_malformed', message, location });
   }
 }
 
-/** Reports why a tool cannot run; false if the file is no tool at all, which needs no description either. */
+/** Reports why a tool cannot run; false if the file is not a tool and needs no description. */
 function checkRuntime(
   { unsupported, path, description }: ToolMetadata,
   problems: Problems,

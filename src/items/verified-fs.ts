@@ -13,7 +13,7 @@ import {
 } from '../trust/policy.ts';
 import { checkText, type SignatureFault, type Verdict } from '../trust/signature.ts';
 import { signatureStyle } from '../trust/signature-line.ts';
-import { displacedRecord, itemSubject, type StatedIdentity } from './binding.ts';
+import { type DeclaredIdentity, displacedRecord, itemSubject } from './binding.ts';
 import { parseDirective } from './directive.ts';
 import { parseKnowledge } from './knowledge.ts';
 import { parseYamlMapping } from './metadata.ts';
@@ -22,9 +22,9 @@ import { normalizeNewlines } from './source.ts';
 import { type FoundFile, itemNotFound, type Spaces } from './spaces-fs.ts';
 import { readToolHeader, toolKind } from './tool-metadata.ts';
 
-/** An item's file whose signature was checked, and that the policy lets be used for the operation asked for. */
+/** An item's file whose signature was checked and which the policy admits for the requested operation. */
 export interface VerifiedItem extends FoundFile {
-  /** `unverified` when it passed without a good signature: a developer allowed it, or the policy only warns. */
+  /** `unverified` if it was admitted without a valid signature: a developer allowed it, or the policy only warns. */
   readonly integrity: Integrity;
   readonly verdict: Verdict;
   /** SHA-256 hex of `bytes`. */
@@ -40,27 +40,27 @@ export interface VerifyContext {
 export interface ItemsOptions extends VerifyContext {
   readonly policy: TrustPolicy;
   readonly allowUnsigned: boolean;
-  /** Called with one line when the policy only warns. */
+  /** Called with one line if the policy only warns. */
   readonly onNotice: (notice: string) => void;
 }
 
 export interface VerifiedItems {
-  /** The item, checked for the operation. Throws `item_not_found`, what finding throws, and the verdict's code. */
+  /** Returns the item, checked for the operation. Throws `item_not_found`, the errors of `Spaces.find`, or the verdict's code. */
   load(type: SignableType, id: string, operation: Operation): VerifiedItem;
-  /** Applies the same checks to a file that was found before. */
+  /** Applies the same checks to a file that is already read. */
   admit(found: FoundFile, operation: Operation): VerifiedItem;
-  /** Applies the same checks to another file of a skill that was found. */
+  /** Applies the same checks to another file of a skill. */
   admitSkillFile(skill: FoundFile, file: SkillFile, operation: Operation): void;
   /**
-   * Refuses a skill of which a signed file was changed or removed, naming each of them. A file that was never signed is
-   * not a part of the skill.
+   * Refuses a skill with changed or missing signed files and names them. A file that was never signed does not belong to
+   * the skill.
    */
   admitSkill(skill: FoundFile, operation: Operation): void;
-  /** The state of a file's signature, of a skill that of all its files, whatever the policy says. */
+  /** Returns the state of a file's signature, for a skill that of all its files, regardless of policy. */
   check(found: FoundFile): Verdict;
 }
 
-/** Items behind their signatures: the one way by which anything is run, fetched or put into a context. */
+/** Opens items with checked signatures: the only way by which items are run, fetched or put into a context. */
 export function openItems(options: ItemsOptions): VerifiedItems {
   const warned = new Set<string>();
 
@@ -119,8 +119,8 @@ export function openItems(options: ItemsOptions): VerifiedItems {
 }
 
 /**
- * Checks a file against the keyring, or a system file against the manifest of the release. A skill is signed by the
- * list of its files, else by a line in SKILL.md, which covers that file alone.
+ * Checks a file against the keyring, or a system file against the release manifest. A skill is signed by the list of its
+ * files, else by a line in SKILL.md, which covers only that file.
  */
 export function verifyFile(found: FoundFile, context: VerifyContext): Verdict {
   const { type, id, text, bytes, path, space, extension } = found;
@@ -151,7 +151,7 @@ function verifySystemFile(
   return checkSystemFile(manifest, name, sha256Hex(bytes));
 }
 
-/** Checks one of the files beside a skill's SKILL.md. */
+/** Checks a file beside a skill's SKILL.md. */
 function verifySkillFile(skill: FoundFile, file: SkillFile, context: VerifyContext): Verdict {
   const folder = dirname(skill.path);
   if (skill.space === 'system') {
@@ -162,7 +162,7 @@ function verifySkillFile(skill: FoundFile, file: SkillFile, context: VerifyConte
     list?.check(file) ?? {
       ok: false,
       code: 'unsigned',
-      detail: `${file.path} is in no signed list`,
+      detail: `no signed list contains ${file.path}`,
     }
   );
 }
@@ -173,7 +173,7 @@ interface ChangedFile {
   readonly verdict: Extract<Verdict, { readonly ok: false }>;
 }
 
-/** The files of a skill that are not what was signed, in order of their paths. */
+/** Returns the changed and missing files of a skill, sorted by path. */
 function changedSkillFiles(skill: FoundFile, context: VerifyContext): readonly ChangedFile[] {
   const folder = dirname(skill.path);
   const files = readSkillFiles(folder);
@@ -190,7 +190,7 @@ function changedSkillFiles(skill: FoundFile, context: VerifyContext): readonly C
   return [...changed, ...gone.map((path) => ({ path, how: 'is missing', verdict }))];
 }
 
-/** Checks what a skill's signature covers. A file that was added since is refused when it is used, and changes nothing else. */
+/** Checks the files that a skill's signature covers. A file added later is refused only when it is used. */
 export function verifySignedSkill(skill: FoundFile, context: VerifyContext): Verdict {
   const own = verifyFile(skill, context);
   const changed = own.ok ? changedSkillFiles(skill, context) : [];
@@ -199,7 +199,7 @@ export function verifySignedSkill(skill: FoundFile, context: VerifyContext): Ver
   return { ...first.verdict, detail: changed.map(({ path, how }) => `${path} ${how}`).join(', ') };
 }
 
-/** Checks a skill with all of its files: the first that is not what was signed decides. */
+/** Checks a skill with all of its files and returns the first fault. */
 export function verifySkill(skill: FoundFile, context: VerifyContext): Verdict {
   const own = verifyFile(skill, context);
   if (!own.ok) return own;
@@ -214,16 +214,16 @@ export function verifySkill(skill: FoundFile, context: VerifyContext): Verdict {
   return [...verdicts, ...missing].find(({ ok }) => !ok) ?? own;
 }
 
-/** Why a good signature of the older form is not enough for a file. */
+/** The reason why a valid version 1 signature is not enough for a file. */
 interface OlderFormFault {
   readonly code: Extract<SignatureFault, 'signature_outdated' | 'item_moved'>;
   readonly detail: string;
 }
 
 /**
- * Why a good signature of the older form is not enough, or undefined. That form proves a text and its signer, and not
- * what the text was signed as. So the text itself has to declare its kind and its id, which configuration, rules and
- * skills never do.
+ * Returns the reason why a valid version 1 signature is not enough, else undefined. Version 1 proves the text and its
+ * signer, but not the item that was signed. So the text itself must declare its type and id, which configuration, rules
+ * and skills never do.
  */
 function olderFormFault(
   found: FoundFile,
@@ -236,15 +236,15 @@ function olderFormFault(
     return outdated(`a ${type} file needs one that does`);
   const displaced = displacedRecord(type, id, text);
   if (displaced !== undefined) return { code: 'item_moved', detail: displaced };
-  // An export of a thread declares its place by thread_id and directive, which were compared above.
+  // A thread export declares its place with thread_id and directive, which were compared above.
   if (type === 'knowledge' && isExport(found)) return undefined;
   const fault = compare(id, type, declaredIdentity(found));
   if (fault !== undefined || type !== 'tool' || !isShipped()) return fault;
   return outdated('it would replace a tool that rye ships');
 }
 
-/** What the text declares; undefined if it cannot be read as an item of its type. */
-function declaredIdentity(found: FoundFile): StatedIdentity | undefined {
+/** Returns the declared identity; undefined if the text is not an item of its type. */
+function declaredIdentity(found: FoundFile): DeclaredIdentity | undefined {
   const { type, text, path } = found;
   try {
     if (type === 'directive') return parseDirective(text, path);
@@ -257,8 +257,8 @@ function declaredIdentity(found: FoundFile): StatedIdentity | undefined {
   }
 }
 
-/** Only a header and a manifest can name a tool; the constants of a script can't. */
-function declaredTool(text: string, path: string): StatedIdentity | undefined {
+/** Only a header or a manifest can name a tool; constants in a script cannot. */
+function declaredTool(text: string, path: string): DeclaredIdentity | undefined {
   const header = readToolHeader(text, path);
   const isManifest = header === undefined && toolKind(path) === 'manifest';
   const source = { path, text, line: 1, column: 1 };
@@ -274,14 +274,14 @@ function declaredTool(text: string, path: string): StatedIdentity | undefined {
 function compare(
   id: string,
   type: ItemType,
-  declared: StatedIdentity | undefined,
+  declared: DeclaredIdentity | undefined,
 ): OlderFormFault | undefined {
   const folder = dirname(id) === '.' ? '' : dirname(id);
   const { name, category } = declared ?? {};
   if (name !== undefined && name !== basename(id))
-    return { code: 'item_moved', detail: `its text names it ${JSON.stringify(name)}` };
+    return { code: 'item_moved', detail: `its text declares the name ${JSON.stringify(name)}` };
   if (category !== undefined && category !== folder) {
-    const detail = `its text puts it into the category ${JSON.stringify(category)}`;
+    const detail = `its text declares the category ${JSON.stringify(category)}`;
     return { code: 'item_moved', detail };
   }
   if (declared === undefined) return outdated(`its text does not declare a ${type} either`);

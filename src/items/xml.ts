@@ -16,18 +16,18 @@ export interface XmlElement {
   readonly name: string;
   readonly attributes: ReadonlyMap<string, string>;
   readonly children: readonly XmlNode[];
-  /** Place of the opening `<` in the file. */
+  /** Location of the opening `<` in the file. */
   readonly location: SourceLocation;
-  /** The element as it was written. */
+  /** The element as written. */
   readonly raw: string;
 }
 
-/** A run of text; `verbatim` text comes from CDATA or an opaque element and keeps its white space. */
+/** A run of text. `verbatim` text comes from CDATA or an opaque element and keeps its whitespace. */
 export interface XmlText {
   readonly kind: 'text';
   readonly text: string;
   readonly verbatim: boolean;
-  /** Nearest place known: that of the enclosing element. */
+  /** Location of the enclosing element. */
   readonly location: SourceLocation;
 }
 
@@ -270,14 +270,14 @@ function decodeEntities(text: string): string {
   );
 }
 
-/** The element children of `element`, those called `name` only when it is given. */
+/** Returns the child elements of `element`, or only those with the given name. */
 export function childElements(element: XmlElement, name?: string): readonly XmlElement[] {
   return element.children.filter(
     (child) => child.kind === 'element' && (name === undefined || child.name === name),
   ) as readonly XmlElement[];
 }
 
-/** The text of an element without that of its child elements; white space around it goes, inside CDATA it stays. */
+/** Returns the text of an element without its child elements, trimmed except inside CDATA. */
 export function textOf(element: XmlElement): string {
   const runs = element.children.filter((child) => child.kind === 'text');
   if (runs.some(({ verbatim }) => verbatim)) {
@@ -291,7 +291,7 @@ export function textOf(element: XmlElement): string {
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** The value that an XML text stands for: booleans, null and numbers as such, JSON lists and objects parsed, else text. */
+/** Converts an XML text to a JSON value: a boolean, null, a number, a list or an object, else text. */
 export function typedValue(text: string): JsonValue {
   if (text === 'true') return true;
   if (text === 'false') return false;
@@ -302,8 +302,8 @@ export function typedValue(text: string): JsonValue {
 }
 
 /**
- * An element as JSON: attributes and child elements become typed members, a repeated child a list; an
- * element with neither is its typed text.
+ * Converts an element to JSON: attributes and child elements become typed members, a repeated child a list. An element
+ * with neither becomes its typed text.
  */
 export function elementToJson(element: XmlElement): JsonValue {
   const children = childElements(element);
@@ -319,7 +319,7 @@ export function elementToJson(element: XmlElement): JsonValue {
   return Object.fromEntries(members) satisfies JsonObject;
 }
 
-/** `true`, `yes`, `1` in any case are true; everything else is false. */
+/** True for `true`, `yes` and `1` in any case. */
 export function isTrue(text: string | undefined): boolean {
   return text !== undefined && /^(?:true|yes|1)$/i.test(text.trim());
 }

@@ -5,9 +5,9 @@ import type Nacl from 'tweetnacl';
 /** Ed25519 (RFC 8032) over raw bytes: seeds and public keys of 32 bytes, signatures of 64. */
 export interface Ed25519 {
   readonly name: string;
-  /** A key that signs; made once and kept, because its setup costs more than a signature. */
+  /** Returns a function that signs. Keep it: its setup costs more than a signature. */
   signer(seed: Uint8Array): (message: Uint8Array) => Uint8Array;
-  /** A key that verifies; answers false for malformed signatures and for those that are not the canonical one. */
+  /** Returns a function that verifies. It returns false for malformed and non-canonical signatures. */
   verifier(publicKey: Uint8Array): (message: Uint8Array, signature: Uint8Array) => boolean;
   publicKeyOf(seed: Uint8Array): Uint8Array;
 }
@@ -35,7 +35,7 @@ function platformPublicKey(publicKey: Uint8Array): KeyObject {
   });
 }
 
-/** Ed25519 of the platform's crypto. */
+/** Ed25519 of `node:crypto`. */
 export const platformEd25519: Ed25519 = {
   name: 'node:crypto',
   signer(seed) {
@@ -55,13 +55,13 @@ export const platformEd25519: Ed25519 = {
 
 let loadedNacl: typeof Nacl | undefined;
 
-/** Loaded when first needed: nearly every platform has Ed25519 of its own. */
+/** Loads tweetnacl on demand: nearly every platform supports Ed25519. */
 function nacl(): typeof Nacl {
   loadedNacl ??= createRequire(import.meta.url)('tweetnacl') as typeof Nacl;
   return loadedNacl;
 }
 
-/** Ed25519 in plain JavaScript, for platforms whose crypto has none (FIPS builds, old OpenSSL forks). */
+/** Ed25519 in plain JavaScript, for platforms whose crypto lacks it (FIPS builds, old OpenSSL forks). */
 export const naclEd25519: Ed25519 = {
   name: 'tweetnacl',
   signer(seed) {
@@ -84,8 +84,8 @@ export const naclEd25519: Ed25519 = {
 const L = (1n << 252n) + 27742317777372353535851937790883648493n;
 
 /**
- * RFC 8032 section 5.1.7 demands S < L. tweetnacl does not check it and so accepts S + L, a second signature of
- * the same message that nobody made.
+ * RFC 8032 section 5.1.7 requires S < L. tweetnacl does not check it and accepts S + L, a forged second signature of the
+ * same message.
  */
 function hasReducedScalar(signature: Uint8Array): boolean {
   const bigEndian = Buffer.from(signature.subarray(32, SIGNATURE_BYTES).toReversed());
@@ -94,7 +94,7 @@ function hasReducedScalar(signature: Uint8Array): boolean {
 
 let chosen: Ed25519 | undefined;
 
-/** The platform's Ed25519 where it has one, else the fallback. */
+/** Returns the platform's Ed25519 if it works, else the fallback. */
 export function ed25519(): Ed25519 {
   chosen ??= worksHere(platformEd25519) ? platformEd25519 : naclEd25519;
   return chosen;

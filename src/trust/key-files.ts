@@ -5,15 +5,15 @@ import { isKeyId, type KeyLookup, readPublicKey, type VerifyingKey } from './key
 import { checkText, type Verdict } from './signature.ts';
 import type { SignedSubject } from './signature-line.ts';
 
-/** What `trusted/<fingerprint>.toml` says. */
+/** Content of `trusted/<fingerprint>.toml`. */
 export interface TrustedKeyFile {
   readonly key: VerifyingKey;
   readonly owner: string;
-  /** Projects that the key counts for, as real paths; absent: everywhere. */
+  /** Real paths of the projects in which the key is trusted; absent: everywhere. */
   readonly projects?: readonly string[];
 }
 
-/** What `revoked/<fingerprint>.toml` says. */
+/** Content of `revoked/<fingerprint>.toml`. */
 export interface RevocationFile {
   readonly keyId: string;
   /** ISO 8601 UTC. */
@@ -21,25 +21,25 @@ export interface RevocationFile {
   readonly reason: string;
 }
 
-/** What rye signs the file of a trusted key as. */
+/** Returns the subject of the signature of a trusted key's file. */
 export function trustedKeySubject(keyId: string): SignedSubject {
   return { kind: 'trusted-key', id: keyId };
 }
 
-/** What rye signs a revocation as. */
+/** Returns the subject of the signature of a revocation. */
 export function revocationSubject(keyId: string): SignedSubject {
   return { kind: 'revocation', id: keyId };
 }
 
 /**
- * Checks the signature of a trusted key's file. The older form is enough, because its text states the fingerprint and an
- * unsigned one counts too.
+ * Checks the signature of a trusted key's file. Version 1 is enough, because the text contains the fingerprint and an
+ * unsigned file counts too.
  */
 export function checkTrustedKey(text: string, keyId: string, keys: KeyLookup): Verdict {
   return checkText({ text, style: 'hash', keys, subject: trustedKeySubject(keyId) });
 }
 
-/** Reads a trusted key; throws `invalid_input` when the PEM does not have the fingerprint that the file states. */
+/** Parses a trusted key; throws `invalid_input` if the PEM and the file's fingerprint differ. */
 export function parseTrustedKey(text: string, path: string): TrustedKeyFile {
   const values = parseToml(text, path);
   const { public_key: table } = values;
@@ -48,7 +48,7 @@ export function parseTrustedKey(text: string, path: string): TrustedKeyFile {
   if (stated !== key.keyId) {
     throw new RyeError(
       'invalid_input',
-      `the key's fingerprint is ${key.keyId}, but the file says ${stated ?? 'none'}`,
+      `the key's fingerprint is ${key.keyId}, but the file has ${stated ?? 'none'}`,
       {
         location: { path },
       },
@@ -63,9 +63,9 @@ export function parseTrustedKey(text: string, path: string): TrustedKeyFile {
 }
 
 /**
- * Reads what a person was given to trust: a public key PEM or a trusted-key file. Who signed the file does not
- * matter, the user vouches for the key now; an edited file or a broken or revoked signature is refused with its
- * code, a private key with `invalid_input`.
+ * Parses a key that the user wants to trust: a public key PEM or a trusted-key file. The signer of the file does not
+ * matter, because the user vouches for the key. Throws the code of a broken or revoked signature, or `invalid_input` for
+ * a private key.
  */
 export function readOfferedKey(
   text: string,
@@ -73,7 +73,7 @@ export function readOfferedKey(
   keys: KeyLookup,
 ): TrustedKeyFile {
   if (text.includes('PRIVATE KEY-----')) {
-    throw new RyeError('invalid_input', 'this is a private key; only its owner may have it', {
+    throw new RyeError('invalid_input', 'this is a private key, which only its owner may have', {
       hint: 'Trust the public key, as "rye keys export" prints it.',
     });
   }
@@ -94,7 +94,7 @@ export function readOfferedKey(
   return { key: file.key, owner: owner ?? file.owner };
 }
 
-/** The file of a trusted key, unsigned; the format is the one that older installations read. */
+/** Renders the unsigned file of a trusted key in the format that older installations read. */
 export function renderTrustedKey({ key, owner, projects }: TrustedKeyFile): string {
   return [
     'version = "1.0.0"',
@@ -111,12 +111,12 @@ export function renderTrustedKey({ key, owner, projects }: TrustedKeyFile): stri
   ].join('\n');
 }
 
-/** Reads the date of a revocation; null when the file does not say. */
+/** Parses the date of a revocation; null if the file has none. */
 export function parseRevokedAt(text: string, path: string): string | null {
   return textOf(parseToml(text, path), 'revoked_at') ?? null;
 }
 
-/** The file of a revocation, unsigned. */
+/** Renders the unsigned file of a revocation. */
 export function renderRevocation({ keyId, revokedAt, reason }: RevocationFile): string {
   return [
     'version = "1.0.0"',
@@ -128,12 +128,12 @@ export function renderRevocation({ keyId, revokedAt, reason }: RevocationFile): 
   ].join('\n');
 }
 
-/** Refuses what is no fingerprint before it becomes part of a path. */
+/** Refuses an invalid fingerprint before it becomes part of a path. */
 export function assertKeyId(keyId: string): void {
   if (isKeyId(keyId)) return;
   throw new RyeError(
     'invalid_input',
-    `${JSON.stringify(keyId)} is not a key id: it is not 16 hexadecimal characters`,
+    `${JSON.stringify(keyId)} is not a key id of 16 hexadecimal characters`,
     {
       hint: 'Run: rye keys list',
     },

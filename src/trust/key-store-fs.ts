@@ -19,20 +19,20 @@ const FILE_MODE = 0o600;
 const GROUP_AND_WORLD = 0o077;
 const GROUP_AND_WORLD_WRITE = 0o022;
 
-/** A small file that was read through one descriptor, with what the descriptor said about it. */
+/** A small file read through one descriptor, with the descriptor's stats. */
 export interface KeyFile {
   readonly text: string;
   readonly stats: Stats;
 }
 
 /**
- * Reads a key file; undefined when it is not there. A symbolic link, anything but a regular file, one above
- * 64 KiB and one that cannot be read throw `key_unsafe`: what cannot be checked does not count as absent.
+ * Reads a key file; undefined if it does not exist. Throws `key_unsafe` for a symbolic link, anything but a regular file,
+ * more than 64 KiB and an unreadable file: a file that cannot be checked does not count as absent.
  */
 export function readKeyFile(path: string): KeyFile | undefined {
   let descriptor: number;
   try {
-    // asked at every check of a signature: much cheaper than an open that fails
+    // runs for every check of a signature; much cheaper than a failing open
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
     descriptor = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
@@ -57,12 +57,12 @@ export function readKeyFile(path: string): KeyFile | undefined {
   }
 }
 
-/** Reads a private key file, refusing one that the group or the world could read, or its folder. */
+/** Reads a private key file; refuses it if the group or others can access it or its folder. */
 export function readPrivateFile(path: string): string | undefined {
   const file = readKeyFile(path);
   if (file === undefined) return undefined;
   if (process.platform !== 'win32') {
-    if (file.stats.nlink > 1) throw unsafe(path, 'it has a second name elsewhere');
+    if (file.stats.nlink > 1) throw unsafe(path, 'it has another hard link');
     assertPrivate(path, file.stats, FILE_MODE);
     assertPrivate(dirname(path), lstatSync(dirname(path)), DIRECTORY_MODE);
   }
@@ -70,8 +70,7 @@ export function readPrivateFile(path: string): string | undefined {
 }
 
 /**
- * Reads a file that says whom to trust; like {@link readKeyFile}, but refuses one that the group or the world could
- * have written, or put into its folder.
+ * Reads a trusted key's file like {@link readKeyFile}; refuses it if the group or others can write to it or its folder.
  */
 export function readTrustFile(path: string): string | undefined {
   const file = readKeyFile(path);
@@ -79,41 +78,41 @@ export function readTrustFile(path: string): string | undefined {
   if (process.platform !== 'win32') {
     for (const { mode } of [file.stats, lstatSync(dirname(path))]) {
       if ((mode & GROUP_AND_WORLD_WRITE) !== 0)
-        throw unsafe(path, 'others can write it or its folder');
+        throw unsafe(path, 'others can write to it or its folder');
     }
   }
   return file.text;
 }
 
-function assertPrivate(path: string, stats: Stats, wanted: number): void {
+function assertPrivate(path: string, stats: Stats, expected: number): void {
   if (stats.isSymbolicLink()) throw unsafe(path, 'it is a symbolic link');
   if ((stats.mode & GROUP_AND_WORLD) === 0) return;
   const mode = (stats.mode & 0o777).toString(8).padStart(4, '0');
-  throw new RyeError('key_unsafe', `others can reach the signing key: ${path} has mode ${mode}`, {
-    hint: `Run: chmod ${wanted.toString(8)} ${path} (and rotate the key if somebody may have read it)`,
+  throw new RyeError('key_unsafe', `others can access the signing key: ${path} has mode ${mode}`, {
+    hint: `Run: chmod ${expected.toString(8)} ${path} (and rotate the key if others may have read it)`,
     details: { path, mode },
   });
 }
 
 function unsafe(path: string, why: string, cause?: unknown): RyeError {
   return new RyeError('key_unsafe', `the key file ${path} is refused: ${why}`, {
-    hint: 'Key files are regular files of yours, mode 0600.',
+    hint: 'Key files must be regular files that you own, with mode 0600.',
     details: { path },
     cause,
   });
 }
 
-/** Creates a folder of the key store, reachable by its owner only from the start. */
+/** Creates a folder of the key store that only its owner can access from the start. */
 export function makeKeyDirectory(path: string): void {
   makeFolders(path, DIRECTORY_MODE);
 }
 
-/** Creates a key file that must not exist yet, whole or not at all; false when it exists. */
+/** Creates a key file atomically; false if it already exists. */
 export function createKeyFile(path: string, text: string): boolean {
   return createWhole(path, text, { mode: FILE_MODE });
 }
 
-/** Replaces or creates a key file atomically, mode 0600 from its creation; never through a symbolic link. */
+/** Replaces or creates a key file atomically with mode 0600 from its creation; never through a symbolic link. */
 export function writeKeyFile(path: string, text: string): void {
   if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink()) {
     throw unsafe(path, 'it is a symbolic link');
@@ -121,7 +120,7 @@ export function writeKeyFile(path: string, text: string): void {
   writeWhole(path, text, { mode: FILE_MODE, follow: false });
 }
 
-/** Names of the `.toml` files in a folder without the extension, sorted; none when there is no folder. */
+/** Returns the sorted names of the `.toml` files in a folder without extension; none if the folder is missing. */
 export function keyFileNames(folder: string): readonly string[] {
   try {
     return readdirSync(folder)
@@ -135,7 +134,7 @@ export function keyFileNames(folder: string): readonly string[] {
   }
 }
 
-/** Where a space keeps its keys. */
+/** Returns the paths of a space's keys. */
 export function keyPaths(spacePath: string) {
   const root = join(spacePath, '.ai', 'config', 'keys');
   const signing = join(root, 'signing');

@@ -49,7 +49,7 @@ export interface KeyringOptions {
   readonly now: () => number;
 }
 
-/** Opens the keyring of a user in a project; cheap, because nothing is read before it is asked for. */
+/** Opens the keyring of a user in a project; reads files only on demand. */
 export function openKeyring(options: KeyringOptions): Keyring {
   return new DiskKeyring(options);
 }
@@ -81,13 +81,13 @@ class DiskKeyring implements Keyring {
     const { status } = this.find(signer.keyId);
     if (status === 'revoked') {
       throw new RyeError('key_revoked', `your signing key ${signer.keyId} was revoked`, {
-        hint: 'Make a new one: rye keys rotate',
+        hint: 'Create a new one: rye keys rotate',
       });
     }
     if (status === 'unknown') {
       throw new RyeError(
         'key_unsafe',
-        `${this.#user.publicKey} does not belong to the private key beside it`,
+        `${this.#user.publicKey} does not match the private key beside it`,
         {
           hint: 'Restore the right pair of files, or remove public_key.pem: it is derived from the private key.',
         },
@@ -104,9 +104,9 @@ class DiskKeyring implements Keyring {
     const { signing, privateKey, publicKey } = this.#user;
     const { privatePem, publicPem } = generateKeyPair();
     makeKeyDirectory(signing);
-    // a public key without its private one is what is left of a lost key; it is not ours to overwrite
+    // a public key without its private key is the rest of a lost key; never overwrite it
     if (readKeyFile(publicKey) !== undefined || !createKeyFile(privateKey, privatePem)) {
-      throw new RyeError('already_exists', `there is a signing key in ${signing}`, {
+      throw new RyeError('already_exists', `a signing key already exists in ${signing}`, {
         hint: 'To replace it, run: rye keys rotate',
         details: { path: signing },
       });
@@ -165,7 +165,7 @@ class DiskKeyring implements Keyring {
     const known = this.list();
     const info = known.find(({ key_id }) => key_id === keyId);
     if (info === undefined) {
-      throw new RyeError('key_not_found', `there is no key ${keyId}`, {
+      throw new RyeError('key_not_found', `unknown key ${keyId}`, {
         hint:
           didYouMean(
             keyId,
@@ -194,7 +194,7 @@ class DiskKeyring implements Keyring {
     const { archive, privateKey, publicKey } = this.#user;
     const pair = generateKeyPair();
     const next = readPrivateKey(pair.privatePem, 'the new key');
-    // Each step leaves a keyring that works: the new key is vouched for before it signs anything.
+    // The keyring works after each step: the new key is trusted before it signs anything.
     makeKeyDirectory(join(archive, old.keyId));
     writeKeyFile(join(archive, old.keyId, 'private_key.pem'), this.#readPrivate());
     writeKeyFile(join(archive, old.keyId, 'public_key.pem'), old.pem);
@@ -218,7 +218,7 @@ class DiskKeyring implements Keyring {
     }
     const own = this.#ownKey();
     if (own?.keyId === keyId) return { status: 'trusted', key: own };
-    // keys that vouch for each other in a circle are vouched for by nobody
+    // keys that vouch for each other in a cycle are not trusted
     if (vouching.has(keyId))
       return { status: 'unknown', reason: 'its key files vouch for each other' };
     try {
@@ -234,7 +234,7 @@ class DiskKeyring implements Keyring {
     if (entry === undefined) return { status: 'unknown' };
     const { text, file } = entry;
     if (file.projects !== undefined && !file.projects.includes(this.#realProject())) {
-      return { status: 'unknown', reason: 'it is confirmed for other projects only' };
+      return { status: 'unknown', reason: 'it is trusted for other projects only' };
     }
     const verdict = checkTrustedKey(text, keyId, {
       find: (signer) =>
@@ -253,7 +253,7 @@ class DiskKeyring implements Keyring {
     if (cached?.text === text) return cached;
     const file = parseTrustedKey(text, path);
     if (file.key.keyId !== keyId) {
-      throw new RyeError('invalid_input', `the file holds key ${file.key.keyId}`, {
+      throw new RyeError('invalid_input', `the file contains key ${file.key.keyId}`, {
         location: { path },
       });
     }
@@ -279,8 +279,8 @@ class DiskKeyring implements Keyring {
   #readPrivate(): string {
     const text = readPrivateFile(this.#user.privateKey);
     if (text !== undefined) return text;
-    throw new RyeError('key_missing', `there is no signing key in ${this.#user.signing}`, {
-      hint: 'Make one: rye keys init',
+    throw new RyeError('key_missing', `no signing key in ${this.#user.signing}`, {
+      hint: 'Create one: rye keys init',
       details: { path: this.#user.privateKey },
     });
   }
@@ -290,7 +290,7 @@ class DiskKeyring implements Keyring {
     this.#own = undefined;
   }
 
-  /** Limits a key that the project carries to that project, unless the user trusts it everywhere already. */
+  /** Limits a key that the project contains to that project, unless the user already trusts it everywhere. */
   #scoped({ key, owner }: TrustedKeyFile): TrustedKeyFile {
     const path = this.#user.trustedFile(key.keyId);
     const known = this.#readTrusted(key.keyId, path)?.file;
@@ -315,7 +315,7 @@ class DiskKeyring implements Keyring {
     writeKeyFile(this.#user.trustedFile(keyId), signed);
   }
 
-  /** Signs with the new key what the old one vouched for, so that revoking the old one later loses nothing. */
+  /** Signs the trusted keys of the old key with the new one, so that revoking the old one loses none of them. */
   async #resign(oldKeyId: string, next: SigningKey): Promise<void> {
     for (const name of keyFileNames(this.#user.trusted)) {
       const path = this.#user.trustedFile(name);
@@ -343,7 +343,7 @@ class DiskKeyring implements Keyring {
   #describe(keyId: string, source: KeyInfo['source'], path: string): KeyInfo {
     if (source === 'own') return this.#info(keyId, source, { owner: 'self', path });
     try {
-      const entry = path.startsWith(this.#user.revoked) ? undefined : parseOrNothing(path);
+      const entry = path.startsWith(this.#user.revoked) ? undefined : parseIfPresent(path);
       return this.#info(keyId, source, { owner: entry?.owner ?? 'unknown', path });
     } catch (error) {
       return this.#info(keyId, source, { owner: 'unknown', path, problem: messageOf(error) });
@@ -353,30 +353,30 @@ class DiskKeyring implements Keyring {
   #info(
     keyId: string,
     source: KeyInfo['source'],
-    facts: { readonly owner: string; readonly path: string; readonly problem?: string },
+    details: { readonly owner: string; readonly path: string; readonly problem?: string },
   ): KeyInfo {
     const found = this.find(keyId);
-    const reason = facts.problem ?? (found.status === 'unknown' ? found.reason : undefined);
+    const reason = details.problem ?? (found.status === 'unknown' ? found.reason : undefined);
     const date = found.status === 'revoked' ? found.revokedAt : null;
     return {
       key_id: keyId,
-      owner: facts.owner,
+      owner: details.owner,
       source,
       trusted: found.status === 'trusted',
       revoked: found.status === 'revoked',
       ...(date === null ? {} : { revoked_at: date }),
-      path: facts.path,
+      path: details.path,
       ...(reason === undefined ? {} : { problem: reason }),
     };
   }
 }
 
-function parseOrNothing(path: string): TrustedKeyFile | undefined {
+function parseIfPresent(path: string): TrustedKeyFile | undefined {
   const text = readKeyFile(path)?.text;
   return text === undefined ? undefined : parseTrustedKey(text, path);
 }
 
-/** A damaged key of the user's own is a matter of integrity, not of the input to a command. */
+/** Reports a damaged own key as `key_unsafe`, not as invalid input of the command. */
 function ownKey<T>(read: () => T): T {
   try {
     return read();
@@ -389,7 +389,7 @@ function ownKey<T>(read: () => T): T {
   }
 }
 
-/** A revocation counts whatever its file says: it is only its date that may be unreadable. */
+/** A revocation counts even if its file is unreadable; only its date is then unknown. */
 function revokedAt(text: string, path: string): string | null {
   try {
     return parseRevokedAt(text, path);

@@ -4,7 +4,7 @@ import { LruMap } from '../core/lru.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { type Ed25519, ed25519, KEY_BYTES, PKCS8_PREFIX, SPKI_PREFIX } from './ed25519.ts';
 
-/** A public key that signatures are checked with. */
+/** A public key that verifies signatures. */
 export interface VerifyingKey {
   /** Fingerprint: the first 16 hex of SHA-256 over `pem`. */
   readonly keyId: string;
@@ -13,18 +13,18 @@ export interface VerifyingKey {
   verify(message: string, signature: string): boolean;
 }
 
-/** A private key; its seed stays inside. Signatures are base64url without padding. */
+/** A private key that does not expose its seed. Signatures are base64url without padding. */
 export interface SigningKey extends VerifyingKey {
   sign(message: string): string;
 }
 
-/** What a keyring knows about a fingerprint. `reason` says why a known key does not count. */
+/** The status of a fingerprint in a keyring. `reason` explains why a known key does not count. */
 export type KeyStatus =
   | { readonly status: 'trusted'; readonly key: VerifyingKey }
   | { readonly status: 'revoked'; readonly revokedAt: string | null }
   | { readonly status: 'unknown'; readonly reason?: string };
 
-/** Looks keys up by fingerprint; the only thing that checking a signature needs of a keyring. */
+/** Finds keys by fingerprint. */
 export interface KeyLookup {
   find(keyId: string): KeyStatus;
 }
@@ -36,17 +36,17 @@ export function isKeyId(text: string): boolean {
   return KEY_ID.test(text);
 }
 
-/** SHA-256 as 64 lower-case hexadecimal characters; text is read as UTF-8. */
+/** Returns SHA-256 as 64 lower-case hexadecimal characters; hashes text as UTF-8. */
 export function sha256Hex(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex');
 }
 
-/** The first 16 hex of SHA-256 over a public key's PEM text, header, footer and final newline included. */
+/** Returns the first 16 hex of SHA-256 over a public key's PEM text with header, footer and final newline. */
 export function fingerprint(pem: string): string {
   return sha256Hex(pem).slice(0, 16);
 }
 
-/** A new random key as PEM texts: PKCS #8 private, SPKI public. */
+/** Generates a key as PEM texts: PKCS #8 private, SPKI public. */
 export function generateKeyPair(): { readonly privatePem: string; readonly publicPem: string } {
   const seed = randomBytes(KEY_BYTES);
   return {
@@ -55,7 +55,7 @@ export function generateKeyPair(): { readonly privatePem: string; readonly publi
   };
 }
 
-/** Reads an SPKI PEM; throws `invalid_input` naming `source` when it is not an Ed25519 public key. */
+/** Parses an SPKI PEM; throws `invalid_input` naming `source` if it is not an Ed25519 public key. */
 export function readPublicKey(
   pem: string,
   source: string,
@@ -64,7 +64,7 @@ export function readPublicKey(
   return verifyingKey(derOf(pem, 'PUBLIC KEY', SPKI_PREFIX, source), crypto);
 }
 
-/** Reads a PKCS #8 PEM; throws `invalid_input` naming `source`, never its content. */
+/** Parses a PKCS #8 PEM; throws `invalid_input` naming `source`, never its content. */
 export function readPrivateKey(
   pem: string,
   source: string,
@@ -78,7 +78,7 @@ export function readPrivateKey(
   };
 }
 
-/** The statement of a file's signature is short. One that was good stays good, and checking it is slow. */
+/** Maximum length of messages whose valid signatures are remembered, because verifying is slow. */
 const REMEMBERED_LENGTH = 512;
 
 function verifyingKey(raw: Uint8Array, crypto: Ed25519): VerifyingKey {
@@ -100,8 +100,8 @@ function verifyingKey(raw: Uint8Array, crypto: Ed25519): VerifyingKey {
 }
 
 /**
- * Decodes base64url, with or without padding. Exactly one text stands for a signature: stray bits in the last
- * character are refused, so that no edit of a signed line goes unnoticed.
+ * Decodes base64url with or without padding. Each signature has exactly one text: refuses stray bits in the last
+ * character, so that every edit of a signed line is detected.
  */
 function signatureBytes(text: string): Uint8Array | undefined {
   const bare = text.replace(/={1,2}$/, '');
@@ -127,14 +127,14 @@ function derOf(pem: string, label: string, prefix: Buffer, source: string): Uint
       'invalid_input',
       `${source} is not an Ed25519 ${label.toLowerCase()} in PEM form`,
       {
-        hint: `It has one block from "-----BEGIN ${label}-----" to "-----END ${label}-----".`,
+        hint: `Supply one block from "-----BEGIN ${label}-----" to "-----END ${label}-----".`,
       },
     );
   }
   return der.subarray(prefix.length);
 }
 
-/** One key as `rye keys list` shows it. */
+/** A key as listed by `rye keys list`. */
 export interface KeyInfo {
   readonly key_id: string;
   readonly owner: string;
@@ -143,32 +143,32 @@ export interface KeyInfo {
   readonly revoked: boolean;
   readonly revoked_at?: string;
   readonly path: string;
-  /** Why a key file does not count. */
+  /** The reason why a key file does not count. */
   readonly problem?: string;
 }
 
 /**
- * The user's signing key and the keys that they trust. Opening reads nothing. Lookups read single files when they
- * are needed and notice changes that other processes made, a revocation above all.
+ * The user's signing key and trusted keys. Opening reads nothing. Lookups read single files on demand and see changes by
+ * other processes, such as a revocation.
  */
 export interface Keyring extends KeyLookup {
-  /** The signing key; throws `key_missing`, `key_unsafe`, or `key_revoked`. */
+  /** Returns the signing key; throws `key_missing`, `key_unsafe`, or `key_revoked`. */
   signer(): SigningKey;
   payloadSigner(): PayloadSigner;
   readonly payloadVerifier: PayloadVerifier;
-  /** Creates the signing key; throws `already_exists` when there is one. */
+  /** Creates the signing key; throws `already_exists` if there is one. */
   init(): Promise<KeyInfo>;
   list(): readonly KeyInfo[];
   export(): { readonly key_id: string; readonly pem: string };
-  /** What {@link trust} would write, and the projects that it would count for; absent: everywhere. */
+  /** Returns what {@link trust} would write, and the projects in which it would count; absent: everywhere. */
   inspect(
     text: string,
     options?: { readonly owner?: string },
   ): { readonly key_id: string; readonly owner: string; readonly projects?: readonly string[] };
-  /** Trusts a PEM or a trusted-key TOML. A key that the project carries is confirmed for that project only. */
+  /** Trusts a PEM or a trusted-key TOML. A key that the project contains is trusted for that project only. */
   trust(text: string, options?: { readonly owner?: string }): Promise<KeyInfo>;
-  /** Writes a signed, dated revocation; nothing that the key signed is accepted from then on. */
+  /** Writes a signed and dated revocation; from then on nothing signed by the key is accepted. */
   revoke(keyId: string, options?: { readonly reason?: string }): Promise<KeyInfo>;
-  /** Replaces the signing key by a new one that the old one vouches for; the old one stays trusted. */
+  /** Replaces the signing key with a new one that the old one vouches for; the old one stays trusted. */
   rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
 }

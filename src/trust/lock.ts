@@ -5,26 +5,26 @@ import { type KeyLookup, type SigningKey, sha256Hex } from './keys.ts';
 import { checkDocument, type SignatureFault, signDocument } from './signature.ts';
 import type { SignedSubject } from './signature-line.ts';
 
-/** What a lock file is signed as: no other signed document passes for one. */
+/** The subject of a lock file's signature: no other signed document passes as a lock. */
 const SUBJECT: SignedSubject = { kind: 'lock', id: 'project' };
 const FORMAT = 1;
 
-/** One power file as it was accepted. */
+/** An accepted power file. */
 export interface Pin {
   readonly type: SignableType;
   readonly id: string;
-  /** SHA-256 hex of the text with `\n` as end of line; of a skill, of the signed list of its files. */
+  /** SHA-256 hex of the text with LF line endings; for a skill, of the signed list of its files. */
   readonly sha256: string;
   readonly key_id: string;
 }
 
-/** What a lock file holds. `serial` counts its versions, so that an older one is told from the newest. */
+/** Content of a lock file. `serial` counts its versions, to detect an older one. */
 export interface Lock {
   readonly serial: number;
   readonly files: readonly Pin[];
 }
 
-/** A project's lock file as it was found. `sha256` is that of its text. */
+/** The state of a project's lock file. `sha256` is the hash of its text. */
 export type FoundLock =
   | { readonly state: 'absent' }
   | {
@@ -37,13 +37,13 @@ export type FoundLock =
   | { readonly state: 'untrusted'; readonly sha256: string; readonly keyId: string }
   | { readonly state: 'invalid'; readonly sha256: string; readonly reason: string };
 
-/** What the user space remembers of a project: its own copy of the pins, and which lock file they came from. */
+/** The user space's copy of a project's pins, with the hash of the lock file they came from. */
 export interface Memory extends Lock {
-  /** Null if the project has no lock file: its power files were pinned by the first run. */
+  /** Null if the project has no lock file: the first run pinned its power files. */
   readonly lock_sha256: string | null;
 }
 
-/** A power file as it is now. */
+/** The current state of a power file. */
 export interface PowerFile {
   readonly type: SignableType;
   readonly id: string;
@@ -52,18 +52,18 @@ export interface PowerFile {
   readonly sha256: string | null;
   /** Null: a key that the user trusts signed it. */
   readonly fault: SignatureFault | 'unreadable' | null;
-  /** A clause that completes the fault, such as the files of a skill that were changed. */
+  /** A clause that completes the fault, such as the changed files of a skill. */
   readonly detail: string | null;
   readonly keyId: string | null;
-  /** What its signature proves that it was signed as, if that is another file. */
+  /** The proven subject of its signature, if it was signed as another file. */
   readonly signedAs: SignedSubject | null;
-  /** The fault as every other command reports it. */
+  /** The fault as other commands report it. */
   readonly error: RyeError | null;
-  /** True if it is obeyed only while it is signed. */
+  /** True if it counts only while it is signed. */
   readonly needsSignature: boolean;
 }
 
-/** One difference between what was accepted and what is there. */
+/** One difference between accepted and current power files. */
 export interface GuardChange {
   /** Null for the lock file itself. */
   readonly type: SignableType | null;
@@ -79,11 +79,11 @@ export interface GuardChange {
     | 'lock_changed'
     | 'lock_rolled_back'
     | 'lock_damaged';
-  /** What happened, as a clause about the file. */
+  /** A clause that describes the change. */
   readonly detail: string;
 }
 
-/** The text of a lock file, signed by the user's key. */
+/** Renders a lock file signed by the user's key. */
 export function lockText(lock: Lock, key: SigningKey, now: number): string {
   const document: JsonObject = {
     format: FORMAT,
@@ -93,7 +93,7 @@ export function lockText(lock: Lock, key: SigningKey, now: number): string {
   return `${JSON.stringify(signDocument(document, { subject: SUBJECT, key, now }), null, 2)}\n`;
 }
 
-/** Reads a lock file's text. */
+/** Parses a lock file and checks its signature. */
 export function readLock(text: string | undefined, keys: KeyLookup): FoundLock {
   if (text === undefined) return { state: 'absent' };
   const sha256 = hashOfText(text);
@@ -104,9 +104,9 @@ export function readLock(text: string | undefined, keys: KeyLookup): FoundLock {
       ? { state: 'untrusted', sha256, keyId: verdict.keyId ?? 'unknown' }
       : { state: 'invalid', sha256, reason: LOCK_FAULTS[verdict.code] ?? verdict.code };
   }
-  // the older form of signatures names no subject
+  // version 1 signatures have no subject
   const lock = verdict.by === 'key' && verdict.version === 2 ? readPins(document) : undefined;
-  if (lock === undefined) return { state: 'invalid', sha256, reason: 'it is no lock file' };
+  if (lock === undefined) return { state: 'invalid', sha256, reason: 'it is not a lock file' };
   return { state: 'valid', lock, sha256, keyId: verdict.by === 'key' ? verdict.keyId : '' };
 }
 
@@ -114,11 +114,11 @@ const LOCK_FAULTS: Partial<Record<SignatureFault, string>> = {
   unsigned: 'it is not signed',
   content_modified: 'it was edited after it was signed',
   key_revoked: 'its key was revoked',
-  signature_invalid: 'its signature is wrong',
+  signature_invalid: 'its signature is invalid',
   item_moved: 'it was signed as something else',
 };
 
-/** The serial and the pins of a document of either kind; undefined for anything else. */
+/** Parses the serial and pins of a lock or a user-space copy; undefined for anything else. */
 export function readPins(document: unknown): Lock | undefined {
   if (!isRecord(document)) return undefined;
   const { format, serial, files } = document;
@@ -132,23 +132,23 @@ function isPin(value: unknown): value is Pin {
   return ['type', 'id', 'sha256', 'key_id'].every((name) => typeof value[name] === 'string');
 }
 
-/** SHA-256 hex of a text, whatever its ends of line: version control may exchange them. */
+/** Returns SHA-256 hex of a text with LF line endings, because version control may change them. */
 export function hashOfText(text: string): string {
   return sha256Hex(text.replaceAll('\r\n', '\n'));
 }
 
-/** What decides whether the guards of a project are those that the user accepted. */
-export interface GuardFacts {
+/** The input for comparing a project's power files with the accepted ones. */
+export interface GuardState {
   readonly lock: FoundLock;
   readonly memory: Memory | undefined;
   readonly files: readonly PowerFile[];
 }
 
 /**
- * Everything that differs from what was accepted: what the user space remembers, else a lock that a trusted key signed.
- * Files that nothing ever pinned may be unsigned or foreign, for they are not obeyed; a damaged one is a change.
+ * Returns all differences from the accepted pins: those of the user space, else of a lock signed by a trusted key. Files
+ * that were never pinned may be unsigned or foreign, because they do not count; a damaged one is a change.
  */
-export function guardChanges({ lock, memory, files }: GuardFacts): readonly GuardChange[] {
+export function guardChanges({ lock, memory, files }: GuardState): readonly GuardChange[] {
   const accepted = acceptedPins({ lock, memory });
   const isLocked = lock.state === 'valid' || typeof memory?.lock_sha256 === 'string';
   const pinned = accepted.flatMap((pin) =>
@@ -163,19 +163,19 @@ export function guardChanges({ lock, memory, files }: GuardFacts): readonly Guar
   return [...lockChange(lock, memory), ...pinned, ...others];
 }
 
-/** The pins that count now. */
+/** Returns the pins that count now. */
 export function acceptedPins({
   lock,
   memory,
-}: Pick<GuardFacts, 'lock' | 'memory'>): readonly Pin[] {
+}: Pick<GuardState, 'lock' | 'memory'>): readonly Pin[] {
   const locked = lock.state === 'valid' ? lock.lock.files : [];
   if (memory === undefined) return locked;
   if (memory.lock_sha256 !== null) return memory.files;
-  // the first lock file of a project that has run without one
+  // the first lock file of a project that ran without one
   return [...locked, ...memory.files.filter((pin) => !locked.some((one) => isSame(one, pin)))];
 }
 
-/** The pins of the power files that a trusted key signed, as they are now. */
+/** Returns pins for the current power files that a trusted key signed. */
 export function currentPins(files: readonly PowerFile[]): readonly Pin[] {
   return files.flatMap(({ type, id, sha256, keyId, fault }) =>
     fault === null && sha256 !== null && keyId !== null
@@ -199,10 +199,10 @@ function lockChange(lock: FoundLock, memory: Memory | undefined): readonly Guard
     ];
   if (memory === undefined || memory.lock_sha256 === null) return [];
   if (lock.state === 'absent')
-    return [{ ...own, change: 'lock_gone', detail: 'the lock file is gone' }];
+    return [{ ...own, change: 'lock_gone', detail: 'the lock file is missing' }];
   if (lock.sha256 === memory.lock_sha256) return [];
   if (lock.state === 'untrusted') {
-    const detail = `the lock file was replaced by one that key ${lock.keyId} signed, which you do not trust`;
+    const detail = `the lock file was replaced with one signed by key ${lock.keyId}, which you do not trust`;
     return [{ ...own, change: 'lock_changed', detail }];
   }
   const { serial } = lock.lock;
@@ -210,17 +210,19 @@ function lockChange(lock: FoundLock, memory: Memory | undefined): readonly Guard
     const detail = `the lock file was rolled back from version ${memory.serial} to ${serial}`;
     return [{ ...own, change: 'lock_rolled_back', detail }];
   }
-  const detail = `the lock file is not the one that you accepted: version ${serial}, signed by key ${lock.keyId}`;
+  const detail = `the lock file differs from the one that you accepted: version ${serial}, signed by key ${lock.keyId}`;
   return [{ ...own, change: 'lock_changed', detail }];
 }
 
 function pinChange(pin: Pin, file: PowerFile | undefined): readonly GuardChange[] {
   const { type, id } = pin;
-  if (file === undefined) return [{ type, id, change: 'gone', detail: 'is gone' }];
+  if (file === undefined) return [{ type, id, change: 'gone', detail: 'is missing' }];
   if (file.fault === null) {
     if (file.sha256 === pin.sha256) return [];
     const by = file.keyId === pin.key_id ? '' : `, signed by key ${file.keyId ?? 'unknown'}`;
-    return [{ type, id, change: 'changed', detail: `is not the version that you accepted${by}` }];
+    return [
+      { type, id, change: 'changed', detail: `differs from the version that you accepted${by}` },
+    ];
   }
   return [faultChange(file, file.fault)];
 }
@@ -254,8 +256,8 @@ function faultChange(
 
 const FAULTS: Partial<Record<NonNullable<PowerFile['fault']>, string>> = {
   content_modified: 'was modified after it was signed',
-  key_revoked: 'is signed by a key that was revoked',
-  signature_invalid: 'has a signature that its key did not make',
-  signature_outdated: 'is signed in the older form, which does not name the file',
+  key_revoked: 'is signed by a revoked key',
+  signature_invalid: 'has an invalid signature',
+  signature_outdated: 'has a version 1 signature, which does not cover its type and id',
   item_moved: 'was signed as another file',
 };

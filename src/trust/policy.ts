@@ -4,22 +4,22 @@ import { isRecord } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import type { SignatureFault, Verdict } from './signature.ts';
 
-/** What an item is used for. */
+/** The uses of an item. */
 export const OPERATIONS = ['execute', 'fetch', 'context', 'config'] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
-/** How much a bad signature weighs, weakest first. */
+/** The strictness about bad signatures, weakest first. */
 export const REQUIREMENTS = ['off', 'warn', 'required'] as const;
 export type Requirement = (typeof REQUIREMENTS)[number];
 
-/** What each operation demands of each space's items. System items are always checked by manifest. */
+/** The requirement of each operation for items of each space. System items are always checked by manifest. */
 export type TrustPolicy = Readonly<Record<Operation, Readonly<Record<Space, Requirement>>>>;
 
 function everywhere(requirement: Requirement): Readonly<Record<Space, Requirement>> {
   return { project: requirement, user: requirement, system: requirement };
 }
 
-/** The policy where `trust.yaml` is missing or cannot be read. */
+/** The policy if `trust.yaml` is missing or unreadable. */
 export const STRICT_POLICY: TrustPolicy = {
   execute: everywhere('required'),
   fetch: everywhere('warn'),
@@ -54,8 +54,8 @@ export function readPolicyLayer(value: unknown, path: string): PolicyLayer {
 }
 
 /**
- * The policy with a layer laid over it. A layer that may not loosen counts only where it is stricter; `loosened`
- * then names the cells where it tried.
+ * Merges a layer into the policy. A layer that may not loosen counts only where it is stricter; `loosened` then names the
+ * cells that it tried to loosen.
  */
 export function overlayPolicy(
   base: TrustPolicy,
@@ -90,19 +90,19 @@ export interface DecisionRequest {
   readonly operation: Operation;
   readonly space: Space;
   readonly verdict: Verdict;
-  /** A developer asked for it: lets unsigned items of the project pass, with integrity `unverified`. */
+  /** Accepts unsigned items of the project with integrity `unverified`, for development. */
   readonly allowUnsigned?: boolean;
 }
 
-/** True for a fault that proves nothing against a file: it has no signature that could be wrong. */
+/** True for a fault that is equivalent to a missing signature. */
 export function countsAsUnsigned(code: SignatureFault): boolean {
   return code === 'unsigned' || code === 'signature_outdated';
 }
 
 /**
- * What to do with an item whose signature was checked. An edited system item is always refused, as is a file that was
- * signed as another item unless the policy asks for nothing. Configuration in the user's own space need not be signed,
- * but a signature that is there has to be right.
+ * Decides about an item whose signature was checked. Always refuses a modified system item, and a file that was signed as
+ * another item unless the policy is off. Configuration in the user space needs no signature, but an existing one must be
+ * valid.
  */
 export function decide(policy: TrustPolicy, request: DecisionRequest): Decision {
   const { operation, space, verdict, allowUnsigned = false } = request;
@@ -117,7 +117,7 @@ export function decide(policy: TrustPolicy, request: DecisionRequest): Decision 
   return requirement === 'warn' && verdict.code !== 'item_moved' ? 'warn' : 'refuse';
 }
 
-/** The file that a fault is about, as messages name it. */
+/** The file of a fault, as messages name it. */
 export interface FaultSubject {
   readonly type: SignableType;
   readonly id: string;
@@ -127,7 +127,7 @@ export interface FaultSubject {
 
 type Fault = Extract<Verdict, { ok: false }>;
 
-/** The error for a verdict that the policy refuses: what is wrong with which file, and what to do. */
+/** Returns the error for a refused verdict. */
 export function faultError(subject: FaultSubject, fault: Fault): RyeError {
   const { type, id, space, path } = subject;
   const { message, hint } = explain(subject, fault);
@@ -167,27 +167,27 @@ function explain(
     ],
     key_revoked: [
       `${name} is signed by key ${key}, which was revoked${because}`,
-      `Review it, then sign it with a key that is in use: ${sign}`,
+      `Review it, then sign it with a current key: ${sign}`,
     ],
     signature_invalid: [
-      `${name} has a signature that key ${key} did not make`,
-      `Treat the file as tampered with: review all of it before you run: ${sign}`,
+      `${name} has an invalid signature: key ${key} did not make it`,
+      `The file may be tampered with. Review all of it, then run: ${sign}`,
     ],
     signature_partial: [
-      `${name} is signed by the older convention, which covers only a part of the file`,
+      `${name} has a signature of the older convention, which covers only a part of the file`,
       `Review the whole file, then run: ${sign}`,
     ],
     signature_outdated: [
-      `${name} has a signature of the older form, which does not name what it signs${because}`,
+      `${name} has a version 1 signature, which does not cover its type and id${because}`,
       `Review the file, then sign it again: ${sign}`,
     ],
     item_moved: [
-      `the file of ${name} was signed as ${otherName(fault)}${because}, and is refused as ${name}`,
+      `${name} was signed as ${otherName(fault)}${because} and is refused`,
       `Review the file. To use it as ${name}, sign it again: ${sign}`,
     ],
     system_item_modified: [
-      `the system ${name} is not the one that this release was built with${because}`,
-      'Reinstall rye; to have your own version, copy it: rye fetch --copy-to project',
+      `the system ${name} differs from the one in this release${because}`,
+      'Reinstall rye. To use your own version, copy it: rye fetch --copy-to project',
     ],
   } as const satisfies Record<SignatureFault, readonly [string, string]>;
   const [message, hint] = texts[fault.code];
@@ -208,7 +208,7 @@ function oneOf<T extends string>(
   if (found !== undefined) return found;
   throw invalid(
     path,
-    `${JSON.stringify(value)} is no ${what}; it is one of ${allowed.join(', ')}`,
+    `${JSON.stringify(value)} is not a valid ${what}; use one of ${allowed.join(', ')}`,
     [typeof value === 'string' ? didYouMean(value, allowed) : undefined],
   );
 }
@@ -220,20 +220,20 @@ function invalid(path: string, message: string, hints: readonly (string | undefi
 /** SHA-256 hex of every system file, by its path below the system space's `.ai` with `/` between segments. */
 export type SystemManifest = Readonly<Record<string, string>>;
 
-/** Put in place of this name by the build and the test runner; see `scripts/system-manifest.mjs`. */
+/** Replaced by the build and the test runner; see `scripts/system-manifest.mjs`. */
 declare const __RYE_SYSTEM_MANIFEST__: string;
 
-/** The manifest baked into this program. Unbuilt sources have none, and then no system item verifies. */
+/** Returns the manifest baked into this program. Unbuilt sources have none, so that no system item verifies. */
 export function bakedManifest(): SystemManifest {
   return typeof __RYE_SYSTEM_MANIFEST__ === 'undefined'
     ? {}
     : (JSON.parse(__RYE_SYSTEM_MANIFEST__) as SystemManifest);
 }
 
-/** Compares a system file with the manifest; a file that the manifest does not have is refused as well. */
+/** Compares a system file with the manifest; refuses a file that the manifest does not contain. */
 export function checkSystemFile(manifest: SystemManifest, path: string, sha256: string): Verdict {
   const expected = manifest[path];
   if (expected === sha256) return { ok: true, by: 'manifest' };
-  const detail = expected === undefined ? 'it is not part of this release' : 'it was edited';
+  const detail = expected === undefined ? 'it is not in this release' : 'it was modified';
   return { ok: false, code: 'system_item_modified', detail };
 }

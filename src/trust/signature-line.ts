@@ -1,7 +1,7 @@
 /**
- * How a signature stands in a file: an HTML comment (Markdown), a `#` comment below a shebang, a `//` comment
- * below a shebang, or the member `_signature` of a JSON object. `yaml` writes `#` and also reads the HTML comment
- * that the older convention put on top of YAML knowledge.
+ * The form of a signature in a file: an HTML comment (Markdown), a `#` comment below a shebang, a `//` comment below a
+ * shebang, or the member `_signature` of a JSON object. `yaml` writes `#` and also reads the HTML comment that the older
+ * convention put above YAML knowledge.
  */
 export type SignatureStyle = 'html' | 'hash' | 'yaml' | 'slash' | 'json';
 
@@ -22,25 +22,25 @@ const STYLES: Readonly<Record<string, SignatureStyle>> = {
   '.json': 'json',
 };
 
-/** The style for a file name's extension, dot included; undefined where rye signs no such file. */
+/** Returns the style for an extension with its dot; undefined if rye does not sign such files. */
 export function signatureStyle(extension: string): SignatureStyle | undefined {
   return Object.hasOwn(STYLES, extension) ? STYLES[extension] : undefined;
 }
 
 /**
- * What a file is signed as. `kind` is the item type, for a tool with the extension that chooses its interpreter, such as
- * `tool.sh`; or a record that rye keeps. `id` is the canonical id, such as `agent/hooks`.
+ * The subject of a signature. `kind` is the item type, for a tool with the extension that selects its interpreter, such
+ * as `tool.sh`, or a record of rye. `id` is the canonical id, such as `agent/hooks`.
  */
 export interface SignedSubject {
   readonly kind: string;
   readonly id: string;
 }
 
-/** The facts of a signature, as the line lists them. */
+/** The fields of a signature, in the order of the line. */
 export interface SignatureFields {
-  /** `YYYY-MM-DDTHH:MM:SSZ`. Covered by the signature if there is a `subject`, else informational. */
+  /** `YYYY-MM-DDTHH:MM:SSZ`. The signature covers it if there is a `subject`; else it is informational. */
   readonly signedAt: string;
-  /** Absent in the older form, whose signature covers the hash alone. */
+  /** Absent in version 1, whose signature covers only the hash. */
   readonly subject?: SignedSubject;
   /** SHA-256 hex of the content. */
   readonly hash: string;
@@ -80,12 +80,12 @@ export function formatSignature(fields: NamedFields): string {
   return `rye:signed:v2:${signedAt}:${subject.kind}:${subject.id}:${hash}:${signature}:${keyId}`;
 }
 
-/** The fields of a signature that names its subject, which every new one does. */
+/** The fields of a version 2 signature. */
 export type NamedFields = SignatureFields & { readonly subject: SignedSubject };
 
 /**
- * The text that the key signs. Its first line keeps it apart from everything else that rye signs, no field contains a
- * line feed, so that two sets of facts never have one statement. In the older form it is the hash alone.
+ * Returns the text that the key signs. Its first line distinguishes it from everything else that rye signs. No field
+ * contains a line feed, so that different fields never have the same statement. In version 1 it is only the hash.
  */
 export function signedStatement({
   signedAt,
@@ -108,20 +108,20 @@ const COMMENTS: Readonly<Record<CommentStyle, readonly { open: string; close: st
   slash: [{ open: '// ', close: '' }],
 };
 
-/** Signature lines of any age, well formed or not: what signing replaces. */
+/** Signature lines of any version, well formed or not, which signing replaces. */
 const REPLACEABLE = /^(?:<!--|#|\/\/)\s*(?:rye|kiwi-mcp):(?:signed|validated):/;
 
-/** A file cut at the one place where its signature line may stand. Ends of line stay with their parts. */
+/** A file split at its signature line. Line endings stay with their parts. */
 export interface SplitText {
   readonly shebang: string;
-  /** The line with its end, empty where no signature stands. */
+  /** The line with its ending; empty if there is no signature. */
   readonly line: string;
   readonly content: string;
 }
 
 /**
- * Cuts a text at its signature: line 1, or line 2 below a shebang. A byte order mark, a blank line or a space
- * before it means that there is none.
+ * Splits a text at its signature: line 1, or line 2 below a shebang. After a byte order mark, a blank line or a space
+ * there is no signature.
  */
 export function splitText(text: string, style: CommentStyle): SplitText {
   const hasShebang = style !== 'html' && text.startsWith('#!');
@@ -133,7 +133,7 @@ export function splitText(text: string, style: CommentStyle): SplitText {
     : { shebang, line: '', content: rest };
 }
 
-/** The fields of a line that {@link splitText} found, if it is a well-formed signature of this style. */
+/** Parses a line of {@link splitText}; undefined if it is not a well-formed signature of this style. */
 export function parseSignatureLine(line: string, style: CommentStyle): SignatureFields | undefined {
   const bare = line.replace(/\r?\n$/, '');
   for (const { open, close } of COMMENTS[style]) {
@@ -144,13 +144,13 @@ export function parseSignatureLine(line: string, style: CommentStyle): Signature
   return undefined;
 }
 
-/** A signature line of the style without its end. */
+/** Formats a signature line of the style without a line ending. */
 export function formatSignatureLine(fields: NamedFields, style: CommentStyle): string {
   const [comment] = COMMENTS[style];
   return `${comment?.open ?? ''}${formatSignature(fields)}${comment?.close ?? ''}`;
 }
 
-/** The text with its signature line emptied, so that parsers see every other line at its own number. */
+/** Empties the signature line of a text, so that line numbers stay the same. */
 export function blankSignatureLine(text: string, style: SignatureStyle): string {
   if (style === 'json') return text;
   const { shebang, line, content } = splitText(text, style);

@@ -17,7 +17,7 @@ import {
   splitText,
 } from './signature-line.ts';
 
-/** Why a file is not accepted; the codes of errors. */
+/** The reasons why a file is not accepted; also error codes. */
 export type SignatureFault =
   | 'unsigned'
   | 'content_modified'
@@ -29,15 +29,15 @@ export type SignatureFault =
   | 'item_moved'
   | 'system_item_modified';
 
-/** The outcome of checking one file or document. `detail` is a clause that completes the fault's message. */
+/** The outcome of checking a file or document. `detail` completes the fault's message. */
 export type Verdict =
   | {
       readonly ok: true;
       readonly by: 'key';
       readonly keyId: string;
-      /** 1 is the older form: it proves the content and its signer, and neither kind, id nor time. */
+      /** Version 1 proves the content and its signer, but neither kind, id nor time. */
       readonly version: 1 | 2;
-      /** Absent in the older form, which does not cover the time. */
+      /** Absent in version 1, which does not cover the time. */
       readonly signedAt?: string;
     }
   | { readonly ok: true; readonly by: 'manifest' }
@@ -45,17 +45,17 @@ export type Verdict =
       readonly ok: false;
       readonly code: SignatureFault;
       readonly keyId?: string;
-      /** Only a time that the signature proves. */
+      /** Only a time that the signature covers. */
       readonly signedAt?: string;
-      /** What the file was signed as, if its signature proves that. */
+      /** The subject of the signature, if proven. */
       readonly signedAs?: SignedSubject;
       readonly detail?: string;
     };
 
-/** Member of a JSON document that holds its signature. */
+/** Member of a JSON document that contains its signature. */
 const SIGNATURE_MEMBER = '_signature';
 
-/** Who signs what, and when. */
+/** The subject, key and time of a signature. */
 export interface Signing {
   readonly subject: SignedSubject;
   readonly key: SigningKey;
@@ -69,9 +69,9 @@ export interface TextToSign extends Signing {
 }
 
 /**
- * The text with a signature of `key` in its place, replacing the one that was there. The same content, subject and key
- * return the same bytes; a signature of the older form is replaced. Ends of line are kept; a byte order mark, which
- * would hide the signature, is dropped. Throws `invalid_input` for a `json` text that is no JSON object.
+ * Returns the text with a signature of `key`, which replaces an existing one. The same content, subject and key return
+ * the same bytes; a version 1 signature is replaced. Keeps line endings; drops a byte order mark, which would hide the
+ * signature. Throws `invalid_input` for a `json` text that is not a JSON object.
  */
 export function signText({ text, style, ...signing }: TextToSign): string {
   if (style === 'json') return signJsonText(text, signing);
@@ -84,7 +84,7 @@ export function signText({ text, style, ...signing }: TextToSign): string {
   return `${head}${formatSignatureLine(makeSignature(hash, signing), style)}${eol}${content}`;
 }
 
-/** What a signature is checked against: the keys that count, and what the file is used as. */
+/** The keys and the subject that a signature is checked against. */
 export interface Expected {
   readonly keys: KeyLookup;
   readonly subject: SignedSubject;
@@ -97,7 +97,7 @@ export interface TextToCheck extends Expected {
 
 /**
  * Checks a file's signature in this order: signed, unchanged, key trusted, key not revoked, signature valid, signed as
- * `subject`. A good signature of the older form names no subject: the caller decides whether that is enough.
+ * `subject`. A version 1 signature has no subject: the caller decides if that is enough.
  */
 export function checkText({ text, style, ...expected }: TextToCheck): Verdict {
   if (style === 'json') return checkDocument(parseJson(text), expected);
@@ -110,34 +110,34 @@ export function checkText({ text, style, ...expected }: TextToCheck): Verdict {
     : modified(fields, expected.keys);
 }
 
-/** Signs a JSON document: the canonical JSON of everything but `_signature` is what is hashed. */
+/** Signs a JSON document: hashes the canonical JSON of everything except `_signature`. */
 export function signDocument(document: JsonObject, signing: Signing): JsonObject {
   const { [SIGNATURE_MEMBER]: _replaced, ...content } = document;
   const fields = makeSignature(sha256Hex(canonicalJson(content)), signing);
   return { ...content, [SIGNATURE_MEMBER]: formatSignature(fields) };
 }
 
-/** Checks what {@link signDocument} made; anything that is no JSON object counts as unsigned. */
+/** Checks a document of {@link signDocument}; anything but a JSON object counts as unsigned. */
 export function checkDocument(document: unknown, expected: Expected): Verdict {
   if (!isJsonObject(document)) return { ok: false, code: 'unsigned' };
   const { [SIGNATURE_MEMBER]: text, ...content } = document;
   const fields = typeof text === 'string' ? parseSignature(text) : undefined;
   if (fields === undefined) return { ok: false, code: 'unsigned' };
-  const canonical = canonicalOrNothing(content);
+  const canonical = canonicalIfPossible(content);
   if (canonical === undefined || sha256Hex(canonical) !== fields.hash) {
     return modified(fields, expected.keys);
   }
   return checkFields(fields, expected);
 }
 
-/** True if this document has this signature already, so that signing it again would change nothing but the time. */
+/** True if signing the document again would change only the time. */
 export function isSignedAs(document: JsonObject, signing: Omit<Signing, 'now'>): boolean {
   const { [SIGNATURE_MEMBER]: text, ...content } = document;
   const fields = typeof text === 'string' ? parseSignature(text) : undefined;
   return isSameSignature(fields, sha256Hex(canonicalJson(content)), signing);
 }
 
-/** What a file's signature says that it was signed as. Not checked: a hint for people, never evidence. */
+/** Returns the unverified subject of a file's signature, for messages only. */
 export function claimedSubject(text: string, style: SignatureStyle): SignedSubject | undefined {
   if (style !== 'json') return parseSignatureLine(splitText(text, style).line, style)?.subject;
   const document = parseJson(text);
@@ -145,12 +145,12 @@ export function claimedSubject(text: string, style: SignatureStyle): SignedSubje
   return typeof member === 'string' ? parseSignature(member)?.subject : undefined;
 }
 
-/** Signs JSON payloads, such as the log's checkpoints, over their canonical JSON. */
+/** Returns a signer for JSON payloads, such as log checkpoints, over their canonical JSON. */
 export function payloadSigner(key: SigningKey): PayloadSigner {
   return { keyId: key.keyId, sign: (payload) => key.sign(canonicalJson(payload)) };
 }
 
-/** Finds the keys of what {@link payloadSigner} made among those that `keys` trusts at that moment. */
+/** Returns a verifier for payloads of {@link payloadSigner} with the keys that `keys` trusts at that moment. */
 export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
   return {
     find(keyId) {
@@ -160,7 +160,7 @@ export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
       const { key } = found;
       return {
         verify(payload, signature) {
-          const text = canonicalOrNothing(payload);
+          const text = canonicalIfPossible(payload);
           return text !== undefined && key.verify(text, signature);
         },
       };
@@ -168,7 +168,7 @@ export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
   };
 }
 
-/** The state of a signature as lists show it. */
+/** Returns the state of a signature for lists. */
 export function signatureState(verdict: Verdict) {
   if (verdict.ok) return verdict.by === 'manifest' ? 'system' : 'signed';
   return STATES[verdict.code];
@@ -202,7 +202,7 @@ function checkFields(fields: SignatureFields, { keys, subject }: Expected): Verd
   return { ...fault('item_moved', fields), signedAt, signedAs };
 }
 
-/** A changed content, with the time of its signature if the line itself is genuine. */
+/** Returns the fault for changed content, with the time of signing if the line itself is genuine. */
 function modified(fields: SignatureFields, keys: KeyLookup): Verdict {
   const { keyId, signedAt, signature, subject } = fields;
   const found = subject === undefined ? undefined : keys.find(keyId);
@@ -220,8 +220,8 @@ function fault(
 }
 
 function makeSignature(hash: string, { subject, key, now }: Signing): NamedFields {
-  const facts = { signedAt: isoSeconds(now), subject, hash };
-  return { ...facts, signature: key.sign(signedStatement(facts)), keyId: key.keyId };
+  const content = { signedAt: isoSeconds(now), subject, hash };
+  return { ...content, signature: key.sign(signedStatement(content)), keyId: key.keyId };
 }
 
 function isSameSignature(
@@ -238,7 +238,7 @@ function isSameSignature(
   );
 }
 
-/** Letter case counts, also on file systems that ignore it. */
+/** Compares with letter case, even on file systems that ignore it. */
 function isSameSubject(one: SignedSubject, other: SignedSubject): boolean {
   return one.kind === other.kind && one.id === other.id;
 }
@@ -251,8 +251,8 @@ function toLf(text: string): string {
   return text.replaceAll('\r\n', '\n');
 }
 
-/** Parsed JSON can still have no canonical form, such as a lone surrogate; then nobody signed it. */
-function canonicalOrNothing(content: JsonObject): string | undefined {
+/** Parsed JSON may have no canonical form, for example with a lone surrogate; then no signature can match. */
+function canonicalIfPossible(content: JsonObject): string | undefined {
   try {
     return canonicalJson(content);
   } catch (error) {
@@ -262,8 +262,8 @@ function canonicalOrNothing(content: JsonObject): string | undefined {
 }
 
 /**
- * What signers of the older convention hashed instead of the whole file: of a directive the first
- * `<directive …>` up to the last `</directive>`; of knowledge with frontmatter only the trimmed text below it.
+ * Returns the hashes of the older convention, which did not cover the whole file: of a directive the first
+ * `<directive …>` up to the last `</directive>`, of knowledge with frontmatter only the trimmed text below it.
  */
 function olderHashes(content: string, style: SignatureStyle): string[] {
   if (style !== 'html') return [];
@@ -292,23 +292,23 @@ function signJsonText(text: string, signing: Signing): string {
 }
 
 /**
- * The one text form of a JSON value that signatures are made over: RFC 8785 (JSON Canonicalization Scheme).
- * `undefined` members are left out. Throws `invalid_input` for what JSON cannot carry: NaN, infinities, lone
- * surrogates, cycles, and nesting deeper than the stack.
+ * Returns the canonical text of a JSON value that signatures cover: RFC 8785 (JSON Canonicalization Scheme). Ignores
+ * `undefined` members. Throws `invalid_input` for values that JSON cannot represent: NaN, infinities, lone surrogates,
+ * cycles, and nesting deeper than the stack.
  */
 export function canonicalJson(value: unknown): string {
   let text: string | undefined;
   try {
     text = canonicalize(value);
   } catch (error) {
-    throw new RyeError('invalid_input', `a value has no canonical JSON form: ${messageOf(error)}`, {
+    throw new RyeError('invalid_input', `value without canonical JSON form: ${messageOf(error)}`, {
       cause: error,
     });
   }
   if (text === undefined) {
     throw new RyeError(
       'invalid_input',
-      `a value of type ${typeof value} has no canonical JSON form`,
+      `value of type ${typeof value} without canonical JSON form`,
     );
   }
   return text;

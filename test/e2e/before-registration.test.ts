@@ -27,10 +27,10 @@ test('a run without a signing key is refused before anything is registered', asy
   const env = { HOME: path.join(here.home, 'fresh') };
   mkdirSync(env.HOME);
   const dry = await here.json(['run', 'hello', '--dry-run'], { env });
-  expect(JSON.stringify(dry)).toContain('a run would be refused: there is no signing key');
+  expect(JSON.stringify(dry)).toContain('a run would be refused: no signing key');
   const run = await here.rye(['run', 'hello'], { env });
   expect(run.code).toBe(3);
-  expect(run.stderr).toContain('there is no signing key');
+  expect(run.stderr).toContain('no signing key');
   expect(run.stderr).toContain('rye keys init');
   const started = await here.rye(['run', 'hello', '--async'], { env });
   expect(started.code).toBe(3);
@@ -69,7 +69,7 @@ test('an ancestor that is missing is an error of the directive that extends it, 
   await here.rye(['sign', 'directive', 'child']);
   const { code, stderr } = await here.rye(['run', 'child']);
   expect(code).toBe(6);
-  expect(stderr).toMatch(/child\.md:\d+.*child extends cy\/gone: there is no directive cy\/gone/);
+  expect(stderr).toMatch(/child\.md:\d+.*child extends cy\/gone: unknown directive cy\/gone/);
 });
 
 test('validate reports every file, also beside one that cannot be read and one that has no id', async () => {
@@ -191,8 +191,8 @@ test('configuration that no run could read is reported at once, blocks no look a
   write(here.project, 'directives/broken.md', 'garbage');
   const { code, stdout } = await here.rye(['validate']);
   expect(code).toBe(2);
-  expect(stdout).toMatch(/agent\.yaml:1: config_invalid: there is no setting foo/);
-  expect(stdout).toMatch(/agent\.yaml:2: config_invalid: there is no setting skills\.max_activ/);
+  expect(stdout).toMatch(/agent\.yaml:1: config_invalid: unknown setting foo/);
+  expect(stdout).toMatch(/agent\.yaml:2: config_invalid: unknown setting skills\.max_activ/);
   expect(stdout).toContain('truns');
   expect(stdout).toContain('tool_gat');
   expect(stdout).toMatch(/broken\.md:.*directive_malformed/);
@@ -205,6 +205,6 @@ test('configuration that no run could read is reported at once, blocks no look a
   expect(shown.stdout).toContain('coordination.steer.active_turn');
   expect((await here.rye(['list', 'directive'])).code).toBe(0);
   const doctor = await here.rye(['doctor']);
-  expect(doctor.stdout.split('there is no setting foo')).toHaveLength(2);
+  expect(doctor.stdout.split('unknown setting foo')).toHaveLength(2);
   expect(doctor.stdout).toContain('not checked: the configuration has mistakes');
 });

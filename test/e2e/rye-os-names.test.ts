@@ -159,8 +159,8 @@ coordination:
     const broken = await here.rye(['sign', 'config', 'agent/agent']);
     expect(broken.code).toBe(2);
     const told = `${broken.stdout}${broken.stderr}`;
-    expect(told).toMatch(/agent\.yaml:1:.*there is no setting provider\.defalt/);
-    expect(told).toMatch(/agent\.yaml:2:.*there is no setting skils/);
+    expect(told).toMatch(/agent\.yaml:1:.*unknown setting provider\.defalt/);
+    expect(told).toMatch(/agent\.yaml:2:.*unknown setting skils/);
   });
 });
 

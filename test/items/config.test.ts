@@ -4,10 +4,10 @@ import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { JsonValue } from '../../src/core/json.ts';
 import {
-  bearsPower,
   type ConfigOverride,
   configNodeOf,
   flattenConfig,
+  isPowerFile,
   mergeConfig,
   overridePath,
 } from '../../src/items/config.ts';
@@ -121,9 +121,9 @@ describe('layers', () => {
   test.each([
     ['a: [1,\nb: 2\n', /a\.yaml:\d+:\d+: /],
     ['a: 1\na: 2\n', /a\.yaml:2:1: Map keys must be unique/],
-    ['- 1\n', /a\.yaml:1:1: a configuration file is a mapping/],
-    ['a: 1\nb: .inf\n', /a\.yaml:2:4: a value is neither/],
-    ['a: 1\n__proto__: {x: 1}\n', /a\.yaml:2:1: a key is no plain name/],
+    ['- 1\n', /a\.yaml:1:1: a configuration file must be a mapping/],
+    ['a: 1\nb: .inf\n', /a\.yaml:2:4: unsupported value/],
+    ['a: 1\n__proto__: {x: 1}\n', /a\.yaml:2:1: a key must be a scalar name/],
     ['a: !!js/function "x"\n', /a\.yaml:1:4: /],
     ['a: *nope\n', /a\.yaml:1:4: /],
     ['a: &a [*a]\n', /a\.yaml:1/],
@@ -184,8 +184,8 @@ describe('a setting that rye does not have', () => {
 
   test.each([
     // Requirement: silent-settings
-    ['at the top', 'limts: {spend: 1}', ':2: there is no setting limts'],
-    ['further down', 'tools: {paralel: 1}', ':2: there is no setting tools.paralel'],
+    ['at the top', 'limts: {spend: 1}', ':2: unknown setting limts'],
+    ['further down', 'tools: {paralel: 1}', ':2: unknown setting tools.paralel'],
   ])('is refused with its line: %s', async (_, text, message) => {
     const file = at.write('user', 'config/agent/resilience.yaml', `# mine\n${text}\n`);
     await expect(open().load('agent/resilience')).rejects.toThrow(`${file}${message}`);
@@ -275,7 +275,7 @@ describe("a project's files", () => {
     ['agent/rules', true],
     ['agent/agent', false],
   ])('bear power: %s %s', (name, expected) => {
-    expect(bearsPower(name)).toBe(expected);
+    expect(isPowerFile(name)).toBe(expected);
   });
 
   test('in the system space are checked by the manifest', async () => {
@@ -300,7 +300,7 @@ describe('the trust policy', () => {
     expect(unsigned.execute.project).toBe('required');
     expect(unsigned.config.project).toBe('required');
     expect(notices).toEqual([
-      expect.stringMatching(/does not loosen execute\.project.*unsigned.*rye sign config trust/),
+      expect.stringMatching(/cannot loosen execute\.project.*unsigned.*rye sign config trust/),
     ]);
     at.writeSigned('project', 'config/trust.yaml', 'execute: warn\n');
     expect((await policy()).execute.project).toBe('warn');
@@ -314,7 +314,7 @@ describe('the trust policy', () => {
     expect(strict.fetch.project).toBe('required');
     expect(strict.config.project).toBe('warn');
     expect(notices).toEqual([
-      expect.stringMatching(/^the strict trust policy is used: .*trust\.yaml: "sometimes"/),
+      expect.stringMatching(/^using the strict trust policy: .*trust\.yaml: "sometimes"/),
     ]);
   });
 

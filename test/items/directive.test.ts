@@ -202,7 +202,7 @@ describe('what is refused', () => {
       withMetadata('<context><before>/etc</before></context>'),
       'not a knowledge id',
     ],
-    ['behavior as text', withMetadata('<behavior>fast</behavior>'), 'holds text'],
+    ['behavior as text', withMetadata('<behavior>fast</behavior>'), 'contains text'],
     [
       'an unknown type',
       directiveFile('<inputs><input name="a" type="strin"/></inputs>'),

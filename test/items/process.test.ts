@@ -84,7 +84,7 @@ describe('a process in the fence', () => {
       '<execute item_type="tool" item_id="a"><param name="n" type="integer">x</param></execute>',
       'is not a number',
     ],
-    ['two steps of one name', '<step name="a"/><step name="a"/>', 'stands twice'],
+    ['two steps of one name', '<step name="a"/><step name="a"/>', 'duplicate step'],
   ])('refuses %s', (_, inner, message) => {
     const error = errorOf(() => parse(`<process>${inner}</process>`));
     expect(error.code).toBe('directive_malformed');

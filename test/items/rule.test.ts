@@ -82,8 +82,8 @@ enabled: false`),
     expect(where(errorOf(() => parse(frontmatter)))).toBe(place);
   });
 
-  it('refuses a rule that says nothing and a file without frontmatter', () => {
-    expect(errorOf(() => parse('condition: x', '')).message).toContain('says nothing');
+  it('refuses a rule without body and a file without frontmatter', () => {
+    expect(errorOf(() => parse('condition: x', '')).message).toContain('rule body is empty');
     expect(errorOf(() => parseRule('Text', 'r.md')).message).toContain('no frontmatter');
   });
 });

@@ -77,7 +77,7 @@ describe('signing items', () => {
     ]);
   });
 
-  test('warns when the file has a signature as another item', async () => {
+  test('warns when the file was signed as another item', async () => {
     const path = at.writeSigned('project', 'knowledge/note.yaml', 'servers: {}\n');
     at.write('project', 'config/mcp.yaml', readFileSync(path, 'utf8'));
     expect(await sign({ type: 'config', pattern: 'mcp' })).toMatchObject([
@@ -87,7 +87,7 @@ describe('signing items', () => {
           {
             severity: 'warning',
             code: 'item_moved',
-            message: 'the file has a signature as knowledge note; a new one is for config mcp',
+            message: 'the file was signed as knowledge note; the new signature is for config mcp',
           },
         ],
       },

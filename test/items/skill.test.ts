@@ -30,7 +30,7 @@ describe('parseSkill', () => {
 
   test.each([
     ['no name', 'description: D', 'has no name'],
-    ['another name than the folder', 'name: pdf\ndescription: D', 'not that of the folder'],
+    ['another name than the folder', 'name: pdf\ndescription: D', 'differs from the folder name'],
     ['capitals', 'name: PDF-forms\ndescription: D', 'not a skill name'],
     ['a doubled hyphen', 'name: pdf--forms\ndescription: D', 'not a skill name'],
     ['a trailing hyphen', 'name: pdf-\ndescription: D', 'not a skill name'],

@@ -144,9 +144,9 @@ CONFIG = None
     const folder = await mkdtemp(join(tmpdir(), 'rye-items-'));
     try {
       for (const [script, reason] of [
-        ['exec sleep 60', 'took too long'],
+        ['exec sleep 60', 'exceeded its time'],
         ['exit 3', 'status 3'],
-        ['echo no json', 'no answer'],
+        ['echo no json', 'printed no result'],
       ] as const) {
         const python = join(folder, 'python');
         await writeFile(python, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
@@ -234,15 +234,15 @@ describe('a manifest', () => {
   });
 
   test.each([
-    ['description: D', 'names no command'],
-    ['command: []', 'names no command'],
-    ['command: [a, 1]', 'names no command'],
+    ['description: D', 'has no command'],
+    ['command: []', 'has no command'],
+    ['command: [a, 1]', 'has no command'],
     ['command: rm -rf x', 'with a space'],
     ['command: a\nparameters: 5', 'must be a JSON Schema'],
     ['command: a\nparameters: {type: string}', 'has the type "string"'],
     ['command: a\nparameters: [{type: string}]', 'has no name'],
     ['command: a\ndescription: [x]', 'must be text'],
-    ['command: a\ntraits: {read_only: true}', '"read_only" is not a trait'],
+    ['command: a\ntraits: {read_only: true}', 'unknown trait "read_only"'],
     ['command: a\ntraits: {reads_only: "yes"}', 'must be true or false'],
     ['command: a\ntraits: {timeout_seconds: 0}', 'positive number'],
     ['command: a\ntraits: {risk: high}', 'one of safe'],

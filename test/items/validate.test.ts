@@ -37,7 +37,7 @@ describe('a directive', () => {
     [
       'name="greet"',
       'name="other"',
-      'error: x/demo/greet.md:2: directive_malformed: the name "other" is not the file\'s, "greet"',
+      'error: x/demo/greet.md:2: directive_malformed: the name "other" differs from the file name "greet"',
     ],
     [' version="1.0.0"', '', 'error: x/demo/greet.md:2: directive_malformed: version is missing'],
     [
@@ -63,7 +63,7 @@ describe('a directive', () => {
     [
       '>demo<',
       '>other<',
-      'error: x/demo/greet.md:4: directive_malformed: the category "other" is not the folder\'s, "demo"',
+      'error: x/demo/greet.md:4: directive_malformed: the category "other" differs from the folder "demo"',
     ],
     [
       '{input:who}',
@@ -73,12 +73,12 @@ describe('a directive', () => {
     [
       'Greet {input:who}.',
       '',
-      'warning: x/demo/greet.md:1: directive_malformed: there are no instructions below the fence and no process in it',
+      'warning: x/demo/greet.md:1: directive_malformed: the directive has neither instructions below the fence nor a process',
     ],
     [
       '</metadata>',
       '<nope/></metadata>',
-      'warning: x/demo/greet.md:5:1: directive_malformed: <nope> is not known in the directive and is ignored',
+      'warning: x/demo/greet.md:5:1: directive_malformed: <nope> is unknown in the directive and is ignored',
     ],
     [
       '</metadata>',
@@ -130,13 +130,13 @@ describe('knowledge', () => {
   });
 
   test.each([
-    ['name: entry', 'name: other', '2:1', "not the file's"],
+    ['name: entry', 'name: other', '2:1', 'differs from the file name'],
     ['name: entry\n', '', '2:1', 'name is missing'],
     ['title: T\n', '', '2:1', 'title is missing'],
     ['entry_type: note\n', '', '2:1', 'entry_type is missing'],
     ['version: "1.0.0"\n', '', '2:1', 'version is missing'],
     ['"1.0.0"', '1.0', '4:1', 'the version 1 is not the text X.Y.Z'],
-    ['a/b\n', 'a\n', '6:1', "not the folder's"],
+    ['a/b\n', 'a\n', '6:1', 'differs from the folder'],
   ])('%s → %s', async (from, to, place, message) => {
     const [problem, ...others] = await check(from, to);
     expect(others).toEqual([]);

@@ -68,10 +68,10 @@ describe('trusted key files', () => {
   test('need the fingerprint of the key that they hold', () => {
     const text = renderTrustedKey({ key, owner: 'x' }).replace(key.keyId, testKey(2).keyId);
     expect(() => parseTrustedKey(text, 'k.toml')).toThrow(
-      /fingerprint is [0-9a-f]{16}, but the file says/,
+      /fingerprint is [0-9a-f]{16}, but the file has/,
     );
     expect(() => parseTrustedKey(text.replace(/^fingerprint.*$/m, ''), 'k.toml')).toThrow(
-      /says none/,
+      /has none/,
     );
   });
 

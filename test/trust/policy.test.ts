@@ -90,13 +90,13 @@ describe('layers of trust.yaml', () => {
 
   test.each([
     [['execute'], /must be a mapping/],
-    [{ exekute: 'off' }, /"exekute" is no operation; it is one of/],
+    [{ exekute: 'off' }, /"exekute" is not a valid operation; use one of/],
     [
       { execute: 'maybe' },
-      /"maybe" is no requirement of execute; it is one of off, warn, required/,
+      /"maybe" is not a valid requirement of execute; use one of off, warn, required/,
     ],
-    [{ execute: { home: 'off' } }, /"home" is no space of execute/],
-    [{ execute: null }, /null is no requirement/],
+    [{ execute: { home: 'off' } }, /"home" is not a valid space of execute/],
+    [{ execute: null }, /null is not a valid requirement/],
   ])('are refused as %j', (value, message) => {
     expect(() => readPolicyLayer(value, 't.yaml')).toThrow(message);
     expect(() => readPolicyLayer(value, 't.yaml')).toThrow(

@@ -7,7 +7,7 @@ import { parseHooks } from '../../hooks/declaration.ts';
 import { dispatchRouting } from '../../hooks/dispatch.ts';
 import { isSuppressed } from '../../hooks/run-hook.ts';
 import { literalNeeds, mergeLayers, missingCapability } from '../../hooks/sources.ts';
-import { assertStandsFor } from '../../items/binding.ts';
+import { assertIdentity } from '../../items/binding.ts';
 import { parseDirective } from '../../items/directive.ts';
 import {
   type Composed,
@@ -60,7 +60,7 @@ export async function resolveDirective(
   const load = async (id: string): Promise<ChainLink> => {
     const item = await items.load('directive', id, 'execute');
     const directive = parseDirective(item.text, item.path);
-    assertStandsFor(item, directive);
+    assertIdentity(item, directive);
     return { id, item, directive };
   };
   const leaf = await load(directiveId);

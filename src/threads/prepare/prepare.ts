@@ -2,7 +2,7 @@ import { RyeError, toRyeError } from '../../core/errors.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
-import { assertStandsFor } from '../../items/binding.ts';
+import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
 import { parseKnowledge } from '../../items/knowledge.ts';
@@ -247,7 +247,7 @@ async function loadContext(
       if (suppress.includes(id)) continue;
       const item = await loadKnowledge(items, id, origin);
       const { body, name, category } = parseKnowledge(item.text, item.path);
-      assertStandsFor(item, { name, category });
+      assertIdentity(item, { name, category });
       blocks.push({ position, id, source: item.path, content: body.trim() });
       sources.push(sourceOf(item));
     }

@@ -15,7 +15,7 @@ import {
 } from '../../hooks/dispatch.ts';
 import type { ActionOutcome, DispatchOptions, Fired, RunAction } from '../../hooks/run-hook.ts';
 import { mayRun } from '../../hooks/sources.ts';
-import { assertStandsFor } from '../../items/binding.ts';
+import { assertIdentity } from '../../items/binding.ts';
 import { parseKnowledge } from '../../items/knowledge.ts';
 import type {
   ControlEvent,
@@ -222,7 +222,7 @@ export class HookRunner implements HookPort {
     const item = await this.#options.env.items.load(type, id, 'context');
     if (type !== 'knowledge') return { content: item.text };
     const { body, name, category } = parseKnowledge(item.text, item.path);
-    assertStandsFor(item, { name, category });
+    assertIdentity(item, { name, category });
     return { content: body.trim(), ...(name === undefined ? {} : { name }) };
   }
 
