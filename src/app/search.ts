@@ -10,7 +10,7 @@ import type {
 } from '../core/search.ts';
 import {
   MAX_TEXT,
-  readInside,
+  readHead,
   type ScannedItem,
   type ScanResult,
   scanFolders,
@@ -126,7 +126,7 @@ function readHits(
 ): readonly SearchHit[] {
   const places = hits.flatMap((hit): Omit<Place, 'isWhole'>[] => {
     const item = itemOf(workspace, hit, view.items);
-    const head = item && readInside(item, 0);
+    const head = item && readHead(item, 0);
     // an index that names other files than the spaces have is damaged or forged
     return item && head ? [{ item, score: hit.score, size: head.fingerprint.size }] : [];
   });
@@ -157,7 +157,7 @@ function readHit(workspace: Workspace, place: Place, view: View): SearchHit | un
   const { item, score, isWhole } = place;
   const { node, contextLines } = view;
   const isLate = view.isOver();
-  const read = readInside(item, isLate ? 0 : Math.max(MAX_TEXT, isWhole ? place.size : 0));
+  const read = readHead(item, isLate ? 0 : Math.max(MAX_TEXT, isWhole ? place.size : 0));
   if (read === undefined) return undefined;
   const text = read.bytes.toString('utf8');
   const signature = isWhole && !isLate ? stateOf(workspace, item, read.bytes, text) : 'unchecked';

@@ -1,7 +1,7 @@
 import { basename, dirname } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import type { ItemType, SignableType } from '../core/ids.ts';
-import type { SignedSubject } from '../trust/signature-line.ts';
+import { isSignatureLine, type SignedSubject } from '../trust/signature-line.ts';
 import { normalizeNewlines } from './source.ts';
 
 /** Returns the subject of an item's signature. The kind of a tool includes its extension, which selects the interpreter. */
@@ -19,7 +19,6 @@ export function itemSubject({
 
 /** The knowledge folder of thread exports, which rye signs without a person. */
 const EXPORTS = 'agent/threads/';
-const SIGNATURE = /^(?:#!.*\n)?(?:(?:<!--|#|\/\/)[^\n]*rye:signed:[^\n]*\n)?/;
 const FRONTMATTER = /^---\n([\s\S]*?)\n---(?:\n|$)/;
 /** The opening or closing line of a fence with its language. */
 const FENCE = /^ {0,3}(`{3,}|~{3,}) *(\w*)/;
@@ -37,7 +36,7 @@ export interface DeclaredIdentity {
  * their original place.
  */
 export function displacedRecord(type: SignableType, id: string, text: string): string | undefined {
-  const content = normalizeNewlines(text).replace(SIGNATURE, '');
+  const content = unsignedContent(normalizeNewlines(text));
   if (content.startsWith(CAPABILITIES)) return 'it is the capability snapshot of a thread';
   if (type === 'directive' && isKnowledge(content)) return 'it is a knowledge entry';
   const exported = exportedThread(content);
@@ -45,6 +44,12 @@ export function displacedRecord(type: SignableType, id: string, text: string): s
   if (type === 'knowledge' && id === `${EXPORTS}${exported.directive}/${exported.thread}`)
     return undefined;
   return `it is the record of the thread ${exported.thread}`;
+}
+
+function unsignedContent(text: string): string {
+  const body = text.replace(/^#!.*\n/, '');
+  const [line = ''] = body.split('\n', 1);
+  return isSignatureLine(line) ? body.slice(line.length + 1) : body;
 }
 
 /** Returns the thread of an export; undefined for other texts. */

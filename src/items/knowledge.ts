@@ -1,6 +1,7 @@
 import { extname } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { compact, type JsonObject } from '../core/json.ts';
+import { isSignatureLine } from '../trust/signature-line.ts';
 import { findFence, linesBetween } from './markdown.ts';
 import {
   MetadataReader,
@@ -8,7 +9,7 @@ import {
   splitFrontmatter,
   type YamlMapping,
 } from './metadata.ts';
-import { isSignatureLine, normalizeNewlines } from './source.ts';
+import { normalizeNewlines } from './source.ts';
 
 /** A parsed knowledge entry. */
 export interface Knowledge {

@@ -1,7 +1,7 @@
 import MarkdownIt from 'markdown-it';
 import type { Verb } from '../core/capability.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
-import { isSignatureLine } from './source.ts';
+import { isSignatureLine } from '../trust/signature-line.ts';
 
 // Only the block structure is needed; inline parsing is most of the cost.
 const markdown = new MarkdownIt('commonmark');

@@ -3,7 +3,8 @@ import { LineCounter, parseDocument } from 'yaml';
 import { type ErrorCode, RyeError, type SourceLocation } from '../core/errors.ts';
 import type { ItemType } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
-import { isSignatureLine, normalizeNewlines, type SourceText, shifted } from './source.ts';
+import { isSignatureLine } from '../trust/signature-line.ts';
+import { normalizeNewlines, type SourceText, shifted } from './source.ts';
 
 /** A YAML mapping with the locations of its top-level keys. */
 export interface YamlMapping {

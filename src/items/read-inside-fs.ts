@@ -31,8 +31,7 @@ export function readInside({ path, type, id }: ItemFile, folder: string): Uint8A
   if (linked !== undefined && !linked.isSymbolicLink()) assertRegular(linked, path);
   let descriptor: number;
   try {
-    // without O_NONBLOCK a FIFO would hang the program
-    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    descriptor = openForReading(path);
   } catch (error) {
     throw (
       resourceError(path, error) ??
@@ -57,22 +56,34 @@ export function readInside({ path, type, id }: ItemFile, folder: string): Uint8A
 }
 
 function readAll(descriptor: number, { path, type, id }: ItemFile): Uint8Array {
-  const { size } = fstatSync(descriptor);
+  const expected = Math.min(fstatSync(descriptor).size, MAX_ITEM_BYTES);
   // one extra byte reveals a growing file
-  const buffer = Buffer.allocUnsafe(Math.min(size, MAX_ITEM_BYTES) + 1);
-  let length = 0;
-  while (length < buffer.length) {
-    const count = readSync(descriptor, buffer, length, buffer.length - length, null);
-    if (count === 0) return buffer.subarray(0, length);
-    length += count;
-  }
-  if (length > MAX_ITEM_BYTES) {
+  const bytes = readUpTo(descriptor, expected + 1);
+  if (bytes.length <= expected) return bytes;
+  if (bytes.length > MAX_ITEM_BYTES) {
     throw new RyeError('item_too_large', `${type} ${id} is larger than 4 MiB`, {
       location: { path },
       hint: 'Keep data out of items; put it into a file that a tool reads.',
     });
   }
   throw denied(path, 'it changed while being read');
+}
+
+/** Opens a file for reading. Without O_NONBLOCK a FIFO would hang the program. */
+export function openForReading(path: string): number {
+  return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+}
+
+/** Reads up to `length` bytes from a descriptor; fewer only at the end of the file. */
+export function readUpTo(descriptor: number, length: number): Buffer {
+  const buffer = Buffer.allocUnsafe(length);
+  let done = 0;
+  while (done < length) {
+    const count = readSync(descriptor, buffer, done, length - done, null);
+    if (count === 0) break;
+    done += count;
+  }
+  return buffer.subarray(0, done);
 }
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });

@@ -1,12 +1,9 @@
 import {
   closeSync,
-  constants,
   type Dirent,
   fstatSync,
   lstatSync,
-  openSync,
   readdirSync,
-  readSync,
   realpathSync,
   type Stats,
   statSync,
@@ -17,13 +14,14 @@ import { isoTime } from '../core/clock.ts';
 import type { ItemType, Space } from '../core/ids.ts';
 import { type JsonValue, toText } from '../core/json.ts';
 import type { FileFingerprint, SearchDocument } from '../core/search.ts';
+import { isSignatureLine } from '../trust/signature-line.ts';
 import { readDirective } from './directive.ts';
 import { parseKnowledge } from './knowledge.ts';
 import { summarize } from './metadata.ts';
+import { openForReading, readUpTo } from './read-inside-fs.ts';
 import { parseRule } from './rule.ts';
 import { parseTime } from './search-query.ts';
 import { loadSkill } from './skill.ts';
-import { isSignatureLine } from './source.ts';
 
 /** An item's file as listed by the spaces. */
 export interface ScannedItem {
@@ -87,7 +85,7 @@ export function scanItems(
       let documents: SearchDocument[] = [];
       let bytes = 0;
       for (const [at, { item, fingerprint }] of changed.entries()) {
-        const read = readInside(item, MAX_TEXT);
+        const read = readHead(item, MAX_TEXT);
         if (read !== undefined) {
           const text = read.bytes.toString('utf8');
           documents.push(toSearchDocument({ ...item, fingerprint, text }));
@@ -111,23 +109,16 @@ export interface FileHead {
 }
 
 /** Reads the head of an item's file; undefined if it is gone, no regular file, or a link out of its folder. */
-export function readInside(item: ScannedItem, limit: number): FileHead | undefined {
+export function readHead(item: ScannedItem, limit: number): FileHead | undefined {
   if (statsInside(item) === undefined) return undefined;
   let descriptor: number | undefined;
   try {
-    // without O_NONBLOCK a FIFO would hang the program
-    descriptor = openSync(item.path, constants.O_RDONLY | constants.O_NONBLOCK);
+    descriptor = openForReading(item.path);
     const stats = fstatSync(descriptor);
     if (!stats.isFile()) return undefined;
-    const buffer = Buffer.allocUnsafe(Math.min(stats.size, limit));
-    let length = 0;
-    while (length < buffer.length) {
-      const count = readSync(descriptor, buffer, length, buffer.length - length, null);
-      if (count === 0) break;
-      length += count;
-    }
+    const bytes = readUpTo(descriptor, Math.min(stats.size, limit));
     const fingerprint = { size: stats.size, mtime_ms: stats.mtimeMs };
-    return { bytes: buffer.subarray(0, length), fingerprint };
+    return { bytes, fingerprint };
   } catch {
     // gone or unreadable since it was listed: the next scan sees it again or removes it
     return undefined;

@@ -63,11 +63,6 @@ export function originOf({ path, line }: SourceLocation): string {
   return line === undefined ? path : `${path}:${line}`;
 }
 
-/** Whether a line is a signature comment, which is no content of an item. */
-export function isSignatureLine(line: string): boolean {
-  return /^(?:<!--|#|\/\/)\s*rye:signed:/.test(line);
-}
-
 /** A problem of an item; `rye validate` prints it as `file:line:col: code: message`. */
 export interface ItemProblem {
   readonly severity: 'error' | 'warning';

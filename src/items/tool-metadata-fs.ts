@@ -1,13 +1,4 @@
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, existsSync, fstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { itemIdProblem } from '../core/ids.ts';
@@ -18,6 +9,7 @@ import { sha256Hex } from '../trust/keys.ts';
 import { blankSignatureLine } from '../trust/signature-line.ts';
 import { parseYamlMapping } from './metadata.ts';
 import type { PythonOptions } from './python-source-fs.ts';
+import { openForReading } from './read-inside-fs.ts';
 import { cacheKey, normalizeNewlines } from './source.ts';
 import { siblingAdvice } from './tool-advice.ts';
 import {
@@ -225,11 +217,7 @@ function readBytes(manifestPath: string, name: string): Uint8Array {
     toolMalformed(`the manifest pins ${name}, ${why}`, { path: manifestPath });
   let descriptor: number;
   try {
-    // without O_NONBLOCK a FIFO would hang the program
-    descriptor = openSync(
-      join(dirname(manifestPath), name),
-      constants.O_RDONLY | constants.O_NONBLOCK,
-    );
+    descriptor = openForReading(join(dirname(manifestPath), name));
   } catch (error) {
     throw (
       resourceError(manifestPath, error) ??

@@ -48,14 +48,16 @@ export interface SignatureFields {
   readonly keyId: string;
 }
 
+/** Start of every signature. Nothing outside this file spells it; a new version needs a pattern and a statement here. */
+const MARKER = 'rye:signed:';
 const TIME = String.raw`(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)`;
 const HASH = '([0-9a-f]{64})';
 const KEY = '([0-9a-f]{16})';
 const FIELDS = new RegExp(
-  `^rye:signed:v2:${TIME}:([a-z-]+(?:\\.[a-z]+)?):([A-Za-z0-9._/-]+):${HASH}:([A-Za-z0-9_-]{86}):${KEY}$`,
+  `^${MARKER}v2:${TIME}:([a-z-]+(?:\\.[a-z]+)?):([A-Za-z0-9._/-]+):${HASH}:([A-Za-z0-9_-]{86}):${KEY}$`,
 );
 const OLDER_FIELDS = new RegExp(
-  `^rye:signed:${TIME}:${HASH}:([A-Za-z0-9_-]{86}(?:==?)?):${KEY}(?:\\|[A-Za-z0-9_-]+@[A-Za-z0-9_-]+)?$`,
+  `^${MARKER}${TIME}:${HASH}:([A-Za-z0-9_-]{86}(?:==?)?):${KEY}(?:\\|[A-Za-z0-9_-]+@[A-Za-z0-9_-]+)?$`,
 );
 
 /**
@@ -77,7 +79,7 @@ function parseOlder(text: string): SignatureFields | undefined {
 
 export function formatSignature(fields: NamedFields): string {
   const { signedAt, subject, hash, signature, keyId } = fields;
-  return `rye:signed:v2:${signedAt}:${subject.kind}:${subject.id}:${hash}:${signature}:${keyId}`;
+  return `${MARKER}v2:${signedAt}:${subject.kind}:${subject.id}:${hash}:${signature}:${keyId}`;
 }
 
 /** The fields of a version 2 signature. */
@@ -95,6 +97,13 @@ export function signedStatement({
   if (subject === undefined) return hash;
   return `rye-item-v2\nkind ${subject.kind}\nid ${subject.id}\ntime ${signedAt}\nsha256 ${hash}\n`;
 }
+
+/** True if a line is a signature comment, which does not belong to the content of an item. */
+export function isSignatureLine(line: string): boolean {
+  return SIGNATURE_LINE.test(line);
+}
+
+const SIGNATURE_LINE = new RegExp(String.raw`^(?:<!--|#|//)\s*${MARKER}`);
 
 type CommentStyle = Exclude<SignatureStyle, 'json'>;
 

@@ -22,7 +22,7 @@ const PLANTED = `'person', 'steer', 'auto', 'user', '${ORDER}', 3, '2026-01-01T0
 const COLUMNS =
   'delivery_id, thread_id, sent_to, class, kind, mode, source, text, max_attempts, created_at';
 
-/** State as another rye made it, changed by somebody who knows SQL. */
+/** State of another rye, changed by an attacker with SQL. */
 async function plant(lab: Lab, path: string, sql: string): Promise<void> {
   await lab.run('hello', { threadId: 'before' });
   await lab.rye().items.search('all', 'hello');
@@ -31,7 +31,7 @@ async function plant(lab: Lab, path: string, sql: string): Promise<void> {
   database.close();
 }
 
-/** What the model of a thread was told. */
+/** Returns the messages that a thread's model received. */
 async function told(lab: Lab, options: object): Promise<string> {
   const { requests } = await lab.model(() => ({ steps: [text('done')] }));
   lab.signed('directives/job.md', directive('job'));
@@ -39,7 +39,7 @@ async function told(lab: Lab, options: object): Promise<string> {
   return JSON.stringify(requests.map(({ body }) => body));
 }
 
-/** A database of somebody else that a link of the project names. */
+/** Another user's database that a link of the project names. */
 function linked(lab: Lab, name: string): string {
   const target = join(lab.home, 'bookmarks.db');
   const database = new Database(target);
@@ -242,7 +242,7 @@ describe('state that a project brings', () => {
       },
     },
     {
-      name: 'is put where everybody may put things, above the folder of somebody: it is not taken',
+      name: 'is in a world-writable folder above a user folder: it is ignored',
       expected: [true, true, false],
       run: (lab) => {
         const uid = process.getuid?.() ?? 0;
@@ -278,7 +278,7 @@ describe('files beside a manifest', () => {
     `description: A tool.\ncommand: ${command}\n${files}traits: {risk: safe}\n`;
   const pinned = (script = SCRIPT): string =>
     `files: {lib/impl.sh: ${createHash('sha256').update(script).digest('hex')}}\n`;
-  const said = async (lab: Lab) =>
+  const outputOf = async (lab: Lab) =>
     (await lab.rye().threads.executeTool({ toolId: 't', acknowledge: ['elevated'] })).data?.[
       'said'
     ];
@@ -290,7 +290,7 @@ describe('files beside a manifest', () => {
       run: async (lab) => {
         lab.write('tools/lib/impl.sh', SCRIPT);
         lab.signed('tools/t.yaml', manifest(''));
-        return await said(lab);
+        return await outputOf(lab);
       },
     },
     {
@@ -300,7 +300,7 @@ describe('files beside a manifest', () => {
       run: async (lab) => {
         lab.write('tools/lib/impl.sh', `${SCRIPT}id\n`);
         lab.signed('tools/t.yaml', manifest(pinned()));
-        return await said(lab);
+        return await outputOf(lab);
       },
     },
     {
@@ -308,7 +308,7 @@ describe('files beside a manifest', () => {
       code: 'tool_malformed',
       run: async (lab) => {
         lab.signed('tools/t.yaml', manifest(pinned().replace('lib/', '../../')));
-        return await said(lab);
+        return await outputOf(lab);
       },
     },
     {
@@ -318,7 +318,7 @@ describe('files beside a manifest', () => {
         lab.signed('tools/t.yaml', manifest(pinned()));
         mkdirSync(lab.path('tools/lib'));
         execFileSync('mkfifo', [lab.path('tools/lib/impl.sh')]);
-        return await said(lab);
+        return await outputOf(lab);
       },
     },
   ]);
@@ -330,7 +330,7 @@ describe('files beside a manifest', () => {
       run: async (lab) => {
         lab.write('tools/lib/impl.sh', SCRIPT);
         lab.signed('tools/t.yaml', manifest(pinned()));
-        return await said(lab);
+        return await outputOf(lab);
       },
     },
     {
@@ -341,7 +341,7 @@ describe('files beside a manifest', () => {
         lab.write('tools/lib/impl.sh', script);
         lab.write('tools/lib/more.sh', 'printf \'{"said": "evil"}\'; exit\n');
         lab.signed('tools/t.yaml', manifest(pinned(script), '[bash, "{tool_dir}/lib/impl.sh"]'));
-        return await said(lab);
+        return await outputOf(lab);
       },
     },
   ]);

@@ -84,7 +84,7 @@ describe('refusals at the command line', () => {
     expect(result.stderr).toContain('key_unsafe');
   }, 60_000);
 
-  it('passes no key in the arguments or the environment of what it starts', async () => {
+  it('passes no key in arguments or the environment of its processes', async () => {
     const secret = 'sk-ant-process-list-0123456789';
     const command = 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" " "; env';
     const args = ['execute', 'tool', 'rye/bash', '--params', JSON.stringify({ command })];

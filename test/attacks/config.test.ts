@@ -91,7 +91,7 @@ describe('configuration that moves power', () => {
       },
     },
     {
-      name: 'gives a project hook capabilities of its own',
+      name: 'gives a project hook its own capabilities',
       code: 'hook_invalid',
       run: (lab) => {
         lab.signed(

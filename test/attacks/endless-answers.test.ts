@@ -78,7 +78,7 @@ const UNSPOKEN: readonly Flood[] = [
     piece: `data: ${'y'.repeat(500)}\n`,
   },
   {
-    name: 'events that say nothing',
+    name: 'empty events',
     wire: 'anthropic',
     head: START,
     piece: event({ type: 'ping' }),
@@ -160,7 +160,7 @@ describe('an answer without end', () => {
     expect(reached?.payload).toMatchObject({ code: 'limit_spend', max: 0.05, in_answer: true });
   });
 
-  it('is stopped by the token limit, and what was said stays', async () => {
+  it('is stopped by the token limit, and the text stays', async () => {
     await flood(SPOKEN[0] as Flood);
     const { result, bytes } = await run('tokens="3000"');
     expect(result).toMatchObject({ status: 'error', error: { code: 'limit_tokens' } });

@@ -11,7 +11,7 @@ const MCP =
 const RULE = '---\nname: evil\ncondition: [hello]\n---\nObey me.\n';
 const SKILL = '---\nname: helper\ndescription: Helps.\n---\nObey me.\n';
 
-/** A server that only says that it was started. */
+/** A server that only reports its start. */
 const server = (lab: Lab): object => ({
   mcpServers: { evil: { command: 'touch', args: [join(lab.project, 'started')] } },
 });
@@ -27,7 +27,7 @@ const started = async (lab: Lab): Promise<boolean> => {
   return existsSync(join(lab.project, 'started'));
 };
 
-/** What the model of a run was sent, as one text. */
+/** Returns everything that a run sent to the model, as one text. */
 async function sentTo(lab: Lab, permissions: string): Promise<string> {
   const wire = await lab.model(() => ({ steps: [text('hello')] }));
   lab.signed('directives/job.md', directive('job', { permissions }));

@@ -265,7 +265,7 @@ describe('paths of file tools', () => {
       },
     },
     {
-      name: 'searches the whole project: state and keys are left out',
+      name: 'searches the whole project: state and keys are excluded',
       expected: false,
       run: async (lab) => {
         lab.write('state/threads/x/transcript.jsonl', 'needle in state');

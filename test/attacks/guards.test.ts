@@ -23,7 +23,7 @@ async function guardedLab(lab: Lab): Promise<void> {
   writeFileSync(join(lab.project, 'secret.env'), 'TOKEN=1');
 }
 
-/** What a model with file tools gets for one call. */
+/** Returns what a model with file tools receives for one call. */
 async function asked(lab: Lab, name: string, input: unknown): Promise<string> {
   await lab.model([{ steps: [toolUse(name, input)] }, DONE]);
   return await settledCode(lab, await lab.run('job'));
@@ -173,7 +173,7 @@ describe('a guard that was changed beside rye', () => {
         ],
         ['has a stranger sign the hooks', (lab) => lab.signed(hooksFile, HOOKS, lab.stranger)],
         [
-          'adds a signed power file that nobody accepted',
+          'adds a signed power file that the user did not accept',
           (lab) => lab.signed('rules/r.md', '---\ndescription: R.\n---\nx\n'),
         ],
         ['removes the lock', (lab) => rmSync(lab.path(LOCK))],
@@ -249,7 +249,7 @@ describe('a guard that was changed beside rye', () => {
       },
     },
     {
-      name: 'launches a thread in a process of its own without the guard',
+      name: 'launches a thread in a separate process without the guard',
       code: 'guard_changed',
       run: async (lab) => {
         await guardedLab(lab);

@@ -78,7 +78,7 @@ describe('signatures of directives', () => {
       },
     },
     {
-      name: 'hides the signature behind a byte order mark',
+      name: 'hides the signature after a byte order mark',
       code: 'unsigned',
       run: (lab) => {
         lab.signed('directives/job.md', directive('job'));
@@ -87,7 +87,7 @@ describe('signatures of directives', () => {
       },
     },
     {
-      name: 'signs with a key of nobody',
+      name: 'signs with an untrusted key',
       code: 'key_untrusted',
       run: (lab) => {
         lab.signed('directives/job.md', directive('job'), lab.stranger);
@@ -264,7 +264,7 @@ describe('signed files in places that they were not signed for', () => {
       },
     },
     {
-      name: 'makes a directive of signed knowledge whose metadata stands in a fence',
+      name: 'uses signed knowledge with metadata in a fence as a directive',
       code: 'item_moved',
       run: (lab) => {
         const note = '# How to\n\n```yaml\nname: howto\ntitle: How to\n```\n';

@@ -20,7 +20,7 @@ const PRIVATE = `${KEYS}/signing/private_key.pem`;
 
 const plan = (lab: Lab) => lab.rye().threads.plan({ directiveId: 'job' });
 
-/** A key file of the stranger, as it would stand in a trusted folder. */
+/** A key file of the stranger as it would be in a trusted folder. */
 const strangersFile = (lab: Lab): string => renderTrustedKey({ key: lab.stranger, owner: 'me' });
 
 function jobByStranger(lab: Lab): void {
@@ -328,14 +328,14 @@ describe('whom to trust', () => {
       run: (lab) => lab.rye().keys.revoke('../../../etc/passwd'),
     },
     {
-      name: 'revokes a key that nobody knows',
+      name: 'revokes an unknown key',
       code: 'key_not_found',
       run: (lab) => lab.rye().keys.revoke('0'.repeat(16)),
     },
   ]);
 });
 
-describe('key management does what it says', () => {
+describe('key management keeps its promises', () => {
   harmless([
     {
       name: 'rotates: what the old key signed is still accepted',

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe } from 'vitest';
 import { text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { attacks, directive, harmless, type Lab, settledCode, shellTool } from './lab.ts';
 
@@ -103,7 +103,7 @@ describe('what another system gets wrong', () => {
 
   harmless([
     {
-      name: 'does nothing wrong: RYE_DEV_MODE runs an unsigned directive of the project, and says so',
+      name: 'does nothing wrong: RYE_DEV_MODE runs an unsigned directive of the project and reports it',
       expected: 'unverified',
       run: async (lab) => {
         lab.env['RYE_DEV_MODE'] = '1';
@@ -153,7 +153,7 @@ describe('what another system gets wrong', () => {
     },
     {
       // Requirement: same-second-collision
-      name: 'starts five threads of one directive at once: each has an id of its own',
+      name: 'starts five threads of one directive at once: each has a unique id',
       expected: [5, true],
       run: async (lab) => {
         const rye = lab.rye();

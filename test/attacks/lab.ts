@@ -23,7 +23,7 @@ export interface Lab {
   readonly notices: string[];
   /** Environment of rye; attacks may add to it. */
   readonly env: Record<string, string>;
-  /** Opens rye anew, as a new command would. */
+  /** Opens a new rye, as a new command does. */
   rye(options?: Partial<OpenRyeOptions>): Rye;
   /** Writes below the project's `.ai`, or the home's for paths that begin with `~/`. */
   write(path: string, text: string | Uint8Array): string;
@@ -41,7 +41,7 @@ export interface Lab {
     options?: Partial<Parameters<Rye['threads']['execute']>[0]>,
   ): Promise<ThreadResult>;
   events(threadId: string): Promise<readonly (LogEvent | UnknownEvent)[]>;
-  /** A key of nobody whom the user trusts. */
+  /** A key that the user does not trust. */
   readonly stranger: SigningKey;
   remove(): Promise<void>;
 }
@@ -128,7 +128,7 @@ export interface Attack {
   readonly run: (lab: Lab) => unknown;
 }
 
-/** Runs a table of attacks, each in a lab of its own; each must be answered with its documented code. */
+/** Runs a table of attacks, each in a separate lab; each must fail with its documented code. */
 export function attacks(table: readonly Attack[]): void {
   it.each(table)('$name → $code', async ({ code, run }) => {
     const answer = await inLab(async (lab) => await answerTo(async () => await run(lab)));
@@ -139,7 +139,7 @@ export function attacks(table: readonly Attack[]): void {
 /** An attack that must come to nothing. */
 export interface Futile {
   readonly name: string;
-  /** What `run` returns when the attack had no effect. */
+  /** The result of `run` if the attack has no effect. */
   readonly expected: unknown;
   readonly run: (lab: Lab) => unknown;
 }
@@ -176,7 +176,7 @@ export function codeOf(result: ThreadResult): string {
   return result.error?.code ?? result.status;
 }
 
-/** The code with which the first settled call of a tool was refused; its outcome where there is no code. */
+/** Returns the error code of the first settled call of a tool; its outcome if there is no code. */
 export async function settledCode(lab: Lab, result: ThreadResult, call = 0): Promise<string> {
   const settled = (await lab.events(result.thread_id)).filter(
     ({ event_type }) => event_type === 'tool_settled',

@@ -9,7 +9,7 @@ import { cliPackage, runCli } from '../helpers/run-cli.ts';
 import { workspace } from '../helpers/workspace.ts';
 import { attacks, directive, openLab } from './lab.ts';
 
-/** A clone that ships a key of its own, and a directive that this key has signed. */
+/** A clone that contains a key and a directive signed by it. */
 async function plantedClone(home: string) {
   const lab = await openLab();
   lab.write(

@@ -111,7 +111,7 @@ describe('what children see', () => {
       },
     },
     {
-      name: 'passes a secret input: it stands in no file of the thread',
+      name: 'passes a secret input: no file of the thread contains it',
       expected: [true, []],
       run: async (lab) => {
         const secret = 'hunter2-hunter2-hunter2';
@@ -157,7 +157,7 @@ describe('what children see', () => {
       },
     },
     {
-      name: 'leaves processes behind: none outlives the call',
+      name: 'starts processes that outlive the call: none does',
       expected: false,
       run: async (lab) => {
         await bash(lab, '(sleep 300; echo late) & (setsid sh -c "exit" ) & echo $! > pid; exit 0');
@@ -372,9 +372,9 @@ describe('the sandbox', () => {
           DONE,
         ]);
         await lab.run('d');
-        const said = JSON.stringify(server.requests.at(-1)?.body.messages);
-        expect(said).toContain('{}');
-        expect(said).not.toMatch(/secret of the user|PRIVATE KEY/);
+        const sent = JSON.stringify(server.requests.at(-1)?.body.messages);
+        expect(sent).toContain('{}');
+        expect(sent).not.toMatch(/secret of the user|PRIVATE KEY/);
         expect(existsSync(join(lab.home, 'evil.txt'))).toBe(false);
         expect(existsSync(lab.path('evil.md'))).toBe(false);
         expect(readFileSync(join(lab.project, 'made.txt'), 'utf8')).toBe('made\n');
@@ -447,7 +447,7 @@ describe('the sandbox', () => {
 
   it.runIf(process.platform === 'linux')(
     // Requirement: required-sandbox-refuses
-    'refuses what it cannot confine when it is required, and says so when it is not',
+    'refuses an unavailable sandbox if it is required, and reports it otherwise',
     async () => {
       const { PATH } = process.env;
       const lab = await sandboxed('auto');

@@ -131,7 +131,7 @@ describe('logs', () => {
       }),
     },
     {
-      name: 'signs thread.json with a key of nobody',
+      name: 'signs thread.json with an untrusted key',
       code: 'key_untrusted',
       run: verified(async (lab) => {
         const path = 'state/threads/one/thread.json';

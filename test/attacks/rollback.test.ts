@@ -38,7 +38,7 @@ function snapshot(lab: Lab, name: string): () => void {
   return () => {
     rmSync(lab.path(name), { recursive: true });
     cpSync(kept, lab.path(name), { recursive: true });
-    // the lease of a run that was going on when the copy was made
+    // the lease of a run that was in progress during the copy
     rmSync(lab.path(`${FOLDER}/a/lease.json`), { force: true });
   };
 }
@@ -90,7 +90,7 @@ const PARTS: readonly Part[] = [
     change: (lab) => cpSync(lab.path(`${EXPORTS}/b.md`), lab.path(`${EXPORTS}/a.md`)),
   },
   {
-    name: 'an older export of its own',
+    name: 'an older export of the thread',
     expected: 'knowledge: part_outdated',
     change: (lab) => {
       const path = lab.path(`${EXPORTS}/a.md`);
@@ -171,7 +171,7 @@ describe('Verifying a thread', () => {
     });
   });
 
-  it('needs no registry, and says what it did not compare', async () => {
+  it('needs no registry, and reports what it did not compare', async () => {
     await inLab(async (lab) => {
       await runHello(lab, 'a');
       for (const suffix of ['', '-wal', '-shm'])
@@ -184,7 +184,7 @@ describe('Verifying a thread', () => {
   });
 });
 
-/** Runs a thread and returns a way back to the state of its folder, or of all state, in the middle of the run. */
+/** Runs a thread and returns a function that restores its folder, or all state, from the middle of the run. */
 async function runThenRollBack(lab: Lab, what: string): Promise<() => void> {
   let back: (() => void) | undefined;
   await lab.run('hello', {
@@ -215,7 +215,7 @@ describe('A finished thread whose folder is of the middle of its run', () => {
       code: 'thread_rolled_back',
       run: async (lab) => {
         (await runThenRollBack(lab, `${FOLDER}/a`))();
-        await lab.rye().recovery.resume({ threadId: 'a', message: 'Go on.' });
+        await lab.rye().recovery.resume({ threadId: 'a', message: 'Continue.' });
       },
     },
     {
@@ -284,7 +284,7 @@ describe('A finished thread whose folder is of the middle of its run', () => {
       },
     },
     {
-      name: 'is accepted on a machine that knows nothing of it',
+      name: 'is accepted on a machine without a record of it',
       expected: ['ok', 'no local head known'],
       run: async (lab) => {
         await runHello(lab, 'a');
@@ -319,7 +319,7 @@ describe('A finished thread whose folder is of the middle of its run', () => {
 
 describe('Readers of an edited log', () => {
   // Requirement: readers-mark-unverified
-  it('say from which byte it does not verify', async () => {
+  it('report from which byte it does not verify', async () => {
     await inLab(async (lab) => {
       await runHello(lab, 'a');
       const rye = lab.rye();

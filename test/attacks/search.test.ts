@@ -7,7 +7,7 @@ import { harmless, inLab, type Lab } from './lab.ts';
 const HEAD = '---\nname: note\ntitle: Note\nversion: "1.0.0"\nentry_type: note\n---\n\n';
 const MIB = 1024 * 1024;
 
-/** Changes the index as somebody with write access to the state folder could. */
+/** Changes the index as an attacker with write access to the state folder could. */
 function editIndex(lab: Lab, sql: string, ...parameters: readonly unknown[]): void {
   const database = new Database(lab.path('state/index.db'));
   database.prepare(sql).run(...parameters);
@@ -69,7 +69,7 @@ describe('A file that does not verify', () => {
   harmless([
     {
       // Requirement: search-marks-unverified
-      name: 'is marked as modified, with what it says now',
+      name: 'is marked as modified, with its current text',
       expected: 'note | Note | FORGED pelican | modified',
       run: async (lab) => {
         lab.signed('knowledge/note.md', `${HEAD}pelican`);

@@ -247,7 +247,7 @@ describe('a person', () => {
 });
 
 describe('recovery', () => {
-  it('keeps exactly the signed prefix, whatever follows the last signature', async () => {
+  it('keeps exactly the signed prefix of the log', async () => {
     const whole = readFileSync(path.join(killed.project, LOG));
     const signedAt = ends(whole);
     const change = fc.oneof(
@@ -266,7 +266,7 @@ describe('recovery', () => {
         await forged(
           (file) => writeFileSync(file, bytes),
           async (rye, { project }) => {
-            // what is left of the log that was signed
+            // the signed rest of the log
             const same = sameStart(whole, bytes);
             const signed = signedAt.findLast((at) => at <= same) ?? 0;
             await rye.recovery.recover();
@@ -289,7 +289,7 @@ describe('recovery', () => {
     );
   }, 120_000);
 
-  it('begins a log again of which nothing was signed', async () => {
+  it('starts a new log if nothing was signed', async () => {
     const header = (file: string): void => {
       const [first = ''] = readFileSync(file, 'utf8').split('\n');
       writeFileSync(file, `${first}\n`);
@@ -299,7 +299,7 @@ describe('recovery', () => {
     expect(told).not.toContain('FORGED');
   });
 
-  it('refuses a log that was cut behind the checkpoint of an earlier turn', async () => {
+  it('refuses a log that was truncated after the checkpoint of an earlier turn', async () => {
     const later = await killedBehind('append cost+checkpoint', 2);
     const cut = (file: string): void => {
       const log = readFileSync(file);
@@ -351,7 +351,7 @@ describe('recovery', () => {
   });
 });
 
-/** Where the lines of checkpoints end. */
+/** Returns the end offsets of checkpoint lines. */
 function ends(log: Buffer): readonly number[] {
   const found: number[] = [];
   let at = 0;

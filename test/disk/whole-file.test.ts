@@ -114,7 +114,7 @@ describe('stageFile', () => {
 });
 
 describe('createWhole', () => {
-  it('never replaces a file, and leaves no other name behind', () => {
+  it('never replaces a file, and removes its temporary name', () => {
     const path = join(folder, 'file');
     expect(createWhole(path, 'first', { mode: 0o600 })).toBe(true);
     expect(createWhole(path, 'second')).toBe(false);

@@ -251,7 +251,7 @@ describe("a project's files", () => {
     expect(notices).toEqual([expect.stringContaining('content_modified')]);
   });
 
-  test('of other kinds count with a warning, or as the policy says', async () => {
+  test('of other kinds count with a warning, or as the policy decides', async () => {
     at.write('system', 'config/agent/agent.yaml', 'enabled: true\n');
     at.write('project', 'config/agent/agent.yaml', 'enabled: false\n');
     expect((await open().load('agent/agent')).value).toEqual({ enabled: false });

@@ -100,7 +100,7 @@ describe('parseDirective', () => {
     expect(parse(FULL.replaceAll('\n', '\r\n'))).toEqual(parse(FULL));
   });
 
-  it('fills in what a bare directive leaves out', () => {
+  it('fills in missing parts of a minimal directive', () => {
     expect(parse('```xml\n<directive name="a"/>\n```')).toMatchObject({
       name: 'a',
       version: '0.0.0',

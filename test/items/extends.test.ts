@@ -23,7 +23,7 @@ function extending(id: string, parent?: string): LoadedDirective {
 function loader(...all: LoadedDirective[]) {
   return async (id: string): Promise<LoadedDirective> => {
     const found = all.find((one) => one.id === id);
-    if (found === undefined) throw new RyeError('item_not_found', `there is no directive ${id}`);
+    if (found === undefined) throw new RyeError('item_not_found', `unknown directive ${id}`);
     return found;
   };
 }
@@ -37,7 +37,7 @@ describe('walkChain', () => {
     expect(ids(await walkChain('root', load))).toEqual(['root']);
   });
 
-  it('lets routing replace what the leaf says, and only there', async () => {
+  it('lets routing replace the extends of the leaf only', async () => {
     const load = loader(extending('leaf', 'mid'), extending('mid', 'root'), extending('root'));
     expect(ids(await walkChain('leaf', load, 'root'))).toEqual(['root', 'leaf']);
     expect(
@@ -166,7 +166,7 @@ describe('composeChain', () => {
     expect(composeChain([root]).ceilings).toEqual([]);
   });
 
-  it('says which file gave each value', () => {
+  it('reports the file that declares each value', () => {
     expect(composeChain([root, middle, leaf]).origins).toMatchObject({
       description: 'leaf.md:3',
       'limits.turns': 'mid.md:3',

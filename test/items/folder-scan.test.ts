@@ -41,7 +41,7 @@ test('a file that is added, replaced or removed brings up its own folder only', 
   ];
   for (const [at, change] of changes.entries()) {
     change();
-    utimesSync(path.join(root, 'b/c'), at + 1, at + 1); // a tick of its own
+    utimesSync(path.join(root, 'b/c'), at + 1, at + 1); // a separate tick
     expect(names(scanFolders(root, known, LATER).changed.keys())).toEqual(['b/c']);
   }
 });

@@ -1,6 +1,6 @@
 import { RyeError } from '../../src/core/errors.ts';
 
-/** A directive file: `inner` stands inside of `<directive>`, from line 2 on; the body follows the fence. */
+/** A directive file: `inner` is the content of `<directive>` and starts on line 2; the body follows the fence. */
 export function directiveFile(inner: string, body = 'Do it.', attributes = ''): string {
   return `\`\`\`xml\n<directive name="demo" version="1.0.0"${attributes}>\n${inner}\n</directive>\n\`\`\`\n\n${body}\n`;
 }

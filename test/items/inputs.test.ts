@@ -82,7 +82,7 @@ describe('resolveInputs', () => {
     });
   });
 
-  it('applies defaults and leaves out what has none', () => {
+  it('applies defaults and skips inputs without a value', () => {
     const declared = [
       input('a', 'integer', { default: 3 }),
       input('b', 'string'),

@@ -198,7 +198,7 @@ it('keeps the other arguments of rye_execute beside the parameters', () => {
 });
 
 it('gets through a hostile body', () => {
-  // Quadratic behaviour would take minutes, far beyond the time that a test has.
+  // Quadratic time would exceed the test timeout.
   for (const piece of [
     '<process>\n',
     '<process ',

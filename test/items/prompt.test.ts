@@ -16,7 +16,7 @@ it('renders description, permissions as written and the body', () => {
   );
 });
 
-it('leaves out what there is none of', () => {
+it('omits empty parts', () => {
   expect(renderPrompt({ ...parts, body: '' })).toBe(
     '<directive name="greet">\n<description>Say hi</description>\n</directive>',
   );
@@ -28,7 +28,7 @@ it('escapes name and description', () => {
   expect(text).toContain('<description>"x" &lt; y &amp; z</description>');
 });
 
-it('says how to return the outputs', () => {
+it('explains how to return the outputs', () => {
   const outputs = [
     { name: 'text', type: 'string', required: true, description: 'The text' },
     { name: 'n', type: 'integer', required: false, description: '' },

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, test } from 'vitest';
 import type { ItemType } from '../../src/core/ids.ts';
 import type { FileFingerprint, SearchDocument } from '../../src/core/search.ts';
 import {
-  readInside,
+  readHead,
   type ScannedItem,
   type ScanResult,
   scanItems,
@@ -149,7 +149,7 @@ describe('scanItems', () => {
     expect(result.removed).toEqual([join(folder, 'gone.md')]);
   });
 
-  it('leaves out what is no file, what cannot be read and what is listed twice', async () => {
+  it('skips entries that are not files, unreadable files and duplicates', async () => {
     const a = item('a', 'x');
     mkdirSync(join(folder, 'b.md'));
     const result = scanItems([a, a, item('b'), item('c')], new Map());
@@ -180,7 +180,7 @@ describe('scanItems', () => {
     symlinkSync(join(folder, 'none.md'), join(folder, 'broken.md'));
     const result = scanItems([item('out'), item('in'), item('broken')], new Map());
     expect((await documents(result)).map(({ body }) => body)).toEqual(['own words']);
-    expect(readInside(item('out'), 9)).toBeUndefined();
+    expect(readHead(item('out'), 9)).toBeUndefined();
     await rm(outside, { recursive: true });
   });
 });

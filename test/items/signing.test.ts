@@ -133,7 +133,7 @@ describe('signing items', () => {
     expect(readFileSync(path, 'utf8')).toBe('a');
   });
 
-  test('says when nothing matches', async () => {
+  test('refuses a pattern that matches nothing', async () => {
     at.write('project', 'directives/demo/a.md', 'a');
     await expect(sign({ type: 'directive', pattern: 'demo/b' })).rejects.toMatchObject({
       code: 'item_not_found',
@@ -144,7 +144,7 @@ describe('signing items', () => {
     );
   });
 
-  test('of many goes on past one that cannot be signed', async () => {
+  test('continues after a file that cannot be signed', async () => {
     at.write('project', 'tools/a.js', '1');
     at.write('project', 'tools/a.py', '2');
     at.write('project', 'tools/b.sh', '3');
@@ -226,7 +226,7 @@ describe('loading an item', () => {
     expect(run).toThrow(path);
   });
 
-  test('lets a developer run an unsigned project item, and says so in its integrity', () => {
+  test('lets a developer run an unsigned project item with integrity unverified', () => {
     at.write('project', 'directives/a.md', 'a');
     at.write('user', 'directives/b.md', 'b');
     expect(open({ allowUnsigned: true }).load('directive', 'a', 'execute').integrity).toBe(

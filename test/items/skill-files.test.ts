@@ -33,13 +33,13 @@ async function sign(pattern = 'pdf') {
   return outcomes.map(({ status }) => status);
 }
 
-/** What verifying says of the skill: `ok`, or the code and the sentence. */
+/** Returns `ok`, or the code and message of the skill's fault. */
 async function verdict(pattern = 'pdf'): Promise<string> {
   const [outcome] = await verifyItems({ type: 'skill', pattern }, { ...at.context(), compileGlob });
   return outcome?.ok === true ? 'ok' : `${outcome?.error?.code}: ${outcome?.error?.message}`;
 }
 
-test('a skill is signed as a whole, its files left as they are, and the second time changes nothing', async () => {
+test('signing a skill covers all its files, keeps them unchanged, and changes nothing the second time', async () => {
   expect(await verdict()).toContain('unsigned');
   expect(await sign()).toEqual(['signed']);
   expect(await verdict()).toBe('ok');
@@ -115,7 +115,7 @@ test('a signed skill that is copied under another name does not verify there', a
   expect(await verdict('other')).toContain('item_moved');
 });
 
-test('a skill with nothing but a line of its own on top still verifies, without its other files', async () => {
+test('a skill with only a signature line verifies without its other files', async () => {
   at.writeSigned('project', 'skills/old/SKILL.md', BODY.replace('pdf', 'old'));
   expect(await verdict('old')).toBe('ok');
   const path = at.write('project', 'skills/old/scripts/run.py', 'print(1)\n');
@@ -132,7 +132,7 @@ test('a skill with nothing but a line of its own on top still verifies, without 
   );
 });
 
-test('what an interpreter leaves behind is no part of a skill', async () => {
+test('files of interpreters do not belong to a skill', async () => {
   at.write('project', 'skills/pdf/__pycache__/run.pyc', 'x');
   await sign();
   rmSync(join(folder, '__pycache__'), { recursive: true });

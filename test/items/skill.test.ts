@@ -78,7 +78,7 @@ describe('loadSkill', () => {
     ['broken YAML', file('name: [')],
     ['no frontmatter', '# Hi'],
     // Requirement: skill-validation
-  ])('leaves out a skill with %s and says why', (_, text) => {
+  ])('skips a skill with %s and reports why', (_, text) => {
     const { skill, diagnostics } = loadSkill(text, PATH);
     expect(skill).toBeUndefined();
     expect(diagnostics.length).toBeGreaterThan(0);

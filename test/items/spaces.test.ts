@@ -166,7 +166,7 @@ describe('a hostile file', () => {
     expect(() => at.spaces.find(type, 'a')).toThrow(code(expected));
   });
 
-  test('says on which line a NUL stands', () => {
+  test('reports the line of a NUL', () => {
     const path = at.write('project', 'rules/a.md', 'a\nb\0c');
     expect(() => at.spaces.find('rule', 'a')).toThrow(`${path}:2: `);
   });
@@ -204,7 +204,7 @@ describe('listing', () => {
     ]);
   });
 
-  test('knows skills by their folder, leaves out what package managers put beside tools', () => {
+  test('finds skills by their folder and ignores folders of package managers', () => {
     at.write('project', 'skills/pdf/SKILL.md', 'x');
     at.write('project', 'skills/pdf/references/more.md', 'x');
     at.write('project', 'tools/x.js', 'x');

@@ -125,14 +125,14 @@ CONFIG = None
     );
   });
 
-  it('asks for no Python where nothing is declared or a header says it', async () => {
+  it('needs no Python if nothing is declared or a header declares it', async () => {
     const options = { python: 'no-such-python' };
     expect((await readToolMetadata('print(1)\n', 't.py', options)).description).toBe('');
     const header = '# rye:tool\n# description: D\n# /rye:tool\n__version__ = f()\n';
     expect((await readToolMetadata(header, 't.py', options)).description).toBe('D');
   });
 
-  it('says what to do without Python', async () => {
+  it('reports what to do without Python', async () => {
     const error = await rejectionOf(
       readToolMetadata('__version__ = "1"', 't.py', { python: 'no-such-python' }),
     );
@@ -169,23 +169,23 @@ parameters:
   required: [path]
 traits: {reads_only: true, timeout_seconds: 5, risk: safe}`;
 
-const behind = (mark: string) =>
+const withMark = (mark: string) =>
   YAML.split('\n')
     .map((line) => `${mark}${line}`)
     .join('\n');
 
 describe('a header comment', () => {
   test.each([
-    ['t.sh', `#!/bin/sh\n# rye:signed:x\n\n# rye:tool\n${behind('# ')}\n# /rye:tool\necho hi\n`],
-    ['t.rb', `# rye:tool\n${behind('# ')}\n#\n# /rye:tool\n`],
-    ['t.ts', `// rye:tool\n${behind('// ')}\n// /rye:tool\n`],
+    ['t.sh', `#!/bin/sh\n# rye:signed:x\n\n# rye:tool\n${withMark('# ')}\n# /rye:tool\necho hi\n`],
+    ['t.rb', `# rye:tool\n${withMark('# ')}\n#\n# /rye:tool\n`],
+    ['t.ts', `// rye:tool\n${withMark('// ')}\n// /rye:tool\n`],
     ['t.js', `/* rye:tool\n${YAML}\n/rye:tool */\n`],
-    ['t.js', `/**\n * rye:tool\n${behind(' * ')}\n * /rye:tool\n */\n`],
-    ['t.lua', `-- rye:tool\n${behind('-- ')}\n-- /rye:tool\n`],
+    ['t.js', `/**\n * rye:tool\n${withMark(' * ')}\n * /rye:tool\n */\n`],
+    ['t.lua', `-- rye:tool\n${withMark('-- ')}\n-- /rye:tool\n`],
     ['t.py', `"""\nrye:tool\n${YAML}\n/rye:tool\n"""\n`],
     [
       't',
-      `#!/usr/bin/env deno\r\n// rye:tool\r\n${behind('// ').replaceAll('\n', '\r\n')}\r\n// /rye:tool\r\n`,
+      `#!/usr/bin/env deno\r\n// rye:tool\r\n${withMark('// ').replaceAll('\n', '\r\n')}\r\n// /rye:tool\r\n`,
     ],
   ])('is read in %s', async (path, text) => {
     expect(await readToolMetadata(text, path)).toMatchObject(EXPECTED);

@@ -13,7 +13,7 @@ function parse(text: string, line = 1): XmlElement {
 }
 
 describe('parseXml', () => {
-  it('reads attributes, text, children and where they stand', () => {
+  it('reads attributes, text, children and their locations', () => {
     const root = parse('<a x="1 &amp; 2">\n  t\n  <b y=\'"\'/>\n</a>', 10);
     expect(root.attributes.get('x')).toBe('1 & 2');
     expect(textOf(root)).toBe('t');
@@ -33,7 +33,7 @@ describe('parseXml', () => {
     expect(textOf(root)).toBe('A😀 <z> & ');
   });
 
-  it('takes opaque elements as they stand, however malformed', () => {
+  it('keeps the content of opaque elements, however malformed', () => {
     const root = parse('<a><raw> <b & </a> </raw><example>x<raw>y</example><c/></a>');
     const [raw, example, c] = childElements(root);
     expect(raw && textOf(raw)).toBe(' <b & </a> ');
@@ -100,7 +100,7 @@ describe('parseXml refuses', () => {
   });
 });
 
-it('gives back any text and attribute that was escaped', () => {
+it('returns any escaped text and attribute unchanged', () => {
   const text = fc
     .string({ unit: 'grapheme' })
     .filter((value) => !/(?![\t\n])\p{Cc}|\r/u.test(value));

@@ -26,7 +26,7 @@ const pkcs8 = (seed: Uint8Array): string => {
 const rawKey = (pem: string): Uint8Array =>
   Buffer.from(pem.replaceAll(/-----[^-]+-----|\s/g, ''), 'base64').subarray(-32);
 
-/** What a file is signed as. */
+/** The subject of a file's signature. */
 interface Named {
   readonly kind: string;
   readonly id: string;

@@ -39,7 +39,7 @@ describe('key-file TOML', () => {
     ['a = [1]', 1],
     ['public_key = "x"\n[public_key]\npem = "y"', 2],
     ['[[t]]', 1],
-  ])('refuses %j and says where', (text, line) => {
+  ])('refuses %j with its line', (text, line) => {
     expect(() => parse(text)).toThrow(
       expect.objectContaining({ code: 'invalid_input', location: { path: 'k.toml', line } }),
     );

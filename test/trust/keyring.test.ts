@@ -81,7 +81,7 @@ describe('init', () => {
     });
   });
 
-  test('refuses to replace a key, or what is left of one', async () => {
+  test('refuses to replace a key, or a public key alone', async () => {
     await keyring.init();
     const before = readFileSync(file('signing/private_key.pem'), 'utf8');
     await expect(open().init()).rejects.toThrow(code('already_exists'));
@@ -245,7 +245,7 @@ describe('a trusted key file', () => {
       },
       /symbolic link/,
     ],
-  ])('that %s does not count, and the list says why', (_, prepare, problem) => {
+  ])('that %s does not count, and the list reports why', (_, prepare, problem) => {
     prepare();
     expect(statusOf(keyring, teammate.keyId)).toBe('unknown');
     expect(keyring.list()).toEqual([

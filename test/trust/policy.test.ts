@@ -70,7 +70,7 @@ describe('layers of trust.yaml', () => {
     expect(policy.execute).toEqual(STRICT_POLICY.execute);
   });
 
-  test('that may not loosen count only where they are stricter, and say where not', () => {
+  test('that may not loosen count only where they are stricter, and report the other cells', () => {
     const layer = readPolicyLayer({ execute: { project: 'off' }, fetch: 'required' }, 't.yaml');
     const { policy, loosened } = overlayPolicy(STRICT_POLICY, layer, { mayLoosen: false });
     expect(loosened).toEqual(['execute.project']);

@@ -61,7 +61,7 @@ describe('the signature line', () => {
       '{"a": 1.0, "b": "é"}',
       /^\{\n {2}"_signature": "rye:signed:\S+",\n {2}"a": 1,\n {2}"b": "é"\n\}\n$/,
     ],
-  ] as const)('stands in %s files where it belongs', (style, text, expected) => {
+  ] as const)('is in the right place in %s files', (style, text, expected) => {
     const signed = sign(text, style);
     expect(signed).toMatch(expected);
     expect(check(signed, style)).toEqual({
@@ -141,7 +141,7 @@ describe('the signature line', () => {
     expect(code(change(sign('Body\n', 'html')), 'html')).toBe('signature_invalid');
   });
 
-  test('is refused as any other kind or id, and says what it was signed as', () => {
+  test('is refused as any other kind or id, and reports the signed one', () => {
     const text = sign('Body\n', 'html');
     for (const used of [
       { kind: 'config', id: 'demo/job' },
@@ -175,7 +175,7 @@ describe('the signature line', () => {
     }
   });
 
-  test('of the older form is good, and says that it names nothing', () => {
+  test('of version 1 is valid and has no subject', () => {
     const text = signedOlder('Body\n', key, ['<!-- ', ' -->']);
     const good = { ok: true, by: 'key', keyId: key.keyId, version: 1 };
     expect(check(text, 'html')).toEqual(good);
@@ -197,7 +197,7 @@ describe('the signature line', () => {
 describe('signing', () => {
   const styles = ['html', 'yaml', 'hash', 'slash'] as const;
 
-  test.each(styles)('%s files twice under one key changes nothing, whatever the time', (style) => {
+  test.each(styles)('%s files twice with one key changes nothing, at any time', (style) => {
     const once = sign('#!/x\nBody', style);
     expect(signText({ text: once, style, subject, key, now: NOW + 86_400_000 })).toBe(once);
   });
@@ -301,7 +301,7 @@ describe('checking', () => {
     expect(code(signed, 'html')).toBe('ok');
   });
 
-  test('says which key and since when it is revoked', () => {
+  test('reports the key and the date of its revocation', () => {
     expect(check(sign('Body\n', 'html'), 'html', lookup([], [key]))).toEqual({
       ok: false,
       code: 'key_revoked',
@@ -359,7 +359,7 @@ describe('signed documents', () => {
     expect(checkDocument(shuffled, { keys, subject }).ok).toBe(true);
   });
 
-  test('are signed anew without their old signature', () => {
+  test('are signed again without their old signature', () => {
     const twice = signDocument(signDocument(document, { subject, key: other, now: NOW }), {
       subject,
       key,
@@ -422,7 +422,7 @@ describe('signed payloads', () => {
   const payload = { from: 0, to: 10, sha256: 'x', prev: 'y' };
   const signer = payloadSigner(key);
 
-  test('verify, and say why not', () => {
+  test('verify, and report faults', () => {
     const signature = signer.sign(payload);
     const isGood = (sealed: JsonObject, text = signature) => {
       const found = payloadVerifier(keys).find(signer.keyId);
