@@ -88,7 +88,7 @@ function unknownProblem({
   return {
     severity: 'error',
     code: 'config_invalid',
-    message: `there is no setting ${setting}`,
+    message: `unknown setting ${setting}`,
     path,
     line: Number.isNaN(line) ? null : line,
     column: null,
