@@ -1,6 +1,6 @@
 import { HOOK_EVENTS, type HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
-import { LIMIT_NAMES } from '../core/limits.ts';
+import { eachLimit, LIMIT_NAMES, LIMITS } from '../core/limits.ts';
 import { parsePath } from '../policy/interpolate.ts';
 import {
   anything,
@@ -30,14 +30,7 @@ const cost = record(
 );
 
 const limits = record(
-  {
-    turns: integer(),
-    tokens: integer(),
-    spend: number('USD'),
-    duration_seconds: number(),
-    spawns: integer(),
-    depth: integer(),
-  },
+  eachLimit((name) => (LIMITS[name].isWhole ? integer : number)(LIMITS[name].unit)),
   {},
 );
 

@@ -1,5 +1,15 @@
 import { formatLocation, RyeError, type SourceLocation } from '../core/errors.ts';
-import { LIMIT_NAMES, type LimitName, type Limits, type PartialLimits } from '../core/limits.ts';
+import {
+  eachLimit,
+  LIMIT_NAMES,
+  LIMITS,
+  type LimitName,
+  type Limits,
+  limitsForChild,
+  type PartialLimits,
+  USED_LIMIT_NAMES,
+  type UsedLimitName,
+} from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
 import {
   type Cost,
@@ -25,17 +35,9 @@ export interface LimitSource {
 }
 
 /** The limits of a thread whose sources set none. */
-export const SHIPPED_LIMITS: Limits = {
-  turns: 25,
-  tokens: 1_000_000,
-  spend: 5,
-  duration_seconds: 1800,
-  spawns: 50,
-  depth: 10,
-};
+export const SHIPPED_LIMITS: Limits = eachLimit((name) => LIMITS[name].shipped);
 
 const NUMERAL = /^\d{1,15}(?:\.\d{1,9})?$/;
-const WHOLE: ReadonlySet<LimitName> = new Set(['turns', 'tokens', 'spawns', 'depth']);
 
 /**
  * Validates limits as written. `unknown_limit` for another name; `invalid_limit` for a value that is not a
@@ -78,7 +80,7 @@ function limitValue(name: LimitName, { value, location }: RawLimit): number {
   const shown = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? 'nothing');
   throw new RyeError('invalid_limit', `the limit "${name}" is ${shown}: ${problem ?? ''}`, {
     location,
-    hint: `Give ${name} as a ${WHOLE.has(name) ? 'whole number' : 'number'} from 0 up.`,
+    hint: `Give ${name} as a ${LIMITS[name].isWhole ? 'whole number' : 'number'} from 0 up.`,
   });
 }
 
@@ -86,7 +88,7 @@ function valueProblem(name: LimitName, value: unknown): string | undefined {
   if (typeof value !== 'number') return 'it is not a number';
   if (!Number.isFinite(value)) return 'it is not finite';
   if (value < 0) return 'it is negative';
-  if (WHOLE.has(name) && !Number.isInteger(value)) return 'it is not whole';
+  if (LIMITS[name].isWhole && !Number.isInteger(value)) return 'it is not whole';
   const counted = name === 'spend' ? toMicroUsd(value) : value;
   return counted > Number.MAX_SAFE_INTEGER ? 'it is too large to be counted exactly' : undefined;
 }
@@ -145,7 +147,7 @@ export function resolveLimits(sources: LimitSources): ResolvedLimits {
 }
 
 function parentCaps(parent: Limits): readonly (readonly [LimitName, number])[] {
-  return LIMIT_NAMES.map((name) => [name, name === 'depth' ? parent.depth - 1 : parent[name]]);
+  return Object.entries(limitsForChild(parent)) as [LimitName, number][];
 }
 
 /** A limit that is used up. `spend` in USD. */
@@ -169,14 +171,14 @@ export function checkLimits(
   limits: Limits,
   used: { readonly cost: Cost; readonly elapsedSeconds: number },
 ): LimitReached | undefined {
-  const current: readonly (readonly [LimitName, number])[] = [
-    ['turns', used.cost.turns],
-    ['tokens', totalTokens(used.cost)],
-    ['spend', used.cost.spend],
-    ['duration_seconds', used.elapsedSeconds],
-  ];
-  const reached = current.find(([name, value]) => value >= limits[name]);
-  return reached && { name: reached[0], current: reached[1], max: limits[reached[0]] };
+  const current: Readonly<Record<UsedLimitName, number>> = {
+    turns: used.cost.turns,
+    tokens: totalTokens(used.cost),
+    spend: used.cost.spend,
+    duration_seconds: used.elapsedSeconds,
+  };
+  const name = USED_LIMIT_NAMES.find((limit) => current[limit] >= limits[limit]);
+  return name && { name, current: current[name], max: limits[name] };
 }
 
 /** Returns the limit if no other child may be started. Children that ended count too. */

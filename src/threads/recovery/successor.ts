@@ -1,6 +1,12 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
-import { LIMIT_NAMES, type LimitName, type Limits, type PartialLimits } from '../../core/limits.ts';
+import {
+  eachLimit,
+  type Limits,
+  limitsForChild,
+  type PartialLimits,
+  USED_LIMIT_NAMES,
+} from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
 import { addUsage, type Cost, toMicroUsd, totalTokens, toUsd } from '../../core/usage.ts';
@@ -47,17 +53,15 @@ export function overrideLimits(
   overrides: PartialLimits,
   parent: ThreadDocument | undefined,
 ): Limits {
-  const entries = LIMIT_NAMES.map((name): [LimitName, number] => {
-    const wanted = overrides[name] ?? limits[name];
-    const cap = parent?.limits[name] ?? Number.POSITIVE_INFINITY;
-    return [name, Math.min(wanted, name === 'depth' ? cap - 1 : cap)];
-  });
-  return Object.fromEntries(entries) as Record<LimitName, number>;
+  const caps = parent && limitsForChild(parent.limits);
+  return eachLimit((name) =>
+    Math.min(overrides[name] ?? limits[name], caps?.[name] ?? Number.POSITIVE_INFINITY),
+  );
 }
 
 /** Refuses a continuation that could not make one turn, before anything is written. */
 export function assertSomethingLeft(threadId: string, limits: Limits, before: Limits): void {
-  for (const name of ['turns', 'tokens', 'spend', 'duration_seconds'] as const) {
+  for (const name of USED_LIMIT_NAMES) {
     // a limit of 0 from the start is one that the model does not need, such as the spend of a literal run
     if (limits[name] > 0 || before[name] === 0) continue;
     throw new RyeError(`limit_${name}`, `nothing is left of the ${name} limit of ${threadId}`, {
