@@ -21,9 +21,10 @@ import type {
   WaitReport,
 } from './api/threads.ts';
 import { openRecording } from './models.ts';
+import { foldPresets } from './presets.ts';
 import { threadEnv, threadPorts } from './thread-env.ts';
 import { assertRegistered } from './thread-list.ts';
-import { observer, prepareRequest, runnerOptions, withPresets } from './thread-runs.ts';
+import { observer, runnerOptions } from './thread-runs.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Starts threads in processes of their own, waits for them and stops them. */
@@ -38,10 +39,10 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
     given: ExecuteDirectiveRequest,
     { leaves }: LaunchOptions = {},
   ): Promise<LaunchedThread> {
-    const request = withPresets(this.#workspace, given);
+    const request = foldPresets(this.#workspace.preset, given);
     const { allowUnsigned = false, replayFrom, threadId, preset } = request;
     const env = await threadEnv(this.#workspace, { allowUnsigned, replayFrom, preset });
-    const prepared = await prepareThread(env, prepareRequest(request));
+    const prepared = await prepareThread(env, request);
     return await launchThread(env, { prepared, threadId, options: runnerOptions(request), leaves });
   }
 

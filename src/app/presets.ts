@@ -2,7 +2,7 @@ import { type BehaviorOptions, mergeBehavior } from '../core/behavior.ts';
 import type { Risk } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import { assertItemId } from '../core/ids.ts';
-import { isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
+import { compact, isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import { composeHandlers, type HandlerMap } from '../hooks/handlers.ts';
 import { unknownBehavior } from '../loop/behavior.ts';
@@ -14,6 +14,8 @@ import {
   type ToolTraits,
   textOutput,
 } from '../tools/tool.ts';
+
+import type { ExecuteDirectiveRequest } from './requests.ts';
 
 /** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
 export interface LibraryTool {
@@ -81,6 +83,33 @@ export function composePresets(...presets: readonly Preset[]): Preset {
   }, {});
   const handlers = composeHandlers(...presets.map((preset) => preset.handlers ?? {}));
   return Object.keys(handlers).length === 0 ? composed : { ...composed, handlers };
+}
+
+/**
+ * Returns the request with its presets folded in: its own members win over those of its preset, and those over `base`.
+ * The preset that remains has the handlers and tools of all.
+ */
+export function foldPresets(
+  base: Preset,
+  request: ExecuteDirectiveRequest,
+): ExecuteDirectiveRequest {
+  const own = Object.fromEntries(Object.entries(request).filter(([name]) => MEMBERS.has(name)));
+  const { handlers, tools, ...members } = composePresets(base, request.preset ?? {}, own);
+  const { replayFrom, preset: _folded, ...rest } = request;
+  const provider = replayFrom === undefined ? undefined : 'replay';
+  const { limits, ...set } = withoutNull(members);
+  return {
+    ...rest,
+    ...compact({ provider, replayFrom }),
+    ...set,
+    ...(limits ? { limits: withoutNull(limits) } : {}),
+    preset: compact({ handlers, tools }),
+  };
+}
+
+function withoutNull<T extends object>(value: T): { [K in keyof T]: NonNullable<T[K]> } {
+  const entries = Object.entries(value).filter(([, member]) => member !== null);
+  return compact(Object.fromEntries(entries)) as { [K in keyof T]: NonNullable<T[K]> };
 }
 
 function assertMembers(preset: Preset): void {

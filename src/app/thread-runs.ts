@@ -1,17 +1,16 @@
-import { withoutUnset } from '../core/behavior.ts';
 import { messageOf } from '../core/errors.ts';
-import { compact, isRecord, type JsonObject } from '../core/json.ts';
+import { compact } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import { observe } from '../hooks/handlers.ts';
 import type { RunnerOptions } from '../threads/family/spawn.ts';
 import type { Embedding, Process } from '../threads/ports.ts';
-import { type PrepareRequest, prepareThread } from '../threads/prepare/prepare.ts';
+import { prepareThread } from '../threads/prepare/prepare.ts';
 import { recoverQuietly } from '../threads/recovery/recover.ts';
 import { type DirectiveRun, runDirective } from '../threads/run/lifecycle.ts';
 import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import { openRecording } from './models.ts';
-import { composePresets, type Preset } from './presets.ts';
+import { foldPresets } from './presets.ts';
 import { threadEnv } from './thread-env.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -20,9 +19,9 @@ export async function planDirective(
   base: Workspace,
   given: ExecuteDirectiveRequest,
 ): Promise<ThreadPlan> {
-  const request = withPresets(base, given);
+  const request = foldPresets(base.preset, given);
   const { plan } = await prepareThread(await threadEnv(base, envOptions(request)), {
-    ...prepareRequest(request),
+    ...request,
     isDryRun: true,
   });
   return plan;
@@ -33,11 +32,11 @@ export async function executeDirective(
   base: Workspace,
   given: ExecuteDirectiveRequest & Pick<DirectiveRun, 'onStarted'>,
 ): Promise<ThreadResult> {
-  const request = withPresets(base, given);
+  const request = foldPresets(base.preset, given);
   const env = await threadEnv(base, envOptions(request));
   await recoverQuietly(env);
   return await runDirective(env, {
-    prepare: prepareRequest(request),
+    prepare: request,
     threadId: request.threadId,
     signal: request.signal,
     onEvent: observer(env, request.onEvent),
@@ -49,39 +48,6 @@ export async function executeDirective(
 
 function envOptions({ allowUnsigned = false, replayFrom, preset }: ExecuteDirectiveRequest) {
   return { allowUnsigned, replayFrom, preset };
-}
-
-/** The request with what its preset, and the one that rye was opened with, say where it says nothing itself. */
-export function withPresets(
-  base: Workspace,
-  request: ExecuteDirectiveRequest,
-): ExecuteDirectiveRequest {
-  const { model, provider, limits, inputs, behavior, acknowledge, ...rest } = request;
-  const { allowUnpriced, outputSchema, ...others } = rest;
-  const own = {
-    model,
-    provider,
-    limits,
-    inputs,
-    behavior,
-    acknowledge,
-    allowUnpriced,
-    outputSchema,
-  };
-  const preset = composePresets(base.preset, request.preset ?? {}, compact(own));
-  const { handlers: _asked, tools: _offered, ...members } = preset;
-  return { ...others, ...plain(members), preset };
-}
-
-/** Members without null: what took something back has done so. */
-function plain(members: Preset): Omit<ExecuteDirectiveRequest, 'directiveId'> {
-  const said = Object.entries(members).flatMap(([name, value]: [string, unknown]) => {
-    if (value === null || value === undefined) return [];
-    return [
-      [name, name === 'limits' && isRecord(value) ? withoutUnset(value as JsonObject) : value],
-    ];
-  });
-  return Object.fromEntries(said) as Omit<ExecuteDirectiveRequest, 'directiveId'>;
 }
 
 /** Tells the program's handlers and then the caller; a handler that fails is said once and changes nothing. */
@@ -105,31 +71,4 @@ export function runnerOptions({
   recordTo,
 }: ExecuteDirectiveRequest): RunnerOptions {
   return compact({ allow_unsigned: allowUnsigned, replay_from: replayFrom, record_to: recordTo });
-}
-
-/** What prepare is asked for. */
-export function prepareRequest(request: ExecuteDirectiveRequest): PrepareRequest {
-  const {
-    directiveId,
-    inputs = {},
-    model,
-    limits,
-    parentThreadId,
-    acknowledge,
-    allowUnpriced,
-    outputSchema,
-    behavior,
-  } = request;
-  const provider = request.provider ?? (request.replayFrom === undefined ? undefined : 'replay');
-  return {
-    directiveId,
-    inputs,
-    model,
-    provider,
-    limits,
-    parentThreadId,
-    acknowledge,
-    allowUnpriced,
-    behavior: { ...behavior, ...(outputSchema === undefined ? {} : { schema: outputSchema }) },
-  };
 }

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { ErrorInfo } from '../core/errors.ts';
 import type { LogHeader } from '../core/events.ts';
-import { compact, type JsonObject } from '../core/json.ts';
+import { compact, isRecord, type JsonObject } from '../core/json.ts';
 import type { Limits } from '../core/limits.ts';
 import type { ThreadPlan } from '../core/plan.ts';
-import type { Integrity, ThreadStatus } from '../core/thread.ts';
+import { type Integrity, THREAD_STATUSES, type ThreadStatus } from '../core/thread.ts';
 import type { Cost } from '../core/usage.ts';
 
 /**
@@ -130,4 +130,52 @@ export function planText(plan: ThreadPlan): string {
 /** SHA-256 hex of a plan's text: thread.json names it, so that nobody runs or resumes another plan. */
 export function planHash(text: string): string {
   return createHash('sha256').update(text).digest('hex');
+}
+
+/**
+ * True if a signed JSON value has the members that every thread document has. A valid signature doesn't prove the shape:
+ * a newer rye may have signed another one.
+ */
+export function isThreadDocument(value: unknown): value is ThreadDocument {
+  return (
+    isRecord(value) &&
+    TEXT_MEMBERS.every((name) => typeof value[name] === 'string') &&
+    isStatus(value['status']) &&
+    (value['parent_thread_id'] === null || typeof value['parent_thread_id'] === 'string') &&
+    isRecord(value['limits']) &&
+    Object.values(value['limits']).every((limit) => limit === null || typeof limit === 'number') &&
+    isTextList(value['capabilities']) &&
+    isRecord(value['inputs']) &&
+    Array.isArray(value['sources']) &&
+    value['sources'].every(isRecord) &&
+    (value['cost'] === undefined || isRecord(value['cost'])) &&
+    (value['transcript'] === undefined || isExtent(value['transcript']))
+  );
+}
+
+const TEXT_MEMBERS = [
+  'thread_id',
+  'directive',
+  'created_at',
+  'updated_at',
+  'model',
+  'provider',
+  'integrity',
+];
+
+function isStatus(value: unknown): boolean {
+  return THREAD_STATUSES.some((known) => known === value);
+}
+
+function isTextList(value: unknown): boolean {
+  return Array.isArray(value) && value.every((one) => typeof one === 'string');
+}
+
+function isExtent(value: unknown): boolean {
+  return (
+    isRecord(value) &&
+    typeof value['bytes'] === 'number' &&
+    typeof value['events'] === 'number' &&
+    typeof value['sha256'] === 'string'
+  );
 }

@@ -27,7 +27,13 @@ import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
-import { asJson, planHash, planText, type ThreadDocument } from './thread-document.ts';
+import {
+  asJson,
+  isThreadDocument,
+  planHash,
+  planText,
+  type ThreadDocument,
+} from './thread-document.ts';
 
 export interface ThreadFilesOptions {
   readonly projectPath: string;
@@ -209,8 +215,11 @@ function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup)
       details: { found: document['thread_id'] },
     });
   }
-  // the signature covers every member, and only rye signs documents of this shape
-  return document as unknown as ThreadDocument;
+  if (isThreadDocument(document)) return document;
+  throw new RyeError('log_malformed', `thread.json of ${threadId} has an unknown format`, {
+    hint: 'Its signature is valid, so a newer rye may have written it. Update rye.',
+    details: { thread_id: threadId },
+  });
 }
 
 async function readPlan(

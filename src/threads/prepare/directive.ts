@@ -26,6 +26,7 @@ import type {
   Sources,
   ThreadConfig,
 } from '../ports.ts';
+import type { DirectiveRequest } from './request.ts';
 
 const DIRECTIVE_LAYER = 1;
 
@@ -46,16 +47,11 @@ export interface ResolvedDirective {
   readonly routingContext: JsonObject;
 }
 
-export interface DirectiveRequest {
-  readonly directiveId: string;
-  readonly inputs: JsonObject;
-}
-
 /** Loads and verifies a directive, lets `resolve_extends` hooks route it, walks and composes its chain. */
 export async function resolveDirective(
   items: ItemSource,
   config: ThreadConfig,
-  { directiveId, inputs }: DirectiveRequest,
+  { directiveId, inputs }: Required<Pick<DirectiveRequest, 'directiveId' | 'inputs'>>,
 ): Promise<ResolvedDirective> {
   const load = async (id: string): Promise<ChainLink> => {
     const item = await items.load('directive', id, 'execute');

@@ -43,22 +43,7 @@ import {
   programOf,
   renamedGrants,
 } from './policy.ts';
-
-export interface PrepareRequest {
-  readonly directiveId: string;
-  readonly inputs: JsonObject;
-  readonly model?: string | undefined;
-  readonly provider?: string | undefined;
-  readonly limits?: PartialLimits | undefined;
-  readonly parentThreadId?: string | undefined;
-  readonly acknowledge?: readonly string[] | undefined;
-  readonly allowUnpriced?: boolean | undefined;
-  readonly behavior?: JsonObject | undefined;
-  /** What the hook that starts this child may do in addition to its parent thread. */
-  readonly hookCapabilities?: readonly string[] | undefined;
-  /** The plan is only shown: nothing is started for it. */
-  readonly isDryRun?: boolean | undefined;
-}
+import type { PrepareRequest } from './request.ts';
 
 /** A plan and what travels beside it: secrets never stand in the plan. */
 export interface PreparedThread {
@@ -79,9 +64,10 @@ export async function prepareThread(
   const ignored = await env.guards.check();
   const parent = await loadParent(env, request.parentThreadId ?? env.parentFromEnvironment);
   const config = env.config;
-  const resolved = await resolveDirective(env.items, config, request);
+  const { directiveId, inputs = {} } = request;
+  const resolved = await resolveDirective(env.items, config, { directiveId, inputs });
   const { composed } = resolved;
-  const { values, secretNames } = resolveInputs(composed.inputs, request.inputs, {
+  const { values, secretNames } = resolveInputs(composed.inputs, inputs, {
     fileExists: env.fileExists,
   });
   const limits = await planSpend(env, config, { request, composed, parent });
@@ -106,7 +92,7 @@ export async function prepareThread(
   if (unfit && request.isDryRun !== true) throw unfit;
   const context = await loadContext(env.items, composed);
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
-  const behavior = await planBehavior(env, config, { composed, given: request.behavior });
+  const behavior = await planBehavior(env, config, { composed, given: behaviorOf(request) });
   assertAliases(behavior, risk.tools);
   const text = interpolateDirective(env, config, { composed, values, secretNames });
   const hooks = await planHooks(env, resolved, capabilities);
@@ -137,7 +123,7 @@ export async function prepareThread(
     allow_unpriced: request.allowUnpriced ?? false,
     continuation_directive: composed.continuationDirective ?? null,
     behavior,
-    origins: planOrigins({ request, resolved, limitOrigins: limits.origins, modelOrigin }),
+    origins: planOrigins({ inputs, resolved, limitOrigins: limits.origins, modelOrigin }),
     warnings: [
       ...ignored,
       ...warningsOf([composed, resolved, limits, granted, text, rules, hooks, models, grants]),
@@ -149,6 +135,10 @@ export async function prepareThread(
     ...programOf(env, risk.tools),
   };
   return { plan, secrets: secretsOf(values, secretNames), parent };
+}
+
+function behaviorOf({ behavior, outputSchema }: PrepareRequest): JsonObject {
+  return { ...behavior, ...(outputSchema === undefined ? {} : { schema: outputSchema }) };
 }
 
 function secretsOf(values: JsonObject, names: readonly string[]): Record<string, string> {
@@ -295,12 +285,12 @@ function interpolateDirective(
 }
 
 function planOrigins({
-  request,
+  inputs: given,
   resolved,
   limitOrigins,
   modelOrigin,
 }: {
-  readonly request: PrepareRequest;
+  readonly inputs: JsonObject;
   readonly resolved: ResolvedDirective;
   readonly limitOrigins: Readonly<Record<string, string>>;
   readonly modelOrigin: string;
@@ -308,7 +298,7 @@ function planOrigins({
   const { composed, hooks, routedBy } = resolved;
   const limits = Object.entries(limitOrigins).map(([name, origin]) => [`limits.${name}`, origin]);
   const inputs = composed.inputs
-    .filter(({ name }) => request.inputs[name] !== undefined)
+    .filter(({ name }) => given[name] !== undefined)
     .map(({ name }) => [`inputs.${name}`, 'given']);
   return {
     ...withoutHooks(composed.origins),

@@ -1,5 +1,6 @@
 import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { compact } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { isStopped, orStopped } from '../../loop/stop.ts';
 import type { ModelProvider } from '../../providers/provider.ts';
@@ -12,7 +13,8 @@ import {
   secretsOf,
 } from '../family/spawn.ts';
 import type { Preparing, SpawnRequest, ThreadEnv } from '../ports.ts';
-import { type PreparedThread, type PrepareRequest, prepareThread } from '../prepare/prepare.ts';
+import { type PreparedThread, prepareThread } from '../prepare/prepare.ts';
+import type { PrepareRequest } from '../prepare/request.ts';
 import { prepareToolRun } from '../prepare/tool-run.ts';
 import { prepareResume, type ResumeRequest } from '../recovery/resume.ts';
 import { type RunOptions, runThread } from './run-thread.ts';
@@ -90,7 +92,7 @@ function prepareChild(
   { directiveId, inputs, limits, model, hookCapabilities }: SpawnRequest,
   parentThreadId: string,
 ): PrepareRequest {
-  return { directiveId, inputs, limits, model, hookCapabilities, parentThreadId };
+  return compact({ directiveId, inputs, limits, model, hookCapabilities, parentThreadId });
 }
 
 export interface LaunchedRun {

@@ -117,7 +117,7 @@ async function todaysPlan(env: Preparing, recorded: ThreadPlan): Promise<ThreadP
   const { plan } = await prepareThread(env, {
     directiveId: directive.id,
     inputs,
-    parentThreadId: parent ?? undefined,
+    ...(parent === null ? {} : { parentThreadId: parent }),
     allowUnpriced: allow_unpriced,
     acknowledge: recorded.acknowledged.map(({ risk }) => risk),
     behavior,

@@ -1,0 +1,30 @@
+import type { BehaviorOptions } from '../../core/behavior.ts';
+import type { Risk } from '../../core/capability.ts';
+import type { JsonObject } from '../../core/json.ts';
+import type { PartialLimits } from '../../core/limits.ts';
+
+/** The directive to run, its inputs and what overrides its settings. The CLI, the library and parent threads use it. */
+export interface DirectiveRequest {
+  readonly directiveId: string;
+  /** Raw values: text from the command line or JSON values; coerced to the declared types. */
+  readonly inputs?: JsonObject;
+  readonly model?: string;
+  readonly provider?: string;
+  readonly limits?: PartialLimits;
+  readonly parentThreadId?: string;
+  /** Risks that the run may take although the policy asks about them; a risk includes the lower ones. */
+  readonly acknowledge?: readonly Risk[];
+  readonly allowUnpriced?: boolean;
+  /** JSON Schema of an object that the outputs must match; the same as `behavior.schema`. */
+  readonly outputSchema?: JsonObject;
+  /** Overrides members of the directive's `<behavior>`; null unsets one. */
+  readonly behavior?: BehaviorOptions;
+}
+
+/** A request with what only rye itself adds to it. */
+export interface PrepareRequest extends DirectiveRequest {
+  /** Capabilities that the hook starting this child adds to those of its parent thread. */
+  readonly hookCapabilities?: readonly string[];
+  /** True if the plan is only shown and nothing starts. */
+  readonly isDryRun?: boolean;
+}
