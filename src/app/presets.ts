@@ -1,11 +1,13 @@
 import { type BehaviorOptions, mergeBehavior } from '../core/behavior.ts';
 import type { Risk } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { assertItemId } from '../core/ids.ts';
 import { compact, isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import { composeHandlers, type HandlerMap } from '../hooks/handlers.ts';
 import { unknownBehavior } from '../loop/behavior.ts';
+import type { DirectiveRequest } from '../threads/prepare/request.ts';
 import {
   CAUTIOUS_TRAITS,
   type Tool,
@@ -14,8 +16,6 @@ import {
   type ToolTraits,
   textOutput,
 } from '../tools/tool.ts';
-
-import type { ExecuteDirectiveRequest } from './requests.ts';
 
 /** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
 export interface LibraryTool {
@@ -210,4 +210,19 @@ function isOutput(value: ToolOutput | JsonValue | undefined): value is ToolOutpu
     'is_error' in value &&
     typeof value['is_error'] === 'boolean'
   );
+}
+
+/** A directive to run, and how this process runs it. */
+export interface ExecuteDirectiveRequest extends DirectiveRequest {
+  readonly threadId?: string;
+  readonly allowUnsigned?: boolean;
+  /** Writes the model's stream to this file, for `replayFrom`. */
+  readonly recordTo?: string;
+  /** Plays this recording instead of calling a model. */
+  readonly replayFrom?: string;
+  readonly signal?: AbortSignal;
+  /** Options that the run shares with others. */
+  readonly preset?: Preset;
+  /** Called with each event after it is durable. Must not throw. */
+  readonly onEvent?: (event: LogEvent | UnknownEvent) => void;
 }

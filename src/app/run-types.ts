@@ -3,8 +3,7 @@ import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { SentDelivery } from './api/threads.ts';
-import type { Preset } from './presets.ts';
-import type { ExecuteDirectiveRequest } from './requests.ts';
+import type { ExecuteDirectiveRequest, Preset } from './presets.ts';
 
 /** What to run. Its own members stand above those of its preset, and those above the preset that rye was opened with. */
 export interface RunRequest extends ExecuteDirectiveRequest, Pick<Preset, 'handlers' | 'tools'> {

@@ -17,7 +17,7 @@ import type {
 } from './threads.ts';
 import type { ExportsService, SessionTrees } from './trees.ts';
 
-export type { ExecuteDirectiveRequest } from '../requests.ts';
+export type { ExecuteDirectiveRequest } from '../presets.ts';
 
 export interface HookExplanation {
   readonly hook: HookDeclaration;

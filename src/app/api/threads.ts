@@ -10,7 +10,7 @@ import type { KilledThread } from '../../threads/family/cancel.ts';
 import type { SentDelivery } from '../../threads/family/deliver.ts';
 import type { WaitReport } from '../../threads/family/wait.ts';
 import type { LaunchedThread } from '../../threads/ports.ts';
-import type { ExecuteDirectiveRequest } from '../requests.ts';
+import type { ExecuteDirectiveRequest } from '../presets.ts';
 
 export interface ExecuteToolRequest {
   readonly toolId: string;

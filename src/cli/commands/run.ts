@@ -1,5 +1,5 @@
 import path from 'node:path';
-import type { ExecuteDirectiveRequest } from '../../app/requests.ts';
+import type { ExecuteDirectiveRequest } from '../../app/presets.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
