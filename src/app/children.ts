@@ -27,7 +27,7 @@ import { assertRegistered } from './thread-list.ts';
 import { observer, runnerOptions } from './thread-runs.ts';
 import type { Workspace } from './workspace.ts';
 
-/** Starts threads in processes of their own, waits for them and stops them. */
+/** Starts threads in new processes, waits for them and stops them. */
 export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
   readonly #workspace: Workspace;
 

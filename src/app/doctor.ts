@@ -219,7 +219,7 @@ function checkProgram(program: string, consequence: string): Finding {
 /** More directives than this are not planned one by one. */
 const MAX_PLANNED = 100;
 
-/** What the sandbox is set to, and whether a command can really be confined on this machine: it is tried. */
+/** Reports the sandbox setting, and tries to confine a command on this machine. */
 export async function checkSandbox(workspace: Workspace): Promise<Finding> {
   const { settings } = await readThreadConfig(await workspace.config());
   const mode = settings.sandbox?.mode ?? 'off';

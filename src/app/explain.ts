@@ -37,7 +37,7 @@ export interface ExplainRequest {
 }
 
 /**
- * Which hooks would fire for a directive and, for those that would not, why. The context is what is known before a
+ * Explains which hooks would fire for a directive and why the others would not. The context is what is known before a
  * run; a hook whose condition reads what only a run knows (costs, errors) depends on it.
  */
 export async function explainDirectiveHooks(

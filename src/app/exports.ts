@@ -75,7 +75,7 @@ export async function exportThread(
   };
 }
 
-/** What follows the last signature is part of no export. A log that was changed is read whole: its export says so. */
+/** Drops everything after the last signature. Reads a tampered log whole: its export reports that. */
 async function readUnlessUnsigned(workspace: Workspace, threadId: string): Promise<OpenedLog> {
   const { logs } = workspace.store;
   const verdict = await logs.verify(threadId, { verifier: workspace.keyring.payloadVerifier });

@@ -7,7 +7,7 @@ import { signText } from '../trust/signature.ts';
 import type { InitOutcome } from './api/rye.ts';
 import type { Workspace } from './workspace.ts';
 
-/** What rye writes by itself: the state of threads, and their exports with prompts and tool output. */
+/** Folders that rye writes: the state of threads, and their exports with prompts and tool output. */
 const IGNORED = ['.ai/state/', '.ai/knowledge/agent/threads/'] as const;
 
 const EXAMPLE = `# Example
@@ -99,7 +99,7 @@ export async function initProject(
   return { project: projectPath, created, kept, ...key };
 }
 
-/** A folder that somebody else made must not choose what rye changes outside of it. */
+/** A cloned folder must not choose what rye changes outside of it. */
 function assertOwnFiles(projectPath: string): void {
   const written = [...FILES.map(({ name }) => name), IGNORE_FILE];
   const steps = written.flatMap((name) =>

@@ -205,7 +205,7 @@ export class Items implements ItemsService {
       : [];
   }
 
-  /** Who only looks at a project still learns that its runs are refused. */
+  /** Also tells users who only read a project that its runs are refused. */
   async #noticeChanges(): Promise<void> {
     const { noticeChanges } = await import('./guards.ts');
     await noticeChanges(this.#workspace);
@@ -347,7 +347,7 @@ export function builtinSummary({ id, description }: Tool): ItemSummary {
   return { type: 'tool', id, ...place, version: null, description: first, signature: 'builtin' };
 }
 
-/** What `rye fetch tool` says; throws `usage` where it is to be copied. */
+/** Returns a built-in tool for `rye fetch tool`; throws `usage` if it is to be copied. */
 export function builtinItem(tool: Tool, copyTo: 'project' | 'user' | undefined): FetchedItem {
   if (copyTo !== undefined) {
     throw new RyeError('usage', `${tool.id} is a part of rye and has no file to copy`, {

@@ -67,13 +67,13 @@ export function mcpServers(workspace: Workspace): McpServers {
   return servers;
 }
 
-/** What a server may repeat in what it says when it fails. */
+/** Secrets that a failing server may repeat in its error. */
 function ownSecrets(server: McpServerConfig): readonly string[] {
   if (server.transport === 'stdio') return environmentSecrets(server.env);
   return Object.values(server.headers).filter((value) => value !== '');
 }
 
-/** Of two servers with one name the one in mcp.yaml counts. */
+/** If two servers have the same name, the one in mcp.yaml is used. */
 async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
   const { value } = await (await workspace.config()).load('mcp');
   const given = readProjectFile(workspace, value['mcp_json_sha256']);
@@ -199,14 +199,14 @@ function plannedLate(
 export interface McpChangesOptions {
   readonly servers: McpServers;
   readonly offered: SessionTools;
-  /** Whether the thread's capabilities cover a tool. */
+  /** True if the thread's capabilities cover a tool. */
   readonly isGranted: (id: string) => boolean;
   /** Plans a tool that came since the thread was approved, beside those that the thread has by then. */
   readonly plan: (tool: Tool, isLazy: boolean, beside: readonly PlannedTool[]) => PlannedTool;
   readonly notice: (text: string) => void;
 }
 
-/** What was last looked at of a server. */
+/** The state of a server at the last look. */
 interface Seen extends Pick<Connection, 'tools'> {
   readonly connection: Connection;
   readonly resources: number;
@@ -233,7 +233,7 @@ class McpChanges {
     this.#names = [...new Set(options.offered.planned.flatMap(({ id }) => serverOfTool(id) ?? []))];
   }
 
-  /** What goes on the record before the next turn. A server that was never connected in this process is connected. */
+  /** Returns the events to append before the next turn. Connects a server that this process has not connected yet. */
   async refresh(): Promise<readonly EventDraft[]> {
     const looks = await Promise.all(this.#names.map(async (name) => await this.#look(name)));
     return looks.flat();
@@ -331,7 +331,7 @@ class McpChanges {
     );
   }
 
-  /** What the model is told; nothing where it can do as before. */
+  /** Builds the message for the model; none if nothing changed for it. */
   #message(
     server: string,
     {

@@ -37,7 +37,7 @@ const SEARCHED: ReadonlySet<string> = new Set([
   'thread_finished',
 ]);
 
-/** What the orchestrator tool does for one thread: only ever on the threads below it. */
+/** Implements the orchestrator tool for one thread; it acts only on that thread's descendants. */
 export function orchestratorActions(scope: OrchestratorScope): OrchestratorActions {
   return { ...lookingActions(scope), ...stoppingActions(scope), ...continuingActions(scope) };
 }
@@ -167,7 +167,7 @@ async function one(
   return id;
 }
 
-/** Goes on with a thread that is over, nested in the caller, and resolves to how it ended. */
+/** Resumes a thread below the caller and resolves to its result. */
 async function goOn(
   env: ThreadEnv,
   call: OrchestratorCall,
@@ -310,7 +310,7 @@ function asJson(value: object): JsonObject {
   return value as JsonObject;
 }
 
-/** What the tool `send_message` does for a thread. */
+/** Implements the tool `send_message` for a thread. */
 export function messageSender(env: ThreadEnv): SendMessage {
   return async ({ to, message, mode }, { threadId: from }): Promise<JsonObject> => {
     const threadId = to === 'parent' ? await parentOf(env, from) : to;

@@ -17,7 +17,7 @@ export interface ThreadActions extends PrimaryActions {
 }
 
 /**
- * What the primary actions do for one thread. The gates of the loop have judged the very item by then; what a query
+ * Implements the primary actions for one thread. The gates of the loop have checked the item by then; what a query
  * finds is filtered to what the thread may fetch.
  */
 export function primaryActions(workspace: Workspace, scope: ToolScope | undefined): ThreadActions {

@@ -106,7 +106,7 @@ async function sweep(env: ThreadEnv, threadId: string | undefined): Promise<Reco
   return { recovered: [await recoverThread(env, threadId)], failures: [] };
 }
 
-/** A child goes on only while its parent runs: else the parent, when it goes on, decides about it. */
+/** A child resumes only while its parent runs; otherwise the parent decides when it resumes. */
 async function shouldResume(
   env: ThreadEnv,
   { thread_id: id, action }: RecoveredThread,

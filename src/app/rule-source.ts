@@ -33,7 +33,7 @@ export interface RefusedRule {
   readonly isGuarded: boolean;
 }
 
-/** Reads the rules of all spaces, each behind its signature. */
+/** Reads the rules of all spaces and verifies their signatures. */
 export async function loadRules(
   workspace: Workspace,
   allowUnsigned: boolean,

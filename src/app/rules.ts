@@ -95,7 +95,7 @@ export class Rules implements RulesService {
   }
 }
 
-/** Tells all rules that a text breaks, not just the first that would cut it. */
+/** Finds all rules that a text triggers, not just the first that would interrupt it. */
 class Checker {
   readonly #workspace: Workspace;
   readonly #settings: RuleSettings;

@@ -10,7 +10,7 @@ export const RUN_THREAD = '__run-thread';
 const PASSED = /^(?:RYE_.*|(?:HTTPS?|NO|ALL)_PROXY|(?:https?|no|all)_proxy|NODE_EXTRA_CA_CERTS)$/;
 
 /**
- * How a detached thread is started: this Node and the program of this installation. Its environment is what tools get,
+ * Returns the command of a detached thread: this Node and the program of this installation. Its environment is what tools get,
  * rye's own settings, proxies, the variables that `{env:…}` may read, and the keys of the configured providers: a child
  * may start children on other providers than its own.
  */

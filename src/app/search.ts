@@ -33,7 +33,7 @@ export interface SearchRequest {
   readonly space?: Space;
   /** A date, a time or an age such as `7d`. */
   readonly since?: string;
-  /** What a thread holds: only items that it may fetch are found and counted. */
+  /** Capabilities of the thread: only items that it may fetch are found and counted. */
   readonly capabilities?: readonly string[];
   /** Skip the exports of threads, unless the query names a field that only they have. */
   readonly withoutThreads?: boolean;
@@ -103,7 +103,7 @@ function isAboutThreads({ directive, status, model }: SearchFilters): boolean {
   return [directive, status, model].some((field) => field !== undefined);
 }
 
-/** What is needed to show the matches of one search. */
+/** The inputs for showing the matches of one search. */
 interface View {
   readonly items: ReadonlyMap<string, ScannedItem>;
   readonly isOver: () => boolean;

@@ -182,7 +182,7 @@ export function candidate(
   };
 }
 
-/** How exactly a tool was granted: by its own id, or by a wildcard of some specificity. */
+/** Returns how specific the grant of a tool is: its own id, or a wildcard of some specificity. */
 function grantOf(id: string, capabilities: readonly string[]): 'exact' | number {
   const need = { verb: 'execute', item_type: 'tool', item_id: id } as const;
   if (capabilities.includes(capabilityOf(need))) return 'exact';
@@ -194,13 +194,13 @@ const GUARDS_ID = 'rye/file-system/guarded';
 const TOOL_GRANT = 'rye.execute.tool.';
 const MCP_GRANT = `${TOOL_GRANT}mcp.`;
 
-/** Whether capabilities let file tools write guarded paths of a kind. */
+/** True if capabilities let file tools write guarded paths of a kind. */
 export function liftsGuard(capabilities: readonly string[]): (kind: GuardedKind) => boolean {
   return (kind) =>
     covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: `${GUARDS_ID}/${kind}` });
 }
 
-/** What is granted and allows no tool that there is: as a rule a misspelt name. A server may have tools later. */
+/** Warns about grants that match no known tool, usually misspelled names. A server may add tools later. */
 export function idleGrants(
   capabilities: readonly string[],
   offered: readonly { readonly id: string }[],
@@ -296,7 +296,7 @@ function definitionOf({ name, description, input_schema }: PlannedTool): ToolDef
   return { name, description, input_schema };
 }
 
-/** How a thread's behavior sets the built-in tools. */
+/** Derives the settings of the built-in tools from a thread's behavior. */
 export function builtinSettings(
   {
     readLineNumbers,
@@ -317,7 +317,7 @@ export function builtinSettings(
   };
 }
 
-/** What tools may draw on while they run. Without one they serve as declarations only. */
+/** The resources that tools may use while they run. Without it they are declarations only. */
 export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children'> {
   readonly capabilities: readonly string[];
   readonly allowPaths: readonly string[];
@@ -327,16 +327,16 @@ export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children'> {
   readonly allowDomains?: readonly string[];
   /** Refuses a tool that is loaded while the thread runs and that it may not hold. */
   readonly admit?: (tool: Tool) => void;
-  /** What the thread has read; absent where the same file may be read again and again. */
+  /** Remembers what the thread has read; absent if each read returns the whole file. */
   readonly memory?: FileMemory;
-  /** How the thread's behavior sets the built-in tools. */
+  /** Settings of the built-in tools from the thread's behavior. */
   readonly builtin?: Pick<
     BuiltinOptions,
     'readLineNumbers' | 'maxOutputBytes' | 'maxResultBytes' | 'metadata'
   >;
 }
 
-/** How the commands of a thread with these settings are confined; undefined when they are not. */
+/** Returns the sandbox for the commands of a thread with these settings; undefined if there is none. */
 export function threadSandbox(
   workspace: Workspace,
   { sandbox, allow_paths: allowPaths }: Pick<ThreadSettings, 'sandbox' | 'allow_paths'>,

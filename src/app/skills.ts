@@ -21,7 +21,7 @@ import type { Workspace } from './workspace.ts';
 
 export interface GrantedSkills {
   readonly skills: readonly OfferedSkill[];
-  /** How many of them may be active at once. */
+  /** Maximum number of active skills. */
   readonly maxActive: number;
   /** One sentence for each skill that is left out or has a mistake. */
   readonly warnings: readonly string[];
@@ -29,7 +29,7 @@ export interface GrantedSkills {
 
 export const NO_SKILLS: GrantedSkills = { skills: [], maxActive: 0, warnings: [] };
 
-/** Where other programs keep their skills, below the project and the home folder. */
+/** Folders of other programs' skills, relative to the project and the home folder. */
 const FOREIGN_FOLDER = '.claude';
 
 interface SkillSettings {

@@ -60,11 +60,11 @@ export function recordHash(text: string): string {
   return sha256Hex(content);
 }
 
-/** How a thread compares with the heads that are known of it. */
+/** The comparison of a thread with its known heads. */
 export interface HeadCheck {
   /** Undefined if the thread is the newest state that is known. */
   readonly rollback: string | undefined;
-  /** Where a head was found. */
+  /** Places with a known head. */
   readonly places: readonly KnownHead['place'][];
   readonly record: ThreadRecord | undefined;
   /** Why the registry was not asked. */

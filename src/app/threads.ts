@@ -153,7 +153,7 @@ export class Threads implements ThreadsService {
     return await acceptHead(this.#workspace, threadId);
   }
 
-  /** Says what a person may wonder about: a thread that looks alive but has no living owner. */
+  /** Explains a state that people may wonder about: an active thread without a living owner. */
   #explain(record: ThreadRecord): string | null {
     const { owners } = this.#workspace.store;
     const { thread_id: id, status, pid } = record;

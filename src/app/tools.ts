@@ -73,7 +73,7 @@ export interface ToolsOptions {
   readonly allowUnsigned: boolean;
   /** Tools of the program that rye is a part of. */
   readonly own?: readonly Tool[];
-  /** What the tools run in; absent for tools that run outside any thread. */
+  /** The environment of threads; absent for tools that run outside any thread. */
   readonly threads?: () => ThreadEnv;
 }
 
@@ -401,7 +401,7 @@ export class ToolCatalog implements ToolSource {
     return withoutSecrets(tool, this.#secrets(scope));
   }
 
-  /** What must not leave a call: the thread's secret inputs and the keys in rye's own environment. */
+  /** Secrets that must not leave a call: the thread's secret inputs and the keys in rye's own environment. */
   #secrets(scope: ToolScope | undefined): readonly string[] {
     const inputs = Object.values(scope?.secrets ?? {}).filter((value) => value !== '');
     return [...inputs, ...environmentSecrets(this.#workspace.options.env)];

@@ -14,7 +14,7 @@ import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 
-/** What the user space is chosen from, the strongest first. */
+/** Sources of the user space, highest precedence first. */
 export interface UserSpaceSources {
   /** `--user-space`. */
   readonly option: string | undefined;

@@ -49,7 +49,7 @@ function directiveProblems({ text, path }: FoundFile): readonly Problem[] {
   return problems;
 }
 
-/** What a run could not read in a configuration file: its form, settings that rye does not have, hooks and limits. */
+/** Returns the problems of a configuration file: its form, unknown settings, hooks and limits. */
 async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly Problem[]> {
   const { id, path, space } = file;
   const problems: Problem[] = [];

@@ -86,7 +86,7 @@ interface NamedArtifact {
   readonly sha256: string | undefined;
 }
 
-/** Where the type of an event is in its line. */
+/** Bytes of a line that contain the type of its event. */
 const LINE_HEAD = 512;
 const SETTLED = '"event_type":"tool_settled"';
 /** Texts that were too long for a line are kept under the beginning of their hash. */

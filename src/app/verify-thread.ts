@@ -109,7 +109,7 @@ async function verifyExport(
   return [{ name: 'knowledge', ok: false, error: { code: 'part_outdated', message, hint } }];
 }
 
-/** How often a thread that is being written to is looked at again. */
+/** Attempts to read a thread that is being written to. */
 const LOOKS = 5;
 
 async function verifyRecord(

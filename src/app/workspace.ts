@@ -23,7 +23,7 @@ import { systemClock, systemIds, systemSpacePath } from './system.ts';
 /** An opened project with its user space: configuration, keys, items and store. Opens and reads each when it is first needed. */
 export class Workspace {
   readonly options: OpenRyeOptions;
-  /** What every run begins with. */
+  /** Defaults of every run. */
   readonly preset: Preset;
   readonly clock: Clock;
   readonly ids: IdSource;
@@ -62,7 +62,7 @@ export class Workspace {
         : store;
   }
 
-  /** One line for people; the same line is said once. */
+  /** Sends one line for people; repeated lines are dropped. */
   readonly notice = (text: string): void => {
     if (this.#noticed.has(text)) return;
     this.#noticed.add(text);
@@ -99,10 +99,10 @@ export class Workspace {
     });
   }
 
-  /** Whether an origin such as `file:line` lies in the space that rye ships. */
+  /** True if an origin such as `file:line` is in the system space. */
   readonly isShipped = (origin: string): boolean => origin.startsWith(this.systemPath + sep);
 
-  /** Whether a path, relative to the project, names a regular file. */
+  /** True if a path, relative to the project, names a regular file. */
   readonly fileExists = (path: string): boolean => {
     const full = resolve(this.options.projectPath, path);
     return existsSync(full) && statSync(full).isFile();

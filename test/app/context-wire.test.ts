@@ -35,7 +35,7 @@ async function requests(behavior: JsonObject, turns: readonly WireTurn[]) {
   );
 }
 
-/** How many messages of a request begin as those of the one before it. */
+/** Counts the leading messages that a request shares with the one before it. */
 function shared(before: readonly string[] = [], now: readonly string[] = []): number {
   const first = before.findIndex((message, index) => message !== now[index]);
   return first === -1 ? before.length : first;

@@ -21,7 +21,7 @@ const MODELS = {
 };
 
 interface Wire {
-  /** How the schema stands in requests, from the first that asks for the result on. */
+  /** Returns the schema in each request, starting with the first that asks for the result. */
   readonly asked: (body: Record<string, unknown>) => boolean;
   readonly schema: JsonObject;
   readonly isCall: boolean;

@@ -88,7 +88,7 @@ export interface KeysService {
   list(): Promise<readonly KeySummary[]>;
   /** The public key as PEM text. */
   export(): Promise<{ readonly key_id: string; readonly pem: string }>;
-  /** What {@link trust} would trust, and in which projects alone; refuses what it would refuse. */
+  /** Returns the key that {@link trust} would trust and its projects; refuses what it would refuse. */
   inspect(text: string, options?: { owner?: string }): Promise<KeyOffer>;
   /** Trusts a PEM or a trusted-key TOML. */
   trust(text: string, options?: { owner?: string }): Promise<KeySummary>;
@@ -100,20 +100,20 @@ export type { KeyInfo as KeySummary } from '../../trust/keys.ts';
 
 /** The lock of a project: which power files its user accepted. */
 export interface LockService {
-  /** What is pinned and what differs from it; changes nothing. */
+  /** Reports pinned files and differences; changes nothing. */
   status(): Promise<LockReport>;
   /** Pins what is there now, under the user's key. Throws `guard_changed` for files that nothing could obey. */
   accept(): Promise<AcceptedLock>;
 }
 
-/** What `rye lock` reports. */
+/** The report of `rye lock`. */
 export interface LockReport {
   readonly path: string;
   readonly state: FoundLock['state'];
   /** Version of the lock file; null if there is none that counts. */
   readonly serial: number | null;
   readonly key_id: string | null;
-  /** What is pinned: by the user space, else by the lock file. */
+  /** Files pinned by the user space, else by the lock file. */
   readonly files: readonly Pin[];
   readonly changes: readonly GuardChange[];
   /** Power files that are not obeyed, one sentence each. */
@@ -122,11 +122,11 @@ export interface LockReport {
   readonly refusal: ErrorInfo | null;
 }
 
-/** What `rye lock accept` did. */
+/** The result of `rye lock accept`. */
 export interface AcceptedLock {
   readonly path: string;
   readonly serial: number;
   readonly files: readonly Pin[];
-  /** What was accepted. */
+  /** The accepted changes. */
   readonly changes: readonly GuardChange[];
 }

@@ -26,7 +26,7 @@ export interface RuleListing {
   readonly refused: readonly { readonly path: string; readonly message: string }[];
 }
 
-/** What is to be checked, and as what a model would say it. */
+/** A text to check, and the part of an answer that it stands for. */
 export interface RuleSample {
   readonly text: string;
   readonly source: 'text' | 'thinking' | 'tool';
@@ -41,7 +41,7 @@ export interface RuleSample {
 /** A rule that a text breaks. */
 export interface RuleHit {
   readonly rule: string;
-  /** Whether the answer would be cut. */
+  /** True if the rule would interrupt the answer. */
   readonly interrupts: boolean;
   /** Line of the first match's end, from 1; absent for rules with `engine: js`. */
   readonly line?: number;

@@ -25,7 +25,7 @@ export interface HookExplanation {
   readonly would_fire: boolean;
   /** Paths of the event's context that decide whether it fires and that are known during a run only. */
   readonly depends_on: readonly string[];
-  /** What decided, such as the condition node that was false with the values compared. */
+  /** The reason, such as the condition node that was false with the values compared. */
   readonly because: string;
 }
 
@@ -43,7 +43,7 @@ export interface DoctorLine {
   readonly hint?: string;
 }
 
-/** What `rye init` did: paths that were written, and what was there before. */
+/** The result of `rye init`: paths that it created, and paths that it kept. */
 export interface InitOutcome {
   readonly project: string;
   readonly created: readonly string[];
@@ -52,7 +52,7 @@ export interface InitOutcome {
   readonly key_created: boolean;
 }
 
-/** The library and the composition root: everything that the faces do goes through it. */
+/** The library. The command line does everything through it. */
 export interface Rye {
   /** Folder that contains the project's `.ai`. */
   readonly projectPath: string;
@@ -69,9 +69,9 @@ export interface Rye {
   readonly deliveries: DeliveriesService;
   readonly trees: SessionTrees;
   readonly exports: ExportsService;
-  /** Runs a directive in this process and resolves with how it ended, whatever that was. */
+  /** Runs a directive in this process and resolves with its outcome; never rejects. */
   run(request: RunRequest): Promise<RunOutcome>;
-  /** The same, with a hand on the run while it is under way. */
+  /** Starts a run and returns a handle to control it. */
   start(request: RunRequest): RunHandle;
   init(options?: { force?: boolean }): Promise<InitOutcome>;
   hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
@@ -107,7 +107,7 @@ export interface OpenRyeOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** One-line notices for people, such as an ignored configuration file. */
   readonly onNotice?: (notice: string) => void;
-  /** Told of each MCP server that was started, and of each that could not be. */
+  /** Called with each MCP server that was started or failed to start. */
   readonly onMcpServer?: (start: McpServerStart) => void;
   /** Defaults of every run. */
   readonly preset?: Preset;
@@ -120,7 +120,7 @@ export interface OpenRyeOptions {
    * fails is reported once as a notice and does not harm the run.
    */
   readonly subscribers?: readonly Subscriber[];
-  /** Where the state of threads is kept. Default: the project's `.ai/state`. Closing rye closes it. */
+  /** Keeps the state of threads. Default: the project's `.ai/state`. Closing rye closes it. */
   readonly store?: Store | StoreFactory;
   /** Default: the system clock. */
   readonly clock?: Clock;

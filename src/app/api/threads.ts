@@ -66,10 +66,10 @@ export interface ThreadDetails {
 export interface UnverifiedPart {
   /** In the thread's folder. */
   readonly file: string;
-  /** Where in the log the bytes were, or are. */
+  /** Byte offset in the log. */
   readonly offset: number;
   readonly bytes: number;
-  /** Where in `file` they begin. */
+  /** Byte offset in `file`. */
   readonly from: number;
 }
 
@@ -94,7 +94,7 @@ export interface ThreadsService {
   /** Resolves a unique prefix or suffix to a full id; refuses with `ambiguous` or `thread_not_found`. */
   resolveId(part: string): Promise<string>;
   show(threadId: string): Promise<ThreadDetails>;
-  /** Events in order; with `follow` it goes on until the thread is finished or `signal` aborts. */
+  /** Streams events in order; with `follow` until the thread is finished or `signal` aborts. */
   logs(
     threadId: string,
     options?: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },
@@ -102,7 +102,7 @@ export interface ThreadsService {
   /** The lines of a log that no signature covers, as they are on the disk. They may be forged. */
   unverified(threadId: string): AsyncIterable<UnverifiedLine>;
   verify(threadId: string): Promise<ThreadVerification>;
-  /** Whether a thread's log is what was signed, for those who show it. */
+  /** Checks a thread's log against its signatures, for programs that show it. */
   mark(threadId: string): Promise<LogMark>;
   /**
    * Verifies, then makes what is on disk the newest known state, as after a restore on purpose. Refused if anything but
@@ -166,11 +166,11 @@ export interface StopOptions {
   readonly reason?: string;
 }
 
-/** Threads in processes of their own, and what can be done to a thread from any process. */
+/** Starts threads in other processes, and controls threads from any process. */
 export interface ChildrenService {
-  /** Starts a directive in a process of its own, or queues it. Refuses what can't be started. */
+  /** Starts a directive in a new process, or queues it. Refuses what can't be started. */
   launch(request: ExecuteDirectiveRequest, options?: LaunchOptions): Promise<LaunchedThread>;
-  /** Starts one tool in a process of its own, under the same checks as a thread's call. */
+  /** Starts one tool in a new process, under the same checks as a thread's call. */
   launchTool(request: ExecuteToolRequest): Promise<LaunchedThread>;
   /** Runs a launched thread in this process, which was started for it. */
   runLaunched(threadId: string, options: { signal: AbortSignal }): Promise<ThreadResult>;
@@ -203,11 +203,11 @@ export interface ThreadVerification {
     readonly offset?: number;
     readonly detail?: string;
   }[];
-  /** What could not be compared, and files that are none of the thread's. */
+  /** Comparisons that were not possible, and files that do not belong to the thread. */
   readonly warnings: readonly string[];
 }
 
-/** Whether a reader may trust the log that it shows. */
+/** The result of checking a log before showing it. */
 export interface LogMark {
   /** Null if it was not checked: there is no log yet, or it is larger than 64 MiB. */
   readonly verified: boolean | null;
@@ -226,9 +226,9 @@ export interface SendOptions {
 
 /** Messages to threads. */
 export interface DeliveriesService {
-  /** Leaves a message for a thread; it waits while the thread does not run. */
+  /** Queues a message for a thread; it waits while the thread does not run. */
   send(threadId: string, message: string, options?: SendOptions): Promise<SentDelivery>;
-  /** What a thread has or was sent, with every try and every decision. */
+  /** Lists the deliveries of a thread with every attempt and decision. */
   list(threadId: string): Promise<readonly DeliveryReport[]>;
   /**
    * Settles a delivery as a person decides, whatever its state, unless it is closed or in a run that is not over. A crashed
@@ -239,9 +239,9 @@ export interface DeliveriesService {
 
 export interface ResumeThreadRequest {
   readonly threadId: string;
-  /** What the model is told; absent: the continuation directive says it. */
+  /** The message for the model. Default: the text of the continuation directive. */
   readonly message?: string;
-  /** Id, or a unique start of it, of the entry to go on from. */
+  /** Id, or a unique prefix of it, of the entry to resume from. */
   readonly from?: string;
   /** Limits of the continuation; absent ones are what the thread has left. */
   readonly limits?: PartialLimits;
@@ -253,7 +253,7 @@ export interface ResumeThreadRequest {
   readonly onEvent?: (event: LogEvent | UnknownEvent) => void;
 }
 
-/** What was done about a thread whose process died. */
+/** A crashed thread after recovery. */
 export interface RecoveredThread {
   readonly thread_id: string;
   readonly status: ThreadStatus;
@@ -266,11 +266,11 @@ export interface RecoveredThread {
 export interface RecoveryReport {
   readonly recovered: readonly RecoveredThread[];
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
-  /** Results of the threads that went on, as `recovery.mode: resume` asks. */
+  /** Results of the threads that were resumed because of `recovery.mode: resume`. */
   readonly resumed: readonly ThreadResult[];
 }
 
-/** What a repair of a project's databases did. */
+/** The result of repairing a project's databases. */
 export interface RepairReport {
   /** Damaged databases, which were moved aside. */
   readonly moved: readonly {
@@ -282,10 +282,10 @@ export interface RepairReport {
   readonly threads: readonly string[];
   /** Threads whose budget is in the ledger again. */
   readonly budgets: readonly string[];
-  /** Threads that were left without a process and have ended now. */
+  /** Crashed threads that are finalized now. */
   readonly recovered: readonly RecoveredThread[];
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
-  /** What could not be restored. */
+  /** Data that could not be restored. */
   readonly notes: readonly string[];
 }
 
@@ -299,14 +299,14 @@ export interface RetentionReport {
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
 }
 
-/** Threads that go on, and what becomes of those that are over. */
+/** Resumes and recovers threads, and archives their logs. */
 export interface RecoveryService {
-  /** Goes on with a thread that is over, suspended or crashed, to its end. */
+  /** Resumes a finished, suspended or crashed thread and runs it to its end. */
   resume(request: ResumeThreadRequest): Promise<ThreadResult>;
-  /** Ends threads in order whose process died: one, or all of the project. */
+  /** Finalizes crashed threads: one, or all of the project. */
   recover(options?: {
     readonly threadId?: string;
-    /** Replaces the thread's damaged or forged thread.json by what its signed log says. */
+    /** Rebuilds the thread's damaged or forged thread.json from its signed log. */
     readonly rebuild?: boolean;
     readonly signal?: AbortSignal;
   }): Promise<RecoveryReport>;

@@ -48,20 +48,20 @@ export interface BranchOptions {
   readonly at: string;
   /** A text stands for the branch that is left; `model` has the thread's model write it. */
   readonly summary?: { readonly text: string } | 'model';
-  /** What a model-written summary is to attend to. */
+  /** Instructions for a summary that the model writes. */
   readonly instructions?: string;
   /** A message that the new branch begins with. */
   readonly message?: string;
   readonly signal?: AbortSignal;
 }
 
-/** What the model would be sent next. */
+/** The next request to the model. */
 export interface FoldedContext {
   readonly system: string;
   readonly messages: readonly Message[];
   /** Entry behind each message; null for a made-up tool result. */
   readonly sources: readonly (string | null)[];
-  /** What entries of the path set last; absent: nothing did. */
+  /** The settings that entries of the path set last; absent if none did. */
   readonly settings: ContextSettings;
 }
 
@@ -86,7 +86,7 @@ export interface SessionTreeReads {
  * verify. Entry ids may be shortened to a unique start.
  */
 export interface SessionTreeEdits {
-  /** Moves the leaf. The events written; none where the leaf is there already. */
+  /** Moves the head. Returns the events written; none if the head is there already. */
   branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]>;
   /** Copies the path to an entry into a new, suspended thread. */
   extract(
@@ -104,7 +104,7 @@ export interface SessionTreeEdits {
     threadId: string,
     wanted: { readonly model: string; readonly provider?: string },
   ): Promise<readonly LogEvent[]>;
-  /** How hard the model thinks when the thread goes on: `off`, `minimal`, `low`, `medium` or `high`. */
+  /** Sets the thinking level for when the thread resumes: `off`, `minimal`, `low`, `medium` or `high`. */
   changeThinking(threadId: string, level: string): Promise<readonly LogEvent[]>;
   /** State that is never sent to the model. */
   appendCustom(
@@ -163,7 +163,7 @@ export interface ThreadExport {
   readonly redactions?: number;
   /** Defects of the log; what is readable is exported. */
   readonly problems: readonly LogProblem[];
-  /** What does not verify, or null: the text is that of the log as it stands. */
+  /** The verification error, or null. The text is exported from the log as it is. */
   readonly tampered: ErrorInfo | null;
   /** The text, made as it is taken; once only. */
   readonly chunks: Iterable<string>;

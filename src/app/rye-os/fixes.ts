@@ -2,7 +2,7 @@ import { basename, dirname } from 'node:path';
 import { aliasesOf } from '../../core/ids.ts';
 import type { TreeFile } from './files.ts';
 
-/** What is wrong with an item, as far as a change of its text depends on it. */
+/** The problem of an item that decides how its text is fixed. */
 export interface Fault {
   readonly code: string;
   readonly message: string;

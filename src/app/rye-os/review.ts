@@ -22,7 +22,7 @@ import { Workspace } from '../workspace.ts';
 import { type Change, readTree, type TreeFile, unifiedDiff } from './files.ts';
 import { type Fault, fixed } from './fixes.ts';
 
-/** What has to happen before an item can be used. */
+/** The step that an item needs before it can be used. */
 export type RyeOsVerdict = 'runs' | 'acknowledge' | 'change' | 'refused';
 
 export interface ReviewedItem {
@@ -321,7 +321,7 @@ const ATTEMPTS: readonly {
     allowUnpriced: true,
   },
 ];
-/** What an acknowledgement or an option can change. */
+/** Error codes that an acknowledgement or an option resolves. */
 const ASKS = new Set(['acknowledge_required', 'risk_blocked', 'model_not_found', 'model_unpriced']);
 
 async function planned(threads: Threads, { id, text }: TreeFile, path: string): Promise<Finding> {
