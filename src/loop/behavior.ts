@@ -218,13 +218,13 @@ export function thinkingOfRun(
 }
 
 /** A member by its `snake_case` name, also where it is written in `camelCase`; null is as good as absent. */
-export function member(raw: JsonObject, name: string): JsonValue | undefined {
+function member(raw: JsonObject, name: string): JsonValue | undefined {
   const camel = name.replaceAll(/_(\w)/g, (_match, letter: string) => letter.toUpperCase());
   return raw[name] ?? raw[camel] ?? undefined;
 }
 
 /** True or false, also as text. */
-export function flagOf(raw: JsonObject, name: string, fallback: boolean): boolean {
+function flagOf(raw: JsonObject, name: string, fallback: boolean): boolean {
   const value = member(raw, name) ?? fallback;
   if (value === true || value === 'true') return true;
   if (value === false || value === 'false') return false;
@@ -232,7 +232,7 @@ export function flagOf(raw: JsonObject, name: string, fallback: boolean): boolea
 }
 
 /** Reads a whole number from 0, also written as text; undefined if absent. */
-export function countOf(raw: JsonObject, name: string, shown = name): number | undefined {
+function countOf(raw: JsonObject, name: string, shown = name): number | undefined {
   const value = member(raw, name);
   if (value === undefined) return undefined;
   const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
@@ -241,7 +241,7 @@ export function countOf(raw: JsonObject, name: string, shown = name): number | u
 }
 
 /** Reads one of a closed list of texts; undefined if absent. */
-export function choiceOf<const T extends string>(
+function choiceOf<const T extends string>(
   raw: JsonObject,
   name: string,
   known: readonly T[],
@@ -254,7 +254,7 @@ export function choiceOf<const T extends string>(
 }
 
 /** Wire names of tools, given as a list or as text with spaces or commas; ids and wire names mean the same. */
-export function toolsOf(raw: JsonObject, name: string): ReadonlySet<string> {
+function toolsOf(raw: JsonObject, name: string): ReadonlySet<string> {
   const value = member(raw, name) ?? [];
   const listed = typeof value === 'string' ? value.split(/[\s,]+/).filter(Boolean) : value;
   if (Array.isArray(listed) && listed.every((one) => typeof one === 'string')) {
@@ -264,7 +264,7 @@ export function toolsOf(raw: JsonObject, name: string): ReadonlySet<string> {
 }
 
 /** The members of a map by tool, by wire name. */
-export function byTool(raw: JsonObject, name: string): readonly (readonly [string, JsonValue])[] {
+function byTool(raw: JsonObject, name: string): readonly (readonly [string, JsonValue])[] {
   const value = member(raw, name) ?? {};
   if (!isRecord(value)) throw bad(name, value, 'a map by tool');
   return Object.entries(value).flatMap(([tool, one]) =>
@@ -273,7 +273,7 @@ export function byTool(raw: JsonObject, name: string): readonly (readonly [strin
 }
 
 /** The error about a value that makes no sense. */
-export function bad(name: string, value: JsonValue, expected: string): RyeError {
+function bad(name: string, value: JsonValue, expected: string): RyeError {
   const shown = JSON.stringify(value);
   return new RyeError(
     'directive_malformed',

@@ -337,7 +337,7 @@ export interface BrokenRule {
 }
 
 /** Renders the text for the model in place of its cut answer. */
-export function renderInterrupts(rules: readonly BrokenRule[]): string {
+function renderInterrupts(rules: readonly BrokenRule[]): string {
   return rules
     .map((rule) =>
       ruleBlock(
@@ -350,7 +350,7 @@ export function renderInterrupts(rules: readonly BrokenRule[]): string {
 }
 
 /** Renders the text for the model after an answer, or beside a result, that broke rules without being stopped. */
-export function renderReminders(rules: readonly BrokenRule[]): string {
+function renderReminders(rules: readonly BrokenRule[]): string {
   return rules
     .map((rule) =>
       ruleBlock(

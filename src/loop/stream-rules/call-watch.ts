@@ -207,17 +207,17 @@ export interface CallPath {
 }
 
 /** True if the member of that name holds paths: `path`, `paths`, `file`, `file_path`, `notebookPath`. */
-export function isPathKey(key: string): boolean {
+function isPathKey(key: string): boolean {
   return /(?:paths?|^files?|filename|file_name)$/i.test(key);
 }
 
 /** True if the member of that name holds text that is replaced, which no rule is about. */
-export function isReplacedText(key: string): boolean {
+function isReplacedText(key: string): boolean {
   return /^old[_A-Z-]|^old$|^search$/.test(key);
 }
 
 /** Normalises a path as a model wrote it: `/` between segments, relative to the project where it lies inside. */
-export function callPath(written: string, projectPath: string): CallPath {
+function callPath(written: string, projectPath: string): CallPath {
   const plain = posix.normalize(written.slice(0, MAX_PATH_LENGTH).replaceAll('\\', '/'));
   const project = projectPath.replaceAll('\\', '/').replace(/\/$/, '');
   const isAbsolute = plain.startsWith('/') || /^[A-Za-z]:\//.test(plain);

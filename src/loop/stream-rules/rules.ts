@@ -80,10 +80,7 @@ function parseTool(token: string, compileGlob: GlobCompiler): ToolScope | string
 }
 
 /** A glob over paths that a pattern without a slash matches by their last part too. */
-export function compilePathGlob(
-  pattern: string,
-  compileGlob: GlobCompiler,
-): (path: string) => boolean {
+function compilePathGlob(pattern: string, compileGlob: GlobCompiler): (path: string) => boolean {
   const matches = compileGlob(pattern.trim());
   return (path) => matches(path) || matches(path.slice(path.lastIndexOf('/') + 1));
 }
