@@ -105,7 +105,7 @@ describe('rye/core/project_report', () => {
       '.dat': [1, 0],
     });
     expect(text).toContain('2 binary, 1 that cannot be read; ');
-    expect(text).toContain('Left out, because .gitignore names them: `dist/` (1 files).');
+    expect(text).toContain('Skipped, because .gitignore names them: `dist/` (1 files).');
     expect(text).toContain('## Read first: `README.md`\n\n`````text\n# Crates\n');
     expect(text).toContain('| `src/a.ts:1` | `const a = 1; // TODO: one` |');
     expect(text).toContain(

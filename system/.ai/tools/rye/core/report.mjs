@@ -12,7 +12,7 @@ const CONFIG_SCHEMA = {
     found: { type: 'integer', description: 'Number of files that glob found.' },
     markers: { type: 'object', description: 'Result of grep for TODO and FIXME.' },
     lead: { type: 'object', description: 'Result of reading the file to read first.' },
-    report: { type: 'string', description: 'Where the report will stand; markers in it are not counted.' },
+    report: { type: 'string', description: 'Path of the report; markers in it are not counted.' },
   },
   required: ['survey', 'found', 'markers', 'lead', 'report'],
   additionalProperties: false,
@@ -65,10 +65,10 @@ function howCounted() {
   const folders = survey.left_out.map(({ folder, files }) => `${code(`${folder}/`)} (${files} files)`);
   return [
     '- Regular files only; symbolic links are not followed. Hidden names at the top of the folder, `.git` and `node_modules` are not part of it.',
-    ...(folders.length === 0 ? [] : [`- Left out, because .gitignore names them: ${folders.join(', ')}.`]),
+    ...(folders.length === 0 ? [] : [`- Skipped, because .gitignore names them: ${folders.join(', ')}.`]),
     '- A line is a line feed, as `wc -l` counts. A file with a NUL byte is binary and has no lines.',
     '- Markers are lines that `grep -wE "TODO|FIXME"` finds in files of text.',
-    `- The search by pattern found ${found} files, those left out included.`,
+    `- The search by pattern found ${found} files, including skipped ones.`,
   ].join('\n');
 }
 
