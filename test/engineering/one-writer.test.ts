@@ -15,7 +15,7 @@ const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   // the one writer
   'disk/whole-file.ts': ['ftruncateSync', 'linkSync', 'renameSync', 'writeSync'],
   // the log takes a half-written batch off again
-  'storage/files/log-writer.ts': ['ftruncateSync'],
+  'storage/files/log-store.ts': ['ftruncateSync'],
   'storage/files/log-quarantine.ts': ['ftruncateSync'],
   // the entry of a running thread grows with the answer; its end replaces it whole
   'threads/thread-files-fs.ts': ['writeSync'],
@@ -23,11 +23,11 @@ const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
   'storage/files/lease.ts': ['linkSync', 'renameSync'],
   // copies of verified bytes in a private folder that is removed after the call
   'tools/item/item-tool.ts': ['writeFile'],
-  'tools/skills/skill-files.ts': ['writeFile'],
+  'tools/skills/skill-tools.ts': ['writeFile'],
   // a private copy of the tree under review, removed afterwards
   'app/rye-os/review.ts': ['writeFile'],
   // the terminal
-  'cli/browser/terminal.ts': ['writeSync'],
+  'browser/terminal.ts': ['writeSync'],
 };
 
 it('the sources write files through src/disk alone', () => {
