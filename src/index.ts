@@ -223,6 +223,7 @@ export type { KilledThread } from './threads/family/cancel.ts';
 export type { SentDelivery } from './threads/family/deliver.ts';
 export type { WaitedThread, WaitReport } from './threads/family/wait.ts';
 export type { LaunchedThread } from './threads/ports.ts';
+export type { DirectiveRequest } from './threads/prepare/request.ts';
 export type { ReplayDifference } from './threads/session/replay-world.ts';
 export type { ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';
 export type { FoundLock, GuardChange, Lock, Pin } from './trust/lock.ts';
