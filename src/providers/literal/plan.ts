@@ -277,7 +277,7 @@ export interface Unresolved {
 const REFERENCE = /\$\{\s*((?:steps|inputs)\.[^{}\s]+)\s*\}/g;
 
 /** Names of the steps that the strings inside `value` refer to. */
-export function referencedSteps(value: JsonValue): readonly string[] {
+function referencedSteps(value: JsonValue): readonly string[] {
   return stringsOf(value).flatMap((text) =>
     [...text.matchAll(REFERENCE)].flatMap(([, path = '']) => {
       const [root, name] = path.split('.');

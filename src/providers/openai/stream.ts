@@ -247,7 +247,7 @@ function asText(value: unknown): string {
  * The counts of a chunk's `usage`; undefined where it has none. `prompt_tokens` includes what was read from and written
  * to a cache, which rye counts apart. DeepSeek names cache reads `prompt_cache_hit_tokens`.
  */
-export function usageOf(raw: unknown): Usage | undefined {
+function usageOf(raw: unknown): Usage | undefined {
   if (!isRecord(raw)) return undefined;
   const details = isRecord(raw['prompt_tokens_details']) ? raw['prompt_tokens_details'] : {};
   const prompt = count(raw['prompt_tokens']);
