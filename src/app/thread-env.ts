@@ -26,11 +26,19 @@ export interface ThreadEnvOptions {
 
 /** Builds everything that a thread needs to be prepared and run; reads and validates the configuration. */
 export async function threadEnv(base: Workspace, options: ThreadEnvOptions): Promise<ThreadEnv> {
-  const env: ThreadEnv = {
-    ...connect(base, options, () => env),
-    config: await readThreadConfig(await base.config()),
-  };
+  const ports = connect(base, options, () => env);
+  const env: ThreadEnv = { ...ports, config: await readConfig(base, ports) };
   return env;
+}
+
+/** If the configuration is invalid because a guard was changed, reports the changed guard. */
+async function readConfig(base: Workspace, { guards }: ThreadPorts): Promise<ThreadEnv['config']> {
+  try {
+    return await readThreadConfig(await base.config());
+  } catch (error) {
+    await guards.check();
+    throw error;
+  }
 }
 
 /** Builds what operations on stored threads need. Works even if the configuration is invalid. */
