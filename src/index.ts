@@ -140,7 +140,7 @@ export {
 } from './hooks/handlers.ts';
 export type { Schema, TypeOf } from './hooks/schema.ts';
 export type { Checkpoint, LogHead } from './log/checkpoint.ts';
-export type { LogProblem, LogProblemKind } from './log/problem.ts';
+export type { LogProblem, LogProblemKind } from './log/codec.ts';
 export type {
   LogExtent,
   LogFlaw,

@@ -1,7 +1,7 @@
 import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
 import { toolCallsOf } from '../core/message.ts';
-import { extractDrafts } from '../log/branch.ts';
 import { encodeEvent, encodeHeader } from '../log/codec.ts';
+import { extractDrafts } from '../log/continuation.ts';
 import { LOG_START, placeEvent } from '../log/cursor.ts';
 import { isKnown, pathTo, type TreeEntry } from '../log/tree.ts';
 import type { ExportSource } from './source.ts';

@@ -2,7 +2,7 @@ import type { ErrorInfo } from '../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { Cost } from '../core/usage.ts';
-import type { LogProblem } from '../log/problem.ts';
+import type { LogProblem } from '../log/codec.ts';
 import { buildTree, isKnown, pathTo, type SessionTree } from '../log/tree.ts';
 
 /** The data of an export that is not in the log: the members of thread.json that it needs. */

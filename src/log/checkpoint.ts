@@ -11,7 +11,7 @@ import type { PayloadSigner } from '../core/signing.ts';
 /** Keeps the statement of a checkpoint apart from everything else that the same key signs. */
 const DOMAIN = 'rye-log-v2';
 
-/** What a checkpoint states, before it is signed. */
+/** The statement of a checkpoint, before it is signed. */
 export interface CheckpointStatement {
   readonly threadId: string;
   readonly seq: number;
@@ -28,7 +28,7 @@ export interface LogHead {
   /** Length of the log up to the end of the checkpoint's line. */
   readonly bytes: number;
   readonly seq: number;
-  /** How often the thread had been claimed by a process when the checkpoint was written. */
+  /** Number of claims of the thread by a process when the checkpoint was written. */
   readonly epoch: number;
   /** SHA-256 hex of the checkpoint's line with its line feed: the next checkpoint's `prev`. */
   readonly sha256: string;
@@ -56,7 +56,7 @@ export function signCheckpoint(statement: CheckpointStatement, signer: PayloadSi
   return { ...event, payload: { ...unsigned, signature } };
 }
 
-/** What the signature of a checkpoint covers, of either version. */
+/** Returns the statement that the signature of a checkpoint covers, of either version. */
 export function signedPart({ thread_id, seq, timestamp, payload }: Checkpoint): JsonObject {
   const { from, to, sha256, prev, key_id } = payload;
   if (!isSecond(payload)) {

@@ -2,7 +2,6 @@ import { RyeError } from '../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
 import { isRecord, type JsonValue, parseJson } from '../core/json.ts';
 import { payloadProblem } from './payload.ts';
-import { versionProblem } from './versions.ts';
 
 /** The longest line of a log in bytes, line feed included. Bigger content goes to `artifacts/`. */
 export const MAX_LINE_BYTES = 16 * 1024 * 1024;
@@ -22,7 +21,7 @@ const LINE_FEED = 10;
 
 /**
  * The bytes of {@link encodeEvent}; undefined for more than {@link MAX_LINE_BYTES}. A line of megabytes is copied once, which
- * putting a line feed behind the text would double.
+ * appending a line feed to the text would double.
  */
 export function eventBytes(event: LogEvent | UnknownEvent): Buffer | undefined {
   const json = eventJson(event);
@@ -49,7 +48,7 @@ export function encodeHeader(header: LogHeader): string {
   })}\n`;
 }
 
-/** What is thrown for an event over {@link MAX_LINE_BYTES}. */
+/** The error for an event over {@link MAX_LINE_BYTES}. */
 export function tooLong(eventType: string): RyeError {
   return new RyeError(
     'log_write_failed',
@@ -78,7 +77,7 @@ export type LinePiece =
   | { readonly start: number; readonly event: LogEvent | UnknownEvent }
   | { readonly start: number; readonly problem: string };
 
-/** The parsed JSON of a line as an event; undefined where {@link decodeLine} has to say what is wrong. */
+/** Returns the parsed JSON of a line as an event; undefined if {@link decodeLine} must report a defect. */
 export function asEvent(value: JsonValue): LogEvent | UnknownEvent | undefined {
   return envelopeProblem(value) === undefined ? (value as unknown as LogEvent) : undefined;
 }
@@ -119,7 +118,7 @@ function splitAt(line: string, joints: readonly number[]): readonly LinePiece[] 
     }
   }
   if (start === line.length) return pieces;
-  // the head may be a torn record with a whole one behind it
+  // the start may be a torn record before a whole one
   const rest = joints.find((joint) => joint > start && decodeEvent(line.slice(joint)).event);
   pieces.push({ start, problem: 'it is not a JSON object' });
   const tail = rest === undefined ? undefined : decodeEvent(line.slice(rest)).event;
@@ -152,4 +151,64 @@ function envelopeProblem(value: JsonValue): string | undefined {
     return 'its parent_id is neither a string nor null';
   }
   return payloadProblem(event_type, payload);
+}
+
+/** The version of the log format that is written. */
+export const LOG_VERSION = 1;
+
+type Event = LogEvent | UnknownEvent;
+
+/**
+ * Turns an event of one version into one of the next. It leaves an event as it is that has the newer form already, since
+ * a log that an older rye began is appended to in today's form.
+ */
+export type LogStep = (event: Event) => Event;
+
+/** The step at index 0 leads from version 1 to version 2. A version that is released once is never taken out. */
+const STEPS: readonly LogStep[] = [];
+
+/** Why a header's version cannot be read, or undefined. A newer one is never guessed at, and never appended to. */
+export function versionProblem(version: unknown): string | undefined {
+  if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 1) {
+    return `its format version ${JSON.stringify(version)} is not known`;
+  }
+  return version <= LOG_VERSION
+    ? undefined
+    : `its format version ${version} is not known; a newer rye wrote it`;
+}
+
+/**
+ * Returns the upgrade of a version's events to today's form, in memory: a file is never rewritten. Undefined if nothing has
+ * changed since.
+ */
+export function upgradeFrom(
+  version: number,
+  steps: readonly LogStep[] = STEPS,
+): LogStep | undefined {
+  const due = steps.slice(version - 1);
+  if (due.length === 0) return undefined;
+  return (event) => due.reduce((upgraded, step) => step(upgraded), event);
+}
+
+/** Kinds of defects in a log that is still readable. */
+export type LogProblemKind =
+  | 'torn_tail'
+  | 'fused'
+  | 'malformed'
+  | 'too_long'
+  | 'gap'
+  | 'orphan'
+  | 'cycle'
+  | 'duplicate_id';
+
+/** One defect of a log; `offset` is the byte offset of the line. */
+export interface LogProblem {
+  readonly kind: LogProblemKind;
+  readonly offset: number;
+  readonly message: string;
+}
+
+/** True for defects that leave no sensible tree; the others were repaired in memory and are warnings. */
+export function isFatalProblem(problem: LogProblem): boolean {
+  return problem.kind === 'cycle' || problem.kind === 'duplicate_id';
 }

@@ -2,36 +2,42 @@ import type { JsonObject } from '../core/json.ts';
 import { isErrorOutcome, type Message, textOf } from '../core/message.ts';
 import { totalTokens } from '../core/usage.ts';
 import { foldContext, type SessionContext } from './context.ts';
-import { type FilesTouched, filesOfDetails, filesTouched, mergeFiles } from './files-touched.ts';
-import { BYTES_PER_TOKEN, messageTokens } from './size.ts';
+import {
+  BYTES_PER_TOKEN,
+  type FilesTouched,
+  filesOfDetails,
+  filesTouched,
+  mergeFiles,
+  messageTokens,
+} from './summary-prompt.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** Sizes that decide when and where a context is cut, in tokens. */
 export interface CompactionSizes {
   readonly contextWindow: number;
-  /** What stays free for an answer; a context that leaves less is full. */
+  /** Tokens kept free for an answer; a context that leaves less is full. */
   readonly reserveTokens: number;
-  /** How much of the newest conversation stays in full. */
+  /** Tokens of the newest conversation that are kept in full. */
   readonly keepRecentTokens: number;
 }
 
 export interface PlanRequest {
   readonly sizes: CompactionSizes;
-  /** Tokens of the whole context as far as somebody counted them; absent: by the last usage on the path. */
+  /** Tokens of the whole context; absent: taken from the last usage on the path. */
   readonly tokens?: number | undefined;
   /** The leaf whose path is compacted; absent: the tree's own. */
   readonly leafId?: string | null;
-  /** The first entry that is to stay, one of a plan's `cutPoints`; absent: as the sizes say. */
+  /** The first entry to keep, one of a plan's `cutPoints`; absent: chosen by size. */
   readonly firstKept?: string | undefined;
 }
 
-/** What a compaction will summarise and what it will keep. */
+/** The messages that a compaction will summarize and those that it will keep. */
 export interface CompactionPlan {
   /** Whole turns that go into the summary. */
   readonly history: readonly Message[];
-  /** The early part of the turn that the cut splits; empty when no turn is split or nothing stands before it. */
+  /** The early part of the turn that the cut splits; empty if no turn is split or the cut is at its start. */
   readonly turnPrefix: readonly Message[];
-  /** What was asked for in the first place, where that stays outside the summary. */
+  /** The original task, if it stays outside the summary. */
   readonly task: string | undefined;
   /** Summaries of earlier compactions on the path, newest first. */
   readonly previousSummaries: readonly string[];
@@ -132,7 +138,7 @@ function liveItems(path: readonly TreeEntry[], context: SessionContext): readonl
 
 /**
  * Tokens of a context: what the provider counted for the last answer that nothing has changed the context before
- * since, and an estimate of what came after it; without one, an estimate of all.
+ * since, and an estimate of the later messages; without one, an estimate of all.
  */
 function measuredTokens(path: readonly TreeEntry[], context: SessionContext): number {
   const changed = path.findLastIndex(
@@ -163,7 +169,7 @@ function estimateOf({ system, tools, messages }: SessionContext): number {
   return tokens + Math.ceil(preamble / BYTES_PER_TOKEN);
 }
 
-/** How many real tokens an estimated one is, within reason. */
+/** Returns the ratio of real to estimated tokens, within bounds. */
 function scaleOf(context: SessionContext, tokens: number): number {
   const estimate = estimateOf(context);
   return estimate === 0 ? 1 : Math.min(3, Math.max(0.5, tokens / estimate));
@@ -202,7 +208,7 @@ function cutOf(live: readonly Item[], keepTokens: number): number {
   return live.length;
 }
 
-/** A cut right behind a short question moves in front of it: that saves summarising the question apart. */
+/** Moves a cut right after a short question to before it, so that the question needs no separate summary. */
 function withItsQuestion(live: readonly Item[], cut: number, keepTokens: number): number {
   const before = live[cut - 1];
   if (before?.message.role !== 'user' || !canCutAt(before)) return cut;
@@ -224,7 +230,7 @@ function firstUnseen(live: readonly Item[]): number {
   return isBehind && !hasResults ? answered + 1 : answered;
 }
 
-/** Where the turn starts that the cut splits; the cut itself when it splits none. */
+/** Returns the start of the turn that the cut splits; the cut itself if it splits none. */
 function splitAt(live: readonly Item[], cut: number): number {
   if (live[cut]?.message.role !== 'assistant') return cut;
   const start = live.slice(0, cut).findLastIndex(({ message }) => message.role === 'user');
@@ -241,7 +247,7 @@ function protectedSoFar(path: readonly TreeEntry[]): readonly string[] {
   return last?.payload.protected_entry_ids ?? [];
 }
 
-/** Which entries are never summarised: bodies of skills, what says so itself, and an opening that leaves room. */
+/** Entries that are never summarized: bodies of skills, protected messages, and an opening that is small enough. */
 function protector(
   tree: SessionTree,
   path: readonly TreeEntry[],
@@ -262,7 +268,7 @@ function protector(
 
 const SKILL_TOOL = /(?:^|_)skills?_use$/;
 
-/** True for a skill's body, and for an injected message whose details say `protected: true`. */
+/** True for a skill's body, and for an injected message whose details have `protected: true`. */
 function isProtectedEntry(entry: TreeEntry): boolean {
   if (isKnown(entry, 'custom_message')) {
     const { custom_type: type, details } = entry.payload;

@@ -1,7 +1,14 @@
 import type { EventPayloads, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
-import { type Message, textOf, toolCallsOf, userText } from '../core/message.ts';
-import { type Conversation, repairPairing } from './pairing.ts';
+import {
+  type AssistantMessage,
+  type Message,
+  type ToolCallBlock,
+  type ToolResultMessage,
+  textOf,
+  toolCallsOf,
+  userText,
+} from '../core/message.ts';
 import { isKnown, listOf, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** Settings in force at the leaf; absent means that nothing on the path set it. */
@@ -11,10 +18,10 @@ export interface ContextSettings {
   readonly title?: string;
 }
 
-/** What the model sees, folded from the path to one leaf. */
+/** The model's context, folded from the path to one head. */
 export interface SessionContext {
   readonly messages: readonly Message[];
-  /** Entry behind each message, at the same index; null for a result that the repair made up. */
+  /** Id of each message's entry, at the same index; null for a result that the repair added. */
   readonly sources: readonly (string | null)[];
   /** Text of the last system prompt on the path. */
   readonly system: string;
@@ -80,7 +87,7 @@ function startedBy(started: ContextOptions['startedCalls']): (callId: string) =>
   };
 }
 
-/** What the entries of a path set, each time anew. */
+/** The settings that the entries of a path make. */
 interface PathFacts {
   readonly prompt?: EventPayloads['system_prompt'];
   readonly settings: ContextSettings;
@@ -122,7 +129,7 @@ function settingAfter(settings: ContextSettings, entry: TreeEntry): ContextSetti
 
 interface Selection {
   readonly entries: readonly TreeEntry[];
-  /** How many of them, from the first on, stand before a summary because it protects them. */
+  /** Number of leading messages that come before a summary because it protects them. */
   readonly protectedCount: number;
 }
 
@@ -191,7 +198,7 @@ function editedMessage(message: Message, edit: Edit | undefined): Message | unde
 
 /**
  * A cut answer stays in the context as far as it got, unless the very next message is another answer: then a retry
- * took its place. One that is empty says nothing.
+ * took its place. Skips empty ones.
  */
 function withoutSuperseded(conversation: Conversation): Conversation {
   const { messages, sources } = conversation;
@@ -205,5 +212,115 @@ function withoutSuperseded(conversation: Conversation): Conversation {
   return {
     messages: messages.filter((_, index) => kept[index]),
     sources: sources.filter((_, index) => kept[index]),
+  };
+}
+
+/** Messages of a context, and at the same index the entry that each comes from; null for one that was made up. */
+export interface Conversation {
+  readonly messages: readonly Message[];
+  readonly sources: readonly (string | null)[];
+}
+
+interface Item {
+  readonly entryId: string | null;
+  readonly message: Message;
+}
+
+/**
+ * Gives every tool call exactly one result, right after its message and in the order of the calls. Results
+ * without a call and second results are dropped; a missing one is added, and states whether the call was started.
+ */
+export function repairPairing(
+  conversation: Conversation,
+  wasStarted: (callId: string) => boolean,
+): Conversation {
+  const { messages, sources } = conversation;
+  if (isPaired(messages)) return conversation;
+  const items = messages.map((message, at): Item => ({ message, entryId: sources[at] ?? null }));
+  const repaired = repairedItems(items, wasStarted);
+  return {
+    messages: repaired.map(({ message }) => message),
+    sources: repaired.map(({ entryId }) => entryId),
+  };
+}
+
+/** True where each call has its result in its place and nothing else looks like one. */
+function isPaired(messages: readonly Message[]): boolean {
+  for (let at = 0; at < messages.length; ) {
+    const message = messages[at];
+    at += 1;
+    if (message?.role === 'tool_result') return false;
+    if (message?.role !== 'assistant') continue;
+    for (const block of message.content) {
+      if (block.type !== 'tool_call') continue;
+      const answer = messages[at];
+      if (answer?.role !== 'tool_result' || answer.call_id !== block.call_id) return false;
+      at += 1;
+    }
+  }
+  return true;
+}
+
+function repairedItems(
+  items: readonly Item[],
+  wasStarted: (callId: string) => boolean,
+): readonly Item[] {
+  const repaired: Item[] = [];
+  let index = 0;
+  while (index < items.length) {
+    const current = items[index];
+    index += 1;
+    if (!current || current.message.role === 'tool_result') continue;
+    repaired.push(current);
+    if (current.message.role !== 'assistant') continue;
+    const end = nextAssistant(items, index);
+    const answers = answersOf(current.message, items.slice(index, end), wasStarted);
+    // not spread: a list may be longer than a call may have arguments
+    for (const answer of answers) repaired.push(answer);
+    index = end;
+  }
+  return repaired;
+}
+
+function nextAssistant(items: readonly Item[], from: number): number {
+  let end = from;
+  while (end < items.length && items[end]?.message.role !== 'assistant') end += 1;
+  return end;
+}
+
+/** Orders the messages between two assistant messages: results in the order of the calls, then the rest. */
+function answersOf(
+  assistant: AssistantMessage,
+  later: readonly Item[],
+  wasStarted: (callId: string) => boolean,
+): readonly Item[] {
+  const results = new Map<string, Item[]>();
+  for (const item of later) {
+    if (item.message.role !== 'tool_result') continue;
+    const same = results.get(item.message.call_id);
+    if (same) same.push(item);
+    else results.set(item.message.call_id, [item]);
+  }
+  const answers = toolCallsOf(assistant).map(
+    (call) =>
+      results.get(call.call_id)?.shift() ?? {
+        entryId: null,
+        message: missingResult(call, wasStarted(call.call_id)),
+      },
+  );
+  return [...answers, ...later.filter(({ message }) => message.role !== 'tool_result')];
+}
+
+/** Returns the result for a call whose own was never recorded. */
+function missingResult(call: ToolCallBlock, started: boolean): ToolResultMessage {
+  const text = started
+    ? 'This call was interrupted. It may have taken effect in part or in full: check before repeating it.'
+    : 'This call was not started.';
+  return {
+    role: 'tool_result',
+    call_id: call.call_id,
+    name: call.name,
+    content: [{ type: 'text', text }],
+    outcome: started ? 'aborted' : 'skipped',
   };
 }

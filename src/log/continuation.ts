@@ -1,11 +1,10 @@
 import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import { type Message, textOf } from '../core/message.ts';
-import { extractDrafts } from './branch.ts';
 import { foldContext, type SessionContext, startedCallIds } from './context.ts';
 import { recoveredFate } from './open-calls.ts';
-import { messageTokens } from './size.ts';
-import { isKnown, type SessionTree } from './tree.ts';
+import { messageTokens } from './summary-prompt.ts';
+import { entryById, isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** A thread's context as its successor takes it along. */
 export interface CarriedContext {
@@ -21,7 +20,7 @@ export interface CarryRequest {
   readonly tree: SessionTree;
   readonly events: readonly (LogEvent | UnknownEvent)[];
   readonly leafId: string | null;
-  /** Calls that the successor runs again: their recovered results stay behind. */
+  /** Calls that the successor runs again: their recovered results are not carried. */
   readonly rerun?: ReadonlySet<string>;
 }
 
@@ -41,8 +40,8 @@ export function carryPath({ tree, events, leafId, rerun }: CarryRequest): Carrie
 }
 
 /**
- * The opening message and the latest messages up to `ceilingTokens`, for a successor that goes on because the context was
- * full. Never begins with a result whose call is left out.
+ * Returns the opening message and the latest messages up to `ceilingTokens`, for a successor that continues because the context was
+ * full. Never begins with a result whose call is dropped.
  */
 export function carryTail(request: CarryRequest, ceilingTokens: number): CarriedContext {
   const { tree, events, leafId } = request;
@@ -89,7 +88,7 @@ function tailDraft(tree: SessionTree, message: Message, source: string | null): 
       ...(entry ? { id: entry.id } : {}),
     };
   }
-  // what stood for earlier messages stands as text now
+  // the summary of earlier messages is a plain text now
   return {
     event_type: 'custom_message',
     payload: {
@@ -101,7 +100,7 @@ function tailDraft(tree: SessionTree, message: Message, source: string | null): 
   };
 }
 
-/** Results that the fold made up, by the entry behind which they belong. */
+/** Results that the fold added, by the entry that they follow. */
 function madeUpResults(
   messages: readonly Message[],
   sources: readonly (string | null)[],
@@ -143,4 +142,71 @@ function isRerunResult(message: Message, rerun: ReadonlySet<string> | undefined)
     recoveredFate(message.data) !== undefined &&
     (rerun?.has(message.call_id) ?? false)
   );
+}
+
+/** Moves the leaf to an entry, or before the first one with `null`; the next entry starts a branch there. */
+export function branchDraft(tree: SessionTree, targetId: string | null): EventDraft {
+  if (targetId !== null) entryById(tree, targetId);
+  return { event_type: 'leaf', payload: { target_id: targetId }, durable: true };
+}
+
+/** Moves the leaf and hangs a summary of the branch that is left there; the abandoned leaf must exist. */
+export function branchWithSummaryDrafts(
+  tree: SessionTree,
+  targetId: string | null,
+  { summary, details }: { readonly summary: string; readonly details?: JsonObject },
+): readonly EventDraft[] {
+  const payload = { from_id: tree.leafId ?? '', summary, ...(details ? { details } : {}) };
+  return [branchDraft(tree, targetId), { event_type: 'branch_summary', payload, durable: true }];
+}
+
+/** Names an entry, or removes its name with `null`. */
+export function labelDraft(tree: SessionTree, targetId: string, label: string | null): EventDraft {
+  entryById(tree, targetId);
+  return { event_type: 'label', payload: { target_id: targetId, label } };
+}
+
+/**
+ * Drafts that rebuild the path to `entryId` in a new thread, ids kept. Label entries are taken out of the chain and
+ * the labels in force on the path are set again at its end; a compaction that kept from one keeps from the entry
+ * after it.
+ */
+export function extractDrafts(tree: SessionTree, entryId: string): readonly EventDraft[] {
+  const path = pathTo(tree, entryId);
+  const kept = path.filter((entry) => !isDropped(entry));
+  const successor = successors(path);
+  const copies = kept.map((entry) => copyDraft(entry, successor));
+  const labels = kept.flatMap(({ id }): EventDraft[] => {
+    const label = tree.labels.get(id);
+    return label === undefined ? [] : [{ event_type: 'label', payload: { target_id: id, label } }];
+  });
+  return [...copies, ...labels];
+}
+
+/** Labels are set again at the end; a `leaf` entry has a place on the path but moves nothing. */
+function isDropped(entry: TreeEntry): boolean {
+  return isKnown(entry, 'label') || isKnown(entry, 'leaf');
+}
+
+/** For each entry that is dropped the next one that stays. */
+function successors(path: readonly TreeEntry[]): ReadonlyMap<string, string | null> {
+  const next = new Map<string, string | null>();
+  let following: string | null = null;
+  for (const entry of path.toReversed()) {
+    if (isDropped(entry)) next.set(entry.id, following);
+    else following = entry.id;
+  }
+  return next;
+}
+
+function copyDraft(entry: TreeEntry, successor: ReadonlyMap<string, string | null>): EventDraft {
+  const { id } = entry;
+  if (isKnown(entry, 'compaction')) {
+    const first = entry.payload.first_kept_entry_id;
+    const first_kept_entry_id = first === null ? null : (successor.get(first) ?? first);
+    return { event_type: 'compaction', payload: { ...entry.payload, first_kept_entry_id }, id };
+  }
+  const { event_type, payload } = entry;
+  // an unknown type is copied as it is; a draft pairs type and payload, which the union loses here
+  return { event_type, payload, id } as EventDraft;
 }

@@ -1,6 +1,6 @@
 import { type EventDraft, isEntryType, type LogEvent, type UnknownEvent } from '../core/events.ts';
 
-/** Where the next event goes: the last `seq` used, and the entry from which the next entry hangs. */
+/** The place for the next event: the last `seq` used, and the parent of the next entry. */
 export interface LogCursor {
   readonly seq: number;
   readonly leafId: string | null;
@@ -9,7 +9,7 @@ export interface LogCursor {
 /** The position before the first event; the first event gets `seq` 1. */
 export const LOG_START: LogCursor = { seq: 0, leafId: null };
 
-/** What the cursor needs from outside to turn a draft into an event. */
+/** The values that turn a draft into an event. */
 export interface EventContext {
   readonly threadId: string;
   readonly timestamp: string;

@@ -16,7 +16,7 @@ export function isRequest({ event_type: type }: LogEvent | UnknownEvent): boolea
   return type === 'turn_started' || type === 'request_started';
 }
 
-/** What a log proves about the deliveries of its thread: see {@link DeliveryFacts}. One pass. */
+/** Returns what a log proves about the deliveries of its thread, in one pass: see {@link DeliveryFacts}. */
 export function deliveryFacts(events: Iterable<LogEvent | UnknownEvent>): DeliveryFacts {
   const fold = new FactsFold();
   for (const event of events) fold.take(event);

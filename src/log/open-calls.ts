@@ -11,7 +11,7 @@ import {
 import { isKnown, pathTo, type SessionTree } from './tree.ts';
 
 /**
- * What is known of a call whose result is not in the log: it was never started; it was, and nobody knows how far it got;
+ * The fate of a call whose result is not in the log: it was never started; it was started, and its progress is unknown;
  * or it ended, but its result went with the process that held it.
  */
 export type CallFate = 'not_started' | 'interrupted' | 'result_lost';
@@ -22,7 +22,7 @@ export interface OpenCall {
   /** Canonical id where the call was started, else the wire name. */
   readonly tool: string;
   readonly fate: CallFate;
-  /** How it ended, where that is known. */
+  /** Its outcome, if known. */
   readonly outcome?: ToolOutcome;
 }
 
@@ -68,7 +68,7 @@ const TEXTS: Readonly<Record<CallFate, string>> = {
     'This call ended, but its result was lost with the process of the thread. Do not repeat it without a check.',
 };
 
-/** Drafts that answer open calls, so that every call has exactly one result, which says what is known. */
+/** Drafts that answer open calls, so that every call has exactly one result, which states what is known. */
 export function settlementDrafts(calls: readonly OpenCall[]): readonly EventDraft[] {
   return calls.flatMap(({ call, tool, fate, outcome: known }): readonly EventDraft[] => {
     const outcome = fate === 'not_started' ? 'skipped' : 'aborted';

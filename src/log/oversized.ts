@@ -3,12 +3,12 @@ import { headBytes } from '../core/text.ts';
 
 /** Texts up to this many characters stay on a line that is too long. */
 const KEPT_CHARS = 64 * 1024;
-/** How much of a text that does not stay. */
+/** Bytes that are kept of a truncated text. */
 const HEAD_BYTES = 2048;
 
 /**
  * A payload for a line that would be too long: of each long text its head and where all of it is. `save` keeps a text and
- * returns its path. What a head can't stand for becomes text: an image, and reasoning, whose signature covers the whole.
+ * returns its path. Blocks that can't be truncated become text: an image, and reasoning, whose signature covers the whole.
  */
 export function withoutLongTexts(payload: object, save: (text: string) => string): object {
   const shorten = (text: string): string =>

@@ -11,7 +11,7 @@ import {
 import { type Cost, NO_COST } from '../core/usage.ts';
 import { entryByPrefix, isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
-/** Something that a run did and that doing it again should do too. Ids, times and durations are left out. */
+/** One step of a run that a replay should repeat, without ids, times and durations. */
 export interface RunStep {
   readonly kind:
     | 'system'
@@ -25,7 +25,7 @@ export interface RunStep {
   readonly value: JsonObject;
 }
 
-/** A step as it stands in a log. */
+/** A step with its place in a log. */
 export interface RecordedStep extends RunStep {
   readonly entryId: string | null;
   readonly seq: number;
@@ -33,11 +33,11 @@ export interface RecordedStep extends RunStep {
   readonly draft: EventDraft | null;
 }
 
-/** What a log says about one run along one path. */
+/** One run along one path, as a log records it. */
 export interface RecordedRun {
-  /** Steps in the order in which they were taken, from behind `historyLeaf` on. */
+  /** Steps in order, after `historyLeaf`. */
   readonly steps: readonly RecordedStep[];
-  /** False where the run was broken off from outside, or the path leaves it: how it would have gone on nobody knows. */
+  /** False if the run was interrupted or the path leaves it, so that its continuation is unknown. */
   readonly hasEnd: boolean;
   /** The model's answers: whole, or as far as they came before a stream rule cut them. */
   readonly answers: readonly AssistantMessage[];
@@ -52,12 +52,12 @@ export interface RecordedRun {
 export interface RecordedRunOptions {
   readonly header: LogHeader;
   readonly events: readonly (LogEvent | UnknownEvent)[];
-  /** Entry id or a unique start of one; what stands up to it is not run again. */
+  /** Entry id or a unique prefix; entries up to it are not replayed. */
   readonly from?: string | undefined;
 }
 
 /**
- * Reads the run along the path to the leaf, up to its first end. A thread that goes on from another one's path, or from
+ * Reads the run along the path to the head, up to its first end. A thread that continues another one's path, or
  * itself, is run from the first turn after that.
  */
 export function recordedRun(
@@ -73,7 +73,7 @@ export function recordedRun(
     event.seq > before && isKnown(event, 'thread_finished');
   const until = events.find(isOver)?.seq ?? Number.POSITIVE_INFINITY;
   const ran = path.slice(start).filter(({ seq }) => seq < until);
-  // a path that was copied and never gone on from has no run of its own
+  // a copied path that was never continued has no run itself
   const hasBegun =
     historyLeaf === null ||
     events.some(({ event_type, seq }) => event_type === 'turn_started' && seq > before);
@@ -153,14 +153,14 @@ function costBefore(events: readonly (LogEvent | UnknownEvent)[], seq: number): 
 }
 
 /** A cut answer is part of the run only where a rule cut it: other cuts come from outside. */
-function answerOf(entry: TreeEntry, behind: readonly TreeEntry[]): readonly AssistantMessage[] {
+function answerOf(entry: TreeEntry, later: readonly TreeEntry[]): readonly AssistantMessage[] {
   if (!isKnown(entry, 'message') || entry.payload.message.role !== 'assistant') return [];
   const { message } = entry.payload;
   if (message.stop_reason !== 'aborted') return [message];
-  const next = behind.findIndex(
+  const next = later.findIndex(
     (one) => isKnown(one, 'message') && one.payload.message.role === 'assistant',
   );
-  const until = behind.slice(0, next === -1 ? behind.length : next);
+  const until = later.slice(0, next === -1 ? later.length : next);
   return until.some((one) => isKnown(one, 'rule_injection')) ? [message] : [];
 }
 
@@ -179,13 +179,13 @@ function isReminder(text: string): boolean {
 
 function recordedStep(entry: TreeEntry): readonly RecordedStep[] {
   const { event_type, payload, id, seq } = entry;
-  // a known type and its payload stand together in the entry
+  // a known type has its payload in the entry
   const draft = { event_type, payload } as EventDraft;
   const step = stepOf(draft);
   return step ? [{ ...step, entryId: id, seq, draft }] : [];
 }
 
-/** What an entry means for a comparison; undefined for entries that say nothing about how the run went. */
+/** Returns the step that an entry is for a comparison; undefined for entries that record no step. */
 export function stepOf({ event_type: type, payload }: EventDraft): RunStep | undefined {
   if (type === 'message') return messageStep(payload.message);
   if (type === 'system_prompt') {

@@ -9,7 +9,7 @@ export class LineRegions {
   #held = 0;
   #isSkipping = false;
 
-  /** Bytes held back: those behind the last line feed so far. */
+  /** Bytes after the last line feed so far, which are held back. */
   get heldBytes(): number {
     return this.#held;
   }
@@ -43,7 +43,7 @@ export class LineRegions {
     this.#isSkipping = true;
   }
 
-  /** The bytes behind the last line feed. */
+  /** The bytes after the last line feed. */
   rest(): Buffer {
     return Buffer.concat(this.#pieces);
   }
@@ -62,7 +62,7 @@ export class LineRegions {
   }
 }
 
-/** True when `needle` stands in `bytes` at `at`. */
+/** True if `bytes` contains `needle` at offset `at`. */
 export function matchesAt(bytes: Buffer, needle: Buffer, at: number): boolean {
   if (at + needle.length > bytes.length) return false;
   for (let index = 0; index < needle.length; index += 1) {

@@ -1,6 +1,14 @@
-import { type JsonValue, toText } from '../core/json.ts';
-import { type Message, type ToolCallBlock, textOf, toolCallsOf } from '../core/message.ts';
-import type { FilesTouched } from './files-touched.ts';
+import { isRecord, type JsonObject, type JsonValue, toText } from '../core/json.ts';
+import {
+  type AssistantBlock,
+  type ContentBlock,
+  isErrorOutcome,
+  type Message,
+  type ToolCallBlock,
+  type ToolResultMessage,
+  textOf,
+  toolCallsOf,
+} from '../core/message.ts';
 
 /** The system prompt of a model that summarises. */
 export const SUMMARY_SYSTEM = [
@@ -56,12 +64,12 @@ export type SummaryKind = 'history' | 'turn_prefix' | 'branch';
 export interface SummaryPromptParts {
   readonly kind: SummaryKind;
   readonly messages: readonly Message[];
-  /** What the agent was asked to do in the first place, where that is not among the messages. */
+  /** The original task, if it is not among the messages. */
   readonly task?: string | undefined;
   readonly previousSummary?: string | undefined;
-  /** What a person or a hook wants the summary to attend to. */
+  /** Instructions from a person or a hook for the summary. */
   readonly instructions?: string | undefined;
-  /** The conversation's share of the prompt; older messages beyond it are left out. */
+  /** Bytes of the prompt for the conversation; older messages beyond it are dropped. */
   readonly maxBytes: number;
 }
 
@@ -91,7 +99,7 @@ function quoted(tag: string, text: string): string {
   return `<${tag}>\n${text.replaceAll(`</${tag}`, `&lt;/${tag}`)}\n</${tag}>`;
 }
 
-/** Messages as plain text, newest in full; what does not fit into `maxBytes` is left out from the oldest on. */
+/** Renders messages as plain text of at most `maxBytes`; drops the oldest first. */
 function conversationText(messages: readonly Message[], maxBytes: number): string {
   const parts: string[] = [];
   let bytes = 0;
@@ -117,9 +125,9 @@ function messageText(message: Message): string {
       return `[Tool result, ${message.outcome}]: ${cut(contentText(message), MAX_RESULT_CHARS)}`;
     case 'assistant': {
       const calls = toolCallsOf(message);
-      const said = textOf(message.content);
+      const spoken = textOf(message.content);
       return [
-        ...(said === '' && calls.length > 0 ? [] : [`[Assistant]: ${said}`]),
+        ...(spoken === '' && calls.length > 0 ? [] : [`[Assistant]: ${spoken}`]),
         ...(calls.length === 0 ? [] : [`[Assistant calls]: ${calls.map(callText).join('; ')}`]),
       ].join('\n');
     }
@@ -163,7 +171,128 @@ function fileList(tag: string, paths: readonly string[]): string {
   return paths.length === 0 ? '' : `<${tag}>\n${paths.join('\n')}\n</${tag}>`;
 }
 
-/** A summary without the file lists that {@link summaryText} puts behind it; the next one lists them anew. */
+/** Returns a summary without the file lists that {@link summaryText} appends; the next one lists them again. */
 export function withoutFileLists(summary: string): string {
   return summary.replace(/(?:\n\n<(read|changed)-files>\n[^<]*\n<\/\1-files>){1,2}$/, '');
+}
+
+/** Bytes of an average token; for judging how full a context is. Bytes, not characters: other scripts cost more. */
+export const BYTES_PER_TOKEN = 4;
+/** Maximum cost of an image in known models, as bytes of text. */
+const IMAGE_BYTES = 1600 * BYTES_PER_TOKEN;
+const MESSAGE_OVERHEAD_BYTES = 16;
+
+/** Size of a message on the wire, roughly; the unit of the token estimates. */
+export function messageBytes(message: Message): number {
+  let bytes = MESSAGE_OVERHEAD_BYTES;
+  for (const block of message.content) bytes += blockBytes(block);
+  return bytes;
+}
+
+/** UTF-8 bytes of a block's text; an image counts as what its tokens would be as text. */
+function blockBytes(block: ContentBlock | AssistantBlock): number {
+  switch (block.type) {
+    case 'text':
+      return Buffer.byteLength(block.text);
+    case 'thinking':
+      return Buffer.byteLength(block.text) + (block.signature ?? block.redacted ?? '').length;
+    case 'tool_call':
+      return Buffer.byteLength(block.name + (block.malformed ?? jsonText(block.input)));
+    case 'image':
+      break;
+  }
+  return IMAGE_BYTES;
+}
+
+function jsonText(value: JsonObject): string {
+  return JSON.stringify(value);
+}
+
+/** Tokens that a message is likely to be. */
+export function messageTokens(message: Message): number {
+  return Math.ceil(messageBytes(message) / BYTES_PER_TOKEN);
+}
+
+/** Files that a stretch of conversation read, and those that it changed; sorted, and no file is in both. */
+export interface FilesTouched {
+  readonly read: readonly string[];
+  readonly changed: readonly string[];
+}
+
+export const NO_FILES: FilesTouched = { read: [], changed: [] };
+
+/** Wire names of the tools that read one file. */
+export const READERS: ReadonlySet<string> = new Set(['rye_file_system_read']);
+/** Wire names of the tools that change one file. */
+export const WRITERS: ReadonlySet<string> = new Set([
+  'rye_file_system_write',
+  'rye_file_system_edit',
+  'rye_file_system_multi_edit',
+]);
+
+/** Files that the tool calls of these messages named; a call whose result is an error touched nothing. */
+export function filesTouched(messages: readonly Message[]): FilesTouched {
+  const failed = new Set(
+    messages
+      .filter((message): message is ToolResultMessage => message.role === 'tool_result')
+      .filter(({ outcome }) => isErrorOutcome(outcome))
+      .map(({ call_id }) => call_id),
+  );
+  const read = new Set<string>();
+  const changed = new Set<string>();
+  for (const message of messages) {
+    if (message.role !== 'assistant') continue;
+    for (const call of toolCallsOf(message)) {
+      const { name, path } = fileCallOf(call);
+      if (path === undefined || failed.has(call.call_id)) continue;
+      if (READERS.has(name)) read.add(path);
+      if (WRITERS.has(name)) changed.add(path);
+    }
+  }
+  return arranged(read, changed);
+}
+
+/** A file tool may be called by its own name or through the primary action `rye_execute`. */
+export function fileCallOf({ name, input }: ToolCallBlock): {
+  readonly name: string;
+  readonly path: string | undefined;
+} {
+  const { item_id: id, parameters } = input;
+  const isIndirect = name === 'rye_execute' && typeof id === 'string' && isRecord(parameters);
+  const called = isIndirect ? id.replaceAll(/[/.-]/g, '_') : name;
+  const path = isIndirect ? parameters['path'] : input['path'];
+  return { name: called, path: typeof path === 'string' ? path : undefined };
+}
+
+/** Both in one; a file that either one changed counts as changed. */
+export function mergeFiles(left: FilesTouched, right: FilesTouched): FilesTouched {
+  return arranged(
+    new Set([...left.read, ...right.read]),
+    new Set([...left.changed, ...right.changed]),
+  );
+}
+
+function arranged(read: ReadonlySet<string>, changed: ReadonlySet<string>): FilesTouched {
+  return {
+    read: [...read].filter((path) => !changed.has(path)).toSorted(),
+    changed: [...changed].toSorted(),
+  };
+}
+
+/** The files that the `details` of a compaction or a branch summary name; none where it has no such lists. */
+export function filesOfDetails(details: JsonObject | undefined): FilesTouched {
+  return arranged(
+    new Set(textsOf(details?.['read_files'])),
+    new Set(textsOf(details?.['changed_files'])),
+  );
+}
+
+function textsOf(value: unknown): readonly string[] {
+  if (!Array.isArray(value)) return [];
+  return value.filter((text): text is string => typeof text === 'string');
+}
+
+/** The `details` members that {@link filesOfDetails} reads back. */
+export function filesAsDetails({ read, changed }: FilesTouched): JsonObject {
+  return { read_files: read, changed_files: changed };
 }

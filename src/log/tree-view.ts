@@ -1,7 +1,7 @@
 import { type Message, textOf, toolCallsOf } from '../core/message.ts';
 import { isKnown, type SessionTree, type TreeEntry } from './tree.ts';
 
-/** What of a tree is shown. */
+/** The entries of a tree that a view shows. */
 export const TREE_FILTERS = ['default', 'no-tools', 'user-only', 'labeled-only', 'all'] as const;
 export type TreeFilter = (typeof TREE_FILTERS)[number];
 
@@ -43,7 +43,7 @@ const SETTINGS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The entries that a filter shows, depth first, the active branch first at each fork. Entries behind a hidden one hang
+ * The entries that a filter shows, depth first, the active branch first at each fork. Children of a hidden one hang
  * on the nearest one that is shown. Iterative: a path may have any length.
  */
 export function viewTree(
@@ -77,7 +77,7 @@ export function viewTree(
   return rows;
 }
 
-/** Says what its entry is only when it is asked: few rows of a large tree are ever looked at. */
+/** Describes its entry only when asked: few rows of a large tree are ever displayed. */
 class Row implements TreeRow {
   readonly entry: TreeEntry;
   readonly parentId: string | null;
@@ -110,11 +110,11 @@ interface Place extends Pick<TreeRow, 'parentId' | 'depth' | 'active' | 'leaf'> 
   readonly label: string | undefined;
 }
 
-/** Position of what is no entry: the parent of roots, the end of a list of siblings. */
+/** The position of no entry: the parent of roots, the end of a list of siblings. */
 const NOWHERE = -1;
 
 /**
- * How the shown entries of a tree hang together, by their positions in it. Flat arrays: half a million entries are
+ * The links between the shown entries of a tree, by their positions. Flat arrays: half a million entries are
  * linked in the time that a map of their ids would take to grow.
  */
 interface Links {
@@ -130,7 +130,7 @@ interface Links {
 function linksOf(tree: SessionTree, shows: (entry: TreeEntry) => boolean): Links {
   const { entries, byId, leafId } = tree;
   const parents = parentsOf(tree);
-  // the shown entry that stands for each: itself, or its nearest shown ancestor
+  // for each entry the nearest shown one: itself or an ancestor
   const anchors = new Int32Array(entries.length);
   for (const [at, entry] of entries.entries()) {
     anchors[at] = shows(entry) ? at : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
@@ -149,7 +149,7 @@ function linksOf(tree: SessionTree, shows: (entry: TreeEntry) => boolean): Links
   return { firstChild, nextSibling, active, leaf: anchors[leaf] ?? NOWHERE };
 }
 
-/** Positions of parents, which stand before their children. */
+/** Positions of parents, which come before their children. */
 function parentsOf({ entries, byId }: SessionTree): Int32Array {
   const parents = new Int32Array(entries.length);
   for (const [at, { parent_id: parent }] of entries.entries()) {
@@ -195,7 +195,7 @@ function isShown(
   return words.every((word) => text.includes(word));
 }
 
-/** Whether a filter shows an entry; an answer that only calls is shown at the leaf and where calls are. */
+/** True if a filter shows an entry; an answer with only calls is shown at the head and with the calls. */
 function passes(tree: SessionTree, entry: TreeEntry, filter: TreeFilter): boolean {
   switch (filter) {
     case 'all':
@@ -244,7 +244,7 @@ function kindOf(entry: TreeEntry): string {
   return roleOf(entry) ?? entry.event_type;
 }
 
-/** One line that says what an entry is, at most 200 characters. */
+/** Describes an entry in one line of at most 200 characters. */
 function describeEntry(entry: TreeEntry): string {
   const text = entryText(entry).replaceAll(/\s+/g, ' ').trim();
   return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT - 1)}…`;
@@ -283,12 +283,12 @@ function otherText(entry: TreeEntry): string {
 }
 
 function messageText(message: Message): string {
-  const said = message.content
+  const text = message.content
     .map((block) => (block.type === 'text' ? block.text.slice(0, MAX_TEXT * 2) : ''))
     .join(' ');
-  if (message.role === 'tool_result') return `${message.name} ${message.outcome}: ${said}`;
-  if (message.role === 'user') return said;
+  if (message.role === 'tool_result') return `${message.name} ${message.outcome}: ${text}`;
+  if (message.role === 'user') return text;
   const calls = toolCallsOf(message).map(({ name }) => `→ ${name}`);
   const cut = message.stop_reason === 'aborted' ? ['(cut)'] : [];
-  return [said.trim(), ...calls, ...cut].filter((part) => part !== '').join(' ');
+  return [text.trim(), ...calls, ...cut].filter((part) => part !== '').join(' ');
 }

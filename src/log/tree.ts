@@ -1,8 +1,7 @@
 import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { LogProblem } from './codec.ts';
 import { LOG_START, leafAfter } from './cursor.ts';
-import { EntryIndex } from './entry-index.ts';
-import type { LogProblem } from './problem.ts';
 
 /** An event that has a place in the session tree. `parent_id` is the one after repair. */
 export type TreeEntry = (LogEvent | UnknownEvent) & {
@@ -23,12 +22,12 @@ export interface SessionTree {
   readonly problems: readonly LogProblem[];
 }
 
-/** Where an event stands, for problem reports. */
+/** The offset of an event, for problem reports. */
 export type OffsetOf = (index: number) => number;
 
 /**
  * Indexes a log in one pass. An entry whose parent is unknown is hung on the entry before it; one whose parent is
- * itself or stands later would make a loop and is hung there too, reported as an error; of two entries
+ * itself or comes later would make a loop and is hung there too, reported as an error; of two entries
  * with one id the first counts.
  */
 export function buildTree(
@@ -69,7 +68,7 @@ class TreeBuilder {
       this.#problems.push({
         kind: 'duplicate_id',
         offset: this.#offsetOf(index),
-        message: `entry ${id} stands twice in the log; the first one counts`,
+        message: `entry ${id} is twice in the log; the first one counts`,
       });
       return;
     }
@@ -99,7 +98,7 @@ class TreeBuilder {
     };
   }
 
-  /** The event with a parent that stands before it. */
+  /** The event with a parent that comes before it. */
   #placed(event: LogEvent | UnknownEvent, index: number): TreeEntry {
     const id = event.id ?? '';
     const parent = event.parent_id ?? null;
@@ -139,7 +138,7 @@ function parentProblem(
     ? {
         kind: 'cycle',
         offset,
-        message: `the parent ${parent} of entry ${id} does not stand before it`,
+        message: `the parent ${parent} of entry ${id} does not come before it`,
       }
     : { kind: 'orphan', offset, message: `the parent ${parent} of entry ${id} is not in the log` };
 }
@@ -181,7 +180,7 @@ export function entryByPrefix(tree: SessionTree, prefix: string): TreeEntry {
   });
 }
 
-/** A list with room for `count` items: one that grows leaves copies of itself behind. */
+/** A list with room for `count` items, since growing a list copies it. */
 export function listOf<T>(count: number): T[] {
   const list: T[] = [];
   list.length = count;
@@ -194,7 +193,7 @@ export function pathTo(tree: SessionTree, id: string | null): readonly TreeEntry
   if (id === null) return [];
   let at: TreeEntry | undefined = entryById(tree, id);
   let index = byId.positionOf(id);
-  // parents stand before their children, so the path can't be longer
+  // parents come before their children, so the path can't be longer
   const path = listOf<TreeEntry>(index + 1);
   let start = path.length;
   while (at) {
@@ -244,4 +243,65 @@ export function treeLines(tree: SessionTree): readonly TreeLine[] {
     }
   }
   return lines;
+}
+
+/** The members of an entry that the index reads. */
+interface Identified {
+  readonly id: string;
+}
+
+const NONE = -1;
+
+/**
+ * Entries by id. An open-addressing table over positions: a large log fills it several times faster than a `Map`
+ * and with a tenth of the memory, and a context looks up next to nothing in it.
+ */
+export class EntryIndex<T extends Identified> {
+  readonly #entries: readonly T[];
+  readonly #positions: Int32Array;
+
+  /** `entries` is the list that {@link add} is told positions of; at most `count` will come. */
+  constructor(entries: readonly T[], count: number) {
+    this.#entries = entries;
+    // half empty at least, so that a search ends soon
+    this.#positions = new Int32Array(2 ** Math.ceil(Math.log2(2 * count + 2))).fill(NONE);
+  }
+
+  get(id: string): T | undefined {
+    const position = this.positionOf(id);
+    return position === NONE ? undefined : this.#entries[position];
+  }
+
+  has(id: string): boolean {
+    return this.positionOf(id) !== NONE;
+  }
+
+  /** Position in the list; -1 where no entry has the id. */
+  positionOf(id: string): number {
+    return this.#positions[this.#slot(id)] ?? NONE;
+  }
+
+  /** Adds the entry at `position`; returns false and changes nothing if its id is known. */
+  add(id: string, position: number): boolean {
+    const slot = this.#slot(id);
+    if (this.#positions[slot] !== NONE) return false;
+    this.#positions[slot] = position;
+    return true;
+  }
+
+  /** The slot that holds the id, or the free one where it would go. */
+  #slot(id: string): number {
+    const mask = this.#positions.length - 1;
+    for (let slot = hashOf(id) & mask; ; slot = (slot + 1) & mask) {
+      const position = this.#positions[slot] ?? NONE;
+      if (position === NONE || this.#entries[position]?.id === id) return slot;
+    }
+  }
+}
+
+/** FNV-1a over UTF-16 units, its high bits folded into the low ones that choose the slot. */
+function hashOf(id: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < id.length; at += 1) hash = Math.imul(hash ^ id.charCodeAt(at), 0x01000193);
+  return hash ^ (hash >>> 15);
 }

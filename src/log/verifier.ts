@@ -48,7 +48,7 @@ export interface LogIntact extends LogExtent, Checked {
   readonly flaw?: LogFlaw;
 }
 
-/** A log whose signed part was changed, or whose keys are not trusted, or of which nothing is signed. */
+/** A log whose signed part was changed, whose keys are not trusted, or without any signature. */
 export interface LogTampered extends LogFlaw, Checked {
   readonly ok: false;
   /** Nothing in it is signed, as a crash leaves a log that was just created: nothing signed was changed either. */
@@ -60,7 +60,7 @@ export type LogVerification = LogIntact | LogTampered;
 export interface LogVerifierOptions {
   readonly threadId: string;
   readonly verifier: PayloadVerifier;
-  /** What a finished thread's signed thread.json says about its log: then nothing may be missing or unsigned. */
+  /** The extent in a finished thread's signed thread.json: then nothing may be missing or unsigned. */
   readonly expected?: LogExtent | undefined;
 }
 
@@ -89,7 +89,7 @@ const MAX_OPEN = 256;
  * hashed; a checkpoint is recognized at the place where the writer puts its type, and any line of another form
  * breaks the chain or the sequence.
  *
- * What follows the last good signature is unverified, whatever it is. If something is wrong before that, the log was
+ * Bytes after the last good signature are unverified. A defect before it means that the log was
  * changed: so after the first flaw the verifier looks for a later checkpoint that this thread's keys did sign.
  */
 export function createLogVerifier(options: LogVerifierOptions): LogVerifier {
@@ -183,7 +183,7 @@ class ChainVerifier implements LogVerifier {
     const { bytes, sha256, events } = found;
     const verified = this.#good?.head.bytes ?? 0;
     if (bytes < expected.bytes) {
-      this.#fail(bytes, `the log ends at byte ${bytes}; thread.json says ${expected.bytes}`);
+      this.#fail(bytes, `the log ends at byte ${bytes}; thread.json names ${expected.bytes}`);
     } else if (bytes > expected.bytes && verified >= expected.bytes) {
       this.#fail(
         expected.bytes,
@@ -192,7 +192,7 @@ class ChainVerifier implements LogVerifier {
     } else if (verified !== bytes) {
       this.#fail(verified, 'no checkpoint covers the end of the finished log');
     } else if (events !== expected.events) {
-      this.#fail(0, `the log has ${events} events; thread.json says ${expected.events}`);
+      this.#fail(0, `the log has ${events} events; thread.json names ${expected.events}`);
     } else if (sha256 !== expected.sha256) {
       this.#fail(0, "the log's SHA-256 is not the one that thread.json names");
     }
@@ -336,7 +336,7 @@ class ChainVerifier implements LogVerifier {
         : 'the checkpoint does not follow the previous one';
     }
     if (from !== this.#segmentFrom || to !== offset) {
-      return `the checkpoint covers bytes ${from} to ${to}, but stands at ${this.#segmentFrom} to ${offset}`;
+      return `the checkpoint covers bytes ${from} to ${to}, but is at ${this.#segmentFrom} to ${offset}`;
     }
     if (sha256 !== digest) {
       return `the bytes from ${from} to ${to} are not those that were signed`;

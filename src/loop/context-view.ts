@@ -5,8 +5,8 @@ import {
   type ToolResultMessage,
   toolCallsOf,
 } from '../core/message.ts';
-import { fileCallOf, READERS, WRITERS } from '../log/files-touched.ts';
 import { isProtectedTool } from '../log/protected-tools.ts';
+import { fileCallOf, READERS, WRITERS } from '../log/summary-prompt.ts';
 import type { TailOptions } from './behavior.ts';
 
 export interface ContextViewOptions {

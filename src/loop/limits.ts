@@ -7,7 +7,7 @@ import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
 import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../core/usage.ts';
-import { repairPairing } from '../log/pairing.ts';
+import { repairPairing } from '../log/context.ts';
 import { heldText } from '../policy/budget.ts';
 import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy/limits.ts';
 import type { ModelRequest } from '../providers/provider.ts';

@@ -1,6 +1,6 @@
 import type { Message } from '../core/message.ts';
 import { NO_USAGE, type Pricing, priceMicroUsd, totalTokens, type Usage } from '../core/usage.ts';
-import { BYTES_PER_TOKEN, messageBytes } from '../log/size.ts';
+import { BYTES_PER_TOKEN, messageBytes } from '../log/summary-prompt.ts';
 import type { ModelEvent, ToolList } from '../providers/provider.ts';
 
 /** Bytes of a short token; for the worst case that money must be there for. */

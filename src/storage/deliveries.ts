@@ -20,7 +20,7 @@ export interface EnqueueParams {
   readonly kind: DeliveryKind;
   readonly mode: DeliveryMode;
   readonly source: string;
-  /** What makes a repeated enqueue a no-op. */
+  /** A second enqueue with the same key is a no-op. */
   readonly sourceKey?: string;
   readonly text: string;
   readonly requiresArtifact: boolean;
@@ -52,7 +52,7 @@ export interface AdmitParams {
   readonly now: string;
 }
 
-/** What only the owner can say of its run, and only now. */
+/** The state of a run that only its owner can observe, now. */
 export type SteerPoint = Pick<
   RunProof,
   | 'observed_at'
@@ -110,11 +110,11 @@ export interface ResolveParams {
  * changes a run is refused with `thread_locked` to an owner that lost the thread.
  */
 export interface Deliveries {
-  /** T1. A known source key is a no-op; the addressee's chain is followed to its end. */
+  /** Queues a message for the end of the addressee's chain. A known source key changes nothing. */
   enqueue(params: EnqueueParams): Promise<Delivery>;
   /** Everything that a thread has or was sent, in order of arrival. */
   list(threadId: string): Promise<readonly DeliveryReport[]>;
-  /** Whether something waits for the thread that is not in its log. One indexed read. */
+  /** True if a delivery waits for the thread and is not in its log. One indexed read. */
   isAnyWaiting(threadId: string): Promise<boolean>;
   /** Opens the thread's run; returns deliveries whose entries the conversation carries and no answer covered yet. */
   openRun(params: OpenRunParams): Promise<readonly Delivery[]>;
@@ -124,15 +124,15 @@ export interface Deliveries {
   publishPoint(key: RunKey, point: SteerPoint): Promise<void>;
   /** The thread's open run as its owner last published it; undefined if there is none. */
   activeTurn(threadId: string): Promise<ActiveTurn | undefined>;
-  /** Reserves all that people want said now. Each comes with the id of the entry to write. */
+  /** Reserves the pending deliveries from people. Each comes with the id of the entry to write. */
   admitPeople(params: AdmitParams): Promise<readonly Delivery[]>;
-  /** T3: judges the head and inserts an attempt where it may go into the run. Undefined: nothing waits. */
+  /** Decides whether the first waiting background delivery may enter the run, and records the attempt. Undefined: nothing waits. */
   requestSteer(params: SteerParams): Promise<SteerDecision | undefined>;
-  /** T4, first half: judges again, and reserves the entry. Undefined: nothing to write. */
+  /** Decides again from the present state, and reserves the entry to write. Undefined: nothing to write. */
   admitSteer(params: SteerParams): Promise<Delivery | undefined>;
-  /** T2 and T4, second half: these entries are in the log. */
+  /** Marks reserved deliveries as accepted, once their entries are in the log. */
   accept(key: RunKey, entryIds: readonly string[], now: string): Promise<void>;
-  /** T5: a committed answer covers these entries. */
+  /** Marks deliveries as consumed by a committed answer that covers their entries. */
   consume(
     key: RunKey,
     covered: { readonly entryIds: readonly string[]; readonly answerId: string },
@@ -140,10 +140,13 @@ export interface Deliveries {
   ): Promise<void>;
   /** The thread has the results of these children by waiting for them: they are not delivered as well. */
   consumeWaited(key: RunKey, children: readonly string[], now: string): Promise<void>;
-  /** T7, and T2 with `next`: the delivery that begins the next run, whose entry is to be written. */
+  /**
+   * Ends the run and settles its deliveries. With `next`, opens another run for the first waiting delivery in the same
+   * transaction (the transition `admitIdle`); returns that delivery, whose entry the caller writes.
+   */
   endRun(params: EndRunParams): Promise<Delivery | undefined>;
-  /** T8. */
+  /** Settles the deliveries of a crashed run by what its log proves. */
   recover(params: RecoverParams): Promise<void>;
-  /** T10. */
+  /** Resolves a delivery by hand. A retry returns a new delivery. */
   resolve(params: ResolveParams): Promise<Delivery>;
 }

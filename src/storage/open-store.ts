@@ -7,7 +7,7 @@ import { takeLease } from './files/lease.ts';
 import { createFileLogStore } from './files/log-store.ts';
 import { openRegistry, threadsFolder } from './open-registry.ts';
 import { processOwners } from './owners.ts';
-import { inspectDatabase } from './sqlite/inspect.ts';
+import { inspectDatabase } from './sqlite/database.ts';
 import { LEDGER_MIGRATIONS, SqliteLedger } from './sqlite/ledger.ts';
 import { REGISTRY_MIGRATIONS } from './sqlite/registry-rows.ts';
 import { INDEX_MIGRATIONS, SqliteSearchIndex } from './sqlite/search-index.ts';

@@ -9,7 +9,7 @@ export type OwnerProcess = {
   readonly [Column in keyof OwnerColumns]: NonNullable<OwnerColumns[Column]>;
 };
 
-/** Stands for the start time of a process whose start can't be read. */
+/** The start time of a process whose start can't be read. */
 const UNKNOWN = 'unknown';
 
 /**

@@ -12,7 +12,7 @@ import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost, MicroUsd } from '../core/usage.ts';
 import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
-import type { LogProblem } from '../log/problem.ts';
+import type { LogProblem } from '../log/codec.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
 import type { Held } from '../policy/budget.ts';
@@ -30,12 +30,12 @@ export interface RegisterParams {
   readonly continuationOf?: string;
 }
 
-/** Identity of whoever runs a thread: opaque outside of the store. Equal ids name the same owner. */
+/** Identity of the owner of a thread: opaque outside of the store. Equal ids name the same owner. */
 export interface Owner {
   readonly id: string;
 }
 
-/** What a look at a database file found. `unreadable`: rye can neither use nor repair it. */
+/** The result of an inspection of a database file. `unreadable`: rye can neither use nor repair it. */
 export interface DatabaseState {
   readonly name: 'registry' | 'ledger' | 'index';
   readonly path: string;
@@ -43,14 +43,14 @@ export interface DatabaseState {
   readonly detail: string;
 }
 
-/** How far a thread has come at the end of a turn. */
+/** Progress of a thread at the end of a turn. */
 export interface TurnProgress {
   readonly cost?: Cost;
   /** Given only after it was synced to the disk. */
   readonly head?: LogHead;
 }
 
-/** How many threads may have a process at once: children of one parent, and threads of the project. */
+/** Maximum threads that may have a process at once: children of one parent, and threads of the project. */
 export interface LaunchLimits {
   readonly maxChildren: number;
   readonly maxTotal: number;
@@ -72,7 +72,7 @@ export interface FinishParams {
   readonly result: string;
   readonly outputs?: JsonObject;
   readonly error?: ErrorInfo;
-  /** Refused with `thread_locked` when the row's epoch is higher: somebody else took the thread over. */
+  /** Refused with `thread_locked` if the row's epoch is higher: another owner took the thread over. */
   readonly epoch: number;
 }
 
@@ -112,7 +112,7 @@ export interface Registry {
   takeLaunch(threadId: string, owner: Owner, limits: LaunchLimits, now: string): Promise<boolean>;
   /** Any status change with its result columns. */
   finish(threadId: string, params: FinishParams): Promise<ThreadRecord>;
-  /** Asks a thread, or the end of what continues it, to stop; the first reason stays. Throws `thread_not_found`. */
+  /** Asks a thread, or the end of its chain, to stop; keeps the first reason. Throws `thread_not_found`. */
   requestCancel(threadId: string, reason: string, now: string): Promise<void>;
   cancelRequested(threadId: string): Promise<string | undefined>;
   /**
@@ -135,7 +135,7 @@ export interface LedgerRow {
   readonly thread_id: string;
   readonly parent_id: string | null;
   readonly max: MicroUsd;
-  /** What the parent set aside for it; 0 for a root. */
+  /** Amount that the parent reserved for it; 0 for a root. */
   readonly reserved: MicroUsd;
   /** Its own spend, descendants not included. */
   readonly actual: MicroUsd;
@@ -161,13 +161,13 @@ export interface Ledger {
   /** Ends the thread's claim: what it did not spend returns to the parent. Idempotent. */
   release(threadId: string): Promise<void>;
   /**
-   * Releases a thread and gives what is left of its budget, at most `amount`, to its successor, so that nobody else
+   * Releases a thread and passes the rest of its budget, at most `amount`, to its successor, so that no other thread
    * can take it in between. Returns what the successor got. Once only: refused for a released thread.
    */
   handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd>;
   /** max − own − Σ active children max(reserved, subtree) − Σ released children's subtree. */
   remaining(threadId: string): Promise<MicroUsd>;
-  /** What the running children of a thread hold and have not spent, the largest first. */
+  /** Returns the unspent reservations of a thread's running children, the largest first. */
   held(threadId: string): Promise<readonly Held[]>;
   /** Inserts rows that are missing, parents first; returns the ids of those that were. */
   restore(rows: readonly LedgerRow[]): Promise<readonly string[]>;
@@ -191,7 +191,7 @@ export interface IndexAnswer {
 
 /** Full-text index of items and exports. Rebuildable: it is never the only copy of anything. */
 export interface SearchIndex {
-  /** Of all files, or of those inside or outside a folder. */
+  /** Returns the fingerprints of all files, or of those inside or outside a folder. */
   fingerprints(scope?: FolderScope): Promise<ReadonlyMap<string, FileFingerprint>>;
   /** Modification times of folders whose files are indexed as they were then. */
   folders(): Promise<ReadonlyMap<string, number>>;
@@ -255,7 +255,7 @@ export interface LogWriter {
   readonly isSigned: boolean;
   /** The last checkpoint that this writer wrote; undefined before the first. */
   readonly lastCheckpoint: Checkpoint | undefined;
-  /** The end of what is signed. A log that ends before it was cut. */
+  /** The end of the signed part. A log that ends earlier was truncated. */
   readonly head: LogHead;
   /** Id of the last entry, from which the next one hangs. */
   readonly leafId: string | null;
@@ -271,7 +271,7 @@ export type LogState = LogExtent;
 export interface OpenedLog {
   readonly header: LogHeader;
   readonly events: readonly (LogEvent | UnknownEvent)[];
-  /** Byte at which each event stands, at the same index. */
+  /** Byte offset of each event, at the same index. */
   readonly offsets: readonly number[];
   readonly problems: readonly LogProblem[];
 }
@@ -298,8 +298,8 @@ export interface LogStore {
    */
   readEntries(threadId: string, part?: LogPart): Promise<OpenedLog>;
   /**
-   * One entry by its whole id. Beside a large log an index says where it stands, and is made where there is none that fits;
-   * it is no part of the log, and what it says is checked. Where it does not lead to the entry, the answer is all entries.
+   * Finds one entry by its full id. A large log has an index of offsets, which is rebuilt if it doesn't fit the log;
+   * the index is not part of the log, and its answers are checked. Without an answer, all entries are returned.
    */
   lookUp(threadId: string, id: string): Promise<EntryLookup>;
   /** Checks header, sequence, hash chain and signatures in one sequential pass of constant memory. */
@@ -344,9 +344,9 @@ export interface LogRange {
   readonly end?: number;
 }
 
-/** A log that nobody else can open for writing until it is released. */
+/** A log that no other owner can open for writing until it is released. */
 export interface LogHold {
-  /** Opens the log for appending, as `reopen` does, with nobody in between. The writer's end is the end of the hold. */
+  /** Opens the log for appending, as `reopen` does, without giving the lease back first. Closing the writer ends the hold. */
   open(options: LogReopenOptions): Promise<LogWriter>;
   release(): void | Promise<void>;
 }
@@ -379,7 +379,7 @@ export interface LogWriterOptions {
 
 export interface LogReopenOptions extends LogWriterOptions {
   readonly verifier: PayloadVerifier;
-  /** For a log of which nothing is signed: it begins again with this header. */
+  /** Header with which a log begins again if none of it is signed. */
   readonly header?: LogHeader;
 }
 
@@ -433,6 +433,6 @@ export interface StoreMaintenance {
   holdRepair(): { release(): void };
 }
 
-export type { LogProblem } from '../log/problem.ts';
+export type { LogProblem } from '../log/codec.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { ResolveParams, RunKey, SteerParams, SteerPoint } from './deliveries.ts';

@@ -4,7 +4,7 @@ import { frameOf } from '../../src/browser/frame.ts';
 import { paint } from '../../src/browser/paint.ts';
 import { displayWidth } from '../../src/cli/terminal-text.ts';
 import type { EventDraft } from '../../src/core/events.ts';
-import { said } from '../log/support.ts';
+import { userMessage } from '../log/support.ts';
 import { answer, BRANCHED, opened, press, screenOf, toolResult } from './support.ts';
 
 const plain = picocolors.createColors(false);
@@ -14,13 +14,13 @@ const OWN = new RegExp(`${ESCAPE}\\[(?:\\d+;1H|\\d+G|K|\\?2026[hl])`, 'g');
 const ROW = new RegExp(`${ESCAPE}\\[\\d+;1H`, 'g');
 
 const HOSTILE: readonly EventDraft[] = [
-  said('\u001b[2J\u001b[H\u001b]0;owned\u0007\u001b[?1049l \u009b31m bell\u0007 back\b\b'),
-  said('界'.repeat(90)),
-  said('👩‍👩‍👧‍👦🇩🇪❤️👍🏽 '.repeat(30)),
-  said('שלום مرحبا \u202eevil\u202c\u2066 '.repeat(20)),
-  said('a\tb\0c\r\nd\u2028e\u0085f\rg'),
-  said(`e${'\u0301'.repeat(2000)}`),
-  said('\ud800 lone'),
+  userMessage('\u001b[2J\u001b[H\u001b]0;owned\u0007\u001b[?1049l \u009b31m bell\u0007 back\b\b'),
+  userMessage('界'.repeat(90)),
+  userMessage('👩‍👩‍👧‍👦🇩🇪❤️👍🏽 '.repeat(30)),
+  userMessage('שלום مرحبا \u202eevil\u202c\u2066 '.repeat(20)),
+  userMessage('a\tb\0c\r\nd\u2028e\u0085f\rg'),
+  userMessage(`e${'\u0301'.repeat(2000)}`),
+  userMessage('\ud800 lone'),
   answer([
     { type: 'thinking', text: 'I\u001b[31mthink\tso' },
     { type: 'tool_call', call_id: 'c\u001b1', name: 'na\nme', input: { 'ke\u001by': 'va\tl\nue' } },
@@ -57,7 +57,7 @@ describe('the screen', () => {
 
   it('shows calls, results and thinking for reading', () => {
     const drafts = [
-      said('q'),
+      userMessage('q'),
       answer([
         { type: 'thinking', text: 'Which file?' },
         { type: 'text', text: 'I look.' },
@@ -97,7 +97,7 @@ describe('the screen', () => {
   });
 
   it('shows the start of a text that is too long for a pane and says how much is left', () => {
-    const state = press(opened([said('word '.repeat(50_000))]), 'enter', 'end').state;
+    const state = press(opened([userMessage('word '.repeat(50_000))]), 'enter', 'end').state;
     expect(screenOf(state).join('\n')).toContain('50000 more characters');
   });
 

@@ -7,7 +7,7 @@ import type { AssistantBlock } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { viewTree } from '../../src/log/tree-view.ts';
-import { place, said } from '../log/support.ts';
+import { place, userMessage } from '../log/support.ts';
 
 export function answer(content: readonly AssistantBlock[]): EventDraft {
   const message = {
@@ -36,13 +36,13 @@ function leafTo(target_id: string): EventDraft {
  *                       └ e7 other question ─ e8 other answer, the leaf. e5 is a label of e2, e6 the move to e3.
  */
 export const BRANCHED: readonly EventDraft[] = [
-  said('What is wrong?'),
+  userMessage('What is wrong?'),
   answer([{ type: 'tool_call', call_id: 'c1', name: 'read', input: { path: 'a.ts' } }]),
   toolResult('c1', 'export const a = 1;'),
   answer([{ type: 'text', text: 'Nothing is wrong.' }]),
   { event_type: 'label', payload: { target_id: 'e2', label: 'the call' } },
   leafTo('e3'),
-  said('Look again.'),
+  userMessage('Look again.'),
   answer([{ type: 'text', text: 'A semicolon is missing.' }]),
 ];
 

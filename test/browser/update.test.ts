@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { withSize, withSource } from '../../src/browser/state.ts';
-import { said } from '../log/support.ts';
+import { userMessage } from '../log/support.ts';
 import {
   answer,
   BRANCHED,
@@ -83,7 +83,7 @@ describe('the browser', () => {
   });
 
   it('says so where a filter shows nothing', () => {
-    const { state } = press(opened([said('a')]), '4');
+    const { state } = press(opened([userMessage('a')]), '4');
     expect(treeOf(state)).toEqual(['this filter shows nothing']);
     for (const key of ['down', 'left', 'right', 'enter', 'shift+l', 'b', 'r', 'n', '/']) {
       expect(press(state, key).effect).toBeUndefined();
@@ -148,7 +148,7 @@ describe('the browser', () => {
 
   it('scrolls the entry no further than its end', () => {
     const text = Array.from({ length: 50 }, (_, at) => `line ${at}`).join('\n');
-    const state = press(opened([said(text)]), 'enter').state;
+    const state = press(opened([userMessage(text)]), 'enter').state;
     expect(screenOf(state).join('\n')).toContain('line 0');
     const end = press(state, 'end').state;
     expect(screenOf(end).join('\n')).toContain('line 49');
@@ -164,7 +164,7 @@ describe('the browser', () => {
 
   it('keeps the choice when the tree was written to', () => {
     const state = press(opened(), ...TO_CALL).state;
-    const more = sourceOf([...BRANCHED, said('more')]);
+    const more = sourceOf([...BRANCHED, userMessage('more')]);
     const next = withSource(state, more, 'done');
     expect([chosenId(next), next.notice, next.source.total]).toEqual(['e2', 'done', 9]);
     expect(press(next, 'up').state.notice).toBe('');
@@ -179,7 +179,7 @@ describe('the browser', () => {
   });
 
   it('keeps the choice in sight on any size', () => {
-    const long = Array.from({ length: 60 }, (_, at) => said(`m${at}`));
+    const long = Array.from({ length: 60 }, (_, at) => userMessage(`m${at}`));
     for (const size of [
       { columns: 200, rows: 50 },
       { columns: 40, rows: 8 },

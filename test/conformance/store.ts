@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { NO_COST } from '../../src/core/usage.ts';
 import type { RegisterParams, Store } from '../../src/storage/store.ts';
-import { delta, headerFor, said, testKey } from '../log/support.ts';
+import { delta, headerFor, testKey, userMessage } from '../log/support.ts';
 
 const T0 = '2026-02-17T10:00:00.000Z';
 const T1 = '2026-02-17T10:00:01.000Z';
@@ -90,7 +90,7 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       });
     });
 
-    it('keeps the error of a thread that failed, and suspends and goes on', async () => {
+    it('keeps the error of a failed thread, and claims a suspended one again', async () => {
       const { registry, owners } = await open();
       await registry.register(params('a-1'));
       await registry.claim('a-1', owners.self(), T0);
@@ -131,7 +131,7 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       ).rejects.toMatchObject({ code: 'thread_locked' });
     });
 
-    it('gives a thread away whose owner lives but has said nothing since it was looked at', async () => {
+    it('gives away a thread whose living owner has sent no heartbeat since it was checked', async () => {
       const { registry, owners } = await open();
       const self = owners.self();
       await registry.register(params('a-1'));
@@ -233,8 +233,8 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       await registry.claim('b-1', owners.self(), T0);
       await registry.register(params('b-2'));
       await registry.linkContinuation('b-1', 'b-2', T1, 1);
-      await registry.requestCancel('b-1', 'who looked before it went on', T1);
-      expect(await registry.cancelRequested('b-2')).toBe('who looked before it went on');
+      await registry.requestCancel('b-1', 'asked before it continued', T1);
+      expect(await registry.cancelRequested('b-2')).toBe('asked before it continued');
       await registry.claim('a-2', owners.self(), T1);
       await registry.finish('a-2', {
         status: 'cancelled',
@@ -300,7 +300,7 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       expect(await ledger.subtreeSpend('root')).toBe(100);
       await ledger.report('root', 300, 2);
       expect(await ledger.subtreeSpend('root')).toBe(300);
-      await ledger.fence('nobody', 3);
+      await ledger.fence('none', 3);
     });
 
     it('registers, reserves, reports and releases; sums are derived', async () => {
@@ -349,7 +349,7 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       ]);
     });
 
-    it('hands what is left over to a successor, without a moment in which others could take it', async () => {
+    it('hands the remaining budget over to a successor in one transaction', async () => {
       const { ledger } = await open();
       await ledger.register('root', 1000);
       await ledger.reserve('old', 400, 'root');
@@ -420,10 +420,10 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       const owner = owners.self();
       const options = { signer, verifier, durability: 'always', owner, epoch: 1 } as const;
       const writer = await logs.create(headerFor('a/b-1'), options);
-      writer.append([said('one')]);
+      writer.append([userMessage('one')]);
       await writer.close();
       const again = await logs.reopen('a/b-1', options);
-      again.append([said('two')]);
+      again.append([userMessage('two')]);
       again.checkpoint();
       const expected = again.state();
       await again.close();
@@ -452,10 +452,10 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       expect(await logs.holder('t-1')).toEqual(owner);
       expect(await logs.heldEpoch('t-1')).toBe(1);
       const taker = await logs.reopen('t-1', { ...options, epoch: 2 });
-      expect(() => writer.append([said('late')])).toThrow(
+      expect(() => writer.append([userMessage('late')])).toThrow(
         expect.objectContaining({ code: 'thread_locked' }),
       );
-      taker.append([said('mine')]);
+      taker.append([userMessage('mine')]);
       await taker.close();
       await taker.close();
       expect(await logs.holder('t-1')).toBeUndefined();
@@ -477,7 +477,7 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       const hold = await logs.hold('t-1', owner, 1);
       await expect(logs.reopen('t-1', options)).rejects.toMatchObject({ code: 'thread_locked' });
       const writer = await hold.open(options);
-      writer.append([said('under the hold')]);
+      writer.append([userMessage('under the hold')]);
       await writer.close();
       await (await logs.hold('t-1', owner, 1)).release();
       expect(await logs.verify('t-1', { verifier })).toMatchObject({ ok: true });
@@ -507,10 +507,10 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
         }
       })();
       const writer = await logs.create(headerFor('t-1'), options);
-      const [first] = writer.append([said('one')]);
+      const [first] = writer.append([userMessage('one')]);
       writer.checkpoint();
       const end = writer.head.bytes;
-      writer.append([said('two')]);
+      writer.append([userMessage('two')]);
       expect(writer.isSyncDue).toBe(false);
       await writer.close();
       await following;
@@ -562,7 +562,7 @@ export function describeStore(name: string, open: () => Promise<Store> | Store):
       const { signer, verifier } = testKey();
       const options = { signer, durability: 'turn', owner: owners.self(), epoch: 1 } as const;
       const writer = await logs.create(headerFor('t-1'), options);
-      writer.append([said('one')]);
+      writer.append([userMessage('one')]);
       await writer.close();
       expect(await logs.isArchived('t-1')).toBe(false);
       await logs.archive('t-1');

@@ -17,7 +17,7 @@ import { exportPathLog } from '../../src/export/path-log.ts';
 import { decodeHeader, decodeLine } from '../../src/log/codec.ts';
 import { foldContext, startedCallIds } from '../../src/log/context.ts';
 import { buildTree, pathTo } from '../../src/log/tree.ts';
-import { place, said, THREAD } from '../log/support.ts';
+import { place, THREAD, userMessage } from '../log/support.ts';
 import { sourceOf } from './support.ts';
 
 function exported(events: readonly LogEvent[]) {
@@ -52,7 +52,7 @@ function answered(id: string): EventDraft {
 
 const target = nat(12).map((n) => `e${n}`);
 const draft: Arbitrary<EventDraft> = oneof(
-  string().map(said),
+  string().map(userMessage),
   constantFrom('c1', 'c2', 'c3').chain((id) => constantFrom(called(id), answered(id))),
   constantFrom('c1', 'c2', 'c3').map(started),
   record({ target_id: target, label: option(constantFrom('', 'one', 'two')) }).map(
@@ -104,10 +104,10 @@ describe('the path as a separate log', () => {
 
   it('keeps ids and times, and names the original thread', () => {
     const events = place([
-      said('a'),
-      said('left'),
+      userMessage('a'),
+      userMessage('left'),
       { event_type: 'leaf', payload: { target_id: 'e1' } },
-      said('b'),
+      userMessage('b'),
       { event_type: 'label', payload: { target_id: 'e1', label: 'start' } },
     ]);
     const { header, events: copy } = exported(events);

@@ -9,9 +9,9 @@ import {
   eventBytes,
   MAX_LINE_BYTES,
 } from '../../src/log/codec.ts';
-import { delta, headerFor, place, said } from './support.ts';
+import { delta, headerFor, place, userMessage } from './support.ts';
 
-const [first, second] = place([said('one'), delta('two')]).map((event) =>
+const [first, second] = place([userMessage('one'), delta('two')]).map((event) =>
   encodeEvent(event).trimEnd(),
 );
 

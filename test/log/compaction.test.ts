@@ -12,7 +12,7 @@ import {
 } from '../../src/log/compaction.ts';
 import { foldContext } from '../../src/log/context.ts';
 import { buildTree, isKnown, pathTo } from '../../src/log/tree.ts';
-import { place, said } from './support.ts';
+import { place, userMessage } from './support.ts';
 
 const SIZES: CompactionSizes = { contextWindow: 1000, reserveTokens: 100, keepRecentTokens: 100 };
 const NO_TOKENS: Usage = {
@@ -28,7 +28,7 @@ function words(name: string, tokens: number): string {
 }
 
 function user(name: string, tokens = 10): EventDraft {
-  return said(words(name, tokens));
+  return userMessage(words(name, tokens));
 }
 
 interface Call {
@@ -184,7 +184,7 @@ describe('a cut', () => {
     expect(planned?.firstKeptEntryId).toBe('e6');
   });
 
-  it('of a single long turn summarises what stands behind the task', () => {
+  it('of a single long turn summarizes the messages after the task', () => {
     const planned = planFor([
       user('task'),
       answer('a1', { tokens: 120, calls: [{ id: 'c1' }] }),
@@ -210,7 +210,7 @@ describe('a cut', () => {
   it('counts a text of another script by its bytes', () => {
     const talk = (text: string) => [
       user('task'),
-      said(text),
+      userMessage(text),
       answer('a1', { tokens: 60 }),
       user('u2', 30),
       answer('a2', { tokens: 30 }),
@@ -222,7 +222,7 @@ describe('a cut', () => {
 
 describe('what is protected', () => {
   // Requirement: trim-drops-task
-  it('is the task, in front of the summary', () => {
+  it('is the task, before the summary', () => {
     const planned = planFor(LONG_TALK);
     expect(planned?.protectedIds).toEqual(['e1']);
     const { messages } = foldContext(
@@ -266,7 +266,7 @@ describe('what is protected', () => {
     const { messages } = foldContext(
       treeOf([...drafts, compactionOf(planned as CompactionPlan, 'short')]),
     );
-    // its call is summarised away, so the body stands alone
+    // its call is summarized, so the body remains without it
     expect(messages[1]).toMatchObject({ role: 'user' });
     expect(names(messages).slice(1, 4)).toEqual(['result of c1', 'the body', 'mine']);
   });
@@ -342,7 +342,7 @@ describe('a second compaction', () => {
     expect(third?.previousSummaries).toEqual(['second summary', 'first summary']);
   });
 
-  it('right behind the first one has little left to do', () => {
+  it('right after the first one has little left to do', () => {
     const again = planFor([...LONG_TALK, compactionOf(first, 'first summary')], {
       keepRecentTokens: 500,
     });
@@ -404,12 +404,12 @@ describe('files', () => {
 describe('tokens', () => {
   const counted: Usage = { ...NO_TOKENS, input_tokens: 700, output_tokens: 40 };
 
-  it('are what the provider counted, and an estimate of what came after', () => {
+  it('are the count of the provider, and an estimate of later messages', () => {
     const planned = planFor([...LONG_TALK, answer('a5', { usage: counted }), user('u6', 25)]);
     expect(planned?.tokensBefore).toBe(740 + 25);
   });
 
-  it('of an answer before the last compaction or edit say nothing (test 53 of pi)', () => {
+  it('of an answer before the last compaction or edit do not count', () => {
     const first = planFor(LONG_TALK) as CompactionPlan;
     const stale = [
       ...LONG_TALK,
@@ -471,7 +471,7 @@ describe('any conversation', () => {
         if (!planned) throw new Error(`no plan for ${firstKept}`);
         const before = foldContext(tree);
         const after = foldContext(treeOf([...drafts, compactionOf(planned, 'final')]));
-        // every result stands behind its call
+        // every result follows its call
         const open = new Set<string>();
         for (const message of after.messages) {
           if (message.role === 'assistant')
@@ -479,7 +479,7 @@ describe('any conversation', () => {
           if (message.role === 'tool_result' && !open.delete(message.call_id)) open.add('no call');
         }
         expect(open.size).toBe(0);
-        // what is kept is a tail of what was there
+        // the kept messages are a tail of the context
         const kept = after.messages.slice(
           after.messages.findIndex((m) => textOf(m.content).includes('final')) + 1,
         );

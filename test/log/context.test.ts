@@ -9,10 +9,9 @@ import {
   toolCallsOf,
 } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
-import { foldContext, startedCallIds } from '../../src/log/context.ts';
-import { repairPairing } from '../../src/log/pairing.ts';
+import { foldContext, repairPairing, startedCallIds } from '../../src/log/context.ts';
 import { buildTree } from '../../src/log/tree.ts';
-import { place, said } from './support.ts';
+import { place, userMessage } from './support.ts';
 
 function assistant(
   text: string,
@@ -82,7 +81,7 @@ describe('the fold', () => {
   it('takes messages, injected messages and branch summaries in path order, and nothing else', () => {
     expect(
       folded([
-        said('hello'),
+        userMessage('hello'),
         { event_type: 'title', payload: { title: 't' } },
         { event_type: 'custom', payload: { custom_type: 'hook', data: { x: 1 } } },
         {
@@ -129,13 +128,13 @@ describe('the fold', () => {
 
   it('starts with the last compaction, then what it kept, then what follows', () => {
     const drafts = [
-      said('a'),
-      said('b'),
+      userMessage('a'),
+      userMessage('b'),
       compaction('one', 'e2'),
-      said('c'),
-      said('d'),
+      userMessage('c'),
+      userMessage('d'),
       compaction('two', 'e2'),
-      said('e'),
+      userMessage('e'),
     ];
     expect(folded(drafts)).toEqual([
       'u:What happened before this point was summarised: <summary> two </summary>',
@@ -148,27 +147,31 @@ describe('the fold', () => {
   });
 
   it.each([null, 'gone', 'e9'])('keeps nothing for first_kept_entry_id %s', (kept) => {
-    const drafts = [said('a'), said('b'), compaction('s', kept), said('c')];
+    const drafts = [userMessage('a'), userMessage('b'), compaction('s', kept), userMessage('c')];
     expect(folded(drafts).slice(1)).toEqual(['u:c']);
   });
 
-  it('names the entry behind each message', () => {
-    const tree = buildTree(place([said('a'), entry(assistant('', ['c1'])), said('b')]));
+  it('names the entry of each message', () => {
+    const tree = buildTree(
+      place([userMessage('a'), entry(assistant('', ['c1'])), userMessage('b')]),
+    );
     expect(foldContext(tree).sources).toEqual(['e1', 'e2', null, 'e3']);
   });
 });
 
 describe('context edits', () => {
   it('omit and replace, the newest on the path counts', () => {
-    expect(folded([said('a'), said('b'), omit('e1'), replace('e2', 'B')])).toEqual(['u:B']);
-    expect(folded([said('a'), replace('e1', 'x'), omit('e1'), replace('e1', 'y')])).toEqual([
+    expect(folded([userMessage('a'), userMessage('b'), omit('e1'), replace('e2', 'B')])).toEqual([
+      'u:B',
+    ]);
+    expect(folded([userMessage('a'), replace('e1', 'x'), omit('e1'), replace('e1', 'y')])).toEqual([
       'u:y',
     ]);
   });
 
   it('count on their own branch only', () => {
     const leaf: EventDraft = { event_type: 'leaf', payload: { target_id: 'e1' } };
-    expect(folded([said('a'), omit('e1'), leaf, said('b')])).toEqual(['u:a', 'u:b']);
+    expect(folded([userMessage('a'), omit('e1'), leaf, userMessage('b')])).toEqual(['u:a', 'u:b']);
   });
 
   it('leave calls and results paired', () => {
@@ -182,28 +185,30 @@ describe('context edits', () => {
 
 describe('cut answers', () => {
   it('stay as far as they got', () => {
-    expect(folded([said('a'), entry(assistant('half', [], 'aborted')), said('b')])).toEqual([
-      'u:a',
-      'a:half',
-      'u:b',
-    ]);
+    expect(
+      folded([userMessage('a'), entry(assistant('half', [], 'aborted')), userMessage('b')]),
+    ).toEqual(['u:a', 'a:half', 'u:b']);
   });
 
   it('go when a retry took their place or when they are empty', () => {
     expect(
-      folded([said('a'), entry(assistant('half', [], 'aborted')), entry(assistant('whole'))]),
+      folded([
+        userMessage('a'),
+        entry(assistant('half', [], 'aborted')),
+        entry(assistant('whole')),
+      ]),
     ).toEqual(['u:a', 'a:whole']);
-    expect(folded([said('a'), entry(assistant('', [], 'aborted'))])).toEqual(['u:a']);
+    expect(folded([userMessage('a'), entry(assistant('', [], 'aborted'))])).toEqual(['u:a']);
   });
 });
 
 describe('pairing', () => {
-  it('makes up what is missing and says whether the call was started', () => {
+  it('adds missing results and states whether the call was started', () => {
     const started: EventDraft = {
       event_type: 'tool_call_start',
       payload: { call_id: 'c2', tool: 'rye/bash', name: 'rye_bash', input: {}, turn: 1 },
     };
-    expect(folded([entry(assistant('go', ['c1', 'c2'])), started, said('next')])).toEqual([
+    expect(folded([entry(assistant('go', ['c1', 'c2'])), started, userMessage('next')])).toEqual([
       'a:go(c1)(c2)',
       't:This call was not started.',
       't:This call was interrupted. It may have taken effect in part or in full: check before repeating it.',
@@ -211,12 +216,12 @@ describe('pairing', () => {
     ]);
   });
 
-  it('puts results in the order of the calls, before what was said meanwhile', () => {
+  it('puts results in the order of the calls, before messages in between', () => {
     expect(
       folded([
         entry(assistant('', ['c1', 'c2'])),
         entry(result('c2', 'two')),
-        said('hey'),
+        userMessage('hey'),
         entry(result('c1', 'one')),
       ]),
     ).toEqual(['a:(c1)(c2)', 't:one', 't:two', 'u:hey']);

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { advance, LOG_START, type LogCursor } from '../../src/log/cursor.ts';
-import { delta, place, said } from './support.ts';
+import { delta, place, userMessage } from './support.ts';
 
 const EVENTS = place([
-  said('a'),
+  userMessage('a'),
   delta('x'),
-  said('b'),
+  userMessage('b'),
   { event_type: 'leaf', payload: { target_id: 'e1' } },
   delta('y'),
   { event_type: 'message', payload: { message: { role: 'user', content: [] } }, id: 'kept' },

@@ -1,9 +1,9 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { EntryIndex } from '../../src/log/entry-index.ts';
+import { EntryIndex } from '../../src/log/tree.ts';
 
 describe('the index of entries', () => {
-  it('finds what a map finds, whatever the ids are', () => {
+  it('finds what a map finds, for any ids', () => {
     const id = fc.oneof(
       fc.string({ maxLength: 3 }),
       fc.integer({ min: 0, max: 40 }).map((value) => value.toString(16).padStart(16, '0')),

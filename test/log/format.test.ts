@@ -5,12 +5,12 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ENTRY_TYPES, type EventType } from '../../src/core/events.ts';
+import type { LogProblem } from '../../src/log/codec.ts';
 import { foldContext, startedCallIds } from '../../src/log/context.ts';
-import type { LogProblem } from '../../src/log/problem.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { createLogVerifier } from '../../src/log/verifier.ts';
 import { readLog } from '../../src/storage/log-reader.ts';
-import { said, signedLog, THREAD, testKey } from './support.ts';
+import { signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
 const GOLDEN = path.join(ROOT, 'test/golden/logs/1');
@@ -75,7 +75,7 @@ function section(title: string): string {
   return PAGE.split(`## ${title}\n`)[1]?.split('\n## ')[0] ?? '';
 }
 
-/** What the reader in Python says, which knows the page and not rye. */
+/** Reads a log with the Python reader, which knows the page and not rye. */
 async function independently(file: string): Promise<Record<string, unknown>> {
   const { stdout } = await run('python3', [READER, file], { maxBuffer: 1 << 26 });
   return JSON.parse(stdout) as Record<string, unknown>;
@@ -158,7 +158,10 @@ describe('a reader that knows only the page', () => {
 
   it('finds a changed byte, a removed line and a swapped log where rye finds them', async () => {
     const { signer, verifier } = testKey();
-    const lines = signedLog([[said('one'), said('two')], [said('three')], [said('four')]], signer);
+    const lines = signedLog(
+      [[userMessage('one'), userMessage('two')], [userMessage('three')], [userMessage('four')]],
+      signer,
+    );
     const changed = lines.map((line) => line.replace('three', 'threw'));
     const removed = lines.filter((line) => !line.includes('"two"'));
     const swapped = lines.map((line) => line.replaceAll(THREAD, 'demo/other'));

@@ -2,17 +2,16 @@ import { cpSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, systemIds } from '../../src/app/system.ts';
-import type { SessionContext } from '../../src/log/context.ts';
-import { foldContext, startedCallIds } from '../../src/log/context.ts';
+import { LOG_VERSION } from '../../src/log/codec.ts';
+import { foldContext, type SessionContext, startedCallIds } from '../../src/log/context.ts';
 import { buildTree } from '../../src/log/tree.ts';
-import { LOG_VERSION } from '../../src/log/versions.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
 import { says, type WireServer } from '../helpers/wire-server.ts';
 
 // Made once by the first rye that wrote a version, and never again: what people have on their disks does not change
 // either. `whole` is a completed thread with every edit, `part` a suspended copy of its beginning, `entries.jsonl`
-// has every type of entry; contexts.json says what each is to a model.
+// has every type of entry; contexts.json has the context of each for a model.
 const GOLDEN = path.resolve(import.meta.dirname, '../golden/logs');
 const versions = readdirSync(GOLDEN);
 

@@ -6,7 +6,7 @@ import { foldContext } from '../../src/log/context.ts';
 import { carryPath, carryTail } from '../../src/log/continuation.ts';
 import { openCalls, settlementDrafts, unfinishedCalls } from '../../src/log/open-calls.ts';
 import { buildTree } from '../../src/log/tree.ts';
-import { place, said } from './support.ts';
+import { place, userMessage } from './support.ts';
 
 function asks(...calls: readonly string[]): EventDraft {
   const message: AssistantMessage = {
@@ -50,11 +50,11 @@ function fates(drafts: readonly EventDraft[]): readonly (readonly [string, strin
 
 describe('open calls of a log that a crash cut', () => {
   it.each<[string, readonly EventDraft[], readonly (readonly [string, string])[]]>([
-    ['no answer yet', [said('go')], []],
-    ['all answered', [said('go'), asks('a'), starts('a'), settles('a'), answers('a')], []],
+    ['no answer yet', [userMessage('go')], []],
+    ['all answered', [userMessage('go'), asks('a'), starts('a'), settles('a'), answers('a')], []],
     [
       'none started',
-      [said('go'), asks('a', 'b')],
+      [userMessage('go'), asks('a', 'b')],
       [
         ['a', 'not_started'],
         ['b', 'not_started'],
@@ -62,15 +62,15 @@ describe('open calls of a log that a crash cut', () => {
     ],
     [
       'one started',
-      [said('go'), asks('a', 'b'), starts('b')],
+      [userMessage('go'), asks('a', 'b'), starts('b')],
       [
         ['a', 'not_started'],
         ['b', 'interrupted'],
       ],
     ],
     [
-      'one done behind one that runs',
-      [said('go'), asks('a', 'b'), starts('a'), starts('b'), settles('b')],
+      'one done after one that runs',
+      [userMessage('go'), asks('a', 'b'), starts('a'), starts('b'), settles('b')],
       [
         ['a', 'interrupted'],
         ['b', 'result_lost'],
@@ -78,7 +78,15 @@ describe('open calls of a log that a crash cut', () => {
     ],
     [
       'only the last answer counts',
-      [said('go'), asks('a'), starts('a'), settles('a'), answers('a'), asks('b'), starts('b')],
+      [
+        userMessage('go'),
+        asks('a'),
+        starts('a'),
+        settles('a'),
+        answers('a'),
+        asks('b'),
+        starts('b'),
+      ],
       [['b', 'interrupted']],
     ],
   ])('%s', (_, drafts, expected) => {
@@ -86,8 +94,8 @@ describe('open calls of a log that a crash cut', () => {
   });
 
   // Requirement: interrupted-call-result
-  it('have exactly one result each after the settlement, none of which claims success', () => {
-    const cut = [said('go'), asks('a', 'b', 'c'), starts('a'), starts('b'), settles('b')];
+  it('have exactly one result each after the settlement, and none claims success', () => {
+    const cut = [userMessage('go'), asks('a', 'b', 'c'), starts('a'), starts('b'), settles('b')];
     const events = place(cut);
     const open = openCalls(buildTree(events), events);
     const whole = place([...cut, ...settlementDrafts(open)]);
@@ -115,7 +123,7 @@ describe('open calls of a log that a crash cut', () => {
 describe('a context that is carried over', () => {
   const history = [
     PROMPT,
-    said('go'),
+    userMessage('go'),
     asks('a'),
     starts('a'),
     settles('a'),
@@ -140,7 +148,7 @@ describe('a context that is carried over', () => {
     ]);
   });
 
-  it('leaves out the recovered results of calls that run again, and no others', () => {
+  it('drops the recovered results of calls that run again, and no others', () => {
     const settled = place([...history, ...settlementDrafts(openCalls(tree, events))]);
     const whole = buildTree(settled);
     const rerun = new Set(['a', 'b']);
@@ -154,10 +162,10 @@ describe('a context that is carried over', () => {
     );
   });
 
-  it('is cut to its opening and its latest messages, never behind a call', () => {
+  it('is cut to its opening and its latest messages, never after a call', () => {
     const long = 'x'.repeat(4000);
     const turns = ['1', '2', '3', '4'].flatMap((id) => [asks(id), answers(id, long)]);
-    const all = place([PROMPT, said('go'), ...turns]);
+    const all = place([PROMPT, userMessage('go'), ...turns]);
     const whole = buildTree(all);
     for (const ceiling of [0, 900, 1100, 1300, 2100, 3500, 100_000]) {
       const carried = carryTail({ tree: whole, events: all, leafId: whole.leafId }, ceiling);
@@ -174,13 +182,13 @@ describe('a context that is carried over', () => {
   it('carries a summary on as text', () => {
     const all = place([
       PROMPT,
-      said('go'),
-      said('later'),
+      userMessage('go'),
+      userMessage('later'),
       {
         event_type: 'compaction',
         payload: { summary: 'sum', first_kept_entry_id: 'e3', tokens_before: 9 },
       },
-      said('last'),
+      userMessage('last'),
     ]);
     const whole = buildTree(all);
     const carried = carryTail({ tree: whole, events: all, leafId: whole.leafId }, 100_000);

@@ -2,18 +2,18 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EventDraft, LogEvent } from '../../src/core/events.ts';
 import { textOf } from '../../src/core/message.ts';
+import { decodeLine, encodeEvent } from '../../src/log/codec.ts';
+import { foldContext } from '../../src/log/context.ts';
 import {
   branchDraft,
   branchWithSummaryDrafts,
   extractDrafts,
   labelDraft,
-} from '../../src/log/branch.ts';
-import { decodeLine, encodeEvent } from '../../src/log/codec.ts';
-import { foldContext } from '../../src/log/context.ts';
+} from '../../src/log/continuation.ts';
 import { buildTree, childrenOf, pathTo, type SessionTree } from '../../src/log/tree.ts';
-import { delta, place, said } from './support.ts';
+import { delta, place, userMessage } from './support.ts';
 
-/** What a person or a program may do to a session, with numbers that choose among what is there. */
+/** The operations of a person or a program on a session, with numbers that choose their targets. */
 const operation = fc.oneof(
   { weight: 6, arbitrary: fc.record({ op: fc.constant('say' as const), n: fc.nat(999) }) },
   { weight: 3, arbitrary: fc.record({ op: fc.constant('branch' as const), n: fc.nat(999) }) },
@@ -28,7 +28,7 @@ const operation = fc.oneof(
 );
 type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never;
 
-/** An entry of the naive model: it points at its parent, and knows what it says to a model. */
+/** An entry of the naive model: it points at its parent, and has its text for the model. */
 interface Node {
   readonly id: string;
   readonly parent: Node | null;
@@ -58,7 +58,7 @@ class NaiveSession {
     return path;
   }
 
-  /** What a model is told, entry by entry. */
+  /** The model's context, entry by entry. */
   context(): string[] {
     const path = this.path();
     const cut = path.findLast(({ kind }) => kind === 'compaction');
@@ -95,7 +95,7 @@ function play(operations: readonly Operation[]): {
     const { op, n } = one;
     const node = pick(one);
     if (op === 'say') {
-      drafts.push(said(`text ${n}`));
+      drafts.push(userMessage(`text ${n}`));
       model.add('say', { text: `text ${n}` });
     } else if (op === 'delta') drafts.push(delta('x'));
     else if (op === 'custom') {
@@ -192,7 +192,7 @@ describe('any session', () => {
     );
   });
 
-  it('says to a model what the naive model says', () => {
+  it('gives a model the same context as the naive model', () => {
     fc.assert(
       fc.property(sessions, (operations) => {
         const { events, model } = play(operations);
@@ -202,7 +202,7 @@ describe('any session', () => {
     );
   });
 
-  it('is the same after it was written and read, cut at any event, and gone on with', () => {
+  it('is the same after it was written and read, cut at any event, and continued', () => {
     fc.assert(
       fc.property(sessions, fc.nat(99), (operations, cut) => {
         const { events } = play(operations);
@@ -223,7 +223,7 @@ describe('any session', () => {
     );
   });
 
-  it('gives an extract that says the same and keeps the labels of its path', () => {
+  it('gives an extract with the same context and the labels of its path', () => {
     fc.assert(
       fc.property(sessions, (operations) => {
         const { events } = play(operations);

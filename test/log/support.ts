@@ -75,7 +75,7 @@ export function delta(text: string): EventDraft {
   return { event_type: 'token_delta', payload: { text } };
 }
 
-export function said(text: string): EventDraft {
+export function userMessage(text: string): EventDraft {
   return {
     event_type: 'message',
     payload: { message: { role: 'user', content: [{ type: 'text', text }] } },
@@ -100,7 +100,7 @@ export function place(drafts: readonly EventDraft[], prefix = 'e'): readonly Log
   });
 }
 
-/** The lines of a log with a checkpoint behind each group of drafts. */
+/** The lines of a log with a checkpoint after each group of drafts. */
 export function signedLog(
   groups: readonly (readonly EventDraft[])[],
   signer: PayloadSigner,

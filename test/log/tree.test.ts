@@ -1,13 +1,13 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EventDraft, LogEvent } from '../../src/core/events.ts';
+import { isFatalProblem } from '../../src/log/codec.ts';
 import {
   branchDraft,
   branchWithSummaryDrafts,
   extractDrafts,
   labelDraft,
-} from '../../src/log/branch.ts';
-import { isFatalProblem } from '../../src/log/problem.ts';
+} from '../../src/log/continuation.ts';
 import {
   buildTree,
   childrenOf,
@@ -16,7 +16,7 @@ import {
   pathTo,
   treeLines,
 } from '../../src/log/tree.ts';
-import { delta, place, said } from './support.ts';
+import { delta, place, userMessage } from './support.ts';
 
 function leafTo(target_id: string | null): EventDraft {
   return { event_type: 'leaf', payload: { target_id } };
@@ -28,14 +28,21 @@ function label(target_id: string, text: string | null): EventDraft {
 
 /** An entry with chosen links, as a damaged file may hold it. */
 function entry(seq: number, id: string, parent_id: string | null): LogEvent {
-  const [event] = place([said(id)]);
+  const [event] = place([userMessage(id)]);
   return { ...event, seq, id, parent_id } as LogEvent;
 }
 
 const ids = (entries: readonly { id: string }[]): string[] => entries.map(({ id }) => id);
 
 // e1 ─ e2 ─ e3 (left), then back to e1 by leaf event e4, and on with e5
-const DRAFTS = [said('a'), delta('x'), said('b'), said('c'), leafTo('e1'), said('d')];
+const DRAFTS = [
+  userMessage('a'),
+  delta('x'),
+  userMessage('b'),
+  userMessage('c'),
+  leafTo('e1'),
+  userMessage('d'),
+];
 const BRANCHED = place(DRAFTS);
 
 describe('the tree', () => {
@@ -53,14 +60,14 @@ describe('the tree', () => {
   // Requirement: empty-branch-lost
   it('keeps a moved leaf over a restart, also before the first entry', () => {
     expect(buildTree(BRANCHED.slice(0, 5)).leafId).toBe('e1');
-    const reset = buildTree(place([said('a'), leafTo(null), said('b')]));
+    const reset = buildTree(place([userMessage('a'), leafTo(null), userMessage('b')]));
     expect(ids(childrenOf(reset, null))).toEqual(['e1', 'e3']);
-    expect(buildTree(place([said('a'), leafTo(null)])).leafId).toBeNull();
+    expect(buildTree(place([userMessage('a'), leafTo(null)])).leafId).toBeNull();
     expect(pathTo(reset, null)).toEqual([]);
   });
 
   it('stays where it is when a leaf event names nothing', () => {
-    const lost = buildTree(place([said('a'), leafTo('gone')]));
+    const lost = buildTree(place([userMessage('a'), leafTo('gone')]));
     expect(lost.leafId).toBe('e2');
   });
 
@@ -82,11 +89,11 @@ describe('the tree', () => {
   it('resolves labels by log order, also from a left branch', () => {
     const tree = buildTree(
       place([
-        said('a'),
+        userMessage('a'),
         label('e1', 'old'),
         leafTo('e1'),
         label('e1', 'new'),
-        said('b'),
+        userMessage('b'),
         label('e5', 'x'),
         label('e5', null),
       ]),
@@ -117,7 +124,7 @@ describe('damaged trees', () => {
   });
 
   // Requirement: parent-cycle-hangs
-  it('report loops and ids that stand twice as errors with an offset, and end', () => {
+  it('report loops and duplicate ids as errors with an offset, and end', () => {
     const loop = buildTree(
       [entry(1, 'a', 'b'), entry(2, 'b', 'a'), entry(3, 'c', 'c')],
       (index) => index,
@@ -180,7 +187,14 @@ describe('branches', () => {
   it('with a summary name the leaf that was left and hang on the target', () => {
     const drafts = branchWithSummaryDrafts(tree, 'e2', { summary: 'tried d' });
     const after = buildTree(
-      place([said('a'), said('b'), said('c'), leafTo('e1'), said('d'), ...drafts]),
+      place([
+        userMessage('a'),
+        userMessage('b'),
+        userMessage('c'),
+        leafTo('e1'),
+        userMessage('d'),
+        ...drafts,
+      ]),
     );
     const summary = entryById(after, after.leafId ?? '');
     expect(summary.payload).toEqual({ from_id: 'e5', summary: 'tried d' });
@@ -191,18 +205,18 @@ describe('branches', () => {
   it('are extracted with their ids, re-chained around labels, labels kept', () => {
     const source = buildTree(
       place([
-        said('a'),
+        userMessage('a'),
         label('e1', 'start'),
-        said('b'),
+        userMessage('b'),
         label('e3', 'gone'),
         label('e3', null),
         {
           event_type: 'compaction',
           payload: { summary: 's', first_kept_entry_id: 'e2', tokens_before: 9 },
         },
-        said('c'),
+        userMessage('c'),
         leafTo('e3'),
-        said('other branch'),
+        userMessage('other branch'),
       ]),
     );
     const copy = buildTree(place(extractDrafts(source, 'e7'), 'n'));
@@ -214,7 +228,7 @@ describe('branches', () => {
   });
 
   it('carry entries of unknown types along', () => {
-    const [a, b] = place([said('a'), said('b')]);
+    const [a, b] = place([userMessage('a'), userMessage('b')]);
     const odd = { ...b, event_type: 'hologram', payload: { x: 1 } } as unknown as LogEvent;
     const copy = place(extractDrafts(buildTree([...(a ? [a] : []), odd]), 'e2'));
     expect(copy.at(-1)).toMatchObject({

@@ -4,12 +4,12 @@ import type { PayloadVerifier } from '../../src/core/signing.ts';
 import { sha256Hex, signCheckpoint } from '../../src/log/checkpoint.ts';
 import { encodeEvent } from '../../src/log/codec.ts';
 import { createLogVerifier, type LogExtent, type LogVerification } from '../../src/log/verifier.ts';
-import { delta, firstFormLog, said, signedLog, THREAD, testKey } from './support.ts';
+import { delta, firstFormLog, signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const key = testKey();
 const GROUPS = [
-  [said('hällo'), delta('a'), delta('b')],
-  [said('{"event_type":"checkpoint"}'), delta('c')],
+  [userMessage('hällo'), delta('a'), delta('b')],
+  [userMessage('{"event_type":"checkpoint"}'), delta('c')],
   [delta('d')],
 ];
 const LINES = signedLog(GROUPS, key.signer);
@@ -41,7 +41,7 @@ const text = (lines: readonly string[]): Buffer => Buffer.from(lines.join(''));
 const offsetOfLine = (index: number): number => Buffer.byteLength(LINES.slice(0, index).join(''));
 
 describe('a whole log', () => {
-  it('holds, and says what it covers', () => {
+  it('holds, and reports what it covers', () => {
     expect(verify(LOG, { expected: EXTENT })).toEqual({
       ok: true,
       ...EXTENT,
@@ -111,7 +111,7 @@ describe('tampering', () => {
 
   it.each(LINES.map((_, index) => index))('finds that line %i was removed', (index) => {
     expect(verify(text(LINES.toSpliced(index, 1)), { expected: EXTENT }).ok).toBe(false);
-    // behind the last checkpoint nothing is covered: only thread.json shows that the end is missing
+    // after the last checkpoint nothing is covered: only thread.json shows that the end is missing
     expect(verify(text(LINES.toSpliced(index, 1))).ok).toBe(index === LINES.length - 1);
   });
 
@@ -154,7 +154,7 @@ describe('tampering', () => {
   });
 
   it('finds a start that was taken from a twin log of the same length and key', () => {
-    const twin = signedLog([[said('hölla'), ...(GROUPS[0]?.slice(1) ?? [])]], key.signer);
+    const twin = signedLog([[userMessage('hölla'), ...(GROUPS[0]?.slice(1) ?? [])]], key.signer);
     expect(text(twin)).toHaveLength(offsetOfLine(twin.length));
     expect(verify(text([...twin, ...LINES.slice(twin.length)]))).toMatchObject({
       ok: false,
@@ -252,7 +252,7 @@ describe('the unsigned tail of a thread that was not finished', () => {
   const tail = (bytes: string | Buffer): Buffer => Buffer.concat([prefix, Buffer.from(bytes)]);
   const intact = { ok: true, verified_bytes: signed, events: 7, checkpoints: 2 };
 
-  it('is unverified, whatever it is', () => {
+  it('is unverified, with any content', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.base64String()), (junk) => {
         expect(verify(tail(junk))).toMatchObject({
@@ -266,7 +266,7 @@ describe('the unsigned tail of a thread that was not finished', () => {
 
   it('stays unverified with a checkpoint of a key that is not trusted', () => {
     const forger = testKey();
-    const forged = signedLog([...GROUPS.slice(0, 2), [said('forged')]], forger.signer);
+    const forged = signedLog([...GROUPS.slice(0, 2), [userMessage('forged')]], forger.signer);
     // chained to what was signed, as one can who reads the log
     const chained = rechained(forged.slice(8), forger.signer);
     expect(verify(tail(chained))).toMatchObject({
@@ -306,7 +306,7 @@ describe('the unsigned tail of a thread that was not finished', () => {
     expect(verify(late)).toMatchObject({ ok: false, offset: signed });
   });
 
-  it('is found in front of a checkpoint of an earlier epoch', () => {
+  it('is found before a checkpoint of an earlier epoch', () => {
     const third = LINES[8] ?? '';
     const at = (epoch: number): Buffer => tail(rechained([third], key.signer, epoch));
     expect(verify(at(1))).toMatchObject({ ok: true, checkpoints: 3, unverified_bytes: 0 });

@@ -1,10 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import { decodeHeader, encodeHeader } from '../../src/log/codec.ts';
-import { LOG_VERSION, type LogStep, upgradeFrom, versionProblem } from '../../src/log/versions.ts';
-import { headerFor, place, said } from './support.ts';
+import {
+  decodeHeader,
+  encodeHeader,
+  LOG_VERSION,
+  type LogStep,
+  upgradeFrom,
+  versionProblem,
+} from '../../src/log/codec.ts';
+import { headerFor, place, userMessage } from './support.ts';
 
-const [EVENT] = place([said('x')]) as [LogEvent];
+const [EVENT] = place([userMessage('x')]) as [LogEvent];
 
 /** A step as a later version would bring it: a type gets another name. */
 function renamed(from: string, to: string): LogStep {

@@ -6,11 +6,11 @@ import type { EventDraft } from '../../src/core/events.ts';
 import { isJsonObject, type JsonObject, toText } from '../../src/core/json.ts';
 import { type Message, textOf } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
-import { extractDrafts } from '../../src/log/branch.ts';
 import { foldContext } from '../../src/log/context.ts';
+import { extractDrafts } from '../../src/log/continuation.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { createPiReader } from '../../src/pi/session.ts';
-import { place, said } from '../log/support.ts';
+import { place, userMessage } from '../log/support.ts';
 import { exported, HEADER, imported, loadPi, type PiManager, roundTrip } from './pi-lab.ts';
 
 let pi: Awaited<ReturnType<typeof loadPi>>;
@@ -157,7 +157,7 @@ describe('a session that pi wrote', () => {
 
   it('exports with the entries that rye appended, and pi opens it', () => {
     const { text } = fullSession();
-    const added: EventDraft[] = [said('From rye.')];
+    const added: EventDraft[] = [userMessage('From rye.')];
     const events = place([...imported(text).drafts, ...added]);
     const back = exported(events);
     expect(back.startsWith(text)).toBe(true);
@@ -285,7 +285,7 @@ describe('a thread of rye', () => {
     { event_type: 'system_prompt', payload: { text: 'Be brief.', tools: [] } },
     { event_type: 'model_change', payload: { provider: 'anthropic', model: 'claude-x' } },
     { event_type: 'thinking_change', payload: { level: 'high' } },
-    said('Go.'),
+    userMessage('Go.'),
     { event_type: 'turn_started', payload: { turn: 1 } },
     {
       event_type: 'message',
@@ -330,7 +330,7 @@ describe('a thread of rye', () => {
       event_type: 'compaction',
       payload: { summary: 'Sum.', first_kept_entry_id: null, tokens_before: 50 },
     },
-    said('On.'),
+    userMessage('On.'),
   ];
 
   it('is opened by pi with its branches, labels, name and context', () => {

@@ -43,7 +43,7 @@ describe('a lazy database', () => {
     database.close();
   });
 
-  it('says that it cannot write, that a file is damaged, and that the disk is full', () => {
+  it('reports that it cannot write, that a file is damaged, and that the disk is full', () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'file'), '');
     expect(() => open(join(folder, 'file', 'notes.db')).all('SELECT 1')).toThrow(

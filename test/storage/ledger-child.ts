@@ -35,7 +35,7 @@ async function step(index: number): Promise<void> {
     return;
   }
   if (action === 2) {
-    // a thread keeps below what is left to it, as the loop's spend limit makes it do
+    // a thread stays below its remaining budget, as the loop's spend limit makes it do
     const left = await ledger.remaining(chosen.id);
     const next = chosen.spent + below(left + 1);
     await ledger.report(chosen.id, next, 1);

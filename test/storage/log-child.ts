@@ -1,7 +1,7 @@
 // A writer process for fault tests: appends for ever, and tells on stdout what is durable.
 import { writeSync } from 'node:fs';
 import { openStore } from '../../src/storage/open-store.ts';
-import { delta, headerFor, said, testKey } from '../log/support.ts';
+import { delta, headerFor, testKey, userMessage } from '../log/support.ts';
 
 const [projectPath = '', threadId = '', privatePem = ''] = process.argv.slice(2);
 let ids = 0;
@@ -36,7 +36,7 @@ async function codeAndMessage(effect: () => unknown): Promise<{
 
 const failure = await codeAndMessage(async () => {
   for (let turn = 1; ; turn += 1) {
-    writer.append([said(`turn ${turn} ${'x'.repeat(turn % 700)}`), delta('a'), delta('b')]);
+    writer.append([userMessage(`turn ${turn} ${'x'.repeat(turn % 700)}`), delta('a'), delta('b')]);
     if (turn % 5 === 0) writer.checkpoint();
     if (turn % 3 === 0) await writer.sync();
     writeSync(1, `${writer.state().events}\n`);

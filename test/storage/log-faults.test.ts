@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { buildTree } from '../../src/log/tree.ts';
-import { delta, headerFor, said } from '../log/support.ts';
+import { delta, headerFor, userMessage } from '../log/support.ts';
 import { key, openTestStore } from './support.ts';
 
 const store = openTestStore();
@@ -51,7 +51,7 @@ describe('kill -9', () => {
       const reported = Number(output.split('\n').at(-2));
       const writer = await logs.reopen(threadId, store.writer({ epoch: 2 }));
       expect(writer.state().events).toBeGreaterThanOrEqual(reported);
-      writer.append([said('recovered')]);
+      writer.append([userMessage('recovered')]);
       writer.checkpoint();
       const { events } = writer.state();
       await writer.close();
@@ -79,7 +79,7 @@ describe('a full disk', () => {
     expect(log.problems).toEqual([]);
     expect(log.events.length).toBeGreaterThan(10);
     const writer = await logs.reopen('full/disk', store.writer({ epoch: 2 }));
-    writer.append([said('room again')]);
+    writer.append([userMessage('room again')]);
     await writer.close();
   });
 
@@ -106,7 +106,7 @@ describe('two threads of one process', () => {
     const two = await logs.create(headerFor('pair/two'), store.writer());
     for (let turn = 0; turn < 20; turn += 1) {
       one.append([delta(`${turn}`)]);
-      two.append([said(`${turn}`)]);
+      two.append([userMessage(`${turn}`)]);
     }
     for (const writer of [one, two]) {
       writer.checkpoint();

@@ -24,7 +24,7 @@ import { openTestStore } from './support.ts';
 const { logs } = openTestStore();
 const ENTRIES = 150;
 const RECORD_BYTES = 24;
-/** What finding one entry may read: some blocks and the entry, whatever the log's size. */
+/** Maximum bytes read to find one entry: some blocks and the entry, for any size of log. */
 const FEW_BYTES = 512 * 1024;
 
 function entry(threadId: string, seq: number, more: Partial<LogEvent> = {}): LogEvent {
@@ -87,7 +87,7 @@ function bytesRead(): number {
   return Number(/rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1]);
 }
 
-/** How an entry is found: through the index with few bytes read, or in the whole log. */
+/** Checks how an entry is found: through the index with few bytes read, or in the whole log. */
 async function lookUp(threadId: string, id: string) {
   const before = bytesRead();
   const found = await logs.lookUp(threadId, id);
@@ -118,7 +118,7 @@ describe('the index of a large log', () => {
     expect(statSync(indexOf(threadId)).size).toBeLessThan(ENTRIES * RECORD_BYTES + 500);
   });
 
-  it('serves what was appended since, and is made anew once that is much', async () => {
+  it('serves entries appended since, and is rebuilt once they are many', async () => {
     const threadId = largeLog();
     await lookUp(threadId, idOf(1));
     const made = readFileSync(indexOf(threadId));
@@ -158,7 +158,7 @@ describe('the index of a large log', () => {
 
   it('is not made for a small log, nor for one with a defect', async () => {
     const small = largeLog({ entries: 100 });
-    const orphaned = largeLogWith(10, { parent_id: 'nobody' });
+    const orphaned = largeLogWith(10, { parent_id: 'none' });
     for (const threadId of [small, orphaned]) {
       await lookUp(threadId, idOf(3));
       expect(await lookUp(threadId, idOf(3))).toEqual(viaScan(threadId, 3));
@@ -185,7 +185,7 @@ describe('an index that does not fit', () => {
     made = readFileSync(indexOf(threadId));
   });
 
-  /** Another thread with an index of its own. */
+  /** Another thread with its own index. */
   async function other(): Promise<string> {
     const id = largeLog();
     await lookUp(id, idOf(1));
@@ -208,7 +208,7 @@ describe('an index that does not fit', () => {
     ['ends within a line', (id) => edit(id, (text) => text.replace(/"bytes":\d+/, '"bytes":5000'))],
     ['has a wrong size in it', (id) => edit(id, (text) => text.replace(/"bytes":\d/, '"bytes":-'))],
     ['leads elsewhere', (id) => lead(id, () => 99)],
-  ])('as it %s is not used, and is made anew', async (_, damage) => {
+  ])('that %s is not used, and is rebuilt', async (_, damage) => {
     await damage(threadId);
     expect(await lookUp(threadId, idOf(4))).toEqual(viaScan(threadId, 4));
     expect(readFileSync(indexOf(threadId))).toEqual(made);
@@ -240,7 +240,7 @@ function lead(threadId: string, lie: (offset: number) => number): void {
   writeFileSync(indexOf(threadId), bytes);
 }
 
-/** Where the line of an entry starts. */
+/** Returns the offset of an entry's line. */
 function offsetOf(threadId: string, seq: number): number {
   return readFileSync(logs.location(threadId)).indexOf(`{"seq":${seq},`);
 }
@@ -250,7 +250,7 @@ describe('a hostile index', () => {
     ['to another entry', (_, another) => another],
     ['into the middle of lines', (offset) => offset + 10],
     ['to the header', () => 0],
-    ['behind the end', (offset) => offset + 1e12],
+    ['after the end', (offset) => offset + 1e12],
     ['to the last place there is', () => 2 ** 52],
   ])('that leads %s gives no entry but the one asked for', async (_, lie) => {
     const threadId = largeLog();
@@ -286,7 +286,7 @@ describe('a hostile index', () => {
   const keyText = (id: string): string => id.padEnd(16, '\0');
 
   it('can not hide that the parent of an entry is not there', async () => {
-    const threadId = largeLogWith(10, { parent_id: 'nobody' });
+    const threadId = largeLogWith(10, { parent_id: 'none' });
     const twin = largeLog();
     await lookUp(twin, idOf(1));
     const lies = readFileSync(indexOf(twin), 'latin1')
@@ -302,7 +302,7 @@ describe('a hostile index', () => {
     });
   });
 
-  /** What an index says of a log to be taken for its own. */
+  /** Returns the header that makes an index fit a log. */
   function fingerprintOf(threadId: string): string {
     const log = readFileSync(logs.location(threadId));
     return createHash('sha256')
@@ -316,7 +316,7 @@ describe('a hostile index', () => {
     ['a named pipe', (path) => execFileSync('mkfifo', [path])],
     ['a link to a file', (path) => symlinkSync('/etc/hostname', path)],
     ['a link to itself', (path) => symlinkSync(path, path)],
-  ])('that is %s stops nothing and leaves nothing behind', async (_, place) => {
+  ])('that is %s stops nothing and leaves no file', async (_, place) => {
     const threadId = largeLog();
     place(indexOf(threadId));
     expect(await lookUp(threadId, idOf(3))).toEqual(viaScan(threadId, 3));

@@ -2,7 +2,7 @@
 import { foldContext } from '../../src/log/context.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { openStore } from '../../src/storage/open-store.ts';
-import { delta, headerFor, said, testKey } from '../log/support.ts';
+import { delta, headerFor, testKey, userMessage } from '../log/support.ts';
 
 const [kind, projectPath = '', bytes = '0'] = process.argv.slice(2);
 const THREAD = 'memory/large';
@@ -25,7 +25,7 @@ const options = { signer, verifier, durability: 'off', owner, epoch: 1 } as cons
 async function write(): Promise<void> {
   const writer = await logs.create(headerFor(THREAD), options);
   for (let turn = 1; writer.state().bytes < Number(bytes); turn += 1) {
-    writer.append([said(`turn ${turn}`)]);
+    writer.append([userMessage(`turn ${turn}`)]);
     for (let piece = 0; piece < 16; piece += 1)
       writer.append([delta(`${turn}`.padEnd(PIECE, '.'))]);
     writer.checkpoint();
@@ -39,7 +39,7 @@ async function countOf(events: AsyncIterable<unknown>): Promise<number> {
   return count;
 }
 
-/** What each reader makes of it that need not keep it. */
+/** Readers that need not keep the events. */
 async function stream(): Promise<object> {
   const verified = await logs.verify(THREAD, { verifier });
   const { events } = await logs.readEntries(THREAD);
@@ -47,7 +47,7 @@ async function stream(): Promise<object> {
   const all = await countOf(logs.since(THREAD, 0));
   const found = await logs.lookUp(THREAD, 'id1');
   const writer = await logs.reopen(THREAD, options);
-  writer.append([said('one more')]);
+  writer.append([userMessage('one more')]);
   await writer.close();
   return {
     verified: verified.ok,
@@ -59,7 +59,7 @@ async function stream(): Promise<object> {
   };
 }
 
-/** What a reader makes of it that keeps all of it. */
+/** Readers that keep all events. */
 async function keep(): Promise<object> {
   const { events, problems } = await logs.read(THREAD);
   return { all: events.at(-1)?.seq === events.length, problems: problems.length };

@@ -9,7 +9,7 @@ import { temporaryFolder } from './support.ts';
 /** `npm run test:soak` takes a log that is longer than any string may be (0.5 GiB). */
 const MIB = Number(process.env['RYE_LOG_MIB'] ?? 64);
 const CHILD = fileURLToPath(new URL('log-memory-child.ts', import.meta.url));
-/** What the process itself needs, in MiB: the loader, the modules, one chunk of the log. */
+/** Memory of the process itself in MiB: the loader, the modules, one chunk of the log. */
 const BARE = 48;
 
 async function child(heapMib: number, ...args: readonly string[]): Promise<unknown> {

@@ -7,10 +7,10 @@ import { openTestStore } from './support.ts';
 
 const { logs } = openTestStore();
 const EVENTS = 60_000;
-/** What a look at the end of a log or for a place in it may read: some blocks, whatever the log's size. */
+/** Maximum bytes read to find the end of a log or a place in it: some blocks, for any size of log. */
 const FEW_BYTES = 2 * 1024 * 1024;
 
-/** Writes a log of many events; `size` says how long the text of each is. */
+/** Writes a log of many events; `size` returns the length of each text. */
 function writeLog(threadId: string, count: number, size: (seq: number) => number): number {
   const path = logs.location(threadId);
   mkdirSync(dirname(path), { recursive: true });
@@ -68,7 +68,7 @@ describe('a large log', () => {
     expect(bytes).toBeLessThan(FEW_BYTES);
   });
 
-  it('gives what stands behind a seq without being read whole', async () => {
+  it('returns the events after a seq without reading the whole log', async () => {
     const { value, bytes } = await cost(
       async () => await seqsOf(logs.since('seek/large', EVENTS - 50)),
     );

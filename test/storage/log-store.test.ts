@@ -18,14 +18,14 @@ import { sha256Hex } from '../../src/log/checkpoint.ts';
 import { MAX_LINE_BYTES } from '../../src/log/codec.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import type { OpenedLog } from '../../src/storage/store.ts';
-import { delta, headerFor, said } from '../log/support.ts';
+import { delta, headerFor, userMessage } from '../log/support.ts';
 import { key, openTestStore, temporaryFolder } from './support.ts';
 
 const store = openTestStore();
 const { logs } = store;
 let threads = 0;
 
-/** A thread of its own for each test. */
+/** Returns a new thread id for each test. */
 function newThread(): string {
   threads += 1;
   return `demo/count-${threads}`;
@@ -41,9 +41,9 @@ async function create(threadId = newThread()): Promise<ReturnType<typeof logs.cr
 }
 
 describe('writing', () => {
-  it('puts the header and each batch into the file, and says what it wrote', async () => {
+  it('writes the header and each batch, and returns the events', async () => {
     const writer = await create();
-    const events = writer.append([said('a'), delta('x'), said('b')]);
+    const events = writer.append([userMessage('a'), delta('x'), userMessage('b')]);
     expect(events.map(({ seq, id, parent_id }) => [seq, id, parent_id])).toEqual([
       [2, '0000000000000001', null],
       [3, undefined, undefined],
@@ -77,9 +77,9 @@ describe('writing', () => {
     const bytesRead = (): number =>
       Number(/rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1]);
     const writer = await create();
-    for (let at = 0; at < 200; at += 1) writer.append([said('x'.repeat(1000))]);
+    for (let at = 0; at < 200; at += 1) writer.append([userMessage('x'.repeat(1000))]);
     const before = bytesRead();
-    for (let at = 0; at < 50; at += 1) writer.append([said('y')]);
+    for (let at = 0; at < 50; at += 1) writer.append([userMessage('y')]);
     // one look at the log so far would be four times that
     expect(bytesRead() - before).toBeLessThan(50_000);
     await writer.close();
@@ -87,7 +87,7 @@ describe('writing', () => {
 
   it('names length, hash and count, and checkpoints verify against them', async () => {
     const writer = await create();
-    writer.append([said('a')]);
+    writer.append([userMessage('a')]);
     writer.checkpoint();
     writer.append([delta('b')]);
     await writer.sync();
@@ -117,19 +117,19 @@ describe('writing', () => {
     expect(await logs.holder(writer.threadId)).toBeUndefined();
     truncateSync(logs.location(writer.threadId));
     const again = await create(writer.threadId);
-    again.append([said('a')]);
+    again.append([userMessage('a')]);
     await again.close();
   });
 
-  it('moves the long texts of an event over 16 MiB to artifacts, each once, and says where they are', async () => {
+  it('moves the long texts of an event over 16 MiB to artifacts, each once, and names their paths', async () => {
     const writer = await create();
     const long = `begin ${'€'.repeat(MAX_LINE_BYTES / 3)} end`;
     const result = { role: 'tool_result', call_id: 'call_1', name: 'x', outcome: 'ok' } as const;
     const image = { type: 'image', data: 'A'.repeat(100_000), media_type: 'image/png' } as const;
     const content = [{ type: 'text', text: long }, { type: 'text', text: 'short' }, image] as const;
     const events = writer.append([
-      said('a'),
-      said(long),
+      userMessage('a'),
+      userMessage(long),
       { event_type: 'message', payload: { message: { ...result, content } } },
     ]);
     writer.checkpoint();
@@ -164,18 +164,18 @@ describe('writing', () => {
     });
   });
 
-  it('writes no artifact through a link that stands where the folder should be', async () => {
+  it('writes no artifact through a link in place of the folder', async () => {
     const writer = await create();
     const elsewhere = temporaryFolder();
     symlinkSync(elsewhere, join(dirname(logs.location(writer.threadId)), 'artifacts'));
-    expect(() => writer.append([said('x'.repeat(MAX_LINE_BYTES))])).toThrow(
+    expect(() => writer.append([userMessage('x'.repeat(MAX_LINE_BYTES))])).toThrow(
       expect.objectContaining({ code: 'path_denied' }),
     );
     expect(readdirSync(elsewhere)).toEqual([]);
     await writer.close();
   });
 
-  it('refuses an event that is over 16 MiB without long texts, before writing, and goes on', async () => {
+  it('refuses an event over 16 MiB without long texts before writing, and stays usable', async () => {
     const writer = await create();
     const blocks = Array.from({ length: 300 }, () => ({
       type: 'text' as const,
@@ -185,13 +185,13 @@ describe('writing', () => {
       event_type: 'message',
       payload: { message: { role: 'user', content: blocks } },
     };
-    expect(() => writer.append([said('a'), many])).toThrow(
+    expect(() => writer.append([userMessage('a'), many])).toThrow(
       expect.objectContaining({
         code: 'log_write_failed',
         message: expect.stringContaining('16777216'),
       }),
     );
-    writer.append([said('b')]);
+    writer.append([userMessage('b')]);
     await writer.close();
     const { events } = await logs.read(writer.threadId);
     expect(withoutCheckpoints(events).map(({ seq }) => seq)).toEqual([2]);
@@ -204,7 +204,7 @@ describe('writing', () => {
     for (const project of projects) {
       const own = openTestStore(project);
       const writer = await own.logs.create(headerFor('same/thread'), own.writer());
-      writer.append([said(project)]);
+      writer.append([userMessage(project)]);
       await writer.close();
     }
     for (const project of projects) {
@@ -225,7 +225,7 @@ describe('writing', () => {
     const writer = await create();
     await writer.close();
     await writer.close();
-    expect(() => writer.append([said('a')])).toThrow(
+    expect(() => writer.append([userMessage('a')])).toThrow(
       expect.objectContaining({ code: 'log_write_failed' }),
     );
   });
@@ -248,7 +248,7 @@ describe('signing', () => {
   const turn: EventDraft = { event_type: 'turn_started', payload: { turn: 1 } };
 
   it.each([
-    ['a tool result or a person', said('x'), true],
+    ['a tool result or a person', userMessage('x'), true],
     ['a begun turn', turn, true],
     ['streamed text', delta('x'), false],
     ['an answer', assistant, false],
@@ -270,9 +270,9 @@ describe('signing', () => {
   it('never steps back to an earlier epoch', async () => {
     const writer = await logs.create(headerFor(newThread()), store.writer({ epoch: 5 }));
     await writer.close();
-    // as a registry has it that was made again
+    // as in a rebuilt registry
     const again = await logs.reopen(writer.threadId, store.writer({ epoch: 1 }));
-    again.append([said('a')]);
+    again.append([userMessage('a')]);
     await again.close();
     expect(await logs.verify(writer.threadId, { verifier: key.verifier })).toMatchObject({
       ok: true,
@@ -283,7 +283,7 @@ describe('signing', () => {
 
   it('is noted for a tail that a recovery moved and had no time to note', async () => {
     const writer = await create();
-    writer.append([said('a')]);
+    writer.append([userMessage('a')]);
     const { bytes } = writer.state();
     await writer.close();
     const file = `transcript.unverified-${bytes}.jsonl`;
@@ -299,9 +299,9 @@ describe('signing', () => {
 
 describe('reopening', () => {
   // Requirement: checkpoint-rereads-log
-  it('goes on with seq, leaf, hash and chain', async () => {
+  it('continues seq, leaf, hash and chain', async () => {
     const writer = await create();
-    const [first] = writer.append([said('a'), said('b')]);
+    const [first] = writer.append([userMessage('a'), userMessage('b')]);
     writer.append([{ event_type: 'leaf', payload: { target_id: first?.id ?? '' } }, delta('x')]);
     writer.checkpoint();
     writer.append([delta('late'), delta('later')]);
@@ -310,7 +310,7 @@ describe('reopening', () => {
     const again = await logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
     expect(again.state()).toEqual(before);
     expect(again.leafId).toBe(first?.id);
-    const [next] = again.append([said('c')]);
+    const [next] = again.append([userMessage('c')]);
     expect(next).toMatchObject({ seq: before.events + 1, parent_id: first?.id });
     again.checkpoint();
     const state = again.state();
@@ -322,11 +322,11 @@ describe('reopening', () => {
   });
 
   // Requirement: torn-record-fused, torn-line-ends-reading
-  it('cuts a record torn at any byte, keeps its bytes beside, and goes on', async () => {
+  it('cuts a record torn at any byte, keeps its bytes beside the log, and continues', async () => {
     const writer = await create();
-    writer.append([said('a')]);
+    writer.append([userMessage('a')]);
     const end = writer.state().bytes;
-    writer.append([said('bö')]);
+    writer.append([userMessage('bö')]);
     await writer.close();
     const path = logs.location(writer.threadId);
     const whole = readFileSync(path);
@@ -346,7 +346,7 @@ describe('reopening', () => {
         { event_type: 'log_quarantined', payload },
         { event_type: 'checkpoint' },
       ]);
-      again.append([said('c')]);
+      again.append([userMessage('c')]);
       again.checkpoint();
       const expected = again.state();
       await again.close();
@@ -400,7 +400,7 @@ describe('reading a damaged log', () => {
   // Requirement: malformed-lines-silent
   it('splits fused records, skips malformed lines, reports gaps, with offsets', async () => {
     const writer = await create();
-    writer.append([said('a'), said('b'), said('c'), said('d')]);
+    writer.append([userMessage('a'), userMessage('b'), userMessage('c'), userMessage('d')]);
     await writer.close();
     const path = logs.location(writer.threadId);
     const [header, , a, b, c, d] = readFileSync(path, 'utf8').trimEnd().split('\n');
@@ -420,7 +420,7 @@ describe('reading a damaged log', () => {
 
   it('skips a line over 16 MiB without keeping it', async () => {
     const writer = await create();
-    writer.append([said('a')]);
+    writer.append([userMessage('a')]);
     await writer.close();
     const path = logs.location(writer.threadId);
     appendFileSync(path, Buffer.concat([Buffer.alloc(MAX_LINE_BYTES + 1, 'x'), Buffer.from('\n')]));
@@ -449,13 +449,13 @@ describe('the lease', () => {
 
   it('passes from a living process to a higher epoch, which alone reaches the log then', async () => {
     const writer = await create();
-    writer.append([said('a')]);
+    writer.append([userMessage('a')]);
     const taker = await logs.reopen(writer.threadId, store.writer({ epoch: 2 }));
     const inode = statSync(logs.location(writer.threadId)).ino;
-    expect(() => writer.append([said('late')])).toThrow(
+    expect(() => writer.append([userMessage('late')])).toThrow(
       expect.objectContaining({ code: 'thread_locked' }),
     );
-    taker.append([said('b')]);
+    taker.append([userMessage('b')]);
     await taker.close();
     await writer.close();
     expect(statSync(logs.location(writer.threadId)).ino).toBe(inode);
@@ -500,7 +500,7 @@ describe('the lease', () => {
 
   it('fences a writer that was taken over: nothing more of it reaches the log', async () => {
     const writer = await create();
-    writer.append([said('a')]);
+    writer.append([userMessage('a')]);
     const { host } = store.owners.columns(store.owners.self());
     const folder = dirname(logs.location(writer.threadId));
     // what a taker on another host does
@@ -511,7 +511,7 @@ describe('the lease', () => {
     renameSync(join(folder, 'other'), join(folder, 'lease.json'));
     const size = statSync(logs.location(writer.threadId)).size;
     for (const attempt of [
-      async () => writer.append([said('b')]),
+      async () => writer.append([userMessage('b')]),
       async () => writer.checkpoint(),
       async () => await writer.sync(),
     ]) {

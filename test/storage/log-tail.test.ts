@@ -1,7 +1,7 @@
 import { appendFileSync, copyFileSync, readFileSync, renameSync, truncateSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import { delta, headerFor, said } from '../log/support.ts';
+import { delta, headerFor, userMessage } from '../log/support.ts';
 import { openTestStore } from './support.ts';
 
 const store = openTestStore();
@@ -27,8 +27,8 @@ describe('tail', () => {
   it('gives the last events for any count, also over block borders and long lines', async () => {
     const writer = await create('tail/a');
     for (let index = 0; index < 300; index += 1)
-      writer.append([said('x'.repeat(index * 7)), delta('y')]);
-    writer.append([said('z'.repeat(200_000)), delta('end')]);
+      writer.append([userMessage('x'.repeat(index * 7)), delta('y')]);
+    writer.append([userMessage('z'.repeat(200_000)), delta('end')]);
     await writer.close();
     // the header has a checkpoint, and each batch of two
     const all = 1 + 3 * 301;
@@ -41,7 +41,7 @@ describe('tail', () => {
     }
   });
 
-  it('leaves out a torn last line', async () => {
+  it('skips a torn last line', async () => {
     const writer = await create('tail/b');
     writer.append([delta('1'), delta('2')]);
     await writer.close();
@@ -81,9 +81,9 @@ describe('follow', () => {
     async (torn) => {
       const id = `follow/torn-${torn}`;
       const writer = await create(id);
-      writer.append([said('1')]);
+      writer.append([userMessage('1')]);
       writer.append([delta('2'), delta('3'), delta('4')]);
-      // what a kill leaves: nobody signs the deltas
+      // what a kill leaves: unsigned deltas
       const path = logs.location(id);
       truncateSync(path, readFileSync(path).length - torn);
       const stop = new AbortController();
@@ -93,7 +93,7 @@ describe('follow', () => {
       const pending = events.next();
       const again = await logs.reopen(id, store.writer({ epoch: 2 }));
       // the file is longer than before by the time the follower looks
-      again.append([said('five'), said('six')]);
+      again.append([userMessage('five'), userMessage('six')]);
       const after = [(await pending).value?.payload, (await events.next()).value?.event_type];
       await again.close();
       stop.abort();
@@ -104,7 +104,7 @@ describe('follow', () => {
     },
   );
 
-  it('goes on in the copy that a writer puts in the place of the log it takes over', async () => {
+  it('follows the copy that replaces a log when a writer takes it over', async () => {
     const writer = await create('follow/moved');
     writer.append([delta('1'), delta('2')]);
     await writer.close();

@@ -4,7 +4,7 @@ import { openMemoryStore } from '../../src/storage/memory-store.ts';
 import type { Store } from '../../src/storage/store.ts';
 import { Recorder } from '../../src/threads/run/recorder.ts';
 import { describeStore } from '../conformance/store.ts';
-import { headerFor, said, testKey } from '../log/support.ts';
+import { headerFor, testKey, userMessage } from '../log/support.ts';
 import { countingIds, stoppedClock } from './support.ts';
 
 function open(onSync?: () => Promise<void>): Store {
@@ -51,7 +51,7 @@ describe('an asynchronous sync', () => {
     const { waiting, sync } = gate();
     const { logs, recorder, shown } = await recording(sync);
     recorder.record([START]);
-    recorder.record([said('later')]);
+    recorder.record([userMessage('later')]);
     let isSettled = false;
     const settled = recorder.settled().then(() => {
       isSettled = true;
@@ -70,7 +70,7 @@ describe('an asynchronous sync', () => {
   it('returns the end of the log from a checkpoint only after it has finished', async () => {
     const { waiting, sync } = gate();
     const { recorder, shown } = await recording(sync);
-    recorder.record([said('one')]);
+    recorder.record([userMessage('one')]);
     expect(shown).toEqual(['message', 'checkpoint']);
     let head: unknown;
     const done = recorder.checkpoint().then((found) => {
@@ -89,7 +89,7 @@ describe('an asynchronous sync', () => {
     recorder.record([START]);
     for (const { reject } of waiting.splice(0)) reject(new Error('connection lost'));
     await expect(recorder.settled()).rejects.toMatchObject({ code: 'log_write_failed' });
-    expect(() => recorder.record([said('more')])).toThrow('connection lost');
+    expect(() => recorder.record([userMessage('more')])).toThrow('connection lost');
     expect(shown).toEqual([]);
   });
 });

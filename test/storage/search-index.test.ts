@@ -135,7 +135,7 @@ describe('results', () => {
     expect(hits.map(({ id }) => id)).toEqual(['best', 'd0', 'd1']);
   });
 
-  it('end when the time is over, and say so', async () => {
+  it('end when the time is over, and report it', async () => {
     const index = await indexOf(
       ...Array.from({ length: 9 }, (_, at) => document(`d${at}`, { body: 'ledger' })),
     );

@@ -12,7 +12,7 @@ const NOW = '2026-02-17T10:00:56.000Z';
 
 export const key = testKey();
 
-/** A clock that stands still; nothing in storage waits on it. */
+/** A clock that does not move; storage never waits on it. */
 export const stoppedClock: Clock = {
   now: () => Date.parse(NOW),
   monotonic: () => 0,

@@ -37,7 +37,7 @@ export interface LeaseRequest {
   readonly owners: Owners;
 }
 
-/** What `lease.json` says. */
+/** The content of `lease.json`. */
 export interface LeaseRecord {
   readonly owner: Owner;
   readonly epoch: number;
@@ -86,7 +86,7 @@ function placeLease(temporary: string, path: string, request: LeaseRequest): boo
 
 function assertTakeable(holder: LeaseRecord, { threadId, epoch, owners }: LeaseRequest): boolean {
   const isAlive = owners.state(holder.owner) !== 'gone';
-  // a higher epoch says that the registry found the holder dead or stale
+  // a higher epoch means that the registry found the holder gone or stale
   if (holder.epoch < epoch || (holder.epoch === epoch && !isAlive)) return isAlive;
   throw lockedError(threadId, holder);
 }

@@ -4,15 +4,14 @@ import { dirname, join } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import { writeWhole } from '../../disk/whole-file.ts';
-import { decodeHeader, decodeLine, MAX_LINE_BYTES } from '../../log/codec.ts';
+import { decodeHeader, decodeLine, MAX_LINE_BYTES, upgradeFrom } from '../../log/codec.ts';
 import { buildTree, type TreeEntry } from '../../log/tree.ts';
-import { upgradeFrom } from '../../log/versions.ts';
 import { LineSplitter } from '../log-reader.ts';
 import type { OpenedLog } from '../store.ts';
 
 /** A log as long as this gets an index: a shorter one is read whole in less time than anybody notices. */
 const INDEXED_BYTES = 4 * 1024 * 1024;
-/** What is behind the indexed part is searched; where it is this much and an eighth of the log, the index is made anew. */
+/** Bytes after the indexed part that are searched without it; beyond these and an eighth of the log, it is rebuilt. */
 const TAIL_BYTES = 1024 * 1024;
 const TAIL_SHARE = 8;
 const KEY_BYTES = 16;
@@ -24,7 +23,7 @@ const SAMPLE_BYTES = 4096;
 const BLOCK_BYTES = 64 * 1024;
 const LF = 0x0a;
 
-/** What an index says of an id. `stale`: there is no index that fits the log. */
+/** The result of a look-up. `stale`: no index fits the log. */
 export type Lookup = TreeEntry | 'absent' | 'stale';
 
 function indexPath(path: string): string {
@@ -32,8 +31,8 @@ function indexPath(path: string): string {
 }
 
 /**
- * The entry with this very id, found through the index beside a large log. The index only says where to look: what stands
- * there has to be the entry, and its parent has to stand before it. Never throws for what an index or a log may hold.
+ * Finds the entry with exactly this id through the index beside a large log. The index is only a hint: the line
+ * must be the entry, and its parent must come before it. Never throws for the content of an index or a log.
  */
 export function lookUpByIndex(path: string, threadId: string, id: string): Lookup {
   const files: number[] = [];
@@ -65,7 +64,7 @@ interface Head {
   readonly entries: number;
   /** Fingerprint of that part. */
   readonly sha256: string;
-  /** Where the records begin. */
+  /** Offset of the first record. */
   readonly start: number;
 }
 
@@ -104,7 +103,7 @@ function fits(
   return upgradeFrom(decoded.header.version) === undefined && fingerprint(log, bytes) === sha256;
 }
 
-/** SHA-256 in hex over the first and the last bytes of what is indexed. A log that was exchanged for another ends elsewhere. */
+/** SHA-256 in hex of the first and the last indexed bytes, which tells a replaced log from the indexed one. */
 function fingerprint(log: number, bytes: number): string | undefined {
   const length = Math.min(SAMPLE_BYTES, bytes);
   const last = bytesAt(log, bytes - length, length);
@@ -217,7 +216,7 @@ class IndexedLog {
     return event.id === id && event.thread_id === threadId ? { offset, event } : undefined;
   }
 
-  /** The entry behind the indexed part. Only lines that hold the id as text are parsed. */
+  /** Finds the entry after the indexed part. Only lines that contain the id are parsed. */
   #inTail(id: string): PlacedEntry | undefined {
     const { log, size, head } = this.#parts;
     const needle = Buffer.from(JSON.stringify(id));
@@ -241,8 +240,8 @@ interface PlacedEntry {
 }
 
 /**
- * Makes the index of a large, sound log anew; of others none. It appears whole, through a rename. Where it can't be
- * written there is none, and nobody is told: everything works without it.
+ * Rebuilds the index of a large log without defects. It appears whole, through a rename. If it can't be
+ * written there is none, without a notice: everything works without it.
  */
 export function writeIndex(path: string, threadId: string, opened: OpenedLog): void {
   let log: number | undefined;

@@ -4,15 +4,16 @@ import {
   fstatSync,
   fsyncSync,
   ftruncateSync,
+  lstatSync,
   openSync,
   readdirSync,
   readSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { systemCodeOf } from '../../core/errors.ts';
-import { stageFile } from '../../disk/whole-file.ts';
+import { RyeError, systemCodeOf } from '../../core/errors.ts';
+import { makeFolders, stageFile, writeWhole } from '../../disk/whole-file.ts';
 import type { QuarantinedPart } from '../store.ts';
-import { readChunksSync } from './lines.ts';
+import { readChunksSync } from './log-archive.ts';
 
 const NAME = /^transcript\.unverified-(\d+)(?:-(\d+))?\.jsonl$/;
 const CHUNK_BYTES = 256 * 1024;
@@ -35,7 +36,7 @@ export function quarantineTail(path: string, end: number): void {
   }
 }
 
-/** What was taken off the log in this folder, in the order of its place. */
+/** Returns the parts that were taken off the log in this folder, by offset. */
 export function quarantinedIn(folder: string): readonly QuarantinedPart[] {
   return namesIn(folder)
     .flatMap((file) => {
@@ -90,4 +91,22 @@ function copyTail(from: number, start: number, path: string): void {
   } finally {
     copy.discard();
   }
+}
+
+/**
+ * Keeps a text that is too long for a line of the log at `path`, durably and by its hash, so that the same text is kept once.
+ * Returns where it is, from the project's root.
+ */
+export function saveArtifact(path: string, threadId: string, text: string): string {
+  const folder = join(dirname(path), 'artifacts');
+  makeFolders(folder, 0o700);
+  if (lstatSync(folder).isSymbolicLink()) {
+    throw new RyeError('path_denied', `nothing is written to ${folder}: it is a symbolic link`, {
+      hint: 'Remove the link; rye makes its own files and folders.',
+      location: { path: folder },
+    });
+  }
+  const name = `text-${createHash('sha256').update(text).digest('hex').slice(0, 32)}.txt`;
+  writeWhole(join(folder, name), text, { mode: 0o600, follow: false });
+  return `.ai/state/threads/${threadId}/artifacts/${name}`;
 }

@@ -15,10 +15,22 @@ import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
 import { makeFolders, stageFile, syncFolder, writeFully } from '../../disk/whole-file.ts';
 import { encodeHeader } from '../../log/codec.ts';
-import { emptyPosition, findPosition } from '../log-position.ts';
-import { eventsOf, lastOf, missingLog, readLog, verifyLog } from '../log-reader.ts';
-import { type LogSource, malformedLog } from '../log-scan.ts';
-import { type LogSink, SignedLogWriter, type WriterPosition } from '../signed-writer.ts';
+import {
+  eventsOf,
+  type LogSource,
+  lastOf,
+  malformedLog,
+  missingLog,
+  readLog,
+  verifyLog,
+} from '../log-reader.ts';
+import {
+  emptyPosition,
+  findPosition,
+  type LogSink,
+  SignedLogWriter,
+  type WriterPosition,
+} from '../signed-writer.ts';
 import type {
   EntryLookup,
   LogReopenOptions,
@@ -28,11 +40,9 @@ import type {
   Owners,
 } from '../store.ts';
 import { type Lease, readLease, takeLease } from './lease.ts';
-import { readChunksSync } from './lines.ts';
-import { archiveLog, isArchived, logBytes, logChunks } from './log-archive.ts';
-import { saveArtifact } from './log-artifact.ts';
+import { archiveLog, isArchived, logBytes, logChunks, readChunksSync } from './log-archive.ts';
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
-import { quarantinedIn, quarantineTail } from './log-quarantine.ts';
+import { quarantinedIn, quarantineTail, saveArtifact } from './log-quarantine.ts';
 import { eventsSince, followLog, tailLog } from './log-tail.ts';
 
 export interface FileLogStoreOptions {
@@ -133,7 +143,7 @@ async function lookUp(source: LogSource, id: string): Promise<EntryLookup> {
   const found = lookUpByIndex(path, threadId, id);
   if (typeof found === 'object') return { entry: found };
   const opened = await readLog(source, { entriesOnly: true });
-  // an index that knows nothing of an entry which is there is no good either
+  // an index that lacks an entry of the log is stale too
   if (found === 'stale' || opened.events.some((event) => event.id === id)) {
     writeIndex(path, threadId, opened);
   }
@@ -175,11 +185,11 @@ function openNew(path: string, threadId: string): number {
   } catch (error) {
     if (systemCodeOf(error) !== 'EEXIST') throw error;
     const target = statSync(path);
-    // following a link would write to a file of somebody else's choice
+    // a link could point to any file
     const isForeign = target.isFile() && lstatSync(path).isSymbolicLink();
     if (target.size === 0 && !isForeign) return openSync(path, 'a');
     throw new RyeError('already_exists', `thread ${threadId} already has a log`, {
-      hint: 'Open it again to go on with it, or start a new thread.',
+      hint: 'Open it again to resume it, or start a new thread.',
       details: { thread_id: threadId, path },
     });
   }

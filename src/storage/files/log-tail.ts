@@ -1,13 +1,12 @@
 import { watch } from 'node:fs';
-import type { FileHandle } from 'node:fs/promises';
-import { open, stat } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { seqAt } from '../../log/regions.ts';
 import { EventReader, type FileLine, LineSplitter, missingLog, newEvents } from '../log-reader.ts';
 import type { FollowOptions } from '../store.ts';
-import { readChunks, withFile } from './lines.ts';
-import { offsetBehind } from './log-seek.ts';
+import { readChunks, withFile } from './log-archive.ts';
 
 const BLOCK_BYTES = 64 * 1024;
 const LF = 0x0a;
@@ -58,7 +57,7 @@ function lineFeedBefore(bytes: Buffer, at: number): number {
   return at === 0 ? -1 : bytes.lastIndexOf(LF, at - 1);
 }
 
-/** Events with a seq above `since`, in order: the cost is that of what is given out, not of the log. */
+/** Events with a seq above `since`, in order. Costs O(events returned), not O(log). */
 export async function* eventsSince(
   path: string,
   threadId: string,
@@ -67,7 +66,7 @@ export async function* eventsSince(
   let handle: FileHandle | undefined;
   try {
     handle = await open(path, 'r');
-    const start = await offsetBehind(handle, since);
+    const start = await offsetAfter(handle, since);
     for await (const line of wholeLines(handle, start)) yield* newEvents(line, since);
   } catch (error) {
     throw missingLog(error, threadId);
@@ -93,7 +92,7 @@ export async function* followLog(
       handle = await currentHandle(path, handle);
       if (handle) {
         const found = place && (await placeIn(handle, place));
-        place = found ?? { position: await offsetBehind(handle, since), since };
+        place = found ?? { position: await offsetAfter(handle, since), since };
         for await (const line of wholeLines(handle, place.position)) {
           for (const event of newEvents(line, place.since)) {
             if (signal.aborted) return;
@@ -113,7 +112,7 @@ export async function* followLog(
   }
 }
 
-/** How far a follower has come. */
+/** The place of a follower in a log. */
 interface FollowPlace {
   readonly position: number;
   /** Events up to this seq are not given out. */
@@ -195,7 +194,7 @@ function watchFolder(path: string, signal: AbortSignal): ChangeSource {
     try {
       watcher ??= watch(dirname(path), { persistent: false }, onChange).on('error', onChange);
     } catch {
-      // no folder yet, or no watches left: the poll goes on
+      // no folder yet, or no watches left: polling is enough
     }
   };
   signal.addEventListener('abort', onChange);
@@ -216,4 +215,53 @@ function watchFolder(path: string, signal: AbortSignal): ChangeSource {
       watcher?.close();
     },
   };
+}
+
+/** Bytes of one probe; also the span in which a scan costs no more than another probe. */
+const PROBE_BYTES = 64 * 1024;
+
+/**
+ * Returns the start of a line at or shortly before the first event with a seq above `since`. Events are in the order of their
+ * seq, so a few looks into the file find the place, and no index beside the log can be wrong about it.
+ */
+async function offsetAfter(handle: FileHandle, since: number): Promise<number> {
+  if (since <= 0) return 0;
+  const { size } = await handle.stat();
+  let low = 0;
+  let high = size;
+  while (high - low > PROBE_BYTES) {
+    const middle = low + Math.floor((high - low) / 2);
+    const line = await firstLineBehind(handle, middle, high);
+    if (line === undefined || line.seq > since) high = middle;
+    else low = line.offset;
+  }
+  return low;
+}
+
+interface NumberedLine {
+  readonly offset: number;
+  readonly seq: number;
+}
+
+/** Finds the first event whose line starts after `from` and before `end`; skips damaged lines. */
+async function firstLineBehind(
+  handle: FileHandle,
+  from: number,
+  end: number,
+): Promise<NumberedLine | undefined> {
+  const probe = Buffer.allocUnsafe(PROBE_BYTES);
+  for (let at = from; at < end; ) {
+    const { bytesRead } = await handle.read(probe, 0, PROBE_BYTES, at);
+    const bytes = probe.subarray(0, bytesRead);
+    let next = bytes.indexOf(LF) + 1;
+    for (; next > 0 && at + next < end; next = bytes.indexOf(LF, next) + 1) {
+      const found = seqAt(bytes, next);
+      // digits that the probe cuts off are another number
+      if (found && found.end < bytes.length) return { offset: at + next, seq: found.seq };
+    }
+    if (bytesRead < PROBE_BYTES) return undefined;
+    // the line after the last line feed may be in the next probe
+    at += Math.max(1, bytes.lastIndexOf(LF) === -1 ? bytesRead : bytes.lastIndexOf(LF));
+  }
+  return undefined;
 }

@@ -6,10 +6,22 @@ import type { LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
 import { sha256Hex } from '../../log/checkpoint.ts';
 import { encodeHeader } from '../../log/codec.ts';
-import { emptyPosition, findPosition } from '../log-position.ts';
-import { eventsOf, lastOf, noLog, readLog, verifyLog } from '../log-reader.ts';
-import { type LogSource, malformedLog } from '../log-scan.ts';
-import { type LogSink, SignedLogWriter, type WriterPosition } from '../signed-writer.ts';
+import {
+  eventsOf,
+  type LogSource,
+  lastOf,
+  malformedLog,
+  noLog,
+  readLog,
+  verifyLog,
+} from '../log-reader.ts';
+import {
+  emptyPosition,
+  findPosition,
+  type LogSink,
+  SignedLogWriter,
+  type WriterPosition,
+} from '../signed-writer.ts';
 import type {
   FollowOptions,
   LogHold,

@@ -2,6 +2,7 @@ import { lstatSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
+import type { DatabaseState } from '../store.ts';
 
 /** Steps from one `user_version` to the next: the database is at version n after the first n of them. */
 export type Migrations = readonly string[];
@@ -144,7 +145,7 @@ function openDatabase({ path, migrations, synchronous }: DatabaseOptions): Datab
   }
 }
 
-/** A project that somebody else made must not choose which file rye writes. */
+/** Refuses symbolic links: a downloaded project must not choose which file rye writes. */
 function assertNoLinks(path: string): void {
   for (const file of [path, `${path}-wal`, `${path}-shm`, `${path}-journal`]) {
     if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() !== true) continue;
@@ -156,7 +157,7 @@ function assertNoLinks(path: string): void {
 }
 
 /**
- * Refuses a database that brings triggers or views of its own: they would write rows as if rye had, such as a message of
+ * Refuses a database that has foreign triggers or views: they would write rows as if rye had, such as a message of
  * the user to each new thread.
  */
 function assertOwnProgram(database: Database.Database, migrations: Migrations, path: string): void {
@@ -173,10 +174,7 @@ function assertOwnProgram(database: Database.Database, migrations: Migrations, p
 }
 
 /** The name of a trigger or view that no migration of ours made. */
-export function foreignProgram(
-  database: Database.Database,
-  migrations: Migrations,
-): string | undefined {
+function foreignProgram(database: Database.Database, migrations: Migrations): string | undefined {
   const programs = database
     .prepare(`SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')`)
     .all() as readonly { readonly name: string; readonly sql: string }[];
@@ -229,4 +227,66 @@ function storageError(error: unknown, path: string): unknown {
   }
   const hint = HINTS.find(([pattern]) => pattern.test(system))?.[1];
   return new RyeError('storage_failed', `${path}: ${messageOf(error)}`, { ...options, hint });
+}
+
+export interface InspectOptions {
+  readonly path: string;
+  readonly migrations: Migrations;
+  /** A table that each database of this kind has. */
+  readonly table: string;
+}
+
+const MAX_PROBLEMS = 3;
+
+/** Looks at a database file without changing it: whether SQLite can read it, all of it, and whether rye made it. */
+export function inspectDatabase(options: InspectOptions): Omit<DatabaseState, 'name'> {
+  const { path } = options;
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return { path, state: 'missing', detail: 'there is no file' };
+  if (!stats.isFile()) return { path, state: 'unreadable', detail: 'it is not a regular file' };
+  try {
+    return { path, ...look(options) };
+  } catch (error) {
+    const isDamaged = /^SQLITE_(?:CORRUPT|NOTADB|ERROR|IOERR)/.test(systemCodeOf(error) ?? '');
+    return { path, state: isDamaged ? 'damaged' : 'unreadable', detail: messageOf(error) };
+  }
+}
+
+function look({
+  path,
+  migrations,
+  table,
+}: InspectOptions): Pick<DatabaseState, 'state' | 'detail'> {
+  const database = new Database(path, {
+    readonly: true,
+    fileMustExist: true,
+    timeout: BUSY_TIMEOUT_MS,
+  });
+  try {
+    const found = database.pragma(`integrity_check(${MAX_PROBLEMS})`) as readonly {
+      readonly integrity_check: string;
+    }[];
+    const problems = found
+      .map(({ integrity_check: problem }) => problem)
+      .filter((problem) => problem !== 'ok');
+    if (problems.length > 0) return { state: 'damaged', detail: problems.join('; ') };
+    const version = database.pragma('user_version', { simple: true }) as number;
+    if (version > migrations.length) {
+      return {
+        state: 'unreadable',
+        detail: `it has version ${version}; use the rye that wrote it`,
+      };
+    }
+    const foreign = foreignProgram(database, migrations);
+    if (foreign !== undefined) {
+      return {
+        state: 'damaged',
+        detail: `it contains ${JSON.stringify(foreign)}, not made by rye`,
+      };
+    }
+    if (version > 0) database.prepare(`SELECT count(*) FROM ${table}`).get();
+    return { state: 'ok', detail: 'sound' };
+  } finally {
+    database.close();
+  }
 }

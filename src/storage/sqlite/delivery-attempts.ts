@@ -24,7 +24,7 @@ import {
   unresolvedAttempt,
 } from './delivery-rows.ts';
 
-/** Takes everything that people want said now, in order; it is reserved, and in the run when the log has it. */
+/** Reserves all pending deliveries from people, in order. They are in the run once the log has them. */
 export function admitPeople(
   database: LazyDatabase,
   { key, modes, atMost, newEntryId, now }: AdmitParams,

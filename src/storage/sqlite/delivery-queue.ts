@@ -79,7 +79,7 @@ function endOfChain(database: LazyDatabase, threadId: string): string {
 }
 
 /**
- * T1 for a child in a process of its own, in the very transaction that ends it: so there is no end without a delivery.
+ * Enqueues the end of a background child in the transaction that ends it, so that no end lacks a delivery.
  * `continued` is no end: what continues it will deliver.
  */
 export function enqueueChildEnd(database: LazyDatabase, child: ThreadRecord, now: string): void {

@@ -18,7 +18,7 @@ import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import type { LazyDatabase } from './database.ts';
 
 /**
- * The tables of deliveries. What must hold whatever the code does stands in the constraints: one open run and one
+ * The tables of deliveries. Constraints hold the invariants: one open run and one
  * unresolved attempt per thread, one entry per delivery, no steer without a low-risk proof, no end as delivered without
  * an answer that covered the entry.
  */
@@ -108,7 +108,7 @@ export const DELIVERIES_MIGRATION = `
   );
   CREATE INDEX decisions_by_delivery ON delivery_decisions (delivery_id);`;
 
-/** How often a background delivery is tried. */
+/** Maximum attempts of a background delivery. */
 export const MAX_ATTEMPTS = 3;
 
 export interface DeliveryRow {
@@ -252,7 +252,7 @@ export interface DecisionParams {
   readonly details?: object;
 }
 
-/** Adds to the record. What a delivery waits for is written once, not at each point where it goes on waiting. */
+/** Adds to the record of decisions. A delivery's reason to wait is written once, not at each safe point. */
 export function recordDecision(database: LazyDatabase, params: DecisionParams): void {
   const { at, threadId, deliveryId, decision, reason, details = {} } = params;
   const last = database.get(

@@ -19,7 +19,7 @@ import {
 } from './delivery-rows.ts';
 
 /**
- * Opens a thread's run. What was moved here with an entry that this conversation carries goes on with it; an entry
+ * Opens a thread's run. A delivery that was moved here with an entry that this conversation carries keeps it; an entry
  * that stayed on another branch is for a person to judge.
  */
 export function openRun(database: LazyDatabase, params: OpenRunParams): readonly Delivery[] {
@@ -60,7 +60,7 @@ function insertRun(
   );
 }
 
-/** Says anew what the run may do. A change makes every proof of before worthless. */
+/** Updates the run's traits, which invalidates earlier steer proofs. */
 export function updateRun(
   database: LazyDatabase,
   { key, traits, kind }: { key: RunKey; traits: OpenRunParams['traits']; kind: RunRow['kind'] },
@@ -130,7 +130,7 @@ export function consumeWaited(
 export function endRun(database: LazyDatabase, params: EndRunParams): Delivery | undefined {
   const { key, end, requested, now, next } = params;
   assertEpoch(database, key.threadId, key.epoch);
-  // a run that goes on is only ended if something takes its place
+  // a run that continues is ended only if another one takes its place
   if (next?.onlyIfWaiting === true && !admissible(database, { key, now })) return undefined;
   settleRun(database, { key, end, requested, now });
   if (!next) return undefined;

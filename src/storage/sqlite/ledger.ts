@@ -15,7 +15,7 @@ import type { Ledger, LedgerRow } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 
 export const LEDGER_MIGRATIONS: Migrations = [
-  // the checks say in the file what the arithmetic keeps: money is whole, and never negative
+  // the constraints repeat what the arithmetic guarantees: amounts are whole and never negative
   `CREATE TABLE budget_ledger (
      thread_id TEXT PRIMARY KEY,
      parent_id TEXT REFERENCES budget_ledger (thread_id) ON DELETE RESTRICT,

@@ -7,9 +7,31 @@ import {
   type ThreadStatus,
 } from '../../core/thread.ts';
 import { type Cost, NO_COST } from '../../core/usage.ts';
+import type { LogHead } from '../../log/checkpoint.ts';
+import { columnsOf } from '../owners.ts';
+import type {
+  LaunchLimits,
+  LogHeads,
+  Owner,
+  OwnerColumns,
+  Owners,
+  StoredHead,
+  ThreadFilter,
+  TurnProgress,
+} from '../store.ts';
 import type { LazyDatabase, Migrations } from './database.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
-import { HEADS_MIGRATION } from './heads.ts';
+
+const HEADS_MIGRATION = `CREATE TABLE heads (
+  thread_id TEXT PRIMARY KEY,
+  status TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  updated_at TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  sha256 TEXT NOT NULL,
+  events INTEGER NOT NULL,
+  knowledge_sha256 TEXT
+) WITHOUT ROWID;`;
 
 export const REGISTRY_MIGRATIONS: Migrations = [
   `CREATE TABLE threads (
@@ -108,4 +130,196 @@ export function assertEpoch(record: ThreadRecord, epoch: number): void {
       details: { thread_id: record.thread_id, epoch: record.epoch },
     },
   );
+}
+
+/** Records a sign of life, and how far the thread has come if that is known. */
+export function noteProgress(
+  database: LazyDatabase,
+  threadId: string,
+  { now, cost, head }: TurnProgress & { readonly now: string },
+): void {
+  database.run(
+    `UPDATE threads SET heartbeat_at = ?, updated_at = ?, cost = coalesce(?, cost),
+       signed_head = coalesce(?, signed_head) WHERE thread_id = ?`,
+    now,
+    now,
+    cost ? JSON.stringify(cost) : null,
+    head ? JSON.stringify(head) : null,
+    threadId,
+  );
+}
+
+/** The last signed checkpoint that the thread's owner reported. */
+export function signedHead(database: LazyDatabase, threadId: string): LogHead | undefined {
+  const [row] = database.all(
+    'SELECT signed_head FROM threads WHERE thread_id = ?',
+    threadId,
+  ) as readonly { signed_head: string | null }[];
+  const value = parseJson(row?.signed_head ?? '');
+  if (!isJsonObject(value)) return undefined;
+  const { bytes, seq, epoch, sha256 } = value;
+  return typeof bytes === 'number' &&
+    typeof seq === 'number' &&
+    typeof epoch === 'number' &&
+    typeof sha256 === 'string'
+    ? { bytes, seq, epoch, sha256 }
+    : undefined;
+}
+
+/** A filter as the condition of a query over threads. */
+export function conditions(filter: ThreadFilter): {
+  readonly where: string;
+  readonly parameters: readonly string[];
+} {
+  const { active, status, directive, parentId } = filter;
+  const parts: string[] = [];
+  const parameters: string[] = [];
+  const add = (sql: string, ...values: readonly string[]): void => {
+    parts.push(sql);
+    parameters.push(...values);
+  };
+  if (active !== undefined) add(`status ${active ? '' : 'NOT '}IN (${ACTIVE_STATUSES})`);
+  if (status !== undefined) add('status = ?', status);
+  if (parentId !== undefined) add('parent_id = ?', parentId);
+  if (directive?.includes('*')) add('directive GLOB ?', literalGlob(directive));
+  else if (directive !== undefined) add('directive = ?', directive);
+  return { where: parts.length === 0 ? '' : `WHERE ${parts.join(' AND ')}`, parameters };
+}
+
+/** Escapes the wildcards of SQLite's GLOB except `*`. */
+function literalGlob(pattern: string): string {
+  return pattern.replaceAll(/[?[]/g, '[$&]');
+}
+
+/** Ids that begin or end with `part`, newest first. */
+export function idsLike(database: LazyDatabase, part: string, limit: number): readonly string[] {
+  // length and substr compare literally: the part may hold `%` and `_`
+  const rows = database.all(
+    `SELECT thread_id FROM threads
+      WHERE substr(thread_id, 1, length(?)) = ? OR substr(thread_id, -length(?)) = ?
+      ORDER BY created_at DESC, rowid DESC LIMIT ?`,
+    part,
+    part,
+    part,
+    part,
+    limit,
+  ) as readonly { thread_id: string }[];
+  return rows.map(({ thread_id }) => thread_id);
+}
+
+/** The tables that the queue of threads uses. */
+export interface LaunchTables {
+  readonly database: LazyDatabase;
+  readonly owners: Owners;
+}
+
+interface OwnerRow extends OwnerColumns {
+  readonly parent_id: string | null;
+}
+
+/**
+ * Takes a queued thread for `owner`, in the caller's transaction: only while it is `created` without owner and a slot is
+ * free. Threads whose process is dead hold no slot.
+ */
+export function takeLaunch(
+  { database, owners }: LaunchTables,
+  { threadId, owner, limits, now }: LaunchRequest,
+): boolean {
+  const queued = database.get(
+    `SELECT parent_id FROM threads WHERE thread_id = ? AND status = 'created' AND pid IS NULL`,
+    threadId,
+  ) as { readonly parent_id: string | null } | undefined;
+  if (!queued) return false;
+  const owned = database.all(
+    `SELECT parent_id, pid, process_start, host FROM threads WHERE status IN (${ACTIVE_STATUSES}) AND pid IS NOT NULL`,
+  ) as readonly OwnerRow[];
+  const alive = owned.filter((row) => {
+    const found = owners.ofRecord(row);
+    return found !== undefined && owners.state(found) !== 'gone';
+  });
+  const siblings = alive.filter(({ parent_id }) => parent_id === queued.parent_id).length;
+  if (!hasSlot({ total: alive.length, siblings, isRoot: queued.parent_id === null }, limits))
+    return false;
+  return assign(database, { threadId, owner, now });
+}
+
+export interface LaunchRequest {
+  readonly threadId: string;
+  readonly owner: Owner;
+  readonly limits: LaunchLimits;
+  readonly now: string;
+}
+
+/**
+ * A parent may always have one running child, even if all slots are taken: otherwise parents that wait for queued children
+ * could hold all slots for ever.
+ */
+function hasSlot(
+  running: { readonly total: number; readonly siblings: number; readonly isRoot: boolean },
+  { maxChildren, maxTotal }: LaunchLimits,
+): boolean {
+  if (running.isRoot) return running.total < maxTotal;
+  if (running.siblings === 0) return true;
+  return running.siblings < maxChildren && running.total < maxTotal;
+}
+
+/**
+ * Sets or clears the owner of a `created` thread; false when it is not `created` any more. One that waits for a process of
+ * its own is a background thread: its end becomes a delivery.
+ */
+export function assign(
+  database: LazyDatabase,
+  { threadId, owner, now }: { threadId: string; owner: Owner | null; now: string },
+): boolean {
+  const changed = database.run(
+    `UPDATE threads SET pid = ?, process_start = ?, host = ?, updated_at = ?, background = max(background, ?)
+      WHERE thread_id = ? AND status = 'created'`,
+    ...columnsOf(owner),
+    now,
+    Number(owner === null),
+    threadId,
+  );
+  return changed > 0;
+}
+
+/** The last signed end of each thread's log, in the database of the registry. */
+export class SqliteHeads implements LogHeads {
+  readonly #database: LazyDatabase;
+
+  constructor(database: LazyDatabase) {
+    this.#database = database;
+  }
+
+  async find(threadId: string): Promise<StoredHead | undefined> {
+    return this.#database.get('SELECT * FROM heads WHERE thread_id = ?', threadId) as
+      | StoredHead
+      | undefined;
+  }
+
+  async accept(head: StoredHead): Promise<void> {
+    this.#database.immediate(() => {
+      this.#put(head);
+      const sql = 'UPDATE threads SET signed_head = NULL WHERE thread_id = ?';
+      this.#database.run(sql, head.thread_id);
+    });
+  }
+
+  async note(head: StoredHead): Promise<void> {
+    this.#put(head);
+  }
+
+  #put(head: StoredHead): void {
+    this.#database.run(
+      `INSERT OR REPLACE INTO heads (thread_id, status, epoch, updated_at, bytes, sha256, events, knowledge_sha256)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+      head.thread_id,
+      head.status,
+      head.epoch,
+      head.updated_at,
+      head.bytes,
+      head.sha256,
+      head.events,
+      head.knowledge_sha256,
+    );
+  }
 }

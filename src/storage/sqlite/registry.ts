@@ -17,17 +17,20 @@ import type {
 import { LazyDatabase } from './database.ts';
 import { SqliteDeliveries } from './deliveries.ts';
 import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
-import { SqliteHeads } from './heads.ts';
-import { assign, takeLaunch } from './launches.ts';
-import { noteProgress, signedHead } from './progress.ts';
-import { conditions, idsLike } from './registry-filter.ts';
 import {
   assertEpoch,
+  assign,
   COLUMNS,
+  conditions,
+  idsLike,
   insertRecord,
+  noteProgress,
   REGISTRY_MIGRATIONS,
   type RegistryRow,
   recordOf,
+  SqliteHeads,
+  signedHead,
+  takeLaunch,
 } from './registry-rows.ts';
 
 export interface SqliteRegistryOptions {
@@ -220,7 +223,7 @@ export class SqliteRegistry implements Registry {
         now,
         successorId,
       );
-      // who was to stop does not go on under another name; one that is resumed was stopped before
+      // a canceled thread stays canceled in its continuation; a resumed thread was stopped before
       if (record.status === 'running') {
         this.#database.run(
           `UPDATE threads SET cancel_requested = (SELECT cancel_requested FROM threads WHERE thread_id = ?)
@@ -307,7 +310,7 @@ export class SqliteRegistry implements Registry {
 
   /** Counts a child against its parent's limit; the count is never lowered, so that finished children count too. */
   #countSpawn({ parentId, maxSpawns, threadId, continuationOf }: RegisterParams): void {
-    // a continuation is the same work going on, not another child
+    // a continuation continues the same work: it is not another child
     if (parentId === null || continuationOf !== undefined) return;
     const parent = this.#require(parentId);
     if (maxSpawns !== undefined && parent.spawn_count >= maxSpawns) {

@@ -1,16 +1,19 @@
+import { RyeError } from '../../core/errors.ts';
 import type { ItemType, Space } from '../../core/ids.ts';
 import type {
   FileFingerprint,
   IndexedHit,
   SearchDocument,
+  SearchFilters,
+  SearchNode,
   SearchQuery,
+  TextField,
 } from '../../core/search.ts';
 import type { FolderScope, IndexAnswer, SearchIndex } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
-import { compileFilters, compileFts } from './search-query.ts';
 
 export const INDEX_MIGRATIONS: Migrations = [
-  // What the first version created holds copies of texts; the last step drops it.
+  // the tables of the first version hold copies of texts; the last step drops them
   '',
   'CREATE TABLE folders (path TEXT PRIMARY KEY, mtime_ms REAL NOT NULL) WITHOUT ROWID;',
   // Contentless: the index stores no text that a search could show in place of the file's.
@@ -41,7 +44,7 @@ export const INDEX_MIGRATIONS: Migrations = [
    END;`,
 ];
 
-// a word in the title says more about a document than one in its body
+// a match in the title weighs more than one in the body
 const RANK = 'bm25(documents_fts, 8.0, 4.0, 4.0, 1.0)';
 /** Matches that are kept while the others are visited, beyond those that were asked for. */
 const SPARE = 1000;
@@ -73,7 +76,7 @@ export class SqliteSearchIndex implements SearchIndex {
 
   async fingerprints(scope?: FolderScope): Promise<ReadonlyMap<string, FileFingerprint>> {
     const columns = 'SELECT key, size, mtime_ms FROM documents';
-    // the character after the slash ends the range of what is below a folder
+    // the character after the slash ends the range of a folder's files
     const range = scope === undefined ? [] : [`${scope.folder}/`, `${scope.folder}0`];
     const sides = { inside: 'key >= ? AND key < ?', outside: 'key < ? OR key >= ?' };
     const where = scope === undefined ? '' : ` WHERE ${sides[scope.side]}`;
@@ -128,7 +131,7 @@ export class SqliteSearchIndex implements SearchIndex {
   }
 
   /**
-   * One pass over all matches in the order of the index, so that the clock can be asked at each of them: SQLite cannot
+   * One pass over all matches in the order of the index, which checks the clock at each of them: SQLite cannot
    * be interrupted within a statement.
    */
   #match(selection: Selection & { expression: string; isOver: () => boolean }): IndexAnswer {
@@ -219,4 +222,117 @@ interface Ranked {
 function keepBest(matches: Ranked[], limit: number): void {
   matches.sort((left, right) => left.rank - right.rank || left.row - right.row);
   matches.length = Math.min(matches.length, limit);
+}
+
+const FTS_COLUMN: Readonly<Record<TextField, string>> = {
+  title: 'title',
+  tag: 'tags',
+  body: 'body',
+  id: 'id',
+};
+
+/** An FTS5 expression; `isNegative` if it only excludes matches. */
+interface Compiled {
+  readonly text: string;
+  readonly negative: boolean;
+}
+
+/**
+ * Compiles a query to FTS5 syntax. All user text is quoted, so none of it is syntax. FTS5
+ * knows `a NOT b` only: negations are moved after the positive part of their conjunction, and one that has
+ * no positive part beside it is refused with `query_malformed`.
+ */
+function compileFts(node: SearchNode): string {
+  const { text, negative } = compile(node);
+  if (negative) throw onlyNegative();
+  return text;
+}
+
+function compile(node: SearchNode): Compiled {
+  if (node.kind === 'or') return any(node.nodes.map(compile));
+  if (node.kind === 'and') return all(node.nodes.map(compile));
+  if (node.kind === 'not') {
+    const { text, negative } = compile(node.node);
+    return { text, negative: !negative };
+  }
+  const prefix = node.kind === 'term' && node.prefix ? ' *' : '';
+  return positive(`${column(node.field)}${quoted(node.text)}${prefix}`);
+}
+
+function any(nodes: readonly Compiled[]): Compiled {
+  // not a or not b is not (a and b); a mixture has no FTS5 form
+  if (nodes.every(({ negative }) => negative) && nodes.length > 0) {
+    return { text: joined(nodes, ' AND '), negative: true };
+  }
+  if (nodes.some(({ negative }) => negative)) throw onlyNegative();
+  return positive(joined(nodes, ' OR '));
+}
+
+function all(nodes: readonly Compiled[]): Compiled {
+  const wanted = nodes.filter(({ negative }) => !negative);
+  const unwanted = nodes.filter(({ negative }) => negative);
+  if (wanted.length === 0) return { text: joined(unwanted, ' OR '), negative: true };
+  if (unwanted.length === 0) return positive(joined(wanted, ' AND '));
+  return positive(`(${joined(wanted, ' AND ')} NOT ${joined(unwanted, ' OR ')})`);
+}
+
+function positive(text: string): Compiled {
+  return { text, negative: false };
+}
+
+function joined(nodes: readonly Compiled[], operator: string): string {
+  if (nodes.length === 0) throw new RyeError('query_malformed', 'the query has an empty group');
+  return `(${nodes.map(({ text }) => text).join(operator)})`;
+}
+
+function column(field: TextField | undefined): string {
+  return field === undefined ? '' : `${FTS_COLUMN[field]} : `;
+}
+
+function quoted(text: string): string {
+  // SQLite reads its arguments up to a NUL
+  return `"${text.replaceAll('\0', ' ').replaceAll('"', '""')}"`;
+}
+
+function onlyNegative(): RyeError {
+  return new RyeError('query_malformed', 'a NOT needs something beside it that is wanted', {
+    hint: 'Write the words to find first, such as "budget NOT ledger".',
+  });
+}
+
+/** SQL conditions on the `documents` table, with the values to bind, in order. */
+function compileFilters(filters: SearchFilters): {
+  readonly conditions: readonly string[];
+  readonly parameters: readonly string[];
+} {
+  const { types, space, directive, status, model, after, before, granted, without } = filters;
+  const conditions: string[] = [];
+  const parameters: string[] = [];
+  if (types) {
+    conditions.push(`documents.type IN (${types.map(() => '?').join(', ')})`);
+    parameters.push(...types);
+  }
+  if (granted) {
+    const capability = `('rye.fetch.' || documents.type || '.' || replace(documents.id, '/', '.'))`;
+    conditions.push(`(0 ${granted.map(() => `OR ${capability} GLOB ?`).join(' ')})`);
+    parameters.push(...granted);
+  }
+  if (without !== undefined) {
+    conditions.push('substr(documents.id, 1, length(?)) <> ?');
+    parameters.push(without, without);
+  }
+  const exact: readonly (readonly [string, string | undefined])[] = [
+    ['documents.space =', space],
+    ['documents.directive =', directive],
+    ['documents.status =', status],
+    ['documents.model =', model],
+    ['documents.time >=', after],
+    ['documents.time <', before],
+  ];
+  for (const [condition, value] of exact) {
+    if (value === undefined) continue;
+    conditions.push(`${condition} ?`);
+    parameters.push(value);
+  }
+  return { conditions, parameters };
 }

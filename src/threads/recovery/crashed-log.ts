@@ -13,7 +13,7 @@ import {
   type Usage,
 } from '../../core/usage.ts';
 import { foldContext } from '../../log/context.ts';
-import { messageBytes } from '../../log/size.ts';
+import { messageBytes } from '../../log/summary-prompt.ts';
 import { buildTree, isKnown } from '../../log/tree.ts';
 import { likelyTokensOf } from '../../loop/meters.ts';
 import type { ProviderTraits } from '../../providers/provider.ts';

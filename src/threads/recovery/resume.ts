@@ -4,9 +4,8 @@ import type { PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
-import { branchDraft } from '../../log/branch.ts';
-import { carryPath } from '../../log/continuation.ts';
-import { isFatalProblem } from '../../log/problem.ts';
+import { isFatalProblem } from '../../log/codec.ts';
+import { branchDraft, carryPath } from '../../log/continuation.ts';
 import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/tree.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
 import type {

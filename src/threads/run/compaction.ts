@@ -14,8 +14,8 @@ import {
 } from '../../log/compaction.ts';
 import { foldContext, startedCallIds } from '../../log/context.ts';
 import { placeEvent } from '../../log/cursor.ts';
-import { filesAsDetails } from '../../log/files-touched.ts';
 import {
+  filesAsDetails,
   type SummaryKind,
   summaryPrompt,
   summaryText,

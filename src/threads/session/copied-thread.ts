@@ -5,7 +5,7 @@ import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { NO_COST } from '../../core/usage.ts';
-import { extractDrafts } from '../../log/branch.ts';
+import { extractDrafts } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
 import { resolveLimits } from '../../policy/limits.ts';
 import type { LogWriter } from '../../storage/store.ts';

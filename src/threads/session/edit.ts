@@ -4,7 +4,7 @@ import type { EventDraft, LogEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
-import { branchDraft, branchWithSummaryDrafts, labelDraft } from '../../log/branch.ts';
+import { branchDraft, branchWithSummaryDrafts, labelDraft } from '../../log/continuation.ts';
 import { buildTree, entryByPrefix, isKnown, pathTo, type SessionTree } from '../../log/tree.ts';
 import { THINKING_LEVELS } from '../../providers/provider.ts';
 import type { LogVerification, LogWriter } from '../../storage/store.ts';

@@ -11,16 +11,16 @@ import {
   toUsd,
   type Usage,
 } from '../../core/usage.ts';
-import { branchWithSummaryDrafts } from '../../log/branch.ts';
 import { foldContext } from '../../log/context.ts';
+import { branchWithSummaryDrafts } from '../../log/continuation.ts';
 import {
   filesAsDetails,
   filesOfDetails,
   filesTouched,
   mergeFiles,
   NO_FILES,
-} from '../../log/files-touched.ts';
-import { summaryText } from '../../log/summary-prompt.ts';
+  summaryText,
+} from '../../log/summary-prompt.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
 import { parseErrorRules } from '../../policy/error-class.ts';
 import { Children } from '../family/children.ts';

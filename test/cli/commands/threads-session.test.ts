@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openRye } from '../../../src/app/open-rye.ts';
 import { main } from '../../../src/cli/main.ts';
 import { displayWidth } from '../../../src/cli/terminal-text.ts';
-import type { LogProblem } from '../../../src/log/problem.ts';
+import type { LogProblem } from '../../../src/log/codec.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 import { calls, says, toolUse, type WireServer } from '../../helpers/wire-server.ts';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { exportHtml } from '../../../src/export/html/page.ts';
 import { type ExportSource, onlyPath } from '../../../src/export/source.ts';
-import { place, said } from '../../log/support.ts';
+import { place, userMessage } from '../../log/support.ts';
 import { sourceOf } from '../support.ts';
 import { STORY } from './story.ts';
 
@@ -32,9 +32,9 @@ it('a page keeps what looks like a pattern or a place-holder, and no label that 
   const page = pageOf(
     sourceOf(
       place([
-        said(odd),
+        userMessage(odd),
         { event_type: 'label', payload: { target_id: 'e1', label: 'named $&' } },
-        said('more'),
+        userMessage('more'),
         { event_type: 'label', payload: { target_id: 'e3', label: 'gone' } },
         { event_type: 'label', payload: { target_id: 'e3', label: null } },
       ]),
@@ -60,8 +60,11 @@ it('a page of a log that does not verify begins with a warning', () => {
 });
 
 it('a page of a very long thread shows its end, and states what is missing', () => {
-  const drafts = Array.from({ length: 20_003 }, (_, index) => said(`message ${index}.`));
-  const left = [{ event_type: 'leaf', payload: { target_id: 'e20000' } } as const, said('newest')];
+  const drafts = Array.from({ length: 20_003 }, (_, index) => userMessage(`message ${index}.`));
+  const left = [
+    { event_type: 'leaf', payload: { target_id: 'e20000' } } as const,
+    userMessage('newest'),
+  ];
   const page = pageOf(sourceOf(place([...drafts, ...left])));
   expect(articles(page)).toBe(20_000);
   expect(page).toContain('5 entries, older ones and those of other branches, are not in it');
