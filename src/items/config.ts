@@ -64,22 +64,22 @@ function idOf(node: ConfigNode | undefined): string | undefined {
 /** Converts a node to a JSON value and the origins of its leaves; empty lists and maps are leaves too. */
 export function flattenConfig(root: ConfigNode): LoadedConfig {
   const origins = new Map<string, string>();
-  const plain = (node: ConfigNode, path: string): JsonValue => {
+  const toJson = (node: ConfigNode, path: string): JsonValue => {
     const below = (name: string | number): string =>
       path === '' ? String(name) : `${path}.${name}`;
     if (node.kind === 'map' && (node.members.size > 0 || path === '')) {
       return Object.fromEntries(
-        [...node.members].map(([name, member]) => [name, plain(member, below(name))]),
+        [...node.members].map(([name, member]) => [name, toJson(member, below(name))]),
       );
     }
     if (node.kind === 'list' && node.items.length > 0) {
-      return node.items.map((item, index) => plain(item, below(index)));
+      return node.items.map((item, index) => toJson(item, below(index)));
     }
     origins.set(path, node.origin);
     if (node.kind === 'scalar') return node.value;
     return node.kind === 'list' ? [] : {};
   };
-  const value = root.kind === 'map' ? (plain(root, '') as JsonObject) : {};
+  const value = root.kind === 'map' ? (toJson(root, '') as JsonObject) : {};
   return { value, origins };
 }
 

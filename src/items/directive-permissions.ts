@@ -42,12 +42,12 @@ function readGrant(element: XmlElement, draft: DirectiveDraft): void {
   }
   const verb = VERBS.find((name) => name === element.name);
   if (verb === undefined) {
-    const near = didYouMean(element.name, TAGS);
+    const suggestion = didYouMean(element.name, TAGS);
     refuse(
       draft,
       element,
       `<${element.name}> is unknown inside <permissions>`,
-      near ?? `Valid elements are ${TAGS.join(', ')}; searching and loading are both fetch.`,
+      suggestion ?? `Valid elements are ${TAGS.join(', ')}; searching and loading are both fetch.`,
     );
     return;
   }
@@ -99,11 +99,17 @@ function grant(draft: DirectiveDraft, element: XmlElement, capability: string): 
 }
 
 function readAcknowledgement(element: XmlElement, draft: DirectiveDraft): void {
-  const wanted = element.attributes.get('risk') ?? '';
-  const risk: Risk | undefined = RISKS.find((name) => name === wanted);
+  const requested = element.attributes.get('risk') ?? '';
+  const risk: Risk | undefined = RISKS.find((name) => name === requested);
   if (risk === undefined) {
-    const message = wanted === '' ? '<acknowledge> has no risk' : `risk="${wanted}" is not a risk`;
-    refuse(draft, element, message, didYouMean(wanted, RISKS) ?? `Risks are ${RISKS.join(', ')}.`);
+    const message =
+      requested === '' ? '<acknowledge> has no risk' : `risk="${requested}" is not a risk`;
+    refuse(
+      draft,
+      element,
+      message,
+      didYouMean(requested, RISKS) ?? `Risks are ${RISKS.join(', ')}.`,
+    );
     return;
   }
   const reason = textOf(element);

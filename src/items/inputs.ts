@@ -85,8 +85,8 @@ function unknownInputs(
   return supplied
     .filter(([name]) => !names.includes(name))
     .map(([name]) => {
-      const [near] = nearNames(name, names);
-      return `${name} is not an input${near === undefined ? '' : ` (did you mean ${near}?)`}`;
+      const [suggestion] = nearNames(name, names);
+      return `${name} is not an input${suggestion === undefined ? '' : ` (did you mean ${suggestion}?)`}`;
     });
 }
 
@@ -158,9 +158,9 @@ function toBoolean(raw: JsonValue): Coercion {
   return { problem: 'is not true or false' };
 }
 
-function toJson(raw: JsonValue, fits: (value: unknown) => boolean, wanted: string): Coercion {
+function toJson(raw: JsonValue, fits: (value: unknown) => boolean, expected: string): Coercion {
   const value = typeof raw === 'string' ? parseJson(raw) : raw;
-  return value !== undefined && fits(value) ? { value } : { problem: `is not ${wanted}` };
+  return value !== undefined && fits(value) ? { value } : { problem: `is not ${expected}` };
 }
 
 function nameOf(value: JsonValue): string {

@@ -127,8 +127,8 @@ export class MetadataReader {
     return found;
   }
 
-  wrong(key: string, wanted: string): RyeError {
-    return new RyeError(this.code, `${key} must be ${wanted}`, {
+  wrong(key: string, expected: string): RyeError {
+    return new RyeError(this.code, `${key} must be ${expected}`, {
       location: this.mapping.locate(key),
     });
   }

@@ -166,9 +166,9 @@ function toCall(
   const problem = id === '' || id.includes('{') ? undefined : itemIdProblem(id);
   if (problem !== undefined)
     return fail(`${primary} names "${id}", which is not an item id: ${problem}`);
-  const given = parameters ?? params ?? {};
-  if (!isJsonObject(given)) return fail(`the parameters of ${primary} ${id} are not an object`);
-  const merged = primary === 'execute' ? given : { ...options, ...given };
+  const values = parameters ?? params ?? {};
+  if (!isJsonObject(values)) return fail(`the parameters of ${primary} ${id} are not an object`);
+  const merged = primary === 'execute' ? values : { ...options, ...values };
   const rest = primary === 'execute' && Object.keys(options).length > 0 ? { options } : {};
   return { primary, item_type: itemType, item_id: id, params: merged, ...rest };
 }
@@ -267,8 +267,8 @@ function slug(title: string): string {
     .replaceAll(/^_+|_+$/g, '');
 }
 
-function freeName(wanted: string, draft: DirectiveDraft): string {
-  const base = wanted === '' ? `step_${draft.steps.length + 1}` : wanted;
+function freeName(title: string, draft: DirectiveDraft): string {
+  const base = title === '' ? `step_${draft.steps.length + 1}` : title;
   const taken = new Set(draft.steps.map(({ name }) => name));
   let name = base;
   for (let count = 2; taken.has(name); count += 1) name = `${base}_${count}`;

@@ -199,15 +199,17 @@ const READERS: Readonly<Record<ItemType, (text: string, place: Place) => Content
   tool: (text, { id }) => ({
     title: basename(id),
     tags: '',
-    body: joined(summarize('tool', text).description, withoutSignature(text)),
+    body: joinParagraphs(summarize('tool', text).description, withoutSignature(text)),
   }),
   rule: (text, { path }) => {
     const rule = parseRule(text, path);
-    return { title: rule.name, tags: '', body: joined(rule.description, rule.body) };
+    return { title: rule.name, tags: '', body: joinParagraphs(rule.description, rule.body) };
   },
   skill: (text, { path }) => {
     const { skill } = loadSkill(text, path);
-    return skill && { title: skill.name, tags: '', body: joined(skill.description, skill.body) };
+    return (
+      skill && { title: skill.name, tags: '', body: joinParagraphs(skill.description, skill.body) }
+    );
   },
 };
 
@@ -218,7 +220,7 @@ function knowledgeContents(text: string, { path }: Place): Contents {
   return {
     title,
     tags: tags.join(' '),
-    body: body === '' ? withoutSignature(text) : joined(description ?? '', body),
+    body: body === '' ? withoutSignature(text) : joinParagraphs(description ?? '', body),
     directive: scalarText(metadata['directive']),
     status: scalarText(metadata['status']),
     model: scalarText(metadata['model']),
@@ -231,7 +233,7 @@ function directiveContents(text: string, { id, path }: Place): Contents {
   return {
     title: directive.name,
     tags: directive.category ?? '',
-    body: joined(directive.description, directive.preamble, directive.body),
+    body: joinParagraphs(directive.description, directive.preamble, directive.body),
     directive: id,
   };
 }
@@ -240,7 +242,7 @@ function scalarText(value: JsonValue | undefined): string {
   return value === undefined || value === null ? '' : toText(value);
 }
 
-function joined(...parts: readonly string[]): string {
+function joinParagraphs(...parts: readonly string[]): string {
   return parts.filter((part) => part !== '').join('\n\n');
 }
 

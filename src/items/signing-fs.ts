@@ -51,7 +51,7 @@ export interface VerifyOutcome {
   readonly ok: boolean;
   readonly error?: ErrorInfo;
   readonly key_id?: string;
-  /** 1 for a valid signature of the older form, which covers neither type nor id. */
+  /** 1 for a valid signature of version 1, which covers neither type nor id. */
   readonly signature_version?: 1 | 2;
   /** Time of signing, if the signature covers it. */
   readonly signed_at?: string;

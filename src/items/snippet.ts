@@ -105,10 +105,10 @@ interface Match {
 
 /** Returns one pattern for all terms of a query in a field; undefined if there are none. */
 function patternOf(node: SearchNode, field: TextField, alphabet: Alphabet): RegExp | undefined {
-  const wanted = [...new Set(alternatives(node, field, alphabet))];
-  if (wanted.length === 0) return undefined;
+  const sources = [...new Set(alternatives(node, field, alphabet))];
+  if (sources.length === 0) return undefined;
   // the longest first, so that a phrase is marked as a whole even if its first word is also a term
-  const longest = wanted.toSorted((left, right) => right.length - left.length);
+  const longest = sources.toSorted((left, right) => right.length - left.length);
   return new RegExp(`(?<![${alphabet.word}])(?:${longest.join('|')})`, `g${alphabet.flags}`);
 }
 
@@ -164,8 +164,8 @@ function cut(text: string, matches: readonly Match[]): string {
   let best = 0;
   let most = 0;
   for (const [at, { start }] of matches.entries()) {
-    const near = matches.slice(at, at + 24).filter(({ end }) => end <= start + WIDTH - BEFORE);
-    const kinds = new Set(near.map((match) => folded(text.slice(match.start, match.end)))).size;
+    const window = matches.slice(at, at + 24).filter(({ end }) => end <= start + WIDTH - BEFORE);
+    const kinds = new Set(window.map((match) => folded(text.slice(match.start, match.end)))).size;
     if (kinds > most) [best, most] = [at, kinds];
   }
   const first = matches[best]?.start ?? 0;

@@ -191,9 +191,9 @@ class DiskSpaces implements Spaces {
         listed.push({ ...item, shadowedBy: winner === space ? null : winner });
       }
     }
-    const wanted =
+    const selected =
       options.space === undefined ? listed : listed.filter(({ space }) => space === options.space);
-    return wanted.toSorted(
+    return selected.toSorted(
       (a, b) =>
         compareText(a.id, b.id) ||
         SPACES.indexOf(a.space) - SPACES.indexOf(b.space) ||

@@ -73,9 +73,9 @@ function headersOf(value: JsonValue | undefined, no: Refuse): Record<string, str
   const entries = isJsonObject(value) ? Object.entries(value) : [['', '']];
   return Object.fromEntries(
     entries.map(([name = '', text]) => {
-      const plain = textOf(text);
-      return /^[A-Za-z0-9-]+$/.test(name) && plain !== undefined && !/[\r\n\0]/.test(plain)
-        ? [name.toLowerCase(), plain]
+      const line = textOf(text);
+      return /^[A-Za-z0-9-]+$/.test(name) && line !== undefined && !/[\r\n\0]/.test(line)
+        ? [name.toLowerCase(), line]
         : no({
             message: `the header ${JSON.stringify(name)} is not a name with one line of text`,
             hint: 'Write headers: {Accept: application/json}.',

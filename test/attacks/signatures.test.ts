@@ -335,7 +335,7 @@ describe('the signature line', () => {
     },
     {
       // Requirement: no-downgrade
-      name: 'drops version, kind and id, to be read as the older form',
+      name: 'drops version, kind and id, to be read as version 1',
       code: 'signature_invalid',
       run: (lab) => {
         lab.signed('directives/job.md', directive('job'));
@@ -365,7 +365,7 @@ describe('a thread that may sign', () => {
   ]);
 });
 
-describe('a signature of the older form', () => {
+describe('a version 1 signature', () => {
   const older = (lab: Lab, path: string, text: string): string =>
     lab.write(path, signedOlder(text, lab.key(), path.endsWith('.md') ? HTML : HASH));
   const header = (members: string): string =>

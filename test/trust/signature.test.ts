@@ -117,7 +117,7 @@ describe('the signature line', () => {
     expect(code([change(line), ...rest].join('\n'), 'html')).toBe('unsigned');
   });
 
-  test('may carry padding and a provider suffix only in the older form', () => {
+  test('may carry padding and a provider suffix only in version 1', () => {
     const suffix = (text: string) => text.replace(' -->', '|github@some-body -->');
     const padding = (text: string) => text.replace(/([\w-]{86}):/, '$1==:');
     const older = signedOlder('Body\n', key, ['<!-- ', ' -->']);
@@ -202,7 +202,7 @@ describe('signing', () => {
     expect(signText({ text: once, style, subject, key, now: NOW + 86_400_000 })).toBe(once);
   });
 
-  test('replaces the older form, and a signature as another item, of the same content', () => {
+  test('replaces version 1, and a signature as another item, of the same content', () => {
     const older = signedOlder('Body\n', key, ['<!-- ', ' -->']);
     expect(sign(older, 'html')).toBe(sign('Body\n', 'html'));
     const moved = { kind: 'directive', id: 'other' };
@@ -408,7 +408,7 @@ describe('signed documents', () => {
 });
 
 describe('signed statements', () => {
-  test('of a file are never those of a payload or of the older form', () => {
+  test('of a file are never those of a payload or of version 1', () => {
     const statement = signedStatement({ signedAt: '2026-01-02T03:04:05Z', subject, hash: 'a' });
     expect(statement).toMatch(/^rye-item-v2\n/);
     expect(parseJson(statement)).toBeUndefined();
