@@ -1,4 +1,4 @@
-// Many processes at once: eight resume one thread, only one of which may get it, and fifty start separate threads.
+// Many processes at once: eight resume one thread, which only one may get, and fifty start separate threads.
 import { leftRunning, must, openPlace, pool, row } from './harness.mjs';
 import { stepper } from './model.mjs';
 

@@ -4,7 +4,7 @@ import { place } from '../../log/support.ts';
 import { sourceOf } from '../support.ts';
 import { answers, asks, calls, gives, says, thinks } from './story.ts';
 
-/** Ways into a page, each of which would call `ryePwned` if it were taken as markup, script or style. */
+/** Ways into a page, each would call `ryePwned` if it were taken as markup, script or style. */
 const ATTACKS: readonly string[] = [
   '<script>ryePwned("script")</script>',
   '</script><script>ryePwned("closed script")</script>',
