@@ -175,7 +175,7 @@ function scaleOf(context: SessionContext, tokens: number): number {
   return estimate === 0 ? 1 : Math.min(3, Math.max(0.5, tokens / estimate));
 }
 
-/** The entries at which a cut parts no call from its result, keeps what is unseen, and leaves something to summarise. */
+/** The entries at which a cut parts no call from its result, keeps what is unseen, and leaves something to summarize. */
 function cutPointsOf(
   live: readonly Item[],
   isProtected: (entryId: string | null) => boolean,
@@ -283,7 +283,7 @@ function isProtectedEntry(entry: TreeEntry): boolean {
   );
 }
 
-/** Files of the messages that are summarised now, and those that earlier summaries on the path named. */
+/** Files of the messages that are summarized now, and those that earlier summaries on the path named. */
 function filesSoFar(path: readonly TreeEntry[], dropped: readonly Message[]): FilesTouched {
   let files = filesTouched(dropped);
   for (const entry of path) files = mergeFiles(files, filesOfDetails(detailsOf(entry)));

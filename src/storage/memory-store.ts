@@ -18,7 +18,7 @@ const MEMORY = ':memory:';
 
 /**
  * A store that keeps nothing: logs in memory, tables in SQLite databases without a file. It belongs to one process, so
- * children in processes of their own don't see it.
+ * children in separate processes don't see it.
  */
 export function openMemoryStore({ clock, ids, onSync }: MemoryStoreOptions): Store {
   const owners = processOwners();

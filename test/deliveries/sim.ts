@@ -146,7 +146,7 @@ class Simulation {
     });
   }
 
-  /** T1 in the transaction that ends the child. */
+  /** Enqueues the child's end in the transaction that ends it. */
   async #childEnds(): Promise<void> {
     this.#children += 1;
     const id = `sim/child-${this.#children}`;

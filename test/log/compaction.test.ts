@@ -170,7 +170,7 @@ describe('a cut', () => {
     expect(planned?.firstKeptEntryId).toBe('e9');
   });
 
-  it('splits a long turn: its first part is summarised apart', () => {
+  it('splits a long turn: its first part is summarized apart', () => {
     const planned = planFor([
       user('task'),
       answer('a1'),
@@ -323,7 +323,7 @@ describe('a second compaction', () => {
   ];
 
   // Requirement: second-compaction-forgets
-  it('summarises what the first one kept', () => {
+  it('summarizes what the first one kept', () => {
     const again = planFor(more);
     expect(names(again?.history ?? [])).toEqual(['u3', 'a3', 'u4', 'a4']);
   });

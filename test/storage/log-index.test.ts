@@ -42,7 +42,7 @@ function entry(threadId: string, seq: number, more: Partial<LogEvent> = {}): Log
   } as LogEvent;
 }
 
-/** Ids as random as rye's: neighbours have nothing in common. */
+/** Ids as random as rye's: neighbors have nothing in common. */
 function idOf(seq: number): string {
   return (Math.imul(seq, 0x9e3779b1) >>> 0).toString(16).padStart(8, '0').repeat(2);
 }

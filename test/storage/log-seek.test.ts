@@ -100,7 +100,7 @@ describe('since', () => {
     }
   });
 
-  it('passes over lines that are no events', async () => {
+  it('skips lines that are no events', async () => {
     writeLog('seek/damaged', 3000, () => 60);
     const path = logs.location('seek/damaged');
     const lines = readFileSync(path, 'utf8').split('\n');

@@ -61,7 +61,7 @@ export function headOf(database: LazyDatabase, threadId: string): DeliveryRow | 
   );
 }
 
-/** T3: asks for the head to go into the run that is under way; inserts the attempt if the proof allows it. */
+/** Requests that the head of the queue enters the open run; inserts the attempt if the proof allows it. */
 export function requestSteer(
   database: LazyDatabase,
   { key, point, rules, now, nowMs, ids }: SteerParams,
@@ -193,7 +193,7 @@ function proofAt(run: RunRow, point: SteerParams['point']): RunProof {
 }
 
 /**
- * T4, first half, by the owner at the safe point: checks again all that the request was based on, and reserves the
+ * Admits a requested steer, by the owner at the safe point: checks the conditions of the request again, and reserves the
  * entry. A difference rejects the attempt, which costs nothing.
  */
 export function admitSteer(
@@ -282,7 +282,7 @@ export function insertAttempt(
   );
 }
 
-/** T2b and the second half of T4: the entry is in the log, so the run has it. Counts as an attempt. */
+/** Accepts a delivery: its entry is in the log, so the run has it. Counts as an attempt. */
 export function accept(
   database: LazyDatabase,
   { key, entryIds, now }: { key: RunKey; entryIds: readonly string[]; now: string },

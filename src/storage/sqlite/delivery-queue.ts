@@ -20,7 +20,7 @@ import {
 } from './delivery-rows.ts';
 import { ACTIVE_STATUSES } from './registry-rows.ts';
 
-/** T1: leaves a delivery at the end of the addressee's chain. A known source key is a no-op. */
+/** Enqueues a delivery for the end of the addressee's chain. A known source key is a no-op. */
 export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery {
   const { threadId, sourceKey, deliveryId, now } = params;
   const known =
@@ -153,9 +153,8 @@ export function closeWaited(
 }
 
 /**
- * T10: settles a delivery as a person decides, in every state but two: one that is closed is settled already, and one
- * that is in the log of a run that is not over is settled by the end of that run. A retry is a new delivery with a marker
- * of its own.
+ * Resolves a delivery by hand, in every state but two: a closed one is settled already, and one in the log of an open
+ * run is settled by the end of that run. A retry is a new delivery with a new marker.
  */
 export function resolve(database: LazyDatabase, params: ResolveParams): Delivery {
   const { threadId, seq, as, now, newId } = params;

@@ -79,7 +79,7 @@ export function updateRun(
   );
 }
 
-/** T5: a committed answer covered these entries. */
+/** Consumes deliveries: a committed answer covered their entries. */
 export function consume(
   database: LazyDatabase,
   params: { key: RunKey; entryIds: readonly string[]; answerId: string; now: string },
@@ -124,7 +124,7 @@ export function consumeWaited(
 }
 
 /**
- * T7, and with `next` also T2a: ends the run, settles what is in it, and opens a run for the head of the queue, all in
+ * Ends the run, settles its deliveries and, with `next`, admits the head of the queue into another run, all in
  * one transaction, so that no other run can be open in between.
  */
 export function endRun(database: LazyDatabase, params: EndRunParams): Delivery | undefined {
@@ -257,7 +257,7 @@ function settleRow(
 }
 
 /**
- * T8: settles what a dead owner left, as its signed log proves it. An entry that is in neither the log nor the tables as
+ * Recovers the deliveries of a crashed owner by what its signed log proves. An entry that is in neither the log nor the tables as
  * accepted was never sent. For one that is, the log tells whether an answer covered it and whether a request carried it.
  */
 export function recover(database: LazyDatabase, params: RecoverParams): void {

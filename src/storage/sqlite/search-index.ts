@@ -131,7 +131,7 @@ export class SqliteSearchIndex implements SearchIndex {
   }
 
   /**
-   * One pass over all matches in the order of the index, which checks the clock at each of them: SQLite cannot
+   * Visits all matches once, in the order of the index, and checks the clock at each of them: SQLite cannot
    * be interrupted within a statement.
    */
   #match(selection: Selection & { expression: string; isOver: () => boolean }): IndexAnswer {

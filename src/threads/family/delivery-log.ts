@@ -72,7 +72,7 @@ function unmarked(text: string): string {
   return text.replaceAll(/<(?=\s*\/?\s*delivery\b)/gi, '&lt;');
 }
 
-/** T8 for a thread whose owner is gone: what its log proves decides what became of its deliveries. */
+/** Recovers the deliveries of a thread whose owner is gone: its log decides their status. */
 export async function recoverDeliveries(
   env: Stored & Pick<Process, 'clock'>,
   threadId: string,
