@@ -46,6 +46,6 @@ export function defineTool<const I extends JsonObject, const O = unknown>(
   declaration: ToolDeclaration<I, O>,
 ): LibraryTool {
   const { outputSchema: _outputSchema, ...tool } = declaration;
-  // the pipeline validates the input against the schema, of which `FromSchema` is the type
+  // the pipeline validates the input against the schema; `FromSchema` is its type
   return tool as unknown as LibraryTool;
 }

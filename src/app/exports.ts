@@ -84,7 +84,7 @@ async function readUnlessUnsigned(workspace: Workspace, threadId: string): Promi
     : await logs.read(threadId);
 }
 
-/** The record and the metadata decide: a missing or edited export beside them says nothing about the log. */
+/** The record and the metadata decide: a missing or edited export does not affect the log. */
 function tamperedBy({ checks }: ThreadVerification): ErrorInfo | null {
   const broken = checks.find(
     ({ name, ok }) => !ok && (name === 'transcript' || name === 'thread.json'),

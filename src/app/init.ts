@@ -18,7 +18,7 @@ A directive of your own. Change it, sign it again with \`rye sign directive exam
 \`\`\`xml
 <directive name="example" version="1.0.0">
   <metadata>
-    <description>List a folder and say how many entries it has.</description>
+    <description>List a folder and count its entries.</description>
     <category></category>
     <author>you</author>
     <limits turns="8" spend="0.10" />
@@ -110,7 +110,7 @@ function assertOwnFiles(projectPath: string): void {
   );
   if (link === undefined) return;
   throw new RyeError('path_denied', `${link} is refused: it is a symbolic link`, {
-    hint: 'Remove the link, or make the folder anew; rye init writes through none.',
+    hint: 'Remove the link, or create the folder. rye init does not write through links.',
     details: { path: join(projectPath, link) },
   });
 }

@@ -222,7 +222,7 @@ export class Items implements ItemsService {
     return await skillSpaces(this.#workspace);
   }
 
-  /** Configuration that cannot be read is a problem of its own, and keeps no item from being checked. */
+  /** Unreadable configuration is a separate problem and does not stop the check of items. */
   async #readableSpaces(type: SignableType): Promise<Spaces> {
     try {
       return await this.#spaces(type);
@@ -314,7 +314,7 @@ function misnamedProblem({ type, path, reason }: MisnamedFile): Problem {
   return { severity: 'warning', code: 'invalid_item_id', message, path, line: null, column: null };
 }
 
-/** A project that somebody else made must not choose where a copy goes. */
+/** A project from another person must not choose the target of a copy. */
 function assertInside(folder: string, root: string): void {
   if (`${realpathSync(folder)}${sep}`.startsWith(`${realpathSync(root)}${sep}`)) return;
   throw new RyeError('path_denied', `${folder} is refused: it is a symbolic link out of ${root}`, {

@@ -86,14 +86,12 @@ async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
   const others = parseServers({ servers: given, disclosure, origin: FILE, env });
   return {
     servers: [...own.servers, ...others.servers.filter(({ name }) => !names.has(name))],
-    problems: [...own.problems, ...others.problems].map(
-      ({ message }) => `${message}; it is left out`,
-    ),
+    problems: [...own.problems, ...others.problems].map(({ message }) => `${message}; skipped`),
   };
 }
 
 /**
- * The `mcpServers` of the project's .mcp.json. The file starts programs and carries no signature of its own, so it counts
+ * The `mcpServers` of the project's .mcp.json. The file starts programs and has no signature, so it is used
  * only where a configuration that is trusted names its SHA-256.
  */
 function readProjectFile({ options, notice }: Workspace, trusted: unknown): unknown {
@@ -219,7 +217,7 @@ const MAX_NAMED = 20;
 /**
  * Takes up, between turns, what the servers of a thread have changed about their tools. New ones come under the grants
  * of the plan. One that is not what the thread was approved with is refused until it is again: what was judged is not
- * there any more. The system text stays as it is; the model is told behind the conversation.
+ * available. The system text does not change; a message after the conversation tells the model.
  */
 class McpChanges {
   readonly #options: McpChangesOptions;
@@ -305,7 +303,7 @@ class McpChanges {
     ];
   }
 
-  /** The new tools; one whose name the model knows already is left out, which is told once. */
+  /** Returns the new tools. Skips a tool whose name the model already knows, and reports that once. */
   #plan(added: readonly Tool[], isLazy: boolean) {
     const { offered, plan } = this.#options;
     const taken = new Set(offered.planned.flatMap((tool) => [tool.name, offered.shown(tool)]));
@@ -353,11 +351,11 @@ class McpChanges {
       ['Withdrawn', removed],
       ['Changed, and refused in this thread', other],
     ] as const;
-    const said = parts.flatMap(([what, tools]) =>
+    const sections = parts.flatMap(([what, tools]) =>
       tools.length === 0 ? [] : [` ${what}: ${named(tools)}.`],
     );
-    if (said.length === 0) return [];
-    const content = `[The MCP server ${server} changed its tools.${said.join('')}]`;
+    if (sections.length === 0) return [];
+    const content = `[The MCP server ${server} changed its tools.${sections.join('')}]`;
     return [
       {
         event_type: 'custom_message',

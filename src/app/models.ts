@@ -101,7 +101,7 @@ export class Models implements ModelSource {
     };
   }
 
-  /** A thread that was planned elsewhere has not read the catalogue yet. One client serves all calls of a thread. */
+  /** A thread that was planned elsewhere has not read the catalog yet. One client serves all calls of a thread. */
   async *#ask(
     name: string,
     plan: ThreadPlan,
@@ -147,7 +147,7 @@ export class Models implements ModelSource {
       : `asked for: provider ${provider}`;
   }
 
-  /** The catalogue and which of its providers have a key. */
+  /** The catalog, and its providers with a key. */
   async choices(): Promise<ModelChoices> {
     this.#choices ??= this.#readChoices();
     return await this.#choices;

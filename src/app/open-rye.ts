@@ -22,7 +22,7 @@ import { checkedPlaces, withUserEnv } from './user-space.ts';
 import { Workspace } from './workspace.ts';
 
 /**
- * Opens rye on a project and a user space. Cheap: files, databases and the modules behind each service are opened
+ * Opens rye on a project and a user space. Cheap: files, databases and the modules of each service are opened
  * when they are first needed, so that listing threads does not pay for parsing directives.
  */
 export function openRye(given: OpenRyeOptions): Rye {

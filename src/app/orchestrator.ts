@@ -126,7 +126,7 @@ function continuingActions({
 > {
   return {
     resume_thread: async (call, context) => await goOn(env, call, context),
-    // the continuation directive says what the successor is told
+    // the continuation directive writes the message to the successor
     handoff_thread: async (call, context) =>
       await goOn(env, { ...call, message: undefined }, context),
     send_message: async (call, context) =>

@@ -79,7 +79,7 @@ function launchedOutput(launched: LaunchedThread): ToolOutput {
   return textOutput(JSON.stringify(document, null, 2), document);
 }
 
-/** A child's result as its parent's model reads it: quoted data, whatever it says. */
+/** A child's result as its parent's model reads it: always quoted data. */
 function childOutput(result: ThreadResult): ToolOutput {
   const { thread_id, status, outputs, error, cost } = result;
   const document: JsonObject = {

@@ -41,7 +41,7 @@ export class Recovery implements RecoveryService {
     return await runResumed(env, { ...rest, allowUnsigned, secrets, onEvent });
   }
 
-  /** Finalizes crashed threads, and resumes them if `recovery.mode` says so. */
+  /** Finalizes crashed threads, and resumes them if `recovery.mode` is `resume`. */
   async recover({
     threadId,
     rebuild = false,

@@ -1,11 +1,11 @@
 import type * as Threads from 'node:worker_threads';
 import type { SlowMatcher } from '../loop/stream-rules/session.ts';
 
-/** 50 ms in ticks of this process: while others have the processor neither ticks nor matches go on. */
+/** 50 ms in ticks of this process: while other processes use the processor, neither ticks nor matches advance. */
 const TICK_MS = 10;
 const LIMIT_TICKS = 5;
 
-/** Runs inside of the worker, so that an expression that never ends holds up nobody. */
+/** Runs inside of the worker, so that an endless expression blocks nothing else. */
 const SCRIPT = `
 const { parentPort } = require('node:worker_threads');
 parentPort.on('message', ({ expression, text }) => {

@@ -73,7 +73,7 @@ export async function runTool(
   return resultOf(toolId, output, workspace.clock.monotonic() - start);
 }
 
-/** A command that a thread started may do no more than the thread: what its signed thread.json says counts. */
+/** A command that a thread started may do no more than the thread, according to its signed thread.json. */
 async function assertParentHolds(workspace: Workspace, toolId: string): Promise<void> {
   const { env } = workspace.options;
   const parentId = env['RYE_PARENT_THREAD_ID'] ?? '';

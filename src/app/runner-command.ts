@@ -31,7 +31,7 @@ export async function runnerCommand(workspace: Workspace, models: Models): Promi
   for (const [name, value] of Object.entries(env)) {
     if (value !== undefined && (names.has(name) || PASSED.test(name))) environment[name] = value;
   }
-  // who the parent is stands in the plan; what this process was started for says nothing about the child
+  // the plan names the parent; the task of this process does not concern the child
   for (const name of ['RYE_THREAD_ID', 'RYE_PARENT_THREAD_ID', 'RYE_PROJECT'])
     delete environment[name];
   return {

@@ -54,7 +54,7 @@ const VERIFY_BYTES = 48 * 1024 * 1024;
 
 /**
  * Full-text search over items and thread exports; brings the index up to date first. The index only names and ranks files:
- * titles and snippets come from the files, whose signatures are checked. Time and bytes are bounded, and the answer says
+ * titles and snippets come from the files, whose signatures are checked. Time and bytes are bounded, and the answer reports
  * if a bound cut it.
  */
 export async function searchItems(

@@ -80,7 +80,7 @@ export class SessionTools {
     return this.#byId.get(id);
   }
 
-  /** Adds tools, and says of which ones the thread can make no use now. Throws `wire_name_collision`. */
+  /** Adds tools, and returns those that the thread cannot use now. Throws `wire_name_collision`. */
   change(added: readonly PlannedTool[], withdrawn: ReadonlyMap<string, string>): void {
     this.#planned = [...this.#planned, ...added];
     this.#remote.push(...added.map((tool) => this.#options.remote(tool)));

@@ -23,7 +23,7 @@ export interface GrantedSkills {
   readonly skills: readonly OfferedSkill[];
   /** Maximum number of active skills. */
   readonly maxActive: number;
-  /** One sentence for each skill that is left out or has a mistake. */
+  /** One sentence for each skipped or faulty skill. */
   readonly warnings: readonly string[];
 }
 
@@ -54,7 +54,7 @@ async function skillSettings(workspace: Workspace): Promise<SkillSettings> {
   return { compat, maxActive };
 }
 
-/** The spaces in which skills are looked for: with those of other programs where `skills.compat` says so. */
+/** Returns the spaces to search for skills, including those of other programs if `skills.compat` is set. */
 export async function skillSpaces(workspace: Workspace): Promise<Spaces> {
   const { compat } = await skillSettings(workspace);
   if (!compat) return workspace.spaces;

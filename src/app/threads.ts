@@ -159,7 +159,7 @@ export class Threads implements ThreadsService {
     const { thread_id: id, status, pid } = record;
     const owner = owners.ofRecord(record);
     if (!isActive(status) || !owner || owners.state(owner) !== 'gone') return null;
-    return `its process ${pid} is gone, so it will not go on: \`rye threads recover ${id}\` ends it in order`;
+    return `crashed (process ${pid} exited). Resume: rye threads resume ${id}`;
   }
 
   /** Stops following a little after the thread has ended, so that its last events are still shown. */

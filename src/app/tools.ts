@@ -322,7 +322,7 @@ export class ToolCatalog implements ToolSource {
         tools.push(await this.#itemTool(id, undefined));
       } catch (error) {
         if (covers(exact, { verb: 'execute', item_type: 'tool', item_id: id })) throw error;
-        warnings.push(`the tool ${id} is left out: ${messageOf(error)}`);
+        warnings.push(`tool ${id} skipped: ${messageOf(error)}`);
       }
     }
     return { tools, warnings };

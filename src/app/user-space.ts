@@ -20,7 +20,7 @@ export interface UserSpaceSources {
   readonly option: string | undefined;
   /** `RYE_USER_SPACE` and `HOME` are read. */
   readonly env: OpenRyeOptions['env'];
-  /** The home folder of the account, whatever `HOME` is; undefined if the account has none. */
+  /** The home folder of the account, independent of `HOME`; undefined if the account has none. */
   readonly accountHome: string | undefined;
   /** Makes a path absolute. */
   readonly absolute: (path: string) => string;
@@ -109,7 +109,7 @@ function absolutePath(path: string): string {
   }
 }
 
-/** The real path, also of what does not exist yet in a folder that does. */
+/** The real path, also of a missing file in an existing folder. */
 function realPath(path: string): string {
   try {
     return realpathSync(path);
@@ -165,7 +165,7 @@ function entriesOf(text: string): [string, string][] {
 
 /**
  * The project: the nearest ancestor of `cwd` that holds `.ai/`, else `cwd` itself. The user space is never taken
- * for a project, although it holds `.ai/` too; nor is what somebody else put where everybody may put things, as in /tmp.
+ * for a project, although it holds `.ai/` too; nor is a folder that another user created in a world-writable place such as /tmp.
  */
 export function findProject(
   cwd: string,

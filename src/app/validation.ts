@@ -16,7 +16,7 @@ export async function problemsOf(file: FoundFile, spaces: Spaces): Promise<reado
   const { type, id, path, text } = file;
   if (!isItemType(type)) return await configProblems(file, spaces);
   const found = await validateItem({ type, id, path, text });
-  // whoever wrote a skill for another program is not held to what only rye refuses
+  // a skill for another program need not meet rules that only rye has
   const isLenient = type === 'skill' && isForeignSkill(path) && isLoadable(file);
   const problems = found.map(({ severity, code, message, location, hint }) => ({
     severity: isLenient ? ('warning' as const) : severity,

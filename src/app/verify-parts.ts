@@ -166,7 +166,7 @@ export async function verifyHead(examined: Examined): Promise<{
   }
   const warnings = registryProblem === undefined ? [] : [`not compared: ${registryProblem}`];
   if (record && isFinal(record.status) && document.status === 'running') {
-    warnings.push(`the registry says ${record.status}, and thread.json says running`);
+    warnings.push(`the registry has the status ${record.status}, and thread.json running`);
   }
   const known =
     places.length === 0 ? 'no local head known' : `the newest for ${places.join(' and ')}`;
@@ -181,7 +181,7 @@ export function infoOf(error: unknown): ErrorInfo {
 /** Readers check logs up to this size at each look; `rye verify thread` checks any. */
 const MAX_BYTES = 64 * 1024 * 1024;
 
-/** Tells readers of a log whether to trust what they show. Costs one pass over the log, and never throws for what is on disk. */
+/** Tells readers of a log if they can trust it. Reads the log once, and never throws because of the files. */
 export async function markLog(workspace: Workspace, threadId: string): Promise<LogMark> {
   const { store, keyring } = workspace;
   const size = await store.logs.size(threadId);

@@ -226,7 +226,7 @@ async function verifyText(
   return { name, ok: false, error: { code, message: foreign, hint } };
 }
 
-/** A record is signed as that of its thread. One of the older form has to say by its content whose it is. */
+/** A record is signed as that of its thread. The content of an older record must name its thread. */
 async function checkRecord(
   { keyring: keys }: Workspace,
   { name, text }: { readonly name: SignedText['name']; readonly text: string },

@@ -89,7 +89,7 @@ export class Workspace {
     return await this.#config;
   }
 
-  /** Items behind their signatures; `allowUnsigned`, or `RYE_DEV_MODE=1`, lets unsigned items of the project pass. */
+  /** Items with verified signatures; `allowUnsigned`, or `RYE_DEV_MODE=1`, lets unsigned items of the project pass. */
   async items(allowUnsigned: boolean): Promise<VerifiedItems> {
     return openItems({
       ...this.verification,

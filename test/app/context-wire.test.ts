@@ -6,7 +6,7 @@ import { calls, says, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 const FILE_TOOLS = ['rye/file-system/read', 'rye/file-system/edit'];
-/** 20 KiB that say where they stand. */
+/** 20 KiB of numbered text. */
 const LONG = Array.from({ length: 1024 }, (_, line) => `line ${line}`.padEnd(19, '.')).join('\n');
 
 const read = (file: string, id: string): WireTurn =>
@@ -56,7 +56,7 @@ it('a read of a file that was changed since leaves the request, once, and a new 
   expect(afterEdit?.[2]).not.toContain('line 900');
   expect(afterEdit?.[4]).toContain('line 900');
   expect(last?.[8]).toContain('LINE 7.');
-  // the other file's text is still in view, but nothing refers back behind a change of the view
+  // the other file's text is still in view, but nothing refers to text from before a change of the view
   expect(last?.[10]).toContain('line 900');
   // one step: every other request begins with the whole one before it
   const kept = sent.map((messages, index) => shared(sent[index - 1], messages));

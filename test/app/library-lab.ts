@@ -11,7 +11,7 @@ export interface LibraryLab {
   readonly project: string;
   readonly server: WireServer;
   open(options?: Partial<OpenRyeOptions>): Rye;
-  /** Writes and signs `team/<name>` with these grants; `parts` go into its metadata and behind it. */
+  /** Writes and signs `team/<name>` with these grants; `parts` go into its metadata and after it. */
   directive(name: string, tools?: readonly string[], parts?: DirectiveParts): Promise<void>;
 }
 

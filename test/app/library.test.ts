@@ -35,7 +35,7 @@ describe('a library', () => {
 
 describe('run', () => {
   // Requirement: end-status-recorded, close-ends-work
-  it('resolves with how the run ended, whatever that was', async () => {
+  it('resolves with every kind of end', async () => {
     const lab = await libraryLab([
       says('All done.'),
       { status: 401, error: { type: 'authentication_error', message: 'no' } },
@@ -62,7 +62,7 @@ describe('run', () => {
   });
 
   // Requirement: end-reported-once
-  it('says the end exactly once, on every way out', async () => {
+  it('reports the end exactly once on every exit path', async () => {
     const lab = await libraryLab([says('Done.'), { status: 401 }, 'hang']);
     await lab.directive('work');
     const rye = lab.open();
@@ -338,7 +338,7 @@ describe('handlers', () => {
   });
 
   // Requirement: last-writer-wins
-  it('a subscriber that throws is dropped, and the run goes on', async () => {
+  it('a subscriber that throws is dropped, and the run continues', async () => {
     const lab = await libraryLab([says('Done.')]);
     await lab.directive('work');
     let told = 0;

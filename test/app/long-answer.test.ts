@@ -22,7 +22,7 @@ async function talkative({ project, server }: LibraryLab, rye: Rye): Promise<voi
   await rye.items.sign('config', 'agent/providers/talkative');
 }
 
-it('a long answer is kept whole, beside the log where it is too long for a line, verifies, and is gone on from', async () => {
+it('a long answer is kept completely, beside the log if it is too long for a line, verifies, and can be resumed', async () => {
   const isBeside = MIB > 16;
   const count = (MIB * 1024 * 1024) / PIECE;
   const pieces = Array.from({ length: count }, (_, index) => `${index}:`.padEnd(PIECE, '.'));

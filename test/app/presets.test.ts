@@ -116,7 +116,7 @@ describe('a preset', () => {
     expect(plan.limits).toMatchObject({ turns: 4 });
     expect(plan.behavior).toEqual({});
     const without = await rye.run({ directiveId: 'team/work', tools: { 'shop/price': null } });
-    // a granted tool that nobody brings along is unknown, and what is unknown is elevated
+    // a granted tool that the program does not bring is unknown, and unknown tools are elevated
     expect(without).toMatchObject({ kind: 'failed', error: { code: 'acknowledge_required' } });
   });
 

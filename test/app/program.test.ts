@@ -72,7 +72,7 @@ describe('what a program brings along', () => {
   });
 
   // Requirement: handlers-per-program-and-run
-  it('is not lost when the thread goes on elsewhere, and observers are told there too', async () => {
+  it('is not lost when the thread is resumed elsewhere, and observers are told there too', async () => {
     const lab = await libraryLab([says('First.'), says('Second.')]);
     await lab.directive('work');
     const run = await lab.open({ preset: GUARDED }).run({ ...WORK, behavior: { nudge: false } });

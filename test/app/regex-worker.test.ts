@@ -8,7 +8,7 @@ function worker(): RegexWorker {
 }
 
 describe('a regex worker', () => {
-  it('finds what only JavaScript expressions can say', async () => {
+  it('finds matches that only JavaScript expressions can describe', async () => {
     const { find } = bound(worker());
     expect(
       await Promise.all([
@@ -19,7 +19,7 @@ describe('a regex worker', () => {
     ).toEqual([true, false, true]);
   });
 
-  it('gives up an expression that never ends, and goes on with the next', async () => {
+  it('abandons an endless expression and continues with the next', async () => {
     const { find } = bound(worker());
     const begun = performance.now();
     const found = await Promise.all([

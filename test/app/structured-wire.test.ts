@@ -58,7 +58,7 @@ const WIRES: readonly (readonly [string, Wire])[] = [
   ],
 ];
 
-/** Runs a directive whose model first says something else and then gives these results, one after the other. */
+/** Runs a directive whose model first answers with another text and then returns these results in turn. */
 async function given({ schema, isCall, isChat }: Wire, results: readonly object[]) {
   const lab = await libraryLab([
     says('There are four.'),

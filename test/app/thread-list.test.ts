@@ -11,7 +11,7 @@ import { ownerOf } from '../../src/storage/owners.ts';
 import type { Owner } from '../../src/storage/store.ts';
 import { createFakeIo } from '../helpers/fake-io.ts';
 
-it('a list says which threads have lost their process, and what ends them in order', async () => {
+it('a list marks crashed threads and names the command that finalizes them', async () => {
   const project = mkdtempSync(path.join(tmpdir(), 'rye-list-'));
   onTestFinished(() => rmSync(project, { recursive: true, force: true }));
   const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });

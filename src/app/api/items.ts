@@ -74,7 +74,7 @@ export interface ItemsService {
   verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]>;
 }
 
-/** A key that somebody offers. */
+/** A key to review before it is trusted. */
 export interface KeyOffer {
   readonly key_id: string;
   readonly owner: string;

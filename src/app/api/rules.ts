@@ -5,7 +5,7 @@ import type { InterruptMode, RepeatMode, RuleEngine } from '../../core/plan.ts';
 export interface RuleRow {
   readonly name: string;
   readonly id: string;
-  /** `stream`, `always` or `rulebook`; `unused` without a condition and a description, `disabled` where left out. */
+  /** `stream`, `always` or `rulebook`; `unused` without a condition and a description, `disabled` if switched off. */
   readonly bucket: 'stream' | 'always' | 'rulebook' | 'unused' | 'disabled';
   readonly space: Space;
   readonly path: string;
@@ -26,7 +26,7 @@ export interface RuleListing {
   readonly refused: readonly { readonly path: string; readonly message: string }[];
 }
 
-/** A text to check, and the part of an answer that it stands for. */
+/** A text to check, and the part of an answer that it represents. */
 export interface RuleSample {
   readonly text: string;
   readonly source: 'text' | 'thinking' | 'tool';
@@ -60,7 +60,7 @@ export interface RulesService {
   test(
     sample: RuleSample,
   ): Promise<{ readonly checked: number; readonly hits: readonly RuleHit[] }>;
-  /** Checks files as if each were written. Ignored files are left out where the folder is in a git repository. */
+  /** Checks files as if each were being written. Skips ignored files if the folder is in a git repository. */
   scan(options: {
     readonly folder: string;
     readonly rule?: string;

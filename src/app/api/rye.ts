@@ -80,7 +80,7 @@ export interface Rye {
     event?: HookEvent,
     inputs?: JsonObject,
   ): Promise<readonly HookExplanation[]>;
-  /** JSON Schema of what the hooks of an event can read; of every event without one. Throws `usage`. */
+  /** Returns the JSON Schema of the data that hooks of an event can read; without an event, of every event. Throws `usage`. */
   hookSchemas(event?: string): Promise<Readonly<Record<string, JsonObject>>>;
   config(path?: string): Promise<readonly ConfigValue[]>;
   models(): Promise<readonly JsonObject[]>;
@@ -128,6 +128,6 @@ export interface OpenRyeOptions {
   readonly ids?: IdSource;
   /** `key=value` configuration overrides of this call. */
   readonly configOverrides?: readonly string[];
-  /** Arguments for Node that run the command line, for threads in processes of their own. Default: bin/rye.js. */
+  /** Arguments for Node that run the command line, for background threads. Default: bin/rye.js. */
   readonly program?: readonly string[];
 }

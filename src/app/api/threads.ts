@@ -174,7 +174,7 @@ export interface ChildrenService {
   launchTool(request: ExecuteToolRequest): Promise<LaunchedThread>;
   /** Runs a launched thread in this process, which was started for it. */
   runLaunched(threadId: string, options: { signal: AbortSignal }): Promise<ThreadResult>;
-  /** Waits for threads and the chains that continue them, whatever process runs them. */
+  /** Waits for threads and the chains that continue them, in any process. */
   wait(threadIds: readonly string[], options?: WaitOptions): Promise<WaitReport>;
   /** Asks a thread to stop; resolves to the threads that were asked. */
   cancel(threadId: string, options?: StopOptions): Promise<readonly string[]>;
@@ -231,7 +231,7 @@ export interface DeliveriesService {
   /** Lists the deliveries of a thread with every attempt and decision. */
   list(threadId: string): Promise<readonly DeliveryReport[]>;
   /**
-   * Settles a delivery as a person decides, whatever its state, unless it is closed or in a run that is not over. A crashed
+   * Settles a delivery as a person decides, in any state except closed or in an active run. A crashed
    * thread is recovered first. A retry is a new delivery, which is returned.
    */
   resolve(threadId: string, seq: number, as: 'delivered' | 'dropped' | 'retry'): Promise<Delivery>;

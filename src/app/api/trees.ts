@@ -46,7 +46,7 @@ export interface OpenedTree extends Omit<TreeView, 'rows'> {
 export interface BranchOptions {
   /** Entry id, a unique start of one, or `root` for the place before the first. */
   readonly at: string;
-  /** A text stands for the branch that is left; `model` has the thread's model write it. */
+  /** A text summarizes the abandoned branch; `model` has the thread's model write it. */
   readonly summary?: { readonly text: string } | 'model';
   /** Instructions for a summary that the model writes. */
   readonly instructions?: string;
@@ -59,7 +59,7 @@ export interface BranchOptions {
 export interface FoldedContext {
   readonly system: string;
   readonly messages: readonly Message[];
-  /** Entry behind each message; null for a made-up tool result. */
+  /** Entry of each message; null for a generated tool result. */
   readonly sources: readonly (string | null)[];
   /** The settings that entries of the path set last; absent if none did. */
   readonly settings: ContextSettings;
@@ -97,7 +97,7 @@ export interface SessionTreeEdits {
   label(threadId: string, entry: string, label: string | null): Promise<readonly LogEvent[]>;
   title(threadId: string, title: string): Promise<readonly LogEvent[]>;
   /**
-   * The model that the thread goes on with: a tier, an alias or an id. Errors: `model_not_found`, `model_unpriced` and what
+   * The model that the thread continues with: a tier, an alias or an id. Errors: `model_not_found`, `model_unpriced` and what
    * else would keep a thread from starting on it.
    */
   changeModel(

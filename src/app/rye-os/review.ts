@@ -168,7 +168,7 @@ function movedFiles(files: readonly TreeFile[]): {
   };
 }
 
-/** The configuration file that says what a manifest says, and what to add to it; undefined for a manifest that stays. */
+/** Returns the configuration file that replaces a manifest, and the text to add; undefined if the manifest stays. */
 function configurationOf(
   file: TreeFile,
 ): { readonly path: string; readonly head: string; readonly text: string } | undefined {
