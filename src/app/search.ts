@@ -189,7 +189,7 @@ function stateOf(workspace: Workspace, item: ScannedItem, bytes: Uint8Array, tex
 
 /**
  * Reads new and changed files into the index and drops what is gone, for a bounded time. Costs one `lstat` for each item, and
- * for thread exports, of which there may be many, one for each folder. Returns the items other than exports by their
+ * one for each folder of thread exports. Returns the items other than exports by their
  * paths, and how many changed files are left.
  */
 export async function refreshIndex(
