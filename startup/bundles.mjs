@@ -43,7 +43,7 @@ async function bundleCommonJs(outfile, { plugins, ...options }) {
 }
 
 /** The modules that `threads list` imports on demand. */
-const NEEDED = /\/(?:commands\/threads-list|app\/thread-list|app\/user-space)\.ts$/;
+const NEEDED = /\/app\/thread-list\.ts$/;
 
 /** Replaces every other module that is imported on demand by one that throws. */
 const onlyListing = {
