@@ -9,30 +9,30 @@ export interface EntryLine {
   readonly style: Style;
 }
 
-/** A piece of an entry that is wrapped as a whole. */
+/** A piece of an entry that is wrapped as one text. */
 interface Paragraph {
   readonly text: string;
   readonly style: Style;
 }
 
-/** Characters of one text that are shown: a pane is for reading, a file is better looked at with an editor. */
+/** Maximum characters shown of one text. */
 const MAX_TEXT = 200_000;
 const TAB = '    ';
 
-let remembered:
+let cached:
   | { entry: unknown; label: unknown; columns: number; lines: readonly EntryLine[] }
   | undefined;
 
-/** What an entry holds, wrapped to a width. The last answer is kept: a pane asks for it again and again. */
+/** Wraps the content of an entry to a width. Caches the last result, which a pane reads repeatedly. */
 export function entryLines(row: TreeRow, columns: number): readonly EntryLine[] {
   const { entry, label } = row;
-  if (remembered?.entry !== entry || remembered.label !== label || remembered.columns !== columns) {
+  if (cached?.entry !== entry || cached.label !== label || cached.columns !== columns) {
     const lines = [...headOf(row), ...bodyOf(row)].flatMap((paragraph) =>
       wrapped(paragraph, columns),
     );
-    remembered = { entry, label, columns, lines };
+    cached = { entry, label, columns, lines };
   }
-  return remembered.lines;
+  return cached.lines;
 }
 
 function wrapped({ text, style }: Paragraph, columns: number): readonly EntryLine[] {
@@ -79,7 +79,7 @@ function bodyOf({ entry }: TreeRow): readonly Paragraph[] {
   }
 }
 
-/** The main text of a payload first, the other members behind it. */
+/** Returns the main text of a payload, then its other members. */
 function textWithRest(
   payload: Readonly<Record<string, unknown>>,
   name: string,

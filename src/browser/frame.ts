@@ -6,7 +6,7 @@ import { layoutOf, type Span, type Style } from './layout.ts';
 import { countBelow, holds, isFoldable, wordsOf } from './outline.ts';
 import { type BrowserState, chosenRow, type Mode } from './state.ts';
 
-/** One row of the screen: what stands at the left, and what behind the line between the panes. */
+/** One row of the screen: the left pane, and the right pane after the line between them. */
 export interface FrameRow {
   readonly left: readonly Span[];
   readonly right?: readonly Span[];
@@ -33,7 +33,7 @@ export function frameOf(state: BrowserState): Frame {
   return { rows: cut, border: state.mode.kind === 'help' ? 0 : layout.border };
 }
 
-/** Cuts a line to a width, with an ellipsis where something was left out. */
+/** Truncates a line to a width, with an ellipsis at the cut. */
 function fit(spans: readonly Span[], columns: number): readonly Span[] {
   const fitted: Span[] = [];
   let left = columns;
@@ -205,7 +205,7 @@ function footLine({ mode, notice, focus, size }: BrowserState): readonly Span[] 
   }
 }
 
-/** What is typed, with its end in sight. */
+/** Shows the end of the typed text. */
 function promptLine(
   { prompt, text }: Extract<Mode, { kind: 'prompt' }>,
   columns: number,

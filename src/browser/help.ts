@@ -16,7 +16,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ['b', 'branch: what comes next hangs on this entry'],
   ['r', 'resume: run the thread on from this entry'],
   ['q  Ctrl+C', 'quit'],
-  ['Ctrl+Z', 'stop the job; fg goes on'],
+  ['Ctrl+Z', 'stop the job; fg resumes it'],
 ];
 const MARKS = '◆ the leaf   ● on its path   ○ on another branch   + folded   - can be folded';
 const KEY_COLUMNS = 18;

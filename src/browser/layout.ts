@@ -4,21 +4,21 @@ export interface Size {
   readonly rows: number;
 }
 
-/** Which pane the keys move in. */
+/** The pane that the keys control. */
 export type Focus = 'tree' | 'entry';
 
-/** Where things stand on the screen. A head line and two foot lines frame the body. */
+/** Layout of the screen. A header and two footer lines frame the body. */
 export interface Layout {
   readonly bodyRows: number;
-  /** Columns of the tree; 0 where the entry has the screen. */
+  /** Columns of the tree; 0 if the entry has the screen. */
   readonly treeColumns: number;
-  /** Columns of the entry as it is drawn now, or would be; lines are wrapped to it. */
+  /** Columns of the entry, even if it is hidden; its lines are wrapped to them. */
   readonly entryColumns: number;
-  /** Column (from 1) of the line between tree and entry; 0 where only one of them is drawn. */
+  /** Column (from 1) of the line between tree and entry; 0 if only one of them is drawn. */
   readonly border: number;
 }
 
-/** Below this width tree and entry take turns. */
+/** Minimum columns to show tree and entry side by side. */
 const TWO_PANES = 72;
 const FRAME_ROWS = 3;
 const TREE_SHARE = 0.45;
@@ -37,7 +37,7 @@ export function layoutOf({ size, focus }: { readonly size: Size; readonly focus:
   return { bodyRows, treeColumns, entryColumns, border: treeColumns + 1 };
 }
 
-/** How a piece of text looks; the painter has the colours. */
+/** Style of a piece of text; the painter maps it to colors. */
 export type Style =
   | 'plain'
   | 'dim'

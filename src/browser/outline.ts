@@ -6,9 +6,9 @@ import type { TreeRow } from '../app/api/trees.ts';
  */
 export interface Outline {
   readonly rows: readonly TreeRow[];
-  /** Behind the last row that hangs below a row. */
+  /** For each row, the position after its last descendant. */
   readonly ends: Int32Array;
-  /** The first row of the branch that a row stands on. */
+  /** For each row, the first row of its branch. */
   readonly starts: Int32Array;
   /** Ids of folded entries. */
   readonly folded: ReadonlySet<string>;
@@ -98,7 +98,7 @@ export function reveal(outline: Outline, at: number): Outline {
     : withFolds(outline, new Set(kept.filter((id) => !hides.has(id))));
 }
 
-/** The words of a query, in lower case. */
+/** Splits a query into words in lower case. */
 export function wordsOf(query: string): readonly string[] {
   return query
     .toLowerCase()
@@ -106,7 +106,7 @@ export function wordsOf(query: string): readonly string[] {
     .filter((word) => word !== '');
 }
 
-/** Position of the next row that holds all words, round the list; the row at `from` comes last. */
+/** Returns the position of the next row with all words, wrapping around; the row at `from` is checked last. */
 export function findRow(
   rows: readonly TreeRow[],
   query: string,
@@ -122,7 +122,7 @@ export function findRow(
   return undefined;
 }
 
-/** As the search of `rye threads entries`: label, kind, text and id. */
+/** Searches label, kind, text and id, like `rye threads entries --search`. */
 export function holds(
   { label = '', kind, text, entry }: TreeRow,
   words: readonly string[],

@@ -11,7 +11,7 @@ export const LEAVE_SCREEN = `${ESCAPE}[?7h${ESCAPE}[?25h${ESCAPE}[?1049l`;
 const BEGIN = `${ESCAPE}[?2026h`;
 const END = `${ESCAPE}[?2026l`;
 
-/** What takes a terminal from one screen to the next: the rows that differ. Everything without a last one. */
+/** Returns the output that updates the screen: the changed rows, or all rows without a last screen. */
 export function paint(
   frame: Frame,
   { last, colors }: { readonly last: readonly string[] | undefined; readonly colors: Colors },
@@ -24,7 +24,7 @@ export function paint(
   return { output, lines };
 }
 
-/** The right pane begins at its column whatever the left one took: terminals disagree on the width of some scripts. */
+/** Positions the right pane by column, because terminals disagree on the width of some scripts. */
 function lineOf({ left, right }: FrameRow, border: number, colors: Colors): string {
   const start = styled(left, colors);
   if (!right || border === 0) return `${start}${ERASE_REST}`;

@@ -3,7 +3,7 @@ import { entryLines } from './entry-lines.ts';
 import { type Focus, layoutOf, type Size } from './layout.ts';
 import { indexOfRow, type Outline, outlineOf } from './outline.ts';
 
-/** The tree that is looked at. */
+/** The tree that the browser shows. */
 export interface TreeSource {
   readonly threadId: string;
   readonly title: string | null;
@@ -11,14 +11,14 @@ export interface TreeSource {
   rows(filter: TreeFilter): readonly TreeRow[];
 }
 
-/** What the browser asks the outside to do. */
+/** A side effect that the browser requests. */
 export type Effect =
   | { readonly kind: 'quit' }
   | { readonly kind: 'label'; readonly entry: string; readonly label: string | null }
   | { readonly kind: 'branch'; readonly entry: string }
   | { readonly kind: 'resume'; readonly entry: string; readonly message: string };
 
-/** What is typed at the foot of the screen. */
+/** Purpose of the prompt at the bottom of the screen. */
 export type PromptKind = 'search' | 'label' | 'resume';
 
 export type Mode =
@@ -27,7 +27,7 @@ export type Mode =
   | { readonly kind: 'prompt'; readonly prompt: PromptKind; readonly text: string }
   | { readonly kind: 'confirm'; readonly question: string; readonly effect: Effect };
 
-/** All that the screen depends on. A value: keys make a new one. */
+/** Everything that the screen depends on. Immutable: a key produces a new state. */
 export interface BrowserState {
   readonly source: TreeSource;
   readonly size: Size;
@@ -35,21 +35,21 @@ export interface BrowserState {
   readonly outline: Outline;
   /** Index in the outline's `visible`. */
   readonly cursor: number;
-  /** The same of the first row on the screen. */
+  /** Index of the first row on the screen. */
   readonly top: number;
   readonly focus: Focus;
   /** First line of the entry on the screen. */
   readonly scroll: number;
   readonly mode: Mode;
-  /** What was searched for last. */
+  /** Last search query. */
   readonly query: string;
-  /** One line for the person; the next key takes it away. */
+  /** One line for the person, which the next key removes. */
   readonly notice: string;
 }
 
 export const BROWSE: Mode = { kind: 'browse' };
 
-/** The browser as it starts: everything unfolded, the leaf chosen. */
+/** Returns the first state: everything unfolded, the head selected. */
 export function openState(source: TreeSource, size: Size): BrowserState {
   const state: BrowserState = {
     source,
@@ -67,12 +67,12 @@ export function openState(source: TreeSource, size: Size): BrowserState {
   return atLeaf(state);
 }
 
-/** The chosen row; undefined where the filter shows none. */
+/** Returns the selected row; undefined if the filter shows none. */
 export function chosenRow({ outline, cursor }: BrowserState): TreeRow | undefined {
   return outline.rows[outline.visible[cursor] ?? -1];
 }
 
-/** Chooses a row by its index in `visible`, and moves the screen no further than needed. */
+/** Selects a row by its index in `visible` and scrolls no further than needed. */
 export function moveTo(state: BrowserState, index: number): BrowserState {
   const last = state.outline.visible.length - 1;
   const cursor = Math.max(0, Math.min(index, last));
@@ -80,12 +80,12 @@ export function moveTo(state: BrowserState, index: number): BrowserState {
   return inView({ ...state, cursor, scroll });
 }
 
-/** Chooses a row by its position. */
+/** Selects a row by its position. */
 export function moveToRow(state: BrowserState, at: number): BrowserState {
   return moveTo(state, indexOfRow(state.outline, at));
 }
 
-/** Scrolls the tree so that the chosen row is seen and no room is wasted. */
+/** Scrolls the tree so that the selected row is visible and the screen is full. */
 function inView(state: BrowserState): BrowserState {
   const { bodyRows } = layoutOf(state);
   const { cursor, outline } = state;
@@ -94,7 +94,7 @@ function inView(state: BrowserState): BrowserState {
   return { ...state, top: Math.max(0, top) };
 }
 
-/** Chooses the leaf, or the row that stands for it. */
+/** Selects the head, or the last row of its branch if it is hidden. */
 export function atLeaf(state: BrowserState): BrowserState {
   const { rows } = state.outline;
   const leaf = rows.findIndex((row) => row.leaf);
@@ -102,12 +102,12 @@ export function atLeaf(state: BrowserState): BrowserState {
   return moveToRow(state, at === -1 ? 0 : at);
 }
 
-/** The same tree with another filter; the choice stays, or goes to the nearest row before it that is shown. */
+/** Changes the filter. Keeps the selection, or moves it to the nearest visible row before it. */
 export function withFilter(state: BrowserState, filter: TreeFilter): BrowserState {
   return withRows({ ...state, filter }, chosenRow(state)?.entry.seq);
 }
 
-/** The tree read anew, after something was written to it. */
+/** Replaces the tree after a write. */
 export function withSource(state: BrowserState, source: TreeSource, notice: string): BrowserState {
   return { ...withRows({ ...state, source }, chosenRow(state)?.entry.seq), notice };
 }
@@ -118,7 +118,7 @@ function withRows(state: BrowserState, seq: number | undefined): BrowserState {
   return seq === undefined ? atLeaf(next) : moveToRow(next, nearestRow(outline.rows, seq));
 }
 
-/** The row with this seq, or with the nearest one before it. */
+/** Returns the row with this seq, or the nearest one before it. */
 function nearestRow(rows: readonly TreeRow[], seq: number): number {
   let best = 0;
   let bestSeq = -1;
@@ -130,7 +130,7 @@ function nearestRow(rows: readonly TreeRow[], seq: number): number {
   return best;
 }
 
-/** The filter `step` places further, round the list. */
+/** Returns the filter `step` places further, wrapping around. */
 export function nextFilter(filter: TreeFilter, step: number): TreeFilter {
   const { length } = TREE_FILTERS;
   return TREE_FILTERS[(TREE_FILTERS.indexOf(filter) + step + length) % length] ?? 'default';
@@ -145,7 +145,7 @@ export function scrollTo(state: BrowserState, line: number): BrowserState {
   return { ...state, scroll: Math.max(0, Math.min(line, last)) };
 }
 
-/** The same on a screen of another size. */
+/** Adapts the state to another screen size. */
 export function withSize(state: BrowserState, size: Size): BrowserState {
   return inView(scrollTo({ ...state, size }, state.scroll));
 }

@@ -13,25 +13,25 @@ import type { Key } from './update.ts';
 export interface BrowserTerminal {
   readonly size: Size;
   write(text: string): void;
-  /** Gives the terminal back and stops the job, as Ctrl+Z does elsewhere; takes it over again when the job goes on. */
+  /** Restores the terminal and stops the job, as Ctrl+Z does elsewhere; takes the terminal again when the job continues. */
   suspend(): void;
-  /** Gives the terminal back as it was. Idempotent. */
+  /** Restores the terminal. Idempotent. */
   close(): void;
 }
 
 export interface TerminalHandlers {
   readonly onKey: (key: Key) => void;
   readonly onResize: () => void;
-  /** The screen is empty: all of it is to be drawn. */
+  /** Called with an empty screen, which must be drawn completely. */
   readonly onReturn: () => void;
 }
 
-/** Takes the terminal over: another screen, keys one by one. It is given back at the latest when the process ends. */
+/** Takes the terminal: alternate screen, keys one by one. Restores it at the latest when the process exits. */
 export function openTerminal(handlers: TerminalHandlers): BrowserTerminal {
   return new OpenTerminal(handlers);
 }
 
-/** A job that nobody can continue is not stopped by the signal: then the browser is back after this time. */
+/** Milliseconds until the browser returns if the signal did not stop the job, as without job control. */
 const STOPPED_MS = 100;
 
 class OpenTerminal implements BrowserTerminal {
@@ -39,7 +39,7 @@ class OpenTerminal implements BrowserTerminal {
   readonly #handlers: TerminalHandlers;
   #state: 'open' | 'suspended' | 'closed' = 'open';
   readonly #suspend = (): void => this.suspend();
-  readonly #giveBack = (): void => this.close();
+  readonly #restore = (): void => this.close();
   readonly #return = (): void => this.#enterAgain();
 
   constructor(handlers: TerminalHandlers) {
@@ -47,8 +47,8 @@ class OpenTerminal implements BrowserTerminal {
     process.on('exit', leaveAtExit);
     process.on('SIGTSTP', this.#suspend);
     process.on('SIGCONT', this.#return);
-    // what is said of an error must not stand on a screen that is left
-    process.on('uncaughtExceptionMonitor', this.#giveBack);
+    // an error message must not disappear with the alternate screen
+    process.on('uncaughtExceptionMonitor', this.#restore);
     this.#enter();
   }
 
@@ -64,7 +64,7 @@ class OpenTerminal implements BrowserTerminal {
     if (this.#state !== 'open') return;
     this.#state = 'suspended';
     this.#leave();
-    // without a handler the signal does what it does to every program of the job
+    // without a handler, the signal stops this process like every other in the job
     process.removeListener('SIGTSTP', this.#suspend);
     process.kill(0, 'SIGTSTP');
     setTimeout(() => {
@@ -78,13 +78,13 @@ class OpenTerminal implements BrowserTerminal {
     this.#state = 'closed';
     process.removeListener('SIGTSTP', this.#suspend);
     process.removeListener('SIGCONT', this.#return);
-    process.removeListener('uncaughtExceptionMonitor', this.#giveBack);
+    process.removeListener('uncaughtExceptionMonitor', this.#restore);
     process.removeListener('exit', leaveAtExit);
-    // the library asks for other key codes a moment after it was started, also where it was stopped since
+    // the library switches key codes a moment after its start, even if it has been stopped since
     process.on('exit', resetKeys);
   }
 
-  /** The job goes on, whatever had stopped it: the terminal has been somebody else's. */
+  /** Takes the terminal again after the job continues: another program may have changed it. */
   #enterAgain(): void {
     if (this.#state === 'suspended') process.on('SIGTSTP', this.#suspend);
     else this.#terminal.stop();
@@ -118,7 +118,7 @@ function resetKeys(): void {
   writeLast(RESET_KEYS);
 }
 
-/** Streams are not written any more when the process ends. */
+/** Writes synchronously, because streams do not flush when the process exits. */
 function writeLast(text: string): void {
   try {
     writeSync(process.stdout.fd, text);
@@ -129,7 +129,7 @@ function writeLast(text: string): void {
 
 const PASTE_START = '\u001b[200~';
 const PASTE_END = '\u001b[201~';
-/** Sequences of the Linux console and tmux that the library has no name for. */
+/** Sequences of the Linux console and tmux that the library does not know. */
 const OTHER_KEYS: Readonly<Record<string, string>> = {
   '\u001b[1~': 'home',
   '\u001b[7~': 'home',
@@ -138,7 +138,7 @@ const OTHER_KEYS: Readonly<Record<string, string>> = {
 };
 const CONTROL = /\p{Cc}/u;
 
-/** The key that a piece of input stands for; undefined for what is no key. */
+/** Decodes a key from terminal input; undefined if the input is not a key. */
 function keyOf(data: string): Key | undefined {
   if (data.startsWith(PASTE_START)) {
     const text = data.slice(PASTE_START.length).replace(PASTE_END, '');

@@ -18,13 +18,13 @@ import {
   withFilter,
 } from './state.ts';
 
-/** A key by name, such as `up`, `ctrl+c` or `g`; `text` is what it types. */
+/** A key by name, such as `up`, `ctrl+c` or `g`; `text` is the text that it types. */
 export interface Key {
   readonly name: string;
   readonly text?: string;
 }
 
-/** What a key leads to. */
+/** Outcome of a key. */
 export interface Step {
   readonly state: BrowserState;
   readonly effect?: Effect;
@@ -32,9 +32,9 @@ export interface Step {
 
 type Move = (state: BrowserState) => BrowserState;
 
-/** The state after a key. Pure: what is to happen outside comes back as an effect. */
-export function update(given: BrowserState, key: Key): Step {
-  const state = given.notice === '' ? given : { ...given, notice: '' };
+/** Returns the state after a key. Pure: side effects are returned as an effect. */
+export function update(last: BrowserState, key: Key): Step {
+  const state = last.notice === '' ? last : { ...last, notice: '' };
   if (key.name === 'ctrl+c') return { state, effect: { kind: 'quit' } };
   switch (state.mode.kind) {
     case 'help':
@@ -56,7 +56,7 @@ function browsed(state: BrowserState, { name }: Key): Step {
   return { state: move ? move(state) : state };
 }
 
-/** Help that is longer than the screen is scrolled. */
+/** Scrolls help that is longer than the screen; another key closes it. */
 function helped({ size, focus }: BrowserState, scroll: number, { name }: Key): Mode {
   const steps: Readonly<Record<string, number>> = { up: -1, k: -1, down: 1, j: 1 };
   const step = steps[name];
@@ -94,7 +94,7 @@ function textFor(state: BrowserState, kind: PromptKind): string {
   return kind === 'label' ? (chosenRow(state)?.label ?? '') : '';
 }
 
-/** Keys that mean the same in both panes. */
+/** Keys with the same meaning in both panes. */
 const EVERYWHERE: ReadonlyMap<string, Move> = new Map<string, Move>([
   ...TREE_FILTERS.map((filter, at): [string, Move] => [
     String(at + 1),
@@ -155,7 +155,7 @@ const IN_ENTRY: ReadonlyMap<string, Move> = new Map<string, Move>([
   ['enter', toFocus('tree')],
 ]);
 
-/** Folds the branch that begins here, or goes back to where the branch begins. */
+/** Folds the branch that starts here, or moves back to the start of the branch. */
 function foldOrBack(state: BrowserState): BrowserState {
   const { outline, cursor } = state;
   const at = outline.visible[cursor];
@@ -169,7 +169,7 @@ function foldOrBack(state: BrowserState): BrowserState {
   return moveToRow(state, start === at ? Math.max(0, at - 1) : start);
 }
 
-/** Opens a fold, or goes on to where the next branch begins. */
+/** Opens a fold, or moves to the start of the next branch. */
 function unfoldOrOn(state: BrowserState): BrowserState {
   const { outline, cursor } = state;
   const at = outline.visible[cursor];
@@ -185,23 +185,23 @@ function unfoldOrOn(state: BrowserState): BrowserState {
   return moveTo(state, index);
 }
 
-/** Goes to the next row that holds what was searched for, round the tree. */
+/** Moves to the next match, wrapping around at the ends of the tree. */
 function found(state: BrowserState, step: 1 | -1): BrowserState {
-  if (state.query === '') return { ...state, notice: 'nothing was searched for: press /' };
+  if (state.query === '') return { ...state, notice: 'press / to search first' };
   const from = state.outline.visible[state.cursor] ?? 0;
   const at = findRow(state.outline.rows, state.query, { from, step });
-  if (at === undefined) return { ...state, notice: `nothing holds “${state.query}”` };
+  if (at === undefined) return { ...state, notice: `no match for “${state.query}”` };
   const outline = reveal(state.outline, at);
   const next = moveToRow({ ...state, outline }, at);
   const isWrapped = step === 1 ? at <= from : at >= from;
-  return isWrapped ? { ...next, notice: 'went round the end of the tree' } : next;
+  return isWrapped ? { ...next, notice: 'search wrapped around' } : next;
 }
 
 function askBranch(state: BrowserState): BrowserState {
   const row = chosenRow(state);
   if (!row) return state;
   const { id } = row.entry;
-  const question = `Move the leaf to ${id}, so that what comes next hangs there?`;
+  const question = `Move the head to ${id} and continue the conversation there?`;
   return { ...state, mode: { kind: 'confirm', question, effect: { kind: 'branch', entry: id } } };
 }
 
@@ -213,7 +213,7 @@ function confirmed(
   const rest = { ...state, mode: BROWSE };
   if (name === 'y' || name === 'shift+y') return { state: rest, effect };
   if (name === 'n' || name === 'escape' || name === 'q') {
-    return { state: { ...rest, notice: 'nothing was done' } };
+    return { state: { ...rest, notice: 'nothing was changed' } };
   }
   return { state };
 }
@@ -254,7 +254,7 @@ function entered(
     case 'resume': {
       const message = text.trim();
       const what = message === '' ? 'without a message' : 'with that message';
-      const question = `Leave the browser and run the thread on from ${id} ${what}?`;
+      const question = `Leave the browser and resume the thread from ${id} ${what}?`;
       const effect: Effect = { kind: 'resume', entry: id, message };
       return { state: { ...state, mode: { kind: 'confirm', question, effect } } };
     }

@@ -3,20 +3,20 @@ import process from 'node:process';
 import type { OpenRyeOptions } from '../app/api/rye.ts';
 import { EXIT } from '../core/errors.ts';
 
-/** Signals that come this close together are one wish: npm passes on what the terminal has already sent. */
-const SAME_WISH_MS = 200;
-/** How long tools and the finalization have after a second signal. */
+/** Milliseconds within which repeated signals count once: npm forwards signals that the terminal also sends. */
+const SAME_SIGNAL_MS = 200;
+/** Milliseconds for tools and the finalization after a second signal. */
 const HURRY_MS = 5000;
-/** How long a third signal leaves to the finalization that the second one hurried. */
+/** Milliseconds after the second signal before a third one stops the finalization. */
 const PATIENCE_MS = 1000;
-/** How long the note in the registry may take that recovery reads. */
+/** Maximum milliseconds for the cancellation request in the registry, which recovery reads. */
 const NOTE_MS = 1000;
 
 const STOPPING = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
 type StoppingSignal = (typeof STOPPING)[number];
 
 export interface Cancellation {
-  /** Aborts with the first stopping signal; listens from the first call on. */
+  /** Returns a signal that aborts with the first stopping signal. Listens from the first call on. */
   readonly signal: () => AbortSignal;
   /** Names the project whose threads this process may run. */
   readonly opened: (options: OpenRyeOptions) => void;
@@ -24,8 +24,8 @@ export interface Cancellation {
 
 /**
  * Turns SIGINT, SIGTERM and SIGHUP into one cancellation. A second signal, or a SIGQUIT, kills the process groups of
- * tools instead of waiting for them. If the run still has not ended soon after, the process exits, and a `rye threads
- * recover` that it leaves finalizes its threads as cancelled.
+ * tools instead of waiting for them. If the run does not end soon after, the process exits and starts a `rye threads
+ * recover`, which finalizes its threads as cancelled.
  */
 export function createCancellation(): Cancellation {
   const controller = new AbortController();
@@ -54,7 +54,7 @@ export function createCancellation(): Cancellation {
       if (name === 'SIGQUIT') hurry(now);
     } else if (hurriedAt !== undefined) {
       if (now - hurriedAt >= PATIENCE_MS) void stopHard();
-    } else if (now - firstAt >= SAME_WISH_MS || name === 'SIGQUIT') hurry(now);
+    } else if (now - firstAt >= SAME_SIGNAL_MS || name === 'SIGQUIT') hurry(now);
   };
   return {
     signal: () => {
@@ -75,7 +75,7 @@ async function killTools(): Promise<void> {
   hurryGroups();
 }
 
-/** Asks for the cancellation of what this process runs, and starts the command that finalizes it after this process. */
+/** Requests the cancellation of this process's threads and starts the command that finalizes them after it exits. */
 async function leaveToRecovery(options: OpenRyeOptions): Promise<void> {
   const { projectPath, userSpacePath } = options;
   const { requestOwnCancel } = await import('../app/thread-list.ts');
@@ -87,8 +87,8 @@ async function leaveToRecovery(options: OpenRyeOptions): Promise<void> {
   ]);
   const [, program] = process.argv;
   if (noted === 0 || program === undefined || process.platform === 'win32') return;
-  // the shell's read ends when this process does, and with it the pipe
-  const heir = spawn(
+  // the pipe closes when this process exits, which ends the shell's read
+  const recovery = spawn(
     '/bin/sh',
     [
       '-c',
@@ -105,7 +105,7 @@ async function leaveToRecovery(options: OpenRyeOptions): Promise<void> {
     ],
     { cwd: projectPath, detached: true, stdio: ['pipe', 'ignore', 'ignore'] },
   );
-  heir.on('error', () => undefined);
-  heir.stdin.on('error', () => undefined);
-  heir.unref();
+  recovery.on('error', () => undefined);
+  recovery.stdin.on('error', () => undefined);
+  recovery.unref();
 }

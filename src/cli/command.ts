@@ -62,7 +62,7 @@ export const GLOBAL_OPTIONS = {
 
 export type GlobalOptions = ValuesOf<typeof GLOBAL_OPTIONS>;
 
-/** What every command can use, whatever its own options are. */
+/** Everything that a command can use besides its own arguments and options. */
 export interface Context {
   readonly io: Io;
   readonly global: GlobalOptions;
@@ -95,7 +95,7 @@ export interface Command {
   readonly options: readonly OptionSpec[];
   /** Command lines that the help shows, without a prompt. */
   readonly examples: readonly string[];
-  /** Absent in a command that does work of its own. */
+  /** Present in a group only. */
   readonly commands?: readonly Command[];
   /** Commands that rye itself runs; no help shows them. */
   readonly internal?: readonly Command[];

@@ -11,22 +11,22 @@ export interface Sink {
   write(content: string | Uint8Array): void;
 }
 
-/** `reader_gone`: the other end of the pipe closed, as `head` does, which is no failure. `failed`: the output is lost. */
+/** `reader_gone`: the other end closed the pipe, as `head` does; not a failure. `failed`: output is lost. */
 export type Delivery = 'whole' | 'reader_gone' | 'failed';
 
-/** Everything that a command touches outside itself, so that a test can stand in for the process. */
+/** Everything that a command uses of its process. A test replaces it. */
 export interface Io {
   readonly stdout: Sink;
   readonly stderr: Sink;
   readonly stdinIsTty: boolean;
-  /** All of standard input as UTF-8. */
+  /** Reads all of standard input as UTF-8. */
   readStdin(): Promise<string>;
-  /** Shows a question on stderr and reads one line of the terminal; empty when it ends or is interrupted. */
+  /** Prints a question on stderr and reads one line from the terminal. Returns '' on end of input or an interrupt. */
   ask(question: string): Promise<string>;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Throws `file_not_found` if the working directory was deleted. */
   readonly cwd: string;
-  /** Milliseconds that never go back. */
+  /** Monotonic clock in milliseconds. */
   monotonic(): number;
   /** Milliseconds since 1970. */
   now(): number;
@@ -37,11 +37,11 @@ export interface Io {
    * stdout does not: a thread does not depend on the reader of its output.
    */
   cancellation(): AbortSignal;
-  /** Aborts when stdout takes nothing more. For commands that only show something, such as `threads logs --follow`. */
+  /** Aborts when stdout is closed. For commands that only print, such as `threads logs --follow`. */
   readonly outputClosed: AbortSignal;
-  /** Waits until what was written has left the process, and says whether stdout took all of it. */
+  /** Waits until all output has left the process. Reports if stdout accepted all of it. */
   flush(): Promise<Delivery>;
   openRye(options: OpenRyeOptions): Promise<Rye>;
-  /** The part of it that lists threads, in a fraction of the time. */
+  /** Opens only the list of threads, in a fraction of the time. */
   openThreadList(options: OpenRyeOptions): Promise<ThreadList>;
 }

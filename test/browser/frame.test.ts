@@ -30,7 +30,7 @@ const HOSTILE: readonly EventDraft[] = [
 ];
 
 describe('the screen', () => {
-  it('has as many rows as the terminal, none wider, whatever the log holds', () => {
+  it('has the size of the terminal for any content of the log', () => {
     for (const columns of [20, 40, 72, 80, 131]) {
       for (const rows of [4, 10, 24]) {
         let { state } = press(opened(HOSTILE, { columns, rows }), '5', 'g');
@@ -96,7 +96,7 @@ describe('the screen', () => {
     expect(entry.join('\n')).toContain('A semicolon is missing.');
   });
 
-  it('shows the start of a text that is too long for a pane and says how much is left', () => {
+  it('truncates a text that is too long for a pane and shows how much is hidden', () => {
     const state = press(opened([userMessage('word '.repeat(50_000))]), 'enter', 'end').state;
     expect(screenOf(state).join('\n')).toContain('50000 more characters');
   });
@@ -111,7 +111,7 @@ describe('the screen', () => {
     expect(output.match(ROW)).toEqual(['\u001b[20;1H']);
   });
 
-  it('marks the choice with a sign, not with colour alone', () => {
+  it('marks the selection with a sign, not with color alone', () => {
     expect(screenOf(opened()).filter((line) => line.startsWith('›'))).toHaveLength(1);
   });
 });

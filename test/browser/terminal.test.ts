@@ -8,13 +8,13 @@ import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
 const WAIT = { timeout: 30_000, interval: 50 };
 
 const ESCAPE = '\u001b';
-const COLOUR = new RegExp(`${ESCAPE}\\[[\\d;]*m`);
+const COLOR = new RegExp(`${ESCAPE}\\[[\\d;]*m`);
 
 let space: Workspace & { readonly remove: () => void };
 let program = '';
 let threadId = '';
 
-/** A server of its own, so that nobody's sessions are touched. */
+/** A separate tmux server, so that no other session is affected. */
 const SERVER = `rye-test-${process.pid}`;
 
 function tmux(...args: readonly string[]): string {
@@ -24,7 +24,7 @@ function tmux(...args: readonly string[]): string {
   });
 }
 
-/** A terminal of its own with a shell in the project. */
+/** A new terminal with a shell in the project. */
 class Terminal {
   readonly #name: string;
 
@@ -38,7 +38,7 @@ class Terminal {
     this.runLine(`${env} ${process.execPath} ${path.join(program, 'bin', 'rye.js')} ${args}`);
   }
 
-  /** Runs a command line; when it is over, its exit status and the terminal's settings stand on the screen. */
+  /** Runs a command line, then prints its exit status and the settings of the terminal. */
   runLine(command: string): void {
     this.type(`clear; ${command}; echo "exit=$? $(stty -a | grep -o ' -\\?icanon') rye-is-gone"`);
     this.press('Enter');
@@ -60,7 +60,7 @@ class Terminal {
     tmux('resize-window', '-t', this.#name, '-x', String(columns), '-y', String(rows));
   }
 
-  /** Whether a program has the other screen. */
+  /** Returns true if a program uses the alternate screen. */
   isAlternate(): boolean {
     return tmux('display-message', '-p', '-t', this.#name, '#{alternate_on}').trim() === '1';
   }
@@ -181,7 +181,7 @@ describe('rye threads open in a terminal', () => {
     await terminal.isGivenBack(0);
   });
 
-  it('gives the terminal back after an error of its own', async () => {
+  it('restores the terminal after an internal error', async () => {
     const broken = path.join(space.project, 'broken.mjs');
     writeFileSync(
       broken,
@@ -199,12 +199,12 @@ describe('rye threads open in a terminal', () => {
     const terminal = new Terminal('plain', 80, 24);
     terminal.run(`threads open ${threadId}`, 'NO_COLOR=1');
     await terminal.shows('[1 default]');
-    expect(terminal.screen('-e')).not.toMatch(COLOUR);
+    expect(terminal.screen('-e')).not.toMatch(COLOR);
     terminal.press('q');
     await terminal.isGivenBack(0);
     terminal.run(`threads open ${threadId}`);
     await terminal.shows('[1 default]');
-    expect(terminal.screen('-e')).toMatch(COLOUR);
+    expect(terminal.screen('-e')).toMatch(COLOR);
     terminal.press('C-c');
     await terminal.isGivenBack(0);
   });

@@ -12,7 +12,7 @@ import {
   treeOf,
 } from './support.ts';
 
-/** Keys that bring the choice from the leaf to e2, the labelled call. */
+/** Keys that bring the choice from the head to e2, the labeled call. */
 const TO_CALL = ['g', 'down'] as const;
 
 describe('the browser', () => {
@@ -49,7 +49,7 @@ describe('the browser', () => {
     expect(chosenId(press(opened(), ...keys).state)).toBe(id);
   });
 
-  it('folds a branch, says how much is below, and unfolds it', () => {
+  it('folds a branch, shows how much is hidden, and unfolds it', () => {
     const folded = press(opened(), 'up', 'left').state;
     expect(treeOf(folded).slice(3)).toEqual([
       '›  +● user  (+1) Look again.',
@@ -82,7 +82,7 @@ describe('the browser', () => {
     expect(chosenId(press(call, '4', '1').state)).toBe('e2');
   });
 
-  it('says so where a filter shows nothing', () => {
+  it('shows a notice if a filter hides everything', () => {
     const { state } = press(opened([userMessage('a')]), '4');
     expect(treeOf(state)).toEqual(['this filter shows nothing']);
     for (const key of ['down', 'left', 'right', 'enter', 'shift+l', 'b', 'r', 'n', '/']) {
@@ -90,7 +90,7 @@ describe('the browser', () => {
     }
   });
 
-  it('searches round the tree, opens folds, and goes on with n and N', () => {
+  it('searches with wrap-around, opens folds, and repeats with n and N', () => {
     const state = press(opened(), 'g', 'left').state;
     const first = press(state, '/', '"WRONG"', 'enter').state;
     expect(chosenId(first)).toBe('e4');
@@ -126,7 +126,7 @@ describe('the browser', () => {
     });
   });
 
-  it('branches and resumes only when a person says yes', () => {
+  it('branches and resumes only after a yes', () => {
     const asked = press(opened(), ...TO_CALL, 'b');
     expect(asked.effect).toBeUndefined();
     expect(screenOf(asked.state).at(-1)).toContain('y/n Move the leaf to e2');
@@ -136,12 +136,12 @@ describe('the browser', () => {
     }
     expect(press(asked.state, 'enter').effect).toBeUndefined();
     expect(press(asked.state, 'y').effect).toEqual({ kind: 'branch', entry: 'e2' });
-    const written = press(opened(), 'r', '"go on"', 'enter');
+    const written = press(opened(), 'r', '"continue"', 'enter');
     expect(written.effect).toBeUndefined();
     expect(press(written.state, 'y').effect).toEqual({
       kind: 'resume',
       entry: 'e8',
-      message: 'go on',
+      message: 'continue',
     });
     expect(press(opened(), 'r', 'enter', 'y').effect).toMatchObject({ message: '' });
   });

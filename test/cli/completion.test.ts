@@ -13,7 +13,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** What bash would offer after these words; the last one is being typed. */
+/** Returns the words that bash offers after these; the last one is being typed. */
 function complete(...words: readonly string[]): readonly string[] {
   const program = `source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rye; printf '%s\\n' "\${COMPREPLY[@]}"`;
   const output = execFileSync('bash', ['-c', program, 'bash', script, 'rye', ...words], {

@@ -22,7 +22,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** Runs rye on a pseudo-terminal of its own and types `keys` when it asks. */
+/** Runs rye on a new pseudo-terminal and types `keys` at its question. */
 async function onTerminal(
   args: string,
   keys: string,
@@ -72,7 +72,7 @@ describe('a key command on a real terminal', () => {
   });
 
   // Requirement: trust-reports-failure
-  it('does what it said after yes, and revokes only after yes', async () => {
+  it('trusts and revokes a key only after yes', async () => {
     const trusting = await onTerminal('keys trust alice.pem --owner alice', 'y\r');
     expect(trusting).toMatchObject({ code: 0 });
     expect(trusting.shown).toContain(`trusted ${keyId} (alice)`);
@@ -101,13 +101,13 @@ describe('a key command on a real terminal', () => {
 });
 
 describe('without a terminal', () => {
-  it('nobody is asked', async () => {
+  it('does not ask', async () => {
     const { code, stderr } = await runCli(['keys', 'rotate'], { cwd: folder });
     expect(code).toBe(0);
     expect(stderr).not.toContain('[y/N]');
   });
 
-  it('nobody is asked where the question could not be seen', async () => {
+  it('does not ask if the question could not be seen', async () => {
     const io = createFakeIo({ answer: 'n' });
     await confirm({ io, options: { yes: false } }, ['a'], 'Do it?');
     expect(io.err()).toBe('');

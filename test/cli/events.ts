@@ -2,7 +2,7 @@ import type { EventPayloads, EventType, LogEvent } from '../../src/core/events.t
 import type { ThreadResult } from '../../src/core/thread.ts';
 import { NO_COST } from '../../src/core/usage.ts';
 
-/** An event as it stands in the log of thread `hello-1`. */
+/** Returns an event of the log of thread `hello-1`. */
 export function event<T extends EventType>(type: T, payload: EventPayloads[T], seq = 0): LogEvent {
   const envelope = { seq, timestamp: '2026-11-21T08:00:00.000Z', thread_id: 'hello-1' };
   return { ...envelope, event_type: type, payload } as LogEvent;
@@ -17,8 +17,8 @@ export const STARTED = event('thread_started', {
   inputs: {},
 });
 
-/** The model says `text` in one message. */
-export function said(text: string): LogEvent {
+/** Returns a complete message of the model. */
+export function assistantMessage(text: string): LogEvent {
   const usage = { input_tokens: 1, output_tokens: 1, cache_read_tokens: 0, cache_write_tokens: 0 };
   return event('message', {
     message: {

@@ -27,7 +27,7 @@ describe('reportFailure', () => {
     expect([io.out(), io.err()]).toEqual(['', 'rye: no [capability_denied]\nhint: ask\n']);
   });
 
-  it('prints nothing that a terminal would obey, whatever the name of a file is', () => {
+  it('neutralizes a hostile file name', () => {
     const io = createFakeIo();
     const named = new RyeError('usage', 'a\u001b[2Jb', { location: { path: 'x\u0007.md' } });
     reportFailure(named, io, { mode: 'text', verbose: false });

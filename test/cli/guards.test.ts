@@ -6,7 +6,7 @@ import { type Workspace, workspace } from '../helpers/workspace.ts';
 const HOOKS = `hooks:
   - id: no_greetings
     event: tool_gate
-    action: { control: fail, error: "nobody is greeted" }
+    action: { control: fail, error: "greeting refused" }
 `;
 const HOOKS_FILE = '.ai/config/agent/hooks.yaml';
 
@@ -25,7 +25,7 @@ async function guardedWorkspace(): Promise<Workspace> {
   return made;
 }
 
-/** What `sed -i 1d` does. */
+/** Removes the first line, like `sed -i 1d`. */
 const unsign = (made: Workspace): void =>
   write(made, HOOKS_FILE, read(made, HOOKS_FILE).replace(/^.*\n/, ''));
 
@@ -62,7 +62,7 @@ describe('a power file that lost its signature', () => {
     unsign(made);
     expect((await made.rye(['sign', 'config', 'agent/hooks'])).code).toBe(0);
     const { code, stderr } = await made.rye(['run', 'hello']);
-    expect([code, stderr.includes('nobody is greeted')]).toEqual([1, true]);
+    expect([code, stderr.includes('greeting refused')]).toEqual([1, true]);
   });
 
   it('is given up, and reported at every run, once that is accepted', async () => {
@@ -106,7 +106,7 @@ it('lets a person accept a lock that is gone, rolled back or of another branch b
   const refused = await made.rye(['run', 'hello']);
   expect(refused.stderr).toContain('rolled back');
   expect((await made.rye(['lock', 'accept'])).code).toBe(0);
-  expect((await made.rye(['run', 'hello'])).stderr).toContain('nobody is greeted');
+  expect((await made.rye(['run', 'hello'])).stderr).toContain('greeting refused');
   rmSync(path.join(made.project, '.ai/lock.json'));
   expect((await made.rye(['run', 'hello'])).code).toBe(3);
   expect((await made.rye(['lock', 'accept'])).code).toBe(0);
@@ -121,7 +121,7 @@ it('does not accept a file that was edited under its signature', async () => {
   expect(refused.stderr).toContain('was modified after it was signed');
   expect((await made.rye(['lock', 'accept'])).code).toBe(3);
   expect((await made.rye(['sign', 'config', 'agent/hooks'])).code).toBe(0);
-  expect((await made.rye(['run', 'hello'])).stderr).toContain('nobody is greeted');
+  expect((await made.rye(['run', 'hello'])).stderr).toContain('greeting refused');
 });
 
 // Requirement: ignored-power-files-reported

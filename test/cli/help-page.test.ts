@@ -14,7 +14,7 @@ test.each(commandsBelow(ROOT))('$name has a summary and examples', ({ summary, e
 });
 
 test.each(commandsBelow(ROOT).filter(({ commands }) => commands === undefined))(
-  '$name does work of its own',
+  '$name has a run function',
   ({ run }) => {
     expect(run).toBeTypeOf('function');
   },

@@ -60,7 +60,7 @@ describe('a new folder without any key', () => {
     expect(lines.at(-1)).toMatchObject({ event_type: 'result', success: true });
   });
 
-  it('says what is not there, with exit 6', async () => {
+  it('names the missing item and exits with 6', async () => {
     const { code, stdout } = await runCli(['run', 'helo', '--json'], { cwd: folder });
     expect(JSON.parse(stdout)).toMatchObject({
       success: false,

@@ -71,7 +71,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
 const WITHOUT: ReadonlySet<string> = new Set(['completion', 'threads open']);
 
 let here: Workspace & { readonly remove: () => void };
-/** What the commands above may name. */
+/** Values for the placeholders above. */
 const names: Record<string, string> = {};
 
 beforeAll(async () => {
@@ -105,7 +105,7 @@ function leavesOf({ commands = [] }: Command, prefix = ''): string[] {
   );
 }
 
-describe('each JSON document is what its published schema says', () => {
+describe('each JSON document matches its published schema', () => {
   const schemas = new Ajv2020({ allErrors: true, allowUnionTypes: true });
 
   it.each(Object.entries(DOCUMENTS))('%s', async (name, commands) => {

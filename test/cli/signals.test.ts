@@ -195,7 +195,7 @@ describe('other commands', () => {
   });
 
   it.each(['SIGHUP', 'SIGTERM'] as const)(
-    'run a background thread in a session of its own and finalize it on %s',
+    'run a background thread in its own session and finalize it on %s',
     async (signal) => {
       const lab = await labWith(WAITING);
       const pid = await launched(lab);

@@ -4,7 +4,7 @@ import { NO_COST } from '../../src/core/usage.ts';
 
 export const NOON = Date.parse('2026-02-17T12:00:00.000Z');
 
-/** A thread of which a test says only what matters to it. */
+/** Returns a thread with defaults for the members that a test does not set. */
 export function record(
   threadId: string,
   status: ThreadRecord['status'],

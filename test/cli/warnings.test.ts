@@ -27,7 +27,7 @@ const WARNING =
   'warning: the permission rye.execute.tool.rye.file-system.raed allows no tool that there is. ' +
   'Did you mean rye/file-system/read';
 
-it('what is wrong with the plan of a thread is told while it runs, and stands in its log', async () => {
+it('warnings about the plan of a thread are printed while it runs, and are in its log', async () => {
   const { project, rye } = await workspace();
   mkdirSync(path.join(project, '.ai/directives'), { recursive: true });
   writeFileSync(path.join(project, '.ai/directives/look.md'), DIRECTIVE);

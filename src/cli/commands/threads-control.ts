@@ -111,7 +111,7 @@ function waitError({ success, timed_out, threads }: WaitReport): RyeError | unde
 }
 
 const STOP_OPTIONS = {
-  tree: flag('Also stop all its descendants, whatever child_policy is'),
+  tree: flag('Also stop all its descendants, regardless of child_policy'),
   reason: text('TEXT', 'Reason, for the log and the result'),
 } as const;
 

@@ -17,13 +17,13 @@ import { paint, paintOutcome, printFailure, printResult, type Renderer } from '.
 const TICK_MS = 1000;
 
 /**
- * Text for a person at a terminal: the model's words as they come, tool calls as short lines, and a status line on
- * stderr that is redrawn. Words go to stdout when that is the terminal too, so that the result stands there once.
+ * Renders text for a person at a terminal: the model's words as they arrive, tool calls as short lines, and a redrawn
+ * status line on stderr. Words go to stdout if that is the terminal too, so that the result is printed once.
  */
 export function createLiveRenderer(io: Io, colors: Colors): Renderer {
   const status = createStatusLine(io);
   const words = io.stdout.isTty ? io.stdout : io.stderr;
-  /** What the model said since its last whole message; '' when nothing is on an open line. */
+  /** Words of the model since its last complete message; '' if no line is open. */
   let spoken = '';
   let lastMessage = '';
 
@@ -78,7 +78,7 @@ export function createLiveRenderer(io: Io, colors: Colors): Renderer {
   };
 }
 
-/** One line at the bottom of stderr: turns, tokens and spend against their limits. */
+/** One line at the bottom of stderr: turns, tokens and spend with their limits. */
 export interface StatusLine {
   readonly update: (event: LogEvent | UnknownEvent) => void;
   readonly draw: () => void;
@@ -110,15 +110,15 @@ export function createStatusLine(io: Io): StatusLine {
   };
 }
 
-interface StatusFacts {
+interface Status {
   readonly turn: number;
   readonly cost: Cost;
   readonly limits: JsonObject;
   readonly elapsedSeconds: number;
 }
 
-/** `turn 2/25 · 12.3k/1.0M tokens · $0.0310/$5.00 · 4.2s`. */
-function statusText({ turn, cost, limits, elapsedSeconds }: StatusFacts): string {
+/** Formats `turn 2/25 · 12.3k/1.0M tokens · $0.0310/$5.00 · 4.2s`. */
+function statusText({ turn, cost, limits, elapsedSeconds }: Status): string {
   const against = (current: string, name: string, format: (value: number) => string): string => {
     const limit = limits[name];
     return typeof limit === 'number' ? `${current}/${format(limit)}` : current;

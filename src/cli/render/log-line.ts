@@ -10,7 +10,7 @@ import { payloadOf, progressLine } from './progress-line.ts';
 const RESULT_COLUMNS = 200;
 const SILENT: ReadonlySet<string> = new Set(['token_delta', 'thinking_delta', 'toolcall_delta']);
 
-/** Lines of `rye threads logs` for one event; deltas have none, because the message repeats them. */
+/** Formats one event for `rye threads logs`. Deltas have no lines, because the message repeats them. */
 export function formatLogEvent(event: LogEvent | UnknownEvent): readonly string[] {
   if (SILENT.has(event.event_type)) return [];
   const head = `${event.timestamp} ${String(event.seq).padStart(5)} ${oneLine(event.event_type)}`;
@@ -30,7 +30,7 @@ const HASH_CHARACTERS = 12;
 
 type Account<T extends EventType> = (payload: EventPayloads[T]) => string;
 
-/** What the events say to a reader of a log that a person who watches a run need not know. */
+/** Accounts of events that only readers of a log need; the others come from the progress lines. */
 const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
   budget: ({ max_usd, parent_thread_id: parent }) =>
     `${formatUsd(max_usd)}${parent === undefined ? '' : ` of ${parent}`}`,
@@ -70,7 +70,7 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
     `bytes ${from}-${to}, sha256 ${sha256.slice(0, HASH_CHARACTERS)}…, signed by ${key}`,
 };
 
-/** One line that says what an event tells a reader of the log; undefined when its type says it all. */
+/** Formats an event for a reader of the log; undefined if its type is enough. */
 export function logAccount(event: LogEvent | UnknownEvent): string | undefined {
   const accounts: Readonly<Record<string, ((payload: never) => string) | undefined>> = ACCOUNTS;
   const account = Object.hasOwn(accounts, event.event_type)
@@ -87,13 +87,13 @@ function members(payload: JsonObject): string {
     .join(' ');
 }
 
-/** One line on stderr for a log that is not what was signed, also with --quiet. */
+/** Warns on stderr about a log that fails verification, also with --quiet. */
 export function warnUnverified({ error }: LogMark, io: Io): void {
   if (error === undefined) return;
   io.stderr.write(`rye: warning: ${oneLine(error.message)} [${error.code}]\n`);
 }
 
-/** What JSON documents of readers say about the log that they show. */
+/** Returns the members of a JSON document that report if the log is verified. */
 export function markMembers({ verified, unverified_from }: LogMark): {
   verified: boolean | null;
   unverified_from?: number;

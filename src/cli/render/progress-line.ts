@@ -7,7 +7,7 @@ import { oneLine, truncate } from '../terminal-text.ts';
 
 const INPUT_COLUMNS = 70;
 
-/** How a line reads to a person: going on, done, worth a look, or gone wrong. */
+/** Tone of a line: progress, success, warning or failure. */
 export type Tone = 'plain' | 'good' | 'warning' | 'bad';
 
 export interface ProgressLine {
@@ -17,10 +17,10 @@ export interface ProgressLine {
 
 type Format<T extends EventType> = (payload: EventPayloads[T]) => ProgressLine | undefined;
 
-/** What each event type says to a person who watches a run; the others say nothing. */
+/** Formats the events that a person who watches a run needs; the others have no line. */
 const FORMATS: { readonly [T in EventType]?: Format<T> } = {
   thread_started: ({ directive, provider, model }) => plain(`${directive} on ${provider}/${model}`),
-  tool_call_start: ({ tool, input }) => plain(`→ ${tool} ${summarise(input)}`),
+  tool_call_start: ({ tool, input }) => plain(`→ ${tool} ${summarize(input)}`),
   tool_settled: ({ tool, outcome, duration_ms, reason }) => {
     const took = formatSeconds(duration_ms / 1000);
     if (outcome === 'ok') return { tone: 'good', text: `✓ ${tool} ${took}` };
@@ -32,12 +32,12 @@ const FORMATS: { readonly [T in EventType]?: Format<T> } = {
     text:
       needed === undefined || left === undefined
         ? `limit reached: ${code} (${current} of ${max})`
-        : `limit reached: ${code} (the next call may cost ${formatUsd(needed)}, ${formatUsd(left)} are left)`,
+        : `limit reached: ${code} (the next call could cost ${formatUsd(needed)}, ${formatUsd(left)} left)`,
   }),
   error_classified: ({ category, message }) => ({ tone: 'bad', text: `${category}: ${message}` }),
   model_change: ({ provider, model }) => ({
     tone: 'warning',
-    text: `goes on with ${provider}/${model}`,
+    text: `continuing with ${provider}/${model}`,
   }),
   retry_scheduled: ({ attempt, delay_ms }) => ({
     tone: 'warning',
@@ -56,7 +56,7 @@ const FORMATS: { readonly [T in EventType]?: Format<T> } = {
   note: ({ text }) => plain(text),
 };
 
-/** The one-line account of an event, or undefined for events that only programs care about. */
+/** Formats an event as one line; undefined for events that only programs need. */
 export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | undefined {
   const formats: Readonly<
     Record<string, ((payload: never) => ProgressLine | undefined) | undefined>
@@ -67,7 +67,7 @@ export function progressLine(event: LogEvent | UnknownEvent): ProgressLine | und
   return line && { tone: line.tone, text: oneLine(line.text) };
 }
 
-/** The line of an event of a run under way, without what stderr has already shown as a notice. */
+/** Formats an event of a running thread; undefined if stderr has already shown it as a notice. */
 export function runLine(event: LogEvent | UnknownEvent): ProgressLine | undefined {
   const note = payloadOf(event, 'note')?.text ?? '';
   return isSecurityWarning(note.replace(/^warning: /, '')) ? undefined : progressLine(event);
@@ -77,14 +77,14 @@ function plain(text: string): ProgressLine {
   return { tone: 'plain', text };
 }
 
-function summarise(input: JsonObject): string {
+function summarize(input: JsonObject): string {
   const values = Object.entries(input).map(([name, value]) =>
     value === undefined ? '' : `${name}=${oneLine(toText(value))}`,
   );
   return truncate(values.join(' '), INPUT_COLUMNS);
 }
 
-/** The payload of an event when it is of type `type`. */
+/** Returns the payload of an event if it has this type. */
 export function payloadOf<T extends EventType>(
   event: LogEvent | UnknownEvent,
   type: T,
@@ -92,7 +92,7 @@ export function payloadOf<T extends EventType>(
   return event.event_type === type ? (event.payload as EventPayloads[T]) : undefined;
 }
 
-/** Text that the model finished saying with this event; undefined when it is something else. */
+/** Returns the text of a complete message of the model; undefined for other events. */
 export function assistantText(event: LogEvent | UnknownEvent): string | undefined {
   const message = payloadOf(event, 'message')?.message;
   return message?.role === 'assistant' ? textOf(message.content) : undefined;

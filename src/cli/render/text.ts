@@ -8,7 +8,7 @@ import { printDocument, printLine } from '../output.ts';
 import { type Colors, neutralize, oneLine } from '../terminal-text.ts';
 import { runLine, type Tone } from './progress-line.ts';
 
-/** Text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
+/** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
 export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Renderer {
   return {
     event: (event) => {
@@ -34,14 +34,12 @@ export function paint(tone: Tone, text: string, colors: Colors): string {
   return painters[tone](text);
 }
 
-/** The declared outputs where the directive returned some, one line each, else the last text. */
+/** Returns the declared outputs, one line each, or the last text if the directive returned none. */
 export function resultText({ result, outputs }: ThreadResult): string {
   return outputs === undefined ? result : outputLines(outputs);
 }
 
-/**
- * The final result on stdout, as it is for a program, harmless for a terminal.
- */
+/** Prints the final result on stdout, neutralized if it is a terminal. */
 export function printResult(result: ThreadResult, io: Io): void {
   const text = resultText(result);
   if (text === '') return;
@@ -49,7 +47,7 @@ export function printResult(result: ThreadResult, io: Io): void {
   io.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`);
 }
 
-/** `completed hello-1771322456 (2 turns, …)`. */
+/** Formats `completed hello-1771322456 (2 turns, …)`. */
 export function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): string {
   return `${paint(status === 'completed' ? 'good' : 'bad', status, colors)} ${thread_id} (${formatCost(cost)})`;
 }
@@ -60,7 +58,7 @@ function outputLines(outputs: JsonObject): string {
     .join('');
 }
 
-/** Says why a thread did not succeed, in the form of every failure. */
+/** Prints why a thread did not succeed, in the common form of failures. */
 export function printFailure({ success, status, error, thread_id }: ThreadResult, io: Io): void {
   if (success) return;
   io.stderr.write(
@@ -70,16 +68,16 @@ export function printFailure({ success, status, error, thread_id }: ThreadResult
   );
 }
 
-/** Shows one run. `event` never throws: a run must not fail because nobody can watch it. */
+/** Shows one run. `event` never throws, so that a broken display cannot fail the run. */
 export interface Renderer {
   readonly event: (event: LogEvent | UnknownEvent) => void;
   /** Prints the result. Called at most once, and not when the run could not start. */
   readonly finish: (result: ThreadResult) => void;
-  /** Leaves the terminal clean, whatever happened. */
+  /** Restores the terminal, also after an error. */
   readonly close: () => void;
 }
 
-/** `--output-format json`: the ThreadResult as the only output. */
+/** Renders `--output-format json`: only the ThreadResult. */
 export function createJsonRenderer(io: Io): Renderer {
   return {
     event: () => {},
@@ -90,7 +88,7 @@ export function createJsonRenderer(io: Io): Renderer {
   };
 }
 
-/** `--output-format stream-json`: every event as a line, then the result line. */
+/** Renders `--output-format stream-json`: each event as a line, then the result line. */
 export function createStreamJsonRenderer(io: Io): Renderer {
   return {
     event: (event) => {

@@ -5,7 +5,7 @@ import { formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts
 import type { Io } from '../io.ts';
 import { type Colors, ERASE_LINE, oneLine, truncate } from '../terminal-text.ts';
 
-/** A line of the tree: lines of the drawing, the status, and what is said of the thread. */
+/** A line of the tree: the drawing, the status, and the details of the thread. */
 interface TreeLine {
   readonly indent: string;
   readonly state: string;
@@ -14,15 +14,15 @@ interface TreeLine {
 
 export interface TreeStyle {
   readonly colors: Colors;
-  /** Longer lines are cut. */
+  /** Columns at which lines are cut. */
   readonly columns?: number | undefined;
-  /** Where they are exceeded, threads that have ended are folded, then what is too much is left out. */
+  /** Maximum rows. If there are more, ended threads are folded first, then the rest is cut. */
   readonly rows?: number | undefined;
-  /** Milliseconds since 1970, for how long open threads have run; absent: that is not said. */
+  /** Milliseconds since 1970, for the run time of open threads; absent: not shown. */
   readonly now?: number | undefined;
 }
 
-/** One line for each thread, drawn as a tree: status, id, turns, time and spend, and what went wrong. */
+/** Draws threads as a tree, one line each: status, id, turns, time, spend and error. */
 export function drawThreadTree(
   nodes: readonly ThreadTreeNode[],
   style: TreeStyle,
@@ -40,7 +40,7 @@ export function drawThreadTree(
 
 interface Detail {
   readonly now: number | undefined;
-  /** Siblings that have ended with all below them share one line. */
+  /** Finished siblings with finished descendants share one line. */
   readonly folds: boolean;
 }
 
@@ -80,7 +80,7 @@ function isOver({ thread, children }: ThreadTreeNode): boolean {
   return isFinal(thread.status) && children.every(isOver);
 }
 
-/** `37 completed, 1 error ($0.0310)`. */
+/** Formats `37 completed, 1 error ($0.0310)`. */
 function summary(nodes: readonly ThreadTreeNode[]): Omit<TreeLine, 'indent'> {
   const counts = new Map<string, number>();
   for (const { thread } of nodes) counts.set(thread.status, (counts.get(thread.status) ?? 0) + 1);
@@ -113,7 +113,7 @@ function describe(
 function elapsedSeconds(thread: ThreadRecord, now: number | undefined): number | undefined {
   const { status, cost, created_at: created } = thread;
   if (isFinal(status) || status === 'suspended') return cost.elapsed_seconds;
-  // whole seconds: less would be drawn anew ten times a second
+  // whole seconds, to avoid a redraw ten times a second
   if (now === undefined) return undefined;
   return Math.max(0, Math.floor((now - Date.parse(created)) / 1000));
 }
@@ -121,7 +121,7 @@ function elapsedSeconds(thread: ThreadRecord, now: number | undefined): number |
 function paint({ indent, state, text }: TreeLine, colors: Colors, columns?: number): string {
   const plain = `${indent}${state} ${text}`;
   const line = columns === undefined ? plain : truncate(plain, columns);
-  // cut or coloured, never both within the status
+  // a status that was cut is not colored
   if (!line.startsWith(`${indent}${state} `)) return line;
   return `${indent}${colorOf(state, colors)(state)}${line.slice(indent.length + state.length)}`;
 }
@@ -142,15 +142,15 @@ function colorOf(state: string, colors: Colors): (text: string) => string {
   }
 }
 
-/** The status as people read it: a thread that waits for a slot is queued. */
+/** Returns the status for people: a thread that waits for a slot is queued. */
 export function stateOf({ status, pid }: ThreadRecord): string {
   return status === 'created' && pid === null ? 'queued' : status;
 }
 
-/** How often the line is drawn at most: a burst of ends changes nothing that a person could read. */
+/** Minimum milliseconds between two drawings. */
 const REDRAW_MS = 100;
 
-/** One line on stderr that says how far the threads that are waited for, and those below them, have come. */
+/** One line on stderr with the progress of the awaited threads and their descendants. */
 export interface WaitLine {
   readonly draw: () => Promise<void>;
   readonly ended: (thread: ThreadRecord) => void;
@@ -178,7 +178,7 @@ export function createWaitLine(rye: Rye, ids: readonly string[], io: Io): WaitLi
   };
 }
 
-/** `3/8 ended · 2 running · 3 queued · $0.0310`, over the trees of threads. */
+/** Formats `3/8 ended · 2 running · 3 queued · $0.0310` for all threads of the trees. */
 function waitText(nodes: readonly ThreadTreeNode[]): string {
   const threads = new Map(flatten(nodes).map((thread) => [thread.thread_id, thread]));
   const states = [...threads.values()].map(stateOf);

@@ -8,7 +8,7 @@ import { main } from '../../../src/cli/main.ts';
 import { RyeError } from '../../../src/core/errors.ts';
 import type { ThreadResult } from '../../../src/core/thread.ts';
 import { createFakeIo, type FakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
-import { COMPLETED, event, LIMITED, STARTED, said } from '../events.ts';
+import { assistantMessage, COMPLETED, event, LIMITED, STARTED } from '../events.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-execute-'));
 afterAll(() => {
@@ -33,7 +33,7 @@ async function runHello(
   const execute: ThreadsService['execute'] = (request) => {
     requests.push(request);
     if (outcome instanceof RyeError) throw outcome;
-    for (const one of [STARTED, DELTA, said('Hello, Ada.')]) request.onEvent?.(one);
+    for (const one of [STARTED, DELTA, assistantMessage('Hello, Ada.')]) request.onEvent?.(one);
     return Promise.resolve(outcome);
   };
   const rye = { threads: { execute } as ThreadsService };
@@ -150,7 +150,7 @@ describe('output', () => {
     expect(JSON.parse(readFileSync(path.join(folder, 'result.json'), 'utf8'))).toEqual(COMPLETED);
   });
 
-  it('says the same in the file as on stdout', async () => {
+  it('writes the same to the file and to stdout', async () => {
     const { io } = await runHello(['-o', 'outputs.txt'], {
       ...COMPLETED,
       outputs: { greeting: 'Hi' },
@@ -159,7 +159,7 @@ describe('output', () => {
     expect(readFileSync(path.join(folder, 'outputs.txt'), 'utf8')).toBe(io.out());
   });
 
-  it('refuses a file that cannot be made before anything runs', async () => {
+  it('refuses a file that it cannot write before it runs anything', async () => {
     const { code, io, request } = await runHello(['-o', 'no/such/folder.txt']);
     expect(io.err()).toContain('--output: cannot write to no/such/folder.txt [invalid_input]');
     expect([code, request.directiveId]).toEqual([2, '']);

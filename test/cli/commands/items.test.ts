@@ -151,7 +151,7 @@ describe('verify', () => {
     expect(code).toBe(3);
   });
 
-  it('tells how to replace the older form when a good signature has it', async () => {
+  it('explains how to upgrade a valid signature of an older format', async () => {
     const older = (): ReturnType<ItemsService['verify']> =>
       Promise.resolve([
         { type: 'tool', id: 'a', space: 'project', path: file, ok: true, signature_version: 1 },
@@ -162,7 +162,7 @@ describe('verify', () => {
     expect(code).toBe(0);
   });
 
-  it('says so in the document', async () => {
+  it('has the error in the document', async () => {
     const [code, io] = await rye(['verify', 'tool', '*', '--json'], { verify });
     expect(JSON.parse(io.out())).toMatchObject({ success: false, error: unsigned, total: 2 });
     expect(code).toBe(3);
@@ -193,7 +193,7 @@ describe('search', () => {
     expect(JSON.parse(json.out())).toMatchObject({ results: [{ snippet: 'the **Budget** of' }] });
   });
 
-  it('marks what does not verify, and says what a bound cut', async () => {
+  it('marks unverified results, and reports that a limit cut the list', async () => {
     const results = [{ ...hit, signature: 'modified', verified: false }];
     const notices = ['stopped after 2 s: more may match'];
     const found = (): ReturnType<ItemsService['search']> =>

@@ -6,7 +6,7 @@ import { createFakeIo, type FakeIoOptions } from '../../helpers/fake-io.ts';
 import { NOON, node, record } from '../thread-nodes.ts';
 
 const ESCAPE = '\u001b';
-/** What `count` lines of a drawing cost to take off the screen. */
+/** Returns the sequence that clears `count` lines. */
 const erased = (count: number): string => `${ESCAPE}[${count}A${ESCAPE}[0J`;
 
 /** A registry that shows one picture after the other; waiting for a change shows the next. */
@@ -106,7 +106,7 @@ describe('threads tree --watch', () => {
 });
 
 describe('threads wait', () => {
-  it('says on stderr how far the tree below has come, and names each end', async () => {
+  it('shows the progress of the tree on stderr, and a line for each ended thread', async () => {
     const half = [
       node(
         record('t', 'running'),
@@ -166,7 +166,7 @@ describe('threads stats', () => {
 });
 
 describe('threads gc', () => {
-  it('names what it archived, what it left alone and why', async () => {
+  it('lists compressed and skipped threads with the reason', async () => {
     const recovery = {
       collect: (request: unknown) => {
         expect(request).toEqual({ olderThanMs: 7 * 86_400_000, dryRun: false });

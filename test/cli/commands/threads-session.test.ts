@@ -17,9 +17,9 @@ beforeAll(async () => {
   lab = await openLab();
   writeFileSync(path.join(lab.project, 'a.txt'), 'content of a\n');
   server = await lab.model(({ body }) => {
-    const said = JSON.stringify([body.system ?? '', body.messages]);
-    if (said.includes('You summarise part of the record')) return says('THE SUMMARY');
-    if (!said.includes('"tool_result"')) {
+    const request = JSON.stringify([body.system ?? '', body.messages]);
+    if (request.includes('You summarise part of the record')) return says('THE SUMMARY');
+    if (!request.includes('"tool_result"')) {
       return calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'toolu_1'));
     }
     return says(`Answer ${body.messages.length}.`);
@@ -35,14 +35,14 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(async () => await lab.remove());
 
-interface Said {
+interface Output {
   readonly code: number;
   readonly out: string;
   readonly err: string;
 }
 
 /** Runs a command line in this process on the real project. */
-async function rye(...args: readonly string[]): Promise<Said> {
+async function rye(...args: readonly string[]): Promise<Output> {
   const io = createFakeIo({ cwd: lab.project, env: { ...lab.env, HOME: lab.home } });
   const open = (request: Parameters<typeof openRye>[0]) => Promise.resolve(openRye(request));
   const code = await main(args, { ...io, env: { ...io.env, HOME: lab.home }, openRye: open });
@@ -179,9 +179,9 @@ describe('threads branch', () => {
     expect(all.find(({ leaf }) => leaf)?.text).toBe('Once more.');
 
     const other = await thread();
-    const instructed = ['--summary', '--instructions', 'Say why.'];
+    const instructed = ['--summary', '--instructions', 'Explain why.'];
     await rye('threads', 'branch', other.id, '--at', other.at('user'), ...instructed);
-    expect(lastSent()).toContain('Say why.');
+    expect(lastSent()).toContain('Explain why.');
     const summary = (await entries(other.id, '--filter', 'all')).find(
       ({ kind }) => kind === 'branch_summary',
     );

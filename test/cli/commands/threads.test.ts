@@ -6,9 +6,9 @@ import type {
 } from '../../../src/app/api/threads.ts';
 import { main } from '../../../src/cli/main.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
-import { event, STARTED, said } from '../events.ts';
+import { assistantMessage, event, STARTED } from '../events.ts';
 
-const EVENTS = [STARTED, event('token_delta', { text: 'Hel' }), said('Hello.\nBye.')];
+const EVENTS = [STARTED, event('token_delta', { text: 'Hel' }), assistantMessage('Hello.\nBye.')];
 
 const mark: ThreadsService['mark'] = () => Promise.resolve({ verified: true });
 
@@ -92,7 +92,7 @@ describe('list', () => {
 });
 
 describe('verify thread', () => {
-  it('says at which byte and exits 3', async () => {
+  it('names the byte and exits with 3', async () => {
     const error = { code: 'transcript_tampered', message: 'the hash differs' } as const;
     const verify: ThreadsService['verify'] = (threadId) =>
       Promise.resolve({

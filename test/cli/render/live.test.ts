@@ -4,7 +4,7 @@ import { createLiveRenderer } from '../../../src/cli/render/live.ts';
 import { ERASE_LINE } from '../../../src/cli/terminal-text.ts';
 import type { LogEvent } from '../../../src/core/events.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
-import { COMPLETED, event, LIMITED, STARTED, said } from '../events.ts';
+import { assistantMessage, COMPLETED, event, LIMITED, STARTED } from '../events.ts';
 
 const COLORS = picocolors.createColors(false);
 
@@ -17,7 +17,7 @@ function show(events: readonly LogEvent[], result = COMPLETED, stdoutIsTty = tru
   return io;
 }
 
-/** What is left on the screen: an erased line takes what stood in it along. */
+/** Returns the visible screen, without erased lines. */
 function screen(text: string): string {
   const parts = text.split(ERASE_LINE);
   const last = parts.pop() ?? '';
@@ -28,21 +28,21 @@ const DELTAS = ['Hello,', ' Ada.'].map((text) => event('token_delta', { text }))
 
 describe('live renderer', () => {
   it('shows words once on stdout when it is the terminal', () => {
-    const io = show([STARTED, ...DELTAS, said('Hello, Ada.')]);
+    const io = show([STARTED, ...DELTAS, assistantMessage('Hello, Ada.')]);
     expect(io.out()).toBe('Hello, Ada.\n');
   });
 
   it('shows a message that came without deltas', () => {
-    expect(show([said('Hello, Ada.')]).out()).toBe('Hello, Ada.\n');
+    expect(show([assistantMessage('Hello, Ada.')]).out()).toBe('Hello, Ada.\n');
   });
 
   it('prints a result that was not the last message', () => {
-    const io = show([said('working')], { ...COMPLETED, result: 'done' });
+    const io = show([assistantMessage('working')], { ...COMPLETED, result: 'done' });
     expect(io.out()).toBe('working\ndone\n');
   });
 
   it('keeps stdout for the result when it is a pipe', () => {
-    const io = show([...DELTAS, said('Hello, Ada.')], COMPLETED, false);
+    const io = show([...DELTAS, assistantMessage('Hello, Ada.')], COMPLETED, false);
     expect(io.out()).toBe('Hello, Ada.\n');
     expect(screen(io.err())).toContain('Hello, Ada.\n');
   });
@@ -93,7 +93,7 @@ describe('live renderer', () => {
     expect(screen(io.err())).toContain('red x\n');
   });
 
-  it('says why a thread failed', () => {
+  it('prints why a thread failed', () => {
     expect(show([], LIMITED).err()).toContain(
       'rye: all 25 turns are used [limit_turns]\nhint: Raise --limit turns.\n',
     );

@@ -47,12 +47,12 @@ describe('logAccount', () => {
   });
 
   it('is one line that a terminal takes no orders from, and no longer than a screen needs', () => {
-    const said = logAccount(event('title', { title: `\u001B[2J${'x'.repeat(500)}\n` }));
-    expect(said).not.toMatch(/\p{Cc}/u);
-    expect(said?.length).toBeLessThanOrEqual(160);
+    const line = logAccount(event('title', { title: `\u001B[2J${'x'.repeat(500)}\n` }));
+    expect(line).not.toMatch(/\p{Cc}/u);
+    expect(line?.length).toBeLessThanOrEqual(160);
   });
 
-  it('is nothing for events whose type says it all, and for unknown ones', () => {
+  it('is undefined for events whose type is enough, and for unknown ones', () => {
     expect(logAccount(event('thinking_delta', { text: 'hm' }))).toBeUndefined();
     expect(
       logAccount({ event_type: 'toString', payload: {}, seq: 1, timestamp: '', thread_id: 't' }),

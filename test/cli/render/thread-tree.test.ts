@@ -20,7 +20,7 @@ const FAMILY = [
 ];
 
 describe('the tree of threads', () => {
-  it('says of each what it is, how long it took, what it spent and what went wrong', () => {
+  it('shows the status, time, spend and error of each thread', () => {
     expect(drawThreadTree(FAMILY, { ...plain, now: NOON })).toEqual([
       'running top (2 turns, 1m 00s, $0.0100, $0.0350 with all below)',
       '├─ completed a (2 turns, 4.3s, $0.0200, $0.0250 with all below)',
