@@ -205,14 +205,14 @@ async function checkThreads(workspace: Workspace): Promise<Finding> {
   if (dead.length === 0) return { status: 'ok', detail: `${active.length} active` };
   return {
     status: 'warn',
-    detail: `${dead.map(({ thread_id }) => thread_id).join(', ')}: the process is gone`,
-    hint: 'Run: rye threads recover',
+    detail: `${dead.map(({ thread_id }) => thread_id).join(', ')}: crashed`,
+    hint: 'Clean up with: rye threads recover',
   };
 }
 
 function checkProgram(program: string, consequence: string): Finding {
   const { error, stdout } = spawnSync(program, ['--version'], { encoding: 'utf8', timeout: 5000 });
-  if (error) return { status: 'warn', detail: `${program} is not there: ${consequence}` };
+  if (error) return { status: 'warn', detail: `${program} not found; ${consequence}` };
   return { status: 'ok', detail: stdout.split('\n', 1)[0] ?? program };
 }
 
@@ -225,22 +225,24 @@ export async function checkSandbox(workspace: Workspace): Promise<Finding> {
   const mode = settings.sandbox?.mode ?? 'off';
   const { available, detail } = await sandboxState();
   await closeSandbox();
-  const here = available ? `${detail} works here` : `none here (${detail})`;
+  const here = available ? `${detail} works here` : `not available here: ${detail}`;
   const hosts = settings.sandbox?.allow_domains ?? [];
   const network = hosts.length === 0 ? 'no network' : `network: ${hosts.join(', ')}`;
   if (mode === 'off') {
     return {
       status: 'ok',
-      detail: `off: tools run with your rights; ${here}`,
-      ...(available ? { hint: 'To use it, set tools.sandbox: required in resilience.yaml.' } : {}),
+      detail: `off (tools run with your permissions); ${here}`,
+      ...(available
+        ? { hint: 'To enable it, set tools.sandbox: required in resilience.yaml.' }
+        : {}),
     };
   }
   if (available) return { status: 'ok', detail: `${mode}: ${detail}, ${network}` };
   const consequence = mode === 'auto' ? 'tools run without one' : 'bash and item tools are refused';
   return {
     status: mode === 'auto' ? 'warn' : 'fail',
-    detail: `${mode}, but ${here}: ${consequence}`,
-    hint: 'On Linux install bubblewrap, socat and ripgrep, and allow unprivileged user namespaces.',
+    detail: `${mode}, but ${here}; ${consequence}`,
+    hint: 'On Linux, install bubblewrap, socat and ripgrep, and allow unprivileged user namespaces.',
   };
 }
 
@@ -264,7 +266,10 @@ export async function checkTaint(workspace: Workspace): Promise<Finding> {
     }
   }
   if (tainted.length === 0)
-    return { status: 'ok', detail: 'no directive of the project holds all three' };
+    return {
+      status: 'ok',
+      detail: 'no directive combines private data, untrusted input and network access',
+    };
   return {
     status: 'warn',
     detail: `${tainted.join(', ')}: private data, untrusted content and an outward channel in one thread`,

@@ -101,7 +101,7 @@ function becauseOf(explained: ExplainedHook): string {
 /** The context schema of an event, or of all of them. */
 export function describeContexts(event?: string): Readonly<Record<string, JsonObject>> {
   if (event !== undefined && !isHookEvent(event)) {
-    throw new RyeError('usage', `there is no hook event ${event}`, {
+    throw new RyeError('usage', `unknown hook event ${event}`, {
       hint: didYouMean(event, HOOK_EVENTS) ?? `Events are: ${HOOK_EVENTS.join(', ')}.`,
     });
   }

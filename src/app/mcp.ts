@@ -106,7 +106,7 @@ function readProjectFile({ options, notice }: Workspace, trusted: unknown): unkn
   const sha256 = sha256Hex(bytes);
   if (trusted !== sha256) {
     notice(
-      `ignored: ${path} is not trusted. To use it, write mcp_json_sha256: ${sha256} into .ai/config/mcp.yaml and sign that.`,
+      `ignored: ${path} is not trusted. To use it, add mcp_json_sha256: ${sha256} to .ai/config/mcp.yaml and sign that file.`,
     );
     return undefined;
   }

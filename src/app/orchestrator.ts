@@ -200,7 +200,7 @@ async function goOn(
 async function required(env: ThreadEnv, threadId: string): Promise<ThreadRecord> {
   const record = await env.store.registry.get(threadId);
   if (record) return record;
-  throw new RyeError('thread_not_found', `there is no thread ${threadId}`);
+  throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
 }
 
 function statusOf(record: ThreadRecord): JsonObject {

@@ -91,13 +91,15 @@ export async function resolveThreadId(registry: Registry, part: string): Promise
   const candidates = await registry.findIds(part, MAX_CANDIDATES);
   const [only] = candidates;
   if (only === undefined) {
-    throw new RyeError('thread_not_found', `there is no thread ${part}`, {
-      hint: 'Run: rye threads list',
+    throw new RyeError('thread_not_found', `thread not found: ${part}`, {
+      hint: 'List threads with: rye threads list',
     });
   }
   if (candidates.length > 1) {
-    throw new RyeError('ambiguous', `${part} could be ${candidates.join(', ')}`, {
-      hint: 'Give more of the id.',
+    const total =
+      candidates.length < MAX_CANDIDATES ? String(candidates.length) : `${MAX_CANDIDATES} or more`;
+    throw new RyeError('ambiguous', `"${part}" matches ${total} threads`, {
+      hint: `Use a full ID. Most recent first: ${candidates.join(', ')}`,
       details: { candidates },
     });
   }

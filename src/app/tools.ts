@@ -280,7 +280,7 @@ export class ToolCatalog implements ToolSource {
   #orchestrator(scope: ToolScope | undefined): OrchestratorActions {
     const env = this.#options.threads?.();
     if (env && scope) return orchestratorActions({ env, children: scope.children });
-    throw new RyeError('usage', 'no thread is running whose children could be meant', {
+    throw new RyeError('usage', 'this tool works only in a running thread', {
       hint: 'At the command line: rye threads --help',
     });
   }

@@ -40,7 +40,7 @@ export async function verifyThread(
   threadId: string,
 ): Promise<ThreadVerification> {
   if (!existsSync(files.folder(threadId))) {
-    throw new RyeError('thread_not_found', `there is no thread ${threadId} on disk`, {
+    throw new RyeError('thread_not_found', `thread not found on disk: ${threadId}`, {
       hint: 'Run: rye threads list',
     });
   }

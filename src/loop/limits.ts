@@ -57,7 +57,7 @@ export async function handleLimit(run: Run, reached: LimitReached): Promise<Endi
     case 'handoff':
       return { kind: 'handoff' };
     case 'suspend':
-      return { kind: 'suspended', reason: decision.reason ?? `the limit ${name} was reached` };
+      return { kind: 'suspended', reason: decision.reason ?? `${name} limit reached` };
     case 'abort':
       return { kind: 'error', error: hookError(decision, 'limit').toJSON() };
     case 'fail':
@@ -101,18 +101,31 @@ function limitEnding(reached: LimitReached, text?: string): Ending {
   return { kind: 'limit', ...reached, error: error.toJSON() };
 }
 
+const LIMIT_TITLES = {
+  turns: 'Turn',
+  tokens: 'Token',
+  spend: 'Spend',
+  spawns: 'Spawn',
+  depth: 'Depth',
+} as const;
+
 function reasonOf({ name, current, max, short, in_answer: inAnswer }: LimitReached): string {
   if (inAnswer) {
     const [used, of] = name === 'spend' ? [formatUsd(current), formatUsd(max)] : [current, max];
-    return `the answer was stopped: it passed the limit ${name} (${used} of ${of})`;
+    return `Answer stopped: it exceeded the ${name} limit (${used} of ${of})`;
   }
   if (short) {
     const held = (short.held ?? []).map(({ thread_id, usd }) => {
       return { thread_id, microUsd: toMicroUsd(usd) };
     });
-    return `the next call may cost up to ${formatUsd(short.needed)}, and ${formatUsd(short.left)} of the ${formatUsd(max)} that may be spent are left${heldText(held)}`;
+    // cents, unless they hide the difference
+    const isClear = short.needed - short.left >= 0.01 && max >= 0.01;
+    const usd = isClear ? (amount: number): string => `$${amount.toFixed(2)}` : formatUsd;
+    return `Budget reached: the next call could cost up to ${usd(short.needed)}, and only ${usd(short.left)} of ${usd(max)} is left${heldText(held)}`;
   }
-  return `the limit ${name} was reached: ${Math.round(current * 1e6) / 1e6} of ${max}`;
+  if (name === 'duration_seconds') return `Time limit reached (${max} s)`;
+  const [used, of] = name === 'spend' ? [formatUsd(current), formatUsd(max)] : [current, max];
+  return `${LIMIT_TITLES[name]} limit reached (${used} of ${of})`;
 }
 
 export type CallPlan =

@@ -96,10 +96,10 @@ describe('the browser', () => {
     expect(chosenId(first)).toBe('e4');
     expect(first.outline.folded.size).toBe(0);
     const round = press(first, 'n').state;
-    expect([chosenId(round), round.notice]).toEqual(['e1', 'went round the end of the tree']);
+    expect([chosenId(round), round.notice]).toEqual(['e1', 'search wrapped around']);
     expect(chosenId(press(round, 'shift+n').state)).toBe('e4');
-    expect(press(state, '/', '"zebra"', 'enter').state.notice).toBe('nothing holds “zebra”');
-    expect(press(state, 'n').state.notice).toBe('nothing was searched for: press /');
+    expect(press(state, '/', '"zebra"', 'enter').state.notice).toBe('no match for “zebra”');
+    expect(press(state, 'n').state.notice).toBe('press / to search first');
     expect(chosenId(press(state, '/', '"the call"', 'enter').state)).toBe('e2');
   });
 
@@ -129,9 +129,9 @@ describe('the browser', () => {
   it('branches and resumes only after a yes', () => {
     const asked = press(opened(), ...TO_CALL, 'b');
     expect(asked.effect).toBeUndefined();
-    expect(screenOf(asked.state).at(-1)).toContain('y/n Move the leaf to e2');
+    expect(screenOf(asked.state).at(-1)).toContain('y/n Move the head to e2');
     for (const no of ['n', 'escape', 'q']) {
-      expect(press(asked.state, no)).toMatchObject({ state: { notice: 'nothing was done' } });
+      expect(press(asked.state, no)).toMatchObject({ state: { notice: 'nothing was changed' } });
       expect(press(asked.state, no).effect).toBeUndefined();
     }
     expect(press(asked.state, 'enter').effect).toBeUndefined();

@@ -221,7 +221,7 @@ describe('the spend cap', () => {
       error: {
         code: 'limit_spend',
         message:
-          'the next call may cost up to $0.0026, and $0.0025 of the $0.0025 that may be spent are left',
+          'Budget reached: the next call could cost up to $0.0026, and only $0.0025 of $0.0025 is left',
       },
     });
     expect(requests).toHaveLength(0);

@@ -24,6 +24,9 @@ const FORMATS: { readonly [T in EventType]?: Format<T> } = {
   tool_settled: ({ tool, outcome, duration_ms, reason }) => {
     const took = formatSeconds(duration_ms / 1000);
     if (outcome === 'ok') return { tone: 'good', text: `✓ ${tool} ${took}` };
+    if (outcome === 'aborted' && duration_ms > 0) {
+      return { tone: 'bad', text: `✗ ${tool} cancelled after ${took} (may have had side effects)` };
+    }
     const why = reason === undefined ? '' : `: ${reason}`;
     return { tone: 'bad', text: `✗ ${tool} ${outcome} ${took}${why}` };
   },

@@ -61,9 +61,14 @@ function outputLines(outputs: JsonObject): string {
 /** Prints why a thread did not succeed, in the common form of failures. */
 export function printFailure({ success, status, error, thread_id }: ThreadResult, io: Io): void {
   if (success) return;
+  const isSuspended = status === 'suspended';
   io.stderr.write(
     failureText(
-      error ?? { code: 'thread_error', message: `thread ${thread_id} ended as ${status}` },
+      error ?? {
+        code: 'thread_error',
+        message: `thread ${thread_id} ${isSuspended ? 'is suspended' : `ended as ${status}`}`,
+        hint: isSuspended ? `Continue with: rye threads resume ${thread_id}` : undefined,
+      },
     ),
   );
 }

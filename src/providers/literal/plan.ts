@@ -236,7 +236,7 @@ function conclude(
   const name = RETURN_NAMES.find((candidate) => tools.some((tool) => tool.name === candidate));
   return {
     kind: 'calls',
-    text: 'All steps are done.\n',
+    text: '',
     calls: [{ callId: RETURN_CALL_ID, name: name ?? 'rye_directive_return', input }],
   };
 }

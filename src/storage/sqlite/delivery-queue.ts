@@ -67,7 +67,7 @@ function endOfChain(database: LazyDatabase, threadId: string): string {
       at,
     ) as { readonly next: string | null } | undefined;
     if (!row) {
-      throw new RyeError('thread_not_found', `there is no thread ${at}`, {
+      throw new RyeError('thread_not_found', `thread not found: ${at}`, {
         hint: 'List the threads with `rye threads list`.',
         details: { thread_id: at },
       });

@@ -302,8 +302,8 @@ export class SqliteRegistry implements Registry {
       { id: threadId },
     );
     if (taken === undefined) return;
-    throw new RyeError('thread_id_taken', `there is already a thread ${threadId}`, {
-      hint: 'Take the next free id.',
+    throw new RyeError('thread_id_taken', `thread "${threadId}" already exists`, {
+      hint: 'Choose another --thread-id.',
       details: { thread_id: threadId },
     });
   }
@@ -350,7 +350,7 @@ export class SqliteRegistry implements Registry {
         'SELECT thread_id FROM threads ORDER BY rowid DESC LIMIT 200',
       ) as readonly { thread_id: string }[]
     ).map((row) => row.thread_id);
-    throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+    throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
       hint: didYouMean(threadId, near) ?? 'List the threads with `rye threads list`.',
       details: { thread_id: threadId },
     });

@@ -59,13 +59,20 @@ export function overrideLimits(
   );
 }
 
+const LEFT_NAMES = {
+  turns: 'turns',
+  tokens: 'tokens',
+  spend: 'budget',
+  duration_seconds: 'time',
+} as const;
+
 /** Refuses a continuation that could not make one turn, before anything is written. */
 export function assertSomethingLeft(threadId: string, limits: Limits, before: Limits): void {
   for (const name of USED_LIMIT_NAMES) {
     // a limit of 0 from the start is one that the model does not need, such as the spend of a literal run
     if (limits[name] > 0 || before[name] === 0) continue;
-    throw new RyeError(`limit_${name}`, `nothing is left of the ${name} limit of ${threadId}`, {
-      hint: `Give the continuation more, such as --limit ${name}=${before[name]}.`,
+    throw new RyeError(`limit_${name}`, `${threadId} has no ${LEFT_NAMES[name]} left`, {
+      hint: `Resume with a higher limit: --limit ${name}=${before[name]}`,
       details: { thread_id: threadId, max: before[name] },
     });
   }

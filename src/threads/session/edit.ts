@@ -141,7 +141,7 @@ function assertIdle(record: ThreadRecord): ThreadRecord {
     'thread_locked',
     `thread ${id} is ${status}: only its own process writes its log`,
     {
-      hint: `Wait for its end or cancel it; if its process is gone, \`rye threads recover ${id}\` ends it in order.`,
+      hint: `Wait for its end or cancel it; if it has crashed, run: rye threads recover ${id}`,
       details: { thread_id: id, status },
     },
   );
