@@ -11,7 +11,7 @@ import { composePresets } from './presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type { Workspace } from './workspace.ts';
 
-/** Starts a run in this process. Whatever comes of it is the outcome; nothing is thrown. */
+/** Starts a run in this process. Every end is an outcome; nothing is thrown. */
 export function startRun(
   base: Workspace,
   deliveries: DeliveriesService,

@@ -22,15 +22,15 @@ export interface LibraryTool {
   readonly description: string;
   /** JSON Schema of the parameters, of type object. */
   readonly inputSchema: JsonObject;
-  /** What is not said is the cautious value: it changes things, uses the network, and its risk is elevated. */
+  /** Omitted traits take the cautious value: it changes things, uses the network, and its risk is elevated. */
   readonly traits?: Partial<ToolTraits>;
   /** Gets coerced and valid parameters. What it returns is told to the model, what it throws as an error. */
   execute(input: JsonObject, context: ToolContext): Promise<ToolOutput | JsonValue> | JsonValue;
 }
 
 /**
- * A reusable part of a run's options. In every member, and for single names in `limits`, `inputs`, `tools`, and the named
- * maps of `behavior`, null takes back what an earlier preset says; in `behavior` also what the directive says.
+ * A reusable part of a run's options. In every member, and for single names in `limits`, `inputs`, `tools`, and the
+ * named maps of `behavior`, null unsets the value of an earlier preset; in `behavior` also that of the directive.
  */
 export interface Preset {
   readonly model?: string | null;
@@ -60,19 +60,19 @@ const MEMBERS: ReadonlySet<string> = new Set([
 ] satisfies (keyof Preset)[]);
 
 /**
- * Several presets as one. Scalars: the last one that says something. `limits`, `inputs`, `tools`: name by name. `behavior`:
- * member by member, its named maps name by name. `acknowledge`: all. `handlers`: all of an event, in the order of the
- * presets. Throws `hook_invalid` for a handler of an event that does not exist, `usage` for a member that does not.
+ * Composes presets into one. Scalars: the last preset that sets one wins. `limits`, `inputs`, `tools`: name by name.
+ * `behavior`: member by member, its named maps name by name. `acknowledge`: the union. `handlers`: all of an event, in
+ * the order of the presets. Throws `hook_invalid` for a handler of an unknown event, `usage` for an unknown member.
  */
 export function composePresets(...presets: readonly Preset[]): Preset {
   const composed = presets.reduce<Preset>((below, preset) => {
     assertMembers(preset);
     return {
       ...below,
-      ...said(preset),
-      ...joined('limits', below, preset),
-      ...joined('inputs', below, preset),
-      ...joined('tools', below, preset),
+      ...definedMembers(preset),
+      ...mergedMaps('limits', below, preset),
+      ...mergedMaps('inputs', below, preset),
+      ...mergedMaps('tools', below, preset),
       ...(below.behavior && preset.behavior
         ? { behavior: mergeBehavior(below.behavior, preset.behavior) }
         : {}),
@@ -123,11 +123,11 @@ function assertMembers(preset: Preset): void {
   if (misspelt !== undefined) throw new RyeError('usage', misspelt);
 }
 
-function said(preset: Preset): Preset {
+function definedMembers(preset: Preset): Preset {
   return Object.fromEntries(Object.entries(preset).filter(([, value]) => value !== undefined));
 }
 
-function joined<N extends 'limits' | 'inputs' | 'tools'>(
+function mergedMaps<N extends 'limits' | 'inputs' | 'tools'>(
   name: N,
   below: Preset,
   above: Preset,

@@ -5,22 +5,25 @@ import type { ThreadResult } from '../core/thread.ts';
 import type { SentDelivery } from './api/threads.ts';
 import type { ExecuteDirectiveRequest, Preset } from './presets.ts';
 
-/** What to run. Its own members stand above those of its preset, and those above the preset that rye was opened with. */
+/**
+ * A directive to run. Its own members override those of its preset, and those override the preset that rye was opened
+ * with.
+ */
 export interface RunRequest extends ExecuteDirectiveRequest, Pick<Preset, 'handlers' | 'tools'> {
-  /** Said in this order once the model has finished; the run then goes on. */
+  /** Messages that are sent in this order, each once the model has finished. */
   readonly followUps?: readonly string[];
 }
 
 interface Ended {
   /** null: no thread came about. */
   readonly threadId: string | null;
-  /** The last text that the model said. */
+  /** The model's last text. */
   readonly result: string;
   /** The whole result; null where no thread came about. */
   readonly thread: ThreadResult | null;
 }
 
-/** How a run ended, as a value. */
+/** The end of a run, as a value. */
 export type RunOutcome = Ended &
   (
     | { readonly kind: 'completed'; readonly outputs: JsonObject | null }
@@ -39,11 +42,14 @@ export interface RunHandle extends AsyncIterable<LogEvent | UnknownEvent> {
   readonly threadId: Promise<string | null>;
   /** Never rejects. */
   readonly outcome: Promise<RunOutcome>;
-  /** Stops the run and everything in it; the outcome says why. */
+  /** Stops the run and everything in it; the outcome has the reason. */
   abort(reason?: string): void;
-  /** Says something to the model at the next safe point: after a whole batch of calls. null: no thread came about. */
+  /**
+   * Sends a message that the model sees at the next safe point, after a whole batch of calls. Resolves to null if there
+   * is no thread.
+   */
   steer(message: string): Promise<SentDelivery | null>;
-  /** Says something once the model has finished; the run then goes on. null: no thread came about. */
+  /** Sends a message that the model sees once it has finished. Resolves to null if there is no thread. */
   followUp(message: string): Promise<SentDelivery | null>;
 }
 

@@ -258,7 +258,7 @@ const HOOKS_FILE_MEMBERS = [
   'description',
 ];
 
-/** What a hooks file says about the capabilities of its hooks, and for the user's file about those of projects. */
+/** Returns the capabilities that a hooks file grants to its hooks and, for the user's file, to those of projects. */
 function hooksFile(
   config: LoadedConfig,
   space: 'user' | 'project',
@@ -281,7 +281,7 @@ function hooksFile(
   if (projectBound !== undefined && space === 'project') {
     refuse(
       'project_capabilities',
-      'a project cannot say what projects may do',
+      'a project cannot set project_capabilities',
       'Move project_capabilities to ~/.ai/config/agent/hooks.yaml.',
     );
   }

@@ -20,7 +20,7 @@ import type { Workspace } from './workspace.ts';
 export interface ThreadEnvOptions {
   readonly allowUnsigned: boolean;
   readonly replayFrom?: string | undefined;
-  /** What the program that rye is a part of brings along; default: what rye was opened with. */
+  /** Options from the embedding program; default: those that rye was opened with. */
   readonly preset?: Preset | undefined;
 }
 

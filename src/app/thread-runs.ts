@@ -50,7 +50,7 @@ function envOptions({ allowUnsigned = false, replayFrom, preset }: ExecuteDirect
   return { allowUnsigned, replayFrom, preset };
 }
 
-/** Tells the program's handlers and then the caller; a handler that fails is said once and changes nothing. */
+/** Calls the program's handlers and then the caller. A handler that fails is noticed once and changes nothing. */
 export function observer(
   { handlers, onNotice }: Embedding & Pick<Process, 'onNotice'>,
   onEvent: ExecuteDirectiveRequest['onEvent'],
@@ -64,7 +64,7 @@ export function observer(
   };
 }
 
-/** What children in processes of their own are started with. */
+/** Returns the options for children in other processes. */
 export function runnerOptions({
   allowUnsigned = false,
   replayFrom,

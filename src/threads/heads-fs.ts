@@ -7,7 +7,7 @@ import { appendWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
 import type { StoredHead } from '../storage/store.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
-/** The file of heads is written anew when it is larger, with the newest of these. */
+/** Maximum bytes of the file of heads; a larger one is rewritten with the newest heads. */
 const MAX_BYTES = 1024 * 1024;
 const KEPT_HEADS = 1500;
 
@@ -24,7 +24,10 @@ export class HeadsFile {
     return this.#read().get(threadId);
   }
 
-  /** One append, so that several processes may write; a line that a crash left behind does not parse and is skipped. */
+  /**
+   * Writes with one append, so that several processes may write. A partial line from a crash does not parse and is
+   * skipped.
+   */
   note(head: ThreadHead): void {
     const line = `${JSON.stringify(head)}\n`;
     if (!existsSync(this.#path)) {
@@ -111,17 +114,17 @@ const LF = 0x0a;
 
 /** The last end of a thread's log that rye signed, kept apart from the thread's folder: rollbacks are found by it. */
 export interface ThreadHead extends StoredHead {
-  /** SHA-256 hex of a thread.json that a person accepted in spite of what the heads say. */
+  /** SHA-256 hex of a thread.json that a person accepted although the heads are newer. */
   readonly accepted?: string;
 }
 
-/** Where a head was found. */
+/** A head and the place where it was found. */
 export interface KnownHead {
   readonly head: ThreadHead;
   readonly place: 'the registry' | 'your user space';
 }
 
-/** What a thread's folder and row are now. */
+/** The current state of a thread's folder and row. */
 export interface PresentState {
   readonly document: ThreadDocument;
   /** Undefined if the registry does not know the thread, or cannot be read. */

@@ -53,7 +53,7 @@ export interface RuleSource {
 
 export interface RulePlan {
   readonly rules: PlannedRules;
-  /** Rules that are left out, and why. */
+  /** Rules that are skipped, with the reason. */
   readonly warnings: readonly string[];
 }
 
@@ -77,33 +77,33 @@ export interface ThreadConfig {
   readonly coordination: Coordination;
   readonly recovery: Recovery;
   readonly steer: SteerRules;
-  /** Whether a delivery to a thread that has finished waits there, or makes it go on. */
+  /** The effect of a delivery to a finished thread: it waits there, or resumes the thread. */
   readonly onFinished: 'hold' | 'resume';
   readonly toolPreloadTokens: number;
-  /** What holds where neither directive nor run say otherwise. */
+  /** Applies unless the directive or the run overrides it. */
   readonly behavior: JsonObject;
   /** Names of environment variables that `{env:…}` may read. */
   readonly envAllow: readonly string[];
 }
 
-/** How threads go on whose process died, and what their logs must prove for it. */
+/** The way crashed threads are resumed, and what their logs must prove for it. */
 export interface Recovery {
-  /** `fail` ends a dead thread as a resumable error, `resume` lets `rye threads recover` go on with it. */
+  /** `fail` ends a crashed thread as a resumable error, `resume` lets `rye threads recover` resume it. */
   readonly mode: 'fail' | 'resume';
   /** Seconds without a sign of life after which an owner counts as dead. */
   readonly staleSeconds: number;
-  /** `strict` refuses to go on from a log that does not verify, `lenient` warns. */
+  /** `strict` refuses to continue from a log that does not verify, `lenient` warns. */
   readonly transcriptIntegrity: 'strict' | 'lenient';
 }
 
-/** How many children may run at once, and what becomes of them when their parent ends. */
+/** Maximum children that run at once, and what happens to them when their parent ends. */
 export interface Coordination extends LaunchLimits {
   readonly onParentCancel: ChildPolicy;
   readonly onParentError: ChildPolicy;
   readonly onParentComplete: ChildPolicy;
 }
 
-/** `keep`: children go on when their parent is gone. */
+/** `keep`: children continue after their parent's end. */
 export type ChildPolicy = 'cancel' | 'keep';
 
 export interface ModelRequestFacts {
@@ -115,11 +115,11 @@ export interface ModelRequestFacts {
   readonly tier?: string | undefined;
   /** True if a model that no provider file lists may be used, without a price. */
   readonly allowUnpriced?: boolean;
-  /** Whether the directive has steps that need no model. */
+  /** True if the directive has steps that need no model. */
   readonly hasSteps: boolean;
 }
 
-/** Which models there are, and clients for them. */
+/** Resolves models and opens clients for them. */
 export interface ModelSource {
   resolve(facts: ModelRequestFacts): Promise<{
     readonly model: PlannedModel;
@@ -127,7 +127,7 @@ export interface ModelSource {
     readonly origin: string;
     /** Why the model would have nothing to do for this directive. */
     readonly unfit?: RyeError;
-    /** What differs from what was asked for, one sentence each. */
+    /** Differences from the request, one sentence each. */
     readonly warnings?: readonly string[];
   }>;
   /** Returns the traits of the model's kind of provider. */
@@ -145,13 +145,13 @@ export interface ToolSource {
 
 export interface ToolGrants {
   readonly tools: readonly GrantedTool[];
-  /** What a wildcard would have granted but for a problem, one sentence each. */
+  /** Tools that a wildcard would grant but for a problem, one sentence each. */
   readonly warnings: readonly string[];
 }
 
 /** A granted tool before its risk is judged. */
 export interface GrantedTool extends Omit<PlannedTool, 'risk'> {
-  /** What the tool's own traits say; undefined where they say nothing. */
+  /** The risk from the tool's own traits; undefined if they declare none. */
   readonly declaredRisk: Risk | undefined;
   /** Built-in tools are judged by the risk table alone, item and MCP tools also by what they declare. */
   readonly builtin: boolean;
@@ -162,7 +162,7 @@ export interface GrantedTool extends Omit<PlannedTool, 'risk'> {
 export interface ToolPlanFacts {
   /** Tokens of schemas to send up front; the other tools are found with `tool_search`. */
   readonly preloadTokens: number;
-  /** Whether servers may be started to learn their tools; without it a warning says which ones would be. */
+  /** True if servers may be started to list their tools; otherwise a warning names them. */
   readonly mayConnect: boolean;
 }
 
@@ -187,15 +187,15 @@ export type RunChild = (request: SpawnRequest, signal: AbortSignal) => Promise<T
 export interface SessionChildren {
   /** Runs a child to its end in this process. */
   readonly run: RunChild;
-  /** Starts a child in a process of its own. */
+  /** Starts a child in another process. */
   readonly launch: (request: SpawnRequest) => Promise<LaunchedThread>;
-  /** Starts a tool in a process of its own, as a thread whose id is a UUID. */
+  /** Starts a tool in another process, as a thread whose id is a UUID. */
   readonly launchTool: (toolId: string, params: JsonObject) => Promise<LaunchedThread>;
-  /** Says that the end of a launched child is known now; only the first time counts. */
+  /** Records that the end of a launched child is known; only the first call counts. */
   readonly learned: (child: ThreadRecord) => Promise<void>;
 }
 
-/** A thread that runs, or will run, in a process of its own. */
+/** A thread that runs, or will run, in another process. */
 export interface LaunchedThread {
   readonly thread_id: string;
   readonly directive: string;
@@ -209,7 +209,7 @@ export interface SpawnRequest {
   readonly inputs: JsonObject;
   readonly limits?: PartialLimits;
   readonly model?: string;
-  /** What the hook that starts the child may do in addition to its thread. */
+  /** Capabilities that the hook starting the child adds to those of its thread. */
   readonly hookCapabilities?: readonly string[];
 }
 
@@ -224,14 +224,14 @@ export interface OpenTools {
   checkReturn(input: JsonObject): ReturnCheck;
   /** Earlier results have left the model's view, so nothing may refer to them any more. */
   readonly forgetReads?: () => void;
-  /** Takes up what servers have changed about their tools; gives what goes on the record before the next turn. */
+  /** Applies the changes that servers made to their tools; returns the drafts to record before the next turn. */
   readonly refresh?: () => Promise<readonly EventDraft[]>;
   /** Wire names of tools that can't be called any more. */
   readonly withdrawn?: () => ReadonlySet<string>;
   /** Takes up what an earlier part of the conversation loaded: skills, and tools that were found. */
   readonly restore?: (messages: readonly Message[]) => void;
   readonly gates: readonly PolicyGate[];
-  /** Lets go of what the tools hold for this thread, such as connections. */
+  /** Releases the resources that the tools hold for this thread, such as connections. */
   close(): Promise<void>;
 }
 
@@ -239,11 +239,11 @@ export interface OpenTools {
 export interface ThreadFiles {
   readonly folder: (threadId: string) => string;
   readonly knowledgePath: (directive: string, threadId: string) => string;
-  /** Ids of the threads that have files on disk, whatever the registry says. */
+  /** Ids of the threads that have files on disk, listed in the registry or not. */
   list(): readonly string[];
   /** Renames a thread.json that can't be used, and keeps it; returns its new path, or undefined if there is none. */
   setAside(threadId: string): string | undefined;
-  /** True if the thread's folder holds a document, a plan or a log, whatever the registry says. */
+  /** True if the thread's folder holds a document, a plan or a log, listed in the registry or not. */
   exists(threadId: string): boolean;
   writeDocument(document: ThreadDocument): Promise<void>;
   /**
@@ -273,13 +273,13 @@ export interface LiveFile {
   close(): void;
 }
 
-/** What is remembered of threads apart from their folders. */
+/** The last known states of threads, kept apart from their folders. */
 export interface HeadsPort {
   /** Why the thread is older than the last state that rye signed here; undefined if it is not. */
   rollbackOf(document: ThreadDocument): Promise<string | undefined>;
 }
 
-/** Renders what a thread leaves behind; pure, from the `export` room. */
+/** Renders the files of a thread; pure, from the `export` room. */
 export interface ThreadRenderer {
   capabilities(plan: ThreadPlan, definitions: readonly ToolDefinition[]): string;
   knowledge(facts: KnowledgeFacts): string;
@@ -313,7 +313,7 @@ export interface Guards {
   remember(): Promise<void>;
 }
 
-/** What is stored of a project's threads, with the keys and heads that prove it. */
+/** The stored state of a project's threads, with the keys and heads that prove it. */
 export interface Stored {
   readonly store: Store;
   readonly files: ThreadFiles;
@@ -338,7 +338,7 @@ export interface Configured {
   readonly config: ThreadConfig;
 }
 
-/** Where a thread's directive, rules, model and tools come from. */
+/** The sources of a thread's directive, rules, model and tools. */
 export interface Sources {
   readonly items: ItemSource;
   readonly rules: RuleSource;

@@ -8,7 +8,7 @@ import { type Integrity, THREAD_STATUSES, type ThreadStatus } from '../core/thre
 import type { Cost } from '../core/usage.ts';
 
 /**
- * What `thread.json` says, without its `_signature`: who may do what, decided at the start, and how it ended.
+ * The content of `thread.json` without its `_signature`: who may do what, decided at the start, and how it ended.
  * Children, resume and verification rely on it and read it only through its signature.
  */
 export interface ThreadDocument {
@@ -23,7 +23,7 @@ export interface ThreadDocument {
   readonly limits: Limits;
   readonly capabilities: readonly string[];
   readonly integrity: Integrity;
-  /** Declared inputs; secret ones stand as `***`. */
+  /** Declared inputs; secret ones are `***`. */
   readonly inputs: JsonObject;
   /** The files that decided how it runs, with their hashes. */
   readonly sources: readonly {
@@ -54,7 +54,7 @@ export interface ThreadDocument {
     readonly bytes: number;
     readonly sha256: string;
   };
-  /** SHA-256 hex of the plan, which stands beside this file and may be handed over to a process of its own. */
+  /** SHA-256 hex of the plan, which is stored beside this file and may be handed over to another process. */
   readonly plan_sha256?: string;
   /** SHA-256 hex of the capability snapshot without its signature, once the thread has ended. */
   readonly capabilities_sha256?: string;
@@ -89,7 +89,7 @@ export function startDocument(
   });
 }
 
-/** thread.json of a thread that runs again: without what it said about an end. */
+/** Returns thread.json of a thread that runs again, without its earlier end. */
 export function openDocument(document: ThreadDocument): ThreadDocument {
   const open = Object.entries(document).filter(([member]) => !ENDING.has(member));
   return { ...(Object.fromEntries(open) as unknown as ThreadDocument), status: 'running' };
@@ -127,7 +127,7 @@ export function planText(plan: ThreadPlan): string {
   return JSON.stringify(plan);
 }
 
-/** SHA-256 hex of a plan's text: thread.json names it, so that nobody runs or resumes another plan. */
+/** Returns the SHA-256 hex of a plan's text. thread.json names it, so that no other plan is run or resumed. */
 export function planHash(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }

@@ -53,12 +53,12 @@ export function threadsFolder(projectPath: string): string {
   return join(projectPath, '.ai', 'state', 'threads');
 }
 
-/** What thread.json is signed as. */
+/** Returns the subject that thread.json is signed as. */
 function documentSubject(threadId: string): SignedSubject {
   return { kind: 'thread', id: threadId };
 }
 
-/** What the capability snapshot of a thread is signed as. */
+/** Returns the subject that a thread's capability snapshot is signed as. */
 export function capabilitiesSubject(threadId: string): SignedSubject {
   return { kind: 'capabilities', id: threadId };
 }
@@ -174,7 +174,7 @@ function assertState(projectPath: string, path: string): void {
   });
 }
 
-/** The parsed thread.json as it stands, signature not yet checked. */
+/** Returns the parsed thread.json; its signature is not checked yet. */
 async function readThreadJson(folder: string, threadId: string): Promise<JsonObject> {
   const path = join(folder, 'thread.json');
   let text: string;
@@ -232,7 +232,7 @@ async function readPlan(
     text = await readFile(path, 'utf8');
   } catch (error) {
     throw new RyeError('file_not_found', `the plan of ${threadId} is gone: ${messageOf(error)}`, {
-      hint: 'Without it the thread cannot go on: start its directive again.',
+      hint: 'Without it the thread cannot be resumed: start its directive again.',
       cause: error,
     });
   }

@@ -11,12 +11,12 @@ import type {
 import type { HeadsPort, ThreadEnv } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
-/** How often a thread that is being written to is looked at again. */
+/** Maximum attempts to verify a thread that is being written to. */
 const LOOKS = 5;
 
 /**
- * A thread's signed document, and whether its log is what that says and no older than the last state that is known. What another process writes in between is no damage:
- * then both are read again.
+ * Returns a thread's signed document, and whether its log matches that and is no older than the last known state. If
+ * another process writes in between, both are read again.
  */
 export async function verifyLog(
   { files, store, verifier, heads }: Pick<ThreadEnv, 'files' | 'store' | 'verifier' | 'heads'>,
@@ -35,8 +35,8 @@ export async function verifyLog(
 }
 
 /**
- * Verifies a log, and compares it with the last signed end that its owner reported to the registry: a log that was cut behind
- * an earlier checkpoint verifies by itself.
+ * Verifies a log and compares it with the last signed end that its owner reported to the registry: a log that was cut
+ * after an earlier checkpoint verifies by itself.
  */
 export async function verifyAgainstHead(
   { logs, registry }: Pick<Store, 'logs' | 'registry'>,
@@ -113,7 +113,7 @@ async function againstHeads(
   return { ok: false, ...flaw, verified_bytes, checkpoints, head };
 }
 
-/** What a person does about a thread that is older than it was. */
+/** Returns the hint for a thread that is older than its last known state. */
 export function rollbackHint(threadId: string): string {
   return `If you restored it on purpose, run: rye verify thread ${threadId} --accept-head`;
 }

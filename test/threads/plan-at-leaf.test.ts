@@ -111,7 +111,7 @@ it('what no thread could go on with is not written', async () => {
   const { thread_id: steps } = await here.run('hello', { model: 'literal' });
   await expect(trees.changeModel(steps, { model: SONNET })).rejects.toMatchObject({
     code: 'usage',
-    hint: `Run hello anew with --model ${SONNET}.`,
+    hint: `Run hello again with --model ${SONNET}.`,
   });
 });
 

@@ -25,8 +25,8 @@ import { endProcess, removeHandover, wasLaunched } from './process-fs.ts';
 import { startQueued } from './spawn.ts';
 
 /**
- * What a thread's end means for others: its children go on or are cancelled as `child_policy` says, and the slot that
- * it held goes to the next in the queue. Best effort: any later command makes up for it.
+ * Handles a thread's end: its children continue or are cancelled according to `child_policy`, and its slot goes to the
+ * next queued thread. Best effort: any later command makes up for it.
  */
 export async function afterEnd(
   env: Supervising,
@@ -44,7 +44,7 @@ export async function afterEnd(
     if (status !== 'continued') await wakeFinished(env, thread_id);
     if (parent !== undefined) await wakeFinished(env, parent);
   } catch (error) {
-    env.onNotice(`thread ${thread_id}: its children were not looked after: ${messageOf(error)}`);
+    env.onNotice(`thread ${thread_id}: its children could not be handled: ${messageOf(error)}`);
   }
 }
 
@@ -57,14 +57,14 @@ function policyAt(status: ThreadResult['status'], policies: Coordination): Child
 export interface CancelRequest {
   readonly threadId: string;
   readonly reason: string;
-  /** The whole tree below it too, whatever `child_policy` says. */
+  /** Cancels the whole tree below it too, regardless of `child_policy`. */
   readonly tree: boolean;
 }
 
 /**
- * Asks the end of a thread's chain to stop, and those below it with `tree` or where `child_policy.on_parent_cancel` says so. Its owner, in
- * whatever process, sees that within a moment; a thread that has no process yet is ended here. Resolves to the ids of
- * the threads that were still open.
+ * Asks the last thread of a chain to stop, and its descendants with `tree` or if `child_policy.on_parent_cancel` is
+ * `cancel`. Its owner, in any process, notices within a moment; a thread without a process is ended here. Resolves to
+ * the ids of the threads that were still open.
  */
 export async function cancelThread(
   env: Supervising,
@@ -100,7 +100,7 @@ async function cancelOne(
 export interface KillRequest {
   readonly threadId: string;
   readonly reason: string;
-  /** The processes of the whole tree below it too; without it those are cancelled as `child_policy` says. */
+  /** Kills the processes of the whole tree below it too; otherwise those are cancelled according to `child_policy`. */
   readonly tree: boolean;
 }
 
@@ -126,7 +126,7 @@ export async function killThread(
   const victims = [target, ...below];
   for (const victim of victims) await assertKillable(env, victim, victims);
   const pids = new Map<string, number>();
-  // first of all, so that a process that ends in order says why, and that nothing new starts below
+  // first, so that a process that ends cleanly records the reason and nothing new starts below
   await cancelThread(env, { threadId, reason, tree });
   for (const victim of victims) {
     const { owners } = env.store;
@@ -178,8 +178,8 @@ async function assertKillable(
   const isNested = parent !== undefined && activeOwner(env, parent)?.id === owner.id;
   const goesToo = victims.some(({ thread_id }) => thread_id === parentId);
   if (owner.id !== owners.self().id && (!isNested || goesToo)) return;
-  throw new RyeError('usage', `thread ${threadId} has no process of its own`, {
-    hint: `It runs inside its parent's process: cancel it with \`rye threads cancel ${threadId}\`, or kill ${parentId ?? 'that'}.`,
+  throw new RyeError('usage', `thread ${threadId} shares the process of its parent`, {
+    hint: `Cancel it with \`rye threads cancel ${threadId}\`, or kill ${parentId ?? 'that'}.`,
     details: { thread_id: threadId, parent_id: parentId },
   });
 }

@@ -10,25 +10,25 @@ import { readSigned } from '../verified-log.ts';
 export interface ChildBudget {
   readonly directiveId: string;
   readonly parent: ThreadDocument | undefined;
-  /** What the directive says about limits. */
+  /** The limits that the directive declares. */
   readonly declared: readonly RawLimit[];
-  /** What the request says about them. */
+  /** The limits that the request sets. */
   readonly overrides: PartialLimits;
 }
 
 /** The limits of a child, and what its plan warns of. */
 export type SharedLimits = ResolvedLimits & { readonly warnings: readonly string[] };
 
-/** A child that gets less than this part of what it declares is refused: it would only spend and not finish. */
+/** Minimum share of its declared spend that a child must get; a smaller one would be spent without finishing. */
 const MIN_SHARE = 0.5;
 /** Tokens that the parent's next request may have more than its last one, and that its answer may have. */
 const MORE_INPUT_TOKENS = 2048;
 const NEXT_OUTPUT_TOKENS = 512;
 
 /**
- * Lowers the spend limit of a child to what its parent can spare. A child for which no spend is declared gets one part in
- * `concurrency.max_children` of what the parent has left, half at most, so that no child takes the whole budget by default.
- * A declared limit is lowered only where it would take the parent's next model call; the plan warns of that.
+ * Lowers the spend limit of a child to what its parent can spare. A child without a declared spend gets
+ * 1/`concurrency.max_children` of the parent's remaining budget, at most half, so that no child takes all of it by
+ * default. A declared limit is lowered only if it would take the parent's next model call; the plan warns about that.
  */
 export async function shareSpend(
   env: Stored & Configured,
@@ -101,8 +101,8 @@ function lowered(
 }
 
 /**
- * What the next model call of a running thread may cost: its last request, which the log has, with the answer and the
- * results since; and once more while that request is not booked. 0 for a thread whose model costs nothing.
+ * Returns the maximum cost of a running thread's next model call: its last request from the log, with the answer and
+ * the results since, plus that request again while it is not booked. 0 for a thread whose model costs nothing.
  */
 export async function nextCallOf(env: Stored, thread: ThreadDocument): Promise<MicroUsd> {
   const ran = await runOf(env, thread);

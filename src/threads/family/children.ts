@@ -8,10 +8,10 @@ import type { HookRunner } from '../run/hook-runner.ts';
 import type { Recorder } from '../run/recorder.ts';
 import type { StartedThread } from '../run/start.ts';
 
-/** A child's event in its parent's stream: the envelope is the child's own, with how deep below it stands. */
+/** A child's event in its parent's stream: the child's envelope, with the child's depth below the parent. */
 export type BubbledEvent = UnknownEvent & { readonly depth: number };
 
-/** What a run wants to hear of a child that runs in its process. */
+/** The callbacks of a run for a child in the same process. */
 export interface ChildWatch {
   readonly signal: AbortSignal;
   /** Called when the child exists, before it runs. */
@@ -23,9 +23,9 @@ export interface ChildWatch {
 export interface ChildStarter {
   /** Runs a child to its end in this process. */
   run(request: SpawnRequest, parent: StartedThread, watch: ChildWatch): Promise<ThreadResult>;
-  /** Starts a child in a process of its own and goes on. */
+  /** Starts a child in another process and returns. */
   launch(request: SpawnRequest, parent: StartedThread): Promise<LaunchedThread>;
-  /** Starts a tool in a process of its own. */
+  /** Starts a tool in another process. */
   launchTool(toolId: string, params: JsonObject, parent: StartedThread): Promise<LaunchedThread>;
 }
 
@@ -38,7 +38,7 @@ export interface ChildrenOptions {
   readonly onLearned?: ((threadId: string) => void) | undefined;
 }
 
-/** How a child ended, as its parent's log and hooks see it. */
+/** The end of a child, as its parent's log and hooks see it. */
 export type FinishedChild = Pick<
   ThreadRecord,
   'thread_id' | 'directive' | 'status' | 'result' | 'outputs' | 'error' | 'cost'
@@ -93,19 +93,21 @@ export class Children {
     return result;
   }
 
-  /** Starts a child in a process of its own. */
+  /** Starts a child in another process. */
   async launch(request: SpawnRequest): Promise<LaunchedThread> {
     const { starter, parent } = this.#options;
     return this.#launched(await starter.launch(request, parent));
   }
 
-  /** Starts a tool in a process of its own. */
+  /** Starts a tool in another process. */
   async launchTool(toolId: string, params: JsonObject): Promise<LaunchedThread> {
     const { starter, parent } = this.#options;
     return this.#launched(await starter.launchTool(toolId, params, parent));
   }
 
-  /** Notes the end of a launched child, once, when its parent learns of it. Other threads are nobody's children here. */
+  /**
+   * Records the end of a launched child once, when its parent learns of it. Ignores threads that are not its children.
+   */
   async learned(child: FinishedChild): Promise<void> {
     this.#options.onLearned?.(child.thread_id);
     if (!this.#open.delete(child.thread_id)) return;
@@ -184,7 +186,7 @@ export async function childrenOf(
   return (await Promise.all(ids.map((id) => registry.listChildren(id)))).flat();
 }
 
-/** All threads below `threadId`, children before grandchildren; continuations stand beside what they continue. */
+/** Returns all threads below `threadId`, children before grandchildren, continuations next to what they continue. */
 async function descendantsOf(
   registry: Registry,
   threadId: string,
@@ -214,8 +216,8 @@ export async function openDescendants(
 }
 
 /**
- * Refuses with `not_descendant` unless `threadId` stands below `callerId`, or below a thread that the caller continues.
- * An unknown thread is refused in the same words: nobody learns which threads of others there are.
+ * Throws `not_descendant` unless `threadId` is below `callerId` or below a thread that the caller continues. Unknown
+ * threads get the same error, so that callers can't probe for threads of others.
  */
 export async function assertDescendant(
   registry: Registry,

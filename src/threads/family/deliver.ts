@@ -21,15 +21,15 @@ export interface SendRequest {
   readonly from?: string | undefined;
 }
 
-/** A delivery that was left, and what becomes of it, in one sentence. */
+/** A queued delivery and one sentence about when the model will see it. */
 export interface SentDelivery {
   readonly delivery: Delivery;
   readonly outlook: string;
 }
 
 /**
- * Leaves a message for a thread or for what continues it. A thread may write to the thread that started it and to those
- * below it, nobody else: `not_descendant`.
+ * Queues a message for a thread or its continuation. A thread may write only to its parent and to its descendants:
+ * `not_descendant`.
  */
 export async function sendDelivery(
   env: Supervising,
@@ -47,7 +47,7 @@ export async function sendDelivery(
     throw new RyeError(
       'illegal_transition',
       `thread ${addressee.thread_id} does not run: it is ${addressee.status}`,
-      { hint: 'Leave the message with --mode auto: it waits until the thread goes on.' },
+      { hint: 'Send the message with --mode auto: it waits until the thread is resumed.' },
     );
   }
   const sender = from === undefined ? 'person' : 'background';
@@ -134,12 +134,12 @@ function outlookOf(
   return `${id} will see it before its next model call`;
 }
 
-/** Starts a process that goes on with a finished thread for which something waits, where the configuration wants that. */
+/** Starts a process that resumes a finished thread with waiting messages, if the configuration allows it. */
 export async function wakeFinished(env: Supervising, threadId: string): Promise<void> {
   const { onFinished } = env.config;
   if (onFinished === 'hold') return;
   const thread = await chainEnd(env.store.registry, threadId);
-  // what somebody has cancelled is never started again by itself
+  // a cancelled thread is never resumed automatically
   if (thread?.status !== 'completed' && thread?.status !== 'error') return;
   if (!(await env.store.deliveries.isAnyWaiting(thread.thread_id))) return;
   const runner = await env.runner();

@@ -22,8 +22,8 @@ export interface LaunchProcess {
 }
 
 /**
- * Starts the process of a thread in a session of its own, so that neither its starter's end nor the hang-up of the
- * terminal reaches it. Resolves to its pid once it runs; `spawn_failed` when it can't be started.
+ * Starts a thread's process in a new session, so that neither its starter's end nor the hang-up of the terminal reaches
+ * it. Resolves to its pid once it runs; `spawn_failed` if it can't be started.
  */
 export async function launchProcess(request: LaunchProcess): Promise<number> {
   const { runner, threadId, folder, cwd, secrets } = request;
@@ -57,7 +57,7 @@ export async function launchProcess(request: LaunchProcess): Promise<number> {
   }
 }
 
-/** Waits until the process has the text. One that ends before it reads it says so itself. */
+/** Waits until the process has the text. A process that ends before it reads it reports that itself. */
 async function sendSecrets(pipe: Writable | null, json: string): Promise<void> {
   if (pipe === null) return;
   await new Promise<void>((resolve) => {
@@ -117,7 +117,7 @@ export function openSpawnLog(folder: string): { readonly fd: number; close(): vo
 
 /** Time between SIGTERM and SIGKILL. */
 const KILL_GRACE_MS = 3000;
-/** How long the kernel may take to end a process after SIGKILL. */
+/** Time that the kernel may take to end a process after SIGKILL. */
 const DEATH_MS = 5000;
 const LOOK_MS = 20;
 
@@ -125,7 +125,7 @@ export interface EndProcess {
   readonly owner: Owner;
   /** The process that the owner is. */
   readonly pid: number;
-  /** The whole process group: only of a process that rye gave a group of its own. */
+  /** True to signal the whole process group: only for a process that rye started in its own group. */
   readonly group: boolean;
   readonly owners: Owners;
   readonly clock: Clock;
@@ -176,7 +176,7 @@ function signal(request: EndProcess, name: 'SIGTERM' | 'SIGKILL'): void {
   }
 }
 
-/** Whether the thread's process was started for it alone, in a group of its own. */
+/** True if the thread's process was started for it alone, in its own group. */
 export function wasLaunched(folder: string): boolean {
   return existsSync(join(folder, 'spawn.log'));
 }

@@ -23,7 +23,7 @@ import {
   removeHandover,
 } from './process-fs.ts';
 
-/** What the process of a thread cannot find in its plan. */
+/** The options that a thread's process cannot read from its plan. */
 export interface RunnerOptions {
   readonly allow_unsigned: boolean;
   readonly replay_from?: string;
@@ -56,8 +56,8 @@ export interface LaunchRequest {
 }
 
 /**
- * Registers a prepared thread, reserves its budget, writes its thread.json and hands it to a process of its own, now
- * or when a slot is free. What fails after the registration ends the thread as `error` and frees what was reserved.
+ * Registers a prepared thread, reserves its budget, writes its thread.json and hands it to another process, now or when
+ * a slot is free. A failure after the registration ends the thread as `error` and frees what was reserved.
  */
 export async function launchThread(
   env: ThreadEnv,
@@ -113,8 +113,8 @@ export async function launchThread(
 }
 
 /**
- * Starts the threads that wait for a slot, oldest first, as far as slots are free. Nobody supervises the queue:
- * whoever adds to it, ends a thread or waits for one calls this. Resolves to the threads that could not be started.
+ * Starts the threads that wait for a slot, oldest first, as far as slots are free. There is no scheduler process: every
+ * call that queues a thread, ends one or waits for one calls this. Resolves to the threads that could not be started.
  */
 export async function startQueued(env: Supervising): Promise<ReadonlyMap<string, RyeError>> {
   const failures = new Map<string, RyeError>();
@@ -135,7 +135,7 @@ export async function startQueued(env: Supervising): Promise<ReadonlyMap<string,
     const now = isoTime(env.clock.now());
     const { registry } = env.store;
     if (!(await registry.takeLaunch(record.thread_id, env.owner, coordination, now))) {
-      // refused for want of a slot, or taken by another look at the queue, which says nothing about the next thread
+      // no free slot, or another process took it, which does not affect the next thread
       const current = await registry.get(record.thread_id);
       if (current?.status === 'created' && current.pid === null) full.add(record.parent_id);
       continue;
@@ -157,7 +157,10 @@ export async function endQueued(
   await removeHandover(env.files.folder(threadId));
 }
 
-/** Whether a queued thread needs secret inputs that this process hasn't: another process has them, or they are lost. */
+/**
+ * Reports whether a queued thread needs secret inputs that this process lacks: `elsewhere` if another process has them,
+ * an error if they are lost.
+ */
 async function secretsLost(
   env: Stored & Pick<Process, 'projectPath'>,
   threadId: string,
@@ -167,7 +170,7 @@ async function secretsLost(
   try {
     ({ holder } = await handoverOf(env, threadId));
   } catch {
-    return undefined; // its own process says what is wrong with it
+    return undefined; // its own process reports the problem
   }
   if (holder === undefined) return undefined;
   const { owners } = env.store;

@@ -11,7 +11,7 @@ import { chainEnd } from './children.ts';
 import { startQueued } from './spawn.ts';
 import { type ChangeWatch, watchFile } from './watch-fs.ts';
 
-/** Where one of the threads that were waited for stands. */
+/** The state of one thread that was waited for. */
 export interface WaitedThread {
   /** As it was asked for. */
   readonly thread_id: string;
@@ -47,7 +47,7 @@ export interface WaitRequest {
   readonly onLook?: (() => Promise<void> | void) | undefined;
 }
 
-/** What waiting needs: the registry, a clock and something that wakes it. */
+/** The ports of waiting: the registry, a clock and a watch. */
 export interface WaitPorts {
   readonly store: Pick<Store, 'registry' | 'owners'>;
   readonly monotonic: () => number;
@@ -56,7 +56,7 @@ export interface WaitPorts {
   readonly settle: (thread: ThreadRecord) => Promise<boolean>;
 }
 
-/** How long a lost notification or a killed process can go unnoticed. */
+/** Maximum time before a lost notification or a killed process is noticed. */
 const LOOK_AGAIN_MS = 200;
 
 /**
@@ -109,7 +109,7 @@ export async function waitForThreads(ports: WaitPorts, request: WaitRequest): Pr
   };
 }
 
-/** A suspended thread goes on only when somebody resumes it, so waiting for more would be in vain. */
+/** True if waiting longer is in vain; a suspended thread continues only when a person resumes it. */
 function isOver({ status, continuation_thread_id: next }: ThreadRecord): boolean {
   return status === 'suspended' || (isFinal(status) && !(status === 'continued' && next !== null));
 }
@@ -145,7 +145,7 @@ function waited(id: string, record: ThreadRecord | undefined, done: boolean): Wa
   };
 }
 
-/** A waiter that looks after the queue does so no more often than this: whoever ends a thread does it too. */
+/** Minimum time between two looks at the queue by one waiter; the end of any thread starts queued ones too. */
 const QUEUE_MS = 500;
 
 /** {@link waitForThreads} over a project's registry; the waiter also starts what is queued and ends what is lost. */
@@ -178,13 +178,13 @@ export async function waitThreads(
   }
 }
 
-/** Ends a thread whose process died; false when somebody else does, or when it can't be done. */
+/** Finalizes a crashed thread; false if another process does so or if it fails. */
 async function settleLost(env: Recovering, { thread_id }: ThreadRecord): Promise<boolean> {
   try {
     await recoverThread(env, thread_id);
     return true;
   } catch (error) {
-    env.onNotice(`thread ${thread_id} lost its process and was not ended: ${messageOf(error)}`);
+    env.onNotice(`thread ${thread_id} crashed and could not be recovered: ${messageOf(error)}`);
     return false;
   }
 }

@@ -1,7 +1,7 @@
 import { existsSync, type FSWatcher, watch } from 'node:fs';
 import { dirname } from 'node:path';
 
-/** Wakes whoever waits for changes of a file. */
+/** Wakes a waiter when a file changes. */
 export interface ChangeWatch {
   /** Resolves at the next change since the last call, after `ms`, or when `signal` aborts. */
   next(ms: number, signal: AbortSignal): Promise<void>;

@@ -34,7 +34,7 @@ interface ChainLink extends LoadedDirective {
   readonly item: LoadedItem;
 }
 
-/** A directive with its ancestors: what they say together and the verified files that said it. */
+/** A directive with its ancestors, composed, and the verified files that they come from. */
 export interface ResolvedDirective {
   readonly leaf: LoadedItem;
   readonly chain: readonly PlanSource[];
@@ -43,7 +43,7 @@ export interface ResolvedDirective {
   readonly warnings: readonly string[];
   /** The hook that chose the parent, if one did. */
   readonly routedBy: string | undefined;
-  /** What `resolve_extends` hooks were told. */
+  /** The context of `resolve_extends` hooks. */
   readonly routingContext: JsonObject;
 }
 

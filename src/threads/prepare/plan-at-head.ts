@@ -51,7 +51,7 @@ async function withModel(
   } catch (error) {
     if (!(error instanceof RyeError)) throw error;
     throw new RyeError(error.code, `entry ${change.id} set the model: ${error.message}`, {
-      hint: error.hint ?? 'Configure the model, or go on from an earlier entry with --from.',
+      hint: error.hint ?? 'Configure the model, or continue from an earlier entry with --from.',
       cause: error,
     });
   }
@@ -87,7 +87,7 @@ function assertSameNature(
   if (isImport || models.traits(model).replayable === models.traits(other).replayable) return;
   throw new RyeError(
     'usage',
-    `the thread was planned for ${model.provider}/${model.id} and can't go on with ${other.provider}/${other.id}`,
-    { hint: `Run ${directive.id} anew with --model ${other.id}.` },
+    `the thread was planned for ${model.provider}/${model.id} and can't continue with ${other.provider}/${other.id}`,
+    { hint: `Run ${directive.id} again with --model ${other.id}.` },
   );
 }

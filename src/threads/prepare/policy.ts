@@ -48,8 +48,8 @@ export function planLimits(
 }
 
 /**
- * What a thread may do: what its chain grants, within every ceiling and within what its parent holds, to which the
- * hook that starts it adds what its own file is granted.
+ * Returns a thread's capabilities: those that its chain grants, within every ceiling and within its parent's, plus
+ * those of the file of the hook that starts it.
  */
 export function planCapabilities(
   composed: Composed,
@@ -174,12 +174,12 @@ function judgeTool(
 export function optionAcknowledgement(text: string): Acknowledgement {
   const risk = RISKS.find((known): known is Risk => known === text);
   if (risk) return { risk, reason: 'acknowledged on the command line', origin: '--acknowledge' };
-  throw new RyeError('usage', `--acknowledge ${text} names no risk`, {
-    hint: `It takes one of ${RISKS.join(', ')}.`,
+  throw new RyeError('usage', `--acknowledge has the unknown risk "${text}"`, {
+    hint: `Use one of ${RISKS.join(', ')}.`,
   });
 }
 
-/** A spend limit is a promise, so a model without a price is refused unless somebody accepts that. */
+/** Throws `model_unpriced` for a model without a price, whose spend can't be capped, unless the user allows it. */
 export function assertPriced(models: readonly PlannedModel[], allowUnpriced: boolean): void {
   const unpriced = models.find(({ pricing }) => pricing === null);
   if (!unpriced || allowUnpriced) return;
@@ -239,7 +239,7 @@ function rulebookBlock(rulebook: readonly ListedRule[]): readonly ContextBlock[]
 const HINT =
   'docs/library.md, "Threads in other processes", shows how a program runs its threads in processes of their own.';
 
-/** What a plan depends on; nothing where no function of a program can decide anything about the thread. */
+/** Returns the parts of the embedding program that a plan depends on; nothing if none can decide about the thread. */
 export function programOf(
   { program }: Pick<ThreadEnv, 'program'>,
   granted: readonly { readonly id: string }[],
@@ -269,7 +269,7 @@ export function assertTravels(
   { program }: ThreadPlan,
 ): void {
   if (!program || parts?.travels === true) return;
-  throw required('a process of its own would run the thread without', program);
+  throw required('another process would run the thread without', program);
 }
 
 function required(what: string, { handlers, tools }: ProgramParts): RyeError {

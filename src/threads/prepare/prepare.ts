@@ -45,7 +45,7 @@ import {
 } from './policy.ts';
 import type { PrepareRequest } from './request.ts';
 
-/** A plan and what travels beside it: secrets never stand in the plan. */
+/** A plan and the secrets that travel beside it; a plan never holds secrets. */
 export interface PreparedThread {
   readonly plan: ThreadPlan;
   readonly secrets: Readonly<Record<string, string>>;
@@ -54,8 +54,8 @@ export interface PreparedThread {
 }
 
 /**
- * Resolution: everything that decides how a directive will run, read and checked, nothing changed. A directive that
- * can't run says why here, before anything was registered, spent or written.
+ * Reads and checks everything that decides how a directive will run, and changes nothing. A directive that can't run
+ * fails here, before anything is registered, spent or written.
  */
 export async function prepareThread(
   env: Preparing,
@@ -88,7 +88,7 @@ export async function prepareThread(
     options: request.acknowledge ?? [],
     granted: granted.tools,
   });
-  // after what the policy says: a directive that may not run is not asked for a key
+  // after the policy: a directive that may not run needs no key
   if (unfit && request.isDryRun !== true) throw unfit;
   const context = await loadContext(env.items, composed);
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
@@ -149,7 +149,7 @@ function warningsOf(parts: readonly { readonly warnings: readonly string[] }[]):
   return parts.flatMap(({ warnings }) => warnings);
 }
 
-/** What the thread may do, with a note for each grant on an id of Rye OS. */
+/** Returns the thread's capabilities, with a note for each grant on an id of Rye OS. */
 async function planGrants(
   items: ThreadEnv['items'],
   composed: Composed,
@@ -216,7 +216,7 @@ async function loadParent(
   const row = (await env.store.ledger.rows()).find((one) => one.thread_id === threadId);
   if (row?.status !== 'released') return parent;
   throw new RyeError('illegal_transition', `the parent ${threadId} has ended (${parent.status})`, {
-    hint: `Start the thread without --parent, or go on with that one: rye threads resume ${threadId}`,
+    hint: `Start the thread without --parent, or resume the parent: rye threads resume ${threadId}`,
     details: { parent_thread_id: threadId, status: parent.status },
   });
 }
@@ -225,7 +225,7 @@ function headline({ name, version, description, category }: Composed) {
   return { name, version, description, category };
 }
 
-/** The bodies of the knowledge that the chain names, suppressed ones left out; every one verified. */
+/** Loads and verifies the knowledge that the chain names, without suppressed entries. */
 async function loadContext(
   items: ItemSource,
   { context, suppress }: Composed,
@@ -309,7 +309,7 @@ function planOrigins({
   };
 }
 
-/** The chain's hooks stand in the merged table with their layer. */
+/** Drops the chain's hooks: the merged table lists them with their layer. */
 function withoutHooks(origins: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(origins).filter(([path]) => !path.startsWith('hooks.')));
 }

@@ -22,8 +22,8 @@ const SPEND_USD = 0.000001;
 const NAME = /^[A-Za-z_][A-Za-z0-9_-]*$/;
 
 /**
- * Prepares a tool to run as a thread of its own: the embedded provider executes a directive of one step that rye writes.
- * So it has a log, a process, limits, gates and a result like any thread, and its parent's capabilities bound it.
+ * Prepares a tool to run as a thread: the embedded provider executes a one-step directive that rye writes. So it has a
+ * log, a process, limits, gates and a result like any thread, and its parent's capabilities bound it.
  */
 export async function prepareToolRun(
   env: Preparing,
@@ -99,7 +99,7 @@ function directiveText(
     value === undefined || value === null ? [] : [[name, value]],
   );
   const inputs = given.map(([name, value]) => inputOf(name, value, isSecret(schema, name)));
-  // a secret stands as its handle; other values come in at run time, so that nothing in them is read as a reference
+  // a secret is passed by its handle; other values are filled in at run time, so that none is parsed as a reference
   const values = given.map(([name]) => {
     const reference = isSecret(schema, name) ? `{input:${name}}` : `\${inputs.${name}}`;
     return `<param name="${name}">${reference}</param>`;

@@ -20,13 +20,13 @@ const SHIPPED = 'rye/agent/continuation';
 export interface ContinuationFacts {
   readonly plan: ThreadPlan;
   readonly previousThreadId: string;
-  /** Why the thread goes on here, as one sentence for the model. */
+  /** The reason of the continuation, as one sentence for the model. */
   readonly reason: string;
 }
 
 /**
- * The message with which a successor begins: the body of the directive's continuation directive, else of the shipped one.
- * Without a usable one the reason alone is said, because a thread that could go on must not fail for its wording.
+ * Returns the message that starts a successor: the body of the directive's continuation directive, else of the shipped
+ * one. Falls back to the reason alone, because a thread must not fail for its wording.
  */
 export async function continuationMessage(
   env: Preparing,
@@ -69,9 +69,9 @@ export interface ContinuedConversation {
   readonly traits: (model: PlannedModel) => ProviderTraits;
   /** The messages so far, to see what was interrupted. */
   readonly messages: readonly Message[];
-  /** What the new log begins with; the results of `rerun` calls stay behind. */
+  /** The first entries of the new log, without the results of `rerun` calls. */
   readonly carry: (rerun: ReadonlySet<string>) => CarriedContext;
-  /** What the model is told; a text of its own, or the continuation directive's. */
+  /** The message to the model: the caller's text, or that of the continuation directive. */
   readonly message: string;
   /** Called once the new log holds the context: links the threads. */
   readonly onCarried?: () => Promise<void>;
@@ -80,7 +80,7 @@ export interface ContinuedConversation {
 /**
  * The beginning of a successor: the carried entries, then `thread_continued` with its hooks, then a message. Calls of
  * idempotent tools that a crash interrupted are run again before the model is asked; a replayable provider,
- * which has no judgment of its own, also makes those that it never started.
+ * which cannot judge, also makes those that it never started.
  */
 export function continuedConversation(facts: ContinuedConversation): Conversation {
   return {
@@ -109,13 +109,13 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
 export interface ReopenedConversation {
   readonly threadId: string;
   readonly context: Omit<CarriedContext, 'drafts'>;
-  /** Moves the leaf first, where the thread goes on from an earlier entry. */
+  /** Moves the head first, if the thread continues from an earlier entry. */
   readonly leafDraft?: EventDraft | undefined;
   readonly message: string | undefined;
   readonly spent: NonNullable<Opening['spent']>;
 }
 
-/** The same thread goes on in its own log, as a suspended one does. */
+/** Continues a suspended thread in its own log. */
 export function reopenedConversation(facts: ReopenedConversation): Conversation {
   const { threadId, context, leafDraft, message, spent } = facts;
   return {
@@ -134,7 +134,7 @@ export function reopenedConversation(facts: ReopenedConversation): Conversation 
   };
 }
 
-/** `thread_continued`, what its hooks say, and the message with their text around it. */
+/** Returns `thread_continued`, the events of its hooks, and the message with the hooks' text around it. */
 async function continuedDrafts(
   { hooks, signal, recorder }: ConversationParts,
   { previousThreadId, message }: { previousThreadId: string; message: string | undefined },

@@ -40,7 +40,7 @@ export type DeadLog =
   /** Nothing is added to a log that is not what was signed. */
   | { readonly failure: ErrorInfo };
 
-/** What a report of the recovery says about bytes that no signature covered. */
+/** Returns the bytes without a signature for the recovery report. */
 export function unverifiedIn(log: DeadLog): { readonly unverified_bytes?: number } {
   if (!('writer' in log) || log.unverified_bytes === undefined) return {};
   return { unverified_bytes: log.unverified_bytes };
@@ -89,13 +89,15 @@ export async function openDeadLog(env: Stored & Process, dead: DeadOwner): Promi
 
 type Event = LogEvent | UnknownEvent;
 
-/** What a process used since its last `cost` event, as far as its log shows it. */
+/** The usage of a process since its last `cost` event, as far as its log shows it. */
 export interface LostUsage {
   /** The turn that it was in. */
   readonly turn: number;
-  /** Of the calls that are in the log: what the provider counted. */
+  /** The usage of the calls in the log, as the provider counted it. */
   readonly answered: Used;
-  /** Of the calls that were open. Nothing proves what the provider bills for them, so each counts as its upper bound. */
+  /**
+   * The usage of the open calls. Nothing proves what the provider bills for them, so each counts as its upper bound.
+   */
   readonly open: Used;
 }
 
@@ -107,9 +109,9 @@ interface Used {
 const NOTHING: Used = { usage: NO_USAGE, price: 0 };
 
 /**
- * What a dead process has to pay for and had not booked; undefined if nothing is missing. A call that was announced and
- * has no end in the log counts with all that it had reserved: its answer may have come whole without a byte of it on the
- * disk, and a thread that is killed and resumed must reach its limit.
+ * Returns the usage that a crashed process has to pay for and had not booked; undefined if nothing is missing. A call
+ * that was announced and has no end in the log counts with everything that it reserved: its whole answer may have
+ * arrived without a byte of it on disk, and a thread that is killed and resumed must reach its limit.
  */
 export function lostUsage(
   events: readonly Event[],
@@ -118,7 +120,7 @@ export function lostUsage(
 ): LostUsage | undefined {
   if (embedded) return undefined;
   const unbooked = events.slice(events.findLastIndex(isBooked) + 1);
-  // answers before the first turn are copies of what another thread has paid for
+  // answers before the first turn are copies that another thread has paid for
   const first = unbooked.findIndex(isAsked);
   const since = first === -1 ? [] : unbooked.slice(first);
   const ended = since.flatMap((event) => endedCall(event, events, plan));
@@ -133,7 +135,7 @@ export function lostUsage(
   };
 }
 
-/** Adds it to what was booked. The ledger may have been told of the ended calls already, never of the open ones. */
+/** Adds the lost usage to the booked cost. The ledger may know the ended calls already, never the open ones. */
 export function withLost(booked: Cost, reported: MicroUsd, lost: LostUsage | undefined): Cost {
   const { usage, price } = lost?.answered ?? NOTHING;
   const open = lost?.open ?? NOTHING;
@@ -145,7 +147,7 @@ export function withLost(booked: Cost, reported: MicroUsd, lost: LostUsage | und
   };
 }
 
-/** What an ended call used: its answer has that, or, if nothing was said, the record of its failure. */
+/** Returns the usage of an ended call from its answer or, without an answer, from the record of its failure. */
 function endedCall(event: Event, events: readonly Event[], plan: ThreadPlan): readonly Used[] {
   if (isKnown(event, 'message')) {
     const { message } = event.payload;
@@ -171,7 +173,7 @@ function openCalls(since: readonly Event[]): readonly (RequestEstimate | 'unknow
       if (purpose === 'summary') summaries.push(request);
       else open = request;
     } else if (isKnown(event, 'error_classified')) {
-      // logs that announce no second call go on with one
+      // logs that announce no second call continue with one
       if (open !== 'unknown') open = undefined;
     } else if (isAnswer(event)) open = undefined;
     else if (open === undefined && isDelta(event) && !knowsRequests(since)) open = 'unknown';

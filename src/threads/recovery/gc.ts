@@ -7,7 +7,7 @@ import { assertIntact } from './successor.ts';
 export interface RetentionRequest {
   /** Milliseconds since a thread ended after which its log is archived. */
   readonly olderThanMs: number;
-  /** Say what would be archived, and change nothing. */
+  /** True to report what would be archived and change nothing. */
   readonly dryRun: boolean;
 }
 
@@ -19,7 +19,7 @@ export interface ArchivedThread {
   readonly bytes_after: number | null;
 }
 
-/** What a collection did, and why it left out what it could not archive. */
+/** The result of a collection, with the reasons why threads were skipped. */
 export interface Retention {
   readonly archived: readonly ArchivedThread[];
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];

@@ -17,14 +17,14 @@ import { removeLeftovers } from '../thread-files-fs.ts';
 import { type LostUsage, lostUsage, openDeadLog, unverifiedIn, withLost } from './crashed-log.ts';
 import { bareDocument, endWithoutPlan, rebuildDocument } from './repair.ts';
 
-/** What was done about a thread whose process died. */
+/** The action taken for a crashed thread. */
 export interface RecoveredThread {
   readonly thread_id: string;
   readonly status: ThreadStatus;
   /**
-   * `failed`: ended as a resumable error. `cancelled`: ended so, because somebody had asked it to stop. `finished`: its log said how it ended, the rest was made up for.
-   * `never_ran`: nothing had happened yet. `released`: it had ended, its budget had not been given back.
-   * `rebuilt`: a person had its thread.json rebuilt from the log.
+   * `failed`: ended as a resumable error. `cancelled`: ended as it had been asked to. `finished`: its log has the end,
+   * the rest was made up for. `never_ran`: nothing had happened yet. `released`: it had ended without releasing its
+   * budget. `rebuilt`: a person had its thread.json rebuilt from the log.
    */
   readonly action: 'failed' | 'cancelled' | 'finished' | 'never_ran' | 'released' | 'rebuilt';
   readonly reason: string;
@@ -33,8 +33,8 @@ export interface RecoveredThread {
 }
 
 /**
- * Ends in order a thread whose process died: takes it over, repairs the tail of its log, settles open calls, the budget
- * and the files. Refused with `thread_locked` while its owner lives. Interrupted itself, it can be done again.
+ * Finalizes a crashed thread: takes it over, repairs the tail of its log, settles open calls, the budget and the files.
+ * Throws `thread_locked` while its owner lives. Can be repeated after an interruption.
  */
 export async function recoverThread(env: Recovering, threadId: string): Promise<RecoveredThread> {
   const { registry } = env.store;
@@ -153,7 +153,7 @@ async function finishDead(
   };
 }
 
-/** Answers the calls that were open, and says in the log what happened. */
+/** Answers the open calls and records the crash in the log. */
 function settleOpen(
   recorder: Recorder,
   events: readonly (LogEvent | UnknownEvent)[],
@@ -168,7 +168,7 @@ function settleOpen(
 
 type FinishedPayload = EventPayloads['thread_finished'];
 
-/** How the log says that the thread ended, unless it went on since. */
+/** Returns the end that the log records, unless the thread continued since. */
 function recordedEnd(events: readonly (LogEvent | UnknownEvent)[]): FinishedPayload | undefined {
   const end = events.findLast((event) => isKnown(event, 'thread_finished'));
   const isOver = !events.some(
@@ -186,7 +186,7 @@ function outcomeOf(
   facts: {
     readonly failure: ErrorInfo;
     readonly cost: Cost;
-    /** Why somebody had asked it to stop. */
+    /** The reason of a request to cancel it. */
     readonly cancelled: string | null;
   },
 ): LoopOutcome {
@@ -199,8 +199,8 @@ function outcomeOf(
 }
 
 /**
- * What the thread used: the last `cost` event, or what it had reported to the ledger, which comes first and is never
- * lowered; and what it had not booked when it died.
+ * Returns the cost of the thread: the last `cost` event, or the amount that it had reported to the ledger, which comes
+ * first and is never lowered; plus what it had not booked when it crashed.
  */
 async function costOf(
   env: Pick<Stored, 'store'>,
@@ -225,8 +225,8 @@ function costOfLost({ turn, answered, open }: LostUsage, total: Cost): EventDraf
 }
 
 /**
- * The signed thread.json, or what the signed log says in place of a missing or damaged one; no document if the thread died
- * before it had one. A forged one is refused: only a person may replace it.
+ * Returns the signed thread.json, or one derived from the signed log if it is missing or damaged; no document if the
+ * thread crashed before it had one. A forged one is refused: only a person may replace it.
  */
 async function documentOf(
   env: Stored,
@@ -272,7 +272,7 @@ function crashed({ thread_id: threadId, pid }: ThreadRecord, death: Death): Erro
   return {
     code: 'thread_crashed',
     message: `the process ${pid ?? '?'} of the thread ${how}`,
-    hint: `Go on with it: rye threads resume ${threadId}`,
+    hint: `Resume: rye threads resume ${threadId}`,
   };
 }
 
@@ -283,7 +283,7 @@ function alive({ thread_id: threadId, pid, host }: ThreadRecord): RyeError {
   });
 }
 
-/** What a sweep found and did, and what it could not do. */
+/** The result of a sweep, with its failures. */
 export interface RecoverySweep {
   readonly recovered: readonly RecoveredThread[];
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
@@ -325,7 +325,10 @@ export async function recoverEach(
   return { recovered: [...recovered, ...(await releaseEnded(env))], failures };
 }
 
-/** Settles and gives back the budgets of threads that ended while their process died, or could not write, before it had done so. */
+/**
+ * Settles and releases the budgets of threads that ended without doing so, because their process died or could not
+ * write.
+ */
 async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly RecoveredThread[]> {
   const { registry, ledger, owners } = env.store;
   const released: RecoveredThread[] = [];
@@ -346,14 +349,14 @@ async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly Recove
   return released;
 }
 
-/** What a start does for its project: ends threads whose process is gone. Never fails the start. */
+/** Finalizes the project's crashed threads at each start. Never fails the start. */
 export async function recoverQuietly(env: Recovering): Promise<void> {
   try {
     const dead = await findDead(env, { onlyGone: true });
     if (dead.length === 0) return;
     const ids = dead.map(({ found }) => found.thread_id).join(', ');
     if (env.config.recovery.mode === 'resume') {
-      env.onNotice(`threads without a process: ${ids}; \`rye threads recover\` goes on with them`);
+      env.onNotice(`crashed threads: ${ids}. Resume them: rye threads recover`);
       return;
     }
     const { failures } = await recoverEach(env, dead);
@@ -361,6 +364,6 @@ export async function recoverQuietly(env: Recovering): Promise<void> {
       env.onNotice(`thread ${thread_id} could not be recovered: ${error.message}`);
     }
   } catch (error) {
-    env.onNotice(`dead threads were not looked after: ${messageOf(error)}`);
+    env.onNotice(`crashed threads could not be recovered: ${messageOf(error)}`);
   }
 }

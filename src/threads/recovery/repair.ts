@@ -12,7 +12,7 @@ import { recoverDeliveries } from '../family/delivery-log.ts';
 import type { Process, Stored, ThreadEnv } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 
-/** What was put back from the signed files of a project's threads. */
+/** The rows that were restored from the signed files of a project's threads. */
 export interface Restored {
   /** Threads that the registry lists again. */
   readonly threads: readonly string[];
@@ -23,9 +23,9 @@ export interface Restored {
 }
 
 /**
- * Adds to the registry and the ledger what they lack of the threads on disk. Rows that are there stay as they are, so that
- * it can be done again, and beside other processes. A thread whose record says `running` gets a dead owner: the next
- * recovery ends it.
+ * Adds to the registry and the ledger the rows that they lack of the threads on disk. Existing rows stay, so it can be
+ * repeated, and run beside other processes. A thread whose record is `running` gets a dead owner: the next recovery
+ * ends it.
  */
 export async function restoreThreads(env: Stored & Pick<Process, 'owner'>): Promise<Restored> {
   const { registry, ledger } = env.store;
@@ -62,7 +62,7 @@ export async function unlistedThreads(
 }
 
 /**
- * Replaces a thread.json that is damaged or forged by what the signed log says. What is replaced is kept beside it. The
+ * Replaces a damaged or forged thread.json by one derived from the signed log. The old file is kept beside it. The
  * registry's row stays; a thread that it does not list is listed again.
  */
 export async function rebuildThread(
@@ -113,7 +113,9 @@ async function assertUnheld({ store }: Pick<Stored, 'store'>, threadId: string):
   );
 }
 
-/** The signed record, or what the signed log says in place of a damaged or missing one. A forged one is refused. */
+/**
+ * Returns the signed record, or one derived from the signed log if it is damaged or missing. A forged one is refused.
+ */
 async function documentOf(env: Stored, threadId: string): Promise<ThreadDocument> {
   try {
     return await env.files.readDocument(threadId);
@@ -216,7 +218,7 @@ function parentsFirst(
   return order;
 }
 
-/** What the signed part of a thread's log says, when its thread.json is lost. */
+/** The content of the signed part of a thread's log, for a lost thread.json. */
 export interface Rebuilt {
   /** As the log ends: `running` if it names no end. */
   readonly document: ThreadDocument;
@@ -331,7 +333,7 @@ function withoutPlan(
   });
 }
 
-/** What the registry alone knows of a thread: it grants nothing, and says how it ended. */
+/** Derives a document from the registry alone: it grants nothing and has the thread's end. */
 export function bareDocument(record: ThreadRecord): ThreadDocument {
   const { thread_id: threadId, created_at: now, parent_id: parentId } = record;
   const started = {
@@ -356,7 +358,7 @@ function endOf({ status, result, outputs, error, cost }: EventPayloads['thread_f
 
 /**
  * Ends a thread whose plan is lost: as an error that can't be resumed, with a signed thread.json, so that it is refused
- * only once. What its log and the ledger say was spent is kept.
+ * only once. The spend in its log and the ledger is kept.
  */
 export async function endWithoutPlan(
   env: Stored & Pick<Process, 'clock'>,

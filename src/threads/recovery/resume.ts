@@ -43,17 +43,17 @@ import {
 
 export interface ResumeRequest {
   readonly threadId: string;
-  /** What the model is told; absent: the continuation directive says it. */
+  /** The message to the model; absent: the continuation directive provides it. */
   readonly message?: string | undefined;
-  /** Id, or unique start of it, of the entry to go on from; absent: the leaf. */
+  /** Id, or unique prefix, of the entry to continue from; absent: the head. */
   readonly from?: string | undefined;
-  /** Limits of the continuation, instead of what is left. */
+  /** Limits of the continuation, instead of the remaining ones. */
   readonly limits?: PartialLimits | undefined;
   /** Names of the secret inputs that are given again. */
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** Everything about a thread that decides how it goes on, read and verified. */
+/** A thread with everything that decides how it continues, read and verified. */
 interface Resumable {
   readonly record: ThreadRecord;
   readonly document: ThreadDocument;
@@ -67,9 +67,9 @@ interface Resumable {
 }
 
 /**
- * Prepares a thread to go on: a suspended one under its own id, any other in a successor, linked once that holds the whole
- * context. A crashed one is recovered first. Its thread.json, plan and log are verified before anything is taken from
- * them; of two processes one gets it, the other is refused with `thread_locked`.
+ * Prepares to continue a thread: a suspended one under its own id, any other in a successor, which is linked once it
+ * holds the whole context. A crashed one is recovered first. Its thread.json, plan and log are verified before use. Of
+ * two processes one gets it, the other is refused with `thread_locked`.
  */
 export async function prepareResume(
   env: Recovering & Sources & Preparation & Embedding,
@@ -85,7 +85,7 @@ export async function prepareResume(
     : await succeed(env, resumable, request);
 }
 
-/** The last thread of the chain, with nobody running it: recovered where its process died. */
+/** Returns the last thread of the chain once no process runs it; a crashed one is recovered. */
 async function endOfChain(env: Recovering, threadId: string): Promise<ThreadRecord> {
   const chain = await env.store.registry.chain(threadId);
   const last = chain.at(-1);
@@ -156,7 +156,7 @@ function assertSecrets(
   });
 }
 
-/** A suspended thread goes on in its own log. */
+/** Continues a suspended thread in its own log. */
 async function reopen(
   env: Preparing,
   { record, document, plan: planned, parent, log, tree, leafId }: Resumable,
@@ -200,7 +200,7 @@ async function reopen(
   };
 }
 
-/** A finished thread goes on in a successor. */
+/** Continues a finished thread in a successor. */
 async function succeed(
   env: Recovering & Sources & Preparation,
   resumable: Resumable,
@@ -256,11 +256,11 @@ async function succeed(
   }
 }
 
-/** How long the process of a thread that has ended may still write its export. */
+/** Maximum time that the process of an ended thread may still write its export. */
 const EXPORT_MS = 5000;
 const LOOK_MS = 20;
 
-/** Holds the log of a thread that has ended, after the process that just ended it has let go of it. */
+/** Holds the log of an ended thread once the process that ended it has released it. */
 async function holdEnded(
   env: Pick<Stored, 'store'> & Process,
   threadId: string,
@@ -278,7 +278,7 @@ async function holdEnded(
   }
 }
 
-/** Whoever held the log before us may have continued the thread. */
+/** Throws `thread_locked` if the previous holder of the log continued the thread. */
 async function assertUnchanged(env: Pick<Stored, 'store'>, before: ThreadRecord): Promise<void> {
   const now = await env.store.registry.get(before.thread_id);
   if (now?.status === before.status && now.epoch === before.epoch) return;
@@ -313,16 +313,16 @@ function reasonOf({ status, error }: ThreadRecord): string {
   const because = error ? `: ${error.message}` : '';
   switch (status) {
     case 'completed':
-      return 'The previous thread had completed. Go on from there.';
+      return 'The previous thread had completed. Continue from there.';
     case 'cancelled':
-      return `The previous thread stopped early${because}. Go on where it stopped.`;
+      return `The previous thread stopped early${because}. Continue where it stopped.`;
     case 'suspended':
-      return 'The thread was suspended. Go on where it stopped.';
+      return 'The thread was suspended. Continue where it stopped.';
     case 'created':
     case 'running':
     case 'error':
     case 'continued':
       break;
   }
-  return `The previous thread ended with an error${because}. Go on where it stopped.`;
+  return `The previous thread ended with an error${because}. Continue where it stopped.`;
 }

@@ -22,7 +22,7 @@ import { startDocument, type ThreadDocument } from '../thread-document.ts';
 import { partOf, tamperedError, verifyLog } from '../verified-log.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
 
-/** What a thread used of its limits, its children's spend included. */
+/** The used part of a thread's limits, its children's spend included. */
 export interface UsedLimits {
   readonly cost: Cost;
   /** USD of the thread and all below it. */
@@ -30,7 +30,7 @@ export interface UsedLimits {
   readonly spawns: number;
 }
 
-/** What is left of a thread's limits for the one that continues it; never below 0. Depth is not used up. */
+/** Returns the remaining limits of a thread for its continuation; never below 0. Depth is not used up. */
 export function remainingLimits(limits: Limits, used: UsedLimits): Limits {
   const { cost, subtreeSpend, spawns } = used;
   return {
@@ -109,7 +109,7 @@ export async function createSuccessor(
   }
 }
 
-/** The nearest ancestor that still runs: it pays for a descendant that goes on. */
+/** Returns the nearest running ancestor, which pays for a descendant that continues. */
 export async function payingAncestor(
   env: Pick<Stored, 'store'>,
   parentId: string | null,
@@ -140,7 +140,7 @@ export async function assertIntact(
     `See \`rye verify thread ${threadId}\`. With transcript_integrity: lenient, the part before that is used.`,
   );
   const { recovery } = env.config;
-  // an older state has nothing wrong in it that could be left out
+  // an older state has no fault that could be skipped
   if (recovery.transcriptIntegrity === 'lenient' && verdict.code !== 'thread_rolled_back') {
     env.onNotice(
       `${error.message}; transcript_integrity is lenient, so the ${verdict.verified_bytes} signed bytes before it are used`,
@@ -154,7 +154,7 @@ export async function assertIntact(
 export interface Successor {
   readonly started: StartedThread;
   readonly conversation: Conversation | undefined;
-  /** Lets go of the predecessor; done by the conversation too, and twice is as good as once. */
+  /** Releases the predecessor; the conversation does so too, and a second call has no effect. */
   readonly release?: () => void | Promise<void>;
 }
 
@@ -166,12 +166,12 @@ export interface HandoffRequest {
 
 /** Tokens of the latest messages that a successor takes along. */
 const CEILING_TOKENS = 16_000;
-/** At most this part of the model's window, where that is small. */
+/** Maximum share of the model's window, if that is small. */
 const CEILING_PART = 0.25;
 
 /**
- * Prepares the thread that goes on where this one's context is full: verifies the log, then creates the successor with the
- * same parent, inputs and model and what is left of the limits. The caller links both when it finalizes.
+ * Prepares the thread that continues one whose context is full: verifies the log, then creates the successor with the
+ * same parent, inputs and model and the remaining limits. The caller links both when it finalizes.
  */
 export async function startHandoff(
   env: Preparing,
@@ -195,7 +195,7 @@ export async function startHandoff(
   const message = await continuationMessage(env, {
     plan,
     previousThreadId: threadId,
-    reason: 'The context of the previous thread was full. Go on where it stopped.',
+    reason: 'The context of the previous thread was full. Continue where it stopped.',
   });
   return {
     started: await createSuccessor(env, {

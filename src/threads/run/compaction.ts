@@ -41,7 +41,7 @@ export interface CompactRequest {
   readonly model: PlannedModel;
   readonly reason: CompactionReason;
   readonly instructions?: string | undefined;
-  /** The context's tokens as far as somebody counted them. */
+  /** The context's tokens, if they were counted. */
   readonly tokens?: number | undefined;
   readonly remainingMicroUsd: MicroUsd;
   readonly turn: number;
@@ -59,7 +59,7 @@ export interface CompactEnv {
   readonly onRequest?: (estimate: RequestEstimate) => void | Promise<void>;
 }
 
-/** How a compaction went. `drafts` are to be written in each case; only those of `done` change the context. */
+/** The result of a compaction. `drafts` are written in each case; only those of `done` change the context. */
 export type CompactResult = {
   readonly drafts: readonly EventDraft[];
   readonly usage: Usage;
@@ -277,7 +277,7 @@ export interface MessagesToSummarize {
 const BYTES_PER_TOKEN_WORST = 3;
 const PROMPT_TOKENS = 2000;
 const MIN_ANSWER_TOKENS = 1024;
-/** A thread that can go on without a summary does not wait for one as long as for an answer. */
+/** Maximum retries of a summary: a thread that can continue without one waits less than for an answer. */
 const MAX_RETRIES = 2;
 
 /** One summary, with as much of the conversation as the model's window has room for. */
@@ -317,7 +317,7 @@ export interface CompactPortParts {
   readonly provider: (model: PlannedModel) => ModelProvider;
 }
 
-/** How the note begins that a compaction came to nothing. */
+/** The first words of the note about a failed compaction. */
 export const NOT_COMPACTED = 'the context was not compacted';
 
 /**

@@ -16,7 +16,7 @@ import type { LiveExport } from './live-export.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
 
-/** How much of a result thread.json and the registry keep; the log has all of it. */
+/** Maximum bytes of a result in thread.json and the registry; the log has all of it. */
 const KEPT_RESULT_BYTES = 256 * 1024;
 
 export interface FinalizeRequest {
@@ -32,15 +32,15 @@ export interface FinalizeRequest {
       }
     | undefined;
   readonly children: readonly string[];
-  /** Absent where the thread's own process is gone: then its log says what became of its deliveries. */
+  /** Absent if the thread crashed: then its log decides the status of its deliveries. */
   readonly inbox?: Pick<ThreadInbox, 'close'> | undefined;
-  /** The thread that goes on where this one handed off; it exists and is not linked yet. */
+  /** The thread that continues this one after a handoff; it exists and is not linked yet. */
   readonly successor?: { readonly threadId: string; readonly spendUsd?: number } | undefined;
-  /** What the log says already: a crash came between it and the rest, which is made up for. */
+  /** The end that the log already has after a crash; the remaining steps are made up for. */
   readonly recorded?: Verdict;
 }
 
-/** How an outcome stands in the registry, thread.json and the result. */
+/** An outcome as the registry, thread.json and the result state it. */
 export interface Verdict {
   readonly status: FinalStatus | 'suspended';
   readonly result: string;
@@ -48,10 +48,10 @@ export interface Verdict {
 }
 
 /**
- * Ends a thread whatever ended its loop: settles the budget, closes the log with a signed checkpoint, rewrites
- * thread.json, updates the registry, exports the knowledge entry and runs `after_complete` hooks. Each step is
- * tried even if an earlier one failed; until the registry has the end, a failed step turns a success into `error`, never
- * the reverse. Where another process has taken the thread over, nothing more is written.
+ * Ends a thread after any outcome of its loop: settles the budget, closes the log with a signed checkpoint, rewrites
+ * thread.json, updates the registry, exports the knowledge entry and runs `after_complete` hooks. Each step is tried
+ * even if an earlier one failed; until the registry has the end, a failed step turns a success into `error`, never the
+ * reverse. If another process has taken the thread over, nothing more is written.
  */
 export async function finalizeThread(
   env: Stored & Process & Exporting,
@@ -66,7 +66,7 @@ class Finalization {
   readonly #outputs: ThreadResult['outputs'];
   #verdict: Verdict;
   #isFenced = false;
-  /** The registry says how the thread ended: what fails from here on no longer changes it. */
+  /** True once the registry has the end; later failures don't change it. */
   #isRecorded = false;
   /** The log has its last checkpoint. Without it, its end is not named: it can't be told from what a crash left. */
   #isSealed = false;
@@ -163,8 +163,8 @@ class Finalization {
       return false; // busy or gone: the step itself will tell
     }
     if (!this.#isFenced) return false;
-    const message = `thread ${threadId} was taken over by another process while this one stood still`;
-    const hint = `What became of it: rye threads show ${threadId}`;
+    const message = `thread ${threadId} was taken over by another process while this one was paused`;
+    const hint = `See: rye threads show ${threadId}`;
     this.#verdict = {
       status: 'error',
       result: '',

@@ -45,7 +45,7 @@ type ItemAction = Parameters<RunAction>[1];
  */
 export class HookRunner implements HookPort {
   readonly #options: HookRunnerOptions;
-  /** What every event's context carries. Secret inputs are not in it. */
+  /** The context of every event, without secret inputs. */
   readonly #base: JsonObject;
   readonly #listened: ReadonlySet<HookEvent>;
   readonly #failed = new Set<string>();
@@ -134,7 +134,7 @@ export class HookRunner implements HookPort {
     return await this.#observed('child_finished', context);
   }
 
-  /** Whether a hook listens to the end of the thread, and so may add to its log. */
+  /** True if a hook listens to the end of the thread, and so may add to its log. */
   observesCompletion(): boolean {
     return this.listens('after_complete');
   }
@@ -144,7 +144,7 @@ export class HookRunner implements HookPort {
     return await this.#observed('delivery', context);
   }
 
-  /** Whether an `after_complete` hook may start a child thread, which needs this thread's budget to be open still. */
+  /** True if an `after_complete` hook may start a child thread, which needs this thread's open budget. */
   spendsAfterCompletion(): boolean {
     return this.#hooks.some(
       ({ event, enabled, actions }) =>
@@ -165,7 +165,7 @@ export class HookRunner implements HookPort {
     return [...fired.map(firedDraft), ...drafts];
   }
 
-  /** Tells the person once about each hook that failed; what the plan warned of was said before. */
+  /** Notifies the person once about each hook that failed, except those that the plan warned about. */
   #noticed<T extends { readonly fired: readonly Fired[] }>(report: T): T {
     const { env, plan } = this.#options;
     for (const { id, event, outcome, error } of report.fired) {

@@ -20,7 +20,7 @@ import { deliveryBody, renderDelivery } from '../family/delivery-log.ts';
 import type { OpenTools, Process, Stored } from '../ports.ts';
 import type { StartedThread } from './start.ts';
 
-/** What the hooks of the event `delivery` leave behind. */
+/** Fires the `delivery` hooks and returns their drafts. */
 export type ObserveDelivery = (context: {
   readonly thread_id: string;
   readonly kind: string;
@@ -39,7 +39,7 @@ export interface InboxOptions {
 
 const EXECUTE_ID = 'rye/execute';
 const SEARCH_ID = 'tool_search';
-/** Which deliveries of people may come in while the run is under way. */
+/** Delivery modes of people that are accepted mid-run. */
 const UNDER_WAY: readonly DeliveryMode[] = ['auto', 'active'];
 
 /**
@@ -92,12 +92,12 @@ export class ThreadInbox implements InboxPort {
     if (!(await this.#store.isAnyWaiting(this.#key.threadId))) return ready;
     const admit = { key: this.#key, newEntryId: this.#newEntryId, now: this.#now };
     const steers = await this.#store.admitPeople({ ...admit, modes: UNDER_WAY });
-    // each follow-up gets an answer of its own before the next one is heard
+    // each follow-up gets its own answer before the next one
     const people =
       steers.length > 0 || point !== 'at_end'
         ? steers
         : await this.#store.admitPeople({ ...admit, modes: DELIVERY_MODES, atMost: 1 });
-    // people first: what machines have to say waits for the next point
+    // people first: messages of threads wait for the next point
     if (people.length > 0 || point === 'at_end') return [...ready, ...(await this.#drafts(people))];
     const steer = await this.#steer();
     return [...ready, ...(await this.#drafts(steer ? [steer] : []))];
@@ -230,7 +230,7 @@ export class ThreadInbox implements InboxPort {
     };
   }
 
-  /** Says what the run may do now, where that has changed. */
+  /** Publishes the traits of the run if they changed. */
   async #publish(): Promise<void> {
     const traits = await this.#currentTraits();
     if (JSON.stringify(traits) === JSON.stringify(this.#traits)) return;

@@ -25,7 +25,7 @@ export interface DirectiveRun extends Omit<RunOptions, 'secrets' | 'children'> {
   readonly threadId?: string | undefined;
   /** Called when the thread exists, before it runs. */
   readonly onStarted?: ((threadId: string, directive: string) => void | Promise<void>) | undefined;
-  /** What children in processes of their own are started with. */
+  /** The options of children in other processes. */
   readonly runner: RunnerOptions;
 }
 
@@ -123,7 +123,7 @@ export interface ResumedRun extends ResumeRequest {
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
 }
 
-/** Goes on with a thread, to its end, in this process. */
+/** Resumes a thread and runs it to its end in this process. */
 export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<ThreadResult> {
   const { allowUnsigned, signal, onEvent, ...resume } = request;
   const { started, conversation, release } = await prepareResume(env, resume);

@@ -5,9 +5,9 @@ import type { StartedThread } from './start.ts';
 type AnyEvent = LogEvent | UnknownEvent;
 
 /**
- * Follows a running thread in its knowledge entry, so that a person can read along: what the model says is appended as
- * it comes, calls and results when they are in the log. The end of the thread replaces the file with the signed entry.
- * Best effort: after the first failed write nothing more is written.
+ * Follows a running thread in its knowledge entry, so that a person can read along: streamed text is appended as it
+ * arrives, calls and results once they are in the log. The end of the thread replaces the file with the signed entry.
+ * Best effort: stops after the first failed write.
  */
 export class LiveExport {
   readonly #file: LiveFile;

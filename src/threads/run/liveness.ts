@@ -10,7 +10,7 @@ export type Death = 'gone' | 'stale';
 /** Signs of life come at least this often, and this many times within the time after which an owner counts as dead. */
 const BEAT_MS = 5000;
 const BEATS = 4;
-/** How often an owner looks at the registry: a sign of life is at most this late. */
+/** Interval at which an owner polls the registry: a heartbeat is at most this late. */
 export const POLL_MS = 250;
 /** Beats that are waited for before an owner whose process may live is taken for dead. */
 const MISSED_BEATS = 2;
@@ -21,9 +21,9 @@ export function beatMs(staleSeconds: number): number {
 }
 
 /**
- * Whether a thread that should have an owner seems to have lost it; undefined while it lives, is queued without one, or
- * is ours. A process on another host can only be judged by its heartbeat. A heartbeat says something only while clocks
- * agree: whoever acts on `stale` asks {@link silentOnes} first.
+ * Reports whether a thread that should have an owner seems to have lost it; undefined while the owner lives, the thread
+ * is queued, or it is ours. An owner on another host is judged by its heartbeat alone. A heartbeat proves something
+ * only while clocks agree: call {@link silentOnes} before acting on `stale`.
  */
 export function deathOf(
   { store, owner, clock }: Pick<ThreadEnv, 'store' | 'owner' | 'clock'>,
@@ -43,8 +43,8 @@ export function deathOf(
 }
 
 /**
- * Of threads whose owners seem stale those that give no sign of life while they are watched, for two beats of the
- * monotonic clock: a wall clock that jumps, or that of another host, can't make a living owner look dead.
+ * Filters threads with stale owners to those without a heartbeat during two beats of the monotonic clock: a wall clock
+ * that jumps, or another host's clock, can't make a living owner look dead.
  */
 export async function silentOnes(
   { store, clock }: Pick<ThreadEnv, 'store' | 'clock'>,
@@ -90,7 +90,7 @@ export class Cancellation {
     return this.#controller.signal;
   }
 
-  /** Why the thread is to stop, if somebody asked. */
+  /** The reason to stop, if the thread was asked to. */
   get reason(): string | undefined {
     return this.signal.aborted ? String(this.signal.reason) : undefined;
   }
@@ -108,7 +108,7 @@ export class Cancellation {
     const { clock, store, config } = this.#env;
     const everyMs = beatMs(config.recovery.staleSeconds);
     let beaten = clock.monotonic();
-    // signs of life go on while a cancelled run settles
+    // heartbeats continue while a cancelled run settles
     while (!this.#done.signal.aborted) {
       await clock.sleep(POLL_MS, this.#done.signal);
       if (this.#done.signal.aborted) return;

@@ -30,11 +30,11 @@ export interface Opening {
   /** Recorded definitions that are sent as they are, before what the tools offer beyond them. */
   readonly tools?: readonly ToolDefinition[];
   readonly pending?: PendingCalls;
-  /** What the thread used before, when it goes on under its own id. */
+  /** The cost so far, if the thread continues under the same id. */
   readonly spent?: Cost;
 }
 
-/** Another beginning than a directive's first message: a thread that goes on from an earlier one, or from itself. */
+/** A start other than a directive's first message: a thread that continues an earlier one or itself. */
 export interface Conversation {
   /** The thread's own log is opened again instead of created. */
   readonly reopens: boolean;
@@ -43,7 +43,7 @@ export interface Conversation {
 
 export interface ConversationParts extends OpeningRequest {
   readonly recorder: Recorder;
-  /** For entries that nobody needs to be shown. */
+  /** Writes entries that subscribers are not shown. */
   readonly writer: LogWriter;
 }
 
@@ -83,7 +83,9 @@ export async function openingMessages({
   return { system, drafts, messages: [message] };
 }
 
-/** Says where each piece of the context came from; its text stands in the message and the system prompt. */
+/**
+ * Returns events that name the source of each piece of the context; its text is in the message and the system prompt.
+ */
 function injected(blocks: readonly ContextBlock[]): EventDraft[] {
   return (['system', 'before', 'after'] as const).flatMap((position): EventDraft[] => {
     const here = blocks.filter((block) => block.position === position);
@@ -101,8 +103,8 @@ function injected(blocks: readonly ContextBlock[]): EventDraft[] {
 }
 
 /**
- * The loop's view of a thread's stream rules; empty where nothing watches. A thread that goes on from a log remembers
- * what its path says was told.
+ * Returns the loop's view of a thread's stream rules; empty if none watch. A thread that continues from a log remembers
+ * what its path injected.
  */
 export async function watchRules(
   env: Stored & Pick<Sources, 'rules'>,

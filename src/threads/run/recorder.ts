@@ -4,12 +4,12 @@ import type { EventDraft, EventType, LogEvent } from '../../core/events.ts';
 import { isPiece, type LogHead } from '../../log/checkpoint.ts';
 import type { LogWriter } from '../../storage/store.ts';
 
-/** How streamed text reaches the log; see `transcript.token_deltas`. */
+/** The way streamed text reaches the log; see `transcript.token_deltas`. */
 export type DeltaMode = 'every' | 'coalesced' | 'off';
 
 const COALESCE_MS = 50;
 const COALESCE_CHARS = 4096;
-/** How long streamed text stays unsigned while it arrives. */
+/** Maximum time that streamed text stays unsigned while it arrives. */
 const UNSIGNED_MS = 1000;
 
 export interface RecorderOptions {

@@ -46,7 +46,7 @@ export interface RunOptions {
   readonly wrapProvider?: ((provider: ModelProvider) => ModelProvider) | undefined;
   /** Starts children; given by the caller, so that runs can nest. */
   readonly children: ChildStarter;
-  /** How it begins; by default with the directive's first message. */
+  /** The start of the conversation; by default the directive's first message. */
   readonly conversation?: Conversation | undefined;
 }
 
@@ -60,9 +60,8 @@ interface OpenRun {
 }
 
 /**
- * Runs a started thread to its end and finalizes it on every way out; where it hands off, its successors after it.
- * Resolves with the result of the chain whatever happened; it rejects only when not even the finalization could be
- * recorded.
+ * Runs a started thread to its end and finalizes it on every way out; after a handoff, its successors too. Resolves to
+ * the result of the chain in every case; rejects only if not even the finalization could be recorded.
  */
 export async function runThread(
   env: ThreadEnv,
@@ -109,7 +108,7 @@ async function runLink(
   if (outcome.kind === 'handoff' && open) {
     const { cost, last_text } = outcome;
     try {
-      // asked for while the last call ran: nobody would tell the successor
+      // requested during the last call: the successor would not see it
       const reason = await env.store.registry.cancelRequested(started.threadId);
       if (reason !== undefined) outcome = { kind: 'cancelled', reason, cost, last_text };
       else successor = await startHandoff(env, { started, cost, recorder: open.recorder });
@@ -224,7 +223,7 @@ interface DriveParts {
   readonly cancellation: Cancellation;
 }
 
-/** Opens the conversation, pulls the loop and writes each of its events before it goes on. */
+/** Opens the conversation, drives the loop and records each of its events before the next step. */
 async function drive(
   env: Preparing,
   started: StartedThread,

@@ -28,8 +28,8 @@ export interface StartRequest {
 const MAX_ID_ATTEMPTS = 1000;
 
 /**
- * Takes a plan into the world: register, claim, reserve budget, write thread.json. Whatever fails after the
- * registration ends the thread as `error` with its reason and frees what was reserved.
+ * Starts a plan: register, claim, reserve budget, write thread.json. A failure after the registration ends the thread
+ * as `error` with its reason and frees what was reserved.
  */
 export async function startThread(
   env: Stored & Process & Pick<Preparation, 'guards'>,
@@ -103,8 +103,8 @@ export async function registerThread(
 const TAKEN: ReadonlySet<string> = new Set(['thread_id_taken', 'thread_exists']);
 
 /**
- * Refuses an id whose folder holds a thread that the registry does not know, as after a lost registry: a start would
- * replace what that thread's signed record says.
+ * Refuses an id whose folder holds a thread that is missing in the registry, as after a lost registry: a start would
+ * replace that thread's signed record.
  */
 async function assertNoFiles(env: Stored, threadId: string): Promise<void> {
   if (!env.files.exists(threadId)) return;

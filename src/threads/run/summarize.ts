@@ -35,7 +35,7 @@ export interface Summarizer {
   readonly maxTokens: number;
   readonly remainingMicroUsd: MicroUsd;
   readonly allowUnpriced: boolean;
-  /** How often a failure that may pass is tried again. */
+  /** Maximum retries of a transient failure. */
   readonly maxRetries: number;
   /** Called before each request with what it may use at most. */
   readonly onRequest?: ((estimate: RequestEstimate) => void | Promise<void>) | undefined;
@@ -49,8 +49,8 @@ export type SummaryAnswer =
 const BYTES_PER_TOKEN_WORST = 3;
 
 /**
- * One summary by the model; failures that may pass are tried again. An answer that was cut off, that calls tools or
- * that says nothing is no summary. Never rejects.
+ * Asks the model for one summary and retries transient failures. An answer that is cut off, calls tools or is empty is
+ * no summary. Never rejects.
  */
 export async function summarize(
   summarizer: Summarizer,
@@ -96,7 +96,7 @@ function inputTokensOf(prompt: string): number {
   return Math.ceil(Buffer.byteLength(prompt + SUMMARY_SYSTEM) / BYTES_PER_TOKEN_WORST);
 }
 
-/** A call is made only if its worst case fits what is left. */
+/** Builds the request if its worst case fits the remaining budget. */
 function requestFor(
   { model, maxTokens, remainingMicroUsd, allowUnpriced }: Summarizer,
   prompt: string,
@@ -157,7 +157,7 @@ async function ask(
       if (event.type === 'error') return { failure: event.failure, usage: heard.usage };
       if (event.type === 'finish') return { ...verdictOn(event), usage: heard.usage };
       if (passed)
-        return { error: noSummary('the server went on after max_tokens'), usage: heard.usage };
+        return { error: noSummary('the server continued after max_tokens'), usage: heard.usage };
     }
   } finally {
     signal.removeEventListener('abort', onStop);
@@ -166,7 +166,7 @@ async function ask(
   return { error: noSummary('its answer has no end'), usage: heard.usage };
 }
 
-/** What an answer used so far: the provider's count, and never less than what was heard. */
+/** The usage of an answer so far: the provider's count, and never less than what was received. */
 class HeardSummary {
   readonly #inputTokens: number;
   readonly #bound: StreamBound;
@@ -207,7 +207,7 @@ function verdictOn({
   if (calls.length > 0) return { error: noSummary('it called a tool') };
   if (reason !== 'end') return { error: noSummary(`its answer ended with ${reason}`) };
   const text = textOf(content).trim();
-  return text === '' ? { error: noSummary('it said nothing') } : { text };
+  return text === '' ? { error: noSummary('its answer is empty') } : { text };
 }
 
 function noSummary(why: string): RyeError {

@@ -31,8 +31,8 @@ export interface ExtractRequest {
 }
 
 /**
- * Copies the path to an entry into a new thread, entry ids kept. The new thread is a root of its own, has spent
- * nothing and is `suspended`: `rye threads resume` goes on with it. The source is only read.
+ * Copies the path to an entry into a new thread and keeps the entry ids. The new thread is a root, has spent nothing
+ * and is `suspended`: `rye threads resume` continues it. The source is only read.
  */
 export async function extractThread(
   env: Stored & Process & Pick<Preparation, 'guards'>,
@@ -103,14 +103,14 @@ async function writeExtract(
 export interface ImportRequest {
   readonly origin: NonNullable<ThreadDocument['imported_from']>;
   readonly drafts: readonly EventDraft[];
-  /** Who answered in it, as that program names them. */
+  /** The provider and model that answered, as the other program names them. */
   readonly speaker: { readonly provider: string; readonly model: string } | undefined;
   /** The last answer. */
   readonly result: string;
-  /** What could not be taken as it was; kept in the log. */
+  /** The parts that could not be imported as they were; kept in the log. */
   readonly problems: readonly JsonObject[];
   readonly threadId?: string | undefined;
-  /** The model that goes on with it when it is resumed; absent: the session's own where it is known here. */
+  /** The model that continues it on resume; absent: the session's own model if it is known here. */
   readonly model?: string | undefined;
 }
 
@@ -118,9 +118,9 @@ export interface ImportRequest {
 const CHUNK = 500;
 
 /**
- * Makes a completed thread of a conversation that rye did not run: a root of its own that has spent nothing and may do
- * nothing. Its files are signed like any thread's; `imported_from` and `integrity: unverified` say that the
- * signature vouches for the copy, not for what happened. It can be branched, searched, exported and resumed.
+ * Creates a completed thread from a conversation that rye did not run. It is a root, has spent nothing and may do
+ * nothing. Its files are signed like any thread's; `imported_from` and `integrity: unverified` mean that the signature
+ * vouches for the copy, not for what happened. It can be branched, searched, exported and resumed.
  */
 export async function importThread(
   env: Recovering & Sources & Preparation,
@@ -128,7 +128,7 @@ export async function importThread(
 ): Promise<ThreadRecord> {
   const plan = await importPlan(env, request);
   const { speaker } = request;
-  // lists and exports name who spoke; the plan who would go on
+  // lists and exports name the model that answered, the plan the one that continues
   const shown = speaker
     ? { ...plan, model: { ...plan.model, provider: speaker.provider, id: speaker.model } }
     : plan;
@@ -212,7 +212,7 @@ async function writeLog(
   await writer.sync();
 }
 
-/** What a resume of it may do: speak. It has no tools, and the limits of a directive that sets none. */
+/** Returns the plan that a resume follows: no tools, and the limits of a directive that sets none. */
 async function importPlan(
   env: Pick<Process, 'onNotice'> & Configured & Pick<Sources, 'models'>,
   request: ImportRequest,
@@ -285,7 +285,7 @@ async function resolveModel(env: Pick<Sources, 'models'>, { model, speaker }: Im
     });
   } catch (error) {
     if (!(error instanceof RyeError)) throw error;
-    // it is not configured here: whoever resumes the thread may have another one
+    // it is not configured here, but another model may be when the thread is resumed
     return await env.models.resolve({ hasSteps });
   }
 }

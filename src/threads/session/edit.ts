@@ -23,7 +23,7 @@ export interface OpenEdit {
   readonly begin: () => Promise<void>;
 }
 
-/** What an edit adds; `cost` stands for the thread's whole cost after it. */
+/** The entries that an edit appends; `cost` is the thread's whole cost after it. */
 export interface LogEdit {
   readonly drafts: readonly EventDraft[];
   readonly cost?: Cost;
@@ -96,7 +96,7 @@ export async function editLog(
   }
 }
 
-/** What is verified is what is written to: nobody else writes from before the first look on. */
+/** Takes the lease before verifying, so that the verified bytes are the ones we append to. */
 async function openVerified(
   env: Stored & Process,
   threadId: string,
@@ -118,7 +118,7 @@ async function openVerified(
   }
 }
 
-/** What a model call on a finished thread cost counts for the thread, and so for its ancestors. */
+/** Books the cost of a model call on a finished thread, for the thread and its ancestors. */
 async function bookCost(
   env: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
   record: ThreadRecord,
@@ -214,7 +214,7 @@ export async function titleThread(
   ]);
 }
 
-/** The model that the thread goes on with: a tier, an alias or an id, refused where it could not run on it. */
+/** Sets the model that continues the thread: a tier, an alias or an id. Refused if the thread could not run on it. */
 export async function changeModel(
   env: Stored & Process & Pick<Sources, 'models'>,
   threadId: string,
@@ -227,7 +227,7 @@ export async function changeModel(
   });
 }
 
-/** How hard the model thinks when the thread goes on. */
+/** Sets the thinking level with which the thread continues. */
 export async function changeThinking(
   env: Stored & Process,
   threadId: string,
@@ -275,12 +275,12 @@ export async function appendCustomMessage(
 
 export interface ContextEdit {
   readonly entry: string;
-  /** Absent: the entry is left out of the context. */
+  /** Absent: the entry is omitted from the context. */
   readonly content?: string | undefined;
   readonly reason?: string | undefined;
 }
 
-/** Replaces or leaves out what one entry of the active branch gives to the context; the entry itself stays. */
+/** Replaces or omits what one entry of the active branch adds to the context; the entry itself stays. */
 export async function editContext(
   env: Stored & Process,
   threadId: string,

@@ -39,7 +39,7 @@ import { Recorder } from '../run/recorder.ts';
 import { costOf, editLog, entryAt, type LogEdit, type OpenEdit } from './edit.ts';
 import { NO_CHILDREN } from './replay-world.ts';
 
-/** What came of a compaction that a person asked for. */
+/** The result of a compaction that a person started. */
 export type ManualCompaction =
   | {
       readonly compacted: true;
@@ -224,7 +224,7 @@ async function remainingOf(
   );
 }
 
-/** An edit that cost something says so in the log too. */
+/** Records the cost of an edit in the log too. */
 function paidEdit(
   drafts: readonly EventDraft[],
   { plan, cost, usage }: { readonly plan: ThreadPlan; readonly cost: Cost; readonly usage: Usage },

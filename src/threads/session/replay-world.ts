@@ -60,8 +60,8 @@ export function memoryWriter(threadId: string, clock: Clock): LogWriter {
 }
 
 /**
- * Says the recorded answers in their order. One that a rule cut ends where it was cut: a rule of today cuts it there too, at
- * the latest at its end, or it counts as an answer.
+ * Streams the recorded answers in order. An answer that a rule cut ends at the cut: a rule of today must cut it there
+ * too, at the latest at its end, or it counts as an answer.
  */
 export function recordedProvider(answers: readonly AssistantMessage[]): ModelProvider {
   let next = 0;

@@ -32,7 +32,7 @@ import {
 } from './replay-world.ts';
 
 export interface ReplayOptions {
-  /** Entry from behind which the run is played; what stands up to it is given. */
+  /** The entry after which the replay starts; entries up to it are taken from the log. */
   readonly from?: string;
   readonly signal?: AbortSignal;
   /** Called with each event that the replay would have logged. */
@@ -61,7 +61,7 @@ export async function replayThread(
   threadId: string,
   options: ReplayOptions,
 ): Promise<ReplayReport> {
-  // what somebody edited is no recording
+  // an edited log is no recording
   const { document, record, verdict } = await readVerified(given, threadId);
   const recordedPlan = await given.files.readPlan(document);
   const { header, events } = await given.store.logs.read(threadId, partOf(threadId, verdict));
@@ -88,7 +88,7 @@ export async function replayThread(
   };
 }
 
-/** Time stands still, and the model is the one that was recorded. */
+/** Stops the clock and fixes the recorded model. */
 function replayEnv(env: ThreadEnv, { model, fallbacks }: ThreadPlan): ThreadEnv {
   return {
     ...env,
@@ -216,7 +216,7 @@ interface Opened {
   readonly messages: LoopPorts['history'];
 }
 
-/** Renders the opening anew and compares it; where the replay begins later, the recorded context is given. */
+/** Renders the opening again and compares it. A replay that starts later takes the recorded context instead. */
 async function openingOf(
   { started, recording, tree, comparison, notRun }: Play,
   parts: {
@@ -315,7 +315,7 @@ async function recordedCompaction(
   return undefined;
 }
 
-/** Whether the run wanted to compact at this place and could not. */
+/** True if the run tried to compact at this place and failed. */
 function hasFailedAttempt({ tree, events, comparison }: PortParts, leafId: string | null): boolean {
   const since = leafId === null ? 0 : (tree.byId.get(leafId)?.seq ?? 0);
   const until = comparison.expected?.seq ?? Number.POSITIVE_INFINITY;
