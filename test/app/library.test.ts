@@ -238,7 +238,7 @@ describe('behavior', () => {
       await rye.run({ directiveId: WORK, acknowledge: ['elevatedd' as 'safe'] }),
     ).toMatchObject({
       kind: 'failed',
-      error: { code: 'usage', message: '--acknowledge elevatedd has the unknown risk' },
+      error: { code: 'usage', message: '--acknowledge has the unknown risk "elevatedd"' },
     });
   });
 });

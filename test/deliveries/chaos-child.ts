@@ -1,4 +1,4 @@
-// One of several processes on one thread: it owns the thread when nobody else does, and else writes to it.
+// One of several processes on one thread: it owns the thread if no other does, and else writes to it.
 import { RyeError } from '../../src/core/errors.ts';
 import { Owner } from './owner.ts';
 import { Chance, THREAD, World } from './world.ts';
@@ -48,7 +48,7 @@ async function write(): Promise<void> {
   });
 }
 
-/** Somebody else has the thread, or has resolved the delivery first. */
+/** Another process has the thread, or resolved the delivery first. */
 function isRace(error: unknown): boolean {
   return (
     error instanceof RyeError &&

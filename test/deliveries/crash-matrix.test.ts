@@ -13,7 +13,7 @@ import { Chance, SimLog, THREAD, World } from './world.ts';
 
 const CHILD = path.resolve(import.meta.dirname, 'crash-child.ts');
 
-/** Each transition, with the moment before it and the moment behind it. */
+/** Each transition, with the moment before it and the moment after it. */
 const POINTS = [
   'claimed',
   'recovered',

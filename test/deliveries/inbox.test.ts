@@ -178,7 +178,7 @@ it('lets one of two admissions win that come at the same time', async () => {
   expect((await world.deliveries())[0]?.tries).toHaveLength(1);
 });
 
-it('gives back what it took when the log never had it: that was no attempt', async () => {
+it('releases a delivery that the log never had: that was no attempt', async () => {
   const { inbox, world, send } = await opened([READER]);
   await send('d1');
   expect(await inbox.next()).toHaveLength(2);
@@ -188,7 +188,7 @@ it('gives back what it took when the log never had it: that was no attempt', asy
   expect(delivery?.tries).toMatchObject([{ kind: 'turn_start', state: 'rejected', run_id: null }]);
 });
 
-it('has the constraints of the tables say no to what must never be', async () => {
+it('has table constraints that refuse invalid states', async () => {
   const { world, send, key } = await opened([READER]);
   await send('d1');
   const database = new Database(path.join(world.folder, '.ai/state/threads/registry.db'));

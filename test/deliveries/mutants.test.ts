@@ -81,7 +81,7 @@ const MUTANTS: readonly Mutant[] = [
     to: 'if (row) {',
   },
   {
-    name: 'an owner that has lost the thread goes on',
+    name: 'an owner that has lost the thread continues',
     file: 'src/storage/sqlite/delivery-rows.ts',
     from: 'if (row?.epoch === epoch) return;',
     to: 'if (row) return;',
@@ -107,7 +107,7 @@ function run({ file, from, to }: Mutant, seeds: number): number | null {
   const mutated = path.join(home, file);
   const source = readFileSync(mutated, 'utf8');
   // a mutant that changes nothing would prove nothing
-  if (source.split(from).length !== 2) throw new Error(`${file} does not say ${from} once`);
+  if (source.split(from).length !== 2) throw new Error(`${file} does not contain ${from} once`);
   writeFileSync(mutated, source.replace(from, to));
   writeFileSync(path.join(home, 'program.mts'), PROGRAM);
   const { status, stderr } = spawnSync(

@@ -10,9 +10,9 @@ interface Injected {
 }
 
 /**
- * What must hold at every moment, judged from the log and the tables alone; one sentence for each violation. `completed`
- * are the runs that the tables call so: a process that is killed right behind the transaction that ends a run and begins
- * the next cannot say so in its log any more.
+ * Checks the invariants of every moment from the log and the tables alone; one sentence for each violation. `completed`
+ * are the runs that the tables call so: a process that is killed right after the transaction that ends a run and begins
+ * the next cannot record it in its log any more.
  */
 export function violations(
   events: readonly LogEvent[],
@@ -70,7 +70,7 @@ function oneAttempt(deliveries: readonly DeliveryReport[]): readonly string[] {
   return open.length > 1 ? [`${open.length} attempts are unresolved`] : [];
 }
 
-/** Closed as delivered only if the log has the entry, behind it the answer that is named, and behind that an end. */
+/** Closed as delivered only if the log has the entry, after it the named answer, and after that an end. */
 function deliveredOnly(
   delivery: DeliveryReport,
   events: readonly LogEvent[],
@@ -120,7 +120,7 @@ interface Facts {
   readonly admitted: readonly Admitted[];
 }
 
-/** A steer comes behind a whole batch of results, and only into a run that does no more than read. */
+/** A steer follows a whole batch of results, and enters only a run that does no more than read. */
 function steers(
   injected: readonly Injected[],
   { events, deliveries, admitted }: Facts,
@@ -133,14 +133,14 @@ function steers(
   return injected.flatMap(({ at, id }) => {
     if (!markers.has(id)) return [];
     const problems: string[] = [];
-    if (!isBehindBatch(events.slice(0, at))) problems.push(`steer ${id} is not behind a batch`);
+    if (!isAfterBatch(events.slice(0, at))) problems.push(`steer ${id} does not follow a batch`);
     const when = admitted.find(({ marker }) => marker === id);
     if (when && when.tools !== 'reads') problems.push(`steer ${id} went into a run that writes`);
     return problems;
   });
 }
 
-function isBehindBatch(before: readonly LogEvent[]): boolean {
+function isAfterBatch(before: readonly LogEvent[]): boolean {
   const open = new Set<string>();
   let last = '';
   for (const event of before) {

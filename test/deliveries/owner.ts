@@ -8,18 +8,18 @@ import { ThreadInbox } from '../../src/threads/run/inbox.ts';
 import type { StartedThread } from '../../src/threads/run/start.ts';
 import { type Chance, SimLog, THREAD, type World } from './world.ts';
 
-/** What happens at a point between two effects: others act, or the process dies (a throw). */
+/** Called at a point between two effects: others act, or the process dies (a throw). */
 export type Point = (name: string) => Promise<void>;
 
 type End = 'completed' | 'failed' | 'interrupted';
 
-/** A process that owns the thread: the real inbox, and a loop that does what chance says. */
+/** A process that owns the thread: the real inbox, and a loop that acts at random. */
 export class Owner {
   readonly #world: World;
   readonly #chance: Chance;
   readonly #point: Point;
   readonly #log: SimLog;
-  /** Whether it takes the thread from a living owner too. */
+  /** True to take the thread from a living owner too. */
   readonly #takes: 'any' | 'dead';
   #inbox: ThreadInbox | undefined;
   #epoch = 0;
@@ -41,7 +41,7 @@ export class Owner {
     return this.#inbox;
   }
 
-  /** Takes the thread over from whoever had it, puts in order what that one left, and opens a run. */
+  /** Takes the thread over from its previous owner, finalizes that owner's run, and opens a new one. */
   async start(): Promise<void> {
     const { registry, deliveries, owners } = this.#world.store;
     const held = this.#takes === 'any' ? await registry.get(THREAD) : undefined;
@@ -84,7 +84,7 @@ export class Owner {
       syncLog: async () => undefined,
     });
     const entries = [...deliveryFacts(this.#log.read()).entries];
-    // now and then the thread goes on from before the last entry
+    // now and then the thread continues from before the last entry
     const carried = this.#chance.happens(50) ? entries.slice(0, -1) : entries;
     await inbox.open(new Set(carried), []);
     await this.#point('opened');
@@ -108,15 +108,15 @@ export class Owner {
     const what = this.#chance.below(100);
     if (what < 45) return await this.#toolTurn();
     if (what < 60) {
-      await this.#say('aborted');
+      await this.#answer('aborted');
       return undefined;
     }
     if (what < 63) return 'failed';
     if (what < 66) return 'interrupted';
-    await this.#say('end');
-    const said = await inbox.take('at_end');
-    if (said.length > 0) {
-      await this.#write(said);
+    await this.#answer('end');
+    const taken = await inbox.take('at_end');
+    if (taken.length > 0) {
+      await this.#write(taken);
       return undefined;
     }
     const next = await inbox.next();
@@ -127,7 +127,7 @@ export class Owner {
 
   async #toolTurn(): Promise<undefined> {
     const ids = Array.from({ length: 1 + this.#chance.below(3) }, () => this.#callId());
-    await this.#say('tool_calls', ids);
+    await this.#answer('tool_calls', ids);
     for (const [index, id] of ids.entries()) {
       await this.#write([
         {
@@ -135,7 +135,7 @@ export class Owner {
           payload: { call_id: id, tool: 't', name: 't', input: {}, turn: 1 },
         },
       ]);
-      // nobody asks in the middle of a batch; if somebody did, no steer may come of it
+      // the loop never asks in the middle of a batch; if it did, no steer may be admitted
       if (index > 0 && this.#chance.happens(300)) await this.#probe();
       await this.#write([
         {
@@ -186,7 +186,7 @@ export class Owner {
     });
   }
 
-  async #say(reason: StopReason, calls: readonly string[] = []): Promise<void> {
+  async #answer(reason: StopReason, calls: readonly string[] = []): Promise<void> {
     const message: AssistantMessage = {
       role: 'assistant',
       content: calls.map((id) => ({ type: 'tool_call', call_id: id, name: 't', input: {} })),
@@ -232,7 +232,7 @@ export class Owner {
     } as unknown as ThreadEnv;
   }
 
-  /** The store with a point before and behind each transaction. */
+  /** The store with a point before and after each transaction. */
   #watched(deliveries: Deliveries): Deliveries {
     const watched: Partial<Record<keyof Deliveries, unknown>> = {};
     for (const name of METHODS) {
@@ -244,7 +244,7 @@ export class Owner {
         const isEnd = name === 'endRun' && (given[0] as { next?: object }).next !== undefined;
         const result = await work(...given);
         if (name === 'admitSteer' && result !== undefined) this.#admitted(result);
-        // that a run has ended where another begins stands nowhere else in the log
+        // nothing else in the log shows that one run ended and another began
         if (isEnd && result !== undefined) this.#log.append([ENDED]);
         await this.#point(`${name}:after`);
         return result;

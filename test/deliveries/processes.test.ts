@@ -13,7 +13,7 @@ const CHILD = path.resolve(import.meta.dirname, 'chaos-child.ts');
 const FIRST = Number(process.env['RYE_FIRST_SEED'] ?? 1);
 const SEEDS = Number(process.env['RYE_SEEDS'] ?? 1);
 const PROCESSES = 3;
-/** Of each lane; the last one ends in order. */
+/** The processes of each lane; the last one ends cleanly. */
 const LIVES = 3;
 
 function start(folder: string, seed: number): ChildProcess {
@@ -36,7 +36,7 @@ function completedRuns(folder: string): ReadonlySet<string> {
 }
 
 interface Outcome {
-  /** What the processes wrote to stderr: an error that none of them expected. */
+  /** The processes' stderr: an error that none of them expected. */
   readonly errors: string;
   readonly found: readonly string[];
   readonly unresolved: number;

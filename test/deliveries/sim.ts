@@ -7,7 +7,7 @@ import { violations } from './oracle.ts';
 import { Owner, type Point } from './owner.ts';
 import { Chance, READS, SimLog, THREAD, World } from './world.ts';
 
-/** What a simulation came across. */
+/** The findings of a simulation. */
 export interface SimReport {
   readonly violations: readonly string[];
   readonly actions: number;
@@ -64,7 +64,7 @@ class Simulation {
     while (this.#actions < this.#options.actions && this.#found.length === 0) {
       await this.#life();
     }
-    // whoever comes last leaves nothing open
+    // the last owner leaves nothing open
     if (this.#found.length === 0) await this.#settled();
     return await this.#report();
   }
@@ -124,7 +124,7 @@ class Simulation {
     const what = this.#chance.below(100);
     if (what < 30) await this.#send();
     else if (what < 45) await this.#childEnds();
-    // what a run may do changes by what its owner does: not while that very owner says it
+    // an owner changes the traits of its run, but not while it publishes them
     else if (what < 60 && where !== 'updateRun:before') await this.#escalate();
     else if (what < 75) await this.#resolve();
     else if (what < 85) await this.#haunt();
@@ -220,7 +220,7 @@ class Simulation {
     });
   }
 
-  /** A process that was thought dead comes back: nothing of what it does may have an effect. */
+  /** A process that was taken for dead returns: nothing that it does may have an effect. */
   async #haunt(): Promise<void> {
     const inbox = this.#zombie?.inbox;
     const epoch = this.#zombie?.epoch;

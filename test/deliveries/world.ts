@@ -81,7 +81,7 @@ export const READS: RunTraits = {
   requires_write_access: false,
 };
 
-/** What the oracle knows of a steer besides the tables: what the run could do when it was let in. */
+/** The oracle's knowledge of a steer beside the tables: the traits of the run when it was admitted. */
 export interface Admitted {
   readonly marker: string;
   readonly tools: Tools;

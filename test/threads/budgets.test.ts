@@ -103,7 +103,7 @@ test('what a parent has left is right at every turn of every descendant, in this
   expect(rows.map(({ status }) => status)).toEqual(rows.map(() => 'released'));
 });
 
-/** Recomputes every thread's remaining from the rows with a formula of its own, checks what must hold for all, and sums up. */
+/** Recomputes every thread's remaining budget from the rows, checks the invariants of all, and returns the sum. */
 async function audit(here: Lab): Promise<number> {
   const rows = await here.store.ledger.rows();
   const childrenOf = (id: string) => rows.filter(({ parent_id }) => parent_id === id);
@@ -136,7 +136,7 @@ interface Audit {
 }
 
 // Requirement: first-child-takes-budget
-test('a child for which nobody declared a spend limit gets a share, so that its siblings get theirs', async () => {
+test('a child without a declared spend limit gets a share, so that its siblings get theirs', async () => {
   const here = await lab();
   here.write(
     '.ai/directives/team/free.md',

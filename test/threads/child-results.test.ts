@@ -143,7 +143,7 @@ test('a child that is killed is an end like any other', async () => {
   ]);
 });
 
-test('a thread writes to its parent and to those below it, to nobody else', async () => {
+test('a thread may write only to its parent and its descendants', async () => {
   const here = await lab();
   const send = (to: string, message: string): string =>
     `<execute item_type="tool" item_id="rye/agent/threads/send_message"><param name="to">${to}</param><param name="message">${message}</param></execute>`;

@@ -13,7 +13,7 @@ test('--async prints id, status and pid and returns; wait, tree and stats tell t
   expect(started.code).toBe(0);
   const launched = JSON.parse(started.stdout);
   expect(launched).toMatchObject({ success: true, status: 'running', pid: expect.any(Number) });
-  // its starter is gone, and it goes on
+  // its starter is gone, and it continues
   await here.until('the arrival', () => existsSync(path.join(here.project, 'arrived-one')));
 
   const early = await rye(

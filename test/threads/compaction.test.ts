@@ -76,7 +76,7 @@ async function work(
   return { server, result, rye, events: await lab.events(result.thread_id) };
 }
 
-/** Reads files in turn, summarises when asked to, and says that it is done. */
+/** Reads files in turn, summarizes on request, and ends. */
 function reader(
   summaries: readonly WireTurn[],
   files = ['a', 'b', 'c', 'd'],
@@ -108,7 +108,7 @@ function only(events: readonly (LogEvent | UnknownEvent)[], type: string) {
 }
 
 describe('a running thread whose context fills', () => {
-  it('is compacted and goes on; the next request is the fold of its log', async () => {
+  it('is compacted and continues; the next request is the fold of its log', async () => {
     const { server, result, events } = await work(reader([says('## Goal\nRead all files.')]));
     expect(result.status).toBe('completed');
     const compactions = only(events, 'compaction');
@@ -154,11 +154,11 @@ describe('a running thread whose context fills', () => {
   it.each([
     ['is cut off', { ...says('half a sum'), stop_reason: 'max_tokens' }],
     ['calls a tool', calls(toolUse(READ, { path: 'a.txt' }, 'toolu_s'))],
-    ['says nothing', says('')],
+    ['is empty', says('')],
     ['fails', { status: 400, error: { type: 'invalid_request_error', message: 'no' } }],
     ['never ends', { steps: [{ kind: 'wait', until: new Promise(() => {}) }] }],
   ] satisfies [string, WireTurn][])(
-    'goes on as it was when the summary %s',
+    'continues unchanged when the summary %s',
     async (_name, answer) => {
       const { result, events, server } = await work(reader([answer], ['a', 'b']), {
         config: [...SMALL, ...IMPATIENT],
@@ -170,7 +170,7 @@ describe('a running thread whose context fills', () => {
     },
   );
 
-  it('is compacted once when the provider says that the context is too long', async () => {
+  it('is compacted once when the provider rejects the context as too long', async () => {
     let refused = 0;
     let step = 0;
     const script: WireScript = ({ body }) => {
@@ -217,7 +217,7 @@ describe('a summary that is broken off', () => {
     expect(resumed).toMatchObject({ status: 'completed', result: 'All read.' });
   });
 
-  it('by SIGKILL is not in the log; the thread goes on with all that was said, by hand too', async () => {
+  it('by SIGKILL is not in the log; the thread continues with its whole conversation, by hand too', async () => {
     let running: RunningCli | undefined;
     const read = reader([], ['a', 'b']);
     const server = await lab.model(async (request) => {
@@ -263,7 +263,7 @@ describe('a summary that is broken off', () => {
     });
     const id = result.thread_id;
     const { trees } = rye;
-    // a model of which one summary costs more than the thread may still spend
+    // one summary by this model costs more than the thread may still spend
     await trees.changeModel(id, { model: 'claude-fable-5-1', provider: 'anthropic' });
     const before = await lab.events(id);
     const asked = server.requests.length;

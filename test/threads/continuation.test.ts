@@ -17,7 +17,7 @@ const HANDS_OFF = 'continuation: { mode: handoff, trigger_threshold: 0.0001 }\n'
 
 const USAGE = { input_tokens: 1000, output_tokens: 100 };
 
-/** Keeps what a thread was about in a file of its own, and reads it again. */
+/** Keeps a thread's topic in a file and reads it again. */
 const NOTES = `import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 export const __version__ = '1.0.0';
 export const __tool_description__ = 'Keep notes.';
@@ -39,7 +39,7 @@ const run = (id: string, params: Readonly<Record<string, string>>): string =>
     .map(([name, value]) => `<param name="${name}">${value}</param>`)
     .join('')}</action>`;
 
-/** As the seed has it: the directive's own hooks summarise a thread that ends, and remind the one that goes on. */
+/** The directive's own hooks summarize a thread that ends, and remind the one that continues. */
 const SUMMARY_HOOKS = `<hooks>
   <hook id="summarise" event="after_complete">${run('team/notes', {
     thread: '${thread_id}',

@@ -17,7 +17,7 @@ async function parentOf(here: Lab): Promise<string> {
 }
 
 // Requirement: children-bounded
-test('more children than max_children wait as created; each end starts the next, nobody supervises', async () => {
+test('more children than max_children wait as created; each end starts the next without a scheduler', async () => {
   const here = await lab({ coordination: 'concurrency: { max_children: 3, max_total: 20 }\n' });
   const parentThreadId = await parentOf(here);
   const limits = { spend: 0.001 };
@@ -33,7 +33,7 @@ test('more children than max_children wait as created; each end starts the next,
       ({ status, pid }) => status === 'running' || (status === 'created' && pid !== null),
     ).length;
   expect(await running()).toBe(3);
-  // nobody waits now: the child that ends starts its sibling
+  // there is no waiter now: the child that ends starts its sibling
   here.openGate('c1');
   await here.until('the fourth', () => arrived(here, 'c4'));
   expect(await running()).toBe(3);
@@ -70,7 +70,7 @@ test('a queued thread whose starter is gone is started by the next command', asy
 });
 
 // Requirement: wait-timeout-ignored
-test('wait --any returns at the first end, a timeout says where each thread stands', async () => {
+test('wait --any returns at the first end, a timeout returns the status of each thread', async () => {
   const here = await lab();
   const slow = await here.job('slow');
   const fast = await here.job('fast');
@@ -149,7 +149,7 @@ test('cancelling works across processes and cascades to children, running and qu
   expect(await here.rye.children.cancel(parentThreadId)).toEqual([]);
 });
 
-test('with on_parent_cancel: keep the children go on, unless --tree is asked for', async () => {
+test('with on_parent_cancel: keep the children continue, unless --tree is given', async () => {
   const here = await lab({ coordination: 'child_policy: { on_parent_cancel: keep }\n' });
   const parentThreadId = await parentOf(here);
   const child = await here.job('child', { parentThreadId, limits: { spend: 0.001 } });
@@ -161,7 +161,7 @@ test('with on_parent_cancel: keep the children go on, unless --tree is asked for
   expect((await here.rye.children.wait([child.thread_id])).success).toBe(true);
 });
 
-test('children of a parent that failed are cancelled, of one that completed go on', async () => {
+test('children of a parent that failed are cancelled, of one that completed continue', async () => {
   const here = await lab();
   const failing = await here.job('failing');
   const limits = { spend: 0.001 };

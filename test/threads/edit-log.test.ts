@@ -35,7 +35,7 @@ async function titles(here: Lab, id: string): Promise<readonly string[]> {
   return rows.filter(({ kind }) => kind === 'title').map(({ text }) => text);
 }
 
-it('an edit lets nobody in between what it verified and what it writes', async () => {
+it('an edit holds the lease from its verification to its write', async () => {
   const refused: unknown[] = [];
   const { here, id, raced } = await scene(async (lab, thread) => {
     await lab
@@ -52,7 +52,7 @@ it('an edit lets nobody in between what it verified and what it writes', async (
   expect(await titles(here, id)).toEqual(['mine', 'of another process']);
 });
 
-it('who goes on from a log takes what is written in between for no damage', async () => {
+it('a continuation accepts entries that are written during its verification', async () => {
   const { here, id, raced } = await scene(async (lab, thread) => {
     await lab.rye().trees.title(thread, 'of another process');
   });

@@ -22,7 +22,7 @@ function message(id: string, parentId: string | null, value: object): string {
   return JSON.stringify({ type: 'message', id, parentId, timestamp: 't', message: value });
 }
 
-const said = (text: string) => ({ role: 'user', content: text, timestamp: 1 });
+const userEntry = (text: string) => ({ role: 'user', content: text, timestamp: 1 });
 
 function answered(content: readonly object[], stopReason = 'stop'): object {
   return { role: 'assistant', content, ...MODEL, stopReason, timestamp: 2 };
@@ -38,7 +38,7 @@ const HEAD = JSON.stringify({
 const CALL = { type: 'toolCall', id: 'toolu_1', name: 'read', arguments: { path: 'zoo.txt' } };
 const LINES = [
   HEAD,
-  message('a1', null, said('Where is the zebra?')),
+  message('a1', null, userEntry('Where is the zebra?')),
   message('a2', 'a1', answered([CALL], 'toolUse')),
   message('a3', 'a2', {
     role: 'toolResult',
@@ -57,7 +57,7 @@ const LINES = [
     targetId: 'a1',
     label: 'q',
   }),
-  message('a5', 'a4', said('Thanks!')),
+  message('a5', 'a4', userEntry('Thanks!')),
   message('a6', 'a5', answered([{ type: 'text', text: 'You are welcome.' }])),
 ];
 
@@ -71,7 +71,7 @@ const exported = async (id: string) =>
   [...(await rye.exports.export(id, { format: 'pi' })).chunks].join('');
 
 describe('an imported session', () => {
-  it('is a completed thread that says where it is from, verifies and is found', async () => {
+  it('is a completed thread that names its source, verifies and is found', async () => {
     const file = sessionFile();
     const { thread, ...made } = await rye.trees.importSession({ path: file });
     expect(made).toEqual({
@@ -136,7 +136,7 @@ describe('an imported session', () => {
     expect((await rye.threads.verify(thread.thread_id)).ok).toBe(true);
   });
 
-  it('goes on with a model of today, which is told that the tools are gone', async () => {
+  it('continues with a current model, which is told that the tools are gone', async () => {
     const server = await lab.model([says('Still in the zoo.')]);
     const { thread } = await lab.rye().trees.importSession({ path: sessionFile() });
     const resumed = await lab.rye().recovery.resume({
@@ -194,10 +194,10 @@ describe('a file that is refused', () => {
     ['is no session', '# Notes\n', 'session_malformed'],
     [
       'has an id that is a path',
-      `${HEAD}\n${message('../../x', null, said('x'))}\n`,
+      `${HEAD}\n${message('../../x', null, userEntry('x'))}\n`,
       'session_malformed',
     ],
-    ['has a loop', `${HEAD}\n${message('a', 'a', said('x'))}\n`, 'session_malformed'],
+    ['has a loop', `${HEAD}\n${message('a', 'a', userEntry('x'))}\n`, 'session_malformed'],
   ];
   it.each(REFUSED)('because it %s: is left alone, and no thread is made', async (_, text, code) => {
     const file = path.join(lab.project, 'odd.jsonl');
@@ -212,10 +212,10 @@ describe('a file that is refused', () => {
     ['bytes that are no UTF-8', Buffer.from([0xff, 0xfe]), ['encoding'], ['', '\n']],
     ['a byte order mark and lines that end in CR LF', Buffer.from('x'), [], ['\uFEFF', '\r\n']],
   ])(
-    'not because of %s, which is said where it loses something',
+    'not because of %s, which is reported if it loses something',
     async (_, text, kinds, [start, end]) => {
       const file = path.join(lab.project, 'odd.jsonl');
-      const [before = '', behind = ''] = message('a', null, said('HERE')).split('HERE');
+      const [before = '', behind = ''] = message('a', null, userEntry('HERE')).split('HERE');
       const bytes = Buffer.concat([
         Buffer.from(`${start}${HEAD}${end}${before}`),
         text,

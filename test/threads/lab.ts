@@ -52,7 +52,7 @@ const { name } = JSON.parse(readFileSync(0, 'utf8'));
 writeFileSync('arrived-' + name, '');
 const here = process.cwd();
 const timer = setInterval(() => {
-  // the test is over: a gate whose thread was killed has nobody else to end it
+  // the test is over: nothing else ends a gate whose thread was killed
   if (!existsSync(here)) process.exit(1);
   if (existsSync('broken-' + name)) {
     process.stderr.write('the gate is broken');
@@ -113,7 +113,7 @@ const JOB = directive('team/job', {
     '<step name="gate"><execute item_type="tool" item_id="team/gate"><param name="name">{input:name}</param></execute></step>',
 });
 
-/** Makes a lab that is removed when the running test ends; no process of it is left behind then. */
+/** Makes a lab that is removed when the running test ends; then none of its processes is left. */
 export async function lab(options: { readonly coordination?: string } = {}): Promise<Lab> {
   const folder = await cliPackage();
   const root = realpathSync(mkdtempSync(path.join(tmpdir(), 'rye-kids-')));

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { directive, lab, processesOf } from './lab.ts';
 
-test('a launched thread runs in a process of its own, finalizes itself and leaves no private file', async () => {
+test('a launched thread runs in another process, finalizes itself and leaves no private file', async () => {
   const here = await lab();
   const launched = await here.job('one');
   expect(launched).toMatchObject({ directive: 'team/job', status: 'running' });
@@ -17,7 +17,7 @@ test('a launched thread runs in a process of its own, finalizes itself and leave
     epoch: 1,
   });
   const stat = readFileSync(`/proc/${launched.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-  // group and session of its own, so that a hang-up of the terminal does not reach it
+  // its own group and session, so that a hang-up of the terminal does not reach it
   expect(stat.slice(2, 4)).toEqual([String(launched.pid), String(launched.pid)]);
   here.openGate('one');
   const report = await here.rye.children.wait([launched.thread_id]);
@@ -188,7 +188,7 @@ test('a process that cannot be started ends the thread as an error and frees its
   expect(document).toMatchObject({ status: 'error', error: { code: 'spawn_failed' } });
 });
 
-test('a process that dies before it takes the thread over is found by whoever waits', async () => {
+test('a process that dies before it takes the thread over is found by a waiter', async () => {
   const here = await lab();
   const rye = here.open({ program: [path.join(here.project, 'no-such-program.js')] });
   const { thread_id } = await rye.children.launch({

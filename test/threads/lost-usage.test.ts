@@ -28,7 +28,7 @@ const asked = (input: number, output: number, reserved?: number): EventDraft => 
   event_type: 'turn_started',
   payload: { turn: 3, request: estimate(input, output, reserved) },
 });
-const said = (text: string): EventDraft => ({ event_type: 'token_delta', payload: { text } });
+const delta = (text: string): EventDraft => ({ event_type: 'token_delta', payload: { text } });
 const booked: EventDraft = {
   event_type: 'cost',
   payload: { turn: 2, usage: NO_USAGE, total: { ...NO_COST, spend: 0.5 } },
@@ -61,14 +61,14 @@ function lostOf(drafts: readonly EventDraft[], changes: Partial<ThreadPlan> = {}
 describe('what a dead process had not booked', () => {
   it.each<[string, EventDraft[]]>([
     ['nothing was asked', []],
-    ['the last turn is paid for', [TURN, said('abcd'), answer(5), booked]],
-    ['the answers were copied and nobody had gone on from them', [answer(5), answer(7)]],
+    ['the last turn is paid for', [TURN, delta('abcd'), answer(5), booked]],
+    ['the answers were copied and not continued', [answer(5), answer(7)]],
   ])('is nothing where %s', (_, drafts) => {
     expect(lostOf(drafts)).toBeUndefined();
   });
 
   it('is the answers since, as they were counted', () => {
-    const lost = lostOf([booked, TURN, said('abcd'), answer(5), answer(7)]);
+    const lost = lostOf([booked, TURN, delta('abcd'), answer(5), answer(7)]);
     expect(lost?.turn).toBe(3);
     expect(lost?.answered.usage).toEqual({ ...NO_USAGE, input_tokens: 200, output_tokens: 12 });
     expect(lost?.answered.price).toBe(200 * 2 + 12 * 10);
@@ -76,7 +76,7 @@ describe('what a dead process had not booked', () => {
   });
 
   it('is what was being heard, with the context that was asked, as an estimate', () => {
-    const { open } = lostOf([TURN, said('abcd'), said('efgh')]) ?? {};
+    const { open } = lostOf([TURN, delta('abcd'), delta('efgh')]) ?? {};
     expect(open?.usage.output_tokens).toBe(2);
     expect(open?.usage.input_tokens).toBeGreaterThan(98);
     expect(open?.usage.input_tokens).toBeLessThan(150);
@@ -84,7 +84,7 @@ describe('what a dead process had not booked', () => {
   });
 
   it('counts a second try apart from the first', () => {
-    const { answered, open } = lostOf([TURN, said('abcdefgh'), answer(2), said('abcd')]) ?? {};
+    const { answered, open } = lostOf([TURN, delta('abcdefgh'), answer(2), delta('abcd')]) ?? {};
     expect([answered?.usage.output_tokens, open?.usage.output_tokens]).toEqual([2, 1]);
   });
 
@@ -93,12 +93,12 @@ describe('what a dead process had not booked', () => {
       event_type: 'model_change',
       payload: { provider: MODEL.provider, model: 'dear' },
     };
-    const lost = lostOf([TURN, answer(1), change, answer(1, 'dear'), said('abcd')]);
+    const lost = lostOf([TURN, answer(1), change, answer(1, 'dear'), delta('abcd')]);
     expect(lost?.answered.price).toBe(100 * 2 + 10 + 101 * 100);
     expect(lost?.open.price).toBe(100 * ((lost?.open.usage.input_tokens ?? 0) + 1));
   });
 
-  it('is the estimate of what was asked when not a word of the answer had come', () => {
+  it('is the estimate of the request when no word of the answer had arrived', () => {
     expect(lostOf([booked, TURN])?.open.usage.input_tokens).toBeGreaterThan(98);
     expect(lostOf([TURN, answer(5), booked, TURN])?.open.usage.output_tokens).toBe(0);
     expect(lostOf([TURN, answer(1), booked])).toBeUndefined();
@@ -110,8 +110,8 @@ describe('what a dead process had not booked', () => {
       price: 7000,
     });
     // what was heard proves no upper bound
-    expect(lostOf([asked(1000, 500), said('abcd')])?.open.price).toBe(7000);
-    expect(lostOf([asked(1000, 500), said('abcd'), answer(5)])?.open.price).toBe(0);
+    expect(lostOf([asked(1000, 500), delta('abcd')])?.open.price).toBe(7000);
+    expect(lostOf([asked(1000, 500), delta('abcd'), answer(5)])?.open.price).toBe(0);
   });
 
   it('is not less than the reservation when a cache write costs more than input', () => {
@@ -150,11 +150,11 @@ describe('what a dead process had not booked', () => {
 
   it('is nothing where no model is asked', () => {
     const model = { ...PLAN.model, kind: 'literal' };
-    expect(lostOf([TURN, said('abcd'), answer(5)], { model })).toBeUndefined();
+    expect(lostOf([TURN, delta('abcd'), answer(5)], { model })).toBeUndefined();
   });
 
   it('is added to what was booked, and once where the ledger had been told', () => {
-    const lost = lostOf([booked, TURN, answer(10), said('abcd')]);
+    const lost = lostOf([booked, TURN, answer(10), delta('abcd')]);
     const open = lost?.open.price ?? 0;
     const total = { ...NO_COST, spend: 0.5 };
     expect(withLost(total, 0, lost).spend).toBeCloseTo(0.5 + (300 + open) / 1e6, 9);

@@ -22,7 +22,7 @@ test(`${CHILDREN} children of one parent all end, their waiters wake at once, an
   });
   const server = await startWireServer(async ({ body }) => {
     const [, n = '0'] = /PAY (\d+)/.exec(JSON.stringify(body.messages)) ?? [];
-    // the last ones end when somebody waits for them, however slow the starts are
+    // the last ones end when they are waited for, however slow the starts are
     if (Number(n) >= CHILDREN - WATCHED) await held;
     return says('Paid.', { input_tokens: 1000 + Number(n) * 10, output_tokens: 100 });
   });
@@ -66,7 +66,7 @@ test(`${CHILDREN} children of one parent all end, their waiters wake at once, an
   const waits = [
     rye.children.wait(ids, {
       onEnd: (thread) => {
-        // those that ended before had nobody who waited
+        // those that ended before had no waiter
         if (Date.parse(thread.completed_at ?? '') >= since) onEnd(thread);
       },
     }),

@@ -12,7 +12,7 @@ const STALE_SECONDS = 60;
 const NOON = Date.parse('2026-02-17T12:00:00Z');
 const HOUR = 3_600_000;
 
-/** A thread on another host, of which nothing is known but its signs of life; `beats` says when it gives them. */
+/** A thread on another host, known only by its heartbeats; `beats` holds their times. */
 async function watched(beats: boolean) {
   const project = mkdtempSync(path.join(tmpdir(), 'rye-owner-'));
   const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });

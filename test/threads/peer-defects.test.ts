@@ -5,7 +5,7 @@ import type { Rye } from '../../src/app/api/rye.ts';
 import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { directive, type Lab, lab } from './lab.ts';
 
-// What a comparable system gets wrong; what the other tests of this room show as well is not repeated here.
+// Defects of comparable systems that the other tests of this room do not cover.
 
 const HANDS_OFF = 'continuation: { mode: handoff, trigger_threshold: 0.0001 }\n';
 
@@ -65,7 +65,7 @@ test('a start forgets nothing: the ledger keeps what ended and what runs, and a 
   expect(resumed.success).toBe(true);
 });
 
-test('the timeout of wait_threads is its own: each thread comes with its status, and the caller goes on', async () => {
+test('wait_threads has its own timeout: it returns each thread with its status, and the caller continues', async () => {
   const here = await lab();
   const start =
     '<execute item_type="directive" item_id="team/job" async="true"><param name="name">slow</param></execute>';

@@ -18,7 +18,7 @@ function last({ requests }: WireServer): WireBody | undefined {
   return requests.at(-1)?.body;
 }
 
-it('a thread goes on with the model and the thinking that were set, where they were set', async () => {
+it('a thread continues with the model and the thinking level that its path set', async () => {
   const here = await lab();
   const server = await here.model(() => says('Done.'));
   const { thread_id: id } = await here.run('work');
@@ -49,7 +49,7 @@ it('a thread goes on with the model and the thinking that were set, where they w
   ) as object;
   expect(document).toMatchObject({ model: SONNET, provider: 'anthropic' });
 
-  // the answer stands before them
+  // the answer precedes them
   const back = await trees.extract(id, { at: answer?.entry.id ?? '' });
   await recovery.resume({ threadId: back.thread_id, message: 'Again.' });
   expect(last(server)).toMatchObject({ model: HAIKU });
@@ -57,7 +57,7 @@ it('a thread goes on with the model and the thinking that were set, where they w
   expect(last(server)?.output_config).toBeUndefined();
 });
 
-it('a suspended thread goes on under its own id with the model that was set', async () => {
+it('a suspended thread continues under its own id with the model that was set', async () => {
   const here = await lab();
   const server = await here.model(() => says('Done.'));
   const { thread_id: id } = await here.run('work');
@@ -70,7 +70,7 @@ it('a suspended thread goes on under its own id with the model that was set', as
   expect((await threads.verify(made.thread_id)).ok).toBe(true);
 });
 
-it('a thread that fell back goes on with what it fell back on', async () => {
+it('a thread that fell back continues with the fallback', async () => {
   const here = await lab(`<model id="${HAIKU}" provider="anthropic" fallback="${SONNET}" />`);
   const server = await here.model(({ body }) =>
     body.model === HAIKU
@@ -95,7 +95,7 @@ it('the model that was set writes the summaries too', async () => {
   expect(last(server)).toMatchObject({ model: SONNET });
 });
 
-it('what no thread could go on with is not written', async () => {
+it('a model that no thread could continue with is not written', async () => {
   const here = await lab();
   await here.model(() => says('Done.'));
   const { thread_id: id } = await here.run('work');

@@ -4,8 +4,8 @@ import { expect, it } from 'vitest';
 import { libraryLab } from '../app/library-lab.ts';
 import { calls, says, toolUse, type WireRequest } from '../helpers/wire-server.ts';
 
-/** What a request says, without the marks that move on with each turn. */
-function said({ body }: WireRequest): { system: string; tools: string; messages: string[] } {
+/** The content of a request, without the cache marks that move with each turn. */
+function contentOf({ body }: WireRequest): { system: string; tools: string; messages: string[] } {
   const text = (value: unknown): string =>
     JSON.stringify(value).replaceAll(/,?"cache_control":\{"type":"ephemeral"\}/g, '');
   return {
@@ -42,7 +42,7 @@ it('what was sent comes again byte for byte, on every turn and on resume', async
   const resumed = await later.recovery.resume({ threadId: threadId ?? '', message: 'And more.' });
   expect(resumed).toMatchObject({ status: 'completed', result: 'More done.' });
 
-  const requests = lab.server.requests.map(said);
+  const requests = lab.server.requests.map(contentOf);
   expect(requests).toHaveLength(5);
   expect(new Set(requests.map(({ system }) => system)).size).toBe(1);
   expect(requests[0]?.system).toContain('rye_file_system_glob');

@@ -23,7 +23,7 @@ async function lab(): Promise<Lab> {
   return made;
 }
 
-/** A thread that says a word and writes a file, under the permissions and rules of now. */
+/** A thread that answers a word and writes a file, under the current permissions and rules. */
 async function recorded(here: Lab, permissions = WRITE): Promise<string> {
   await here.model([
     calls(
@@ -89,16 +89,16 @@ it('judges each recorded call by the permissions and hooks of today', async () =
   expect((await replay(here, id)).difference).toMatchObject({ path: 'system.tools', step: 0 });
 });
 
-it('gives the same report each time, whatever has become of the files', async () => {
+it('gives the same report each time, even if the files have changed', async () => {
   const here = await lab();
   const id = await recorded(here);
   const first = await replay(here, id);
-  writeFileSync(path.join(here.project, 'a.txt'), 'of somebody else\n');
+  writeFileSync(path.join(here.project, 'a.txt'), 'of another\n');
   for (let again = 0; again < 3; again += 1) expect(await replay(here, id)).toEqual(first);
-  expect(readFileSync(path.join(here.project, 'a.txt'), 'utf8')).toBe('of somebody else\n');
+  expect(readFileSync(path.join(here.project, 'a.txt'), 'utf8')).toBe('of another\n');
 });
 
-it('takes no recording that somebody edited', async () => {
+it('refuses an edited recording', async () => {
   const here = await lab();
   const id = await recorded(here);
   const file = here.path(`state/threads/${id}/transcript.jsonl`);
@@ -148,7 +148,7 @@ interface Scene {
   readonly parts?: DirectiveParts;
   readonly files?: Readonly<Record<string, string>>;
   readonly request?: Parameters<Lab['run']>[1];
-  /** What the recording has to show, so that the scene is the one that is meant. */
+  /** The events that the recording must have for the scene to be the intended one. */
   readonly shows: RegExp;
   readonly status?: string;
 }
@@ -156,15 +156,15 @@ interface Scene {
 const SCENES: Readonly<Record<string, Scene>> = {
   'children, two at once and one in the background': {
     script: ({ body }) => {
-      const said = wordsOf(body);
-      if (said.includes('Be a child.')) return says('A word of the child.');
-      if (!said.includes('tool_result')) {
+      const spoken = wordsOf(body);
+      if (spoken.includes('Be a child.')) return says('A word of the child.');
+      if (!spoken.includes('tool_result')) {
         return calls(toolUse('rye_execute', CHILD, 'c1'), toolUse('rye_execute', CHILD, 'c2'));
       }
-      if (!said.includes('"c3"')) {
+      if (!spoken.includes('"c3"')) {
         return calls(toolUse('rye_execute', { ...CHILD, async: true }, 'c3'));
       }
-      if (!said.includes('"c4"')) {
+      if (!spoken.includes('"c4"')) {
         return calls(
           toolUse('rye_agent_threads_orchestrator', { operation: 'wait_threads' }, 'c4'),
         );
@@ -239,7 +239,7 @@ it.each(Object.entries(SCENES))('plays %s as it was, and does nothing', async (_
   expect(await threads.list({})).toEqual(before);
 });
 
-it('plays what people and other threads said at the turns at which it was heard', async () => {
+it('plays messages of people and other threads at the turns at which they were heard', async () => {
   const here = await desk([
     async ({ rye, fromThread }) => {
       await rye.deliveries.send(THREAD, 'Use metric units.');
@@ -268,7 +268,7 @@ it('plays what people and other threads said at the turns at which it was heard'
   expect(here.server.requests).toHaveLength(asked);
 });
 
-it('plays each run of a thread that was suspended and went on', async () => {
+it('plays each run of a thread that was suspended and resumed', async () => {
   const here = await lab();
   await here.model(({ index }) => (index === 0 ? WRITES : says('Done.')));
   here.signed(
@@ -292,7 +292,7 @@ it('plays each run of a thread that was suspended and went on', async () => {
   });
 });
 
-it('leaves out what was added behind the end of the run, and what was broken off', async () => {
+it('skips entries after the end of the run, and interrupted ones', async () => {
   const here = await lab();
   const id = await recorded(here);
   const { trees } = here.rye();

@@ -90,7 +90,7 @@ describe('a finished thread', () => {
     expect(await intact()).toBe('ok');
   });
 
-  it('is branched with a given summary of what is left', async () => {
+  it('is branched with a given summary of the abandoned branch', async () => {
     const before = (await rye.trees.view(id)).leaf_id;
     await rye.trees.branch(id, {
       at: await entryOf('user'),
@@ -128,15 +128,18 @@ describe('a finished thread', () => {
   it.each([
     [400, 'invalid_request_error', 'provider_rejected'],
     [401, 'authentication_error', 'provider_auth'],
-  ])('stays as it is when the summary fails with %i, and says why', async (status, type, code) => {
-    await lab.model(() => ({ status, error: { type, message: 'no' } }));
-    const file = path.join(lab.project, '.ai/state/threads', id, 'transcript.jsonl');
-    const text = readFileSync(file);
-    const branched = lab.rye().trees.branch(id, { at: await entryOf('user'), summary: 'model' });
-    await expect(branched).rejects.toMatchObject({ code, hint: 'The thread is as it was.' });
-    expect(readFileSync(file)).toEqual(text);
-    expect(await intact()).toBe('ok');
-  });
+  ])(
+    'stays as it is when the summary fails with %i, and reports the reason',
+    async (status, type, code) => {
+      await lab.model(() => ({ status, error: { type, message: 'no' } }));
+      const file = path.join(lab.project, '.ai/state/threads', id, 'transcript.jsonl');
+      const text = readFileSync(file);
+      const branched = lab.rye().trees.branch(id, { at: await entryOf('user'), summary: 'model' });
+      await expect(branched).rejects.toMatchObject({ code, hint: 'The thread is as it was.' });
+      expect(readFileSync(file)).toEqual(text);
+      expect(await intact()).toBe('ok');
+    },
+  );
 
   it('that ran without a model has none to summarise, but takes a summary', async () => {
     const { thread_id } = await lab.run('hello', { model: 'literal' });
@@ -223,7 +226,7 @@ describe('a finished thread', () => {
 });
 
 describe('an extracted thread', () => {
-  it('has the path and its labels, is suspended, and goes on', async () => {
+  it('has the path and its labels, is suspended, and can be resumed', async () => {
     const result = await entryOf('tool_result');
     await rye.trees.label(id, await entryOf('user'), 'kept');
     const source = readFileSync(
@@ -286,7 +289,7 @@ describe('a replay', () => {
     });
   });
 
-  it('shows that the directive of today says something else', async () => {
+  it('shows that the directive has changed', async () => {
     lab.signed(
       'directives/work.md',
       directive('work', {
@@ -305,7 +308,7 @@ describe('a replay', () => {
     expect(difference).not.toBeNull();
   });
 
-  it('begins behind an entry', async () => {
+  it('starts after an entry', async () => {
     const from = await entryOf('tool_result');
     const report = await rye.trees.replay(id, { from });
     expect(report).toMatchObject({ difference: null, answers: 1 });

@@ -35,7 +35,7 @@ export interface Desk {
   one(threadId?: string): Promise<DeliveryReport>;
   events(threadId?: string): Promise<readonly (LogEvent | UnknownEvent)[]>;
   /** Text of the last user message of each request. */
-  lastSaid(): readonly string[];
+  lastHeard(): readonly string[];
 }
 
 export interface RunOptions {
@@ -55,7 +55,7 @@ export interface DeskOptions {
   readonly rules?: Readonly<Record<string, string>>;
 }
 
-/** What the model does at each request; a function may do something first. */
+/** The model's step at each request; a function may act first. */
 export type Script = readonly (
   | WireTurn
   | ((desk: Desk, request: WireRequest) => Promise<WireTurn>)
@@ -136,7 +136,7 @@ export async function desk(script: Script, options: DeskOptions = {}): Promise<D
       return only;
     },
     events: async (threadId = THREAD) => (await store.logs.read(threadId)).events,
-    lastSaid: () =>
+    lastHeard: () =>
       server.requests.map(({ body }) => {
         const content = body.messages.at(-1)?.content ?? '';
         return typeof content === 'string' ? content : JSON.stringify(content);

@@ -25,12 +25,12 @@ async function entryOf({ one, store }: Desk): Promise<{ own: string; before: str
 }
 
 describe('a branch', () => {
-  it('that leaves an unanswered message behind leaves it to a person', async () => {
+  it('leaves an unanswered message to a person', async () => {
     const here = await leftUnanswered();
     const { before } = await entryOf(here);
     await here.rye.trees.branch(THREAD, { at: before });
     await here.rye.recovery.resume({ threadId: THREAD, message: 'Go on.' });
-    expect(here.lastSaid()[1]).not.toContain('Hear me.');
+    expect(here.lastHeard()[1]).not.toContain('Hear me.');
     expect(await here.one()).toMatchObject({
       state: 'manual',
       manual_reason: 'its branch was left',

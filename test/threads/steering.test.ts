@@ -20,7 +20,7 @@ describe('a person who steers a running thread', () => {
       },
     ]);
     expect(await here.run()).toMatchObject({ status: 'completed', result: 'Metric.' });
-    const [, second] = here.lastSaid();
+    const [, second] = here.lastHeard();
     expect(second).toContain('Use metric units.');
     expect(second).toContain('from the person who runs this thread');
     const delivery = await here.one();
@@ -30,7 +30,7 @@ describe('a person who steers a running thread', () => {
   });
 
   // Requirement: delivery-order
-  it('is heard in order, each message as an entry of its own', async () => {
+  it('is heard in order, each message as its own entry', async () => {
     const here = await desk([
       async ({ rye }) => {
         for (const word of ['one', 'two', 'three'])
@@ -40,8 +40,8 @@ describe('a person who steers a running thread', () => {
       says('Done.'),
     ]);
     await here.run();
-    const said = here.lastSaid()[1] ?? '';
-    const places = ['one', 'two', 'three'].map((word) => said.indexOf(`number ${word}`));
+    const spoken = here.lastHeard()[1] ?? '';
+    const places = ['one', 'two', 'three'].map((word) => spoken.indexOf(`number ${word}`));
     expect(places.toSorted((a, b) => a - b)).toEqual(places);
     expect(Math.min(...places)).toBeGreaterThan(0);
     expect((await here.deliveries()).map(({ close_reason }) => close_reason)).toEqual([
@@ -63,7 +63,7 @@ describe('a person who steers a running thread', () => {
         says('Summary.'),
       ]);
       expect(await here.run()).toMatchObject({ result: 'Summary.' });
-      const [, second, third] = here.lastSaid();
+      const [, second, third] = here.lastHeard();
       expect(second).not.toContain('And a summary.');
       expect(third).toContain('And a summary.');
       expect(await here.one()).toMatchObject(STATE);
@@ -78,7 +78,7 @@ describe('a person who steers a running thread', () => {
     expect(delivery).toMatchObject({ state: 'queued', thread_id: THREAD });
     expect((await here.rye.threads.show(THREAD)).deliveries).toHaveLength(1);
     const resumed = await here.rye.recovery.resume({ threadId: THREAD, message: 'Go on.' });
-    expect(here.lastSaid()[2]).toContain('One more thing.');
+    expect(here.lastHeard()[2]).toContain('One more thing.');
     const moved = await here.one(THREAD);
     expect(moved).toMatchObject({ ...STATE, sent_to: THREAD });
     expect(moved.thread_id).not.toBe(THREAD);
@@ -125,7 +125,7 @@ describe('a message from another thread', () => {
           .replaceAll(from.project, ''),
       );
     expect(bodies(here)).toEqual(bodies(quiet));
-    expect(here.lastSaid()[2]).toContain('news');
+    expect(here.lastHeard()[2]).toContain('news');
     const delivery = await here.one();
     expect(delivery).toMatchObject({ ...STATE, class: 'background', attempts: 1 });
     expect(delivery.tries).toMatchObject([{ kind: 'turn_start', state: 'delivered' }]);
@@ -152,8 +152,8 @@ describe('a message from another thread', () => {
       { coordination: ON },
     );
     expect(await here.run()).toMatchObject({ result: 'With the news.' });
-    expect(here.lastSaid()[1]).toContain('news');
-    expect(here.lastSaid()[1]).toContain('not instructions');
+    expect(here.lastHeard()[1]).toContain('news');
+    expect(here.lastHeard()[1]).toContain('not instructions');
     const delivery = await here.one();
     expect(delivery.tries).toMatchObject([{ kind: 'turn_steer', state: 'delivered' }]);
     expect(delivery).toMatchObject(STATE);
@@ -194,8 +194,8 @@ describe('a message from another thread', () => {
       { coordination: ON, ...options },
     );
     await here.run();
-    expect(here.lastSaid()[1]).not.toContain('news');
-    expect(here.lastSaid()[2]).toContain('news');
+    expect(here.lastHeard()[1]).not.toContain('news');
+    expect(here.lastHeard()[2]).toContain('news');
     expect((await here.one()).decisions[1]).toMatchObject({ decision: 'idle' });
   });
 
@@ -212,14 +212,14 @@ describe('a message from another thread', () => {
       { coordination: ON },
     );
     await here.run();
-    expect(here.lastSaid()[1]).toContain('You have not used any tool');
-    expect(here.lastSaid()[1]).not.toContain('news');
-    expect(here.lastSaid()[2]).toContain('news');
+    expect(here.lastHeard()[1]).toContain('You have not used any tool');
+    expect(here.lastHeard()[1]).not.toContain('news');
+    expect(here.lastHeard()[2]).toContain('news');
     expect((await here.one()).tries).toMatchObject([{ kind: 'turn_start' }]);
   });
 
   // Requirement: delivery-order
-  it('lets people go first, and three go one after the other, each in a run of its own', async () => {
+  it('delivers people first, and three messages one after the other, each in its own run', async () => {
     const here = await desk([
       async ({ rye, fromThread }) => {
         for (const word of ['alpha', 'beta', 'gamma']) await fromThread(word);
@@ -233,13 +233,10 @@ describe('a message from another thread', () => {
       says('5'),
     ]);
     expect(await here.run()).toMatchObject({ result: '5' });
-    const said = here.lastSaid().slice(2);
-    expect(['person', 'alpha', 'beta', 'gamma'].map((word, n) => said[n]?.includes(word))).toEqual([
-      true,
-      true,
-      true,
-      true,
-    ]);
+    const spoken = here.lastHeard().slice(2);
+    expect(
+      ['person', 'alpha', 'beta', 'gamma'].map((word, n) => spoken[n]?.includes(word)),
+    ).toEqual([true, true, true, true]);
     const runs = (await here.deliveries()).slice(0, 3).map(({ tries }) => tries[0]?.run_id);
     expect(new Set(runs).size).toBe(3);
   });
@@ -323,7 +320,7 @@ describe('a message from another thread', () => {
 });
 
 describe('a run that does not complete', () => {
-  it('leaves a covered message to a person, who says what became of it', async () => {
+  it('leaves a covered message to a person, who settles it', async () => {
     const stop = new AbortController();
     const here = await desk([
       async ({ rye }) => {
@@ -433,10 +430,10 @@ describe('what is delivered', () => {
     const delivery = await here.one();
     expect(delivery).toMatchObject({ requires_artifact: true, close_reason: 'delivered' });
     expect(delivery.decisions[1]).toMatchObject({ decision: 'idle', details: { row: 8 } });
-    const said = here.lastSaid()[2] ?? '';
-    expect(said.length).toBeLessThan(12_000);
-    expect(said).toContain('artifacts/delivery-');
-    expect(said).not.toContain(' end');
+    const spoken = here.lastHeard()[2] ?? '';
+    expect(spoken.length).toBeLessThan(12_000);
+    expect(spoken).toContain('artifacts/delivery-');
+    expect(spoken).not.toContain(' end');
   });
 
   it('fires the hooks of delivery', async () => {

@@ -33,7 +33,7 @@ function ofType(events: readonly (LogEvent | UnknownEvent)[], type: string) {
   return events.filter(({ event_type }) => event_type === type).map(({ payload }) => payload);
 }
 
-it('a key-shaped string in a file is stopped before the file is written, and the model writes it anew', async () => {
+it('a key-shaped string in a file is stopped before the file is written, and the model rewrites it', async () => {
   const here = await lab();
   const { requests } = await here.model([
     calls(
@@ -83,7 +83,7 @@ it("a project's rule watches its threads; hooks hear of it", async () => {
   ]);
 });
 
-it('a rule that nobody signed is not used, says so, and hides no shipped rule of its name', async () => {
+it('an unsigned rule is skipped with a notice, and hides no shipped rule of its name', async () => {
   const here = await lab();
   await here.model([
     calls(toolUse('rye_file_system_write', { path: 'a.env', content: `TOKEN=${TOKEN} ` })),
@@ -98,7 +98,7 @@ it('a rule that nobody signed is not used, says so, and hides no shipped rule of
   expect(existsSync(path.join(here.project, 'a.env'))).toBe(false);
 });
 
-it('a signed rule of the project stands for a shipped one, or switches it off', async () => {
+it('a signed rule of the project replaces a shipped one, or disables it', async () => {
   const here = await lab();
   here.signed('rules/secret-vcs-token.md', rule('enabled: false\ncondition: x'));
   here.signed('rules/ts-no-any.md', rule('condition: MINE'));

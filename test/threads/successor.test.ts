@@ -20,7 +20,7 @@ const LIMITS: Limits = {
 };
 
 describe('the limits of a continuation', () => {
-  it('are what is left: own turns, tokens and time, the spend of the whole subtree, the spawns', () => {
+  it('are the remaining ones: own turns, tokens and time, the spend of the whole subtree, the spawns', () => {
     const cost = {
       ...NO_COST,
       turns: 4,
@@ -132,9 +132,9 @@ describe('retention', () => {
   }
 
   it.each<[string, readonly ThreadRecord[], readonly string[]]>([
-    ['nothing of what is old and over', [record('a', 'completed'), record('b', 'error')], []],
+    ['nothing that is old and finished', [record('a', 'completed'), record('b', 'error')], []],
     ['what is young', [record('a', 'completed', { completed_at: NOW })], ['a']],
-    ['what may go on', [record('a', 'suspended')], ['a']],
+    ['threads that may continue', [record('a', 'suspended')], ['a']],
     [
       'every link of a chain that has a young end',
       [

@@ -14,13 +14,13 @@ export interface DeliveredText {
   readonly delivery: Pick<Delivery, 'kind' | 'class' | 'source' | 'seq'>;
   /** Id of the entry that will carry it: chosen after the text was written, so that the text cannot name it. */
   readonly marker: string;
-  /** What {@link deliveryBody} made of it. */
+  /** The text from {@link deliveryBody}. */
   readonly body: string;
-  /** Where the whole of it is, when it is longer than what is quoted. */
+  /** Path of the whole text, if it is longer than what is quoted. */
   readonly artifact?: string | undefined;
 }
 
-/** What a delivery says: a person's own words, or a JSON document. */
+/** Returns the body of a delivery: a person's words as they are, or a JSON document. */
 export function deliveryBody(
   { class: sender, source, text }: Pick<Delivery, 'class' | 'source' | 'text'>,
   child: ChildEnd | undefined,
@@ -40,7 +40,7 @@ export function deliveryBody(
   return sender === 'person' ? text : quoted({ from: source, message: text });
 }
 
-/** No text inside can look like markup, whatever it says. */
+/** Escapes the text, so that nothing in it can look like markup. */
 function quoted(document: object): string {
   return JSON.stringify(document, null, 2).replaceAll('<', String.raw`\u003c`);
 }

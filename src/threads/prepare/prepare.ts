@@ -1,6 +1,5 @@
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
-import type { PartialLimits } from '../../core/limits.ts';
 import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
