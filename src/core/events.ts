@@ -268,38 +268,40 @@ export const ENTRY_TYPES = [
 
 export type EntryType = (typeof ENTRY_TYPES)[number];
 
-/** Types that never are entries. */
-export const LOG_ONLY_TYPES = [
-  'thread_started',
-  'thread_continued',
-  'turn_started',
-  'request_started',
-  'token_delta',
-  'thinking_delta',
-  'toolcall_delta',
-  'tool_call_start',
-  'tool_call_progress',
-  'tool_settled',
-  'hook_fired',
-  'rule_matched',
-  'limit_reached',
-  'mcp_server_started',
-  'mcp_list_changed',
-  'skill_activated',
-  'tool_budget_exceeded',
-  'output_budget_exceeded',
-  'error_classified',
-  'retry_scheduled',
-  'cost',
-  'child_thread_started',
-  'child_thread_finished',
-  'delivery',
-  'budget',
-  'thread_finished',
-  'checkpoint',
-  'log_quarantined',
-  'note',
-] as const satisfies readonly Exclude<EventType, EntryType>[];
+const LOG_ONLY = {
+  thread_started: true,
+  thread_continued: true,
+  turn_started: true,
+  request_started: true,
+  token_delta: true,
+  thinking_delta: true,
+  toolcall_delta: true,
+  tool_call_start: true,
+  tool_call_progress: true,
+  tool_settled: true,
+  hook_fired: true,
+  rule_matched: true,
+  limit_reached: true,
+  mcp_server_started: true,
+  mcp_list_changed: true,
+  skill_activated: true,
+  tool_budget_exceeded: true,
+  output_budget_exceeded: true,
+  error_classified: true,
+  retry_scheduled: true,
+  cost: true,
+  child_thread_started: true,
+  child_thread_finished: true,
+  delivery: true,
+  budget: true,
+  thread_finished: true,
+  checkpoint: true,
+  log_quarantined: true,
+  note: true,
+} as const satisfies Record<Exclude<EventType, EntryType>, true>;
+
+/** Types that never are entries. A type of {@link EventPayloads} that is in neither list does not compile. */
+export const LOG_ONLY_TYPES = Object.keys(LOG_ONLY) as readonly (keyof typeof LOG_ONLY)[];
 
 const ENTRY_TYPE_SET: ReadonlySet<string> = new Set(ENTRY_TYPES);
 

@@ -1,6 +1,6 @@
 import { itemIdProblem } from '../core/ids.ts';
 import { compact, isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
-import { LIMIT_NAMES, type LimitName } from '../core/limits.ts';
+import { LIMIT_NAMES, LIMITS, type LimitName } from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
 import { type DirectiveDraft, type ModelChoice, noteOrigin } from './directive-ast.ts';
 import { readPermissions } from './directive-permissions.ts';
@@ -144,7 +144,7 @@ function addLimit(
   { name, text }: { readonly name: LimitName; readonly text: string },
 ): void {
   const value = NUMERAL.test(text.trim()) ? Number(text) : Number.NaN;
-  const whole = name !== 'spend' && name !== 'duration_seconds';
+  const whole = LIMITS[name].isWhole;
   if (!Number.isFinite(value) || value < 0 || (whole && !Number.isInteger(value))) {
     draft.problems.error({
       code: 'invalid_limit',

@@ -105,7 +105,7 @@ export function readLock(text: string | undefined, keys: KeyLookup): FoundLock {
       : { state: 'invalid', sha256, reason: LOCK_FAULTS[verdict.code] ?? verdict.code };
   }
   // version 1 signatures have no subject
-  const lock = verdict.by === 'key' && verdict.version === 2 ? readPins(document) : undefined;
+  const lock = verdict.by === 'key' && verdict.version !== 1 ? readPins(document) : undefined;
   if (lock === undefined) return { state: 'invalid', sha256, reason: 'it is not a lock file' };
   return { state: 'valid', lock, sha256, keyId: verdict.by === 'key' ? verdict.keyId : '' };
 }

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -55,5 +55,11 @@ describe('the import rules', () => {
   it('have a row for every folder of src', () => {
     const named = new Set(forbidden.map(({ name }) => /^layer-(.+)$/.exec(name)?.[1]));
     expect(rooms.filter((room) => !named.has(room))).toEqual([]);
+  });
+
+  it.each(rooms)('docs/architecture.md has a row for %s', (room) => {
+    expect(readFileSync('docs/architecture.md', 'utf8')).toMatch(
+      new RegExp(String.raw`^\| [\d–] \| \`${room}\` \|`, 'm'),
+    );
   });
 });

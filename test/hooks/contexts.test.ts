@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { HOOK_EVENTS } from '../../src/core/hook.ts';
@@ -82,6 +83,13 @@ describe('contextPathProblem', () => {
 });
 
 describe('dispatchKind', () => {
+  it.each(HOOK_EVENTS)('of %s is in docs/hooks.md', (event) => {
+    const rows = readFileSync('docs/hooks.md', 'utf8').split('\n');
+    expect(rows.find((row) => row.startsWith(`| ${dispatchKind(event)}:`))).toContain(
+      `\`${event}\``,
+    );
+  });
+
   it('is as the spec lists the events', () => {
     const kinds: Record<string, string[]> = {};
     for (const event of HOOK_EVENTS) (kinds[dispatchKind(event)] ??= []).push(event);

@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { LIMIT_NAMES, type LimitName, type Limits } from '../../src/core/limits.ts';
 import { NO_COST, NO_USAGE, type Pricing, priceMicroUsd } from '../../src/core/usage.ts';
 import {
@@ -314,4 +316,22 @@ describe('affordableMaxTokens', () => {
       { numRuns: 500, seed: 6 },
     );
   });
+});
+
+describe('each limit', () => {
+  it.each(LIMIT_NAMES)(
+    '%s is in the documentation, the shipped configuration and the schema',
+    (name) => {
+      const page = readFileSync('docs/directives.md', 'utf8');
+      const elements = page.split('\n').find((line) => line.startsWith('| `metadata/limits`'));
+      expect(elements?.match(/[a-z_]+/g)).toContain(name);
+      expect(page.split('\n## Limits\n')[1]).toContain(`| \`${name}\` |`);
+      const shipped = parse(readFileSync('system/.ai/config/agent/resilience.yaml', 'utf8')) as {
+        readonly limits: Readonly<Record<string, unknown>>;
+      };
+      expect(shipped.limits[name]).toBe(SHIPPED_LIMITS[name]);
+      const schema = readFileSync('docs/schemas/plan.json', 'utf8');
+      expect(schema).toContain(`"${name}": {`);
+    },
+  );
 });

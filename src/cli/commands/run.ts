@@ -4,7 +4,7 @@ import type { Risk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
-import { LIMIT_NAMES } from '../../core/limits.ts';
+import { LIMIT_NAMES, LIMITS } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import {
   argument,
@@ -33,12 +33,18 @@ const SAFETY_OPTIONS = {
 
 const ASYNC = flag('Run in the background; print the thread ID as JSON and exit');
 
+/** The limits with their units. */
+const LIMIT_LIST = LIMIT_NAMES.map((name) => {
+  const { unit } = LIMITS[name];
+  return unit === undefined ? name : `${name} (${unit})`;
+}).join(', ');
+
 const DIRECTIVE_OPTIONS = {
   input: list('NAME=VALUE', 'An input; NAME=@FILE reads a file'),
   inputs: text('JSON', 'All inputs as JSON, @FILE, or - for stdin'),
   model: text('MODEL', 'Model ID or tier'),
   provider: text('PROVIDER', 'Provider of the model'),
-  limit: list('NAME=N', 'turns, tokens, spend (USD), duration_seconds, spawns or depth'),
+  limit: list('NAME=N', `A limit: ${LIMIT_LIST}`),
   maxTurns: integer('N', 'Same as --limit turns=N'),
   maxBudgetUsd: number('USD', 'Same as --limit spend=USD'),
   threadId: text('ID', 'ID for the new thread (must not exist yet)'),
