@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { schemaFiles } from '../../scripts/document-schemas/files.ts';
 import type { Command } from '../../src/cli/command.ts';
 import { ROOT } from '../../src/cli/root.ts';
 import { temporaryWorkspace, type Workspace } from '../helpers/workspace.ts';
@@ -104,6 +105,14 @@ function leavesOf({ commands = [] }: Command, prefix = ''): string[] {
     one.commands ? leavesOf(one, `${prefix}${one.name} `) : [`${prefix}${one.name}`],
   );
 }
+
+it('docs/schemas is up to date (else: npm run docs:schemas)', () => {
+  const published = readdirSync(SCHEMAS).map((file) => [
+    file,
+    readFileSync(path.join(SCHEMAS, file), 'utf8'),
+  ]);
+  expect(Object.fromEntries(published)).toEqual(Object.fromEntries(schemaFiles()));
+});
 
 describe('each JSON document matches its published schema', () => {
   const schemas = new Ajv2020({ allErrors: true, allowUnionTypes: true });

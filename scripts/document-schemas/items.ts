@@ -1,0 +1,200 @@
+import { z } from 'zod';
+import type {
+  AcceptedLock,
+  FetchedItem,
+  ItemSummary,
+  LockReport,
+} from '../../src/app/api/items.ts';
+import type { SearchHit } from '../../src/core/search.ts';
+import type { KeyInfo } from '../../src/trust/keys.ts';
+import {
+  anyObject,
+  closedDocument,
+  guardChange,
+  membersOf,
+  openDocument,
+  pin,
+  plainError,
+  problem,
+} from './shared.ts';
+
+export const itemDocuments = {
+  list: openDocument('rye list', 'Items of a type, shadowed ones included.', {
+    items: z.array(
+      z.object(
+        membersOf<ItemSummary>()({
+          type: z.string(),
+          id: z.string(),
+          space: z.string(),
+          path: z.string().nullable(),
+          shadowed_by: z.string().nullable(),
+          version: z.string().nullable(),
+          description: z.string(),
+          signature: z.string(),
+          signature_version: z.literal([1, 2]).optional(),
+        }),
+      ),
+    ),
+    total: z.int(),
+  }),
+  search: openDocument('rye search', 'Ranked hits with snippets.', {
+    query: z.string(),
+    results: z.array(
+      z.object(
+        membersOf<SearchHit>()({
+          type: z.string(),
+          id: z.string(),
+          space: z.string(),
+          title: z.string().nullable(),
+          snippet: z.string(),
+          time: z.string(),
+          path: z.string(),
+          score: z.number(),
+          directive: z.string().optional(),
+          status: z.string().optional(),
+          signature: z
+            .string()
+            .describe(
+              "State of the file's signature: signed, system, unsigned, modified, untrusted, revoked, invalid, partial or unchecked.",
+            ),
+          verified: z
+            .boolean()
+            .describe('True if the signature covers the bytes that title and snippet come from.'),
+          context: z
+            .string()
+            .optional()
+            .describe('With --context: the lines around the first match.'),
+        }),
+      ),
+    ),
+    total: z.int(),
+    complete: z.boolean().describe('False if a bound on time cut the search.'),
+    notices: z.array(z.string()).describe('What a bound on time or bytes cut.'),
+  }),
+  fetch: openDocument(
+    'rye fetch',
+    'One resolved item.',
+    membersOf<FetchedItem>()({
+      type: z.string(),
+      id: z.string(),
+      space: z.string(),
+      path: z.string().nullable(),
+      signature: z.string(),
+      metadata: anyObject,
+      content: z.string(),
+      copied_to: z.string().optional(),
+    }),
+  ),
+  sign: openDocument('rye sign', 'What became of each file.', {
+    error: plainError.nullable().optional(),
+    items: z.array(
+      z.object({
+        type: z.string(),
+        id: z.string(),
+        path: z.string(),
+        problems: z.array(problem),
+        status: z.string(),
+      }),
+    ),
+    total: z.int(),
+  }),
+  validate: openDocument('rye validate', 'Every problem of the items that were checked.', {
+    problems: z.array(problem),
+    total: z.int(),
+    checked: z.int(),
+    error: plainError.nullable().optional(),
+  }),
+  verify: openDocument('rye verify', 'Each item and what its signature says.', {
+    items: z.array(
+      z.object({
+        type: z.string(),
+        id: z.string(),
+        space: z.string(),
+        path: z.string(),
+        ok: z.boolean(),
+        key_id: z.string().optional(),
+        signature_version: z.literal([1, 2]).optional(),
+        signed_at: z.string().optional(),
+      }),
+    ),
+    total: z.int(),
+  }),
+  'verify-thread': openDocument('rye verify thread', 'Each signed part of a thread.', {
+    thread_id: z.string(),
+    ok: z.boolean(),
+    checks: z.array(
+      z.object({
+        name: z.string(),
+        ok: z.boolean(),
+        detail: z.string(),
+      }),
+    ),
+    warnings: z
+      .array(z.string())
+      .describe("What could not be compared, and files that are none of the thread's."),
+  }),
+  'keys-export': openDocument('rye keys export', 'The public key.', {
+    key_id: z.string(),
+    pem: z.string(),
+  }),
+  'keys-key': closedDocument(
+    'rye keys init, trust and revoke',
+    'The key that the command was about.',
+    membersOf<KeyInfo>()({
+      key_id: z.string(),
+      owner: z.string(),
+      source: z.enum(['own', 'user', 'project']),
+      trusted: z.boolean(),
+      revoked: z.boolean(),
+      revoked_at: z.string().optional(),
+      path: z.string(),
+    }),
+  ),
+  'keys-list': openDocument('rye keys list', 'Own, trusted and revoked keys.', {
+    keys: z.array(
+      z.object(
+        membersOf<KeyInfo>()({
+          key_id: z.string(),
+          owner: z.string(),
+          source: z.string(),
+          trusted: z.boolean(),
+          revoked: z.boolean(),
+          path: z.string(),
+        }),
+      ),
+    ),
+    total: z.int(),
+  }),
+  'keys-rotate': closedDocument(
+    'rye keys rotate',
+    'The signing key that was, and the one that is.',
+    {
+      old_key_id: z.string(),
+      key_id: z.string(),
+    },
+  ),
+  'lock-accept': openDocument(
+    'rye lock accept',
+    'The new lock, and the changes that it accepts.',
+    membersOf<AcceptedLock>()({
+      path: z.string(),
+      serial: z.int(),
+      files: z.array(pin),
+      changes: z.array(guardChange),
+    }),
+  ),
+  'lock-status': openDocument(
+    'rye lock status',
+    'What is pinned and what differs from it. While runs are refused, success is false and error is the refusal.',
+    membersOf<Omit<LockReport, 'refusal'>>()({
+      error: anyObject.optional(),
+      path: z.string(),
+      state: z.enum(['absent', 'valid', 'untrusted', 'invalid']),
+      serial: z.int().nullable(),
+      key_id: z.string().nullable(),
+      files: z.array(pin),
+      changes: z.array(guardChange),
+      ignored: z.array(z.string()),
+    }),
+  ),
+};

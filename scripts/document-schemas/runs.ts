@@ -1,0 +1,156 @@
+import { z } from 'zod';
+import type { ContextBlock, PlannedTool, ProgramParts, ThreadPlan } from '../../src/core/plan.ts';
+import type { ThreadResult } from '../../src/core/thread.ts';
+import type { LaunchedThread } from '../../src/threads/ports.ts';
+import {
+  anyObject,
+  closedDocument,
+  cost,
+  errorInfo,
+  itemSource,
+  membersOf,
+  openDocument,
+  plannedModel,
+  threadPaths,
+} from './shared.ts';
+
+type FinishedThread = Omit<ThreadResult, 'success' | 'status'> & {
+  readonly status: 'completed' | 'error' | 'cancelled' | 'continued' | 'suspended';
+};
+
+type PrintedPlan = Omit<ThreadPlan, 'model' | 'fallbacks'> & {
+  readonly model: z.input<typeof plannedModel>;
+  readonly fallbacks: z.input<typeof plannedModel>[];
+};
+
+export const runDocuments = {
+  'thread-result': openDocument(
+    'rye execute directive',
+    'The ThreadResult; with stream-json the last line.',
+    membersOf<FinishedThread>()({
+      thread_id: z.string(),
+      directive: z.string(),
+      status: z.enum(['completed', 'error', 'cancelled', 'continued', 'suspended']),
+      result: z.string(),
+      outputs: anyObject.optional(),
+      cost,
+      model: z.string(),
+      children: z.array(z.string()),
+      warnings: z.array(z.string()).optional(),
+      paths: threadPaths,
+      error: errorInfo.optional(),
+      parent_thread_id: z.string().optional(),
+      continuation_thread_id: z.string().optional(),
+    }),
+  ),
+  'tool-result': openDocument('rye execute tool', 'The outcome of one tool.', {
+    tool: z.string(),
+    result: z.string(),
+    data: anyObject,
+    duration_ms: z.int(),
+  }),
+  launched: closedDocument(
+    'rye execute directive --async --json, rye execute tool --async',
+    'A thread that runs, or waits for its turn, in a process of its own.',
+    membersOf<LaunchedThread>()({
+      thread_id: z.string(),
+      directive: z.string(),
+      status: z.enum(['running', 'created']),
+      pid: z.int().nullable(),
+    }),
+  ),
+  plan: closedDocument(
+    'rye execute directive --dry-run',
+    'The plan of a thread: everything that decides how it would run, and in origins the file that gave each value.',
+    {
+      plan: z.object(
+        membersOf<PrintedPlan>()({
+          format: z.literal(1),
+          directive: z.object({
+            type: z.string(),
+            id: z.string(),
+            space: z.string(),
+            path: z.string(),
+            sha256: z.string(),
+            integrity: z.string(),
+            name: z.string(),
+            version: z.string(),
+            description: z.string(),
+            category: z.string(),
+          }),
+          chain: z.array(itemSource),
+          context_sources: z.array(itemSource),
+          parent_thread_id: z.string().nullable(),
+          inputs: anyObject,
+          secret_inputs: z.array(z.string()),
+          outputs: z.array(anyObject),
+          prompt: z.string(),
+          body: z.string(),
+          context: z.array(
+            z.object(
+              membersOf<ContextBlock>()({
+                position: z.enum(['system', 'before', 'after']),
+                id: z.string(),
+                source: z.string(),
+                content: z.string(),
+              }),
+            ),
+          ),
+          suppress: z.array(z.string()),
+          process: z.array(anyObject),
+          limits: z.object({
+            turns: z.number(),
+            tokens: z.number(),
+            spend: z.number(),
+            duration_seconds: z.number(),
+            spawns: z.number(),
+            depth: z.number(),
+          }),
+          capabilities: z.array(z.string()),
+          acknowledged: z.array(anyObject),
+          risks: z.array(
+            z.object({
+              capability: z.string(),
+              risk: z.enum(['safe', 'write', 'elevated', 'unrestricted']),
+            }),
+          ),
+          hooks: z.array(anyObject),
+          tools: z.array(
+            z.object(
+              membersOf<PlannedTool>()({
+                id: z.string(),
+                name: z.string(),
+                description: z.string(),
+                input_schema: anyObject,
+                preloaded: z.boolean(),
+                risk: z.string(),
+              }),
+            ),
+          ),
+          model: plannedModel,
+          fallbacks: z.array(plannedModel),
+          thinking: z.enum(['off', 'minimal', 'low', 'medium', 'high']),
+          integrity: z.string(),
+          allow_unpriced: z.boolean(),
+          continuation_directive: z.string().nullable(),
+          behavior: anyObject,
+          origins: z.record(z.string(), z.string()),
+          warnings: z.array(z.string()),
+          settings: anyObject,
+          rules: anyObject.optional(),
+          program: z
+            .strictObject(
+              membersOf<ProgramParts>()({
+                handlers: z.array(z.string()),
+                tools: z.array(z.string()),
+              }),
+            )
+            .optional(),
+        }),
+      ),
+    },
+  ),
+  failure: openDocument('any command', 'Why nothing was done; every failure has this form.', {
+    error: errorInfo,
+  }),
+};

@@ -1,0 +1,187 @@
+import { z } from 'zod';
+import type { LogProblem } from '../../src/log/codec.ts';
+import type { PiProblem } from '../../src/pi/session.ts';
+import type { ReplayDifference } from '../../src/threads/session/replay-world.ts';
+import {
+  anyObject,
+  closedDocument,
+  membersOf,
+  openDocument,
+  plainError,
+  unverifiedFrom,
+  verified,
+} from './shared.ts';
+
+export const sessionDocuments = {
+  'threads-branch': openDocument(
+    'rye threads branch',
+    'Where the leaf is now. With --run the document is a thread result.',
+    {
+      thread_id: z.string(),
+      leaf_id: z.string().nullable(),
+      branched_from: z
+        .string()
+        .optional()
+        .describe('With --new: the thread that the path was copied from.'),
+    },
+  ),
+  'threads-compact': openDocument(
+    'rye threads compact',
+    'The compaction that was written, or why there is none.',
+    {
+      thread_id: z.string(),
+      compacted: z.boolean(),
+      entry_id: z.string().optional(),
+      tokens_before: z.int().optional(),
+      summary: z.string().optional(),
+      reason: z.string().optional(),
+    },
+  ),
+  'threads-entries': openDocument(
+    'rye threads entries',
+    'The session tree of a thread, depth first, the active branch first.',
+    {
+      thread_id: z.string(),
+      title: z.string().nullable(),
+      leaf_id: z.string().nullable(),
+      entries: z.array(
+        z.object({
+          id: z.string(),
+          parent_id: z.string().nullable(),
+          shown_parent_id: z
+            .string()
+            .nullable()
+            .describe('The nearest ancestor that the filter shows.'),
+          seq: z.int(),
+          timestamp: z.string(),
+          event_type: z.string(),
+          kind: z.string().describe('Of a message its role, else the event type.'),
+          depth: z.int().describe('Grows where branches part.'),
+          active: z.boolean().describe('On the path to the leaf.'),
+          leaf: z.boolean(),
+          label: z.string().nullable(),
+          text: z.string().describe('One line, at most 200 characters.'),
+          payload: anyObject,
+        }),
+      ),
+      total: z.int().describe('Entries in all, shown or not.'),
+      problems: z.array(
+        z.object(
+          membersOf<LogProblem>()({
+            kind: z.string(),
+            offset: z.int(),
+            message: z.string(),
+          }),
+        ),
+      ),
+      verified,
+      unverified_from: unverifiedFrom,
+    },
+  ),
+  'threads-entry': openDocument(
+    'rye threads entries --entry ENTRY',
+    'One entry of a session tree, as the log has it.',
+    {
+      thread_id: z.string(),
+      entry: z.object({
+        seq: z.int(),
+        timestamp: z.string(),
+        thread_id: z.string(),
+        event_type: z.string(),
+        payload: anyObject,
+        id: z.string(),
+        parent_id: z.string().nullable(),
+      }),
+      verified,
+      unverified_from: unverifiedFrom,
+    },
+  ),
+  'threads-export': closedDocument(
+    'rye threads export',
+    'A thread in another form, in the document or in a file.',
+    {
+      success: z
+        .boolean()
+        .describe(
+          'false where the log is damaged or does not verify; what is readable is exported all the same',
+        ),
+      thread_id: z.string(),
+      format: z.string(),
+      leaf_id: z.string().nullable().describe('last entry of the path'),
+      entries: z.int(),
+      redactions: z.int().optional().describe('values that were taken out, with --redact'),
+      problems: z.array(
+        z.strictObject(
+          membersOf<LogProblem>()({
+            kind: z.string(),
+            offset: z.int(),
+            message: z.string(),
+          }),
+        ),
+      ),
+      content: z.string().optional().describe('the text, without --out'),
+      path: z.string().optional().describe('the file, with --out'),
+      bytes: z.int().optional().describe('length of the file'),
+      error: plainError.optional(),
+    },
+  ),
+  'threads-import': closedDocument(
+    'rye threads import',
+    'The thread that a session of another program became.',
+    {
+      success: z.literal(true),
+      thread_id: z.string(),
+      status: z.literal('completed'),
+      format: z.string().describe('whose session it was'),
+      version: z.int().describe('version of that format'),
+      session_id: z.string(),
+      entries: z.int(),
+      messages: z.int().describe('on all branches'),
+      problems: z
+        .array(
+          z.strictObject(
+            membersOf<PiProblem>()({
+              kind: z.string(),
+              line: z.int().describe('from 1'),
+              message: z.string(),
+            }),
+          ),
+        )
+        .describe('what was damaged or not understood'),
+    },
+  ),
+  'threads-label': openDocument(
+    'rye threads label',
+    'The entry and its label; null: it has none.',
+    {
+      thread_id: z.string(),
+      entry_id: z.string(),
+      label: z.string().nullable(),
+    },
+  ),
+  'threads-replay': closedDocument(
+    'rye threads replay',
+    "How a thread's recorded answers go through today's rules, hooks and gates.",
+    {
+      success: z.boolean().describe('false with --verify where the replay differs'),
+      same: z.boolean(),
+      thread_id: z.string(),
+      answers: z.int().describe('recorded answers of the model'),
+      steps: z.int().describe('recorded steps'),
+      matched: z.int().describe('steps that were the same, from the first on'),
+      difference: z
+        .strictObject(
+          membersOf<ReplayDifference>()({
+            step: z.int(),
+            entry_id: z.string().nullable(),
+            seq: z.int().nullable(),
+            path: z.string().describe('dotted path of the member that differs, or kind'),
+            recorded: z.unknown(),
+            replayed: z.unknown(),
+          }),
+        )
+        .nullable(),
+      not_run: z.array(z.string()).describe('tools and directives that hooks would have run'),
+    },
+  ),
+};

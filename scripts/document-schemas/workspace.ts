@@ -1,0 +1,199 @@
+import { z } from 'zod';
+import type { RuleRow } from '../../src/app/api/rules.ts';
+import type { ConfigValue, DoctorLine, InitOutcome } from '../../src/app/api/rye.ts';
+import type { RepairReport } from '../../src/app/api/threads.ts';
+import type { ReviewedItem } from '../../src/app/rye-os/review.ts';
+import {
+  anyObject,
+  closedDocument,
+  hook,
+  membersOf,
+  openDocument,
+  recovery,
+  threadFailure,
+} from './shared.ts';
+
+export const workspaceDocuments = {
+  'config-path': closedDocument('rye config path', 'The folders that configuration is read from.', {
+    project: z.string(),
+    user: z.string(),
+  }),
+  'config-show': openDocument('rye config show|get', 'Each value with the file that set it.', {
+    values: z.array(
+      z.object(
+        membersOf<ConfigValue>()({
+          path: z.string(),
+          value: z.unknown(),
+          origin: z.string(),
+        }),
+      ),
+    ),
+    total: z.int(),
+  }),
+  doctor: openDocument('rye doctor', 'Each check with its outcome.', {
+    checks: z.array(
+      z.object(
+        membersOf<DoctorLine>()({
+          check: z.string(),
+          status: z.string(),
+          detail: z.string(),
+          hint: z.string().optional(),
+        }),
+      ),
+    ),
+    total: z.int(),
+    repair: z
+      .object(
+        membersOf<RepairReport>()({
+          moved: z.array(
+            z.object({
+              database: z.string(),
+              from: z.string(),
+              to: z.string(),
+            }),
+          ),
+          threads: z.array(z.string()),
+          budgets: z.array(z.string()),
+          recovered: z.array(recovery),
+          failures: z.array(threadFailure),
+          notes: z.array(z.string()),
+        }),
+      )
+      .optional()
+      .describe('What --repair did.'),
+  }),
+  'hooks-explain': openDocument(
+    'rye hooks explain',
+    'Which hooks would fire and why the others would not.',
+    {
+      directive: z.string(),
+      hooks: z.array(
+        z.object({
+          hook,
+          would_fire: z.boolean(),
+          depends_on: z.array(z.string()).optional(),
+          because: z.string(),
+        }),
+      ),
+      total: z.int(),
+    },
+  ),
+  'hooks-list': openDocument('rye hooks list', 'The merged table of hooks.', {
+    hooks: z.array(hook),
+    total: z.int(),
+  }),
+  'hooks-schema': closedDocument('rye hooks schema', 'What the hooks of each event can read.', {
+    schemas: z.array(
+      z.object({
+        event: z.string(),
+        schema: anyObject,
+      }),
+    ),
+    total: z.int(),
+  }),
+  'import-rye-os': openDocument(
+    'rye import rye-os',
+    'What each item needs before it can be used.',
+    {
+      items: z.array(
+        z.object(
+          membersOf<ReviewedItem>()({
+            type: z.string(),
+            id: z.string(),
+            path: z.string(),
+            verdict: z.enum(['runs', 'acknowledge', 'change', 'refused']),
+            patched: z.boolean(),
+            needs: z.array(z.string()),
+            code: z.string().nullable(),
+            reason: z.string(),
+            hint: z.string().nullable(),
+          }),
+        ),
+      ),
+      summary: anyObject,
+      patch: z.string(),
+      total: z.int(),
+    },
+  ),
+  init: openDocument(
+    'rye init',
+    'What was written and which key signs.',
+    membersOf<InitOutcome>()({
+      project: z.string(),
+      created: z.array(z.string()),
+      kept: z.array(z.unknown()),
+      key_id: z.string(),
+      key_created: z.boolean(),
+    }),
+  ),
+  'models-list': openDocument('rye models list', 'Configured models.', {
+    models: z.array(
+      z.object({
+        provider: z.string(),
+        model: z.string().nullable(),
+        usable: z.boolean(),
+        tiers: z.array(z.string()),
+        context_window: z.int(),
+        max_output_tokens: z.int(),
+        pricing: anyObject,
+        prices_as_of: z.string(),
+        capabilities: z.array(z.string()),
+        fallback: z.array(z.unknown()),
+        key_variable: z.string().nullable(),
+        default_provider: z.boolean(),
+      }),
+    ),
+    total: z.int(),
+  }),
+  'rules-list': openDocument('rye rules list', 'Rules of the three spaces.', {
+    rules: z.array(
+      z.object(
+        membersOf<RuleRow>()({
+          name: z.string(),
+          id: z.string(),
+          bucket: z.string(),
+          space: z.string(),
+          path: z.string(),
+          description: z.string(),
+          scope: z.array(z.string()),
+          globs: z.array(z.unknown()),
+          interrupt: z.string(),
+          repeat: z.string(),
+          gap: z.int(),
+          engine: z.string(),
+          problems: z.array(z.unknown()),
+        }),
+      ),
+    ),
+    refused: z.array(z.unknown()),
+    total: z.int(),
+  }),
+  'rules-scan': closedDocument(
+    'rye rules scan',
+    'The rules that files break; success is false when there is a hit.',
+    {
+      files: z.int(),
+      skipped: z.int(),
+      hits: z.array(
+        z.object({
+          rule: z.string(),
+          interrupts: z.boolean(),
+          line: z.int(),
+          path: z.string(),
+        }),
+      ),
+      total: z.int(),
+    },
+  ),
+  'rules-test': closedDocument('rye rules test', 'The rules that a text breaks.', {
+    checked: z.int(),
+    hits: z.array(
+      z.object({
+        rule: z.string(),
+        interrupts: z.boolean(),
+        line: z.int(),
+      }),
+    ),
+    total: z.int(),
+  }),
+};
