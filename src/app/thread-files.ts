@@ -24,6 +24,7 @@ export function threadFiles(workspace: Workspace): ThreadFiles {
   const { options, clock, keyring } = workspace;
   const files = openThreadFiles({
     projectPath: options.projectPath,
+    isStoreLocal: workspace.store.maintenance !== undefined,
     clock,
     key: () => keyring.signer(),
     keys: keyring,

@@ -41,6 +41,8 @@ export interface ThreadFilesOptions {
   /** The signing key; asked for at the first write. */
   readonly key: () => SigningKey;
   readonly keys: KeyLookup;
+  /** True if the store keeps its state in the same folder, which then exists before any thread starts. */
+  readonly isStoreLocal: boolean;
 }
 
 /** Files by which a folder is that of a thread; other threads' folders may be in it too. */
@@ -71,7 +73,7 @@ export function exportSubject(path: string): SignedSubject {
 
 /** The signed files of threads on disk. Every write is atomic: a reader sees the old file or the new one. */
 export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
-  const { projectPath, clock } = options;
+  const { projectPath, clock, isStoreLocal } = options;
   const folder = (threadId: string): string => {
     assertThreadId(threadId);
     return join(threadsFolder(projectPath), threadId);
@@ -79,7 +81,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   const root = join(projectPath, '.ai');
   const write = async (path: string, text: string): Promise<void> => {
     await assertOwnPath(root, path);
-    assertState(projectPath, path);
+    if (isStoreLocal) assertState(projectPath, path);
     makeFolders(dirname(path));
     writeWhole(path, text, { hint: RECOVER });
   };
