@@ -4,13 +4,11 @@ import type { Clock } from '../core/clock.ts';
 import { isSecurityWarning, RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
-import { makeFolders } from '../disk/whole-file.ts';
 import type { ConfigOverride } from '../items/config.ts';
 import { type Config, loadTrustPolicy, openConfig } from '../items/config-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import { openItems, type VerifiedItems, type VerifyContext } from '../items/verified-fs.ts';
 import type { ProviderKinds } from '../providers/provider.ts';
-import { threadsFolder } from '../storage/open-registry.ts';
 import { openStore } from '../storage/open-store.ts';
 import type { Store } from '../storage/store.ts';
 import { openKeyring } from '../trust/keyring-fs.ts';
@@ -58,8 +56,6 @@ export class Workspace {
     this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath });
     this.keyring = openKeyring({ projectPath, userSpacePath, now: () => this.clock.now() });
     this.verification = { spaces: this.spaces, keyring: this.keyring, manifest: bakedManifest() };
-    // the files of threads need it; the default store makes it with its registry
-    if (options.store !== undefined) makeFolders(threadsFolder(projectPath), 0o700);
     this.store =
       typeof store === 'function'
         ? store({ projectPath, clock: this.clock, ids: this.ids })

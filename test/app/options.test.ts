@@ -5,7 +5,6 @@ import { defineTool } from '../../src/app/define-tool.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import type { IdSource } from '../../src/core/ids.ts';
-import { openMemoryStore } from '../../src/storage/memory-store.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Store } from '../../src/storage/store.ts';
 import { mockModel } from '../../src/testing/index.ts';
@@ -97,18 +96,6 @@ describe('openRye', () => {
     expect(await stores[0]?.registry.get(threadId ?? '')).toMatchObject({ status: 'completed' });
     rye.close();
     expect(isClosed).toBe(true);
-  });
-
-  it('runs a directive on a store without files', async () => {
-    const lab = await libraryLab();
-    await lab.directive('work');
-    const rye = lab.open({
-      providers: { mock: mockModel(['Done.']).kind },
-      store: openMemoryStore,
-    });
-    const outcome = await rye.run(MOCKED);
-    expect(outcome).toMatchObject({ kind: 'completed', result: 'Done.' });
-    expect(await rye.threads.list()).toMatchObject([{ status: 'completed' }]);
   });
 
   it('sends every event of a run and its tools to its subscribers, also if one throws', async () => {
