@@ -1,3 +1,4 @@
+import * as z from 'zod/v4';
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import { isRecord } from '../../core/json.ts';
 import { didYouMean } from '../../core/text.ts';
@@ -41,22 +42,126 @@ export interface McpConfigSource {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-const MEMBERS = [
-  'type',
-  'command',
-  'args',
-  'env',
-  'url',
-  'headers',
-  'disclosure',
-  'timeout_seconds',
-  'connect_timeout_seconds',
-  'trust_annotations',
-  'enabled',
-];
 const NAME = /^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$/;
+const BAD_NAME = 'its name is not made of at most 32 letters, digits, hyphens and underscores';
 const EXAMPLE = 'docs/mcp.md shows an example.';
-const TRANSPORTS = ['stdio', 'http', 'streamable-http'];
+const TRANSPORTS = ['stdio', 'http', 'streamable-http'] as const;
+const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
+const NO_COMMAND = 'it has neither a command nor a url';
+const NO_TEXTS = 'args is not a list of texts';
+const NO_ADDRESS = 'its url is not an http or https address';
+
+const ADDRESS = z
+  .string(NO_ADDRESS)
+  .refine((text) => URL.canParse(text) && /^https?:$/.test(new URL(text).protocol), {
+    error: NO_ADDRESS,
+    abort: true,
+  })
+  .transform((text) => new URL(text))
+  .refine(({ username, password }) => username === '' && password === '', {
+    error: 'its url holds a user name or password',
+    params: { hint: 'Put credentials into headers.' },
+  })
+  .transform(({ href }) => href);
+
+/** Declares a server of each transport. Issues come in the order of the members, which is the order of the messages. */
+function serverSchemas(env: McpConfigSource['env']) {
+  const expand = (text: string, context: z.RefinementCtx<string>): string =>
+    text.replaceAll(VARIABLE, (_, name: string, fallback: string | undefined) => {
+      const value = env[name] ?? fallback;
+      if (value !== undefined) return value;
+      context.addIssue(`needs the environment variable ${name}, which is not set`);
+      return '';
+    });
+  const texts = (member: string) =>
+    z
+      .record(
+        z.string(),
+        z.string('is not text').transform(expand),
+        `${member} is not a mapping of texts`,
+      )
+      .nullish()
+      .transform((value) => value ?? {});
+  const settings = {
+    enabled: flag('enabled', true),
+    disclosure: z.enum(['eager', 'lazy'], {
+      error: ({ input }) => `disclosure is ${JSON.stringify(input)}, neither eager nor lazy`,
+    }),
+    timeout_seconds: seconds('timeout_seconds', 60),
+    connect_timeout_seconds: seconds('connect_timeout_seconds', 30),
+    trust_annotations: flag('trust_annotations', false),
+    type: z.enum(TRANSPORTS, {
+      error: ({ input }) =>
+        `its type is ${JSON.stringify(input)}, not one of ${TRANSPORTS.join(', ')}`,
+    }),
+    command: z.unknown().optional(),
+    args: z.unknown().optional(),
+    env: z.unknown().optional(),
+    url: z.unknown().optional(),
+    headers: z.unknown().optional(),
+  };
+  const stdio = z.strictObject({
+    ...settings,
+    command: z.string(NO_COMMAND).min(1, NO_COMMAND),
+    args: z.array(z.string(NO_TEXTS), NO_TEXTS).default([]),
+    env: texts('env'),
+  });
+  const http = z.strictObject({ ...settings, url: ADDRESS, headers: texts('headers') });
+  return {
+    members: Object.keys(settings),
+    stdio: stdio.transform(
+      ({ command, args, env: variables, ...rest }): Unnamed<StdioServerConfig> => ({
+        ...settingsOf(rest),
+        transport: 'stdio',
+        command,
+        args,
+        env: variables,
+      }),
+    ),
+    http: http.transform(
+      ({ url, headers, ...rest }): Unnamed<HttpServerConfig> => ({
+        ...settingsOf(rest),
+        transport: 'http',
+        url,
+        headers,
+      }),
+    ),
+  };
+}
+
+type ServerSchemas = ReturnType<typeof serverSchemas>;
+type Unnamed<Config> = Omit<Config, 'name'>;
+
+function settingsOf(server: {
+  readonly disclosure: 'eager' | 'lazy';
+  readonly timeout_seconds: number;
+  readonly connect_timeout_seconds: number;
+  readonly trust_annotations: boolean;
+}) {
+  return {
+    disclosure: server.disclosure,
+    timeoutSeconds: server.timeout_seconds,
+    connectSeconds: server.connect_timeout_seconds,
+    trustAnnotations: server.trust_annotations,
+  };
+}
+
+function flag(member: string, fallback: boolean) {
+  return z
+    .boolean(`${member} is neither true nor false`)
+    .nullish()
+    .transform((value) => value ?? fallback);
+}
+
+function seconds(member: string, fallback: number) {
+  const problem = `${member} is not a number of seconds above 0 and up to 86400`;
+  return z
+    .number(problem)
+    .positive(problem)
+    .max(86_400, problem)
+    .nullish()
+    .transform((value) => value ?? fallback);
+}
 
 /**
  * Reads the servers of one source; it skips those with `enabled: false` and each one with a mistake, so that one mistake
@@ -74,114 +179,59 @@ export function parseServers({ servers, disclosure, origin, env }: McpConfigSour
   }
   const read: McpServerConfig[] = [];
   const problems: RyeError[] = [];
+  const schemas = serverSchemas(env);
   for (const [name, value] of Object.entries(servers)) {
+    const where = `${origin}: the MCP server "${name}"`;
     try {
-      const reader = new ServerReader(`${origin}: the MCP server "${name}"`, value, env);
-      if (!NAME.test(name)) {
-        reader.refuse(
-          'its name is not made of at most 32 letters, digits, hyphens and underscores',
-        );
-      }
-      if (reader.flag('enabled', true)) read.push(reader.read(name, disclosure));
+      const server = parseServer(name, value, { disclosure, schemas });
+      if (server !== undefined) read.push(server);
     } catch (error) {
-      problems.push(toRyeError(error));
+      const { message, hint = EXAMPLE } = toRyeError(error);
+      problems.push(new RyeError('config_invalid', `${where}: ${message}`, { hint }));
     }
   }
   return { servers: read, problems };
 }
 
-class ServerReader {
-  readonly #where: string;
-  readonly #value: Record<string, unknown>;
-  readonly #env: McpConfigSource['env'];
-
-  constructor(where: string, value: unknown, env: McpConfigSource['env']) {
-    this.#where = where;
-    this.#env = env;
-    this.#value = isRecord(value) ? value : this.refuse('it is not a mapping');
-    const unknown = Object.keys(this.#value).find((key) => !MEMBERS.includes(key));
-    if (unknown !== undefined) {
-      const near = didYouMean(unknown, MEMBERS) ?? `Members are ${MEMBERS.join(', ')}.`;
-      this.refuse(`"${unknown}" is not a member of a server`, near);
-    }
+/** Returns the server, or undefined if it is not enabled. */
+function parseServer(
+  name: string,
+  value: unknown,
+  { disclosure, schemas }: { readonly disclosure: unknown; readonly schemas: ServerSchemas },
+): McpServerConfig | undefined {
+  if (!isRecord(value)) return refuse('it is not a mapping');
+  const { type = value['url'] === undefined ? 'stdio' : 'http' } = value;
+  const { data, error } = schemas[type === 'stdio' ? 'stdio' : 'http'].safeParse({
+    ...value,
+    type,
+    disclosure: value['disclosure'] ?? disclosure ?? 'eager',
+  });
+  const issues = error?.issues ?? [];
+  const [first] = issues;
+  for (const issue of issues) {
+    if (issue.code === 'unrecognized_keys') refuseMember(issue.keys[0], schemas.members);
   }
+  if (!NAME.test(name)) refuse(BAD_NAME);
+  if (value['enabled'] === false) return undefined;
+  return data === undefined ? refuseIssue(first) : { name, ...data };
+}
 
-  read(name: string, defaultDisclosure: unknown): McpServerConfig {
-    const common = {
-      name,
-      disclosure: this.#disclosure(this.#value['disclosure'] ?? defaultDisclosure ?? 'eager'),
-      timeoutSeconds: this.#seconds('timeout_seconds', 60),
-      connectSeconds: this.#seconds('connect_timeout_seconds', 30),
-      trustAnnotations: this.flag('trust_annotations', false),
-    };
-    const { command, url, type = url === undefined ? 'stdio' : 'http' } = this.#value;
-    if (typeof type !== 'string' || !TRANSPORTS.includes(type)) {
-      this.refuse(`its type is ${JSON.stringify(type)}, not one of ${TRANSPORTS.join(', ')}`);
-    }
-    if (type !== 'stdio') {
-      return { ...common, transport: 'http', url: this.#url(url), headers: this.#texts('headers') };
-    }
-    if (typeof command !== 'string' || command === '') {
-      return this.refuse('it has neither a command nor a url');
-    }
-    const { args = [] } = this.#value;
-    if (!Array.isArray(args) || !args.every((arg) => typeof arg === 'string')) {
-      return this.refuse('args is not a list of texts');
-    }
-    return { ...common, transport: 'stdio', command, args, env: this.#texts('env') };
-  }
+function refuseMember(member = '', members: readonly string[]): never {
+  const hint = didYouMean(member, members) ?? `Members are ${members.join(', ')}.`;
+  return refuse(`"${member}" is not a member of a server`, hint);
+}
 
-  flag(key: string, fallback: boolean): boolean {
-    const value = this.#value[key] ?? fallback;
-    return typeof value === 'boolean' ? value : this.refuse(`${key} is neither true nor false`);
-  }
+function refuseIssue(issue: z.core.$ZodIssue | undefined): never {
+  const { path = [], message = '' } = issue ?? {};
+  const hint: unknown = issue?.code === 'custom' ? issue.params?.['hint'] : undefined;
+  const [member, name] = path;
+  const isText = typeof name === 'string';
+  return refuse(
+    isText ? `${String(member)}.${name} ${message}` : message,
+    typeof hint === 'string' ? hint : EXAMPLE,
+  );
+}
 
-  refuse(problem: string, hint = EXAMPLE): never {
-    throw new RyeError('config_invalid', `${this.#where}: ${problem}`, { hint });
-  }
-
-  #disclosure(value: unknown): 'eager' | 'lazy' {
-    return value === 'eager' || value === 'lazy'
-      ? value
-      : this.refuse(`disclosure is ${JSON.stringify(value)}, neither eager nor lazy`);
-  }
-
-  #seconds(key: string, fallback: number): number {
-    const value = this.#value[key] ?? fallback;
-    return typeof value === 'number' && value > 0 && value <= 86_400
-      ? value
-      : this.refuse(`${key} is not a number of seconds above 0 and up to 86400`);
-  }
-
-  #url(value: unknown): string {
-    const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined;
-    if (url === undefined || !/^https?:$/.test(url.protocol)) {
-      return this.refuse('its url is not an http or https address');
-    }
-    if (url.username !== '' || url.password !== '') {
-      this.refuse('its url holds a user name or password', 'Put credentials into headers.');
-    }
-    return url.href;
-  }
-
-  #texts(key: 'env' | 'headers'): Readonly<Record<string, string>> {
-    const value = this.#value[key] ?? {};
-    if (!isRecord(value)) return this.refuse(`${key} is not a mapping of texts`);
-    const entries = Object.entries(value).map(([name, text]): [string, string] =>
-      typeof text === 'string'
-        ? [name, this.#expand(`${key}.${name}`, text)]
-        : this.refuse(`${key}.${name} is not text`),
-    );
-    return Object.fromEntries(entries);
-  }
-
-  #expand(where: string, text: string): string {
-    return text.replaceAll(
-      /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g,
-      (_, name: string, fallback: string | undefined) =>
-        this.#env[name] ??
-        fallback ??
-        this.refuse(`${where} needs the environment variable ${name}, which is not set`),
-    );
-  }
+function refuse(problem: string, hint: string = EXAMPLE): never {
+  throw new RyeError('config_invalid', problem, { hint });
 }
