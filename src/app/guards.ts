@@ -149,7 +149,7 @@ function refused(changes: readonly GuardChange[]): RyeError {
   );
   return new RyeError(
     'guard_changed',
-    `the power files of this project are not those that you accepted: ${list.join('; ')}`,
+    `power files of this project differ from the accepted ones: ${list.join('; ')}`,
     { hint: hintFor(changes), details: { changes } },
   );
 }

@@ -77,7 +77,7 @@ export class Recovery implements RecoveryService {
     dryRun = false,
   }: Parameters<RecoveryService['collect']>[0]): Promise<RetentionReport> {
     if (!Number.isFinite(olderThanMs) || olderThanMs < 0) {
-      throw new RyeError('invalid_input', `${olderThanMs} ms is no age`, {
+      throw new RyeError('invalid_input', `${olderThanMs} ms is not a valid age`, {
         hint: 'Such as --older-than 30d.',
       });
     }

@@ -82,7 +82,7 @@ export class Rules implements RulesService {
     const { stream } = rulesOf(sorted, settings);
     const wanted = name === undefined ? stream : stream.filter((rule) => rule.name === name);
     if (name !== undefined && wanted.length === 0) {
-      throw new RyeError('item_not_found', `there is no stream rule ${name}`, {
+      throw new RyeError('item_not_found', `unknown stream rule ${name}`, {
         hint:
           didYouMean(
             name,
@@ -203,7 +203,7 @@ export async function* readScanned(
 
 async function* filesBelow(folder: string, gitignore: boolean): AsyncGenerator<string, void> {
   const stats = await stat(folder).catch(() => undefined);
-  if (!stats) throw new RyeError('file_not_found', `there is no file or folder ${folder}`);
+  if (!stats) throw new RyeError('file_not_found', `no such file or folder: ${folder}`);
   if (stats.isFile()) {
     yield folder;
     return;

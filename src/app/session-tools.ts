@@ -13,7 +13,7 @@ import { directiveReturnDefinition } from '../tools/directive-return.ts';
 import {
   createToolSearch,
   type DisclosureCandidate,
-  deferredCatalogue,
+  deferredCatalog,
   MAX_EAGER_TOKENS,
 } from '../tools/disclosure.ts';
 
@@ -99,8 +99,8 @@ export class SessionTools {
   }
 
   /** The deferred tools as the system text lists them. */
-  catalogue(): string {
-    return deferredCatalogue(this.#deferred().map((tool) => ({ ...tool, name: this.shown(tool) })));
+  catalog(): string {
+    return deferredCatalog(this.#deferred().map((tool) => ({ ...tool, name: this.shown(tool) })));
   }
 
   /** Why a call of a planned tool is refused now. */

@@ -184,7 +184,7 @@ export class ThreadHeads implements HeadsPort {
     const { registry, heads } = this.#workspace.store;
     const path = join(threadsFolder(this.#workspace.options.projectPath), 'registry.db');
     // looking must not make an empty registry
-    if (!existsSync(path)) return { problem: 'there is no registry' };
+    if (!existsSync(path)) return { problem: 'registry missing' };
     try {
       const record = await registry.get(threadId);
       if (!record) return { problem: 'the registry does not know the thread' };

@@ -127,7 +127,7 @@ export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
 /** Throws `thread_not_found` if the registry does not list the thread. */
 export async function assertRegistered(registry: Registry, threadId: string): Promise<void> {
   if ((await registry.get(threadId)) !== undefined) return;
-  throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+  throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
     hint: 'Run: rye threads list',
   });
 }

@@ -66,7 +66,7 @@ export class Threads implements ThreadsService {
     const { registry, logs, deliveries } = this.#workspace.store;
     const thread = await registry.get(threadId);
     if (!thread)
-      throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+      throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
         hint: 'Run: rye threads list',
       });
     const { noticeChanges } = await import('./guards.ts');

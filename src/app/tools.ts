@@ -36,7 +36,7 @@ import {
 import { validateInput } from '../tools/schema.ts';
 import { createSearchTool } from '../tools/search/search-tool.ts';
 import { environmentSecrets, withoutSecrets } from '../tools/secrets.ts';
-import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalogue } from '../tools/skills/skill-tools.ts';
+import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalog } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
 import { lateRiskCheck } from './late-risk.ts';
 import { mcpServers, openRemote, reachesServer } from './mcp.ts';
@@ -218,8 +218,8 @@ export class ToolCatalog implements ToolSource {
     return {
       set: offered.set,
       definitions: () => offered.definitions(),
-      catalogue: () =>
-        [skillCatalogue(granted.skills), offered.catalogue()]
+      catalog: () =>
+        [skillCatalog(granted.skills), offered.catalog()]
           .filter((part) => part !== '')
           .join('\n\n'),
       tool: async (id) => offered.tool(id) ?? (await this.#itemTool(id, scope)),

@@ -142,7 +142,7 @@ export function foreignFiles(
         .filter((name) => !named.has(join(stored, name)) && !name.startsWith('delivery-'))
         .map((name) => join(stored, name))
     : [];
-  return [...own, ...unnamed].map((path) => `${path} is no file of this thread`);
+  return [...own, ...unnamed].map((path) => `${path} does not belong to this thread`);
 }
 
 /** Compares the thread with its row in the registry, and with the last heads that are known of it. */

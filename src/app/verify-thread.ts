@@ -218,7 +218,7 @@ async function verifyText(
   const foreign =
     found === undefined
       ? message
-      : `${path} is signed as ${found}: it is no part of ${owner.threadId}`;
+      : `${path} is signed as ${found}: it does not belong to ${owner.threadId}`;
   const hint =
     name === 'knowledge'
       ? `To write it again from the signed log, run: rye verify thread ${owner.threadId} --accept-head`

@@ -164,7 +164,7 @@ export interface RyeErrorOptions {
   readonly cause?: unknown;
 }
 
-/** The serialised form of an error, as `--json`, `thread.json` and the log show it. */
+/** The serialized form of an error, as `--json`, `thread.json` and the log show it. */
 export interface ErrorInfo {
   readonly code: ErrorCode;
   readonly message: string;

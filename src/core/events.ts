@@ -157,7 +157,7 @@ export interface EventPayloads {
     readonly retryable: boolean;
     readonly message: string;
     readonly status?: number;
-    /** Usage of the failed call, if no message of its own records it. */
+    /** Usage of the failed call, if no message records it. */
     readonly usage?: Usage;
   };
   retry_scheduled: { readonly attempt: number; readonly delay_ms: number; readonly policy: string };

@@ -163,7 +163,7 @@ export function joinContents(
 export interface SuppliedCompaction {
   /** The hook that gave it. */
   readonly hook: string;
-  /** Absent: the model summarises. */
+  /** Absent: the model summarizes. */
   readonly summary?: string;
   readonly details?: JsonObject;
   /** The first entry that stays in full, not yet checked; absent: the planned one. */
@@ -245,15 +245,15 @@ function suppliedBy(hook: string, { data }: ActionOutcome): Decision | undefined
 const MEMBERS: ReadonlySet<string> = new Set(['summary', 'details', 'first_kept_entry_id']);
 
 function compactionProblem(given: unknown): string | undefined {
-  if (!isRecord(given)) return 'is no object';
+  if (!isRecord(given)) return 'is not an object';
   const unknown = Object.keys(given).find((name) => !MEMBERS.has(name));
   if (unknown !== undefined) return `has an unknown member "${unknown}"`;
   const { summary, details, first_kept_entry_id: first } = given;
   if (summary === undefined && first === undefined) {
     return 'has neither a summary nor a first_kept_entry_id';
   }
-  if (summary !== undefined && !isText(summary)) return 'has a summary that is no text';
-  if (first !== undefined && !isText(first)) return 'has a first_kept_entry_id that is no entry id';
+  if (summary !== undefined && !isText(summary)) return 'has a summary that is not a text';
+  if (first !== undefined && !isText(first)) return 'has a first_kept_entry_id that is not an entry id';
   if (details !== undefined && !isJsonObject(details)) return 'has details that are no object';
   return undefined;
 }

@@ -153,7 +153,7 @@ export function decidingNames(handlers: HandlerLists): readonly (keyof DecidingH
 }
 
 function unknownName(name: string): RyeError {
-  return new RyeError('hook_invalid', `there is no event "${name}" that a handler could have`, {
+  return new RyeError('hook_invalid', `unknown handler event "${name}"`, {
     hint:
       didYouMean(name, NAMES) ??
       `Handlers that decide are ${Object.keys(DECIDING).join(', ')}; the others are named after the events of the log.`,

@@ -44,7 +44,7 @@ export function mergeLayers(sources: HookSources): MergedHooks {
     .filter((hook) => switchesOff(hook) && !builtinIds.has(hook.id))
     .map(({ id, origin }) => {
       const near = didYouMean(id, builtinIds);
-      return `${origin}: there is no builtin hook "${id}" to switch off${near === undefined ? '' : `. ${near}`}`;
+      return `${origin}: unknown builtin hook "${id}"${near === undefined ? '' : `. ${near}`}`;
     });
   const directive = lastOfEach(sources.directive ?? []);
   const hooks = [user, directive, builtin, project, infra].flatMap((layer) =>

@@ -63,7 +63,7 @@ export function decodeHeader(
 ): { readonly header: LogHeader } | { readonly problem: string } {
   const value = parseJson(line);
   if (!isRecord(value)) return { problem: 'its first line is not a JSON object' };
-  if (value['event_type'] !== 'thread') return { problem: 'its first line is no thread header' };
+  if (value['event_type'] !== 'thread') return { problem: 'its first line is not a thread header' };
   const problem = versionProblem(value['version']);
   if (problem !== undefined) return { problem };
   for (const member of ['thread_id', 'directive', 'created_at']) {

@@ -28,7 +28,7 @@ export interface Behavior {
   /** Remind a model once that has not used any tool. */
   readonly nudge: boolean;
   readonly toolBudgets: ReadonlyMap<string, ToolBudget>;
-  /** Bytes of results in one turn above which the model is asked to summarise. */
+  /** Bytes of results in one turn above which the model is asked to summarize. */
   readonly toolOutputBudget: number | undefined;
   /** Tools whose last result is replayed when they are called alike again. */
   readonly dedupTools: ReadonlySet<string>;

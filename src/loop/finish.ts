@@ -157,7 +157,7 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
   }
   if (plan.outputs.length > 0 && !progress.outputs && progress.isFirst('outputs')) {
     const names = plan.outputs.map(({ name }) => name).join(', ');
-    const text = `The directive has not returned. Finish what is left, then call rye_directive_return with ${names}. If you cannot finish, call it with status "error" and error_detail.`;
+    const text = `The directive has not returned. Finish the rest, then call rye_directive_return with ${names}. If you cannot finish, call it with status "error" and error_detail.`;
     return { type: 'nudge_outputs', text };
   }
   const isEmpty = textOf(message.content).trim() === '' && progress.lastText === '';

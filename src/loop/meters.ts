@@ -26,7 +26,7 @@ export class Preamble {
 
 /**
  * Token count of a growing context in O(new bytes): what the provider counted for the last request, plus an
- * estimate of what was added since.
+ * estimate of later additions.
  */
 export class ContextMeter {
   #bytes = 0;

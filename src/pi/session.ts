@@ -107,7 +107,7 @@ class SessionReader implements PiReader {
     if (!isPiRecord(piece)) {
       this.#physical.push(null);
       if (isTorn) this.#note('torn_tail', 'the file ends within a record');
-      else this.#note('malformed', 'the line is no record of a session');
+      else this.#note('malformed', 'the line is not a session record');
       return;
     }
     this.#entry(piece, this.#header);
@@ -120,7 +120,7 @@ class SessionReader implements PiReader {
       return;
     }
     if (!isPiRecord(piece) || piece.value['type'] !== 'session') {
-      throw this.#refusal('its first record is no session header');
+      throw this.#refusal('its first record is not a session header');
     }
     const { id } = piece.value;
     if (typeof id !== 'string' || !SAFE_ID.test(id)) throw this.#refusal('its session id is none');
@@ -241,7 +241,7 @@ class SessionReader implements PiReader {
 
   #refusal(problem: string, line = this.#line, hint?: string): RyeError {
     const location: SourceLocation = { path: this.#options.path, line };
-    return new RyeError('session_malformed', `it is no pi session that can be read: ${problem}`, {
+    return new RyeError('session_malformed', `not a readable pi session: ${problem}`, {
       location,
       hint: hint ?? 'The file was left as it is.',
       details: { line },

@@ -15,7 +15,7 @@ const MAX_STARS = 16;
 const OPEN_END = '.*';
 
 /**
- * Grants that lift the guard over what rye obeys. They are a class of their own: no `*` of another grant reaches them,
+ * Grants that lift the guard over what rye obeys. They are a separate class: no `*` of another grant reaches them,
  * so that a grant of "all tools" does not grant the removal of the guards.
  */
 const GUARD_GRANT = /^rye\.execute\.tool\.rye\.file-system\.guarded(?:[.*]|$)/;

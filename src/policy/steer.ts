@@ -50,7 +50,7 @@ type Row = readonly [row: number, outcome: SteerDecision['outcome'], reason: str
 /**
  * Decides if a background delivery may join an active run. The rows are read from top to bottom, the first
  * that applies decides: 1 switch, 2 capability, 3 head, 4 unresolved attempt, 5 attempts, 6 interval, 7 needs, 8 size,
- * 9 proof, 10 no run, 11 several runs, 12 kind, 13 steerable, 14 traits, 15 risk, 16 go. Whatever is unknown is a no.
+ * 9 proof, 10 no run, 11 several runs, 12 kind, 13 steerable, 14 traits, 15 risk, 16 go. Unknown means no.
  */
 export function decideSteer(facts: SteerFacts): SteerDecision {
   const [row, outcome, reason] =

@@ -323,7 +323,7 @@ function parseTiers(
       tiers[name] = target;
     } else if (Object.hasOwn(own, name)) {
       throw invalid(
-        `${locate(`tiers.${name}`)} is ${JSON.stringify(own[name])}, which is no model and no tier here`,
+        `${locate(`tiers.${name}`)} is ${JSON.stringify(own[name])}, which is neither a model nor a tier of this provider`,
         typeof target === 'string' ? didYouMean(target, Object.keys(all)) : undefined,
       );
     }
@@ -341,7 +341,7 @@ function parseFallback(
   if (raw === undefined || raw === null) return [];
   return list(raw, 'fallback', locate).map((id) => {
     if (typeof id === 'string' && known(id)) return id;
-    throw invalid(`${locate('fallback')} has ${JSON.stringify(id)}, which is no model here`);
+    throw invalid(`${locate('fallback')} has ${JSON.stringify(id)}, which is not a model of this provider`);
   });
 }
 

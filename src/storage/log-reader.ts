@@ -88,7 +88,7 @@ export interface PlacedEvent {
 /** Parses the header in a log's first line; `undefined`: the log is empty. */
 function headerOf(line: FileLine | undefined, path: string, threadId: string): LogHeader {
   if (!line) throw malformedLog(path, 'it is empty');
-  if (!line.bytes || !line.ended) throw malformedLog(path, 'its first line is no thread header');
+  if (!line.bytes || !line.ended) throw malformedLog(path, 'its first line is not a thread header');
   return parseHeader(line.bytes.toString('utf8'), path, threadId);
 }
 

@@ -217,7 +217,7 @@ export interface OpenTools {
   readonly set: ToolSet;
   definitions(): ToolList;
   /** The list of deferred tools for the system text; empty when there are none. */
-  catalogue(): string;
+  catalog(): string;
   /** Loads one tool by id, for hooks. */
   tool(id: string): Promise<Tool>;
   validate(schema: JsonObject, input: JsonObject): Promise<Validation>;
@@ -368,7 +368,7 @@ export interface Exporting {
   readonly indexExport: (path: string) => Promise<void>;
 }
 
-/** Starts threads in processes of their own. */
+/** Starts threads in separate processes. */
 export interface Launching {
   readonly runner: () => Promise<RunnerCommand>;
 }

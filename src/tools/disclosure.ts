@@ -74,7 +74,7 @@ const MAX_SUMMARY_CHARS = 120;
  * The catalog of deferred tools for the system text: wire name and first line, sorted, XML-escaped. Of very many tools
  * it lists the names alone, then as many names as fit and how many more `tool_search` finds.
  */
-export function deferredCatalogue(deferred: readonly DisclosableTool[]): string {
+export function deferredCatalog(deferred: readonly DisclosableTool[]): string {
   if (deferred.length === 0) return '';
   const sorted = deferred.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const full = sorted.map(({ name, description }) => {

@@ -250,7 +250,7 @@ export async function missing(path: ConfinedPath): Promise<RyeError> {
   const hint = didYouMean(basename(path.real), siblings.slice(0, 2000));
   return notFound(
     path.shown,
-    'there is no such file',
+    'no such file',
     hint ?? 'Look for it with rye_file_system_glob.',
   );
 }

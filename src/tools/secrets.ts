@@ -52,7 +52,7 @@ async function fill(
     if (value === undefined) {
       throw new RyeError(
         'invalid_input',
-        `${name}: there is no secret named ${JSON.stringify(secretName)}`,
+        `${name}: unknown secret ${JSON.stringify(secretName)}`,
         {
           hint: 'Use a handle exactly as it was given in the inputs.',
         },

@@ -87,7 +87,7 @@ class DiskKeyring implements Keyring {
     if (status === 'unknown') {
       throw new RyeError(
         'key_unsafe',
-        `${this.#user.publicKey} does not match the private key beside it`,
+        `${this.#user.publicKey} does not match the private key`,
         {
           hint: 'Restore the right pair of files, or remove public_key.pem: it is derived from the private key.',
         },

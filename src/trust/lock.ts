@@ -210,7 +210,7 @@ function lockChange(lock: FoundLock, memory: Memory | undefined): readonly Guard
     const detail = `the lock file was rolled back from version ${memory.serial} to ${serial}`;
     return [{ ...own, change: 'lock_rolled_back', detail }];
   }
-  const detail = `the lock file differs from the one that you accepted: version ${serial}, signed by key ${lock.keyId}`;
+  const detail = `the lock file differs from the accepted one: version ${serial}, signed by key ${lock.keyId}`;
   return [{ ...own, change: 'lock_changed', detail }];
 }
 
@@ -221,7 +221,7 @@ function pinChange(pin: Pin, file: PowerFile | undefined): readonly GuardChange[
     if (file.sha256 === pin.sha256) return [];
     const by = file.keyId === pin.key_id ? '' : `, signed by key ${file.keyId ?? 'unknown'}`;
     return [
-      { type, id, change: 'changed', detail: `differs from the version that you accepted${by}` },
+      { type, id, change: 'changed', detail: `differs from the accepted version${by}` },
     ];
   }
   return [faultChange(file, file.fault)];

@@ -166,7 +166,7 @@ describe('Verifying a thread', () => {
       const { ok, warnings } = await lab.rye().threads.verify('a');
       expect([ok, ...warnings]).toEqual([
         true,
-        expect.stringMatching(/notes\.txt is no file of this thread$/),
+        expect.stringMatching(/notes\.txt does not belong to this thread$/),
       ]);
     });
   });
@@ -178,7 +178,7 @@ describe('Verifying a thread', () => {
         rmSync(lab.path(`${FOLDER}/registry.db${suffix}`), { force: true });
       const rye = lab.rye();
       const { ok, warnings } = await rye.threads.verify(await rye.threads.resolveId('a'));
-      expect([ok, warnings]).toEqual([true, ['not compared: there is no registry']]);
+      expect([ok, warnings]).toEqual([true, ['not compared: registry missing']]);
       expect(existsSync(lab.path(`${FOLDER}/registry.db`))).toBe(false);
     });
   });

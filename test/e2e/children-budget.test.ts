@@ -79,7 +79,7 @@ test('an async child that declares the whole budget leaves its parent the next c
   expect(log.stdout).toMatch(/the spend limit of kid is \$0\.9\d+ instead of \$1/);
 });
 
-test('a child that would get less than half of what it declares is refused, naming both amounts', async () => {
+test('a child that would get less than half of its declared spend is refused, naming both amounts', async () => {
   const here = await workspace();
   await directive(here, 'kid', limits('3.0'));
   await directive(here, 'par', limits('0.03') + KIDS);

@@ -10,7 +10,7 @@ const KINDS: Readonly<Record<string, string>> = {
   config: 'config',
 };
 
-/** What `rye sign` signs the file as at this path below `.ai`. */
+/** Returns the subject under which `rye sign` signs the file at this path below `.ai`. */
 export function subjectOfPath(path: string): SignedSubject {
   const [folder = '', ...rest] = path.replace(/^~\/(?:\.ai\/)?/, '').split('/');
   const name = rest.join('/');

@@ -16,7 +16,7 @@ export function hooksFrom(
 /** A clock that does not advance until it is stepped. */
 export interface ManualClock extends Clock {
   advance(ms: number): void;
-  /** How many sleeps have not ended. */
+  /** Number of unfinished sleeps. */
   sleeping(): number;
 }
 

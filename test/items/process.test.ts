@@ -37,7 +37,7 @@ describe('a process in the fence', () => {
     ]);
   });
 
-  it('takes actions outside of steps as steps of their own', () => {
+  it('takes actions outside of steps as separate steps', () => {
     const action = '<execute item_type="tool" item_id="t/a"/>';
     expect(parse(`<process>${action}${action}</process>`).steps.map(({ name }) => name)).toEqual([
       'step_1',

@@ -116,7 +116,7 @@ describe('headers', () => {
 
   it.each([
     ['# notes', 'its first line is not a JSON object'],
-    ['{"event_type":"message"}', 'its first line is no thread header'],
+    ['{"event_type":"message"}', 'its first line is not a thread header'],
     [
       '{"event_type":"thread","version":2}',
       'its format version 2 is not known; a newer rye wrote it',

@@ -431,7 +431,7 @@ const LINES: { readonly [T in LogEvent['event_type']]?: Line<T> } = {
   context_edit: ({ target_id }) => `omit ${target_id}`,
 };
 
-/** What a reader of the log would notice first of an event. */
+/** The most noticeable part of an event for a reader of the log. */
 export function traceLine({ event_type, payload }: LogEvent): string {
   const line = LINES[event_type] as ((payload: unknown) => string) | undefined;
   return line ? line(payload) : event_type;

@@ -557,8 +557,8 @@ describe('what a file may hold', () => {
   const REFUSED: readonly (readonly [string, string, RegExp])[] = [
     ['an empty file', '', /it is empty/],
     ['blank lines only', '\n\n \n', /it is empty/],
-    ['a file of something else', '{"a":1}\n', /first record is no session header/],
-    ['a Markdown file', '# Notes\n', /first record is no session header/],
+    ['a file of something else', '{"a":1}\n', /first record is not a session header/],
+    ['a Markdown file', '# Notes\n', /first record is not a session header/],
     ['a log of rye', '{"event_type":"thread","version":1}\n', /no session header/],
     ['a newer version', `${head({ version: 4 })}\n`, /version 4 is not known/],
     ['a version that is none', `${head({ version: '3' })}\n`, /version "3" is not known/],

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { streamRegexProblem } from '../../src/policy/regex.ts';
 import { compileStreamRegex } from '../../src/policy/regex-stream.ts';
 
-/** Where the first match is complete when the text comes in these pieces; `end` when only its end decides. */
+/** Returns the end of the first match when the text comes in these pieces; `end` if only its end decides. */
 function matchedAt(patterns: readonly string[], pieces: readonly string[]): number | 'end' | 'no' {
   const matcher = compileStreamRegex([patterns]).open([0]);
   let offset = 0;

@@ -82,7 +82,7 @@ test('synchronous children of one batch run side by side; their events bubble wi
     expect(seqs).toEqual(seqs.toSorted((left, right) => left - right));
     expect(seqs.every((seq) => events.some((event) => event.seq === seq))).toBe(true);
   }
-  // the parent's log has the ends of its own children, not their events
+  // the parent's log has only the ends of its children, not their events
   const started = await eventsOf(here, result.thread_id, 'child_thread_started');
   expect(
     started.map((one) => (one as { child_thread_id: string }).child_thread_id).toSorted(),

@@ -116,7 +116,7 @@ describe('a running thread whose context fills', () => {
     const at = server.requests.findIndex(({ body }) => isSummary(body));
     const after = textOfBody(server.requests[at + 1]?.body as WireBody);
     expect(after).toContain('Read all files.');
-    // the task stays in full, what was summarised is gone
+    // the task stays in full, the summarized part is gone
     expect(after).toContain('Do the work.');
     expect(after).not.toContain('a says aaaa');
     const folded = foldContext(buildTree(events));
@@ -364,16 +364,16 @@ describe('before_compact hooks', () => {
     const before = await trees.context(id);
     const refused: readonly [unknown, string][] = [
       [{ summary: 'S', first_kept_entry_id: 'ffffffffffffffff' }, "can't be cut"],
-      // on another branch; a result without its call; nothing would be summarised
+      // on another branch; a result without its call; nothing would be summarized
       [{ summary: 'S', first_kept_entry_id: aside?.id }, "can't be cut"],
       [{ summary: 'S', first_kept_entry_id: idsOf('tool_result')[1] }, "can't be cut"],
       [{ summary: 'S', first_kept_entry_id: answers[0] }, "can't be cut"],
-      [{ summary: 'S', first_kept_entry_id: 7 }, 'that is no entry id'],
-      [{ summary: ' ' }, 'a summary that is no text'],
+      [{ summary: 'S', first_kept_entry_id: 7 }, 'that is not an entry id'],
+      [{ summary: ' ' }, 'a summary that is not a text'],
       [{ summary: 'S', details: [] }, 'details that are no object'],
       [{ details: {} }, 'neither a summary nor'],
       [{ summery: 'S' }, 'an unknown member "summery"'],
-      ['S', 'is no object'],
+      ['S', 'is not an object'],
     ];
     for (const [wrong, message] of refused) {
       await expect(give(wrong)).rejects.toMatchObject({
@@ -391,7 +391,7 @@ describe('before_compact hooks', () => {
     await expect(give({ first_kept_entry_id: answers[1] })).rejects.toMatchObject({
       code: 'hook_failed',
     });
-    // with a cut alone the model summarises
+    // with a cut alone the model summarizes
     expect(server.requests.some(({ body }) => isSummary(body))).toBe(false);
     await give({ first_kept_entry_id: answers[4] });
     const last = await trees.context(id);

@@ -182,7 +182,7 @@ test('children of a parent that failed are cancelled, of one that completed cont
 });
 
 // Requirement: kill-strands-waiters
-test('kill ends the process in order where it can, and finalizes the thread, its budget and its waiters', async () => {
+test('kill terminates the process gracefully if possible, and finalizes the thread, its budget and its waiters', async () => {
   const here = await lab();
   const { thread_id, pid } = await here.job('one');
   await here.until('the arrival', () => arrived(here, 'one'));

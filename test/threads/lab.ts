@@ -189,7 +189,7 @@ export async function lab(options: { readonly coordination?: string } = {}): Pro
     openGate: (name) => write(`gate-${name}`, ''),
     record: async (threadId) => {
       const record = await store.registry.get(threadId);
-      if (!record) throw new Error(`there is no thread ${threadId}`);
+      if (!record) throw new Error(`thread not found: ${threadId}`);
       return record;
     },
   };

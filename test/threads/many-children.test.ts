@@ -9,7 +9,7 @@ import { directive, lab, processesOf } from './lab.ts';
 const WANTED = process.env['RYE_CHILDREN'];
 const CHILDREN = Number(WANTED ?? 16);
 const MEDIAN_MS = WANTED === undefined ? 1000 : 50;
-/** Children that have a waiter of their own beside the one for all. */
+/** Children with a separate waiter besides the common one. */
 const WATCHED = 4;
 
 test(`${CHILDREN} children of one parent all end, their waiters wake at once, and the ledger is exact`, {

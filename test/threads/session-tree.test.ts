@@ -113,7 +113,7 @@ describe('a finished thread', () => {
     const asked = JSON.stringify(server.requests.at(-1)?.body.messages);
     expect(asked).toContain('Say why.');
     expect(asked).toContain('content of a');
-    // the task stays on the path, so it is not summarised
+    // the task stays on the path, so it is not summarized
     expect(asked).not.toContain('Do the work.');
     const { payload } = await rye.trees.entry(id, await entryOf('branch_summary'));
     expect(payload).toMatchObject({
@@ -141,7 +141,7 @@ describe('a finished thread', () => {
     },
   );
 
-  it('that ran without a model has none to summarise, but takes a summary', async () => {
+  it('that ran without a model has none to summarize, but takes a summary', async () => {
     const { thread_id } = await lab.run('hello', { model: 'literal' });
     const at = await entryOf('user', thread_id);
     await expect(rye.trees.branch(thread_id, { at, summary: 'model' })).rejects.toMatchObject({

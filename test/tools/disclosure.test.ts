@@ -6,7 +6,7 @@ import {
   createToolSearch,
   type DisclosableTool,
   type DisclosureCandidate,
-  deferredCatalogue,
+  deferredCatalog,
   definitionTokens,
 } from '../../src/tools/disclosure.ts';
 import { Project, shown } from './helpers.ts';
@@ -86,12 +86,12 @@ describe('chooseDisclosure', () => {
   });
 });
 
-describe('deferredCatalogue', () => {
+describe('deferredCatalog', () => {
   // Requirement: lazy-schemas
   it('is sorted, escaped and empty without tools', () => {
-    expect(deferredCatalogue([])).toBe('');
+    expect(deferredCatalog([])).toBe('');
     const tools = [tool('b'), { ...tool('a'), description: '<x> & "y"\nmore' }];
-    expect(deferredCatalogue(tools).split('\n')).toEqual([
+    expect(deferredCatalog(tools).split('\n')).toEqual([
       '<deferred_tools>',
       'Load the schema of these with tool_search before calling them.',
       '<tool name="a">&lt;x&gt; &amp; &quot;y&quot;</tool>',

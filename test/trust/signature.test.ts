@@ -256,7 +256,7 @@ describe('signing', () => {
     expect(code(signed, 'hash')).toBe('ok');
   });
 
-  test('refuses JSON that is no object', () => {
+  test('refuses JSON that is not an object', () => {
     for (const text of ['[1]', '{', '"x"', '']) {
       expect(() => sign(text, 'json')).toThrow(expect.objectContaining({ code: 'invalid_input' }));
     }

@@ -66,7 +66,7 @@ export const recover = defineCommand({
   },
   options: {
     rebuild: flag(
-      'Rebuild a damaged or forged thread.json of this thread from its signed log; keeps the old file beside it',
+      'Rebuild a damaged or forged thread.json of this thread from its signed log; keeps the old file',
     ),
   },
   examples: [

@@ -216,7 +216,7 @@ function isReplacedText(key: string): boolean {
   return /^old[_A-Z-]|^old$|^search$/.test(key);
 }
 
-/** Normalises a path as a model wrote it: `/` between segments, relative to the project where it lies inside. */
+/** Normalizes a path that a model wrote: `/` between segments, relative to the project if it is inside. */
 function callPath(written: string, projectPath: string): CallPath {
   const plain = posix.normalize(written.slice(0, MAX_PATH_LENGTH).replaceAll('\\', '/'));
   const project = projectPath.replaceAll('\\', '/').replace(/\/$/, '');

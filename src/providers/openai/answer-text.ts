@@ -147,7 +147,7 @@ type LineKind = 'undecided' | 'plain' | 'fence' | CallMode;
 /** Classifies a line by its start; `fence` is that of the code block around it. */
 function kindOfLine(start: string, fence: string): LineKind {
   const text = withoutIndent(start);
-  // four spaces make a code block of their own
+  // four spaces make a separate code block
   if (start.length - text.length > 3) return 'plain';
   if (fence !== '') return kindInCode(text, fence);
   if (/^<tool_call[\s>]/.test(text)) return 'tagged call';

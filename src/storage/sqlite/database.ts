@@ -242,7 +242,7 @@ const MAX_PROBLEMS = 3;
 export function inspectDatabase(options: InspectOptions): Omit<DatabaseState, 'name'> {
   const { path } = options;
   const stats = lstatSync(path, { throwIfNoEntry: false });
-  if (stats === undefined) return { path, state: 'missing', detail: 'there is no file' };
+  if (stats === undefined) return { path, state: 'missing', detail: 'file missing' };
   if (!stats.isFile()) return { path, state: 'unreadable', detail: 'it is not a regular file' };
   try {
     return { path, ...look(options) };

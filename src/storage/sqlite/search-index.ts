@@ -295,7 +295,7 @@ function quoted(text: string): string {
 }
 
 function onlyNegative(): RyeError {
-  return new RyeError('query_malformed', 'a NOT needs something beside it that is wanted', {
+  return new RyeError('query_malformed', 'NOT needs another term to exclude from', {
     hint: 'Write the words to find first, such as "budget NOT ledger".',
   });
 }

@@ -113,7 +113,7 @@ export interface KilledThread {
 
 /**
  * Ends the process of the end of a thread's chain and then that itself: nothing stays `running`, reserved or waited for. A process
- * that ends in order on SIGTERM finalizes its thread itself. Resolves to the threads that were open before.
+ * that handles SIGTERM finalizes its thread itself. Resolves to the threads that were open before.
  */
 export async function killThread(
   env: Recovering & Launching,

@@ -46,7 +46,7 @@ export async function shareSpend(
   const parts = Math.max(2, maxChildren);
   const share = Math.floor(left / parts);
   if (share >= toMicroUsd(resolved.limits.spend)) return { ...resolved, warnings: [] };
-  const origin = `1/${parts} of what ${parent.thread_id} has left`;
+  const origin = `1/${parts} of the remaining budget of ${parent.thread_id}`;
   return { ...lowered(resolved, share, origin), warnings: [] };
 }
 

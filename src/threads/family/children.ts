@@ -48,7 +48,7 @@ export type FinishedChild = Pick<
 export class Children {
   readonly #options: ChildrenOptions;
   readonly #ids: string[] = [];
-  /** Children in processes of their own whose end is not in the log yet. */
+  /** Background children whose end is not in the log yet. */
   readonly #open = new Set<string>();
   #hooks: HookRunner | undefined;
 
@@ -232,7 +232,7 @@ export async function assertDescendant(
     seen.add(parent);
     parent = (await registry.get(parent))?.parent_id ?? null;
   }
-  throw new RyeError('not_descendant', `${threadId} is no descendant of ${callerId}`, {
+  throw new RyeError('not_descendant', `${threadId} is not a descendant of ${callerId}`, {
     hint: 'A thread may act only on the threads that it or its children started: list_children names them.',
     details: { thread_id: threadId, caller: callerId },
   });

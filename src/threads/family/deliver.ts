@@ -39,7 +39,7 @@ export async function sendDelivery(
   assertMessage(message);
   const addressee = await chainEnd(env.store.registry, threadId);
   if (!addressee) {
-    throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+    throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
       hint: 'List the threads with `rye threads list`.',
     });
   }

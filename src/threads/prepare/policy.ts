@@ -237,7 +237,7 @@ function rulebookBlock(rulebook: readonly ListedRule[]): readonly ContextBlock[]
 }
 
 const HINT =
-  'docs/library.md, "Threads in other processes", shows how a program runs its threads in processes of their own.';
+  'docs/library.md, "Threads in other processes", shows how a program runs its threads in separate processes.';
 
 /** Returns the parts of the embedding program that a plan depends on; nothing if none can decide about the thread. */
 export function programOf(

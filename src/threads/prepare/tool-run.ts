@@ -84,7 +84,7 @@ async function plannedTool(
   });
   const tool = tools.find(({ id }) => id === toolId);
   if (tool) return tool;
-  throw new RyeError('item_not_found', `there is no tool ${toolId}`, {
+  throw new RyeError('item_not_found', `unknown tool ${toolId}`, {
     hint: 'List them with: rye list tool',
   });
 }

@@ -89,7 +89,7 @@ export async function prepareResume(
 async function endOfChain(env: Recovering, threadId: string): Promise<ThreadRecord> {
   const chain = await env.store.registry.chain(threadId);
   const last = chain.at(-1);
-  if (!last) throw new RyeError('thread_not_found', `there is no thread ${threadId}`);
+  if (!last) throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
   if (!isActive(last.status)) return last;
   const { recovery } = env.config;
   if (!deathOf(env, last, recovery.staleSeconds)) throw stillRuns(last, threadId);
@@ -149,7 +149,7 @@ function assertSecrets(
   const problem =
     missing.length > 0
       ? `the secret inputs ${missing.join(', ')} are not stored and must be given again`
-      : `${unknown.join(', ')} is no secret input of ${directive.id}; the others are taken over`;
+      : `${unknown.join(', ')} is not a secret input of ${directive.id}; the others keep their values`;
   throw new RyeError('invalid_input', problem, {
     hint: missing.length > 0 ? `Add --input ${missing[0]}=@FILE.` : 'Leave it out.',
     details: { missing, unknown },

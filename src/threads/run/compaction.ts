@@ -86,7 +86,7 @@ export function compactionSizes(
 }
 
 /**
- * Plans a compaction, asks the hooks, has the model summarise, and returns what is to be written; writes nothing. Never
+ * Plans a compaction, asks the hooks, lets the model summarize, and returns the events to write; writes nothing. Never
  * rejects for a model or a hook. undefined: there is nothing to gain.
  */
 export async function compactSession(
@@ -222,7 +222,7 @@ export interface SummaryRoom extends Omit<CompactEnv, 'ask'> {
 const HISTORY_SHARE = 0.8;
 const PREFIX_SHARE = 0.5;
 
-/** Whole turns and the first part of a split one are summarised apart: they need different things. */
+/** Whole turns and the first part of a split one are summarized separately: they need different prompts. */
 async function summarizeParts(
   room: SummaryRoom,
   { planned, instructions }: { planned: CompactionPlan; instructions: string | undefined },

@@ -151,7 +151,7 @@ export class ThreadInbox implements InboxPort {
     if (!latch) return undefined;
     const { reads_only: readsOnly, network } = tool.traits;
     if (latch.has(tool.id) && readsOnly && !network) return undefined;
-    return `${tool.id} is not available: this run took in a message while it was under way, so until it ends it may use only what it was offered then, and only to read.`;
+    return `${tool.id} is not available: this run received a message while it was active, so until it ends it may only use read-only tools that were offered then.`;
   };
 
   /** Sees what is in the log now. */

@@ -62,7 +62,7 @@ async function prepared(
   );
 }
 
-/** Starts children of any thread of this process, nested or in processes of their own. */
+/** Starts children of any thread of this process, nested or in the background. */
 export function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
   const options = { allow_unsigned: runner.allow_unsigned };
   return {

@@ -59,7 +59,7 @@ export async function openingMessages({
 }: OpeningRequest): Promise<Opening> {
   const report = await hooks.opening('thread_started', {}, signal);
   if (report.failure) throw report.failure;
-  const system = [joinContents(plan.context, 'system'), tools.catalogue()]
+  const system = [joinContents(plan.context, 'system'), tools.catalog()]
     .filter((part) => part !== '')
     .join('\n\n');
   const parts = [

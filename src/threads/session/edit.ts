@@ -32,7 +32,7 @@ export interface LogEdit {
 async function recordOf({ store }: Pick<Stored, 'store'>, threadId: string): Promise<ThreadRecord> {
   const record = await store.registry.get(threadId);
   if (record) return record;
-  throw new RyeError('thread_not_found', `there is no thread ${threadId}`, {
+  throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
     hint: 'Run: rye threads list',
   });
 }
@@ -234,7 +234,7 @@ export async function changeThinking(
   level: string,
 ): Promise<readonly LogEvent[]> {
   if (!THINKING_LEVELS.some((known) => known === level)) {
-    throw new RyeError('usage', `there is no thinking level ${JSON.stringify(level)}`, {
+    throw new RyeError('usage', `unknown thinking level ${JSON.stringify(level)}`, {
       hint: `Levels are ${THINKING_LEVELS.join(', ')}.`,
     });
   }
@@ -292,7 +292,7 @@ export async function editContext(
     if (!isMessage || !pathTo(tree, tree.leafId).includes(target)) {
       throw new RyeError(
         'usage',
-        `entry ${target.id} (${target.event_type}) is no message of the active branch`,
+        `entry ${target.id} (${target.event_type}) is not a message of the active branch`,
         { hint: 'Branch to a leaf below it first, or choose another entry.' },
       );
     }

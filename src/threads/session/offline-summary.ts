@@ -109,7 +109,7 @@ export interface SummarizedBranch {
 }
 
 /**
- * Moves the leaf and has the thread's model summarise the branch that is left, back to where the two part. A summary
+ * Moves the leaf and lets the thread's model summarize the abandoned branch, back to the common entry. A summary
  * that fails moves nothing; what it cost is booked.
  */
 export async function branchWithModelSummary(
@@ -127,7 +127,7 @@ export async function branchWithModelSummary(
     const context = foldContext(tree);
     const messages = context.messages.filter((_, index) => ids.has(context.sources[index] ?? ''));
     if (messages.length === 0) {
-      throw new RyeError('usage', 'there is no conversation on the branch that would be left', {
+      throw new RyeError('usage', 'the branch to abandon has no conversation', {
         hint: 'Branch without a summary.',
       });
     }
@@ -201,7 +201,7 @@ function compactEnv(
 function noModel(): RyeError {
   return new RyeError(
     'literal_unsupported',
-    'the thread ran without a model that could summarise',
+    'the thread ran without a model that could summarize',
     {
       hint: 'Give the text yourself: --summary TEXT, or a before_compact hook.',
     },

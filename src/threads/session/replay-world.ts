@@ -119,7 +119,7 @@ export function recordedTools(
   return {
     ...tools,
     definitions: () => tools.definitions(),
-    catalogue: () => tools.catalogue(),
+    catalog: () => tools.catalog(),
     validate: (schema, input) => tools.validate(schema, input),
     checkReturn: (input) => tools.checkReturn(input),
     gates: tools.gates,

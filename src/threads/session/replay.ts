@@ -43,7 +43,7 @@ export interface ReplayReport {
   readonly thread_id: string;
   /** Answers of the model that the recording has. */
   readonly answers: number;
-  /** Recorded steps, and how many of them the replay took in the same way. */
+  /** Recorded steps, and the number of them that the replay repeated. */
   readonly steps: number;
   readonly matched: number;
   readonly difference: ReplayDifference | null;

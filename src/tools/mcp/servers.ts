@@ -185,7 +185,7 @@ export class McpServers {
     const found = servers.find((server) => server.name === name);
     if (found) return found;
     throw notFound(
-      `there is no MCP server ${name} for the tool ${id}`,
+      `unknown MCP server ${name} of the tool ${id}`,
       didYouMean(
         name,
         servers.map((server) => server.name),

@@ -115,7 +115,7 @@ export function createOrchestratorTool(actions: () => OrchestratorActions): Tool
       guarded(async () => {
         const operation = OPERATIONS.find((known) => known === input['operation']);
         if (operation === undefined)
-          return errorOutput(`There is no such operation. Operations: ${OPERATIONS.join(', ')}.`, {
+          return errorOutput(`Unknown operation. Operations: ${OPERATIONS.join(', ')}.`, {
             code: 'invalid_input',
           });
         const result = await actions()[operation](callOf(input), context);

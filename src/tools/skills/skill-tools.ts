@@ -35,7 +35,7 @@ export interface SkillToolsOptions {
 }
 
 /** Renders the skills for the system text: ids and descriptions, sorted. `skills_use` returns the bodies. */
-export function skillCatalogue(skills: readonly OfferedSkill[]): string {
+export function skillCatalog(skills: readonly OfferedSkill[]): string {
   if (skills.length === 0) return '';
   const lines = skills
     .toSorted((a, b) => (a.id < b.id ? -1 : 1))
@@ -77,7 +77,7 @@ export function createSkillTools(options: SkillToolsOptions): readonly Tool[] {
       skills.map(({ id }) => id),
     );
     const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
-    throw new RyeError('item_not_found', `There is no skill ${name}.${hint}`);
+    throw new RyeError('item_not_found', `Unknown skill ${name}.${hint}`);
   };
   const tools = [useTool(options, find), readTool(options, find)];
   return skills.some(({ mayRun }) => mayRun) ? [...tools, runTool(options, find)] : tools;

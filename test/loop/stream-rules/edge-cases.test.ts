@@ -433,7 +433,7 @@ describe('weaknesses of the original that this has not', () => {
     expect(watcher.takeTriggers()).toMatchObject([{ rule: 'mild', stream: 'text' }]);
   });
 
-  it('18: prose, reasoning and each value of a call are texts of their own', () => {
+  it('18: prose, reasoning and each value of a call are separate texts', () => {
     const rule = { ...BAD, scope: ['text', 'thinking', 'tool'] };
     const pieces = [
       ...text('B'),

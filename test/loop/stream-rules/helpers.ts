@@ -117,7 +117,7 @@ export class RecordedWatch extends AnswerWatch {
 
 export interface Heard {
   readonly interrupt: Interrupt | undefined;
-  /** How many events were observed up to the interrupt. */
+  /** Number of events observed up to the interrupt. */
   readonly events: number;
   readonly watcher: RecordedWatch;
   /** Names of the rules that matched, in order. */

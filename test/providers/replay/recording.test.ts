@@ -11,7 +11,7 @@ import { aRequest, collect, failureIn } from '../../conformance/provider.ts';
 import { says, startWireServer, text, thinking, toolUse } from '../../helpers/wire-server.ts';
 import { claudeAt, SECRET_KEY } from '../fixtures.ts';
 
-/** A real conversation of three calls, the second of which fails, both as events and as a recording. */
+/** A real conversation of three calls with a failing second one, both as events and as a recording. */
 async function recorded() {
   const server = await startWireServer([
     { steps: [thinking('hm'), text('a ', 'b'), toolUse('rye_first', { n: 1 })] },

@@ -3,7 +3,7 @@ import type { JsonObject } from '../../../src/core/json.ts';
 import { textOf } from '../../../src/core/message.ts';
 import { loadSkill } from '../../../src/items/skill.ts';
 import { ActiveSkills, type OfferedSkill } from '../../../src/tools/skills/active-skills.ts';
-import { createSkillTools, skillCatalogue } from '../../../src/tools/skills/skill-tools.ts';
+import { createSkillTools, skillCatalog } from '../../../src/tools/skills/skill-tools.ts';
 import { Project } from '../helpers.ts';
 
 function offered(id: string, folder: string, more = '', mayRun = true): OfferedSkill {
@@ -45,14 +45,14 @@ describe('the tools of skills', () => {
       return tools.map(({ id }) => id);
     };
     expect(await ids()).toEqual([]);
-    expect(skillCatalogue([])).toBe('');
+    expect(skillCatalog([])).toBe('');
     expect(await ids(offered('a', '/', '', false))).toEqual(['skills/use', 'skills/read']);
     expect(await ids(offered('a', '/', '', false), offered('b', '/'))).toEqual([
       'skills/use',
       'skills/read',
       'skills/run_script',
     ]);
-    expect(skillCatalogue([offered('b', '/'), offered('a', '/')])).toContain(
+    expect(skillCatalog([offered('b', '/'), offered('a', '/')])).toContain(
       '<skill name="a">Does &lt;a&gt;.</skill>\n<skill name="b">',
     );
   });
