@@ -15,7 +15,7 @@ beforeEach(async () => {
   writeFileSync(`${lab.project}/a.txt`, 'content of a\n'.repeat(100));
   await lab.model(({ body }) => {
     const text = JSON.stringify([body.system ?? '', body.messages]);
-    if (text.includes('You summarise part of the record')) return says('THE SAME SUMMARY');
+    if (text.includes('You summarize part of the record')) return says('THE SAME SUMMARY');
     return text.includes('"tool_result"')
       ? says('Read.')
       : calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'toolu_1'));

@@ -16,12 +16,12 @@ describe('composeHandlers', () => {
 
   // Requirement: unknown-handler-event
   it('refuses an event that does not exist and names the nearest', () => {
-    const misspelt = { tool_gates: () => ({ block: 'no' }) } as HandlerMap;
-    expect(() => composeHandlers(misspelt)).toThrow(
+    const misspelled = { tool_gates: () => ({ block: 'no' }) } as HandlerMap;
+    expect(() => composeHandlers(misspelled)).toThrow(
       expect.objectContaining({ code: 'hook_invalid', hint: 'Did you mean tool_gate?' }),
     );
     expect(() => composeHandlers({ toString: () => undefined } as HandlerMap)).toThrow(
-      'no event "toString"',
+      'handler event "toString"',
     );
   });
 

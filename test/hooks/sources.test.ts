@@ -93,7 +93,7 @@ describe('mergeLayers', () => {
       project: hooksFrom(3, off('default_fail_limits')),
     });
     expect(warnings).toEqual([
-      'layer3.yaml:1: unknown builtin hook "default_fail_limits" to switch off. Did you mean default_fail_limit?',
+      'layer3.yaml:1: unknown builtin hook "default_fail_limits". Did you mean default_fail_limit?',
     ]);
   });
 });

@@ -559,7 +559,7 @@ describe('what a file may hold', () => {
     ['blank lines only', '\n\n \n', /it is empty/],
     ['a file of something else', '{"a":1}\n', /first record is not a session header/],
     ['a Markdown file', '# Notes\n', /first record is not a session header/],
-    ['a log of rye', '{"event_type":"thread","version":1}\n', /no session header/],
+    ['a log of rye', '{"event_type":"thread","version":1}\n', /not a session header/],
     ['a newer version', `${head({ version: 4 })}\n`, /version 4 is not known/],
     ['a version that is none', `${head({ version: '3' })}\n`, /version "3" is not known/],
     ['a session id that is a path', head({ id: '../../etc/passwd' }), /session id/],

@@ -41,7 +41,7 @@ beforeEach(async () => {
 afterEach(async () => await lab.remove());
 
 function isSummary({ system }: WireBody): boolean {
-  return JSON.stringify(system ?? '').includes('You summarise part of the record');
+  return JSON.stringify(system ?? '').includes('You summarize part of the record');
 }
 
 /** Texts of a request, in order. */

@@ -86,7 +86,7 @@ it('a thread that fell back continues with the fallback', async () => {
 it('the model that was set writes the summaries too', async () => {
   const here = await lab();
   const server = await here.model(({ body }) =>
-    JSON.stringify(body.system ?? '').includes('You summarise') ? says('SUMMARY') : says('Done.'),
+    JSON.stringify(body.system ?? '').includes('You summarize') ? says('SUMMARY') : says('Done.'),
   );
   const { thread_id: id } = await here.run('work');
   const { trees } = here.rye();

@@ -15,7 +15,7 @@ let id: string;
 
 const SCRIPT: WireScript = ({ body }) => {
   const text = JSON.stringify([body.system ?? '', body.messages]);
-  if (text.includes('You summarise part of the record')) {
+  if (text.includes('You summarize part of the record')) {
     return { ...says('THE SUMMARY'), usage: { input_tokens: 1000, output_tokens: 50 } };
   }
   if (!text.includes('"tool_result"')) {
@@ -317,7 +317,7 @@ describe('a replay', () => {
   it('of a compacted run gives the recorded summary', async () => {
     let step = 0;
     await lab.model(({ body }) => {
-      if (JSON.stringify(body.system ?? '').includes('You summarise')) return says('SUMMED UP');
+      if (JSON.stringify(body.system ?? '').includes('You summarize')) return says('SUMMED UP');
       step += 1;
       if (step > 4) return says('Done.');
       return {

@@ -18,7 +18,7 @@ beforeAll(async () => {
   writeFileSync(path.join(lab.project, 'a.txt'), 'content of a\n');
   server = await lab.model(({ body }) => {
     const request = JSON.stringify([body.system ?? '', body.messages]);
-    if (request.includes('You summarise part of the record')) return says('THE SUMMARY');
+    if (request.includes('You summarize part of the record')) return says('THE SUMMARY');
     if (!request.includes('"tool_result"')) {
       return calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'toolu_1'));
     }
