@@ -48,6 +48,8 @@ const ALLOWED = [
   /\bbehind (?:a|the) (?:proxy|proxies|scenes)\b/gi,
   // tool descriptions, which golden requests hold
   /\bsay why in error_detail\b|\bresume_thread: what to say\b|\bStart it and go on\b/g,
+  // texts that make up the context of every log, so that old logs keep producing the same one
+  /happened before this point was summarised:|\(left out of the context\)|say why in "error_detail"/g,
 ];
 
 /** Doc comments begin with a verb or a noun, not with a question word. */

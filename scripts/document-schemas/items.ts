@@ -85,7 +85,7 @@ export const itemDocuments = {
       copied_to: z.string().optional(),
     }),
   ),
-  sign: openDocument('rye sign', 'What became of each file.', {
+  sign: openDocument('rye sign', 'Outcome of each file.', {
     error: plainError.nullable().optional(),
     items: z.array(
       z.object({
@@ -104,7 +104,7 @@ export const itemDocuments = {
     checked: z.int(),
     error: plainError.nullable().optional(),
   }),
-  verify: openDocument('rye verify', 'Each item and what its signature says.', {
+  verify: openDocument('rye verify', 'Each item and the state of its signature.', {
     items: z.array(
       z.object({
         type: z.string(),

@@ -51,7 +51,7 @@ export const runDocuments = {
   }),
   launched: closedDocument(
     'rye execute directive --async --json, rye execute tool --async',
-    'A thread that runs, or waits for its turn, in a process of its own.',
+    'A background thread, running or queued.',
     membersOf<LaunchedThread>()({
       thread_id: z.string(),
       directive: z.string(),

@@ -255,7 +255,7 @@ export const threadDocuments = {
       )
       .describe('Threads whose logs are not what was signed.'),
   }),
-  'threads-wait': openDocument('rye threads wait', 'How each awaited thread stands.', {
+  'threads-wait': openDocument('rye threads wait', 'State of each awaited thread.', {
     timed_out: z.boolean(),
     threads: z.array(
       z.object({

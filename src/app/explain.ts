@@ -70,17 +70,18 @@ export async function explainDirectiveHooks(
     const call = { event: one, context: one === 'resolve_extends' ? routingContext : context };
     return explainHooks(plan.hooks, call, { suppress, capabilities }).map((explained) => ({
       hook: explained.hook,
-      would_fire: explained.fires === true && explained.behind === undefined,
-      depends_on: explained.behind === undefined ? explained.dependsOn : [],
+      would_fire: explained.fires === true && explained.decidedBy === undefined,
+      depends_on: explained.decidedBy === undefined ? explained.dependsOn : [],
       because: becauseOf(explained),
     }));
   });
 }
 
 function becauseOf(explained: ExplainedHook): string {
-  const { reason, because, behind, mayBeBehind, dependsOn, missing, hook } = explained;
-  if (behind !== undefined) return `hook ${behind} decides before it`;
-  const unless = mayBeBehind === undefined ? '' : `, unless hook ${mayBeBehind} decides first`;
+  const { reason, because, decidedBy, maybeDecidedBy, dependsOn, missing, hook } = explained;
+  if (decidedBy !== undefined) return `hook ${decidedBy} decides before it`;
+  const unless =
+    maybeDecidedBy === undefined ? '' : `, unless hook ${maybeDecidedBy} decides first`;
   switch (reason) {
     case 'depends':
       return `depends on ${dependsOn.join(', ')}, known during a run only${unless}`;

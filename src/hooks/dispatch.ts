@@ -253,7 +253,8 @@ function compactionProblem(given: unknown): string | undefined {
     return 'has neither a summary nor a first_kept_entry_id';
   }
   if (summary !== undefined && !isText(summary)) return 'has a summary that is not a text';
-  if (first !== undefined && !isText(first)) return 'has a first_kept_entry_id that is not an entry id';
+  if (first !== undefined && !isText(first))
+    return 'has a first_kept_entry_id that is not an entry id';
   if (details !== undefined && !isJsonObject(details)) return 'has details that are no object';
   return undefined;
 }

@@ -17,9 +17,9 @@ export interface HookExplanation {
   /** The capability that the hook's action needs and that neither its thread nor its file holds. */
   readonly missing?: string;
   /** Id of an earlier hook that decides, so that this one is not asked. */
-  readonly behind?: string;
+  readonly decidedBy?: string;
   /** Id of an earlier hook that may decide, so that this one may not be asked. */
-  readonly mayBeBehind?: string;
+  readonly maybeDecidedBy?: string;
 }
 
 /** Facts known about a thread before it runs. */
@@ -41,7 +41,7 @@ export function explainHooks(
   let possible: string | undefined;
   return inRunningOrder(hooks, call.event).map((hook) => {
     const explained = explainOne(hook, call, options);
-    const earlier = isInfra(hook) ? {} : { behind: decider, mayBeBehind: possible };
+    const earlier = isInfra(hook) ? {} : { decidedBy: decider, maybeDecidedBy: possible };
     if (decides(hook)) {
       if (explained.fires === true) decider ??= hook.id;
       else if (explained.fires === undefined) possible ??= hook.id;
@@ -49,8 +49,8 @@ export function explainHooks(
     if (explained.fires === false) return explained;
     return {
       ...explained,
-      ...(earlier.behind === undefined ? {} : { behind: earlier.behind }),
-      ...(earlier.mayBeBehind === undefined ? {} : { mayBeBehind: earlier.mayBeBehind }),
+      ...(earlier.decidedBy === undefined ? {} : { decidedBy: earlier.decidedBy }),
+      ...(earlier.maybeDecidedBy === undefined ? {} : { maybeDecidedBy: earlier.maybeDecidedBy }),
     };
   });
 }

@@ -341,7 +341,9 @@ function parseFallback(
   if (raw === undefined || raw === null) return [];
   return list(raw, 'fallback', locate).map((id) => {
     if (typeof id === 'string' && known(id)) return id;
-    throw invalid(`${locate('fallback')} has ${JSON.stringify(id)}, which is not a model of this provider`);
+    throw invalid(
+      `${locate('fallback')} has ${JSON.stringify(id)}, which is not a model of this provider`,
+    );
   });
 }
 

@@ -291,7 +291,7 @@ function safeName(name: string): string {
  * Refuses with `path_denied` to write where a link below `root` leads elsewhere: a folder that came with a cloned
  * project must not choose which file rye writes.
  */
-export async function assertOwnPath(root: string, path: string): Promise<void> {
+async function assertOwnPath(root: string, path: string): Promise<void> {
   let current = root;
   for (const part of relative(root, path).split(sep)) {
     current = join(current, part);

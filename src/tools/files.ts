@@ -248,11 +248,7 @@ export async function exclusively<T>(real: string, change: () => Promise<T>): Pr
 export async function missing(path: ConfinedPath): Promise<RyeError> {
   const siblings = await readdir(dirname(path.real)).catch(() => []);
   const hint = didYouMean(basename(path.real), siblings.slice(0, 2000));
-  return notFound(
-    path.shown,
-    'no such file',
-    hint ?? 'Look for it with rye_file_system_glob.',
-  );
+  return notFound(path.shown, 'no such file', hint ?? 'Look for it with rye_file_system_glob.');
 }
 
 function openProblem(path: ConfinedPath, error: unknown): RyeError {

@@ -50,13 +50,9 @@ async function fill(
   for (const [, secretName = ''] of text.matchAll(HANDLE)) {
     const value = await resolve(secretName);
     if (value === undefined) {
-      throw new RyeError(
-        'invalid_input',
-        `${name}: unknown secret ${JSON.stringify(secretName)}`,
-        {
-          hint: 'Use a handle exactly as it was given in the inputs.',
-        },
-      );
+      throw new RyeError('invalid_input', `${name}: unknown secret ${JSON.stringify(secretName)}`, {
+        hint: 'Use a handle exactly as it was given in the inputs.',
+      });
     }
     values.set(secretName, value);
     if (value !== '') secrets.add(value);

@@ -85,13 +85,9 @@ class DiskKeyring implements Keyring {
       });
     }
     if (status === 'unknown') {
-      throw new RyeError(
-        'key_unsafe',
-        `${this.#user.publicKey} does not match the private key`,
-        {
-          hint: 'Restore the right pair of files, or remove public_key.pem: it is derived from the private key.',
-        },
-      );
+      throw new RyeError('key_unsafe', `${this.#user.publicKey} does not match the private key`, {
+        hint: 'Restore the right pair of files, or remove public_key.pem: it is derived from the private key.',
+      });
     }
     return signer;
   }

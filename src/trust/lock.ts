@@ -220,9 +220,7 @@ function pinChange(pin: Pin, file: PowerFile | undefined): readonly GuardChange[
   if (file.fault === null) {
     if (file.sha256 === pin.sha256) return [];
     const by = file.keyId === pin.key_id ? '' : `, signed by key ${file.keyId ?? 'unknown'}`;
-    return [
-      { type, id, change: 'changed', detail: `differs from the accepted version${by}` },
-    ];
+    return [{ type, id, change: 'changed', detail: `differs from the accepted version${by}` }];
   }
   return [faultChange(file, file.fault)];
 }

@@ -195,7 +195,7 @@ describe('rye threads open in a terminal', () => {
     expect(terminal.screen()).toContain('broken on purpose');
   });
 
-  it('uses no colours with NO_COLOR', async () => {
+  it('uses no colors with NO_COLOR', async () => {
     const terminal = new Terminal('plain', 80, 24);
     terminal.run(`threads open ${threadId}`, 'NO_COLOR=1');
     await terminal.shows('[1 default]');

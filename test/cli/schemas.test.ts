@@ -68,7 +68,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'verify-thread': ['verify thread {id}'],
 };
 
-/** Commands whose output is no document of their own. */
+/** Commands without a JSON document. */
 const WITHOUT: ReadonlySet<string> = new Set(['completion', 'threads open']);
 
 let here: Workspace & { readonly remove: () => void };

@@ -19,11 +19,11 @@ describe('explainHooks', () => {
     });
     const explained = explainHooks(hooks, { event: 'error', context: { attempt: 3 } });
     expect(
-      explained.map(({ hook: { id }, because, reason, behind }) => [
+      explained.map(({ hook: { id }, because, reason, decidedBy }) => [
         id,
         reason,
         because[0]?.text,
-        behind,
+        decidedBy,
       ]),
     ).toEqual([
       ['u', 'not_matched', 'attempt lt 2 is false: it is 3', undefined],
@@ -70,11 +70,11 @@ describe('explainHooks', () => {
     });
     const explained = explainHooks(hooks, { event: 'error', context: { directive: 'mine' } });
     expect(
-      explained.map(({ hook, fires, dependsOn, mayBeBehind }) => [
+      explained.map(({ hook, fires, dependsOn, maybeDecidedBy }) => [
         hook.id,
         fires,
         dependsOn,
-        mayBeBehind,
+        maybeDecidedBy,
       ]),
     ).toEqual([
       ['again', undefined, ['classification.retryable'], undefined],

@@ -55,6 +55,7 @@ describe('an asynchronous sync', () => {
     let isSettled = false;
     const settled = recorder.settled().then(() => {
       isSettled = true;
+      return undefined;
     });
     // in the log, but not visible
     expect((await logs.read('t-1')).events.map(({ event_type }) => event_type)).toContain(
@@ -75,6 +76,7 @@ describe('an asynchronous sync', () => {
     let head: unknown;
     const done = recorder.checkpoint().then((found) => {
       head = found;
+      return undefined;
     });
     await Promise.resolve();
     expect(head).toBeUndefined();

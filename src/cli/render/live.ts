@@ -85,7 +85,7 @@ export interface StatusLine {
   readonly hide: () => void;
 }
 
-export function createStatusLine(io: Io): StatusLine {
+function createStatusLine(io: Io): StatusLine {
   const startedAt = io.monotonic();
   let turn = 0;
   let cost: Cost = NO_COST;

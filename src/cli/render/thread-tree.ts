@@ -143,7 +143,7 @@ function colorOf(state: string, colors: Colors): (text: string) => string {
 }
 
 /** Returns the status for people: a thread that waits for a slot is queued. */
-export function stateOf({ status, pid }: ThreadRecord): string {
+function stateOf({ status, pid }: ThreadRecord): string {
   return status === 'created' && pid === null ? 'queued' : status;
 }
 

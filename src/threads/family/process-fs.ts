@@ -109,7 +109,7 @@ export async function removeHandover(folder: string): Promise<void> {
 }
 
 /** An open `spawn.log` that takes what a detached process prints; never through a link. */
-export function openSpawnLog(folder: string): { readonly fd: number; close(): void } {
+function openSpawnLog(folder: string): { readonly fd: number; close(): void } {
   const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
   const fd = openSync(join(folder, 'spawn.log'), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
   return { fd, close: () => closeSync(fd) };

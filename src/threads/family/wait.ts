@@ -63,7 +63,7 @@ const LOOK_AGAIN_MS = 200;
  * Waits until threads and the chains that continue them have ended. Every commit to the registry wakes it, so it
  * learns of an end within milliseconds, from any process. A thread whose process is gone is put in order meanwhile.
  */
-export async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<WaitReport> {
+async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<WaitReport> {
   const { threadIds, mode, timeoutMs, signal } = request;
   const ids = [...new Set(threadIds)];
   const deadline = timeoutMs === undefined ? Infinity : ports.monotonic() + timeoutMs;

@@ -63,7 +63,7 @@ async function prepared(
 }
 
 /** Starts children of any thread of this process, nested or in the background. */
-export function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
+function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
   const options = { allow_unsigned: runner.allow_unsigned };
   return {
     run: async (request, parent, { signal, onStarted, onEvent }) =>

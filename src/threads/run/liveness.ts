@@ -11,7 +11,7 @@ export type Death = 'gone' | 'stale';
 const BEAT_MS = 5000;
 const BEATS = 4;
 /** Interval at which an owner polls the registry: a heartbeat is at most this late. */
-export const POLL_MS = 250;
+const POLL_MS = 250;
 /** Beats that are waited for before an owner whose process may live is taken for dead. */
 const MISSED_BEATS = 2;
 

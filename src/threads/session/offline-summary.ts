@@ -246,7 +246,7 @@ function paidEdit(
  * The `before_compact` hooks of a thread that does not run. Its tools are opened only where it has such hooks; what they
  * run is logged as in a running thread. They start no threads.
  */
-export function offlineHooks(
+function offlineHooks(
   env: ThreadEnv,
   { open, plan }: { readonly open: OpenEdit; readonly plan: ThreadPlan },
 ): AskBeforeCompact {

@@ -43,7 +43,7 @@ describe('the tree of threads', () => {
     ]);
   });
 
-  it('cuts lines to the width and colours the status alone', () => {
+  it('cuts lines to the width and colors the status alone', () => {
     const colors = picocolors.createColors(true);
     const [first, second] = drawThreadTree(FAMILY, { colors, columns: 18 });
     expect(first).toBe(`${colors.cyan('running')} top (2 tu…`);
