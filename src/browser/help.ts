@@ -13,7 +13,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ['f F', 'the next or the previous filter'],
   ['/  n N', 'search; the next or the previous match'],
   ['L', 'label the entry'],
-  ['b', 'branch: what comes next hangs on this entry'],
+  ['b', 'branch: continue from this entry'],
   ['r', 'resume: run the thread on from this entry'],
   ['q  Ctrl+C', 'quit'],
   ['Ctrl+Z', 'stop the job; fg resumes it'],

@@ -150,7 +150,7 @@ describe('an answer without end', () => {
     await flood(one);
     const { result, events, bytes } = await run('spend="0.05"');
     expect(result).toMatchObject({ status: 'error', error: { code: 'limit_spend' } });
-    expect(result.error?.message).toMatch(/the answer was stopped: it passed the limit spend/);
+    expect(result.error?.message).toMatch(/Answer stopped: it exceeded the spend limit/);
     expect(result.cost.spend).toBeGreaterThan(0.04);
     expect(result.cost.spend).toBeLessThan(0.06);
     expect(requests).toBe(1);
@@ -174,7 +174,7 @@ describe('an answer without end', () => {
     lab.signed('config/agent/resilience.yaml', 'behavior: { max_tokens: 1000 }\n');
     const { result } = await run('spend="5"');
     expect(result).toMatchObject({ status: 'error', error: { code: 'provider_overrun' } });
-    expect(result.error?.message).toMatch(/went on after max_tokens 1000/);
+    expect(result.error?.message).toMatch(/ignored max_tokens 1000/);
     expect(result.cost.output_tokens).toBeLessThan(3000);
     expect(result.cost.output_tokens).toBeGreaterThan(1000);
     expect(requests).toBe(1);

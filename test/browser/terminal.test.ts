@@ -121,7 +121,7 @@ describe('rye threads open in a terminal', () => {
     terminal.press('Enter');
     await terminal.shows('labeled the ünïcode label');
     terminal.press('b');
-    await terminal.shows('y/n Move the leaf');
+    await terminal.shows('y/n Move the head');
     terminal.press('y');
     await terminal.shows('the head is now');
     await terminal.shows(/›.*◆ model \[the ünïcode label\]/);
@@ -219,7 +219,7 @@ describe('rye threads open in a terminal', () => {
     await terminal.shows('message (may be empty)');
     terminal.type('once more');
     terminal.press('Enter');
-    await terminal.shows('run the thread on from');
+    await terminal.shows('resume the thread from');
     terminal.press('y');
     await terminal.shows(/exit=\d+ {2}icanon rye-is-gone/);
     expect(terminal.screen()).toContain('completed');

@@ -347,7 +347,7 @@ describe('a tool that would do nothing or cannot run', () => {
     [
       'runtime.yaml',
       'tool_type: runtime\nexecutor_id: rye/core/primitives/execute\nversion: "1.0.0"\ndescription: d\n',
-      'part of Rye OS itself',
+      'belongs to Rye OS itself',
       'Delete it',
     ],
     [
