@@ -5,12 +5,28 @@ export type * from './app/api/rules.ts';
 export type * from './app/api/rye.ts';
 export type * from './app/api/threads.ts';
 export type * from './app/api/trees.ts';
+export {
+  type DefinedDirective,
+  type DirectiveCall,
+  type DirectiveDeclaration,
+  type DirectiveGrants,
+  type DirectiveInput,
+  type DirectiveInputs,
+  type DirectiveKnowledge,
+  type DirectiveModel,
+  type DirectiveOutput,
+  type DirectivePermissions,
+  type DirectiveStep,
+  defineDirective,
+} from './app/define-directive.ts';
 export { defineTool, type FromSchema, type ToolDeclaration } from './app/define-tool.ts';
 export { openRye } from './app/open-rye.ts';
 export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
 export {
   completedOrThrow,
   type RunHandle,
+  type RunInputs,
+  type RunOptions,
   type RunOutcome,
   type RunRequest,
 } from './app/run-types.ts';

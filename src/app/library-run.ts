@@ -39,11 +39,15 @@ export function startRun(
   const run = async (): Promise<RunOutcome> => {
     try {
       assertRunOptions(request);
-      const { followUps: _said, preset = {}, handlers, tools, ...rest } = request;
+      const { followUps: _said, preset = {}, handlers, tools, ...others } = request;
+      const { directive, directiveId, inputs, ...rest } = others;
+      const directives = directive && [directive];
       const { executeDirective } = await import('./thread-runs.ts');
       const thread = await executeDirective(base, {
         ...rest,
-        preset: composePresets(preset, compact({ handlers, tools })),
+        ...compact({ inputs }),
+        directiveId: directive?.id ?? directiveId ?? '',
+        preset: composePresets(preset, compact({ handlers, tools, directives })),
         onStarted,
         onEvent: (event) => {
           events.push(event);

@@ -34,7 +34,7 @@ interface ConfiguredServers {
 const FILE = '.mcp.json';
 const MAX_BYTES = 1024 * 1024;
 
-/** The MCP servers that `.ai/config/mcp.yaml` and a trusted `.mcp.json` configure; nothing is read before it is needed. */
+/** The MCP servers of the program, `.ai/config/mcp.yaml` and a trusted `.mcp.json`; nothing is read before it is needed. */
 export function mcpServers(workspace: Workspace): McpServers {
   let configured: Promise<ConfiguredServers> | undefined;
   const servers = new McpServers({
@@ -73,19 +73,32 @@ function ownSecrets(server: McpServerConfig): readonly string[] {
   return Object.values(server.headers).filter((value) => value !== '');
 }
 
-/** If two servers have the same name, the one in mcp.yaml is used. */
+/**
+ * Reads the servers of the program, of mcp.yaml and of .mcp.json; the first of a name is used. Throws `config_invalid`
+ * for a mistake in one of the program.
+ */
 async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
   const { value } = await (await workspace.config()).load('mcp');
   const given = readProjectFile(workspace, value['mcp_json_sha256']);
-  if (value['servers'] === undefined && given === undefined) return { servers: [], problems: [] };
+  const { env, mcpServers: ofProgram } = workspace.options;
+  if ([value['servers'], given, ofProgram].every((servers) => servers === undefined)) {
+    return { servers: [], problems: [] };
+  }
   const { parseServers } = await import('../tools/mcp/config.ts');
-  const { env } = workspace.options;
   const { disclosure } = value;
   const own = parseServers({ servers: value['servers'], disclosure, origin: 'config mcp', env });
   const names = new Set(own.servers.map(({ name }) => name));
   const others = parseServers({ servers: given, disclosure, origin: FILE, env });
+  const found = [...own.servers, ...others.servers.filter(({ name }) => !names.has(name))];
+  const coded = parseServers({ servers: ofProgram, disclosure, origin: 'openRye()', env });
+  const [wrong] = coded.problems;
+  if (wrong) throw wrong;
+  const isReplaced = ({ name }: McpServerConfig): boolean => Object.hasOwn(ofProgram ?? {}, name);
+  for (const { name } of found.filter(isReplaced)) {
+    workspace.notice(`ignored: the configured MCP server ${name}: the program has its own`);
+  }
   return {
-    servers: [...own.servers, ...others.servers.filter(({ name }) => !names.has(name))],
+    servers: [...coded.servers, ...found.filter((server) => !isReplaced(server))],
     problems: [...own.problems, ...others.problems].map(({ message }) => `${message}; skipped`),
   };
 }

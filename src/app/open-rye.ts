@@ -18,6 +18,7 @@ import type {
 import { lazy } from './lazy.ts';
 import { startRun } from './library-run.ts';
 import { assertOpenOptions } from './options.ts';
+import type { RunHandle, RunRequest } from './run-types.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
 import { Workspace } from './workspace.ts';
 
@@ -30,7 +31,8 @@ export function openRye(given: OpenRyeOptions): Rye {
   const options = checkedPlaces(given);
   const workspace = new Workspace({ ...options, env: withUserEnv(options) });
   const deliveries = deliveriesOf(workspace);
-  const start: Rye['start'] = (request) => startRun(workspace, deliveries, request);
+  const start = (request: RunRequest<object>): RunHandle =>
+    startRun(workspace, deliveries, request as RunRequest);
   return {
     projectPath: options.projectPath,
     userSpacePath: options.userSpacePath,
@@ -46,6 +48,16 @@ export function openRye(given: OpenRyeOptions): Rye {
     exports: exportsOf(workspace),
     start,
     run: async (request) => await start(request).outcome,
+    defineDirective: async (declaration) => {
+      const [{ defineDirective }, { loadDefined }] = await Promise.all([
+        import('./define-directive.ts'),
+        import('./program-directives.ts'),
+      ]);
+      const directive = defineDirective(declaration);
+      loadDefined(directive);
+      workspace.define(directive);
+      return directive;
+    },
     ...inspectionOf(workspace),
     close: () => workspace.close(),
   };

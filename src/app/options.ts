@@ -16,12 +16,15 @@ const OPEN_OPTIONS: Readonly<Record<keyof OpenRyeOptions, true>> = {
   store: true,
   clock: true,
   ids: true,
+  mcpServers: true,
+  skills: true,
   configOverrides: true,
   program: true,
 };
 
 const RUN_OPTIONS: Readonly<Record<keyof RunRequest, true>> = {
   directiveId: true,
+  directive: true,
   inputs: true,
   model: true,
   provider: true,
@@ -51,6 +54,10 @@ export function assertOpenOptions(options: OpenRyeOptions): void {
 /** Throws `usage` for an option of a run that does not exist. */
 export function assertRunOptions(request: RunRequest): void {
   assertKnown('run()', request, RUN_OPTIONS);
+  if ((request.directive === undefined) !== (request.directiveId === undefined)) return;
+  throw new RyeError('usage', 'run() takes one of directive and directiveId', {
+    hint: 'Name a file with directiveId, or pass what defineDirective() returns as directive.',
+  });
 }
 
 function assertKnown(call: string, options: object, known: Readonly<Record<string, true>>): void {

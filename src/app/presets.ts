@@ -16,6 +16,7 @@ import {
   type ToolTraits,
   textOutput,
 } from '../tools/tool.ts';
+import type { DefinedDirective } from './define-directive.ts';
 
 /** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
 export interface LibraryTool {
@@ -44,6 +45,8 @@ export interface Preset {
   readonly handlers?: HandlerMap;
   /** By id, such as `shop/price`. */
   readonly tools?: Readonly<Record<string, LibraryTool | null>>;
+  /** Directives from code. One replaces a file and an earlier one of the same id. */
+  readonly directives?: readonly DefinedDirective[];
 }
 
 const MEMBERS: ReadonlySet<string> = new Set([
@@ -57,11 +60,12 @@ const MEMBERS: ReadonlySet<string> = new Set([
   'outputSchema',
   'handlers',
   'tools',
+  'directives',
 ] satisfies (keyof Preset)[]);
 
 /**
  * Composes presets into one. Scalars: the last preset that sets one wins. `limits`, `inputs`, `tools`: name by name.
- * `behavior`: member by member, its named maps name by name. `acknowledge`: the union. `handlers`: all of an event, in
+ * `behavior`: member by member, its named maps name by name. `acknowledge`, `directives`: the union. `handlers`: all of an event, in
  * the order of the presets. Throws `hook_invalid` for a handler of an unknown event, `usage` for an unknown member.
  */
 export function composePresets(...presets: readonly Preset[]): Preset {
@@ -76,6 +80,9 @@ export function composePresets(...presets: readonly Preset[]): Preset {
       ...(below.behavior && preset.behavior
         ? { behavior: mergeBehavior(below.behavior, preset.behavior) }
         : {}),
+      ...(below.directives && preset.directives
+        ? { directives: [...below.directives, ...preset.directives] }
+        : {}),
       ...(below.acknowledge && preset.acknowledge
         ? { acknowledge: [...new Set([...below.acknowledge, ...preset.acknowledge])] }
         : {}),
@@ -87,14 +94,18 @@ export function composePresets(...presets: readonly Preset[]): Preset {
 
 /**
  * Returns the request with its presets folded in: its own members win over those of its preset, and those over `base`.
- * The preset that remains has the handlers and tools of all.
+ * The preset that remains has the handlers, tools and directives of all.
  */
 export function foldPresets(
   base: Preset,
   request: ExecuteDirectiveRequest,
 ): ExecuteDirectiveRequest {
   const own = Object.fromEntries(Object.entries(request).filter(([name]) => MEMBERS.has(name)));
-  const { handlers, tools, ...members } = composePresets(base, request.preset ?? {}, own);
+  const { handlers, tools, directives, ...members } = composePresets(
+    base,
+    request.preset ?? {},
+    own,
+  );
   const { replayFrom, preset: _folded, ...rest } = request;
   const provider = replayFrom === undefined ? undefined : 'replay';
   const { limits, ...set } = withoutNull(members);
@@ -103,7 +114,7 @@ export function foldPresets(
     ...compact({ provider, replayFrom }),
     ...set,
     ...(limits ? { limits: withoutNull(limits) } : {}),
-    preset: compact({ handlers, tools }),
+    preset: compact({ handlers, tools, directives }),
   };
 }
 

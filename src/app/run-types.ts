@@ -3,16 +3,40 @@ import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { SentDelivery } from './api/threads.ts';
+import type { DefinedDirective } from './define-directive.ts';
 import type { ExecuteDirectiveRequest, Preset } from './presets.ts';
+
+export interface RunOptions
+  extends Omit<ExecuteDirectiveRequest, 'directiveId' | 'inputs'>,
+    Pick<Preset, 'handlers' | 'tools'> {
+  /** Messages that are sent in this order, each once the model has finished. */
+  readonly followUps?: readonly string[];
+}
+
+/** Inputs that a directive from code declares; required if one of them is. */
+export type RunInputs<I> =
+  Partial<I> extends I
+    ? { readonly inputs?: NoInfer<I> | undefined }
+    : { readonly inputs: NoInfer<I> };
 
 /**
  * A directive to run. Its own members override those of its preset, and those override the preset that rye was opened
  * with.
  */
-export interface RunRequest extends ExecuteDirectiveRequest, Pick<Preset, 'handlers' | 'tools'> {
-  /** Messages that are sent in this order, each once the model has finished. */
-  readonly followUps?: readonly string[];
-}
+export type RunRequest<I extends object = JsonObject> = RunOptions &
+  (
+    | {
+        /** A directive in a file. */
+        readonly directiveId: string;
+        readonly directive?: undefined;
+        readonly inputs?: JsonObject;
+      }
+    | ({
+        /** A directive from code. */
+        readonly directive: DefinedDirective<I>;
+        readonly directiveId?: undefined;
+      } & RunInputs<I>)
+  );
 
 interface Ended {
   /** null: no thread came about. */

@@ -1,5 +1,5 @@
-import { realpathSync } from 'node:fs';
-import { dirname, sep } from 'node:path';
+import { readFileSync, realpathSync } from 'node:fs';
+import { dirname, join, sep } from 'node:path';
 import { EXIT, ignoredWarning, isSecurityWarning, messageOf, RyeError } from '../core/errors.ts';
 import type { EventPayloads } from '../core/events.ts';
 import { wireName } from '../core/ids.ts';
@@ -7,7 +7,7 @@ import { isRecord } from '../core/json.ts';
 import { isErrorOutcome, type Message } from '../core/message.ts';
 import type { PlannedTool } from '../core/plan.ts';
 
-import { loadSkill } from '../items/skill.ts';
+import { loadSkill, parseSkill } from '../items/skill.ts';
 import { withForeignSkills } from '../items/skill-files-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
@@ -17,7 +17,7 @@ import type { ScriptOptions } from '../tools/script.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from '../tools/skills/active-skills.ts';
 import { createSkillTools, isSkillTool, SKILLS_USE_ID } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
-import type { Workspace } from './workspace.ts';
+import type { ProgramSkill, Workspace } from './workspace.ts';
 
 export interface GrantedSkills {
   readonly skills: readonly OfferedSkill[];
@@ -77,17 +77,23 @@ export async function grantedSkills(
   const { maxActive } = await skillSettings(workspace);
   const spaces = await skillSpaces(workspace);
   const known = spaces.list('skill').filter(({ shadowedBy }) => shadowedBy === null);
-  const ids = expandsTo(
-    capabilities,
-    'fetch',
-    'skill',
-    known.map(({ id }) => id),
-  );
+  const ofProgram = new Map(workspace.programSkills.map((skill) => [skill.id, skill]));
+  for (const { id } of known.filter((one) => ofProgram.has(one.id))) {
+    workspace.notice(`ignored: the installed skill ${id}: the program has its own`);
+  }
+  const ids = expandsTo(capabilities, 'fetch', 'skill', [
+    ...new Set([...ofProgram.keys(), ...known.map(({ id }) => id)]),
+  ]);
   if (ids.length === 0) return { skills: [], maxActive, warnings: [] };
   const items = await workspace.items(allowUnsigned);
   const skills: OfferedSkill[] = [];
   const warnings: string[] = [];
   for (const id of ids) {
+    const own = ofProgram.get(id);
+    if (own) {
+      skills.push(loadProgramSkill(own, capabilities));
+      continue;
+    }
     try {
       const { offered, problems } = loadOffered({ spaces, items, capabilities }, id);
       warnings.push(...problems.map((problem) => `the skill ${id}: ${problem}`));
@@ -99,6 +105,22 @@ export async function grantedSkills(
     }
   }
   return { skills, maxActive, warnings };
+}
+
+/** Reads a skill of the program, which needs no signature. Throws `skill_malformed` for a mistake. */
+function loadProgramSkill(
+  { id, folder }: ProgramSkill,
+  capabilities: readonly string[],
+): OfferedSkill {
+  const path = join(folder, 'SKILL.md');
+  return {
+    id,
+    folder: realpathSync(folder),
+    skill: parseSkill(readFileSync(path, 'utf8'), path),
+    mayRun: covers(capabilities, { verb: 'execute', item_type: 'skill', item_id: id }),
+    admitWhole: () => undefined,
+    admit: () => undefined,
+  };
 }
 
 interface Sources {

@@ -9,6 +9,7 @@ import { compileSchema } from '../tools/schema.ts';
 import { projectGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { libraryTools, type Preset } from './presets.ts';
+import { loadDefined } from './program-directives.ts';
 import { ThreadRules } from './rule-source.ts';
 import { runnerCommand } from './runner-command.ts';
 import { refreshIndex } from './search.ts';
@@ -54,9 +55,11 @@ function connect(
 ): ThreadPorts {
   const { projectPath, env } = base.options;
   assertOwnState(projectPath);
+  base.prepareFolders();
   const { clock, keyring, store } = base;
   const { preset = base.preset } = options;
   const own = libraryTools(preset);
+  const defined = base.directives(preset);
   const handlers = preset.handlers && composeHandlers(preset.handlers);
   const tools = new ToolCatalog(base, {
     ...options,
@@ -75,6 +78,8 @@ function connect(
     verifier: keyring.payloadVerifier,
     items: {
       load: async (type, id, operation) => {
+        const directive = type === 'directive' ? defined.get(id) : undefined;
+        if (directive) return loadDefined(directive);
         const items = await base.items(options.allowUnsigned);
         return { ...items.load(type, id, operation), type };
       },
@@ -105,6 +110,9 @@ function connect(
     program: {
       handlers: handlers ? decidingNames(handlers) : [],
       tools: own.map(({ id }) => id),
+      directives: [...defined.keys()],
+      mcp_servers: Object.keys(base.options.mcpServers ?? {}),
+      skills: base.programSkills.map(({ id }) => id),
       travels: base.options.program !== undefined,
     },
     runner: async () => await runnerCommand(base, models),

@@ -1,15 +1,17 @@
 import { parseArgs } from 'node:util';
 import { RyeError } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
 import { openRye } from './open-rye.ts';
 import type { Preset } from './presets.ts';
 import { RUN_THREAD } from './runner-command.ts';
 
-export interface ThreadProcessOptions extends Pick<OpenRyeOptions, 'env' | 'onNotice'> {
+export interface ThreadProcessOptions
+  extends Pick<OpenRyeOptions, 'env' | 'onNotice' | 'mcpServers' | 'skills'> {
   /** `process.argv`: the program, and the thread that it was started for. */
   readonly argv: readonly string[];
-  /** Has at least the deciding handlers and the tools that the thread was started with. */
+  /** Has at least the deciding handlers, tools and directives that the thread was started with. */
   readonly preset: Preset;
   /** Ends the thread as cancelled. */
   readonly signal?: AbortSignal;
@@ -21,6 +23,7 @@ export interface ThreadProcessOptions extends Pick<OpenRyeOptions, 'env' | 'onNo
  */
 export async function runThreadProcess(options: ThreadProcessOptions): Promise<ThreadResult> {
   const { argv, env, preset, onNotice, signal = new AbortController().signal } = options;
+  const { mcpServers, skills } = options;
   const { project, userSpace, overrides, command, threadId } = argumentsOf(argv.slice(2));
   const rye = openRye({
     projectPath: project,
@@ -29,7 +32,7 @@ export async function runThreadProcess(options: ThreadProcessOptions): Promise<T
     preset,
     configOverrides: overrides,
     program: argv.slice(1, 2),
-    ...(onNotice ? { onNotice } : {}),
+    ...compact({ onNotice, mcpServers, skills }),
   });
   try {
     return command === RUN_THREAD

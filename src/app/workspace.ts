@@ -1,5 +1,5 @@
-import { existsSync, statSync } from 'node:fs';
-import { resolve, sep } from 'node:path';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { basename, isAbsolute, join, resolve, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { isSecurityWarning, RyeError } from '../core/errors.ts';
 import type { IdSource } from '../core/ids.ts';
@@ -16,6 +16,7 @@ import type { Keyring } from '../trust/keys.ts';
 import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
 
 import type { OpenRyeOptions } from './api/rye.ts';
+import type { DefinedDirective } from './define-directive.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';
@@ -38,7 +39,11 @@ export class Workspace {
   readonly systemPath: string;
   #policy: Promise<TrustPolicy> | undefined;
   #config: Promise<Config> | undefined;
+  /** Skills that the program vouches for. */
+  readonly programSkills: readonly ProgramSkill[];
   readonly #ofPolicy: string[] = [];
+  readonly #directives: DefinedDirective[] = [];
+  #hasFolders = false;
   readonly #noticed = new Set<string>();
   readonly #ends = new Set<() => void>();
 
@@ -48,6 +53,7 @@ export class Workspace {
     this.clock = options.clock ?? systemClock;
     this.ids = options.ids ?? systemIds;
     this.providers = options.providers ?? {};
+    this.programSkills = (options.skills ?? []).map(programSkill);
     this.preset = composePresets(
       compact({ tools, handlers: subscribers && { event: subscribers } }),
       options.preset ?? {},
@@ -68,6 +74,23 @@ export class Workspace {
     this.#noticed.add(text);
     this.options.onNotice?.(text);
   };
+
+  /** Makes the folder of the files of threads, once, if the store is one of the program and may not have made it. */
+  prepareFolders(): void {
+    if (this.options.store === undefined || this.#hasFolders) return;
+    mkdirSync(join(this.options.projectPath, '.ai/state/threads'), { recursive: true });
+    this.#hasFolders = true;
+  }
+
+  /** Keeps a directive of the program for every thread of this rye. */
+  define(directive: DefinedDirective): void {
+    this.#directives.push(directive);
+  }
+
+  /** Returns the program's directives by id: those that rye keeps, below those of a preset. */
+  directives({ directives = [] }: Preset): ReadonlyMap<string, DefinedDirective> {
+    return new Map([...this.#directives, ...directives].map((one) => [one.id, one]));
+  }
 
   async policy(): Promise<TrustPolicy> {
     const onNotice = (text: string): void => {
@@ -128,6 +151,24 @@ export class Workspace {
       overrides: (this.options.configOverrides ?? []).map(parseOverride),
     });
   }
+}
+
+/** A folder of a skill from code, and its id: the folder's name. */
+export interface ProgramSkill {
+  readonly id: string;
+  readonly folder: string;
+}
+
+function programSkill(folder: string): ProgramSkill {
+  const isSkill = isAbsolute(folder) && existsSync(join(folder, 'SKILL.md'));
+  if (isSkill) return { id: basename(folder), folder };
+  throw new RyeError(
+    'usage',
+    `the skill ${JSON.stringify(folder)} is not a folder with a SKILL.md`,
+    {
+      hint: 'Give the absolute path of its folder.',
+    },
+  );
 }
 
 /** `key=value` of `-c`: the value is read as YAML scalars are. */

@@ -89,12 +89,18 @@ export interface PlannedModel {
   readonly pricing: Pricing | null;
 }
 
-/** Functions of the embedding program that decide about a thread: no other program has them. */
+/** Parts of the embedding program that a thread depends on: no other program has them. */
 export interface ProgramParts {
   /** Names of the handlers that decide. */
   readonly handlers: readonly string[];
   /** Ids. */
   readonly tools: readonly string[];
+  /** Ids; absent: none. */
+  readonly directives?: readonly string[];
+  /** Names; absent: none. */
+  readonly mcp_servers?: readonly string[];
+  /** Ids; absent: none. */
+  readonly skills?: readonly string[];
 }
 
 /**

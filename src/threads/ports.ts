@@ -373,11 +373,11 @@ export interface Launching {
   readonly runner: () => Promise<RunnerCommand>;
 }
 
-/** Functions of the program that embeds rye. */
+/** Parts of the program that embeds rye. */
 export interface Embedding {
   /** Asked and notified about the threads of this process. */
   readonly handlers?: HandlerLists | undefined;
-  /** The functions that decide about its threads; `travels` is true if the processes that it starts have them too. */
+  /** The parts that its threads may depend on; `travels` is true if the processes that it starts have them too. */
   readonly program?: (ProgramParts & { readonly travels: boolean }) | undefined;
 }
 

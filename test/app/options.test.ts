@@ -73,7 +73,10 @@ describe('openRye', () => {
     expect(ids).toEqual(ids.toSorted());
   });
 
-  it('keeps threads in the store that the program opens, and closes it', async () => {
+  it.each([
+    ['files', openStore],
+    ['memory', openMemoryStore],
+  ])('keeps threads in the store of %s that the program opens, and closes it', async (_, open) => {
     const lab = await libraryLab();
     await lab.directive('work');
     const stores: Store[] = [];
@@ -82,7 +85,7 @@ describe('openRye', () => {
       providers: { mock: mockModel(['Done.']).kind },
       store: (setup) => {
         expect(setup.projectPath).toBe(lab.project);
-        const store = openStore(setup);
+        const store = open(setup);
         stores.push(store);
         const close = (): void => {
           store.close();
@@ -91,7 +94,8 @@ describe('openRye', () => {
         return { ...store, close };
       },
     });
-    const { threadId } = await rye.run(MOCKED);
+    const { threadId, ...outcome } = await rye.run(MOCKED);
+    expect(outcome).toMatchObject({ kind: 'completed' });
     expect(stores).toHaveLength(1);
     expect(await stores[0]?.registry.get(threadId ?? '')).toMatchObject({ status: 'completed' });
     rye.close();

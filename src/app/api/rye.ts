@@ -5,6 +5,12 @@ import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { ProviderKinds } from '../../providers/provider.ts';
 import type { Store } from '../../storage/store.ts';
+import type {
+  DefinedDirective,
+  DirectiveDeclaration,
+  DirectiveInput,
+  DirectiveInputs,
+} from '../define-directive.ts';
 import type { Preset } from '../presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
 import type { ItemsService, KeysService, LockService } from './items.ts';
@@ -70,9 +76,14 @@ export interface Rye {
   readonly trees: SessionTrees;
   readonly exports: ExportsService;
   /** Runs a directive in this process and resolves with its outcome; never rejects. */
-  run(request: RunRequest): Promise<RunOutcome>;
+  run<I extends object = JsonObject>(request: RunRequest<I>): Promise<RunOutcome>;
   /** Starts a run and returns a handle to control it. */
-  start(request: RunRequest): RunHandle;
+  start<I extends object = JsonObject>(request: RunRequest<I>): RunHandle;
+  /**
+   * Checks a directive from code as a file is checked, and keeps it: threads of this rye can start it as a child and be
+   * resumed. Throws `usage`, or the code of the parser, for the member that is wrong.
+   */
+  defineDirective: DefineDirective;
   init(options?: { force?: boolean }): Promise<InitOutcome>;
   hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
   explainHooks(
@@ -89,6 +100,28 @@ export interface Rye {
 }
 
 export type { McpServerStart } from '../../core/events.ts';
+
+/** An MCP server: a command to start, or a url. `${NAME}` in `env` and `headers` is a variable of the environment. */
+export interface McpServerOptions {
+  readonly type?: 'stdio' | 'http' | 'streamable-http';
+  readonly command?: string;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly url?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** `lazy`: its tools are listed by name only, and found with `tool_search`. */
+  readonly disclosure?: 'eager' | 'lazy';
+  readonly timeout_seconds?: number;
+  readonly connect_timeout_seconds?: number;
+  /** True to trust what its tools say about themselves. */
+  readonly trust_annotations?: boolean;
+  readonly enabled?: boolean;
+}
+
+/** Declares a directive in code and resolves with it for `run()` and `start()`. */
+export type DefineDirective = <const D extends Readonly<Record<string, DirectiveInput>>>(
+  declaration: DirectiveDeclaration<D>,
+) => Promise<DefinedDirective<DirectiveInputs<D>>>;
 
 /** Observes an event. The events of children have types such as `child.message`. */
 export type Subscriber = (event: LogEvent | UnknownEvent) => void | Promise<void>;
@@ -122,6 +155,10 @@ export interface OpenRyeOptions {
   readonly subscribers?: readonly Subscriber[];
   /** Keeps the state of threads. Default: the project's `.ai/state`. Closing rye closes it. */
   readonly store?: Store | StoreFactory;
+  /** MCP servers by name, in the shape of `servers` in mcp.yaml. One replaces a configured server of the same name. */
+  readonly mcpServers?: Readonly<Record<string, McpServerOptions>>;
+  /** Absolute paths of skill folders that the program vouches for. One replaces a skill of the same id. */
+  readonly skills?: readonly string[];
   /** Default: the system clock. */
   readonly clock?: Clock;
   /** Source of ids of entries and threads. Default: random ids. */

@@ -239,15 +239,41 @@ function rulebookBlock(rulebook: readonly ListedRule[]): readonly ContextBlock[]
 const HINT =
   'docs/library.md, "Threads in other processes", shows how a program runs its threads in separate processes.';
 
-/** Returns the parts of the embedding program that a plan depends on; nothing if none can decide about the thread. */
+/** Returns the parts of a program that a plan depends on; none if no part of a program concerns the thread. */
 export function programOf(
   { program }: Pick<ThreadEnv, 'program'>,
-  granted: readonly { readonly id: string }[],
+  { tools, chain, capabilities }: Pick<ThreadPlan, 'tools' | 'chain' | 'capabilities'>,
 ): { readonly program?: ProgramParts } {
   if (!program) return {};
-  const { handlers } = program;
-  const tools = program.tools.filter((id) => granted.some((tool) => tool.id === id));
-  return handlers.length === 0 && tools.length === 0 ? {} : { program: { handlers, tools } };
+  const parts: ProgramParts = {
+    handlers: program.handlers,
+    tools: program.tools.filter((one) => tools.some(({ id }) => id === one)),
+    ...present('directives', program, (one) => chain.some(({ id }) => id === one)),
+    ...present('mcp_servers', program, (one) =>
+      tools.some(({ id }) => id.startsWith(`mcp/${one}/`)),
+    ),
+    ...present('skills', program, (one) =>
+      covers(capabilities, { verb: 'fetch', item_type: 'skill', item_id: one }),
+    ),
+  };
+  return PARTS.every(([name]) => (parts[name] ?? []).length === 0) ? {} : { program: parts };
+}
+
+const PARTS = [
+  ['handlers', 'the handlers'],
+  ['tools', 'the tools'],
+  ['directives', 'the directives'],
+  ['mcp_servers', 'the MCP servers'],
+  ['skills', 'the skills'],
+] as const satisfies readonly (readonly [keyof ProgramParts, string])[];
+
+function present<N extends keyof ProgramParts>(
+  name: N,
+  program: ProgramParts,
+  isUsed: (part: string) => boolean,
+): Pick<ProgramParts, N> | undefined {
+  const used = program[name]?.filter(isUsed) ?? [];
+  return used.length === 0 ? undefined : ({ [name]: used } as unknown as Pick<ProgramParts, N>);
 }
 
 /** Refuses to run a thread without the functions that it was approved with: `program_required`. */
@@ -257,10 +283,16 @@ export function assertProgram(
   threadId: string,
 ): void {
   if (!program) return;
-  const handlers = program.handlers.filter((name) => env.program?.handlers.includes(name) !== true);
-  const tools = program.tools.filter((id) => env.program?.tools.includes(id) !== true);
-  if (handlers.length === 0 && tools.length === 0) return;
-  throw required(`the thread ${threadId} was started by a program with`, { handlers, tools });
+  const missing = (name: keyof ProgramParts): readonly string[] =>
+    (program[name] ?? []).filter((part) => env.program?.[name]?.includes(part) !== true);
+  if (PARTS.every(([name]) => missing(name).length === 0)) return;
+  throw required(`the thread ${threadId} was started by a program with`, {
+    handlers: missing('handlers'),
+    tools: missing('tools'),
+    ...present('directives', program, (one) => missing('directives').includes(one)),
+    ...present('mcp_servers', program, (one) => missing('mcp_servers').includes(one)),
+    ...present('skills', program, (one) => missing('skills').includes(one)),
+  });
 }
 
 /** Refuses to start a process that would not have the functions that a thread was approved with: `program_required`. */
@@ -272,13 +304,13 @@ export function assertTravels(
   throw required('another process would run the thread without', program);
 }
 
-function required(what: string, { handlers, tools }: ProgramParts): RyeError {
-  const named = [
-    ...(handlers.length > 0 ? [`the handlers ${handlers.join(', ')}`] : []),
-    ...(tools.length > 0 ? [`the tools ${tools.join(', ')}`] : []),
-  ].join(' and ');
+function required(what: string, parts: ProgramParts): RyeError {
+  const named = PARTS.flatMap(([name, label]) => {
+    const part = parts[name] ?? [];
+    return part.length > 0 ? [`${label} ${part.join(', ')}`] : [];
+  }).join(' and ');
   return new RyeError('program_required', `${what} ${named}, which this one does not have`, {
     hint: HINT,
-    details: { handlers, tools },
+    details: { ...parts },
   });
 }

@@ -131,7 +131,7 @@ export async function prepareThread(
     ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
-    ...programOf(env, risk.tools),
+    ...programOf(env, { tools: risk.tools, chain: resolved.chain, capabilities }),
   };
   return { plan, secrets: secretsOf(values, secretNames), parent };
 }
