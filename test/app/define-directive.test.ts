@@ -58,7 +58,7 @@ const tools = {
 /** Returns a declaration with these members, which may be wrong. */
 function declared(members: object): DirectiveDeclaration {
   const base = { id: 'team/work', description: 'Works.', instructions: 'Work.' };
-  return { ...base, ...members } as unknown as DirectiveDeclaration;
+  return { ...base, ...members };
 }
 
 describe('run', () => {
@@ -198,11 +198,11 @@ describe('defineDirective', () => {
   it('does not compile with a misspelled member', () => {
     const base = { id: 'team/work', description: 'Works.', instructions: 'Work.' };
     // @ts-expect-error `limit` is not a member
-    expect(() => defineDirective({ ...base, limit: { turns: 1 } })).toThrow();
+    expect(() => defineDirective({ ...base, limit: { turns: 1 } })).toThrow('"limit"');
     expect(() =>
       // @ts-expect-error `requird` is not a member of an input
       defineDirective({ ...base, inputs: { n: { type: 'string', requird: true } } }),
-    ).toThrow();
+    ).toThrow('"requird"');
   });
 
   it('escapes every text, so that none can change the structure of the directive', () => {
