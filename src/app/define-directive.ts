@@ -129,7 +129,7 @@ export interface DefinedDirective<I extends object = object> {
   readonly inputs?: I;
 }
 
-/** The declaration behind a directive, and the member that each line of its text comes from. */
+/** The declaration of a directive, and the member that each line of its text comes from. */
 export interface DirectiveSource {
   readonly declaration: DirectiveDeclaration;
   readonly members: readonly string[];

@@ -113,7 +113,7 @@ export interface McpServerOptions {
   readonly disclosure?: 'eager' | 'lazy';
   readonly timeout_seconds?: number;
   readonly connect_timeout_seconds?: number;
-  /** True to trust what its tools say about themselves. */
+  /** True to trust the annotations of its tools, such as `readOnlyHint`. */
   readonly trust_annotations?: boolean;
   readonly enabled?: boolean;
 }
