@@ -55,7 +55,6 @@ function connect(
 ): ThreadPorts {
   const { projectPath, env } = base.options;
   assertOwnState(projectPath);
-  base.prepareFolders();
   const { clock, keyring, store } = base;
   const { preset = base.preset } = options;
   const own = libraryTools(preset);

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, resolve, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { isSecurityWarning, RyeError } from '../core/errors.ts';
@@ -43,7 +43,6 @@ export class Workspace {
   readonly programSkills: readonly ProgramSkill[];
   readonly #ofPolicy: string[] = [];
   readonly #directives: DefinedDirective[] = [];
-  #hasFolders = false;
   readonly #noticed = new Set<string>();
   readonly #ends = new Set<() => void>();
 
@@ -74,13 +73,6 @@ export class Workspace {
     this.#noticed.add(text);
     this.options.onNotice?.(text);
   };
-
-  /** Makes the folder of the files of threads, once, if the store is one of the program and may not have made it. */
-  prepareFolders(): void {
-    if (this.options.store === undefined || this.#hasFolders) return;
-    mkdirSync(join(this.options.projectPath, '.ai/state/threads'), { recursive: true });
-    this.#hasFolders = true;
-  }
 
   /** Keeps a directive of the program for every thread of this rye. */
   define(directive: DefinedDirective): void {

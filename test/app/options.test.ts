@@ -5,6 +5,7 @@ import { defineTool } from '../../src/app/define-tool.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import type { IdSource } from '../../src/core/ids.ts';
+import { openMemoryStore } from '../../src/storage/memory-store.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Store } from '../../src/storage/store.ts';
 import { mockModel } from '../../src/testing/index.ts';

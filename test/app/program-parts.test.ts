@@ -70,7 +70,7 @@ describe('MCP servers from code', () => {
     });
   });
 
-  it('say which member is wrong when they are needed', async () => {
+  it('name the wrong member when they are needed', async () => {
     const lab = await libraryLab();
     await lab.directive('work');
     const providers = { mock: mockModel([]).kind };
