@@ -29,7 +29,9 @@ describe('a library', () => {
   it('refuses a misspelt handler when it is opened', async () => {
     const lab = await libraryLab();
     const handlers = { tool_gat: () => undefined };
-    expect(() => lab.open({ preset: { handlers } as object })).toThrow('no event "tool_gat"');
+    expect(() => lab.open({ preset: { handlers } as object })).toThrow(
+      'unknown handler event "tool_gat"',
+    );
   });
 });
 

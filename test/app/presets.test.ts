@@ -73,7 +73,7 @@ describe('composePresets', () => {
   it('refuses what it does not know', () => {
     expect(() => composePresets({ behaviour: {} } as Preset)).toThrow('no member "behaviour"');
     expect(() => composePresets({ handlers: { notes: () => undefined } } as Preset)).toThrow(
-      'no event "notes"',
+      'handler event "notes"',
     );
   });
 });
