@@ -10,7 +10,7 @@ import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ThreadVerification } from './api/threads.ts';
 import type { ExportOptions, ThreadExport } from './api/trees.ts';
 import { threadFiles } from './thread-files.ts';
-import { verifyThread } from './verify-thread.ts';
+import { verifyThread } from './verification/thread.ts';
 import type { Workspace } from './workspace.ts';
 
 declare const __RYE_VERSION__: string;

@@ -118,7 +118,7 @@ function threadsOf(workspace: Workspace): ThreadsService {
 }
 
 function rulesOf(workspace: Workspace): RulesService {
-  return lazy<RulesService>(async () => new (await import('./rules.ts')).Rules(workspace), {
+  return lazy<RulesService>(async () => new (await import('./rules/rules.ts')).Rules(workspace), {
     list: 'promise',
     test: 'promise',
     scan: 'promise',

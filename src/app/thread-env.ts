@@ -10,7 +10,7 @@ import { projectGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { libraryTools, type Preset } from './presets.ts';
 import { loadDefined } from './program-directives.ts';
-import { ThreadRules } from './rule-source.ts';
+import { ThreadRules } from './rules/thread-rules.ts';
 import { runnerCommand } from './runner-command.ts';
 import { refreshIndex } from './search.ts';
 import { readThreadConfig } from './settings.ts';

@@ -20,8 +20,8 @@ import type {
 } from './api/threads.ts';
 import { threadFiles } from './thread-files.ts';
 import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
-import { markLog } from './verify-parts.ts';
-import { acceptHead, verifyThread } from './verify-thread.ts';
+import { markLog } from './verification/parts.ts';
+import { acceptHead, verifyThread } from './verification/thread.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Planning, running and looking at threads. */

@@ -1,22 +1,32 @@
 import { basename } from 'node:path';
-import { EXIT, toRyeError } from '../core/errors.ts';
-import { SPACES } from '../core/ids.ts';
-import { compact } from '../core/json.ts';
-import { INTERRUPT_MODES, REPEAT_MODES, type RuleSettings, type ThreadPlan } from '../core/plan.ts';
+import { EXIT, toRyeError } from '../../core/errors.ts';
+import { SPACES } from '../../core/ids.ts';
+import { compact } from '../../core/json.ts';
+import {
+  INTERRUPT_MODES,
+  REPEAT_MODES,
+  type RuleSettings,
+  type ThreadPlan,
+} from '../../core/plan.ts';
 
-import type { Config } from '../items/config-fs.ts';
-import { parseRule, ruleName } from '../items/rule.ts';
-import type { ListedItem } from '../items/spaces-fs.ts';
-import type { VerifiedItems } from '../items/verified-fs.ts';
-import { compileRules, type DeclaredRule, rulesOf, sortRules } from '../loop/stream-rules/rules.ts';
+import type { Config } from '../../items/config-fs.ts';
+import { parseRule, ruleName } from '../../items/rule.ts';
+import type { ListedItem } from '../../items/spaces-fs.ts';
+import type { VerifiedItems } from '../../items/verified-fs.ts';
+import {
+  compileRules,
+  type DeclaredRule,
+  rulesOf,
+  sortRules,
+} from '../../loop/stream-rules/rules.ts';
 
-import { type InjectionHistory, RuleSession } from '../loop/stream-rules/session.ts';
-import { bakedRule, type RuleContent } from '../startup/baked-rules.ts';
-import type { RulePlan, RuleSource } from '../threads/ports.ts';
-import { compileGlob } from '../tools/glob-pattern.ts';
-import { sha256Hex } from '../trust/keys.ts';
-import { Reader } from './settings.ts';
-import type { Workspace } from './workspace.ts';
+import { type InjectionHistory, RuleSession } from '../../loop/stream-rules/session.ts';
+import { bakedRule, type RuleContent } from '../../startup/baked-rules.ts';
+import type { RulePlan, RuleSource } from '../../threads/ports.ts';
+import { compileGlob } from '../../tools/glob-pattern.ts';
+import { sha256Hex } from '../../trust/keys.ts';
+import { Reader } from '../settings.ts';
+import type { Workspace } from '../workspace.ts';
 
 export interface RuleCatalog {
   readonly settings: RuleSettings;

@@ -1,16 +1,16 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ErrorInfo, toRyeError } from '../core/errors.ts';
-import { isRecord, parseJson } from '../core/json.ts';
-import { isFinal } from '../core/thread.ts';
-import { linesOf } from '../threads/heads-fs.ts';
-import type { ThreadFiles } from '../threads/ports.ts';
-import type { ThreadDocument } from '../threads/thread-document.ts';
-import { rollbackHint, verifyLog } from '../threads/verified-log.ts';
-import { sha256Hex } from '../trust/keys.ts';
-import type { LogMark, ThreadVerification } from './api/threads.ts';
-import { ThreadHeads, threadFiles } from './thread-files.ts';
-import type { Workspace } from './workspace.ts';
+import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
+import { isRecord, parseJson } from '../../core/json.ts';
+import { isFinal } from '../../core/thread.ts';
+import { linesOf } from '../../threads/heads-fs.ts';
+import type { ThreadFiles } from '../../threads/ports.ts';
+import type { ThreadDocument } from '../../threads/thread-document.ts';
+import { rollbackHint, verifyLog } from '../../threads/verified-log.ts';
+import { sha256Hex } from '../../trust/keys.ts';
+import type { LogMark, ThreadVerification } from '../api/threads.ts';
+import { ThreadHeads, threadFiles } from '../thread-files.ts';
+import type { Workspace } from '../workspace.ts';
 
 export type Check = ThreadVerification['checks'][number];
 

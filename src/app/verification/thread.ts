@@ -1,19 +1,24 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { messageOf, RyeError } from '../core/errors.ts';
-import { renderCapabilities } from '../export/capabilities.ts';
-import { displacedRecord } from '../items/binding.ts';
-import type { LogVerification, VerifyOptions } from '../storage/store.ts';
-import type { ThreadFiles } from '../threads/ports.ts';
-import type { ThreadDocument } from '../threads/thread-document.ts';
-import { capabilitiesSubject, exportSubject, threadsFolder } from '../threads/thread-files-fs.ts';
-import { rollbackHint, verifyAgainstHead } from '../threads/verified-log.ts';
-import { faultError } from '../trust/policy.ts';
-import { checkText, type Verdict } from '../trust/signature.ts';
-import { blankSignatureLine } from '../trust/signature-line.ts';
-import type { ThreadVerification } from './api/threads.ts';
-import { recordHash, ThreadHeads, threadFiles } from './thread-files.ts';
+import { messageOf, RyeError } from '../../core/errors.ts';
+import { renderCapabilities } from '../../export/capabilities.ts';
+import { displacedRecord } from '../../items/binding.ts';
+import type { LogVerification, VerifyOptions } from '../../storage/store.ts';
+import type { ThreadFiles } from '../../threads/ports.ts';
+import type { ThreadDocument } from '../../threads/thread-document.ts';
+import {
+  capabilitiesSubject,
+  exportSubject,
+  threadsFolder,
+} from '../../threads/thread-files-fs.ts';
+import { rollbackHint, verifyAgainstHead } from '../../threads/verified-log.ts';
+import { faultError } from '../../trust/policy.ts';
+import { checkText, type Verdict } from '../../trust/signature.ts';
+import { blankSignatureLine } from '../../trust/signature-line.ts';
+import type { ThreadVerification } from '../api/threads.ts';
+import { recordHash, ThreadHeads, threadFiles } from '../thread-files.ts';
+import type { Workspace } from '../workspace.ts';
 import {
   type Check,
   type Examined,
@@ -24,8 +29,7 @@ import {
   verifyArtifacts,
   verifyHead,
   verifyPlan,
-} from './verify-parts.ts';
-import type { Workspace } from './workspace.ts';
+} from './parts.ts';
 
 const DEFINITIONS = '\n## Tool definitions\n';
 
@@ -274,8 +278,8 @@ export async function acceptHead(
   const path = files.knowledgePath(document.directive, threadId);
   const isExported = found.checks.some(({ name, ok }) => name === 'knowledge' && ok);
   if (document.transcript && !isExported) {
-    const { reexport } = await import('../threads/run/finalize.ts');
-    const { threadPorts } = await import('./thread-env.ts');
+    const { reexport } = await import('../../threads/run/finalize.ts');
+    const { threadPorts } = await import('../thread-env.ts');
     const env = threadPorts(workspace, { allowUnsigned: false });
     await reexport(env, await files.readPlan(document), document);
   }

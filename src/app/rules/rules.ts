@@ -2,22 +2,22 @@ import { execFile } from 'node:child_process';
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { promisify } from 'node:util';
-import { RyeError } from '../core/errors.ts';
-import type { PlannedRule, RuleSettings } from '../core/plan.ts';
-import { absoluteSearchPath, didYouMean } from '../core/text.ts';
-import { AnswerWatch, cutsAnswer } from '../loop/stream-rules/answer-watch.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { PlannedRule, RuleSettings } from '../../core/plan.ts';
+import { absoluteSearchPath, didYouMean } from '../../core/text.ts';
+import { AnswerWatch, cutsAnswer } from '../../loop/stream-rules/answer-watch.ts';
 import {
   compileRules,
   type RuleSet,
   rulesOf,
   type SortedRule,
   sortRules,
-} from '../loop/stream-rules/rules.ts';
+} from '../../loop/stream-rules/rules.ts';
 
-import { RuleSession } from '../loop/stream-rules/session.ts';
-import type { ModelEvent } from '../providers/provider.ts';
-import { compileGlob } from '../tools/glob-pattern.ts';
-import { walkFiles } from '../tools/paths.ts';
+import { RuleSession } from '../../loop/stream-rules/session.ts';
+import type { ModelEvent } from '../../providers/provider.ts';
+import { compileGlob } from '../../tools/glob-pattern.ts';
+import { walkFiles } from '../../tools/paths.ts';
 import type {
   RuleHit,
   RuleListing,
@@ -25,9 +25,9 @@ import type {
   RuleSample,
   RuleScan,
   RulesService,
-} from './api/rules.ts';
-import { loadRules } from './rule-source.ts';
-import type { Workspace } from './workspace.ts';
+} from '../api/rules.ts';
+import type { Workspace } from '../workspace.ts';
+import { loadRules } from './thread-rules.ts';
 
 const MAX_SCANNED_BYTES = 5 * 1024 * 1024;
 const WRITE = 'write';
