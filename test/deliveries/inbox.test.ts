@@ -114,7 +114,7 @@ it('latches the tool gate from a steer to the end of the run: nothing but the re
   await batch();
   await write(await inbox.take('before_turn'));
   expect(answers()).toEqual([true, false, false, false]);
-  expect(inbox.gate(call(WRITER))).toContain('only to read');
+  expect(inbox.gate(call(WRITER))).toContain('only use read-only tools');
   // another one waits: the first is not resolved
   await send('d2');
   await batch();

@@ -168,7 +168,7 @@ test('a child without a declared spend limit gets a share, so that its siblings 
   await expect(launch({ spend: 0.5 })).rejects.toMatchObject({ code: 'budget_insufficient' });
   const plan = await here.rye.threads.plan({ directiveId: 'team/free', parentThreadId });
   expect(plan.limits.spend).toBeCloseTo(0.028);
-  expect(plan.origins['limits.spend']).toContain('of what');
+  expect(plan.origins['limits.spend']).toContain('of the remaining budget of');
   here.openGate('all');
   const ids = [first, second, declared].map(({ thread_id }) => thread_id);
   await here.rye.children.wait([...ids, parentThreadId]);
