@@ -5,11 +5,13 @@ import type {
   ItemSummary,
   LockReport,
 } from '../../src/app/api/items.ts';
+import type { ThreadVerification } from '../../src/app/api/threads.ts';
 import type { SearchHit } from '../../src/core/search.ts';
 import type { KeyInfo } from '../../src/trust/keys.ts';
 import {
   anyObject,
   closedDocument,
+  errorInfo,
   guardChange,
   membersOf,
   openDocument,
@@ -119,20 +121,28 @@ export const itemDocuments = {
     ),
     total: z.int(),
   }),
-  'verify-thread': openDocument('rye verify thread', 'Each signed part of a thread.', {
-    thread_id: z.string(),
-    ok: z.boolean(),
-    checks: z.array(
-      z.object({
-        name: z.string(),
-        ok: z.boolean(),
-        detail: z.string(),
-      }),
-    ),
-    warnings: z
-      .array(z.string())
-      .describe("What could not be compared, and files that are none of the thread's."),
-  }),
+  'verify-thread': openDocument(
+    'rye verify thread',
+    'Each signed part of a thread.',
+    membersOf<ThreadVerification>()({
+      thread_id: z.string(),
+      ok: z.boolean(),
+      checks: z.array(
+        z.object(
+          membersOf<ThreadVerification['checks'][number]>()({
+            name: z.string(),
+            ok: z.boolean(),
+            error: errorInfo.optional(),
+            offset: z.int().optional(),
+            detail: z.string().optional(),
+          }),
+        ),
+      ),
+      warnings: z
+        .array(z.string())
+        .describe("What could not be compared, and files that are none of the thread's."),
+    }),
+  ),
   'keys-export': openDocument('rye keys export', 'The public key.', {
     key_id: z.string(),
     pem: z.string(),

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { ToolRunResult } from '../../src/app/api/threads.ts';
 import type { ContextBlock, PlannedTool, ProgramParts, ThreadPlan } from '../../src/core/plan.ts';
 import type { ThreadResult } from '../../src/core/thread.ts';
 import type { LaunchedThread } from '../../src/threads/ports.ts';
@@ -16,11 +17,6 @@ import {
 
 type FinishedThread = Omit<ThreadResult, 'success' | 'status'> & {
   readonly status: 'completed' | 'error' | 'cancelled' | 'continued' | 'suspended';
-};
-
-type PrintedPlan = Omit<ThreadPlan, 'model' | 'fallbacks'> & {
-  readonly model: z.input<typeof plannedModel>;
-  readonly fallbacks: z.input<typeof plannedModel>[];
 };
 
 export const runDocuments = {
@@ -43,12 +39,16 @@ export const runDocuments = {
       continuation_thread_id: z.string().optional(),
     }),
   ),
-  'tool-result': openDocument('rye execute tool', 'The outcome of one tool.', {
-    tool: z.string(),
-    result: z.string(),
-    data: anyObject,
-    duration_ms: z.int(),
-  }),
+  'tool-result': openDocument(
+    'rye execute tool',
+    'The outcome of one tool.',
+    membersOf<Omit<ToolRunResult, 'success'>>()({
+      tool: z.string(),
+      result: z.string(),
+      data: anyObject.optional(),
+      duration_ms: z.int(),
+    }),
+  ),
   launched: closedDocument(
     'rye execute directive --async --json, rye execute tool --async',
     'A background thread, running or queued.',
@@ -64,7 +64,7 @@ export const runDocuments = {
     'The plan of a thread: everything that decides how it would run, and in origins the file that gave each value.',
     {
       plan: z.object(
-        membersOf<PrintedPlan>()({
+        membersOf<ThreadPlan>()({
           format: z.literal(1),
           directive: z.object({
             type: z.string(),
@@ -143,6 +143,9 @@ export const runDocuments = {
               membersOf<ProgramParts>()({
                 handlers: z.array(z.string()),
                 tools: z.array(z.string()),
+                directives: z.array(z.string()).optional(),
+                mcp_servers: z.array(z.string()).optional(),
+                skills: z.array(z.string()).optional(),
               }),
             )
             .optional(),

@@ -3,8 +3,9 @@ import { z } from 'zod';
 import type { RecoveredThread } from '../../src/app/api/threads.ts';
 import type { ActiveTurn, Delivery } from '../../src/core/delivery.ts';
 import type { ErrorInfo } from '../../src/core/errors.ts';
+import type { HookDeclaration } from '../../src/core/hook.ts';
 import type { JsonObject } from '../../src/core/json.ts';
-import type { PlanSource } from '../../src/core/plan.ts';
+import type { PlannedModel, PlanSource } from '../../src/core/plan.ts';
 import type { ThreadRecord, ThreadResult } from '../../src/core/thread.ts';
 import type { Cost } from '../../src/core/usage.ts';
 import type { Problem } from '../../src/items/signing-fs.ts';
@@ -95,6 +96,7 @@ export const recovery = z.object(
     status: z.string(),
     action: z.string(),
     reason: z.string(),
+    unverified_bytes: z.int().optional(),
   }),
 );
 
@@ -146,19 +148,23 @@ export const threadRecord = z.object(
   }),
 );
 
-export const hook = z.object({
-  id: z.string(),
-  layer: z.int(),
-  origin: z.string(),
-  enabled: z.boolean(),
-  position: z.string(),
-  wrap: z.boolean(),
-  timeout_seconds: z.int(),
-  description: z.string(),
-  event: z.string(),
-  condition: anyObject.optional(),
-  actions: z.array(z.unknown()),
-});
+export const hook = z.object(
+  membersOf<HookDeclaration>()({
+    id: z.string(),
+    layer: z.int(),
+    origin: z.string(),
+    enabled: z.boolean(),
+    position: z.string(),
+    wrap: z.boolean(),
+    timeout_seconds: z.number(),
+    on_error: z.enum(['ignore', 'fail']).optional(),
+    description: z.string().optional(),
+    capabilities: z.array(z.string()).optional(),
+    event: z.string(),
+    condition: anyObject.optional(),
+    actions: z.array(anyObject),
+  }),
+);
 
 export const pin = z.object(
   membersOf<Pin>()({
@@ -200,15 +206,19 @@ export const itemSource = z.object(
   }),
 );
 
-export const plannedModel = z.object({
-  provider: z.string(),
-  kind: z.enum(['anthropic', 'openai', 'literal', 'replay']),
-  id: z.string(),
-  tier: z.string().nullable(),
-  context_window: z.int(),
-  max_output_tokens: z.int(),
-  pricing: anyObject.nullable(),
-});
+export const plannedModel = z.object(
+  membersOf<PlannedModel>()({
+    provider: z.string(),
+    kind: z
+      .string()
+      .describe("The provider's kind: one that is part of rye, or the program's own."),
+    id: z.string(),
+    tier: z.string().nullable(),
+    context_window: z.int(),
+    max_output_tokens: z.int(),
+    pricing: anyObject.nullable(),
+  }),
+);
 
 export const problem = z.object(
   membersOf<Problem>()({

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import type {
   LogMark,
-  RecoveredThread,
   RetentionReport,
   ThreadDetails,
   ThreadStats,
@@ -10,6 +9,7 @@ import type {
 } from '../../src/app/api/threads.ts';
 import type { DeliveryAttempt, DeliveryDecision } from '../../src/core/delivery.ts';
 import type { KilledThread } from '../../src/threads/family/cancel.ts';
+import type { WaitReport } from '../../src/threads/family/wait.ts';
 import {
   activeTurn,
   anyObject,
@@ -19,6 +19,7 @@ import {
   errorInfo,
   membersOf,
   openDocument,
+  recovery,
   threadFailure,
   threadPaths,
   threadRecord,
@@ -160,17 +161,7 @@ export const threadDocuments = {
     'rye threads recover',
     'What was done about threads whose process died.',
     {
-      threads: z.array(
-        z.object(
-          membersOf<RecoveredThread>()({
-            thread_id: z.string(),
-            status: z.string(),
-            action: z.string(),
-            reason: z.string(),
-            unverified_bytes: z.int().optional(),
-          }),
-        ),
-      ),
+      threads: z.array(recovery),
       total: z.int(),
       problems: z.array(threadFailure),
       results: z.array(anyObject),
@@ -239,7 +230,7 @@ export const threadDocuments = {
           thread: threadRecord.extend({
             error: errorInfo.nullable(),
           }),
-          subtree_spend: z.int(),
+          subtree_spend: z.number(),
           children: z.array(z.unknown()),
         }),
       ),
@@ -258,16 +249,19 @@ export const threadDocuments = {
   'threads-wait': openDocument('rye threads wait', 'State of each awaited thread.', {
     timed_out: z.boolean(),
     threads: z.array(
-      z.object({
-        thread_id: z.string(),
-        final_thread_id: z.string(),
-        directive: z.string(),
-        status: z.string(),
-        done: z.boolean(),
-        result: z.string().nullable(),
-        outputs: anyObject.nullable(),
-        cost,
-      }),
+      z.object(
+        membersOf<WaitReport['threads'][number]>()({
+          thread_id: z.string(),
+          final_thread_id: z.string(),
+          directive: z.string(),
+          status: z.string(),
+          done: z.boolean(),
+          result: z.string(),
+          outputs: anyObject.optional(),
+          error: errorInfo.optional(),
+          cost: cost.optional(),
+        }),
+      ),
     ),
     total: z.int(),
   }),

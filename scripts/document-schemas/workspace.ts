@@ -1,6 +1,11 @@
 import { z } from 'zod';
-import type { RuleRow } from '../../src/app/api/rules.ts';
-import type { ConfigValue, DoctorLine, InitOutcome } from '../../src/app/api/rye.ts';
+import type { RuleHit, RuleRow, RuleScan } from '../../src/app/api/rules.ts';
+import type {
+  ConfigValue,
+  DoctorLine,
+  HookExplanation,
+  InitOutcome,
+} from '../../src/app/api/rye.ts';
 import type { RepairReport } from '../../src/app/api/threads.ts';
 import type { ReviewedItem } from '../../src/app/rye-os/review.ts';
 import {
@@ -12,6 +17,15 @@ import {
   recovery,
   threadFailure,
 } from './shared.ts';
+
+const ruleHit = membersOf<RuleHit>()({
+  rule: z.string(),
+  interrupts: z.boolean(),
+  line: z
+    .int()
+    .optional()
+    .describe("Line of the first match's end, from 1; absent for rules with engine: js."),
+});
 
 export const workspaceDocuments = {
   'config-path': closedDocument('rye config path', 'The folders that configuration is read from.', {
@@ -68,12 +82,14 @@ export const workspaceDocuments = {
     {
       directive: z.string(),
       hooks: z.array(
-        z.object({
-          hook,
-          would_fire: z.boolean(),
-          depends_on: z.array(z.string()).optional(),
-          because: z.string(),
-        }),
+        z.object(
+          membersOf<HookExplanation>()({
+            hook,
+            would_fire: z.boolean(),
+            depends_on: z.array(z.string()),
+            because: z.string(),
+          }),
+        ),
       ),
       total: z.int(),
     },
@@ -135,8 +151,8 @@ export const workspaceDocuments = {
         tiers: z.array(z.string()),
         context_window: z.int(),
         max_output_tokens: z.int(),
-        pricing: anyObject,
-        prices_as_of: z.string(),
+        pricing: anyObject.nullable(),
+        prices_as_of: z.string().nullable(),
         capabilities: z.array(z.string()),
         fallback: z.array(z.unknown()),
         key_variable: z.string().nullable(),
@@ -175,25 +191,14 @@ export const workspaceDocuments = {
       files: z.int(),
       skipped: z.int(),
       hits: z.array(
-        z.object({
-          rule: z.string(),
-          interrupts: z.boolean(),
-          line: z.int(),
-          path: z.string(),
-        }),
+        z.object(membersOf<RuleScan['hits'][number]>()({ ...ruleHit, path: z.string() })),
       ),
       total: z.int(),
     },
   ),
   'rules-test': closedDocument('rye rules test', 'The rules that a text breaks.', {
     checked: z.int(),
-    hits: z.array(
-      z.object({
-        rule: z.string(),
-        interrupts: z.boolean(),
-        line: z.int(),
-      }),
-    ),
+    hits: z.array(z.object(ruleHit)),
     total: z.int(),
   }),
 };

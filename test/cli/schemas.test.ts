@@ -62,7 +62,10 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'threads-steer': ['threads steer {id} Later.'],
   'threads-tree': ['threads tree'],
   'threads-wait': ['threads wait {id}'],
-  'tool-result': ['execute tool rye/core/greet --param who=Ada'],
+  'tool-result': [
+    'execute tool rye/core/greet --param who=Ada',
+    'execute tool rye/file-system/ls --param path=.',
+  ],
   validate: ['validate'],
   verify: ['verify directive example'],
   'verify-thread': ['verify thread {id}'],
@@ -125,6 +128,62 @@ describe('each JSON document matches its published schema', () => {
       validate(document);
       expect(validate.errors ?? [], command).toEqual([]);
     }
+  });
+
+  it.each<readonly [string, object, object]>([
+    ['rules-test', { hits: [{ rule: 'js', interrupts: false }] }, { checked: 1, total: 1 }],
+    [
+      'rules-scan',
+      { hits: [{ rule: 'js', interrupts: true, path: 'a.ts' }] },
+      { files: 1, skipped: 0, total: 1 },
+    ],
+    [
+      'threads-wait',
+      {
+        threads: [
+          {
+            thread_id: 'gone',
+            final_thread_id: 'gone',
+            directive: '',
+            status: 'not_found',
+            done: false,
+            result: '',
+          },
+        ],
+      },
+      { timed_out: false, total: 1 },
+    ],
+    [
+      'verify-thread',
+      { checks: [{ name: 'plan', ok: false, error: { code: 'c', message: 'm' }, offset: 7 }] },
+      { thread_id: 't', ok: false, warnings: [] },
+    ],
+    [
+      'hooks-list',
+      {
+        hooks: [
+          {
+            id: 'h',
+            layer: 1,
+            origin: 'a:1',
+            enabled: true,
+            position: 'before',
+            wrap: true,
+            timeout_seconds: 0.5,
+            on_error: 'fail',
+            capabilities: ['rye.search.*'],
+            event: 'error',
+            actions: [],
+          },
+        ],
+      },
+      { total: 1 },
+    ],
+  ])('%s allows %j', (name, part, rest) => {
+    const text = readFileSync(path.join(SCHEMAS, `${name}.json`), 'utf8');
+    const validate = schemas.compile(JSON.parse(text) as object);
+    validate({ success: false, ...rest, ...part });
+    expect(validate.errors ?? []).toEqual([]);
   });
 
   it('and every schema is tried', () => {
