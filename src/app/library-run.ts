@@ -12,11 +12,11 @@ import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Starts a run in this process. Every end is an outcome; nothing is thrown. */
-export function startRun(
+export function startRun<O>(
   base: Workspace,
   deliveries: DeliveriesService,
   request: RunRequest,
-): RunHandle {
+): RunHandle<O> {
   const controller = new AbortController();
   const abort = (reason: string): void => controller.abort(reason);
   const { signal: outer } = request;
@@ -36,7 +36,7 @@ export function startRun(
     }
     isThere(id);
   };
-  const run = async (): Promise<RunOutcome> => {
+  const run = async (): Promise<RunOutcome<O>> => {
     try {
       assertRunOptions(request);
       const { followUps: _said, preset = {}, handlers, tools, ...others } = request;
@@ -89,10 +89,13 @@ function reasonOf(signal: AbortSignal): string {
   return abortText(signal.reason) ?? 'aborted';
 }
 
-function outcomeOf(thread: ThreadResult, signal: AbortSignal): RunOutcome {
+function outcomeOf<O>(thread: ThreadResult, signal: AbortSignal): RunOutcome<O> {
   const { thread_id: threadId, result, status, outputs, error } = thread;
   const ended = { threadId, result, thread };
-  if (status === 'completed') return { ...ended, kind: 'completed', outputs: outputs ?? null };
+  // the loop has checked the outputs by their declaration
+  if (status === 'completed') {
+    return { ...ended, kind: 'completed', outputs: (outputs ?? null) as O };
+  }
   if (status === 'suspended') return { ...ended, kind: 'suspended' };
   const info = error ?? { code: 'thread_error', message: `the thread ended as ${status}` };
   if (status === 'cancelled') {

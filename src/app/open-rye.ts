@@ -31,8 +31,9 @@ export function openRye(given: OpenRyeOptions): Rye {
   const options = checkedPlaces(given);
   const workspace = new Workspace({ ...options, env: withUserEnv(options) });
   const deliveries = deliveriesOf(workspace);
-  const start = (request: RunRequest<object>): RunHandle =>
-    startRun(workspace, deliveries, request as RunRequest);
+  const start = <I extends object, O>(request: RunRequest<I, O>): RunHandle<O> =>
+    // the types of inputs and outputs are for callers
+    startRun(workspace, deliveries, request as unknown as RunRequest);
   return {
     projectPath: options.projectPath,
     userSpacePath: options.userSpacePath,

@@ -23,7 +23,7 @@ export type RunInputs<I> =
  * A directive to run. Its own members override those of its preset, and those override the preset that rye was opened
  * with.
  */
-export type RunRequest<I extends object = JsonObject> = RunOptions &
+export type RunRequest<I extends object = JsonObject, O = JsonObject | null> = RunOptions &
   (
     | {
         /** A directive in a file. */
@@ -33,7 +33,7 @@ export type RunRequest<I extends object = JsonObject> = RunOptions &
       }
     | ({
         /** A directive from code. */
-        readonly directive: DefinedDirective<I>;
+        readonly directive: DefinedDirective<I, O>;
         readonly directiveId?: undefined;
       } & RunInputs<I>)
   );
@@ -47,10 +47,10 @@ interface Ended {
   readonly thread: ThreadResult | null;
 }
 
-/** The end of a run, as a value. */
-export type RunOutcome = Ended &
+/** The end of a run, as a value. `O` is the type of its outputs; null if the directive returned none. */
+export type RunOutcome<O = JsonObject | null> = Ended &
   (
-    | { readonly kind: 'completed'; readonly outputs: JsonObject | null }
+    | { readonly kind: 'completed'; readonly outputs: O }
     | { readonly kind: 'aborted'; readonly reason: string; readonly error: ErrorInfo }
     | { readonly kind: 'limit'; readonly limit: string; readonly error: ErrorInfo }
     | { readonly kind: 'suspended' }
@@ -61,11 +61,11 @@ export type RunOutcome = Ended &
  * A run in progress. `for await (const event of run)` iterates over the durable events of the run and its children from
  * the start of the iteration to the end of the run. Leaving the loop does not stop the run.
  */
-export interface RunHandle extends AsyncIterable<LogEvent | UnknownEvent> {
+export interface RunHandle<O = JsonObject | null> extends AsyncIterable<LogEvent | UnknownEvent> {
   /** Resolves once the thread exists; to null where none comes about. Never rejects. */
   readonly threadId: Promise<string | null>;
   /** Never rejects. */
-  readonly outcome: Promise<RunOutcome>;
+  readonly outcome: Promise<RunOutcome<O>>;
   /** Stops the run and everything in it; the outcome has the reason. */
   abort(reason?: string): void;
   /**
@@ -78,7 +78,9 @@ export interface RunHandle extends AsyncIterable<LogEvent | UnknownEvent> {
 }
 
 /** The outcome of a run that completed; throws a RyeError with the code of the failure for every other. */
-export function completedOrThrow(outcome: RunOutcome): Extract<RunOutcome, { kind: 'completed' }> {
+export function completedOrThrow<O>(
+  outcome: RunOutcome<O>,
+): Extract<RunOutcome<O>, { kind: 'completed' }> {
   if (outcome.kind === 'completed') return outcome;
   if (outcome.kind === 'suspended') {
     throw new RyeError('thread_error', `the thread ${outcome.threadId ?? ''} is suspended`, {

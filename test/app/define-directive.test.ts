@@ -4,6 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { type DirectiveDeclaration, defineDirective } from '../../src/app/define-directive.ts';
 import { defineTool } from '../../src/app/define-tool.ts';
 import { loadDefined } from '../../src/app/program-directives.ts';
+import { completedOrThrow } from '../../src/app/run-types.ts';
+import type { JsonValue } from '../../src/core/json.ts';
 import { parseDirective } from '../../src/items/directive.ts';
 import { mockModel } from '../../src/testing/index.ts';
 import { libraryLab } from './library-lab.ts';
@@ -55,6 +57,8 @@ const tools = {
   }),
 };
 
+const STOP = { id: 'stop', event: 'limit', action: { control: 'abort' } } as const;
+
 /** Returns a declaration with these members, which may be wrong. */
 function declared(members: object): DirectiveDeclaration {
   const base = { id: 'team/work', description: 'Works.', instructions: 'Work.' };
@@ -76,6 +80,46 @@ describe('run', () => {
       directive: { id: 'team/quote', path: 'program:team/quote', integrity: 'unverified' },
       program: { handlers: [], tools: ['shop/price'], directives: ['team/quote'] },
     });
+  });
+
+  it('types the outputs by their declarations', async () => {
+    const model = mockModel([
+      { calls: [{ tool: 'directive_return', input: { title: 'Tea', stock: 3, tags: ['hot'] } }] },
+    ]);
+    const rye = (await libraryLab()).open({ providers: { mock: model.kind } });
+    const directive = await rye.defineDirective({
+      id: 'team/offer',
+      description: 'Writes an offer.',
+      instructions: 'Write an offer.',
+      outputs: {
+        title: { required: true },
+        stock: { type: 'integer', required: true },
+        tags: { type: 'array' },
+      },
+    });
+    const { outputs } = completedOrThrow(await rye.run({ ...MOCKED, directive }));
+    const title: string = outputs.title;
+    const stock: number = outputs.stock;
+    const tags: readonly JsonValue[] | undefined = outputs.tags;
+    expect({ title, stock, tags }).toEqual({ title: 'Tea', stock: 3, tags: ['hot'] });
+    // @ts-expect-error `price` is not an output
+    expect(outputs.price).toBeUndefined();
+  });
+
+  it('may have no outputs if none is required', async () => {
+    const rye = (await libraryLab()).open({ providers: { mock: mockModel(['Hi.', 'Hi.']).kind } });
+    const directive = defineDirective({
+      id: 'team/hi',
+      description: 'Greets.',
+      instructions: 'Greet.',
+      outputs: { greeting: { type: 'string' } },
+    });
+    const { outputs } = completedOrThrow(
+      await rye.run({ provider: 'mock', behavior: { nudge: false }, directive }),
+    );
+    // @ts-expect-error outputs may be null
+    expect(() => outputs.greeting).toThrow(TypeError);
+    expect(outputs?.greeting).toBeUndefined();
   });
 
   it('fails if an input of a directive from code is invalid', async () => {
@@ -105,6 +149,25 @@ describe('run', () => {
 });
 
 describe('rye.defineDirective', () => {
+  it('runs the hooks of a directive from code', async () => {
+    const model = mockModel(['Done.']);
+    const rye = (await libraryLab()).open({ providers: { mock: model.kind } });
+    const directive = await rye.defineDirective({
+      id: 'team/euro',
+      description: 'Counts.',
+      instructions: 'Count.',
+      hooks: [{ id: 'euro', event: 'thread_started', action: { inject: 'Amounts are in EUR.' } }],
+    });
+    expect(await rye.run({ ...MOCKED, directive })).toMatchObject({ kind: 'completed' });
+    expect(JSON.stringify(model.requests[0]?.messages)).toContain('Amounts are in EUR.');
+    expect(await rye.hooks('team/euro')).toContainEqual(
+      expect.objectContaining({ id: 'euro', layer: 1 }),
+    );
+    expect(await rye.explainHooks('team/euro', 'thread_started')).toContainEqual(
+      expect.objectContaining({ would_fire: true, because: 'it has no condition' }),
+    );
+  });
+
   it('keeps a directive, so that a thread of it can be resumed, but not without the program', async () => {
     const lab = await libraryLab();
     const providers = { mock: mockModel(['First.', 'Second.']).kind };
@@ -167,6 +230,26 @@ describe('rye.defineDirective', () => {
     ['a text', { description: 'a\u0001b' }, 'xml_malformed', 'description: control characters'],
     ['behavior', { behavior: { nuge: true } }, 'usage', 'behavior.nuge means nothing'],
     ['an enum', { inputs: { n: { enum: ['a|b'] } } }, 'usage', 'inputs.n.enum'],
+    [
+      'a hook',
+      { hooks: [{ id: 'stop', event: 'limt', action: { control: 'abort' } }] },
+      'hook_invalid',
+      'hooks[0]: hook "stop": unknown event "limt"',
+    ],
+    [
+      'a condition',
+      { hooks: [{ ...STOP, condition: { path: 'spend', op: 'is', value: 1 } }] },
+      'condition_invalid',
+      'hooks[0]: ',
+    ],
+    [
+      'an action that a file would read as a number',
+      {
+        hooks: [{ ...STOP, event: 'after_step', action: { emit: 'seen', data: { version: '2' } } }],
+      },
+      'usage',
+      'hooks[0] has a value',
+    ],
   ])('names the member of %s that is wrong', async (_, members, code, message) => {
     const rye = (await libraryLab()).open();
     await expect(rye.defineDirective(declared(members))).rejects.toMatchObject({
@@ -185,6 +268,10 @@ describe('defineDirective', () => {
     [{ permissions: { execute: { tol: 'a' } } }, 'permissions.execute has no member', 'tool'],
     [{ instructions: 5 }, 'instructions is not a text', undefined],
     [{ process: [{ name: 'a' }] }, 'process[0].calls is not a list', undefined],
+    [{ outputs: { n: { typ: 'string' } } }, 'outputs.n has no member "typ"', 'type'],
+    [{ hooks: [{ id: 'a', evnt: 'limit' }] }, 'hooks[0] has no member "evnt"', 'event'],
+    [{ hooks: [{ id: 'a', action: { contrl: 'abort' } }] }, 'has no member "contrl"', 'control'],
+    [{ hooks: [{ id: 'a', condition: { pth: 'x' } }] }, 'has no member "pth"', 'path'],
   ])('refuses %j', (members, message, hint) => {
     expect(() => defineDirective(declared(members))).toThrow(
       expect.objectContaining({
@@ -203,6 +290,60 @@ describe('defineDirective', () => {
       // @ts-expect-error `requird` is not a member of an input
       defineDirective({ ...base, inputs: { n: { type: 'string', requird: true } } }),
     ).toThrow('"requird"');
+    expect(() =>
+      // @ts-expect-error `requird` is not a member of an output
+      defineDirective({ ...base, outputs: { n: { type: 'string', requird: true } } }),
+    ).toThrow('"requird"');
+    expect(() =>
+      // @ts-expect-error `evnt` is not a member of a hook
+      defineDirective({ ...base, hooks: [{ id: 'a', evnt: 'limit' }] }),
+    ).toThrow('"evnt"');
+  });
+
+  it('writes hooks as a file would have them', () => {
+    const hooks = [
+      {
+        id: 'house',
+        event: 'thread_started',
+        position: 'after',
+        action: { inject: 'In EUR.\n```' },
+      },
+      {
+        id: 'raise',
+        event: 'limit',
+        condition: {
+          all: [
+            { any: [{ path: 'limit_code', op: 'in', value: ['turns', 'spend'] }] },
+            { not: { path: 'current_value', op: 'gt', value: 50 } },
+          ],
+        },
+        actions: [
+          { emit: 'raised', data: { by: 5, of: { nested: true } } },
+          { control: 'escalate', limit: 'turns', to: 9 },
+        ],
+        timeout_seconds: 5,
+      },
+      {
+        id: 'note',
+        event: 'after_complete',
+        action: {
+          primary: 'execute',
+          item_type: 'tool',
+          item_id: 'rye/bash',
+          params: { command: 'echo ${result} > "a"' },
+        },
+      },
+      { id: 'builtin_hook', enabled: false },
+    ] as const;
+    const directive = defineDirective({
+      id: 'team/work',
+      description: 'Works.',
+      instructions: 'Work.',
+      hooks,
+    });
+    const { rawHooks } = parseDirective(directive.text, 'x.md');
+    expect(rawHooks.map(({ value }) => value)).toEqual(hooks);
+    expect(loadDefined(directive)).toMatchObject({ id: 'team/work' });
   });
 
   it('escapes every text, so that none can change the structure of the directive', () => {

@@ -10,6 +10,8 @@ import type {
   DirectiveDeclaration,
   DirectiveInput,
   DirectiveInputs,
+  DirectiveOutput,
+  DirectiveOutputs,
 } from '../define-directive.ts';
 import type { Preset } from '../presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
@@ -76,14 +78,23 @@ export interface Rye {
   readonly trees: SessionTrees;
   readonly exports: ExportsService;
   /** Runs a directive in this process and resolves with its outcome; never rejects. */
-  run<I extends object = JsonObject>(request: RunRequest<I>): Promise<RunOutcome>;
+  run<I extends object = JsonObject, O = JsonObject | null>(
+    request: RunRequest<I, O>,
+  ): Promise<RunOutcome<O>>;
   /** Starts a run and returns a handle to control it. */
-  start<I extends object = JsonObject>(request: RunRequest<I>): RunHandle;
+  start<I extends object = JsonObject, O = JsonObject | null>(
+    request: RunRequest<I, O>,
+  ): RunHandle<O>;
   /**
    * Checks a directive from code as a file is checked, and keeps it: threads of this rye can start it as a child and be
    * resumed. Throws `usage`, or the code of the parser, for the member that is wrong.
    */
-  defineDirective: DefineDirective;
+  defineDirective<
+    const D extends Readonly<Record<string, DirectiveInput>>,
+    const O extends Readonly<Record<string, DirectiveOutput>>,
+  >(
+    declaration: DirectiveDeclaration<D, O>,
+  ): Promise<DefinedDirective<DirectiveInputs<D>, DirectiveOutputs<O>>>;
   init(options?: { force?: boolean }): Promise<InitOutcome>;
   hooks(directiveId?: string): Promise<readonly HookDeclaration[]>;
   explainHooks(
@@ -117,11 +128,6 @@ export interface McpServerOptions {
   readonly trust_annotations?: boolean;
   readonly enabled?: boolean;
 }
-
-/** Declares a directive in code and resolves with it for `run()` and `start()`. */
-export type DefineDirective = <const D extends Readonly<Record<string, DirectiveInput>>>(
-  declaration: DirectiveDeclaration<D>,
-) => Promise<DefinedDirective<DirectiveInputs<D>>>;
 
 /** Observes an event. The events of children have types such as `child.message`. */
 export type Subscriber = (event: LogEvent | UnknownEvent) => void | Promise<void>;
