@@ -1,27 +1,12 @@
 // The library: the same thing as the program, without a process around it.
 
+export type * from './app/api/directives.ts';
 export type * from './app/api/items.ts';
 export type * from './app/api/rules.ts';
 export type * from './app/api/rye.ts';
 export type * from './app/api/threads.ts';
 export type * from './app/api/trees.ts';
-export {
-  type DefinedDirective,
-  type DirectiveCall,
-  type DirectiveDeclaration,
-  type DirectiveGrants,
-  type DirectiveHook,
-  type DirectiveHookAction,
-  type DirectiveInput,
-  type DirectiveInputs,
-  type DirectiveKnowledge,
-  type DirectiveModel,
-  type DirectiveOutput,
-  type DirectiveOutputs,
-  type DirectivePermissions,
-  type DirectiveStep,
-  defineDirective,
-} from './app/define-directive.ts';
+export { defineDirective } from './app/define-directive.ts';
 export { defineTool, type FromSchema, type ToolDeclaration } from './app/define-tool.ts';
 export { openRye } from './app/open-rye.ts';
 export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';

@@ -1,169 +1,13 @@
-import type { BehaviorOptions } from '../core/behavior.ts';
-import type { Risk, Verb } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
-import type { Condition, ControlAction, HookDeclaration, HookEvent } from '../core/hook.ts';
-import type { ItemType } from '../core/ids.ts';
-import type { JsonObject, JsonValue } from '../core/json.ts';
-import type { PartialLimits } from '../core/limits.ts';
-import type { ProcessCall, ThreadPlan, ValueType } from '../core/plan.ts';
+import type {
+  DefinedDirective,
+  DirectiveDeclaration,
+  DirectiveInputDeclarations,
+  DirectiveInputs,
+  DirectiveOutputDeclarations,
+  DirectiveOutputs,
+} from './api/directives.ts';
 import { DirectiveWriter } from './directive-writer.ts';
-
-/** An input of a directive from code. */
-export interface DirectiveInput {
-  /** Default: `enum` if values are listed, else `string`. */
-  readonly type?: ValueType;
-  readonly required?: boolean;
-  readonly default?: JsonValue;
-  /** Allowed values. */
-  readonly enum?: readonly string[];
-  /** True to keep its value out of plans, logs, prompts and exports. */
-  readonly secret?: boolean;
-  readonly description?: string;
-}
-
-export interface DirectiveOutput {
-  /** Default: `string`. */
-  readonly type?: ValueType;
-  readonly required?: boolean;
-  readonly description?: string;
-  /** Expression that the value comes from if no model runs, such as `${steps.price.data.cents}`. */
-  readonly from?: string;
-}
-
-/** Ids or patterns by item type, such as `{ tool: 'rye/file-system/*' }`; `*` grants all. */
-export type DirectiveGrants = '*' | { readonly [T in ItemType]?: string | readonly string[] };
-
-export interface DirectivePermissions extends Partial<Readonly<Record<Verb, DirectiveGrants>>> {
-  /** True if descendants must stay within these permissions. */
-  readonly ceiling?: boolean;
-  readonly acknowledge?: readonly { readonly risk: Risk; readonly reason: string }[];
-}
-
-/** One call of a step; `params` may contain `{input:name}` and `${steps.name.…}`. */
-export interface DirectiveCall extends Pick<ProcessCall, 'primary' | 'item_type' | 'item_id'> {
-  readonly params?: JsonObject;
-  readonly async?: boolean;
-}
-
-export interface DirectiveStep {
-  readonly name: string;
-  readonly description?: string;
-  readonly calls: readonly DirectiveCall[];
-}
-
-export interface DirectiveModel {
-  readonly tier?: string;
-  readonly id?: string;
-  readonly provider?: string;
-  readonly fallback?: string;
-  readonly thinking?: ThreadPlan['thinking'];
-}
-
-/** Ids of knowledge entries for the prompt, and ids that must not contribute. */
-export interface DirectiveKnowledge {
-  readonly system?: readonly string[];
-  readonly before?: readonly string[];
-  readonly after?: readonly string[];
-  readonly suppress?: readonly string[];
-}
-
-/** One step of a hook, as in a file. Texts in `item_id`, `params`, `data` and `inject` may contain `${path}`. */
-export type DirectiveHookAction =
-  | ControlAction
-  | { readonly inject: string }
-  | { readonly emit: string; readonly data?: JsonObject }
-  | { readonly set_extends: string }
-  | (Pick<ProcessCall, 'primary' | 'item_type' | 'item_id'> & { readonly params?: JsonObject });
-
-/** A hook of a directive. `enabled: false` without an action disables the builtin hook of the same id. */
-export interface DirectiveHook
-  extends Partial<
-    Pick<
-      HookDeclaration,
-      'position' | 'wrap' | 'enabled' | 'timeout_seconds' | 'on_error' | 'description'
-    >
-  > {
-  readonly id: string;
-  readonly event?: HookEvent;
-  /** Default: always. */
-  readonly condition?: Condition;
-  readonly action?: DirectiveHookAction;
-  /** Several steps, in place of `action`. */
-  readonly actions?: readonly DirectiveHookAction[];
-}
-
-type Inputs = Readonly<Record<string, DirectiveInput>>;
-type Outputs = Readonly<Record<string, DirectiveOutput>>;
-
-/** Declarations by name. A member that `T` does not have is refused. */
-type Exact<D, T> = D & {
-  readonly [N in keyof D]: Readonly<Record<Exclude<keyof D[N], keyof T>, never>>;
-};
-
-/** The members of a directive file, as a value. */
-export interface DirectiveDeclaration<D = Inputs, O = Outputs> {
-  /** Such as `team/quote`. */
-  readonly id: string;
-  readonly description: string;
-  /** Markdown for the model: the body of a file. */
-  readonly instructions: string;
-  /** Default: `1.0.0`. */
-  readonly version?: string;
-  /** Default: `program`. */
-  readonly author?: string;
-  /** Id of the directive that this one extends. */
-  readonly extends?: string;
-  readonly continuationDirective?: string;
-  readonly inputs?: Exact<D, DirectiveInput>;
-  readonly outputs?: Exact<O, DirectiveOutput>;
-  readonly limits?: PartialLimits;
-  readonly permissions?: '*' | DirectivePermissions;
-  readonly model?: DirectiveModel;
-  readonly behavior?: BehaviorOptions;
-  readonly context?: DirectiveKnowledge;
-  readonly hooks?: readonly DirectiveHook[];
-  /** Steps that run without a model. */
-  readonly process?: readonly DirectiveStep[];
-}
-
-type ValueOf<D> = D extends { readonly enum: readonly (infer E)[] }
-  ? E
-  : D extends { readonly type: 'integer' | 'number' }
-    ? number
-    : D extends { readonly type: 'boolean' }
-      ? boolean
-      : D extends { readonly type: 'array' }
-        ? readonly JsonValue[]
-        : D extends { readonly type: 'object' }
-          ? JsonObject
-          : string;
-
-type RequiredOf<D> = {
-  [N in keyof D]: D[N] extends { readonly required: true } ? N : never;
-}[keyof D];
-
-type ValuesOf<D> = { readonly [N in RequiredOf<D>]: ValueOf<D[N]> } & {
-  readonly [N in Exclude<keyof D, RequiredOf<D>>]?: ValueOf<D[N]>;
-};
-
-/** The type of the inputs that a run of a declared directive takes. */
-export type DirectiveInputs<D> = string extends keyof D ? JsonObject : ValuesOf<D>;
-
-/** The type of the outputs that a completed run of a declared directive has. Null only if no output is required. */
-export type DirectiveOutputs<O> = string extends keyof O
-  ? JsonObject | null
-  : ValuesOf<O> | ([RequiredOf<O>] extends [never] ? null : never);
-
-/** A directive from code, for `rye.run({ directive })` or `directives` of a preset. */
-export interface DefinedDirective<I extends object = object, O = unknown> {
-  readonly id: string;
-  /** The file that the declaration is equal to. */
-  readonly text: string;
-  /** Carries the type of the inputs; has no value. */
-  readonly inputs?: I;
-  /** Carries the type of the outputs; has no value. */
-  readonly outputs?: O;
-}
 
 /** The declaration of a directive, and the member that each line of its text comes from. */
 export interface DirectiveSource {
@@ -177,7 +21,10 @@ const sources = new WeakMap<object, DirectiveSource>();
  * Returns a directive from code. Throws `usage` for a misspelled member or one of the wrong type. A run, or
  * `rye.defineDirective()`, checks the rest with the parser for files.
  */
-export function defineDirective<const D extends Inputs, const O extends Outputs>(
+export function defineDirective<
+  const D extends DirectiveInputDeclarations,
+  const O extends DirectiveOutputDeclarations,
+>(
   declaration: DirectiveDeclaration<D, O>,
 ): DefinedDirective<DirectiveInputs<D>, DirectiveOutputs<O>> {
   const writer = new DirectiveWriter(declaration);

@@ -4,7 +4,7 @@ import { RyeError } from '../core/errors.ts';
 import { assertItemId, ITEM_TYPES } from '../core/ids.ts';
 import { isRecord } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
-import type { DirectiveDeclaration, DirectiveHook } from './define-directive.ts';
+import type { DirectiveDeclaration, DirectiveHook } from './api/directives.ts';
 
 const ROOT = [
   'id',

@@ -16,7 +16,7 @@ import {
   type ToolTraits,
   textOutput,
 } from '../tools/tool.ts';
-import type { DefinedDirective } from './define-directive.ts';
+import type { DefinedDirective } from './api/directives.ts';
 
 /** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
 export interface LibraryTool {

@@ -8,12 +8,8 @@ import type { Directive } from '../items/directive-ast.ts';
 import { unknownBehavior } from '../loop/behavior.ts';
 import type { LoadedItem } from '../threads/ports.ts';
 import { sha256Hex } from '../trust/keys.ts';
-import {
-  type DefinedDirective,
-  type DirectiveHook,
-  type DirectiveSource,
-  directiveSource,
-} from './define-directive.ts';
+import type { DefinedDirective, DirectiveHook } from './api/directives.ts';
+import { type DirectiveSource, directiveSource } from './define-directive.ts';
 
 const DIRECTIVE_LAYER = 1;
 

@@ -2,8 +2,8 @@ import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import type { DefinedDirective } from './api/directives.ts';
 import type { SentDelivery } from './api/threads.ts';
-import type { DefinedDirective } from './define-directive.ts';
 import type { ExecuteDirectiveRequest, Preset } from './presets.ts';
 
 export interface RunOptions

@@ -15,8 +15,8 @@ import { openKeyring } from '../trust/keyring-fs.ts';
 import type { Keyring } from '../trust/keys.ts';
 import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
 
+import type { DefinedDirective } from './api/directives.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
-import type { DefinedDirective } from './define-directive.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type DirectiveDeclaration, defineDirective } from '../../src/app/define-directive.ts';
+import type { DirectiveDeclaration } from '../../src/app/api/directives.ts';
+import { defineDirective } from '../../src/app/define-directive.ts';
 import { defineTool } from '../../src/app/define-tool.ts';
 import { loadDefined } from '../../src/app/program-directives.ts';
 import { completedOrThrow } from '../../src/app/run-types.ts';

@@ -5,16 +5,16 @@ import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { ProviderKinds } from '../../providers/provider.ts';
 import type { Store } from '../../storage/store.ts';
+import type { Preset } from '../presets.ts';
+import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
 import type {
   DefinedDirective,
   DirectiveDeclaration,
-  DirectiveInput,
+  DirectiveInputDeclarations,
   DirectiveInputs,
-  DirectiveOutput,
+  DirectiveOutputDeclarations,
   DirectiveOutputs,
-} from '../define-directive.ts';
-import type { Preset } from '../presets.ts';
-import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
+} from './directives.ts';
 import type { ItemsService, KeysService, LockService } from './items.ts';
 import type { RulesService } from './rules.ts';
 import type {
@@ -90,8 +90,8 @@ export interface Rye {
    * resumed. Throws `usage`, or the code of the parser, for the member that is wrong.
    */
   defineDirective<
-    const D extends Readonly<Record<string, DirectiveInput>>,
-    const O extends Readonly<Record<string, DirectiveOutput>>,
+    const D extends DirectiveInputDeclarations,
+    const O extends DirectiveOutputDeclarations,
   >(
     declaration: DirectiveDeclaration<D, O>,
   ): Promise<DefinedDirective<DirectiveInputs<D>, DirectiveOutputs<O>>>;
