@@ -38,6 +38,7 @@ import type {
   SignOutcome,
   VerifyOutcome,
 } from './api/items.ts';
+import { type ProgramItem, programItems } from './program-items.ts';
 import type { Workspace } from './workspace.ts';
 
 const compileGlob: GlobCompiler = async (pattern) =>
@@ -65,15 +66,17 @@ export class Items implements ItemsService {
       ? (['project', 'user'] as const)
       : [options.space])
       this.#noticeMisnamed(type, space, spaces);
-    if (type !== 'tool') return found;
-    const builtin = await this.#builtinTools();
-    const taken = new Set(builtin.map(({ id }) => id));
-    // the id belongs to a part of rye, so the file is never used
+    const owner = type === 'tool' ? 'system' : 'project';
+    const unfiled =
+      type === 'tool'
+        ? (await this.#builtinTools()).map(builtinSummary)
+        : programItems(this.#workspace, type).map(programSummary);
+    const taken = new Set(unfiled.map(({ id }) => id));
+    // the id belongs to a part of rye or of the program, so the file is never used
     const items = found.map((item) =>
-      taken.has(item.id) ? { ...item, shadowed_by: 'system' as const } : item,
+      taken.has(item.id) ? ({ ...item, shadowed_by: owner } as const) : item,
     );
-    if ((options.space ?? 'system') !== 'system') return items;
-    return [...builtin.map(builtinSummary), ...items];
+    return (options.space ?? owner) === owner ? [...unfiled, ...items] : items;
   }
 
   async fetch(
@@ -81,8 +84,13 @@ export class Items implements ItemsService {
     id: string,
     options: { copyTo?: 'project' | 'user' } = {},
   ): Promise<FetchedItem> {
-    const builtin = type === 'tool' ? await this.#builtin(id, options.copyTo) : undefined;
-    if (builtin) return builtin;
+    const unfiled = await this.#unfiled(type, id);
+    if (unfiled && options.copyTo !== undefined) {
+      throw new RyeError('usage', `${id} is a part of ${unfiled.owner} and has no file to copy`, {
+        hint: `Write a ${type} of your own under another id; see: rye list ${type}`,
+      });
+    }
+    if (unfiled) return unfiled.item;
     const items = await this.#workspace.items(false);
     const spaces = await this.#spaces(type);
     const found = spaces.find(type, id);
@@ -211,9 +219,12 @@ export class Items implements ItemsService {
     await noticeChanges(this.#workspace);
   }
 
-  async #builtin(id: string, copyTo?: 'project' | 'user'): Promise<FetchedItem | undefined> {
-    const tool = (await this.#builtinTools()).find((one) => one.id === id);
-    return tool && builtinItem(tool, copyTo);
+  /** An item that is a part of rye or of the program. */
+  async #unfiled(type: ItemType, id: string) {
+    const tool = type === 'tool' && (await this.#builtinTools()).find((one) => one.id === id);
+    if (tool) return { owner: 'rye', item: builtinItem(tool) };
+    const own = programItems(this.#workspace, type).find((one) => one.id === id);
+    return own && { owner: 'the program', item: programItem(own) };
   }
 
   async #spaces(type: SignableType): Promise<Spaces> {
@@ -340,6 +351,26 @@ function metadataOf({ type, text }: FoundFile): JsonObject {
   return isItemType(type) ? { ...summarize(type, text) } : {};
 }
 
+function programSummary({ type, id, space, path, text }: ProgramItem): ItemSummary {
+  const { version, description } = summarize(type, text);
+  return {
+    type,
+    id,
+    space,
+    path: type === 'directive' ? null : path,
+    shadowed_by: null,
+    version: version === '' ? null : version,
+    description,
+    signature: 'program',
+  };
+}
+
+function programItem(item: ProgramItem): FetchedItem {
+  const { type, id, space, path, signature } = programSummary(item);
+  const metadata = { ...summarize(item.type, item.text) };
+  return { type, id, space, path, signature, metadata, content: item.text };
+}
+
 /** A row of `rye list tool`. */
 export function builtinSummary({ id, description }: Tool): ItemSummary {
   const [first = ''] = description.split(/(?<=\.)\s/);
@@ -347,13 +378,8 @@ export function builtinSummary({ id, description }: Tool): ItemSummary {
   return { type: 'tool', id, ...place, version: null, description: first, signature: 'builtin' };
 }
 
-/** Returns a built-in tool for `rye fetch tool`; throws `usage` if it is to be copied. */
-export function builtinItem(tool: Tool, copyTo: 'project' | 'user' | undefined): FetchedItem {
-  if (copyTo !== undefined) {
-    throw new RyeError('usage', `${tool.id} is a part of rye and has no file to copy`, {
-      hint: `Write a tool of your own under another id; see: rye fetch tool rye/core/greet`,
-    });
-  }
+/** A built-in tool for `rye fetch tool`. */
+export function builtinItem(tool: Tool): FetchedItem {
   const traits: JsonObject = { ...tool.traits };
   return {
     type: 'tool',

@@ -8,6 +8,7 @@ import type { PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';
 import { errorOutput, type ToolOutput, textOutput } from '../tools/tool.ts';
 import { Items } from './items.ts';
+import { programItems } from './program-items.ts';
 import { searchItems } from './search.ts';
 import type { ToolScope } from './session-tools.ts';
 import type { Workspace } from './workspace.ts';
@@ -42,9 +43,10 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
       return launchedOutput(await scope.children.launchTool(itemId, parameters));
     },
     fetchItem: async ({ itemType, itemId }) => {
+      const own = programItems(workspace, itemType).find(({ id }) => id === itemId);
       const items = await workspace.items(false);
-      const item = items.load(itemType, itemId, 'fetch');
-      return textOutput(item.text, { id: itemId, type: itemType, space: item.space });
+      const { text, space } = own ?? items.load(itemType, itemId, 'fetch');
+      return textOutput(text, { id: itemId, type: itemType, space });
     },
     searchItems: async ({ query, itemType, limit }) => {
       const { results, total, notices } = await searchItems(workspace, {

@@ -4,9 +4,11 @@ import { compact } from '../core/json.ts';
 import type {
   IndexedHit,
   SearchAnswer,
+  SearchDocument,
   SearchFilters,
   SearchHit,
   SearchNode,
+  SearchQuery,
 } from '../core/search.ts';
 import {
   MAX_TEXT,
@@ -24,6 +26,7 @@ import { verifyFile, verifySkill } from '../items/verified-fs.ts';
 import { grantedGlobs } from '../policy/capability.ts';
 import type { SearchIndex } from '../storage/store.ts';
 import { signatureState } from '../trust/signature.ts';
+import { programItems } from './program-items.ts';
 import type { Workspace } from './workspace.ts';
 
 export interface SearchRequest {
@@ -69,24 +72,27 @@ export async function searchItems(
   const { items, left } = await refreshIndex(workspace);
   const end = workspace.clock.now() + ANSWER_MS;
   const isOver = (): boolean => workspace.clock.now() >= end;
-  const found = await workspace.store.index.search(
-    {
-      ...(parsed.text ? { text: parsed.text } : {}),
-      filters: {
-        ...parsed.filters,
-        ...(type === 'all' ? {} : { types: [type] }),
-        ...(space === undefined ? {} : { space }),
-        ...(capabilities === undefined ? {} : { granted: grantedGlobs(capabilities) }),
-        ...(request.withoutThreads === true && !isAboutThreads(parsed.filters)
-          ? { without: `${EXPORTS}/` }
-          : {}),
-      },
-      limit,
-    },
-    isOver,
-  );
+  const indexed: SearchQuery = {
+    ...compact({ text: parsed.text }),
+    filters: compact({
+      ...parsed.filters,
+      types: type === 'all' ? undefined : [type],
+      space,
+      granted: capabilities && grantedGlobs(capabilities),
+      without:
+        request.withoutThreads === true && !isAboutThreads(parsed.filters)
+          ? `${EXPORTS}/`
+          : undefined,
+    }),
+    limit,
+  };
+  const own = await searchProgram(workspace, indexed);
+  const found = await workspace.store.index.search(indexed, isOver);
   const view = { items, isOver, node: parsed.text, contextLines: request.contextLines };
-  const results = readHits(workspace, found.hits, view);
+  const results = [
+    ...own.map((hit) => programHit(hit, view)),
+    ...readHits(workspace, found.hits, view),
+  ].slice(0, limit);
   const unchecked = results.filter(({ signature }) => signature === 'unchecked').length;
   const notices = [
     ...(left > 0 ? [`${left} files are not indexed yet: search again to continue`] : []),
@@ -96,7 +102,60 @@ export async function searchItems(
       : []),
   ];
   const complete = left === 0 && found.complete;
-  return { results, total: found.total, complete, notices };
+  return { results, total: own.length + found.total, complete, notices };
+}
+
+/** A match among the items of the program. */
+interface ProgramHit extends IndexedHit {
+  readonly document: SearchDocument;
+  readonly text: string;
+}
+
+/** Searches the items of the program by the query that files are searched by. */
+async function searchProgram(
+  workspace: Workspace,
+  query: SearchQuery,
+): Promise<readonly ProgramHit[]> {
+  const items = programItems(workspace);
+  if (items.length === 0) return [];
+  const found = items.map((item) => {
+    const fingerprint = { size: item.text.length, mtime_ms: workspace.clock.now() };
+    const document = toSearchDocument({ ...item, fingerprint });
+    return { document, text: item.text };
+  });
+  const { SqliteSearchIndex } = await import('../storage/sqlite/search-index.ts');
+  const index = new SqliteSearchIndex({ path: ':memory:' });
+  try {
+    await index.update(
+      found.map(({ document }) => document),
+      [],
+    );
+    const { hits } = await index.search(query, () => false);
+    return hits.flatMap((hit) =>
+      found.filter(({ document }) => document.key === hit.path).map((one) => ({ ...hit, ...one })),
+    );
+  } finally {
+    index.close();
+  }
+}
+
+function programHit(
+  { document, text, type, id, space, path, score }: ProgramHit,
+  { node, contextLines }: View,
+): SearchHit {
+  return compact({
+    type,
+    id,
+    space,
+    path,
+    title: document.title,
+    score,
+    snippet: snippetOf(document, node),
+    signature: 'program',
+    verified: false,
+    context: contextLines === undefined ? undefined : contextOf(text, node, contextLines),
+    time: document.time,
+  });
 }
 
 function isAboutThreads({ directive, status, model }: SearchFilters): boolean {

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { McpServerOptions } from '../../src/app/api/rye.ts';
+import type { ModelRequest } from '../../src/providers/provider.ts';
 import { mockModel } from '../../src/testing/index.ts';
 import { libraryLab } from './library-lab.ts';
 
@@ -104,6 +105,56 @@ describe('MCP servers from code', () => {
     const plan = await rye.threads.plan({ ...MOCKED, directiveId: id });
     expect(plan.program?.mcp_servers).toBeUndefined(); // a plan alone starts no server
     expect(notices).toContain('ignored: the configured MCP server clock: the program has its own');
+  });
+});
+
+describe('items from code', () => {
+  it('are listed, fetched and found like files, and replace a file of the same id', async () => {
+    const lab = await libraryLab();
+    await lab.directive('work');
+    const rye = lab.open({ skills: [brew(lab.project)] });
+    await rye.defineDirective({ ...GRANTED, description: 'Pours beverages.' });
+    const directives = (await rye.items.list('directive')).filter(({ id }) => id === 'team/work');
+    expect(directives).toMatchObject([
+      { path: null, signature: 'program', description: 'Pours beverages.', version: '1.0.0' },
+      { signature: 'signed', shadowed_by: 'project' },
+    ]);
+    expect(await rye.items.list('directive', { space: 'user' })).toEqual([]);
+    expect(await rye.items.list('skill')).toMatchObject([{ id: 'brew', signature: 'program' }]);
+    expect(await rye.items.fetch('skill', 'brew')).toMatchObject({
+      signature: 'program',
+      metadata: { description: 'Makes tea.' },
+      content: expect.stringContaining('Boil the water.') as string,
+    });
+    await expect(
+      rye.items.fetch('directive', 'team/work', { copyTo: 'user' }),
+    ).rejects.toMatchObject({
+      code: 'usage',
+      message: 'team/work is a part of the program and has no file to copy',
+    });
+    expect(await rye.items.search('all', 'beverages')).toMatchObject({
+      total: 1,
+      results: [{ type: 'directive', id: 'team/work', path: 'program:team/work', verified: false }],
+    });
+    expect(await rye.items.search('directive', 'boil water')).toMatchObject({ total: 0 });
+    expect(await rye.items.search('all', 'boil water')).toMatchObject({
+      results: [{ id: 'brew', signature: 'program' }],
+    });
+  });
+
+  it('are found and fetched by the models that may fetch them', async () => {
+    const lab = await libraryLab();
+    const shown = ({ messages }: ModelRequest): string => JSON.stringify(messages.at(-1));
+    const model = mockModel([
+      { calls: [{ tool: 'rye/fetch', input: { item_type: 'skill', query: 'boil' } }] },
+      { calls: [{ tool: 'rye/fetch', input: { item_type: 'skill', item_id: 'brew' } }] },
+      shown,
+    ]);
+    const rye = lab.open({ providers: { mock: model.kind }, skills: [brew(lab.project)] });
+    const directive = await rye.defineDirective(GRANTED);
+    const { result } = await rye.run({ ...MOCKED, directive });
+    expect(JSON.stringify(model.requests[1]?.messages.at(-1))).toContain('brew');
+    expect(result).toContain('Boil the water.');
   });
 });
 

@@ -8,7 +8,7 @@ import type { FoundLock, GuardChange, Pin } from '../../trust/lock.ts';
 
 export type { GuardChange } from '../../trust/lock.ts';
 
-/** State of an item's signature as lists show it. */
+/** State of an item's signature as lists show it. `program`: the program that opened rye vouches for the item. */
 export type SignatureState =
   | 'signed'
   | 'unsigned'
@@ -20,13 +20,14 @@ export type SignatureState =
   | 'outdated'
   | 'moved'
   | 'system'
-  | 'builtin';
+  | 'builtin'
+  | 'program';
 
 export interface ItemSummary {
   readonly type: ItemType;
   readonly id: string;
   readonly space: Space;
-  /** Null for tools that are a part of rye. */
+  /** Null for tools that are a part of rye, and for directives from code. */
   readonly path: string | null;
   readonly version: string | null;
   readonly description: string;
@@ -41,7 +42,7 @@ export interface FetchedItem {
   readonly type: ItemType;
   readonly id: string;
   readonly space: Space;
-  /** Null for tools that are a part of rye; their content is the schema of their input. */
+  /** Null for tools that are a part of rye, whose content is the schema of their input, and for directives from code. */
   readonly path: string | null;
   readonly signature: SignatureState;
   readonly metadata: JsonObject;
