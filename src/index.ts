@@ -7,7 +7,7 @@ export type * from './app/api/rye.ts';
 export type * from './app/api/threads.ts';
 export type * from './app/api/trees.ts';
 export { defineDirective } from './app/define-directive.ts';
-export { defineTool, type FromSchema, type ToolDeclaration } from './app/define-tool.ts';
+export { defineTool, type ToolDeclaration } from './app/define-tool.ts';
 export { openRye } from './app/open-rye.ts';
 export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
 export {
@@ -229,5 +229,5 @@ export type { WaitedThread, WaitReport } from './threads/family/wait.ts';
 export type { LaunchedThread } from './threads/ports.ts';
 export type { DirectiveRequest } from './threads/prepare/request.ts';
 export type { ReplayDifference } from './threads/session/replay-world.ts';
-export type { ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';
+export type { FromSchema, ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';
 export type { FoundLock, GuardChange, Lock, Pin } from './trust/lock.ts';

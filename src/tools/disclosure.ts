@@ -1,7 +1,14 @@
 import { wireName } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { didYouMean, escapeXml } from '../core/text.ts';
-import { errorOutput, type Tool, type ToolOutput, textOutput } from './tool.ts';
+import {
+  builtinTool,
+  errorOutput,
+  READING_TRAITS,
+  type Tool,
+  type ToolOutput,
+  textOutput,
+} from './tool.ts';
 
 /** A granted tool as the disclosure decision sees it. */
 export interface DisclosableTool {
@@ -107,84 +114,66 @@ export const TOOL_SEARCH_ID = 'tool_search';
 const DEFAULT_LIMIT = 5;
 
 /**
- * `tool_search`: finds deferred tools by wire name or id, by words or by MCP server, unlocks them for the run and returns their
- * schemas. `unlocked` holds canonical ids; the run owns it and its gate reads it. `aliases` are the names
- * that the model knows them by. `data`: `tools` (wire names).
+ * `tool_search` finds deferred tools by wire name, id, words or MCP server, unlocks them for the run and returns their
+ * schemas. `unlocked` holds canonical ids; the run owns it and its gate reads it. `aliases` are the names that the model
+ * knows them by. `data`: `tools` (wire names).
  */
 export function createToolSearch(
   deferred: readonly DisclosableTool[],
   unlocked: Set<string>,
   aliases: ReadonlyMap<string, string> = new Map(),
 ): Tool {
-  return {
+  return builtinTool({
     id: TOOL_SEARCH_ID,
     description:
       'Loads the schemas of deferred tools, by names, by words of a query or by their server. A deferred tool can be called afterwards.',
-    inputSchema: {
-      type: 'object',
-      properties: {
-        names: { type: 'array', items: { type: 'string' }, description: 'Names as listed.' },
-        query: { type: 'string', description: 'Words to look for in names and descriptions.' },
-        server: { type: 'string', description: 'An MCP server: only its tools are looked at.' },
-        limit: {
-          type: 'integer',
-          minimum: 1,
-          maximum: 50,
-          description: `Default ${DEFAULT_LIMIT}.`,
-        },
+    properties: {
+      names: { type: 'array', items: { type: 'string' }, description: 'Names as listed.' },
+      query: { type: 'string', description: 'Words to look for in names and descriptions.' },
+      server: { type: 'string', description: 'An MCP server: only its tools are looked at.' },
+      limit: {
+        type: 'integer',
+        minimum: 1,
+        maximum: 50,
+        description: `Default ${DEFAULT_LIMIT}.`,
       },
-      additionalProperties: false,
     },
-    traits: {
-      reads_only: true,
-      idempotent: true,
-      network: false,
-      sequential: false,
-      timeout_seconds: 10,
+    traits: { ...READING_TRAITS, timeout_seconds: 10 },
+    run({ names: wanted = [], query = '', server, limit = DEFAULT_LIMIT }) {
+      const words = wordsOf(query);
+      if (wanted.length === 0 && words.length === 0 && server === undefined) {
+        return errorOutput('Provide names, query or server.', { code: 'invalid_input' });
+      }
+      const named = deferred.filter(({ name }) =>
+        wanted.some((want) => wireName(want) === name || want === aliases.get(name)),
+      );
+      const searched =
+        server === undefined
+          ? deferred
+          : deferred.filter(({ id }) => id.startsWith(`mcp/${server}/`));
+      const isWhole = server !== undefined && words.length === 0 && wanted.length === 0;
+      const ranked = searched
+        .map((tool) => ({ tool, score: isWhole ? 1 : scoreOf(tool, words) }))
+        .filter(({ tool, score }) => score > 0 && !named.includes(tool))
+        .toSorted((a, b) => b.score - a.score)
+        .slice(0, limit);
+      const found = [...named, ...ranked.map(({ tool }) => tool)];
+      if (found.length === 0) return noneFound(wanted[0] ?? words[0] ?? '', searched);
+      for (const { id } of found) unlocked.add(id);
+      const shown = found.map((tool) => ({ ...tool, name: aliases.get(tool.name) ?? tool.name }));
+      return textOutput(render(shown), { tools: found.map(({ name }) => name) });
     },
-    execute: (input) => Promise.resolve(search({ deferred, unlocked, aliases }, input)),
-  };
+  });
 }
 
-interface Searched {
-  readonly deferred: readonly DisclosableTool[];
-  readonly unlocked: Set<string>;
-  readonly aliases: ReadonlyMap<string, string>;
-}
-
-function search({ deferred, unlocked, aliases }: Searched, input: JsonObject): ToolOutput {
-  const { names, query, server, limit } = input;
-  const wanted = Array.isArray(names) ? names.filter((name) => typeof name === 'string') : [];
-  const words = typeof query === 'string' ? wordsOf(query) : [];
-  const isOfServer = typeof server === 'string';
-  if (wanted.length === 0 && words.length === 0 && !isOfServer) {
-    return errorOutput('Provide names, query or server.', { code: 'invalid_input' });
-  }
-  const named = deferred.filter(({ name }) =>
-    wanted.some((want) => wireName(want) === name || want === aliases.get(name)),
+function noneFound(wanted: string, searched: readonly DisclosableTool[]): ToolOutput {
+  const near = didYouMean(
+    wanted,
+    searched.map(({ name }) => name),
   );
-  const searched = isOfServer
-    ? deferred.filter(({ id }) => id.startsWith(`mcp/${server}/`))
-    : deferred;
-  const isWhole = isOfServer && words.length === 0 && wanted.length === 0;
-  const ranked = searched
-    .map((tool) => ({ tool, score: isWhole ? 1 : scoreOf(tool, words) }))
-    .filter(({ tool, score }) => score > 0 && !named.includes(tool))
-    .toSorted((a, b) => b.score - a.score)
-    .slice(0, typeof limit === 'number' ? limit : DEFAULT_LIMIT);
-  const found = [...named, ...ranked.map(({ tool }) => tool)];
-  if (found.length === 0) {
-    const near = didYouMean(
-      wanted[0] ?? words[0] ?? '',
-      searched.map(({ name }) => name),
-    );
-    return errorOutput(['No deferred tool matches.', near].filter(Boolean).join(' '), {
-      code: 'item_not_found',
-    });
-  }
-  for (const { id } of found) unlocked.add(id);
-  const shown = found.map((tool) => ({ ...tool, name: aliases.get(tool.name) ?? tool.name }));
-  return textOutput(render(shown), { tools: found.map(({ name }) => name) });
+  return errorOutput(['No deferred tool matches.', near].filter(Boolean).join(' '), {
+    code: 'item_not_found',
+  });
 }
 
 function wordsOf(text: string): string[] {

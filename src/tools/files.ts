@@ -291,7 +291,8 @@ export interface RawLine {
  */
 export async function* readLines(
   handle: FileHandle,
-  { from, maxLineBytes }: { readonly from: number; readonly maxLineBytes: number },
+  from: number,
+  maxLineBytes: number,
 ): AsyncGenerator<RawLine, void> {
   const chunk = Buffer.alloc(CHUNK_BYTES);
   let pieces: Buffer[] = [];

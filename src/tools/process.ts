@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { absoluteSearchPath } from '../core/text.ts';
 import { killGuard } from './kill-guard.ts';
+import type { ToolContext } from './tool.ts';
 
 /** Time between SIGTERM and SIGKILL for a process group. */
 const KILL_GRACE_MS = 2000;
@@ -239,16 +240,13 @@ const PASSED = new Set(['HOME', 'LANG', 'TERM', 'TMPDIR', 'SHELL', 'USER']);
 const SECRET_NAME = /KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH/i;
 
 /**
- * The reduced environment of a child: an allow list, the named extras unless their name speaks of a secret, and
- * the project and thread. A rye that the child starts becomes a child thread of `threadId`.
+ * Returns the reduced environment of a child: an allow list, the extras in `pass` except for names of secrets, and the
+ * project and thread. A rye that the child starts becomes a child thread of `threadId`.
  */
 export function childEnvironment(
   env: Readonly<Record<string, string | undefined>>,
-  {
-    projectPath,
-    threadId,
-    pass = [],
-  }: { readonly projectPath: string; readonly threadId: string; readonly pass?: readonly string[] },
+  { projectPath, threadId }: Pick<ToolContext, 'projectPath' | 'threadId'>,
+  pass: readonly string[] = [],
 ): Record<string, string> {
   const extras = new Set(pass.filter((name) => !SECRET_NAME.test(name)));
   const reduced: Record<string, string> = {};

@@ -90,11 +90,7 @@ export async function runScript(run: ScriptRun): Promise<ToolOutput> {
     command: command.program,
     args: command.args,
     cwd: context.projectPath,
-    env: childEnvironment(options.env, {
-      projectPath: context.projectPath,
-      threadId: context.threadId,
-      pass: options.passEnv ?? [],
-    }),
+    env: childEnvironment(options.env, context, options.passEnv),
     stdin: JSON.stringify(run.input),
     timeoutMs: run.timeoutSeconds * 1000,
     signal: context.signal,

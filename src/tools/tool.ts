@@ -1,6 +1,6 @@
 import type { CapabilityNeed, Risk } from '../core/capability.ts';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
-import type { JsonObject } from '../core/json.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
 import type { ContentBlock } from '../core/message.ts';
 
 /** The effects that a tool declares. The cautious value applies to undeclared ones. */
@@ -23,6 +23,22 @@ export const CAUTIOUS_TRAITS: ToolTraits = {
   network: true,
   sequential: false,
   timeout_seconds: 300,
+};
+
+/** Traits of a tool that only reads what is on this machine. */
+export const READING_TRAITS: ToolTraits = {
+  reads_only: true,
+  idempotent: true,
+  network: false,
+  sequential: false,
+  timeout_seconds: 60,
+};
+
+/** Traits of a tool that changes something on this machine. */
+export const CHANGING_TRAITS: ToolTraits = {
+  ...READING_TRAITS,
+  reads_only: false,
+  idempotent: false,
 };
 
 export interface ToolContext {
@@ -93,29 +109,61 @@ export function errorOutput(text: string, data?: JsonObject): ToolOutput {
   return { content: [{ type: 'text', text }], is_error: true, ...(data ? { data } : {}) };
 }
 
-/** A validated text argument; the schema guarantees its type. */
-export function textArgument(input: JsonObject, name: string, fallback = ''): string {
-  const value = input[name];
-  return typeof value === 'string' ? value : fallback;
+/** The type of the values that a JSON Schema allows, for `type`, `enum`, `properties`, `required` and `items`. */
+export type FromSchema<S> = S extends { readonly enum: readonly (infer E)[] }
+  ? E
+  : S extends { readonly type: 'string' }
+    ? string
+    : S extends { readonly type: 'number' | 'integer' }
+      ? number
+      : S extends { readonly type: 'boolean' }
+        ? boolean
+        : S extends { readonly type: 'null' }
+          ? null
+          : S extends { readonly type: 'array' }
+            ? readonly (S extends { readonly items: infer I } ? FromSchema<I> : JsonValue)[]
+            : S extends { readonly type: 'object'; readonly properties: infer P }
+              ? ObjectOf<P, RequiredOf<S>>
+              : S extends { readonly type: 'object' }
+                ? JsonObject
+                : JsonValue;
+
+type RequiredOf<S> = S extends { readonly required: readonly (infer R)[] } ? R : never;
+
+type ObjectOf<P, R> = {
+  readonly [N in keyof P as N extends R ? N : never]: FromSchema<P[N]>;
+} & { readonly [N in keyof P as N extends R ? never : N]?: FromSchema<P[N]> };
+
+interface ToolDefinition<P, R> extends Omit<Tool, 'inputSchema' | 'execute'> {
+  /** JSON Schemas of the parameters; there are no others. */
+  readonly properties: P;
+  readonly required?: readonly R[];
+  /** Gets a validated input. Expected failures may be thrown as a RyeError. */
+  readonly run: (input: ObjectOf<P, R>, context: ToolContext) => ToolOutput | Promise<ToolOutput>;
 }
 
-export function integerArgument(input: JsonObject, name: string, fallback: number): number {
-  const value = input[name];
-  return typeof value === 'number' ? value : fallback;
-}
-
-export function flagArgument(input: JsonObject, name: string): boolean {
-  return input[name] === true;
-}
-
-/** An object schema without further properties. */
-export function objectSchema(properties: JsonObject, required: readonly string[]): JsonObject {
-  return { type: 'object', properties, required, additionalProperties: false };
+/** Returns a tool of rye itself; `run` gets an input of the type that the properties declare. */
+export function builtinTool<const P extends JsonObject, const R extends keyof P & string = never>(
+  definition: ToolDefinition<P, R>,
+): Tool {
+  const { properties, required, run, ...tool } = definition;
+  return {
+    ...tool,
+    inputSchema: {
+      type: 'object',
+      properties,
+      ...(required ? { required } : {}),
+      additionalProperties: false,
+    },
+    // the pipeline validates the input against the schema; `ObjectOf` is its type
+    execute: (input, context) =>
+      guarded(async () => await run(input as unknown as ObjectOf<P, R>, context)),
+  };
 }
 
 /**
- * Runs a tool's work and turns expected failures into error outputs that name the code and what to do next;
- * `data.code` is the error code. Anything else is a bug and passes on to the pipeline.
+ * Runs a tool's work. Turns expected failures into error outputs with the code, the message and the next step;
+ * `data.code` is the error code. Anything else is a bug, which the pipeline reports.
  */
 export async function guarded(work: () => Promise<ToolOutput>): Promise<ToolOutput> {
   try {

@@ -139,12 +139,12 @@ describe('childEnvironment', () => {
       RYE_THREAD_ID: 'outer',
       TERM: undefined,
     };
-    const options = {
+    const context = {
       projectPath: '/p',
       threadId: 't/1',
-      pass: ['EXTRA', 'MY_TOKEN', 'ANTHROPIC_API_KEY', 'NONE'],
     };
-    expect(childEnvironment(env, options)).toEqual({
+    const pass = ['EXTRA', 'MY_TOKEN', 'ANTHROPIC_API_KEY', 'NONE'];
+    expect(childEnvironment(env, context, pass)).toEqual({
       PATH: '/bin',
       HOME: '/h',
       LC_ALL: 'C',

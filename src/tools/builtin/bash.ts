@@ -1,16 +1,12 @@
 import { existsSync } from 'node:fs';
-import type { JsonObject } from '../../core/json.ts';
 import { boundedProgress, HeadTailBuffer } from '../output.ts';
 import { childEnvironment, type ProcessResult, runProcess } from '../process.ts';
 import {
+  builtinTool,
+  CAUTIOUS_TRAITS,
   errorOutput,
-  guarded,
-  integerArgument,
-  objectSchema,
   type Tool,
-  type ToolContext,
   type ToolOutput,
-  textArgument,
   textOutput,
 } from '../tool.ts';
 import { type BuiltinOptions, NOTICE_BYTES } from './options.ts';
@@ -23,66 +19,47 @@ const CEILING_BYTES = 16 * 1024 * 1024;
 const PROGRESS_BYTES = 256 * 1024;
 
 /**
- * `rye/bash`: a shell command in the project folder, stdin empty. stdout and stderr are shown together as they
- * came; of too much the head and the tail. A non-zero exit is an error output. `data`: `exit_code` (null after a
- * signal), `output`, `duration_ms`, `timed_out`.
+ * `rye/bash` runs a shell command in the project folder with an empty stdin. Shows stdout and stderr together in their
+ * order, and only the head and tail of long output. A non-zero exit is an error output. `data`: `exit_code` (null after
+ * a signal), `output`, `duration_ms`, `timed_out`.
  */
 export function createBashTool(options: BuiltinOptions): Tool {
-  return {
+  return builtinTool({
     id: 'rye/bash',
     description:
       'Runs a shell command in the project folder and returns its output and exit code. stdin is empty; processes left in the background are ended with the command.',
-    inputSchema: objectSchema(
-      {
-        command: { type: 'string', minLength: 1, description: 'The command line.' },
-        timeout_seconds: {
-          type: 'integer',
-          minimum: 1,
-          maximum: MAX_TIMEOUT_SECONDS,
-          description: `Default ${DEFAULT_TIMEOUT_SECONDS}.`,
-        },
+    properties: {
+      command: { type: 'string', minLength: 1, description: 'The command line.' },
+      timeout_seconds: {
+        type: 'integer',
+        minimum: 1,
+        maximum: MAX_TIMEOUT_SECONDS,
+        description: `Default ${DEFAULT_TIMEOUT_SECONDS}.`,
       },
-      ['command'],
-    ),
-    traits: {
-      reads_only: false,
-      idempotent: false,
-      network: true,
-      sequential: false,
-      timeout_seconds: MAX_TIMEOUT_SECONDS,
     },
-    execute: (input, context) => guarded(() => run(input, context, options)),
-  };
-}
-
-async function run(
-  input: JsonObject,
-  context: ToolContext,
-  options: BuiltinOptions,
-): Promise<ToolOutput> {
-  const output = new HeadTailBuffer(outputCap(options));
-  const live = boundedProgress((chunk) => context.progress(chunk), PROGRESS_BYTES);
-  const collect = (chunk: Buffer): undefined => {
-    output.push(chunk);
-    live(chunk);
-  };
-  const seconds = integerArgument(input, 'timeout_seconds', DEFAULT_TIMEOUT_SECONDS);
-  const result = await runProcess({
-    command: existsSync('/bin/bash') ? '/bin/bash' : '/bin/sh',
-    args: ['-c', textArgument(input, 'command')],
-    cwd: context.projectPath,
-    env: childEnvironment(options.env, {
-      projectPath: context.projectPath,
-      threadId: context.threadId,
-      pass: options.passEnv ?? [],
-    }),
-    timeoutMs: seconds * 1000,
-    signal: context.signal,
-    confine: options.sandbox?.(true),
-    onStdout: collect,
-    onStderr: collect,
+    required: ['command'],
+    traits: { ...CAUTIOUS_TRAITS, timeout_seconds: MAX_TIMEOUT_SECONDS },
+    async run({ command, timeout_seconds = DEFAULT_TIMEOUT_SECONDS }, context) {
+      const output = new HeadTailBuffer(outputCap(options));
+      const live = boundedProgress((chunk) => context.progress(chunk), PROGRESS_BYTES);
+      const collect = (chunk: Buffer): undefined => {
+        output.push(chunk);
+        live(chunk);
+      };
+      const result = await runProcess({
+        command: existsSync('/bin/bash') ? '/bin/bash' : '/bin/sh',
+        args: ['-c', command],
+        cwd: context.projectPath,
+        env: childEnvironment(options.env, context, options.passEnv),
+        timeoutMs: timeout_seconds * 1000,
+        signal: context.signal,
+        confine: options.sandbox?.(true),
+        onStdout: collect,
+        onStderr: collect,
+      });
+      return present(output.text(), result, options.metadata ?? true);
+    },
   });
-  return present(output.text(), result, options.metadata ?? true);
 }
 
 /** The ending must fit into the result too, because a result that is too large for the context loses its middle. */

@@ -1,82 +1,72 @@
 import { createHash } from 'node:crypto';
 import { RyeError } from '../../core/errors.ts';
-import type { JsonObject } from '../../core/json.ts';
 import { exclusively, loadText, writeText } from '../files.ts';
 import { confine } from '../paths.ts';
 import {
-  flagArgument,
-  guarded,
-  objectSchema,
+  builtinTool,
+  CHANGING_TRAITS,
+  type FromSchema,
   type Tool,
   type ToolContext,
   type ToolOutput,
-  textArgument,
   textOutput,
 } from '../tool.ts';
 import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
-import { CHANGE_TRAITS, writtenPaths } from './write.ts';
+import { writtenPaths } from './write.ts';
 
-const EDIT_PROPERTIES: JsonObject = {
-  old_string: {
-    type: 'string',
-    description:
-      'Text to replace, exactly as in the file, with enough lines around it to be unique.',
+const EDIT = {
+  type: 'object',
+  properties: {
+    old_string: {
+      type: 'string',
+      description:
+        'Text to replace, exactly as in the file, with enough lines around it to be unique.',
+    },
+    new_string: { type: 'string', description: 'Text to put in its place.' },
+    replace_all: { type: 'boolean', description: 'Replace every occurrence. Default false.' },
   },
-  new_string: { type: 'string', description: 'Text to put in its place.' },
-  replace_all: { type: 'boolean', description: 'Replace every occurrence. Default false.' },
-};
+  required: ['old_string', 'new_string'],
+  additionalProperties: false,
+} as const;
 
-/** `rye/file-system/edit`: one exact replacement. `data`: `path`, `replacements`, `line` of the first, `bytes`. */
+/** One replacement as a model requests it. */
+type Edit = FromSchema<typeof EDIT>;
+
+/** `rye/file-system/edit` makes one exact replacement. `data`: `path`, `replacements`, `line` of the first, `bytes`. */
 export function createEditTool(options: BuiltinOptions): Tool {
-  return {
+  return builtinTool({
     id: 'rye/file-system/edit',
     description:
       'Replaces exact text in a file. Fails when the text is not found or, without replace_all, occurs more than once. Pasted line numbers of read are ignored.',
-    inputSchema: objectSchema({ path: PATH_PROPERTY, ...EDIT_PROPERTIES }, [
-      'path',
-      'old_string',
-      'new_string',
-    ]),
-    traits: CHANGE_TRAITS,
+    properties: { path: PATH_PROPERTY, ...EDIT.properties },
+    required: ['path', ...EDIT.required],
+    traits: CHANGING_TRAITS,
     writes: writtenPaths,
-    execute: (input, context) =>
-      guarded(() => change({ input, edits: [editOf(input)], context, options })),
-  };
+    run: ({ path, ...edit }, context) => change(path, [edit], context, options),
+  });
 }
 
-/** `rye/file-system/multi_edit`: several replacements in one file, in order, all or none. `data` as for edit. */
+/** `rye/file-system/multi_edit` makes several replacements in one file, in order, all or none. `data` as for edit. */
 export function createMultiEditTool(options: BuiltinOptions): Tool {
-  return {
+  return builtinTool({
     id: 'rye/file-system/multi_edit',
     description:
       'Applies several replacements to one file, in order, each on the result of the one before. All or none: if one fails, nothing is written.',
-    inputSchema: objectSchema(
-      {
-        path: PATH_PROPERTY,
-        edits: {
-          type: 'array',
-          minItems: 1,
-          items: objectSchema(EDIT_PROPERTIES, ['old_string', 'new_string']),
-        },
-      },
-      ['path', 'edits'],
-    ),
-    traits: CHANGE_TRAITS,
+    properties: { path: PATH_PROPERTY, edits: { type: 'array', minItems: 1, items: EDIT } },
+    required: ['path', 'edits'],
+    traits: CHANGING_TRAITS,
     writes: writtenPaths,
-    execute: (input, context) =>
-      guarded(() => change({ input, edits: editsOf(input), context, options })),
-  };
+    run: ({ path, edits }, context) => change(path, edits, context, options),
+  });
 }
 
-interface Change {
-  readonly input: JsonObject;
-  readonly edits: readonly TextEdit[];
-  readonly context: ToolContext;
-  readonly options: BuiltinOptions;
-}
-
-async function change({ input, edits, context, options }: Change): Promise<ToolOutput> {
-  const path = await confine(textArgument(input, 'path'), 'write', rulesOf(options, context));
+async function change(
+  wanted: string,
+  edits: readonly Edit[],
+  context: ToolContext,
+  options: BuiltinOptions,
+): Promise<ToolOutput> {
+  const path = await confine(wanted, 'write', rulesOf(options, context));
   return exclusively(path.real, async () => {
     const loaded = await loadText(path);
     const problem = options.memory?.editProblem(path.real, sha256(loaded.bytes));
@@ -115,9 +105,10 @@ interface Edited {
   readonly line: number;
 }
 
-function applyAll(original: string, edits: readonly TextEdit[], shown: string): Edited {
+function applyAll(original: string, edits: readonly Edit[], shown: string): Edited {
   let edited: Edited = { content: original, replacements: 0, line: 0 };
-  for (const [index, edit] of edits.entries()) {
+  for (const [index, { old_string, new_string, replace_all = false }] of edits.entries()) {
+    const edit = { oldString: old_string, newString: new_string, replaceAll: replace_all };
     const result = applyEdit(edited.content, edit);
     if (!result.ok) {
       const which =
@@ -138,25 +129,10 @@ function applyAll(original: string, edits: readonly TextEdit[], shown: string): 
   return edited;
 }
 
-function editsOf(input: JsonObject): TextEdit[] {
-  // The schema guarantees an array of edit objects.
-  const edits = input['edits'] as readonly JsonObject[];
-  return edits.map(editOf);
-}
-
-function editOf(input: JsonObject): TextEdit {
-  return {
-    oldString: textArgument(input, 'old_string'),
-    newString: textArgument(input, 'new_string'),
-    replaceAll: flagArgument(input, 'replace_all'),
-  };
-}
-
 function sha256(content: string | Buffer): string {
   return createHash('sha256').update(content).digest('hex');
 }
 
-/** One replacement as a model asks for it. */
 export interface TextEdit {
   readonly oldString: string;
   readonly newString: string;
@@ -179,9 +155,9 @@ const PREVIEW_LINES = 20;
 const MIN_SIMILARITY = 0.4;
 
 /**
- * Applies one replacement to a text. Tries the text as given, then with the file's CRLF line ends, then without
- * pasted line numbers, and only when every line carries one in ascending order. A text that occurs more than once
- * is refused unless all are meant; one that does not occur is answered with the nearest lines.
+ * Applies one replacement to a text. Tries the text as given, then with the file's CRLF line ends, then without pasted
+ * line numbers, if every line has one in ascending order. Refuses a text that occurs more than once unless all are to be
+ * replaced. If it doesn't occur, the problem shows the nearest lines.
  */
 export function applyEdit(content: string, edit: TextEdit): EditResult {
   if (edit.oldString === '')
@@ -252,26 +228,13 @@ export function stripLineNumbers(text: string): string | undefined {
 
 function positions(content: string, needle: string): number[] {
   const found: number[] = [];
-  for (
-    let at = content.indexOf(needle);
-    at !== -1;
-    at = content.indexOf(needle, at + needle.length)
-  ) {
-    found.push(at);
-  }
+  let at = -needle.length;
+  while ((at = content.indexOf(needle, at + needle.length)) !== -1) found.push(at);
   return found;
 }
 
 function lineAt(content: string, position: number): number {
-  let line = 1;
-  for (
-    let at = content.indexOf('\n');
-    at !== -1 && at < position;
-    at = content.indexOf('\n', at + 1)
-  ) {
-    line += 1;
-  }
-  return line;
+  return positions(content.slice(0, position), '\n').length + 1;
 }
 
 function notFound(content: string, oldString: string): string {

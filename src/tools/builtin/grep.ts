@@ -3,12 +3,11 @@ import { open, realpath } from 'node:fs/promises';
 import { delimiter, isAbsolute, join, relative, sep } from 'node:path';
 import { RE2JS } from 're2js';
 import { messageOf, RyeError } from '../../core/errors.ts';
-import { isRecord, type JsonObject, parseJson } from '../../core/json.ts';
+import { isRecord, parseJson } from '../../core/json.ts';
 import { missing, readLines, startsBinary } from '../files.ts';
 import { compileGlob } from '../glob-pattern.ts';
 import { HeadBuffer } from '../output.ts';
 import {
-  type ConfinedPath,
   confine,
   EXPORTS_FOLDER,
   IGNORED_FOLDERS,
@@ -20,15 +19,11 @@ import {
 } from '../paths.ts';
 import { childEnvironment, runProcess } from '../process.ts';
 import {
+  builtinTool,
   errorOutput,
-  flagArgument,
-  guarded,
-  integerArgument,
-  objectSchema,
+  READING_TRAITS,
   type Tool,
-  type ToolContext,
   type ToolOutput,
-  textArgument,
   textOutput,
 } from '../tool.ts';
 import { printable } from './ls.ts';
@@ -37,90 +32,63 @@ import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
 const DEFAULT_HEAD_LIMIT = 250;
 
 /**
- * `rye/file-system/grep`: lines that match a regular expression. `data`: `matches` (`path`, `line`, `text`; the
- * page from `offset`), `count` (matching lines in all), `files` (number of files with a match), `truncated`.
+ * `rye/file-system/grep` finds lines that match a regular expression. `data`: `matches` (`path`, `line`, `text`; the page
+ * from `offset`), `count` (all matching lines), `files` (number of files with a match), `truncated`.
  */
 export function createGrepTool(options: BuiltinOptions): Tool {
-  return {
+  return builtinTool({
     id: 'rye/file-system/grep',
     description:
       'Searches file contents by a regular expression (RE2 syntax, line by line) and returns path:line:text. Skips .git, node_modules, .ai/state, binary files and the exports of earlier threads (give path .ai/knowledge/agent/threads to search those).',
-    inputSchema: objectSchema(
-      {
-        pattern: { type: 'string', minLength: 1, description: 'Regular expression.' },
-        path: { ...PATH_PROPERTY, description: 'Folder or file to search. Default: the project.' },
-        glob: {
-          type: 'string',
-          description: 'Only files that match, such as *.ts (any folder) or src/**/*.ts.',
-        },
-        case_insensitive: { type: 'boolean' },
-        output_mode: {
-          type: 'string',
-          enum: ['content', 'files', 'count'],
-          description:
-            'Matching lines, file names, or number of matches per file. Default content.',
-        },
-        head_limit: {
-          type: 'integer',
-          minimum: 1,
-          maximum: MAX_MATCHES,
-          description: `Results to show. Default ${DEFAULT_HEAD_LIMIT}.`,
-        },
-        offset: { type: 'integer', minimum: 0, description: 'Results to skip. Default 0.' },
+    properties: {
+      pattern: { type: 'string', minLength: 1, description: 'Regular expression.' },
+      path: { ...PATH_PROPERTY, description: 'Folder or file to search. Default: the project.' },
+      glob: {
+        type: 'string',
+        description: 'Only files that match, such as *.ts (any folder) or src/**/*.ts.',
       },
-      ['pattern'],
-    ),
-    traits: {
-      reads_only: true,
-      idempotent: true,
-      network: false,
-      sequential: false,
-      timeout_seconds: 120,
+      case_insensitive: { type: 'boolean' },
+      output_mode: {
+        type: 'string',
+        enum: ['content', 'files', 'count'],
+        description: 'Matching lines, file names, or number of matches per file. Default content.',
+      },
+      head_limit: {
+        type: 'integer',
+        minimum: 1,
+        maximum: MAX_MATCHES,
+        description: `Results to show. Default ${DEFAULT_HEAD_LIMIT}.`,
+      },
+      offset: { type: 'integer', minimum: 0, description: 'Results to skip. Default 0.' },
     },
-    execute: (input, context) => guarded(() => grep(input, context, options)),
-  };
-}
-
-async function grep(
-  input: JsonObject,
-  context: ToolContext,
-  options: BuiltinOptions,
-): Promise<ToolOutput> {
-  const path = await confine(textArgument(input, 'path', '.'), 'read', rulesOf(options, context));
-  if (path.stats === undefined) throw await missing(path);
-  const query = await queryOf(input, path, context);
-  const program = options.ripgrep === false ? undefined : ripgrepPath(options.env['PATH']);
-  const found =
-    program === undefined
-      ? await searchFiles(query)
-      : await searchWithRipgrep(query, { program, env: options.env, threadId: context.threadId });
-  if (context.signal.aborted)
-    return errorOutput('The search was cancelled.', { code: 'cancelled' });
-  return present(found, {
-    mode: textArgument(input, 'output_mode', 'content'),
-    offset: integerArgument(input, 'offset', 0),
-    limit: integerArgument(input, 'head_limit', DEFAULT_HEAD_LIMIT),
+    required: ['pattern'],
+    traits: { ...READING_TRAITS, timeout_seconds: 120 },
+    async run(input, context) {
+      const { pattern, path = '.', glob = '', case_insensitive: ignoreCase = false } = input;
+      const { output_mode = 'content', offset = 0, head_limit = DEFAULT_HEAD_LIMIT } = input;
+      const root = await confine(path, 'read', rulesOf(options, context));
+      if (root.stats === undefined) throw await missing(root);
+      const query: GrepQuery = {
+        root: root.real,
+        project: await realpath(context.projectPath),
+        isFile: root.stats.isFile(),
+        pattern,
+        ignoreCase,
+        expression: compilePattern(pattern, ignoreCase),
+        accepts: fileFilter(glob),
+        signal: context.signal,
+      };
+      const program = options.ripgrep === false ? undefined : ripgrepPath(options.env['PATH']);
+      const environment = { projectPath: query.project, threadId: context.threadId };
+      const found =
+        program === undefined
+          ? await searchFiles(query)
+          : await searchWithRipgrep(query, program, childEnvironment(options.env, environment));
+      if (context.signal.aborted)
+        return errorOutput('The search was cancelled.', { code: 'cancelled' });
+      return present(found, output_mode, offset, head_limit);
+    },
   });
-}
-
-async function queryOf(
-  input: JsonObject,
-  path: ConfinedPath,
-  context: ToolContext,
-): Promise<GrepQuery> {
-  const project = await realpath(context.projectPath);
-  const pattern = textArgument(input, 'pattern');
-  const ignoreCase = flagArgument(input, 'case_insensitive');
-  return {
-    root: path.real,
-    project,
-    isFile: path.stats?.isFile() === true,
-    pattern,
-    ignoreCase,
-    expression: compilePattern(pattern, ignoreCase),
-    accepts: fileFilter(textArgument(input, 'glob')),
-    signal: context.signal,
-  };
 }
 
 function compilePattern(pattern: string, ignoreCase: boolean): RE2JS {
@@ -137,7 +105,7 @@ function compilePattern(pattern: string, ignoreCase: boolean): RE2JS {
   }
 }
 
-/** A glob without a slash judges the file name, one with a slash the path below the searched folder. */
+/** Matches a glob without a slash against the file name, others against the path below the searched folder. */
 function fileFilter(glob: string): (relativePath: string) => boolean {
   if (glob === '') return () => true;
   const matches = compileGlob(glob);
@@ -145,13 +113,12 @@ function fileFilter(glob: string): (relativePath: string) => boolean {
   return (path) => matches(path.slice(path.lastIndexOf('/') + 1));
 }
 
-interface Page {
-  readonly mode: string;
-  readonly offset: number;
-  readonly limit: number;
-}
-
-function present(found: readonly GrepMatch[], { mode, offset, limit }: Page): ToolOutput {
+function present(
+  found: readonly GrepMatch[],
+  mode: 'content' | 'files' | 'count',
+  offset: number,
+  limit: number,
+): ToolOutput {
   const perFile = new Map<string, number>();
   for (const { path } of found) perFile.set(path, (perFile.get(path) ?? 0) + 1);
   const all =
@@ -193,7 +160,7 @@ const MAX_LINE_BYTES = 1024 * 1024;
 /** Maximum characters of a line to show. */
 const SHOWN_CHARACTERS = 500;
 
-export interface GrepQuery {
+interface GrepQuery {
   /** Real path of the folder or file. */
   readonly root: string;
   /** Real path of the project. */
@@ -207,12 +174,8 @@ export interface GrepQuery {
   readonly signal: AbortSignal;
 }
 
-/** One matching line; the path as shown to the model. */
-export type GrepMatch = {
-  readonly path: string;
-  readonly line: number;
-  readonly text: string;
-};
+/** One matching line, with its path as the model sees it. */
+type GrepMatch = { readonly path: string; readonly line: number; readonly text: string };
 
 /** The built-in engine: the same dialect and order as ripgrep's, one file at a time, linear in the text. */
 async function searchFiles(query: GrepQuery): Promise<readonly GrepMatch[]> {
@@ -241,10 +204,7 @@ async function searchFile(real: string, query: GrepQuery, matches: GrepMatch[]):
   try {
     if (!(await handle.stat()).isFile() || (await startsBinary(handle))) return;
     const path = shownPath(real, query.project);
-    for await (const { number, bytes } of readLines(handle, {
-      from: 1,
-      maxLineBytes: MAX_LINE_BYTES,
-    })) {
+    for await (const { number, bytes } of readLines(handle, 1, MAX_LINE_BYTES)) {
       // A NUL byte makes the rest of the file binary.
       if (query.signal.aborted || matches.length >= MAX_MATCHES || bytes.includes(0)) return;
       const text = bytes.toString('utf8').replace(/\r$/, '');
@@ -281,20 +241,13 @@ export function ripgrepPath(path: string | undefined): string | undefined {
 }
 
 /**
- * Searches with ripgrep: JSON events, sorted by path, always with an explicit path so that it never reads stdin,
- * no configuration file, no ignore files, links not followed.
+ * Searches with ripgrep: JSON events sorted by path, no configuration file, no ignore files, links not followed. Always
+ * passes a path, without which ripgrep would read stdin.
  */
 async function searchWithRipgrep(
   query: GrepQuery,
-  {
-    program,
-    env,
-    threadId,
-  }: {
-    readonly program: string;
-    readonly env: Readonly<Record<string, string | undefined>>;
-    readonly threadId: string;
-  },
+  program: string,
+  env: Readonly<Record<string, string>>,
 ): Promise<readonly GrepMatch[]> {
   const cwd = isInside(query.root, query.project) ? query.project : query.root;
   const matches: GrepMatch[] = [];
@@ -308,7 +261,7 @@ async function searchWithRipgrep(
     command: program,
     args: argumentsOf(query, cwd),
     cwd,
-    env: childEnvironment(env, { projectPath: query.project, threadId }),
+    env,
     timeoutMs: TIMEOUT_MS,
     signal: query.signal,
     onStdout: events,
@@ -392,7 +345,7 @@ function matchOf(event: unknown, query: GrepQuery, cwd: string): GrepMatch | und
   };
 }
 
-/** ripgrep writes `{text}`, or `{bytes}` in base64 where it is not UTF-8. */
+/** Returns a text of ripgrep: `{text}`, or `{bytes}` in base64 if it is not UTF-8. */
 function textOf(value: unknown): string | undefined {
   if (!isRecord(value)) return undefined;
   if (typeof value['text'] === 'string') return value['text'];

@@ -1,4 +1,3 @@
-import type { JsonObject } from '../../core/json.ts';
 import type { GuardedKind } from '../guarded-paths.ts';
 import type { PathRules } from '../paths.ts';
 import type { Confine } from '../process.ts';
@@ -42,10 +41,10 @@ export function rulesOf(options: BuiltinOptions, context: ToolContext): PathRule
   };
 }
 
-export const PATH_PROPERTY: JsonObject = {
+export const PATH_PROPERTY = {
   type: 'string',
   description: 'Path relative to the project, or absolute inside it.',
-};
+} as const;
 
 /** The last view that a thread had of a file: the slice it read and the content it was cut from. */
 interface Seen {

@@ -11,14 +11,13 @@ import {
 } from '../files.ts';
 import { type ConfinedPath, confine } from '../paths.ts';
 import {
+  builtinTool,
   errorOutput,
-  guarded,
-  integerArgument,
-  objectSchema,
+  type FromSchema,
+  READING_TRAITS,
   type Tool,
   type ToolContext,
   type ToolOutput,
-  textArgument,
   textOutput,
 } from '../tool.ts';
 import { type BuiltinOptions, NOTICE_BYTES, PATH_PROPERTY, rulesOf } from './options.ts';
@@ -28,47 +27,43 @@ const DEFAULT_BYTES = 262_144;
 /** Maximum bytes that one read can return, even without caps. */
 const CEILING_BYTES = 16 * 1024 * 1024;
 
+const PROPERTIES = {
+  path: PATH_PROPERTY,
+  offset: { type: 'integer', minimum: 1, description: 'First line to show. Default 1.' },
+  limit: {
+    type: 'integer',
+    minimum: 0,
+    description: `Lines to show, 0 for no cap. Default ${DEFAULT_LINES}.`,
+  },
+  from_byte: {
+    type: 'integer',
+    minimum: 0,
+    description: 'First byte to show, instead of offset: pages through very long lines.',
+  },
+  maxBytes: {
+    type: 'integer',
+    minimum: 0,
+    description: `Bytes to show, 0 for no cap. Default ${DEFAULT_BYTES}.`,
+  },
+} as const;
+
+type ReadInput = FromSchema<{ type: 'object'; properties: typeof PROPERTIES; required: ['path'] }>;
+
 /**
- * `rye/file-system/read`: a slice of a text file. `data`: `path`, `content` (without line numbers), `offset`,
- * `lines` (number shown), `truncated`, `next_offset` when truncated, `bytes` (size of the file), `unchanged` when
- * the text was replaced by a stub.
+ * `rye/file-system/read` reads a slice of a text file. `data`: `path`, `content` (without line numbers), `offset`,
+ * `lines` (number shown), `truncated`, `next_offset` if truncated, `bytes` (size of the file), `unchanged` if a stub
+ * replaces the text.
  */
 export function createReadTool(options: BuiltinOptions): Tool {
-  return {
+  return builtinTool({
     id: 'rye/file-system/read',
     description:
       'Reads a text file. Lines are numbered as `N<tab>text`; the numbers are not part of the file. Long files come in pages: the last line names the offset to continue with.',
-    inputSchema: objectSchema(
-      {
-        path: PATH_PROPERTY,
-        offset: { type: 'integer', minimum: 1, description: 'First line to show. Default 1.' },
-        limit: {
-          type: 'integer',
-          minimum: 0,
-          description: `Lines to show, 0 for no cap. Default ${DEFAULT_LINES}.`,
-        },
-        from_byte: {
-          type: 'integer',
-          minimum: 0,
-          description: 'First byte to show, instead of offset: pages through very long lines.',
-        },
-        maxBytes: {
-          type: 'integer',
-          minimum: 0,
-          description: `Bytes to show, 0 for no cap. Default ${DEFAULT_BYTES}.`,
-        },
-      },
-      ['path'],
-    ),
-    traits: {
-      reads_only: true,
-      idempotent: true,
-      network: false,
-      sequential: false,
-      timeout_seconds: 60,
-    },
-    execute: (input, context) => guarded(() => read(input, context, options)),
-  };
+    properties: PROPERTIES,
+    required: ['path'],
+    traits: READING_TRAITS,
+    run: (input, context) => read(input, context, options),
+  });
 }
 
 interface Slice {
@@ -83,34 +78,39 @@ interface Slice {
 }
 
 /** A page with its notice stays below the size at which a result would leave the context. */
-function sliceOf(input: JsonObject, options: BuiltinOptions): Slice {
+function sliceOf(input: ReadInput, options: BuiltinOptions): Slice {
   const { maxResultBytes = 0, readLineNumbers: numbered = true } = options;
-  const asked = integerArgument(input, 'maxBytes', DEFAULT_BYTES) || CEILING_BYTES;
+  const {
+    offset = 1,
+    limit = DEFAULT_LINES,
+    from_byte: fromByte,
+    maxBytes = DEFAULT_BYTES,
+  } = input;
   const room =
     maxResultBytes === 0 ? CEILING_BYTES : Math.max(maxResultBytes - NOTICE_BYTES, NOTICE_BYTES);
   return {
-    offset: integerArgument(input, 'offset', 1),
-    limit: integerArgument(input, 'limit', DEFAULT_LINES),
-    maxBytes: Math.min(asked, room, CEILING_BYTES),
+    offset,
+    limit,
+    maxBytes: Math.min(maxBytes || CEILING_BYTES, room, CEILING_BYTES),
     room,
-    fromByte: input['from_byte'] === undefined ? undefined : integerArgument(input, 'from_byte', 0),
+    fromByte,
     numbered,
   };
 }
 
 async function read(
-  input: JsonObject,
+  input: ReadInput,
   context: ToolContext,
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
-  const path = await confine(textArgument(input, 'path'), 'read', rulesOf(options, context));
+  const path = await confine(input.path, 'read', rulesOf(options, context));
   const slice = sliceOf(input, options);
   const handle = await openForRead(path);
   try {
     const { size } = await handle.stat();
     const isBinary = await startsBinary(handle);
     if (slice.fromByte !== undefined && !isBinary)
-      return await readBytes(handle, { path, size, fromByte: slice.fromByte, slice });
+      return await readBytes(handle, path, { ...slice, size, fromByte: slice.fromByte });
     const shown = isBinary ? BINARY : await readSlice(handle, slice, context.signal);
     if (context.signal.aborted)
       return errorOutput('The read was cancelled.', { code: 'cancelled' });
@@ -129,8 +129,13 @@ async function read(
         { code: 'invalid_input' },
       );
     }
-    const unchanged = await remember({ handle, path, slice, shown, size }, options);
-    return present(shown, { facts, unchanged, numbered: options.readLineNumbers ?? true });
+    const isUnchanged =
+      options.memory?.recordRead(path.real, {
+        slice: `${slice.offset}:${slice.limit}:${slice.maxBytes}`,
+        sliceHash: createHash('sha256').update(shown.lines.join('\n')).digest('hex'),
+        contentHash: size <= MAX_EDIT_BYTES ? await hashOf(handle) : undefined,
+      }) === true;
+    return present(shown, facts, isUnchanged, slice.numbered);
   } finally {
     await handle.close();
   }
@@ -138,7 +143,7 @@ async function read(
 
 interface Shown {
   readonly lines: readonly string[];
-  /** Lines seen, shown or skipped. */
+  /** Number of lines that were read, shown or skipped. */
   readonly counted: number;
   readonly truncated: boolean;
   /** The only shown line was cut in the middle. */
@@ -157,24 +162,18 @@ const BINARY: Shown = {
   binary: true,
 };
 
-interface BytePage {
-  readonly path: ConfinedPath;
-  readonly size: number;
-  readonly fromByte: number;
-  readonly slice: Slice;
-}
-
-/** A page by bytes, without line numbers: the only way through a line that is longer than a page. */
+/** Returns a page by bytes, without line numbers: the only way through a line that is longer than a page. */
 async function readBytes(
   handle: FileHandle,
-  { path, size, fromByte, slice }: BytePage,
+  path: ConfinedPath,
+  { size, fromByte, maxBytes }: { size: number; fromByte: number; maxBytes: number },
 ): Promise<ToolOutput> {
   if (fromByte >= size && size > 0) {
     return errorOutput(`from_byte ${fromByte} is past the end: ${path.shown} has ${size} bytes.`, {
       code: 'invalid_input',
     });
   }
-  const page = Buffer.alloc(Math.min(slice.maxBytes, size - fromByte));
+  const page = Buffer.alloc(Math.min(maxBytes, size - fromByte));
   const { bytesRead } = await handle.read(page, 0, page.length, fromByte);
   const isLast = fromByte + bytesRead >= size;
   const shown = page.subarray(0, isLast ? bytesRead : wholeBytes(page.subarray(0, bytesRead)));
@@ -202,7 +201,7 @@ async function readSlice(handle: FileHandle, slice: Slice, signal: AbortSignal):
   let truncated = false;
   let cutLine = false;
   let position = 0;
-  for await (const line of readLines(handle, { from: slice.offset, maxLineBytes: maxBytes })) {
+  for await (const line of readLines(handle, slice.offset, maxBytes)) {
     if (signal.aborted) break;
     if (line.number >= slice.offset) {
       numbers += slice.numbered ? String(line.number).length + 1 : 0;
@@ -230,7 +229,7 @@ function lineText(bytes: Buffer, number: number): string {
   return plain.endsWith('\r') ? plain.slice(0, -1) : plain;
 }
 
-/** Dense replacement characters: the bytes were not UTF-8. */
+/** True if the text has so many replacement characters that the bytes were not UTF-8. */
 function looksBinary(lines: readonly string[]): boolean {
   let replaced = 0;
   let total = 0;
@@ -241,27 +240,6 @@ function looksBinary(lines: readonly string[]): boolean {
     }
   }
   return replaced >= 4 && replaced * 10 > total;
-}
-
-interface ReadFacts {
-  readonly handle: FileHandle;
-  readonly path: ConfinedPath;
-  readonly slice: Slice;
-  readonly shown: Shown;
-  readonly size: number;
-}
-
-/** Records the read; returns true if a stub may replace the content. */
-async function remember(
-  { handle, path, slice, shown, size }: ReadFacts,
-  { memory }: BuiltinOptions,
-): Promise<boolean> {
-  if (memory === undefined) return false;
-  return memory.recordRead(path.real, {
-    slice: `${slice.offset}:${slice.limit}:${slice.maxBytes}`,
-    sliceHash: createHash('sha256').update(shown.lines.join('\n')).digest('hex'),
-    contentHash: size <= MAX_EDIT_BYTES ? await hashOf(handle) : undefined,
-  });
 }
 
 async function hashOf(handle: FileHandle): Promise<string> {
@@ -277,13 +255,10 @@ async function hashOf(handle: FileHandle): Promise<string> {
 
 function present(
   shown: Shown,
-  how: {
-    readonly facts: JsonObject & { path: string; offset: number };
-    unchanged: boolean;
-    numbered: boolean;
-  },
+  facts: JsonObject & { path: string; offset: number },
+  isUnchanged: boolean,
+  isNumbered: boolean,
 ): ToolOutput {
-  const { facts } = how;
   const last = facts.offset + shown.lines.length - 1;
   const data = {
     ...facts,
@@ -292,7 +267,7 @@ function present(
     truncated: shown.truncated,
     ...(shown.truncated ? { next_offset: last + 1 } : {}),
   };
-  if (how.unchanged) {
+  if (isUnchanged) {
     return textOutput(
       `Unchanged since the last read of ${facts.path} (lines ${facts.offset}-${last}): the earlier result still holds.`,
       { ...data, unchanged: true },
@@ -300,7 +275,7 @@ function present(
   }
   if (shown.lines.length === 0) return textOutput(`(${facts.path} is empty)`, data);
   const body = shown.lines.map((line, index) =>
-    how.numbered ? `${facts.offset + index}\t${line}` : line,
+    isNumbered ? `${facts.offset + index}\t${line}` : line,
   );
   if (shown.cutLine) {
     body.push(

@@ -6,61 +6,51 @@ import type { JsonObject } from '../../core/json.ts';
 import { alone, exclusively, openForRead, versionOf, writeText } from '../files.ts';
 import { confine } from '../paths.ts';
 import {
-  guarded,
-  objectSchema,
+  builtinTool,
+  CHANGING_TRAITS,
   type Tool,
   type ToolContext,
   type ToolOutput,
-  type ToolTraits,
-  textArgument,
   textOutput,
 } from '../tool.ts';
 import { type BuiltinOptions, PATH_PROPERTY, rulesOf } from './options.ts';
 
-export const CHANGE_TRAITS: ToolTraits = {
-  reads_only: false,
-  idempotent: false,
-  network: false,
-  sequential: false,
-  timeout_seconds: 60,
-};
-
-/** The path that a call changes, in one spelling, so that calls on the same file run one by one. */
-export function writtenPaths(input: JsonObject): readonly string[] {
-  const path = textArgument(input, 'path');
-  return path === '' ? [] : [normalize(path)];
+/** Returns the path that a call changes in one spelling, so that calls on the same file run one by one. */
+export function writtenPaths({ path }: JsonObject): readonly string[] {
+  return typeof path === 'string' && path !== '' ? [normalize(path)] : [];
 }
 
 /**
- * `rye/file-system/write`: a whole file. `data`: `path`, `bytes`, `status` (`created`, `updated` or `unchanged`).
+ * `rye/file-system/write` writes a whole file. `data`: `path`, `bytes`, `status` (`created`, `updated` or `unchanged`).
  */
 export function createWriteTool(options: BuiltinOptions): Tool {
-  return {
+  return builtinTool({
     id: 'rye/file-system/write',
     description: 'Writes a whole text file, making missing folders. Existing content is replaced.',
-    inputSchema: objectSchema(
-      { path: PATH_PROPERTY, content: { type: 'string', description: 'The whole new content.' } },
-      ['path', 'content'],
-    ),
-    traits: { ...CHANGE_TRAITS, idempotent: true },
+    properties: {
+      path: PATH_PROPERTY,
+      content: { type: 'string', description: 'The whole new content.' },
+    },
+    required: ['path', 'content'],
+    traits: { ...CHANGING_TRAITS, idempotent: true },
     writes: writtenPaths,
-    execute: (input, context) => guarded(() => write(input, context, options)),
-  };
+    run: ({ path, content }, context) => write(path, content, context, options),
+  });
 }
 
 async function write(
-  input: JsonObject,
+  wanted: string,
+  content: string,
   context: ToolContext,
   options: BuiltinOptions,
 ): Promise<ToolOutput> {
   const rules = rulesOf(options, context);
-  const content = textArgument(input, 'content');
-  const first = await confine(textArgument(input, 'path'), 'write', rules);
+  const { real } = await confine(wanted, 'write', rules);
   const onlyOne = async (change: () => Promise<ToolOutput>): Promise<ToolOutput> =>
-    await exclusively(first.real, async () => await alone(first.real, context.projectPath, change));
+    await exclusively(real, async () => await alone(real, context.projectPath, change));
   return await onlyOne(async () => {
-    // Looked at again: a call that waited here sees what the one before it made.
-    const path = await confine(textArgument(input, 'path'), 'write', rules);
+    // resolved again: a call that waited here must see the result of the earlier one
+    const path = await confine(wanted, 'write', rules);
     if (path.stats?.isDirectory() === true) {
       throw new RyeError('invalid_input', `${JSON.stringify(path.shown)} is a folder`, {
         hint: 'Give the path of a file in it.',
@@ -68,11 +58,9 @@ async function write(
     }
     const bytes = Buffer.byteLength(content);
     const existing = path.stats === undefined ? undefined : await openForRead(path);
-    let before:
-      | { readonly version: string; readonly mode: number; readonly same: boolean }
-      | undefined;
+    let before: Awaited<ReturnType<typeof compare>> | undefined;
     try {
-      before = existing === undefined ? undefined : await compare(existing, content);
+      before = existing && (await compare(existing, content));
     } finally {
       await existing?.close();
     }
@@ -86,13 +74,9 @@ async function write(
     if (context.signal.aborted) throw new RyeError('cancelled', 'the write was cancelled');
     await writeText({ path, content, expected: before?.version, mode: before?.mode });
     options.memory?.recordChange(path.real, createHash('sha256').update(content).digest('hex'));
-    const status = before === undefined ? 'created' : 'updated';
-    const verb = before === undefined ? 'Created' : 'Updated';
-    return textOutput(`${verb} ${path.shown} (${bytes} bytes).`, {
-      path: path.shown,
-      bytes,
-      status,
-    });
+    const [verb, status] = before ? ['Updated', 'updated'] : ['Created', 'created'];
+    const data = { path: path.shown, bytes, status };
+    return textOutput(`${verb} ${path.shown} (${bytes} bytes).`, data);
   });
 }
 

@@ -6,6 +6,7 @@ import type { DisclosableTool } from '../disclosure.ts';
 import {
   CAUTIOUS_TRAITS,
   errorOutput,
+  READING_TRAITS,
   type Tool,
   type ToolOutput,
   type ToolTraits,
@@ -150,7 +151,7 @@ function promptTools(server: McpServerConfig, connected: Connected): readonly To
   ];
 }
 
-interface ReaderParts {
+interface Reader {
   readonly name: string;
   readonly description: string;
   readonly properties: JsonObject;
@@ -158,22 +159,16 @@ interface ReaderParts {
   readonly run: Tool['execute'];
 }
 
-/** Reading resources and prompts changes nothing by the protocol; a server may still go to the network for it. */
+/** By the protocol, reading resources and prompts changes nothing. The server may use the network for it. */
 function reader(
   server: McpServerConfig,
-  { name, description, properties, required = [], run }: ReaderParts,
+  { name, description, properties, required = [], run }: Reader,
 ): Tool {
   return {
     id: mcpToolId(server.name, name),
     description,
     inputSchema: { type: 'object', properties, required, additionalProperties: false },
-    traits: {
-      reads_only: true,
-      idempotent: true,
-      network: true,
-      sequential: false,
-      timeout_seconds: server.timeoutSeconds,
-    },
+    traits: { ...READING_TRAITS, network: true, timeout_seconds: server.timeoutSeconds },
     execute: async (input, context) => await attempt(server, async () => await run(input, context)),
   };
 }

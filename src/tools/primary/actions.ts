@@ -1,16 +1,15 @@
 import type { CapabilityNeed, Verb } from '../../core/capability.ts';
 import { assertItemId, ITEM_TYPES, type ItemType } from '../../core/ids.ts';
-import { isJsonObject, type JsonObject } from '../../core/json.ts';
+import type { JsonObject } from '../../core/json.ts';
 import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
 import {
+  builtinTool,
+  CHANGING_TRAITS,
   errorOutput,
-  flagArgument,
-  guarded,
-  integerArgument,
+  READING_TRAITS,
   type Tool,
   type ToolContext,
   type ToolOutput,
-  textArgument,
 } from '../tool.ts';
 
 export interface ExecuteDirectiveCall {
@@ -32,7 +31,7 @@ export interface SearchCall {
   readonly limit: number;
 }
 
-/** Implements the primary actions, on top of the threads and items rooms. A RyeError becomes an error output. */
+/** Implements the primary actions on top of the threads and items rooms. A RyeError becomes an error output. */
 export interface PrimaryActions {
   executeDirective(call: ExecuteDirectiveCall, context: ToolContext): Promise<ToolOutput>;
   /** Starts a tool in a separate process. */
@@ -52,148 +51,102 @@ export const PRIMARY_IDS = {
   sign: 'rye/sign',
 } as const;
 
-const ITEM_ID: JsonObject = {
+const ITEM_ID = {
   type: 'string',
   minLength: 1,
   description: 'Id of the item, such as rye/core/hello.',
-};
+} as const;
+const ITEM_TYPE = { type: 'string', enum: ITEM_TYPES } as const;
 
-/** `rye_execute`: a directive as a child thread, or a tool as one; a tool that is waited for is looked through by the tool set. */
+/**
+ * `rye_execute` runs a directive as a child thread, or starts a tool in the background. The tool set replaces a call that
+ * waits for a tool by the call of that tool.
+ */
 export function createExecuteTool(
   actions: Pick<PrimaryActions, 'executeDirective' | 'executeTool'>,
 ): Tool {
-  return {
+  return builtinTool({
     id: PRIMARY_IDS.execute,
     description: 'Executes an item: a directive as a child thread, or a tool.',
-    inputSchema: {
-      type: 'object',
-      properties: {
-        item_type: { type: 'string', enum: ['directive', 'tool'] },
-        item_id: ITEM_ID,
-        parameters: {
-          type: 'object',
-          description: 'Inputs of the directive, or arguments of the tool.',
-        },
-        limit_overrides: {
-          type: 'object',
-          description: 'Lower limits for the child thread.',
-          properties: Object.fromEntries(
-            LIMIT_NAMES.map((name) => [name, { type: 'number', minimum: 0 }]),
-          ),
-          additionalProperties: false,
-        },
-        model: { type: 'string', description: 'Model id or tier for the child thread.' },
-        async: { type: 'boolean', description: 'Start it and go on. Default false.' },
+    properties: {
+      item_type: { type: 'string', enum: ['directive', 'tool'] },
+      item_id: ITEM_ID,
+      parameters: {
+        type: 'object',
+        description: 'Inputs of the directive, or arguments of the tool.',
       },
-      required: ['item_type', 'item_id'],
-      additionalProperties: false,
+      limit_overrides: {
+        type: 'object',
+        description: 'Lower limits for the child thread.',
+        properties: Object.fromEntries(
+          LIMIT_NAMES.map((name) => [name, { type: 'number', minimum: 0 }]),
+        ),
+        additionalProperties: false,
+      },
+      model: { type: 'string', description: 'Model id or tier for the child thread.' },
+      async: { type: 'boolean', description: 'Start it and go on. Default false.' },
     },
-    // The child has its own duration limit; this bound only keeps a lost child from hanging its parent forever.
-    traits: traits({ readsOnly: false, timeoutSeconds: 24 * 3600 }),
+    required: ['item_type', 'item_id'],
+    // the child has its own duration limit; this bound only keeps a lost child from hanging its parent forever
+    traits: { ...CHANGING_TRAITS, timeout_seconds: 24 * 3600 },
     need: (input) => itemNeed('execute', input, PRIMARY_IDS.execute),
-    execute: (input, context) =>
-      guarded(async () => {
-        const { parameters, model } = input;
-        if (input['item_type'] !== 'directive') {
-          if (!flagArgument(input, 'async')) {
-            return errorOutput('Only directives are executed here; call the tool by its name.', {
-              code: 'usage',
-            });
-          }
-          return actions.executeTool(
-            {
-              itemId: textArgument(input, 'item_id'),
-              parameters: isJsonObject(parameters) ? parameters : {},
-            },
-            context,
-          );
-        }
-        return actions.executeDirective(
-          {
-            itemId: textArgument(input, 'item_id'),
-            parameters: isJsonObject(parameters) ? parameters : {},
-            limitOverrides: limitsOf(input['limit_overrides']),
-            model: typeof model === 'string' ? model : undefined,
-            async: flagArgument(input, 'async'),
-          },
-          context,
-        );
-      }),
-  };
+    run(input, context) {
+      const { item_type, item_id: itemId, parameters = {}, model, async = false } = input;
+      if (item_type === 'directive') {
+        const limitOverrides: PartialLimits = input.limit_overrides ?? {};
+        const call = { itemId, parameters, limitOverrides, model, async };
+        return actions.executeDirective(call, context);
+      }
+      if (async) return actions.executeTool({ itemId, parameters }, context);
+      return errorOutput('Only directives are executed here; call the tool by its name.', {
+        code: 'usage',
+      });
+    },
+  });
 }
 
-/** `rye_fetch`: one item by type and id, or a full-text query over the items of one type. */
+/** `rye_fetch` returns one item by type and id, or searches the items of one type. */
 export function createFetchTool(actions: Pick<PrimaryActions, 'fetchItem' | 'searchItems'>): Tool {
-  return {
+  return builtinTool({
     id: PRIMARY_IDS.fetch,
     description:
       'Fetches an item by item_type and item_id, or searches items with query and scope (an item type).',
-    inputSchema: {
-      type: 'object',
-      properties: {
-        item_type: { type: 'string', enum: ITEM_TYPES },
-        item_id: ITEM_ID,
-        query: { type: 'string', minLength: 1, description: 'Words to search for.' },
-        scope: {
-          type: 'string',
-          enum: ITEM_TYPES,
-          description: 'Type to search. Default knowledge.',
-        },
-        limit: { type: 'integer', minimum: 1, maximum: 100, description: 'Results. Default 10.' },
-      },
-      additionalProperties: false,
+    properties: {
+      item_type: ITEM_TYPE,
+      item_id: ITEM_ID,
+      query: { type: 'string', minLength: 1, description: 'Words to search for.' },
+      scope: { ...ITEM_TYPE, description: 'Type to search. Default knowledge.' },
+      limit: { type: 'integer', minimum: 1, maximum: 100, description: 'Results. Default 10.' },
     },
-    traits: traits({ readsOnly: true, timeoutSeconds: 60 }),
+    traits: READING_TRAITS,
     need: fetchNeed,
-    execute: (input, context) => guarded(() => fetchOrSearch(actions, input, context)),
-  };
+    run(input, context) {
+      const { item_type: itemType, item_id: itemId, query, scope, limit = 10 } = input;
+      if (itemId !== undefined && query === undefined && itemType !== undefined) {
+        return actions.fetchItem({ itemType, itemId }, context);
+      }
+      if (query !== undefined && itemId === undefined) {
+        const searched = scope ?? itemType ?? 'knowledge';
+        return actions.searchItems({ query, itemType: searched, limit }, context);
+      }
+      return errorOutput('Provide either item_type and item_id, or query and scope.', {
+        code: 'invalid_input',
+      });
+    },
+  });
 }
 
-/** `rye_sign`: validates an item of the project and signs it in place. */
+/** `rye_sign` validates an item of the project and signs it in place. */
 export function createSignTool(actions: Pick<PrimaryActions, 'signItem'>): Tool {
-  return {
+  return builtinTool({
     id: PRIMARY_IDS.sign,
     description: 'Validates an item of the project and signs it.',
-    inputSchema: {
-      type: 'object',
-      properties: { item_type: { type: 'string', enum: ITEM_TYPES }, item_id: ITEM_ID },
-      required: ['item_type', 'item_id'],
-      additionalProperties: false,
-    },
-    traits: { ...traits({ readsOnly: false, timeoutSeconds: 60 }), idempotent: true },
+    properties: { item_type: ITEM_TYPE, item_id: ITEM_ID },
+    required: ['item_type', 'item_id'],
+    traits: { ...CHANGING_TRAITS, idempotent: true },
     need: (input) => itemNeed('sign', input, PRIMARY_IDS.sign),
-    execute: (input, context) =>
-      guarded(async () => {
-        const itemType = itemTypeOf(input['item_type']);
-        if (itemType === undefined)
-          return errorOutput('item_type is missing.', { code: 'invalid_input' });
-        return actions.signItem({ itemType, itemId: textArgument(input, 'item_id') }, context);
-      }),
-  };
-}
-
-async function fetchOrSearch(
-  actions: Pick<PrimaryActions, 'fetchItem' | 'searchItems'>,
-  input: JsonObject,
-  context: ToolContext,
-): Promise<ToolOutput> {
-  const { item_type: type, item_id: itemId, query, scope } = input;
-  const itemType = itemTypeOf(type);
-  if (typeof itemId === 'string' && query === undefined && itemType !== undefined) {
-    return actions.fetchItem({ itemType, itemId }, context);
-  }
-  if (typeof query === 'string' && itemId === undefined) {
-    return actions.searchItems(
-      {
-        query,
-        itemType: itemTypeOf(scope) ?? itemType ?? 'knowledge',
-        limit: integerArgument(input, 'limit', 10),
-      },
-      context,
-    );
-  }
-  return errorOutput('Provide either item_type and item_id, or query and scope.', {
-    code: 'invalid_input',
+    run: ({ item_type: itemType, item_id: itemId }, context) =>
+      actions.signItem({ itemType, itemId }, context),
   });
 }
 
@@ -222,24 +175,4 @@ function itemNeed(verb: Verb, input: JsonObject, actionId: string): CapabilityNe
 
 function itemTypeOf(value: unknown): ItemType | undefined {
   return ITEM_TYPES.find((type) => type === value);
-}
-
-function limitsOf(value: unknown): PartialLimits {
-  if (!isJsonObject(value)) return {};
-  const limits: Partial<Record<(typeof LIMIT_NAMES)[number], number>> = {};
-  for (const name of LIMIT_NAMES) {
-    const limit = value[name];
-    if (typeof limit === 'number') limits[name] = limit;
-  }
-  return limits;
-}
-
-function traits({ readsOnly, timeoutSeconds }: { readsOnly: boolean; timeoutSeconds: number }) {
-  return {
-    reads_only: readsOnly,
-    idempotent: readsOnly,
-    network: false,
-    sequential: false,
-    timeout_seconds: timeoutSeconds,
-  };
 }

@@ -6,13 +6,11 @@ import {
   SNIPPET_OPEN,
 } from '../../core/search.ts';
 import {
-  flagArgument,
-  guarded,
-  integerArgument,
+  builtinTool,
+  READING_TRAITS,
   type Tool,
   type ToolContext,
   type ToolOutput,
-  textArgument,
   textOutput,
 } from '../tool.ts';
 
@@ -33,45 +31,30 @@ export interface KnowledgeQuery {
 
 /** `rye/search`. `data`: `results` (`id`, `title`, `path`, `score`, `snippet`, `signature`, `time`), `total`, `complete`. */
 export function createSearchTool(search: SearchKnowledge): Tool {
-  return {
+  return builtinTool({
     id: 'rye/search',
     description:
       'Full-text search over knowledge: words, "phrases", prefix*, AND OR NOT, fields such as title: tag: after: before:. Exports of earlier threads are searched with include_threads, or when a field directive:, status: or model: is used.',
-    inputSchema: {
-      type: 'object',
-      properties: {
-        query: { type: 'string', minLength: 1 },
-        include_threads: {
-          type: 'boolean',
-          description: 'Search the exports of earlier threads too. Default false.',
-        },
-        limit: {
-          type: 'integer',
-          minimum: 1,
-          maximum: 100,
-          description: `Results. Default ${DEFAULT_LIMIT}.`,
-        },
+    properties: {
+      query: { type: 'string', minLength: 1 },
+      include_threads: {
+        type: 'boolean',
+        description: 'Search the exports of earlier threads too. Default false.',
       },
-      required: ['query'],
-      additionalProperties: false,
+      limit: {
+        type: 'integer',
+        minimum: 1,
+        maximum: 100,
+        description: `Results. Default ${DEFAULT_LIMIT}.`,
+      },
     },
-    traits: {
-      reads_only: true,
-      idempotent: true,
-      network: false,
-      sequential: false,
-      timeout_seconds: 60,
-    },
-    execute: (input, context) =>
-      guarded(async () => {
-        const query = {
-          query: textArgument(input, 'query'),
-          limit: integerArgument(input, 'limit', DEFAULT_LIMIT),
-          includeThreads: flagArgument(input, 'include_threads'),
-        };
-        return present(await search(query, context));
-      }),
-  };
+    required: ['query'],
+    traits: READING_TRAITS,
+    run: async (
+      { query, include_threads: includeThreads = false, limit = DEFAULT_LIMIT },
+      context,
+    ) => present(await search({ query, limit, includeThreads }, context)),
+  });
 }
 
 function present({ results, total, complete, notices }: SearchAnswer): ToolOutput {

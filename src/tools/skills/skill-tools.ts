@@ -11,6 +11,7 @@ import { runScript, type ScriptOptions, scriptCommand } from '../script.ts';
 import {
   CAUTIOUS_TRAITS,
   errorOutput,
+  READING_TRAITS,
   type Tool,
   type ToolContext,
   type ToolOutput,
@@ -52,13 +53,7 @@ export function isSkillTool(id: string): boolean {
 
 const NAME = { type: 'string', description: 'As listed.' };
 const PATH = { type: 'string', description: 'Relative to the folder of the skill.' };
-const READING = {
-  reads_only: true,
-  idempotent: true,
-  network: false,
-  sequential: false,
-  timeout_seconds: 30,
-};
+const READING = { ...READING_TRAITS, timeout_seconds: 30 };
 
 /**
  * `skills_use`, `skills_read` and, where a skill may be executed, `skills_run_script`, after the Agent Skills
@@ -146,7 +141,7 @@ function runTool({ active, scripts }: SkillToolsOptions, find: Find): Tool {
         args: Array.isArray(args) ? args.map((word) => toText(word)) : [],
         params: isJsonObject(params) ? params : {},
       };
-      return await runSkillScript(offered, call, { context, options: scripts });
+      return await runSkillScript(offered, call, context, scripts);
     }),
   };
 }
@@ -243,7 +238,8 @@ export interface ScriptCall {
 async function runSkillScript(
   offered: OfferedSkill,
   { path, args, params }: ScriptCall,
-  { context, options }: { readonly context: ToolContext; readonly options: ScriptOptions },
+  context: ToolContext,
+  options: ScriptOptions,
 ): Promise<ToolOutput> {
   const { id } = offered;
   const script = await confinedFile(offered, path);
