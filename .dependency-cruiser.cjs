@@ -93,7 +93,7 @@ module.exports = {
       name: 'pure-folders-do-no-io',
       severity: 'error',
       from: { path: `^src/(${PURE.join('|')})/` },
-      to: { dependencyTypes: ['core'], pathNot: '^(node:)?(crypto|path)$' },
+      to: { dependencyTypes: ['core'], pathNot: '^(node:)?(buffer|crypto|path)$' },
     },
     {
       name: 'fs-only-in-fs-files',

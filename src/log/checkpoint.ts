@@ -42,9 +42,44 @@ export function sha256Hex(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex');
 }
 
-/** `prev` of a log's first checkpoint: it binds the whole chain to one thread, so that logs can't be swapped. */
-export function chainStart(threadId: string): string {
-  return sha256Hex(threadId);
+/** Before a log's first checkpoint. It binds the whole chain to one thread, so that logs can't be swapped. */
+export function chainStart(threadId: string, epoch = 0): LogHead {
+  return { bytes: 0, seq: 0, epoch, sha256: sha256Hex(threadId) };
+}
+
+/** The hash chain of a log's checkpoints: a writer extends it, a verifier follows it. */
+export class CheckpointChain {
+  #head: LogHead;
+  #segment = createHash('sha256');
+
+  constructor(head: LogHead) {
+    this.#head = head;
+  }
+
+  /** The last checkpoint. */
+  get head(): LogHead {
+    return this.#head;
+  }
+
+  /** Takes bytes that follow the head, in order. */
+  cover(bytes: Uint8Array): void {
+    this.#segment.update(bytes);
+  }
+
+  /** Ends the segment: what a checkpoint at offset `to` has to state about it. */
+  close(to: number): Pick<CheckpointStatement, 'from' | 'to' | 'sha256' | 'prev'> {
+    const sha256 = this.#segment.digest('hex');
+    this.#segment = createHash('sha256');
+    return { from: this.#head.bytes, to, sha256, prev: this.#head.sha256 };
+  }
+
+  /** Makes the checkpoint in this line the head. */
+  extend(
+    line: Uint8Array,
+    { seq, epoch, to }: Pick<LogHead, 'seq' | 'epoch'> & { to: number },
+  ): void {
+    this.#head = { bytes: to + line.length, seq, epoch, sha256: sha256Hex(line) };
+  }
 }
 
 /** Returns the event that signs a statement. */

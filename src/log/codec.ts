@@ -212,3 +212,35 @@ export interface LogProblem {
 export function isFatalProblem(problem: LogProblem): boolean {
   return problem.kind === 'cycle' || problem.kind === 'duplicate_id';
 }
+
+/** True if `bytes` contains `needle` at offset `at`. */
+export function matchesAt(bytes: Buffer, needle: Buffer, at: number): boolean {
+  if (at + needle.length > bytes.length) return false;
+  for (let index = 0; index < needle.length; index += 1) {
+    if (bytes[at + index] !== needle[index]) return false;
+  }
+  return true;
+}
+
+const SEQ_PREFIX = Buffer.from('{"seq":');
+
+/** The seq of the line at `start` and where its digits end, if the line starts as the encoder writes it. */
+export function seqAt(
+  bytes: Buffer,
+  start: number,
+): { readonly seq: number; readonly end: number } | undefined {
+  if (!matchesAt(bytes, SEQ_PREFIX, start)) return undefined;
+  let seq = 0;
+  let end = start + SEQ_PREFIX.length;
+  for (let byte = bytes[end] ?? 0; byte >= 0x30 && byte <= 0x39; byte = bytes[end] ?? 0) {
+    seq = seq * 10 + byte - 0x30;
+    end += 1;
+  }
+  return seq === 0 ? undefined : { seq, end };
+}
+
+/** Bytes between the digits of the seq and the event type, as the encoder lays out the lines of a thread. */
+export function typeDistance(threadId: string): number {
+  const between = `,"timestamp":"2026-01-01T00:00:00.000Z","thread_id":${JSON.stringify(threadId)},`;
+  return Buffer.byteLength(between);
+}

@@ -4,15 +4,15 @@ import { isRecord, parseJson } from '../core/json.ts';
 import type { KeyRefusal, PayloadKey, PayloadVerifier } from '../core/signing.ts';
 import {
   type Checkpoint,
+  CheckpointChain,
   chainStart,
   isCheckpointPayload,
   isSecond,
   type LogHead,
-  sha256Hex,
   signedPart,
 } from './checkpoint.ts';
-import { decodeHeader, encodeEvent, MAX_LINE_BYTES } from './codec.ts';
-import { LineRegions, matchesAt, seqAt, typeDistance } from './regions.ts';
+import { decodeHeader, encodeEvent, matchesAt, seqAt, typeDistance } from './codec.ts';
+import { eachLine, type LineVisitor } from './scanner.ts';
 
 /** Length, whole-file SHA-256 (hex) and number of events of a log, the header not counted. */
 export interface LogExtent {
@@ -64,16 +64,6 @@ export interface LogVerifierOptions {
   readonly expected?: LogExtent | undefined;
 }
 
-/** Takes a log's bytes in order, in chunks of any size; memory is bounded by one line and {@link MAX_OPEN} checkpoints. */
-export interface LogVerifier {
-  /** Takes the next chunk, which may be reused afterwards. False: the verdict is decided, more chunks change nothing. */
-  push(chunk: Uint8Array): boolean;
-  end(): LogVerification;
-  /** SHA-256 of all bytes so far, to be continued. */
-  readonly fileHash: Hash;
-}
-
-const LF = 0x0a;
 const NO_HEADER = 'the log has no header';
 const UNSIGNED = 'nothing in the log is signed';
 const TIMESTAMP_PREFIX = Buffer.from(',"timestamp":"');
@@ -84,18 +74,6 @@ const CHECKPOINT = Buffer.from('"event_type":"checkpoint"');
  */
 const MAX_OPEN = 256;
 
-/**
- * Checks the header, the sequence, the hash chain and the signatures of a log in one pass. Lines are not parsed, only
- * hashed; a checkpoint is recognized at the place where the writer puts its type, and any line of another form
- * breaks the chain or the sequence.
- *
- * Bytes after the last good signature are unverified. A defect before it means that the log was
- * changed: so after the first flaw the verifier looks for a later checkpoint that this thread's keys did sign.
- */
-export function createLogVerifier(options: LogVerifierOptions): LogVerifier {
-  return new ChainVerifier(options);
-}
-
 /** A checkpoint that fits the chain and whose signature is not checked yet. */
 interface OpenCheckpoint {
   readonly offset: number;
@@ -104,18 +82,22 @@ interface OpenCheckpoint {
   readonly isGood: () => boolean;
 }
 
-class ChainVerifier implements LogVerifier {
-  readonly fileHash = createHash('sha256');
+/**
+ * Checks the header, the sequence, the hash chain and the signatures of a log in one pass. Lines are not parsed, only
+ * hashed; a checkpoint is recognized at the place where the writer puts its type, and any line of another form
+ * breaks the chain or the sequence.
+ *
+ * Bytes after the last good signature are unverified. A defect before it means that the log was
+ * changed: so after the first flaw the verifier looks for a later checkpoint that this thread's keys did sign.
+ */
+export class LogVerifier implements LineVisitor {
+  /** SHA-256 of all bytes so far, to be continued. */
+  readonly fileHash: Hash = createHash('sha256');
   readonly #options: LogVerifierOptions;
   readonly #typeAt: number;
-  readonly #regions = new LineRegions();
+  readonly #chain: CheckpointChain;
   #bytes = 0;
-  #segment = createHash('sha256');
-  #segmentFrom = 0;
-  #prev: string;
-  #epoch = 0;
   #isSecond = false;
-  #offset = 0;
   #events = 0;
   #checkpoints = 0;
   #headerSeen = false;
@@ -129,23 +111,43 @@ class ChainVerifier implements LogVerifier {
 
   constructor(options: LogVerifierOptions) {
     this.#options = options;
-    this.#prev = chainStart(options.threadId);
+    this.#chain = new CheckpointChain(chainStart(options.threadId));
     this.#typeAt = typeDistance(options.threadId);
   }
 
-  push(chunk: Uint8Array): boolean {
-    if (this.#isTampered) return false;
-    this.fileHash.update(chunk);
-    this.#bytes += chunk.length;
-    for (const region of this.#regions.push(chunk)) this.#lines(region);
-    if (this.#regions.heldBytes > MAX_LINE_BYTES) {
-      this.#fail(this.#offset, 'a line is over 16 MiB');
-      this.#regions.skipLine();
-    }
+  chunk(bytes: Uint8Array): void {
+    this.fileHash.update(bytes);
+    this.#bytes += bytes.length;
+  }
+
+  lines(run: Buffer, offset: number): boolean {
+    let covered = 0;
+    eachLine(run, (start, end) => {
+      if (this.#flaw) this.#seekSigned(run.subarray(start, end));
+      else if (!this.#headerSeen) this.#header(run.toString('utf8', start, end - 1));
+      else {
+        const digits = this.#sequence(run, start, offset + start);
+        if (digits === 0) this.#seekSigned(run.subarray(start, end));
+        else if (matchesAt(run, CHECKPOINT, digits + this.#typeAt)) {
+          // long runs of bytes are hashed at once, cut at checkpoints
+          this.#chain.cover(run.subarray(covered, start));
+          this.#checkpoint(run.subarray(start, end), offset + start);
+          covered = end;
+        }
+      }
+      return !this.#isTampered;
+    });
+    if (!this.#flaw) this.#chain.cover(run.subarray(covered));
     return !this.#isTampered;
   }
 
-  end(): LogVerification {
+  oversized(offset: number): boolean {
+    this.#fail(offset, 'a line is over 16 MiB');
+    return !this.#isTampered;
+  }
+
+  /** Returns the verdict, once all bytes were scanned or the scan ended early. */
+  verdict(): LogVerification {
     this.#settle();
     const sha256 = this.fileHash.copy().digest('hex');
     const whole = { bytes: this.#bytes, sha256, events: this.#good?.head.seq ?? 0 };
@@ -159,11 +161,11 @@ class ChainVerifier implements LogVerifier {
     };
     if (this.#flaw && this.#isTampered) return { ok: false, ...this.#flaw, ...checked };
     if (!head) {
-      const unsigned = { offset: 0, reason: this.#headerSeen ? UNSIGNED : NO_HEADER };
       return {
         ok: false,
         code: 'transcript_tampered',
-        ...unsigned,
+        offset: 0,
+        reason: this.#headerSeen ? UNSIGNED : NO_HEADER,
         ...this.#flaw,
         ...checked,
         unsigned: true,
@@ -198,32 +200,6 @@ class ChainVerifier implements LogVerifier {
     }
   }
 
-  /** Whole lines. Hashes runs of them at once, cut at checkpoints. */
-  #lines(bytes: Buffer): void {
-    let run = 0;
-    let start = 0;
-    while (start < bytes.length && !this.#isTampered) {
-      const next = bytes.indexOf(LF, start) + 1;
-      if (this.#flaw) {
-        this.#seekSigned(bytes.subarray(start, next));
-      } else if (!this.#headerSeen) {
-        this.#header(bytes.toString('utf8', start, next - 1));
-      } else {
-        const digits = this.#sequence(bytes, start);
-        if (digits > 0 && matchesAt(bytes, CHECKPOINT, digits + this.#typeAt)) {
-          this.#segment.update(bytes.subarray(run, start));
-          this.#checkpoint(bytes.subarray(start, next), this.#offset + start);
-          run = next;
-        } else if (digits === 0) {
-          this.#seekSigned(bytes.subarray(start, next));
-        }
-      }
-      start = next;
-    }
-    if (!this.#flaw) this.#segment.update(bytes.subarray(run));
-    this.#offset += bytes.length;
-  }
-
   #header(line: string): void {
     this.#headerSeen = true;
     const decoded = decodeHeader(line);
@@ -237,17 +213,14 @@ class ChainVerifier implements LogVerifier {
   }
 
   /** Checks that the line at `start` has the next seq; returns the position after its digits, or 0 after a failure. */
-  #sequence(bytes: Buffer, start: number): number {
+  #sequence(bytes: Buffer, start: number, offset: number): number {
     const found = seqAt(bytes, start);
     if (!found || !matchesAt(bytes, TIMESTAMP_PREFIX, found.end)) {
-      this.#fail(this.#offset + start, 'the line does not have the form of an event');
+      this.#fail(offset, 'the line does not have the form of an event');
       return 0;
     }
     if (found.seq !== this.#events + 1) {
-      this.#fail(
-        this.#offset + start,
-        `event ${this.#events + 1} is missing: the line has seq ${found.seq}`,
-      );
+      this.#fail(offset, `event ${this.#events + 1} is missing: the line has seq ${found.seq}`);
       return 0;
     }
     this.#events = found.seq;
@@ -271,20 +244,14 @@ class ChainVerifier implements LogVerifier {
       this.#fail(offset, `the checkpoint is signed with key ${keyId}, which is ${state}`, key);
       return;
     }
-    this.#prev = sha256Hex(line);
-    this.#epoch = isSecond(event.payload) ? event.payload.epoch : 0;
     this.#isSecond = isSecond(event.payload);
-    this.#segmentFrom = offset + line.length;
+    const epoch = isSecond(event.payload) ? event.payload.epoch : 0;
+    this.#chain.extend(line, { seq: event.seq, epoch, to: offset });
     this.#checkpoints += 1;
     this.#open.push({
       offset,
       count: this.#checkpoints,
-      head: {
-        bytes: this.#segmentFrom,
-        seq: event.seq,
-        epoch: this.#epoch,
-        sha256: this.#prev,
-      },
+      head: this.#chain.head,
       isGood: () => key.verify(signedPart(event), signature),
     });
     if (this.#open.length >= MAX_OPEN) this.#settle();
@@ -327,23 +294,23 @@ class ChainVerifier implements LogVerifier {
   }
 
   #statementProblem({ payload }: Checkpoint, offset: number): string | undefined {
-    const digest = this.#segment.digest('hex');
-    this.#segment = createHash('sha256');
+    const found = this.#chain.close(offset);
     const { prev, from, to, sha256 } = payload;
-    if (prev !== this.#prev) {
+    if (prev !== found.prev) {
       return this.#checkpoints === 0
         ? 'the first checkpoint was made for another thread, or an earlier one is missing'
         : 'the checkpoint does not follow the previous one';
     }
-    if (from !== this.#segmentFrom || to !== offset) {
-      return `the checkpoint covers bytes ${from} to ${to}, but is at ${this.#segmentFrom} to ${offset}`;
+    if (from !== found.from || to !== offset) {
+      return `the checkpoint covers bytes ${from} to ${to}, but is at ${found.from} to ${offset}`;
     }
-    if (sha256 !== digest) {
+    if (sha256 !== found.sha256) {
       return `the bytes from ${from} to ${to} are not those that were signed`;
     }
     if (!isSecond(payload)) return this.#isSecond ? 'the checkpoint has an older form' : undefined;
-    return payload.epoch < this.#epoch
-      ? `the checkpoint is of epoch ${payload.epoch}, after one of epoch ${this.#epoch}`
+    const { epoch } = this.#chain.head;
+    return payload.epoch < epoch
+      ? `the checkpoint is of epoch ${payload.epoch}, after one of epoch ${epoch}`
       : undefined;
   }
 

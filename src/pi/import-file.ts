@@ -7,7 +7,7 @@ import { messageOf, RyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { MAX_LINE_BYTES } from '../log/codec.ts';
-import { LineRegions } from '../log/regions.ts';
+import { eachLine, scan } from '../log/scanner.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { importThread } from '../threads/session/copied-thread.ts';
 import { importPi, lastAnswer } from './import.ts';
@@ -76,32 +76,26 @@ async function readLines(
 ): Promise<ReadFile> {
   await assertFile(path);
   const hash = createHash('sha256');
-  const regions = new LineRegions();
   let bytes = 0;
   let line = 1;
-  const pass = (text: Buffer, isTorn: boolean): void => {
-    if (text.length > MAX_LINE_BYTES) throw tooLong(path, line);
+  const pass = (text: Buffer, isTorn: boolean): boolean => {
     take(text.toString('utf8'), isTorn, !isUtf8(text));
     line += 1;
+    return true;
   };
-  for await (const chunk of createReadStream(path, { highWaterMark: 1 << 18 })) {
-    const piece = chunk as Buffer;
-    hash.update(piece);
-    bytes += piece.length;
-    for (const whole of regions.push(piece)) {
-      for (let start = 0; start < whole.length; ) {
-        const end = whole.indexOf(LF, start);
-        pass(whole.subarray(start, end), false);
-        start = end + 1;
-      }
-    }
-    if (regions.heldBytes > MAX_LINE_BYTES) throw tooLong(path, line);
-  }
-  if (regions.heldBytes > 0) pass(regions.rest(), true);
+  await scan(createReadStream(path, { highWaterMark: 1 << 18 }), {
+    chunk(chunk) {
+      hash.update(chunk);
+      bytes += chunk.length;
+    },
+    lines: (run) => eachLine(run, (start, end) => pass(run.subarray(start, end - 1), false)),
+    oversized() {
+      throw tooLong(path, line);
+    },
+    torn: (rest) => rest && pass(rest, true),
+  });
   return { bytes, sha256: hash.digest('hex') };
 }
-
-const LF = 0x0a;
 
 async function assertFile(path: string): Promise<void> {
   let found: Awaited<ReturnType<typeof stat>>;

@@ -1,32 +1,33 @@
-import { createHash, type Hash } from 'node:crypto';
+import type { Hash } from 'node:crypto';
 import { type Clock, isoTime } from '../core/clock.ts';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
-import type { EventDraft, LogEvent } from '../core/events.ts';
+import type { EventDraft, LogEvent, LogHeader } from '../core/events.ts';
 import type { IdSource } from '../core/ids.ts';
-import type { PayloadVerifier } from '../core/signing.ts';
 import { diskReason } from '../disk/reasons.ts';
 import {
   type Checkpoint,
+  CheckpointChain,
   canWait,
-  chainStart,
   type LogHead,
-  sha256Hex,
   signCheckpoint,
 } from '../log/checkpoint.ts';
-import { decodeLine, encodeEvent, eventBytes, MAX_LINE_BYTES, tooLong } from '../log/codec.ts';
-import { advance, LOG_START, type LogCursor, placeEvent } from '../log/cursor.ts';
+import { encodeEvent, encodeHeader, eventBytes, tooLong } from '../log/codec.ts';
+import { type LogCursor, placeEvent } from '../log/cursor.ts';
 import { withoutLongTexts } from '../log/oversized.ts';
-import { LineRegions, matchesAt, seqAt, typeDistance } from '../log/regions.ts';
-import { createLogVerifier } from '../log/verifier.ts';
-import type { LogState, LogWriter, LogWriterOptions } from './store.ts';
-
-/** The state of a fully signed log that later bytes depend on. */
-export interface WriterPosition {
-  readonly cursor: LogCursor;
-  /** Running SHA-256 of the file; the writer continues it. */
-  readonly fileHash: Hash;
-  readonly head: LogHead;
-}
+import {
+  findPosition,
+  type LogTarget,
+  startPosition,
+  type WriterPosition,
+} from '../log/position.ts';
+import { malformedLog } from '../log/reader.ts';
+import type {
+  LogReopenOptions,
+  LogState,
+  LogWriter,
+  LogWriterOptions,
+  QuarantinedPart,
+} from './store.ts';
 
 /** The place that a writer's bytes go to. */
 export interface LogSink {
@@ -64,8 +65,7 @@ export class SignedLogWriter implements LogWriter {
   readonly threadId: string;
   readonly #parts: WriterParts;
   readonly #fileHash: Hash;
-  #segmentHash = createHash('sha256');
-  #head: LogHead;
+  readonly #chain: CheckpointChain;
   #lastCheckpoint: Checkpoint | undefined;
   #bytes: number;
   #cursor: LogCursor;
@@ -80,7 +80,7 @@ export class SignedLogWriter implements LogWriter {
     this.#parts = parts;
     this.threadId = parts.threadId;
     this.#fileHash = fileHash;
-    this.#head = head;
+    this.#chain = new CheckpointChain(head);
     this.#bytes = head.bytes;
     this.#cursor = cursor;
   }
@@ -94,11 +94,11 @@ export class SignedLogWriter implements LogWriter {
   }
 
   get head(): LogHead {
-    return this.#head;
+    return this.#chain.head;
   }
 
   get isSigned(): boolean {
-    return this.#head.bytes === this.#bytes;
+    return this.head.bytes === this.#bytes;
   }
 
   get lastCheckpoint(): Checkpoint | undefined {
@@ -106,9 +106,12 @@ export class SignedLogWriter implements LogWriter {
   }
 
   /** Begins the file: its header, signed in the same write. */
-  begin(header: Buffer): void {
+  begin(header: LogHeader): void {
     this.#assertUsable();
-    this.#writeSigned([header], { cursor: this.#cursor, timestamp: this.#now() });
+    this.#writeSigned([Buffer.from(encodeHeader(header), 'utf8')], {
+      cursor: this.#cursor,
+      timestamp: this.#now(),
+    });
   }
 
   append(drafts: readonly EventDraft[]): readonly LogEvent[] {
@@ -190,23 +193,20 @@ export class SignedLogWriter implements LogWriter {
     { cursor, timestamp }: { readonly cursor: LogCursor; readonly timestamp: string },
   ): void {
     const { signer } = this.#parts.options;
-    const { bytes: from, sha256: prev } = this.#head;
     // a rebuilt registry may count epochs from the start
-    const epoch = Math.max(this.#parts.options.epoch, this.#head.epoch);
+    const epoch = Math.max(this.#parts.options.epoch, this.head.epoch);
     const to = lines.reduce((sum, line) => sum + line.length, this.#bytes);
-    for (const line of lines) this.#segmentHash.update(line);
-    const sha256 = this.#segmentHash.digest('hex');
-    this.#segmentHash = createHash('sha256');
+    for (const line of lines) this.#chain.cover(line);
     const seq = cursor.seq + 1;
     const { threadId } = this;
     const event = signCheckpoint(
-      { threadId, seq, timestamp, epoch, from, to, sha256, prev },
+      { threadId, seq, timestamp, epoch, ...this.#chain.close(to) },
       signer,
     );
     const line = Buffer.from(encodeEvent(event), 'utf8');
     this.#put(joined([...lines, line]));
     this.#cursor = { ...cursor, seq };
-    this.#head = { bytes: this.#bytes, seq, epoch, sha256: sha256Hex(line) };
+    this.#chain.extend(line, { seq, epoch, to });
     this.#lastCheckpoint = event;
   }
 
@@ -247,7 +247,7 @@ export class SignedLogWriter implements LogWriter {
 
   #write(bytes: Buffer, cursor: LogCursor): void {
     this.#put(bytes);
-    this.#segmentHash.update(bytes);
+    this.#chain.cover(bytes);
     this.#cursor = cursor;
   }
 
@@ -300,92 +300,44 @@ function joined(lines: readonly Buffer[]): Buffer {
   return only !== undefined && lines.length === 1 ? only : Buffer.concat(lines);
 }
 
-// streamed text is most of a long log and moves nothing but the seq
-const DELTA_TYPES = ['token_delta', 'thinking_delta', 'toolcall_delta'].map((type) =>
-  Buffer.from(`"event_type":"${type}"`),
-);
-const LF = 0x0a;
-
-/** The position where a writer continues a log if all of it is signed; otherwise the end of its signed part. */
-export type FoundPosition =
-  | { readonly position: WriterPosition }
-  | { readonly signedBytes: number; readonly reason?: string };
+/** A log that is opened again, as its store keeps it. */
+export interface ClosedLog extends Omit<LogTarget, 'verifier'> {
+  chunks(): Iterable<Uint8Array>;
+  /** Moves what follows the first `end` bytes out of the log. */
+  quarantine(end: number): void;
+  /** Returns the parts that were moved out of the log. */
+  quarantined(): readonly QuarantinedPart[];
+  writerAt(position: WriterPosition): SignedLogWriter;
+}
 
 /**
- * Finds the end of a log in one streaming pass: seq, leaf, running hash, and the last checkpoint. It is checked as
- * verification checks it; a log whose signed part was changed is refused with the code of that.
+ * Opens a log for appending. What no signature covers is moved out of it; what was just moved, or by an opening that died,
+ * is recorded in the log.
  */
-export function findPosition(
-  {
-    location,
-    threadId,
-    verifier,
-  }: { location: string; threadId: string; verifier: PayloadVerifier },
-  chunks: Iterable<Uint8Array>,
-): FoundPosition {
-  const chain = createLogVerifier({ threadId, verifier });
-  const lines = new CursorReader(threadId);
-  for (const chunk of chunks) {
-    if (!chain.push(chunk)) break;
-    lines.push(chunk);
+export function openSigned(
+  log: ClosedLog,
+  { verifier, header, epoch }: LogReopenOptions,
+): SignedLogWriter {
+  const { location, threadId } = log;
+  const target = { location, threadId, verifier };
+  let found = findPosition(target, log.chunks());
+  let isEmpty = false;
+  if ('signedBytes' in found) {
+    const { signedBytes, reason = '' } = found;
+    isEmpty = signedBytes === 0;
+    if (isEmpty && !header) throw malformedLog(location, reason);
+    log.quarantine(signedBytes);
+    found = isEmpty
+      ? { position: startPosition(threadId, epoch) }
+      : findPosition(target, log.chunks());
+    if ('signedBytes' in found) throw malformedLog(location, 'it changed while it was opened');
   }
-  const verdict = chain.end();
-  if (!verdict.ok && verdict.unsigned) return { signedBytes: 0, reason: verdict.reason };
-  if (!verdict.ok) {
-    const { code, reason, offset } = verdict;
-    throw new RyeError(code, `${location} does not verify: ${reason} at byte ${offset}`, {
-      hint: `See: rye verify thread ${threadId}`,
-      details: { thread_id: threadId, offset },
-    });
-  }
-  const { head, unverified_bytes: unverified } = verdict;
-  if (unverified > 0) return { signedBytes: head.bytes };
-  return { position: { head, cursor: lines.cursor, fileHash: chain.fileHash } };
-}
-
-/** The position in an empty log. */
-export function emptyPosition(
-  threadId: string,
-  facts: { readonly epoch: number; readonly fileHash: Hash },
-): WriterPosition {
-  const head = { bytes: 0, seq: 0, epoch: facts.epoch, sha256: chainStart(threadId) };
-  return { head, cursor: LOG_START, fileHash: facts.fileHash };
-}
-
-/** Follows seq and leaf through the lines of a log. What is no event moves neither. */
-class CursorReader {
-  cursor: LogCursor = LOG_START;
-  readonly #typeAt: number;
-  readonly #regions = new LineRegions();
-
-  constructor(threadId: string) {
-    this.#typeAt = typeDistance(threadId);
-  }
-
-  push(chunk: Uint8Array): void {
-    for (const region of this.#regions.push(chunk)) this.#lines(region);
-    if (this.#regions.heldBytes > MAX_LINE_BYTES) this.#regions.skipLine();
-  }
-
-  #lines(bytes: Buffer): void {
-    for (let start = 0; start < bytes.length; ) {
-      const next = bytes.indexOf(LF, start) + 1;
-      if (!this.#skipDelta(bytes, start)) {
-        for (const piece of decodeLine(bytes.toString('utf8', start, next - 1))) {
-          if ('event' in piece) this.cursor = advance(this.cursor, piece.event);
-        }
-      }
-      start = next;
-    }
-  }
-
-  /** Counts a line of streamed text without parsing it; false for every other line. */
-  #skipDelta(bytes: Buffer, start: number): boolean {
-    const found = seqAt(bytes, start);
-    if (!found) return false;
-    const typeAt = found.end + this.#typeAt;
-    if (!DELTA_TYPES.some((type) => matchesAt(bytes, type, typeAt))) return false;
-    this.cursor = { seq: found.seq, leafId: this.cursor.leafId };
-    return true;
-  }
+  const { position } = found;
+  const writer = log.writerAt(position);
+  if (isEmpty && header) writer.begin(header);
+  const parts = log.quarantined().filter(({ offset }) => offset === position.head.bytes);
+  writer.append(
+    parts.map((payload) => ({ event_type: 'log_quarantined', payload, durable: true })),
+  );
+  return writer;
 }

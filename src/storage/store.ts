@@ -12,7 +12,7 @@ import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost, MicroUsd } from '../core/usage.ts';
 import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
-import type { LogProblem } from '../log/codec.ts';
+import type { OpenedLog } from '../log/reader.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
 import type { Held } from '../policy/budget.ts';
@@ -267,15 +267,6 @@ export interface LogWriter {
 /** Length, running hash and number of events of a log, as thread.json names them at the end. */
 export type LogState = LogExtent;
 
-/** A log read from disk: the header, its events with byte offsets, and what is wrong with it. */
-export interface OpenedLog {
-  readonly header: LogHeader;
-  readonly events: readonly (LogEvent | UnknownEvent)[];
-  /** Byte offset of each event, at the same index. */
-  readonly offsets: readonly number[];
-  readonly problems: readonly LogProblem[];
-}
-
 /** An entry as the tree holds it, or what {@link LogStore.readEntries} gives. */
 export type EntryLookup = { readonly entry: TreeEntry } | { readonly opened: OpenedLog };
 
@@ -433,6 +424,6 @@ export interface StoreMaintenance {
   holdRepair(): { release(): void };
 }
 
-export type { LogProblem } from '../log/codec.ts';
+export type { OpenedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { ResolveParams, RunKey, SteerParams, SteerPoint } from './deliveries.ts';

@@ -7,9 +7,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ENTRY_TYPES, type EventType } from '../../src/core/events.ts';
 import type { LogProblem } from '../../src/log/codec.ts';
 import { foldContext, startedCallIds } from '../../src/log/context.ts';
+import { readLog } from '../../src/log/reader.ts';
+import { scanNow } from '../../src/log/scanner.ts';
 import { buildTree } from '../../src/log/tree.ts';
-import { createLogVerifier } from '../../src/log/verifier.ts';
-import { readLog } from '../../src/storage/log-reader.ts';
+import { LogVerifier } from '../../src/log/verifier.ts';
 import { signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const ROOT = path.resolve(import.meta.dirname, '../..');
@@ -170,9 +171,9 @@ describe('a reader that knows only the page', () => {
       const file = path.join(folder, `${index}.jsonl`);
       writeFileSync(file, log.join(''));
       const theirs = (await independently(file))['checkpoints'] as { broken_at: number | null };
-      const check = createLogVerifier({ threadId: THREAD, verifier });
-      check.push(readFileSync(file));
-      verdicts.push([theirs.broken_at !== null, !check.end().ok]);
+      const check = new LogVerifier({ threadId: THREAD, verifier });
+      scanNow([readFileSync(file)], check);
+      verdicts.push([theirs.broken_at !== null, !check.verdict().ok]);
     }
     expect(verdicts).toEqual([
       [false, false],

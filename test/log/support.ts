@@ -129,7 +129,7 @@ function linesOf(
 ): readonly string[] {
   const lines = [encodeHeader(headerFor(threadId))];
   let from = 0;
-  let prev = chainStart(threadId);
+  let prev = chainStart(threadId).sha256;
   let cursor = LOG_START;
   const timestamp = '2026-02-17T10:00:56.123Z';
   for (const drafts of groups) {

@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import type { PayloadVerifier } from '../../src/core/signing.ts';
 import { sha256Hex, signCheckpoint } from '../../src/log/checkpoint.ts';
 import { encodeEvent } from '../../src/log/codec.ts';
-import { createLogVerifier, type LogExtent, type LogVerification } from '../../src/log/verifier.ts';
+import { LineScanner, scanNow } from '../../src/log/scanner.ts';
+import { type LogExtent, type LogVerification, LogVerifier } from '../../src/log/verifier.ts';
 import { delta, firstFormLog, signedLog, THREAD, testKey, userMessage } from './support.ts';
 
 const key = testKey();
@@ -25,16 +26,18 @@ function verify(
     verifier?: typeof key.verifier;
   } = {},
 ): LogVerification {
-  const checker = createLogVerifier({
+  const checker = new LogVerifier({
     threadId: options.threadId ?? THREAD,
     verifier: options.verifier ?? key.verifier,
     expected: options.expected,
   });
   const chunk = options.chunk ?? bytes.length;
-  for (let at = 0; at < bytes.length; at += chunk) {
-    checker.push(bytes.subarray(at, at + chunk));
-  }
-  return checker.end();
+  scanNow(chunksOf(bytes, chunk), checker);
+  return checker.verdict();
+}
+
+function* chunksOf(bytes: Buffer, length: number): Generator<Buffer, void, undefined> {
+  for (let at = 0; at < bytes.length; at += length) yield bytes.subarray(at, at + length);
 }
 
 const text = (lines: readonly string[]): Buffer => Buffer.from(lines.join(''));
@@ -164,25 +167,27 @@ describe('tampering', () => {
 
   it('keeps a line without end out of memory, and refuses it in a finished log', () => {
     const block = Buffer.alloc(1024 * 1024, 'x');
-    const checker = createLogVerifier({ threadId: THREAD, verifier: key.verifier });
-    checker.push(LOG);
-    for (let pushes = 0; pushes < 40; pushes += 1) expect(checker.push(block)).toBe(true);
-    expect(checker.end()).toMatchObject({
+    const checker = new LogVerifier({ threadId: THREAD, verifier: key.verifier });
+    const scanner = new LineScanner([checker]);
+    scanner.push(LOG);
+    for (let pushes = 0; pushes < 40; pushes += 1) expect(scanner.push(block)).toBe(true);
+    expect(checker.verdict()).toMatchObject({
       ok: true,
       verified_bytes: LOG.length,
       unverified_bytes: 40 * block.length,
       flaw: { offset: LOG.length, reason: 'a line is over 16 MiB' },
     });
-    const finished = createLogVerifier({
+    const finished = new LogVerifier({
       threadId: THREAD,
       verifier: key.verifier,
       expected: EXTENT,
     });
-    finished.push(LOG);
+    const finishing = new LineScanner([finished]);
+    finishing.push(LOG);
     let pushes = 1;
-    while (finished.push(block)) pushes += 1;
+    while (finishing.push(block)) pushes += 1;
     expect(pushes).toBe(17);
-    expect(finished.end()).toMatchObject({ ok: false, offset: LOG.length });
+    expect(finished.verdict()).toMatchObject({ ok: false, offset: LOG.length });
   });
 
   it('is no log when it is empty or something else', () => {

@@ -5,9 +5,9 @@ import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import { writeWhole } from '../../disk/whole-file.ts';
 import { decodeHeader, decodeLine, MAX_LINE_BYTES, upgradeFrom } from '../../log/codec.ts';
+import type { OpenedLog } from '../../log/reader.ts';
+import { eachLine, lineStartAfter, lineStartBefore, scanNow } from '../../log/scanner.ts';
 import { buildTree, type TreeEntry } from '../../log/tree.ts';
-import { LineSplitter } from '../log-reader.ts';
-import type { OpenedLog } from '../store.ts';
 
 /** A log as long as this gets an index: a shorter one is read whole in less time than anybody notices. */
 const INDEXED_BYTES = 4 * 1024 * 1024;
@@ -21,7 +21,6 @@ const MAX_SAME_KEY = 16;
 const HEAD_BYTES = 4096;
 const SAMPLE_BYTES = 4096;
 const BLOCK_BYTES = 64 * 1024;
-const LF = 0x0a;
 
 /** The result of a look-up. `stale`: no index fits the log. */
 export type Lookup = TreeEntry | 'absent' | 'stale';
@@ -72,12 +71,11 @@ function headOf(index: number, threadId: string): Head | undefined {
   const stats = fstatSync(index);
   if (!stats.isFile()) return undefined;
   const text = bytesAt(index, 0, HEAD_BYTES);
-  const end = text.indexOf(LF);
-  const head = end === -1 ? undefined : parseJson(text.toString('utf8', 0, end));
+  const start = lineStartAfter(text, 0);
+  const head = start === 0 ? undefined : parseJson(text.toString('utf8', 0, start));
   if (!isRecord(head) || head['version'] !== 1 || head['thread_id'] !== threadId) return undefined;
   const { bytes, entries, sha256 } = head;
   if (!isCount(bytes) || !isCount(entries) || typeof sha256 !== 'string') return undefined;
-  const start = end + 1;
   return stats.size === start + entries * RECORD_BYTES
     ? { bytes, entries, sha256, start }
     : undefined;
@@ -107,7 +105,7 @@ function fits(
 function fingerprint(log: number, bytes: number): string | undefined {
   const length = Math.min(SAMPLE_BYTES, bytes);
   const last = bytesAt(log, bytes - length, length);
-  if (last.at(-1) !== LF) return undefined;
+  if (length === 0 || lineStartBefore(last, last.length) < length) return undefined;
   return createHash('sha256')
     .update(bytesAt(log, 0, length))
     .update(last)
@@ -124,8 +122,8 @@ function bytesAt(file: number, position: number, length: number): Buffer {
 function lineAt(log: number, position: number): string | undefined {
   for (let length = BLOCK_BYTES; ; length *= 2) {
     const bytes = bytesAt(log, position, length);
-    const end = bytes.indexOf(LF);
-    if (end !== -1) return bytes.toString('utf8', 0, end);
+    const end = lineStartAfter(bytes, 0);
+    if (end > 0) return bytes.toString('utf8', 0, end - 1);
     if (bytes.length < length || length > MAX_LINE_BYTES) return undefined;
   }
 }
@@ -220,17 +218,28 @@ class IndexedLog {
   #inTail(id: string): PlacedEntry | undefined {
     const { log, size, head } = this.#parts;
     const needle = Buffer.from(JSON.stringify(id));
-    const splitter = new LineSplitter(head.bytes);
-    for (let at = head.bytes; at < size; ) {
-      const block = bytesAt(log, at, BLOCK_BYTES);
-      if (block.length === 0) return undefined;
-      at += block.length;
-      for (const { offset, bytes } of splitter.push(block)) {
-        const found = bytes?.includes(needle) ? this.#entryAt(offset, id) : undefined;
-        if (found) return found;
-      }
-    }
-    return undefined;
+    let found: PlacedEntry | undefined;
+    const tail = blocks(log, head.bytes, size);
+    scanNow(tail, {
+      lines: (run, offset) =>
+        eachLine(run, (start, end) => {
+          const isIn = run.subarray(start, end).includes(needle);
+          found = isIn ? this.#entryAt(head.bytes + offset + start, id) : undefined;
+          return found === undefined;
+        }),
+      oversized: () => true,
+    });
+    return found;
+  }
+}
+
+/** The bytes of a file from `from` to `end`; each block is only valid until the next one is asked for. */
+function* blocks(file: number, from: number, end: number): Generator<Buffer, void, undefined> {
+  for (let at = from; at < end; ) {
+    const block = bytesAt(file, at, BLOCK_BYTES);
+    if (block.length === 0) return;
+    yield block;
+    at += block.length;
   }
 }
 

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import {
   closeSync,
   fstatSync,
@@ -12,12 +11,13 @@ import {
 import { dirname, join } from 'node:path';
 import { RyeError, systemCodeOf } from '../../core/errors.ts';
 import { makeFolders, stageFile, writeWhole } from '../../disk/whole-file.ts';
+import { sha256Hex } from '../../log/checkpoint.ts';
+import { measure } from '../../log/reader.ts';
 import type { QuarantinedPart } from '../store.ts';
 import { readChunksSync } from './log-archive.ts';
 
 const NAME = /^transcript\.unverified-(\d+)(?:-(\d+))?\.jsonl$/;
 const CHUNK_BYTES = 256 * 1024;
-const LF = 0x0a;
 
 /**
  * Moves what follows the first `end` bytes of a log to `transcript.unverified-<end>.jsonl` beside it. The copy is on the
@@ -44,7 +44,7 @@ export function quarantinedIn(folder: string): readonly QuarantinedPart[] {
       return offset === undefined ? [] : [{ file, offset: Number(offset), count: Number(count) }];
     })
     .toSorted((left, right) => left.offset - right.offset || left.count - right.count)
-    .map(({ file, offset }) => ({ offset, ...measured(join(folder, file)), file }));
+    .map(({ file, offset }) => ({ offset, ...measure(readChunksSync(join(folder, file))), file }));
 }
 
 function namesIn(folder: string): readonly string[] {
@@ -54,20 +54,6 @@ function namesIn(folder: string): readonly string[] {
     if (systemCodeOf(error) === 'ENOENT') return [];
     throw error;
   }
-}
-
-function measured(path: string): Pick<QuarantinedPart, 'bytes' | 'sha256' | 'lines'> {
-  const hash = createHash('sha256');
-  let bytes = 0;
-  let lines = 0;
-  let last = LF;
-  for (const chunk of readChunksSync(path)) {
-    hash.update(chunk);
-    bytes += chunk.length;
-    for (let at = chunk.indexOf(LF); at !== -1; at = chunk.indexOf(LF, at + 1)) lines += 1;
-    last = chunk.at(-1) ?? last;
-  }
-  return { bytes, sha256: hash.digest('hex'), lines: last === LF ? lines : lines + 1 };
 }
 
 function freeName(folder: string, end: number): string {
@@ -106,7 +92,7 @@ export function saveArtifact(path: string, threadId: string, text: string): stri
       location: { path: folder },
     });
   }
-  const name = `text-${createHash('sha256').update(text).digest('hex').slice(0, 32)}.txt`;
+  const name = `text-${sha256Hex(text).slice(0, 32)}.txt`;
   writeWhole(join(folder, name), text, { mode: 0o600, follow: false });
   return `.ai/state/threads/${threadId}/artifacts/${name}`;
 }

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import {
   closeSync,
   fdatasyncSync,
@@ -14,23 +13,16 @@ import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
 import { makeFolders, stageFile, syncFolder, writeFully } from '../../disk/whole-file.ts';
-import { encodeHeader } from '../../log/codec.ts';
+import { startPosition, type WriterPosition } from '../../log/position.ts';
 import {
   eventsOf,
   type LogSource,
   lastOf,
-  malformedLog,
   missingLog,
   readLog,
   verifyLog,
-} from '../log-reader.ts';
-import {
-  emptyPosition,
-  findPosition,
-  type LogSink,
-  SignedLogWriter,
-  type WriterPosition,
-} from '../signed-writer.ts';
+} from '../../log/reader.ts';
+import { type LogSink, openSigned, SignedLogWriter } from '../signed-writer.ts';
 import type {
   EntryLookup,
   LogReopenOptions,
@@ -62,10 +54,8 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
   const pathOf = (threadId: string): string => join(folderOf(threadId), 'transcript.jsonl');
   const sourceOf = (threadId: string): LogSource => fileSource(pathOf(threadId), threadId);
   return {
-    create: async (header, writer) =>
-      createLog(pathOf(header.thread_id), header, { ...options, writer }),
-    reopen: async (threadId, writer) =>
-      reopenLog(pathOf(threadId), threadId, { ...options, writer }),
+    create: async (header, writer) => createLog(pathOf(header.thread_id), header, writer, options),
+    reopen: async (threadId, writer) => reopenLog(pathOf(threadId), threadId, writer, options),
     read: async (threadId, part) =>
       await readLog(sourceOf(threadId), { ...part, entriesOnly: false }),
     readEntries: async (threadId, part) =>
@@ -75,19 +65,19 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
     tail: async (threadId, count) => {
       const path = pathOf(threadId);
       return isArchived(path)
-        ? await lastOf(eventsOf(sourceOf(threadId), 0), count)
+        ? await lastOf(eventsOf(sourceOf(threadId).chunks(), 0), count)
         : await tailLog(path, threadId, count);
     },
     since: (threadId, seq) => {
       const path = pathOf(threadId);
       return isArchived(path)
-        ? eventsOf(sourceOf(threadId), seq)
+        ? eventsOf(sourceOf(threadId).chunks(), seq)
         : eventsSince(path, threadId, seq);
     },
     follow: (threadId, follow) => {
       const path = pathOf(threadId);
       return isArchived(path)
-        ? eventsOf(sourceOf(threadId), follow.since ?? 0)
+        ? eventsOf(sourceOf(threadId).chunks(), follow.since ?? 0)
         : followLog(path, { threadId, ...follow });
     },
     archive: async (threadId) => {
@@ -109,8 +99,9 @@ export function createFileLogStore(options: FileLogStoreOptions): LogStore {
       return {
         release: () => lease.release(),
         open: async (writer) => {
-          assertThere(pathOf(threadId), threadId);
-          return openUnder(lease, pathOf(threadId), threadId, { ...options, writer });
+          const path = pathOf(threadId);
+          assertThere(path, threadId);
+          return openUnder({ path, threadId, lease, options: writer, store: options }, writer);
         },
       };
     },
@@ -150,32 +141,40 @@ async function lookUp(source: LogSource, id: string): Promise<EntryLookup> {
   return { opened };
 }
 
-interface OpenParts extends FileLogStoreOptions {
-  readonly writer: LogWriterOptions;
+/** A log that is opened for writing, under its lease. */
+interface Opening {
+  readonly path: string;
+  readonly threadId: string;
+  readonly lease: Lease;
+  readonly options: LogWriterOptions;
+  readonly store: FileLogStoreOptions;
 }
 
-interface ReopenParts extends FileLogStoreOptions {
-  readonly writer: LogReopenOptions;
-}
-
-function createLog(path: string, header: LogHeader, parts: OpenParts): LogWriter {
+function createLog(
+  path: string,
+  header: LogHeader,
+  options: LogWriterOptions,
+  store: FileLogStoreOptions,
+): LogWriter {
   const threadId = header.thread_id;
+  const { owner, epoch } = options;
   const folder = dirname(path);
   const lease = onDisk(path, () => {
     makeFolders(folder, 0o700);
-    return lend(folder, threadId, parts);
+    return takeLease({ folder, threadId, owner, epoch, owners: store.owners });
   });
-  return openHeld(lease, path, (): LogWriter => {
-    const fd = openNew(path, threadId);
-    try {
-      const writer = beginLog({ path, threadId, fd, lease, parts }, header);
-      syncCreation(fd, folder, parts.writer);
+  return openHeld(
+    lease,
+    path,
+    () => openNew(path, threadId),
+    (fd) => {
+      const position = startPosition(threadId, epoch);
+      const writer = writerOver(fd, position, { path, threadId, lease, options, store });
+      writer.begin(header);
+      syncCreation(fd, folder, options);
       return writer;
-    } catch (error) {
-      closeSync(fd);
-      throw error;
-    }
-  });
+    },
+  );
 }
 
 /** An empty file is what a crash between creation and header leaves: it holds nothing and is taken over. */
@@ -203,61 +202,39 @@ function assertThere(path: string, threadId: string): void {
   }
 }
 
-function reopenLog(path: string, threadId: string, parts: ReopenParts): LogWriter {
+function reopenLog(
+  path: string,
+  threadId: string,
+  options: LogReopenOptions,
+  store: FileLogStoreOptions,
+): LogWriter {
   assertThere(path, threadId);
-  const lease = onDisk(path, () => lend(dirname(path), threadId, parts));
-  return openUnder(lease, path, threadId, parts);
+  const { owner, epoch } = options;
+  const folder = dirname(path);
+  const lease = onDisk(path, () =>
+    takeLease({ folder, threadId, owner, epoch, owners: store.owners }),
+  );
+  return openUnder({ path, threadId, lease, options, store }, options);
 }
 
-function openUnder(lease: Lease, path: string, threadId: string, parts: ReopenParts): LogWriter {
-  return openHeld(lease, path, (): LogWriter => {
+function openUnder(opening: Opening, options: LogReopenOptions): LogWriter {
+  const { path, threadId, lease } = opening;
+  const open = (): number => {
     if (lease.isFromLiving) moveToNewFile(path);
-    const found = findPosition(
-      { location: path, threadId, verifier: parts.writer.verifier },
-      readChunksSync(path),
-    );
-    if ('signedBytes' in found) {
-      const { signedBytes, reason = '' } = found;
-      if (signedBytes === 0 && !parts.writer.header) throw malformedLog(path, reason);
-      quarantineTail(path, signedBytes);
-    }
-    return openSigned({ lease, path, threadId, parts });
-  });
-}
-
-/** Opens a log that is signed up to its end. What was just quarantined, or by a recovery that died, is noted in it. */
-function openSigned({
-  lease,
-  path,
-  threadId,
-  parts,
-}: Omit<OverParts, 'fd'> & { readonly parts: ReopenParts }): LogWriter {
-  const { header, verifier } = parts.writer;
-  const isEmpty = statSync(path).size === 0;
-  const fd = openSync(path, 'a+');
-  try {
-    const over = { path, threadId, fd, lease, parts };
-    if (isEmpty && header) {
-      const writer = beginLog(over, header);
-      noteQuarantined(writer, dirname(path), 0);
-      return writer;
-    }
-    const found = findPosition({ location: path, threadId, verifier }, readChunksSync(path));
-    if ('signedBytes' in found) throw malformedLog(path, 'it changed while it was opened');
-    const writer = writerOver({ ...over, position: found.position });
-    noteQuarantined(writer, dirname(path), found.position.head.bytes);
-    return writer;
-  } catch (error) {
-    closeSync(fd);
-    throw error;
-  }
-}
-
-/** Records what was taken off a log at its present end. */
-function noteQuarantined(writer: LogWriter, folder: string, end: number): void {
-  const parts = quarantinedIn(folder).filter(({ offset }) => offset === end);
-  writer.append(
-    parts.map((payload) => ({ event_type: 'log_quarantined', payload, durable: true })),
+    return openSync(path, 'a');
+  };
+  return openHeld(lease, path, open, (fd) =>
+    openSigned(
+      {
+        location: path,
+        threadId,
+        chunks: () => readChunksSync(path),
+        quarantine: (end) => quarantineTail(path, end),
+        quarantined: () => quarantinedIn(dirname(path)),
+        writerAt: (position) => writerOver(fd, position, opening),
+      },
+      options,
+    ),
   );
 }
 
@@ -272,53 +249,13 @@ function moveToNewFile(path: string): void {
   }
 }
 
-function lend(folder: string, threadId: string, { writer, owners }: OpenParts): Lease {
-  return takeLease({ folder, threadId, owner: writer.owner, epoch: writer.epoch, owners });
-}
-
-interface OverParts {
-  readonly path: string;
-  readonly threadId: string;
-  readonly fd: number;
-  readonly lease: Lease;
-  readonly parts: OpenParts;
-}
-
-/** Begins an empty file with its signed header. */
-function beginLog(over: OverParts, header: LogHeader): LogWriter {
-  const { epoch } = over.parts.writer;
-  const fileHash = createHash('sha256');
-  const writer = writerOver({
-    ...over,
-    position: emptyPosition(over.threadId, { epoch, fileHash }),
-  });
-  writer.begin(Buffer.from(encodeHeader(header), 'utf8'));
-  return writer;
-}
-
-function writerOver({
-  parts,
-  position,
-  threadId,
-  ...open
-}: OverParts & { readonly position: WriterPosition }): SignedLogWriter {
-  const { writer: options, clock, ids } = parts;
-  return new SignedLogWriter({
-    threadId,
-    sink: fileSink(threadId, open),
-    position,
-    options,
-    clock,
-    ids,
-  });
-}
-
 /** Writes to an open file (O_APPEND) under a lease. */
-function fileSink(
-  threadId: string,
-  { path, fd, lease }: Pick<OverParts, 'path' | 'fd' | 'lease'>,
-): LogSink {
-  return {
+function writerOver(
+  fd: number,
+  position: WriterPosition,
+  { path, threadId, lease, options, store: { clock, ids } }: Opening,
+): SignedLogWriter {
+  const sink: LogSink = {
     location: path,
     isAsync: false,
     assertHeld: () => lease.assertHeld(),
@@ -331,6 +268,7 @@ function fileSink(
       lease.release();
     },
   };
+  return new SignedLogWriter({ threadId, sink, position, options, clock, ids });
 }
 
 /** A new file survives a power cut only once its folder is on the disk too. */
@@ -341,11 +279,16 @@ function syncCreation(fd: number, folder: string, { durability }: LogWriterOptio
   syncFolder(dirname(folder));
 }
 
-/** Gives the lease back when opening fails. */
-function openHeld<T>(lease: Lease, path: string, open: () => T): T {
+/** Opens a file and makes its writer. Closes the file and gives the lease back if that fails. */
+function openHeld<T>(lease: Lease, path: string, open: () => number, use: (fd: number) => T): T {
+  let fd: number | undefined;
   try {
-    return onDisk(path, open);
+    return onDisk(path, () => {
+      fd = open();
+      return use(fd);
+    });
   } catch (error) {
+    if (fd !== undefined) closeSync(fd);
     lease.release();
     throw error;
   }

@@ -3,13 +3,18 @@ import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
-import { seqAt } from '../../log/regions.ts';
-import { EventReader, type FileLine, LineSplitter, missingLog, newEvents } from '../log-reader.ts';
+import { seqAt } from '../../log/codec.ts';
+import { EventReader, eventsOf, lastOf, missingLog } from '../../log/reader.ts';
+import {
+  LineScanner,
+  type LineVisitor,
+  lineStartAfter,
+  lineStartBefore,
+} from '../../log/scanner.ts';
 import type { FollowOptions } from '../store.ts';
 import { readChunks, withFile } from './log-archive.ts';
 
 const BLOCK_BYTES = 64 * 1024;
-const LF = 0x0a;
 
 /** The last `count` events, read in blocks from the end: the cost is that of the tail, not of the log. */
 export async function tailLog(
@@ -19,18 +24,8 @@ export async function tailLog(
 ): Promise<readonly (LogEvent | UnknownEvent)[]> {
   return await withFile(path, async (handle) => {
     const { size } = await handle.stat();
-    // one more line than events: the first may be the header
     const start = await lineStartFromEnd(handle, size, count);
-    const splitter = new LineSplitter(start);
-    const reader = new EventReader();
-    const events: (LogEvent | UnknownEvent)[] = [];
-    const take = (line: FileLine): void => {
-      if (line.offset > 0) events.push(...reader.events(line).map(({ event }) => event));
-    };
-    for await (const chunk of readChunks(handle, start)) {
-      for (const line of splitter.push(chunk)) take(line);
-    }
-    return count === 0 ? [] : events.slice(-count);
+    return await lastOf(eventsOf(readChunks(handle, start), 0, start), count);
   }).catch((error: unknown) => {
     throw missingLog(error, threadId);
   });
@@ -43,18 +38,14 @@ async function lineStartFromEnd(handle: FileHandle, size: number, count: number)
   for (let end = size; end > 0; ) {
     const from = Math.max(0, end - BLOCK_BYTES);
     const { bytesRead } = await handle.read(block, 0, end - from, from);
-    const text = block.subarray(0, bytesRead);
-    for (let at = text.lastIndexOf(LF); at !== -1; at = lineFeedBefore(text, at)) {
+    let start = lineStartBefore(block, bytesRead);
+    for (; start > 0; start = lineStartBefore(block, start - 1)) {
       seen += 1;
-      if (seen > count) return from + at + 1;
+      if (seen > count) return from + start;
     }
     end = from;
   }
   return 0;
-}
-
-function lineFeedBefore(bytes: Buffer, at: number): number {
-  return at === 0 ? -1 : bytes.lastIndexOf(LF, at - 1);
 }
 
 /** Events with a seq above `since`, in order. Costs O(events returned), not O(log). */
@@ -67,7 +58,7 @@ export async function* eventsSince(
   try {
     handle = await open(path, 'r');
     const start = await offsetAfter(handle, since);
-    for await (const line of wholeLines(handle, start)) yield* newEvents(line, since);
+    yield* eventsOf(readChunks(handle, start), since, start);
   } catch (error) {
     throw missingLog(error, threadId);
   } finally {
@@ -91,16 +82,16 @@ export async function* followLog(
       const changed = changes.next();
       handle = await currentHandle(path, handle);
       if (handle) {
-        const found = place && (await placeIn(handle, place));
-        place = found ?? { position: await offsetAfter(handle, since), since };
-        for await (const line of wholeLines(handle, place.position)) {
-          for (const event of newEvents(line, place.since)) {
+        const known = place && (await placeIn(handle, place));
+        place = known ?? { position: await offsetAfter(handle, since), since };
+        const reader = new FollowingReader(place);
+        for await (const chunk of readChunks(handle, place.position)) {
+          for (const event of reader.push(chunk)) {
             if (signal.aborted) return;
             yield event;
-            if (event.event_type === 'checkpoint') place = signedPlace(line, event.seq);
           }
-          place = { ...place, position: line.offset + line.length, last: keptLine(line) };
         }
+        place = reader.place;
       }
       await changed;
     }
@@ -119,18 +110,58 @@ interface FollowPlace {
   readonly since: number;
   /** The last line that was read. */
   readonly last?: { readonly offset: number; readonly bytes: Buffer } | undefined;
-  /** The place after the last checkpoint, which a log keeps for ever. */
+  /** The place of the last checkpoint, which a log keeps for ever. */
   readonly signed?: Pick<FollowPlace, 'position' | 'since'>;
 }
 
-function signedPlace(line: FileLine, seq: number): FollowPlace {
-  const signed = { position: line.offset + line.length, since: seq };
-  return { ...signed, signed };
-}
+/**
+ * Reads on from a place. What follows the last line feed is read again next time: a writer that opens the log after a
+ * crash takes it off and writes something else there.
+ */
+class FollowingReader implements LineVisitor {
+  #place: FollowPlace;
+  #events: (LogEvent | UnknownEvent)[] = [];
+  readonly #scanner: LineScanner;
+  readonly #reader: EventReader;
 
-/** A copy, because the memory of a line is used again. */
-function keptLine({ offset, bytes }: FileLine): FollowPlace['last'] {
-  return bytes && { offset, bytes: Buffer.from(bytes) };
+  constructor(place: FollowPlace) {
+    this.#place = place;
+    this.#scanner = new LineScanner([this], place.position);
+    this.#reader = new EventReader({ event: (event, offset) => this.#take(event, offset) });
+  }
+
+  get place(): FollowPlace {
+    return { ...this.#place, position: this.#scanner.offset };
+  }
+
+  /** Returns the new events in the lines that end in a chunk. */
+  push(chunk: Uint8Array): readonly (LogEvent | UnknownEvent)[] {
+    this.#events = [];
+    this.#scanner.push(chunk);
+    return this.#events;
+  }
+
+  lines(run: Buffer, offset: number): boolean {
+    const start = lineStartBefore(run, run.length - 1);
+    // a copy, because the memory of a run is used again
+    const last = { offset: offset + start, bytes: Buffer.from(run.subarray(start)) };
+    this.#reader.lines(run, offset);
+    this.#place = { ...this.#place, last };
+    return true;
+  }
+
+  oversized(): boolean {
+    return true;
+  }
+
+  #take(event: LogEvent | UnknownEvent, offset: number): void {
+    const { since } = this.#place;
+    if (event.seq <= since) return;
+    this.#events.push(event);
+    if (event.event_type !== 'checkpoint') return;
+    const signed = { position: offset, since: event.seq };
+    this.#place = { ...signed, signed };
+  }
 }
 
 /**
@@ -148,18 +179,6 @@ async function placeIn(handle: FileHandle, place: FollowPlace): Promise<FollowPl
   );
   if (buffer.equals(last.bytes)) return place;
   return signed && { ...signed, signed };
-}
-
-/**
- * Lines from `position` on that have their line feed. What follows the last one is read again next time: a writer that
- * opens the log after a crash takes it off and writes something else there.
- */
-async function* wholeLines(
-  handle: FileHandle,
-  position: number,
-): AsyncGenerator<FileLine, void, undefined> {
-  const splitter = new LineSplitter(position);
-  for await (const chunk of readChunks(handle, position)) yield* splitter.push(chunk);
 }
 
 /** The file at `path`, if it is there: a writer that takes a thread over puts a copy in the place of its log. */
@@ -253,15 +272,16 @@ async function firstLineBehind(
   for (let at = from; at < end; ) {
     const { bytesRead } = await handle.read(probe, 0, PROBE_BYTES, at);
     const bytes = probe.subarray(0, bytesRead);
-    let next = bytes.indexOf(LF) + 1;
-    for (; next > 0 && at + next < end; next = bytes.indexOf(LF, next) + 1) {
+    let next = lineStartAfter(bytes, 0);
+    for (; next > 0 && at + next < end; next = lineStartAfter(bytes, next)) {
       const found = seqAt(bytes, next);
       // digits that the probe cuts off are another number
       if (found && found.end < bytes.length) return { offset: at + next, seq: found.seq };
     }
     if (bytesRead < PROBE_BYTES) return undefined;
-    // the line after the last line feed may be in the next probe
-    at += Math.max(1, bytes.lastIndexOf(LF) === -1 ? bytesRead : bytes.lastIndexOf(LF));
+    const last = lineStartBefore(bytes, bytesRead);
+    // the next probe begins with the last line feed: the line after it may be there
+    at += last === 0 ? bytesRead : Math.max(1, last - 1);
   }
   return undefined;
 }

@@ -1,27 +1,20 @@
-import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
 import { assertThreadId, type IdSource } from '../../core/ids.ts';
 import { sha256Hex } from '../../log/checkpoint.ts';
-import { encodeHeader } from '../../log/codec.ts';
+import { startPosition, type WriterPosition } from '../../log/position.ts';
 import {
   eventsOf,
   type LogSource,
   lastOf,
-  malformedLog,
+  measure,
   noLog,
   readLog,
   verifyLog,
-} from '../log-reader.ts';
-import {
-  emptyPosition,
-  findPosition,
-  type LogSink,
-  SignedLogWriter,
-  type WriterPosition,
-} from '../signed-writer.ts';
+} from '../../log/reader.ts';
+import { type LogSink, openSigned, SignedLogWriter } from '../signed-writer.ts';
 import type {
   FollowOptions,
   LogHold,
@@ -57,7 +50,6 @@ interface MemoryLog {
   readonly texts: Map<string, string>;
 }
 
-const LF = 0x0a;
 /** Interval at which a follower looks for new events, in milliseconds. */
 const POLL_MS = 20;
 
@@ -81,7 +73,10 @@ export class MemoryLogStore implements LogStore {
         details: { thread_id: threadId },
       });
     }
-    return this.#begin(threadId, log, { header, lease, options });
+    const position = startPosition(threadId, options.epoch);
+    const writer = this.#writer(threadId, { log, lease, options, position });
+    writer.begin(header);
+    return writer;
   }
 
   async reopen(threadId: string, options: LogReopenOptions): Promise<LogWriter> {
@@ -101,9 +96,9 @@ export class MemoryLogStore implements LogStore {
     await verifyLog(this.#source(threadId), options);
 
   tail: LogStore['tail'] = async (threadId, count) =>
-    await lastOf(eventsOf(this.#source(threadId), 0), count);
+    await lastOf(eventsOf(this.#source(threadId).chunks(), 0), count);
 
-  since: LogStore['since'] = (threadId, seq) => eventsOf(this.#source(threadId), seq);
+  since: LogStore['since'] = (threadId, seq) => eventsOf(this.#source(threadId).chunks(), seq);
 
   async *follow(
     threadId: string,
@@ -112,7 +107,7 @@ export class MemoryLogStore implements LogStore {
     let last = since;
     while (!signal.aborted) {
       if (this.#written(threadId)) {
-        for await (const event of eventsOf(this.#source(threadId), last)) {
+        for await (const event of eventsOf(this.#source(threadId).chunks(), last)) {
           if (signal.aborted) return;
           last = event.seq;
           yield event;
@@ -232,59 +227,34 @@ export class MemoryLogStore implements LogStore {
   #open(threadId: string, lease: Lease, options: LogReopenOptions): LogWriter {
     const log = this.#require(threadId);
     try {
-      const { header, verifier } = options;
-      const target = { location: this.location(threadId), threadId, verifier };
-      const found = findPosition(target, [log.bytes]);
-      if ('position' in found) return this.#writer(threadId, log, { ...found, lease, options });
-      const { signedBytes, reason = '' } = found;
-      if (signedBytes === 0 && !header) throw malformedLog(target.location, reason);
-      quarantine(log, signedBytes);
-      const again = findPosition(target, [log.bytes]);
-      const writer =
-        'position' in again
-          ? this.#writer(threadId, log, { ...again, lease, options })
-          : header && this.#begin(threadId, log, { header, lease, options });
-      if (!writer) throw malformedLog(target.location, reason);
-      const payloads = log.quarantined.flatMap(({ part }) =>
-        part.offset === signedBytes ? [part] : [],
+      return openSigned(
+        {
+          location: this.location(threadId),
+          threadId,
+          chunks: () => [log.bytes],
+          quarantine: (end) => quarantine(log, end),
+          quarantined: () => log.quarantined.map(({ part }) => part),
+          writerAt: (position) => this.#writer(threadId, { log, lease, options, position }),
+        },
+        options,
       );
-      writer.append(
-        payloads.map((payload) => ({ event_type: 'log_quarantined', payload, durable: true })),
-      );
-      return writer;
     } catch (error) {
       this.#release(log, lease);
       throw error;
     }
   }
 
-  #begin(
-    threadId: string,
-    log: MemoryLog,
-    open: {
-      readonly header: LogHeader;
-      readonly lease: Lease;
-      readonly options: LogWriterOptions;
-    },
-  ): SignedLogWriter {
-    const { epoch } = open.options;
-    const position = emptyPosition(threadId, { epoch, fileHash: createHash('sha256') });
-    const writer = this.#writer(threadId, log, { ...open, position });
-    writer.begin(Buffer.from(encodeHeader(open.header), 'utf8'));
-    return writer;
-  }
-
   #writer(
     threadId: string,
-    log: MemoryLog,
     open: {
+      readonly log: MemoryLog;
       readonly position: WriterPosition;
       readonly lease: Lease;
       readonly options: LogWriterOptions;
     },
   ): SignedLogWriter {
     const { clock, ids, onSync } = this.#options;
-    const { position, lease, options } = open;
+    const { log, position, lease, options } = open;
     const sink: LogSink = {
       location: this.location(threadId),
       isAsync: onSync !== undefined,
@@ -315,13 +285,7 @@ function quarantine(log: MemoryLog, end: number): void {
   log.bytes = log.bytes.subarray(0, end);
   const count = log.quarantined.filter(({ part }) => part.offset === end).length + 1;
   const suffix = count === 1 ? '' : `-${count}`;
-  const feeds = bytes.reduce((sum, byte) => sum + Number(byte === LF), 0);
-  const part = {
-    offset: end,
-    bytes: bytes.length,
-    sha256: sha256Hex(bytes),
-    lines: bytes.at(-1) === LF ? feeds : feeds + 1,
-    file: `transcript.unverified-${end}${suffix}.jsonl`,
-  };
+  const file = `transcript.unverified-${end}${suffix}.jsonl`;
+  const part = { offset: end, ...measure([bytes]), file };
   log.quarantined.push({ part, bytes });
 }

@@ -1,0 +1,360 @@
+import { isAscii, isUtf8 } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { RyeError, systemCodeOf } from '../core/errors.ts';
+import {
+  type EventPayloads,
+  LOG_ONLY_TYPES,
+  type LogEvent,
+  type LogHeader,
+  type UnknownEvent,
+} from '../core/events.ts';
+import { parseJson } from '../core/json.ts';
+import {
+  asEvent,
+  decodeHeader,
+  decodeLine,
+  type LogProblem,
+  type LogStep,
+  upgradeFrom,
+} from './codec.ts';
+import { eachLine, LineScanner, type LineVisitor, scan, scanNow } from './scanner.ts';
+import { type LogVerification, LogVerifier, type LogVerifierOptions } from './verifier.ts';
+
+type Event = LogEvent | UnknownEvent;
+
+/** The bytes of a log, wherever they are kept. */
+export interface LogSource {
+  readonly threadId: string;
+  /** Names the log in errors. */
+  readonly location: string;
+  /** Chunks in order; each is only valid until the next one is asked for. Throws `thread_not_found` without a log. */
+  chunks(end?: number): AsyncIterable<Buffer>;
+}
+
+/** A log as it was read: the header, its events with byte offsets, and what is wrong with it. */
+export interface OpenedLog {
+  readonly header: LogHeader;
+  readonly events: readonly Event[];
+  /** Byte offset of each event, at the same index. */
+  readonly offsets: readonly number[];
+  readonly problems: readonly LogProblem[];
+}
+
+export interface ReadOptions {
+  /** Skip events that have no place in the tree and start no tool: their lines are counted, not parsed. */
+  readonly entriesOnly: boolean;
+  /** Bytes to read. Default: all. */
+  readonly end?: number;
+}
+
+/** Reads a log. A sound log is read fast; a log with a defect is read again with care. */
+export async function readLog(source: LogSource, options: ReadOptions): Promise<OpenedLog> {
+  const fast = new FastReader(source, options);
+  await scan(source.chunks(options.end), fast);
+  return fast.result() ?? (await readCarefully(source, options.end));
+}
+
+/** Verifies a log in one sequential pass. */
+export async function verifyLog(
+  source: LogSource,
+  options: Omit<LogVerifierOptions, 'threadId'>,
+): Promise<LogVerification> {
+  const verifier = new LogVerifier({ threadId: source.threadId, ...options });
+  await scan(source.chunks(), verifier);
+  return verifier.verdict();
+}
+
+/** Events with a seq above `since` in chunks that begin with the line at `offset`. What is no event is skipped. */
+export async function* eventsOf(
+  chunks: AsyncIterable<Uint8Array>,
+  since: number,
+  offset = 0,
+): AsyncGenerator<Event, void, undefined> {
+  let events: Event[] = [];
+  const reader = new EventReader({
+    event(event) {
+      if (event.seq > since) events.push(event);
+    },
+  });
+  const scanner = new LineScanner([reader], offset);
+  for await (const chunk of chunks) {
+    scanner.push(chunk);
+    yield* events;
+    events = [];
+  }
+}
+
+/** The last `count` items of a stream; holds twice as many. */
+export async function lastOf<T>(items: AsyncIterable<T>, count: number): Promise<readonly T[]> {
+  let last: T[] = [];
+  if (count === 0) return last;
+  for await (const item of items) {
+    last.push(item);
+    if (last.length === 2 * count) last = last.slice(count);
+  }
+  return last.slice(-count);
+}
+
+/** Length, hash and number of lines of bytes that were taken off a log; a last line that is torn counts. */
+export function measure(
+  chunks: Iterable<Uint8Array>,
+): Pick<EventPayloads['log_quarantined'], 'bytes' | 'sha256' | 'lines'> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  let lines = 0;
+  const count = (): boolean => {
+    lines += 1;
+    return true;
+  };
+  scanNow(chunks, {
+    chunk(chunk) {
+      hash.update(chunk);
+      bytes += chunk.length;
+    },
+    lines: (run) => eachLine(run, count),
+    oversized: count,
+    torn: (rest) => rest && count(),
+  });
+  return { bytes, sha256: hash.digest('hex'), lines };
+}
+
+/** Takes what an {@link EventReader} finds, in order. */
+export interface EventSink {
+  /** Takes the first line of the log without its line feed; undefined if it is torn or too long. */
+  header?(line: string | undefined): void;
+  event(event: Event, offset: number): void;
+  problem?(problem: LogProblem): void;
+}
+
+/** Parses the events in the lines of a log, also of a damaged one, and reports the defects. */
+export class EventReader implements LineVisitor {
+  readonly #sink: EventSink;
+  #seq: number | undefined;
+
+  /** `seq` is that of the event before the first line, if it is known. */
+  constructor(sink: EventSink, seq?: number) {
+    this.#sink = sink;
+    this.#seq = seq;
+  }
+
+  lines(run: Buffer, offset: number): boolean {
+    return eachLine(run, (start, end) => {
+      const line = run.toString('utf8', start, end - 1);
+      if (offset + start === 0) this.#sink.header?.(line);
+      else this.#line(line, offset + start);
+      return true;
+    });
+  }
+
+  oversized(offset: number): boolean {
+    if (offset === 0) this.#sink.header?.(undefined);
+    this.#report('too_long', offset, 'the line is over 16 MiB and was skipped');
+    return true;
+  }
+
+  torn(_: Buffer | undefined, offset: number): void {
+    if (offset === 0) this.#sink.header?.(undefined);
+    this.#report('torn_tail', offset, 'the last line is not complete');
+  }
+
+  #line(text: string, offset: number): void {
+    const pieces = decodeLine(text);
+    if (pieces.length > 1) {
+      this.#report('fused', offset, `${pieces.length} records are on one line`);
+    }
+    for (const piece of pieces) {
+      const at =
+        piece.start === 0 ? offset : offset + Buffer.byteLength(text.slice(0, piece.start));
+      if ('problem' in piece) {
+        this.#report('malformed', at, `the line was skipped: ${piece.problem}`);
+      } else {
+        this.#checkSequence(piece.event.seq, at);
+        this.#sink.event(piece.event, at);
+      }
+    }
+  }
+
+  #checkSequence(seq: number, offset: number): void {
+    if (this.#seq !== undefined && seq !== this.#seq + 1) {
+      this.#report('gap', offset, `seq ${seq} follows seq ${this.#seq}`);
+    }
+    this.#seq = seq;
+  }
+
+  #report(kind: LogProblem['kind'], offset: number, message: string): void {
+    this.#sink.problem?.({ kind, offset, message });
+  }
+}
+
+/** Reads a whole log with care; memory beyond the events is one line. */
+async function readCarefully(source: LogSource, end?: number): Promise<OpenedLog> {
+  const events: Event[] = [];
+  const offsets: number[] = [];
+  const problems: LogProblem[] = [];
+  let header: LogHeader | undefined;
+  let upgrade: LogStep | undefined;
+  const reader = new EventReader(
+    {
+      header(line) {
+        if (line === undefined) {
+          throw malformedLog(source.location, 'its first line is not a thread header');
+        }
+        header = parseHeader(line, source);
+        upgrade = upgradeFrom(header.version);
+      },
+      event(event, offset) {
+        events.push(upgrade ? upgrade(event) : event);
+        offsets.push(offset);
+      },
+      problem(problem) {
+        // a line that was too long turned out to be torn
+        if (problem.offset === problems.at(-1)?.offset && problem.kind === 'torn_tail') {
+          problems.pop();
+        }
+        problems.push(problem);
+      },
+    },
+    0,
+  );
+  await scan(source.chunks(end), reader);
+  if (!header) throw malformedLog(source.location, 'it is empty');
+  return { header, events, offsets, problems };
+}
+
+/** Parses the header in a first line; refused with `log_malformed` when it is not the thread's. */
+function parseHeader(text: string, { location, threadId }: LogSource): LogHeader {
+  const decoded = decodeHeader(text);
+  if ('problem' in decoded) throw malformedLog(location, decoded.problem);
+  const { header } = decoded;
+  if (header.thread_id === threadId) return header;
+  throw malformedLog(location, `it belongs to thread ${header.thread_id}, not to ${threadId}`);
+}
+
+/** The error for a thread without a log. */
+export function noLog(threadId: string): RyeError {
+  return new RyeError('thread_not_found', `thread ${threadId} has no log`, {
+    hint: 'List the threads of this project with `rye threads list`.',
+    details: { thread_id: threadId },
+  });
+}
+
+/** Turns the system's "no such file" into `thread_not_found`. */
+export function missingLog(error: unknown, threadId: string): unknown {
+  return systemCodeOf(error) === 'ENOENT' ? noLog(threadId) : error;
+}
+
+/** The error for a file that is not a log, which is left as it is. */
+export function malformedLog(path: string, problem: string): RyeError {
+  return new RyeError('log_malformed', `${path} is not a thread log: ${problem}`, {
+    hint: 'The file was left as it is. Move it away, or restore it from a backup.',
+    details: { path },
+  });
+}
+
+const TIMESTAMP_LENGTH = 24;
+/** The type of most entries, with the quote that ends it in a line. */
+const MESSAGE = 'message"';
+
+/**
+ * Reads a sound log fast: decodes the text of a run at once and does not parse lines that the caller skips. A defect ends
+ * the scan: the careful reader reports it.
+ */
+class FastReader implements LineVisitor {
+  readonly #source: LogSource;
+  readonly #entriesOnly: boolean;
+  /** The text between the timestamp and the event type. */
+  readonly #middle: string;
+  readonly #events: Event[] = [];
+  readonly #offsets: number[] = [];
+  #header: LogHeader | undefined;
+  #isSound = true;
+  #offset = 0;
+  #seq = 0;
+  #lastId: string | null = null;
+
+  constructor(source: LogSource, { entriesOnly }: ReadOptions) {
+    this.#source = source;
+    this.#entriesOnly = entriesOnly;
+    this.#middle = `","thread_id":${JSON.stringify(source.threadId)},"event_type":"`;
+  }
+
+  lines(run: Buffer, offset: number): boolean {
+    this.#offset = offset;
+    const ascii = isAscii(run);
+    this.#isSound = (ascii || isUtf8(run)) && this.#takeLines(run, ascii);
+    return this.#isSound;
+  }
+
+  oversized(): boolean {
+    this.#isSound = false;
+    return false;
+  }
+
+  torn(): void {
+    this.#isSound = false;
+  }
+
+  /** Returns the log; undefined if the careful reader has to read it. */
+  result(): OpenedLog | undefined {
+    if (!this.#header || !this.#isSound) return undefined;
+    return { header: this.#header, events: this.#events, offsets: this.#offsets, problems: [] };
+  }
+
+  #takeLines(run: Buffer, ascii: boolean): boolean {
+    const text = run.toString(ascii ? 'latin1' : 'utf8');
+    for (let at = 0; at < text.length; ) {
+      const end = text.indexOf('\n', at);
+      if (!this.#header) {
+        this.#header = parseHeader(text.slice(0, end), this.#source);
+        // events of an older form are for the careful reader
+        if (upgradeFrom(this.#header.version)) return false;
+      } else {
+        this.#seq += 1;
+        const isUnwanted = this.#entriesOnly && this.#isLogOnly(text, at);
+        if (!isUnwanted && !this.#keep(text.slice(at, end))) return false;
+      }
+      this.#offset += ascii ? end + 1 - at : Buffer.byteLength(text.slice(at, end + 1));
+      at = end + 1;
+    }
+    return true;
+  }
+
+  /** True for a line of the encoder's own form, with the seq that is due, whose type is never an entry's. */
+  #isLogOnly(text: string, at: number): boolean {
+    const prefix = `{"seq":${this.#seq},"timestamp":"`;
+    const typeAt = at + prefix.length + TIMESTAMP_LENGTH + this.#middle.length;
+    if (text.startsWith(MESSAGE, typeAt)) return false;
+    if (!text.startsWith(prefix, at)) return false;
+    if (!text.startsWith(this.#middle, typeAt - this.#middle.length)) return false;
+    return LOG_ONLY.has(text.slice(typeAt, text.indexOf('"', typeAt)));
+  }
+
+  #keep(line: string): boolean {
+    const event = asEvent(parseJson(line) ?? null);
+    if (event?.seq !== this.#seq || event.thread_id !== this.#source.threadId) return false;
+    this.#events.push(this.#shared(event as Shareable));
+    this.#offsets.push(this.#offset);
+    return true;
+  }
+
+  /** Texts that repeat from line to line are kept once: what a large log keeps alive decides how long it takes to open. */
+  #shared(event: Shareable): Event {
+    event.thread_id = this.#source.threadId;
+    if (event.parent_id === this.#lastId) event.parent_id = this.#lastId;
+    if (event.id !== undefined) this.#lastId = event.id;
+    return event;
+  }
+}
+
+/** An event that is not shared yet, so it may still be changed. */
+type Shareable = {
+  -readonly [K in keyof UnknownEvent]: UnknownEvent[K];
+};
+
+/**
+ * Lines that a context and an export do not need. Unknown types may be entries; `tool_call_start` is kept because a missing
+ * result must tell whether its call was started, `thread_continued` because a continuation's own events begin after it.
+ */
+const LOG_ONLY: ReadonlySet<string> = new Set<string>(
+  LOG_ONLY_TYPES.filter((type) => type !== 'tool_call_start' && type !== 'thread_continued'),
+);
