@@ -65,7 +65,7 @@ export class Children implements Omit<ChildrenService, 'tree' | 'stats'> {
     { signal }: { readonly signal: AbortSignal },
   ): Promise<ThreadResult> {
     const ports = threadPorts(this.#workspace, { allowUnsigned: false });
-    const handover = await handoverOf(ports, threadId);
+    const handover = await handoverOf(ports.files, threadId);
     const { allow_unsigned: allowUnsigned, replay_from, record_to } = handover.options;
     let env: ThreadEnv;
     try {

@@ -31,6 +31,7 @@ import {
   nothingToExecute,
   resolveFallbacks,
   resolveModel,
+  stepProviderOf,
   usableProviders,
 } from '../providers/resolve-model.ts';
 import type { ModelSource } from '../threads/ports.ts';
@@ -86,6 +87,12 @@ export class Models implements ModelSource {
       ...(warnings.length === 0 ? {} : { warnings }),
       ...(isIdle ? { unfit: nothingToExecute({ wanted, provider }, choices) } : {}),
     };
+  }
+
+  stepProvider(): string {
+    const name = stepProviderOf(this.#options);
+    if (name !== undefined) return name;
+    throw new RyeError('model_not_found', 'no provider executes steps without a model');
   }
 
   traits({ kind }: PlannedModel): ProviderTraits {

@@ -87,6 +87,7 @@ function connect(
     guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
     models: {
       resolve: async (facts) => await models.resolve(facts),
+      stepProvider: () => models.stepProvider(),
       traits: (model) => models.traits(model),
       open: (model, plan) =>
         withAliases(models.open(model, plan), parseBehavior(plan.behavior).toolAliases),

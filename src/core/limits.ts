@@ -52,3 +52,8 @@ export function eachLimit<T>(make: (name: LimitName) => T): Readonly<Record<Limi
 export function limitsForChild(parent: Limits): Limits {
   return eachLimit((name) => parent[name] - LIMITS[name].lessForChild);
 }
+
+/** Returns stored limits with the default for each limit that did not exist when they were stored. */
+export function completeLimits(stored: PartialLimits): Limits {
+  return { ...stored, ...eachLimit((name) => stored[name] ?? LIMITS[name].shipped) };
+}

@@ -223,9 +223,13 @@ function fromTier(wanted: string, choices: ModelChoices): PlannedModel {
   return withoutModel(wanted, choices);
 }
 
-/** The embedded provider that executes a directive's explicit steps. */
+/** Returns the name of the embedded provider that executes explicit steps without a model. */
+export function stepProviderOf(choices: Pick<ModelChoices, 'kinds'>): string | undefined {
+  return embeddedNames(choices).find((name) => choices.kinds[name]?.traits.replayable);
+}
+
 function withoutModel(wanted: string, choices: ModelChoices): PlannedModel {
-  const name = embeddedNames(choices).find((one) => choices.kinds[one]?.traits.replayable);
+  const name = stepProviderOf(choices);
   const model = name === undefined ? undefined : embeddedModel(name, choices);
   if (model) return model;
   throw unknownModel(wanted, Object.values(choices.catalog));
@@ -265,7 +269,7 @@ function providerOf(catalog: Catalog, name: string): ProviderConfig | undefined 
   return Object.hasOwn(catalog, name) ? catalog[name] : undefined;
 }
 
-function embeddedNames({ kinds }: ModelChoices): readonly string[] {
+function embeddedNames({ kinds }: Pick<ModelChoices, 'kinds'>): readonly string[] {
   return Object.keys(kinds).filter((name) => kinds[name]?.traits.embedded);
 }
 

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { isRecord, parseJson } from '../core/json.ts';
+import { parseJson } from '../core/json.ts';
+import { NUMBER, nullable, objectOf, optional, TEXT } from '../core/shape.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { appendWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
 import type { StoredHead } from '../storage/store.ts';
@@ -61,7 +62,7 @@ export class HeadsFile {
     }
     for (const line of text.split('\n')) {
       const head = parseJson(line);
-      if (!isHead(head)) continue;
+      if (!HEAD.fits(head)) continue;
       // the newest last, so that pruning drops the oldest
       heads.delete(head.thread_id);
       heads.set(head.thread_id, head);
@@ -70,15 +71,17 @@ export class HeadsFile {
   }
 }
 
-function isHead(value: unknown): value is ThreadHead {
-  return (
-    isRecord(value) &&
-    ['thread_id', 'status', 'updated_at', 'sha256'].every(
-      (name) => typeof value[name] === 'string',
-    ) &&
-    ['epoch', 'bytes', 'events'].every((name) => typeof value[name] === 'number')
-  );
-}
+const HEAD = objectOf<ThreadHead>({
+  thread_id: TEXT,
+  status: TEXT,
+  updated_at: TEXT,
+  sha256: TEXT,
+  epoch: NUMBER,
+  bytes: NUMBER,
+  events: NUMBER,
+  knowledge_sha256: optional(nullable(TEXT)),
+  accepted: optional(TEXT),
+});
 
 /** SHA-256 hex of the first `bytes` of a log; undefined if it is shorter. */
 export async function hashOfPrefix(

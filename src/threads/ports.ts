@@ -130,6 +130,8 @@ export interface ModelSource {
     /** Differences from the request, one sentence each. */
     readonly warnings?: readonly string[];
   }>;
+  /** Returns the name of the provider that executes steps without a model. */
+  readonly stepProvider: () => string;
   /** Returns the traits of the model's kind of provider. */
   readonly traits: (model: PlannedModel) => ProviderTraits;
   /** A client for one thread; may throw, e.g. for a missing key. */

@@ -1,11 +1,22 @@
-import { createHash } from 'node:crypto';
-import type { ErrorInfo } from '../core/errors.ts';
+import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { LogHeader } from '../core/events.ts';
-import { compact, isRecord, type JsonObject } from '../core/json.ts';
-import type { Limits } from '../core/limits.ts';
+import { compact, type JsonObject } from '../core/json.ts';
+import { completeLimits, type Limits } from '../core/limits.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import {
+  listOf,
+  mapOf,
+  NUMBER,
+  nullable,
+  OBJECT,
+  objectOf,
+  oneOf,
+  optional,
+  TEXT,
+} from '../core/shape.ts';
 import { type Integrity, THREAD_STATUSES, type ThreadStatus } from '../core/thread.ts';
 import type { Cost } from '../core/usage.ts';
+import { planHash, planText } from './stored-plan.ts';
 
 /**
  * The content of `thread.json` without its `_signature`: who may do what, decided at the start, and how it ended.
@@ -91,18 +102,10 @@ export function startDocument(
 
 /** Returns thread.json of a thread that runs again, without its earlier end. */
 export function openDocument(document: ThreadDocument): ThreadDocument {
-  const open = Object.entries(document).filter(([member]) => !ENDING.has(member));
-  return { ...(Object.fromEntries(open) as unknown as ThreadDocument), status: 'running' };
+  const { cost: _cost, result: _result, outputs: _outputs, error: _error, ...begun } = document;
+  const { transcript: _transcript, capabilities_sha256: _capabilities, ...open } = begun;
+  return { ...open, status: 'running' };
 }
-
-const ENDING: ReadonlySet<string> = new Set<keyof ThreadDocument>([
-  'cost',
-  'result',
-  'outputs',
-  'error',
-  'transcript',
-  'capabilities_sha256',
-]);
 
 /** Line 1 of the thread's log. */
 export function headerOf(document: ThreadDocument): LogHeader {
@@ -122,60 +125,49 @@ export function asJson(document: ThreadDocument): JsonObject {
   return JSON.parse(JSON.stringify(document)) as JsonObject;
 }
 
-/** The text of a plan as it is stored and handed over; members keep their order through a JSON round trip. */
-export function planText(plan: ThreadPlan): string {
-  return JSON.stringify(plan);
-}
-
-/** Returns the SHA-256 hex of a plan's text. thread.json names it, so that no other plan is run or resumed. */
-export function planHash(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
-}
-
 /**
- * True if a signed JSON value has the members that every thread document has. A valid signature doesn't prove the shape:
- * a newer rye may have signed another one.
+ * Reads a signed document back; `log_malformed` names the first member that is missing or wrong. The signature doesn't
+ * prove the shape: another version of rye may have signed it. Limits that were unknown then get their default.
  */
-export function isThreadDocument(value: unknown): value is ThreadDocument {
-  return (
-    isRecord(value) &&
-    TEXT_MEMBERS.every((name) => typeof value[name] === 'string') &&
-    isStatus(value['status']) &&
-    (value['parent_thread_id'] === null || typeof value['parent_thread_id'] === 'string') &&
-    isRecord(value['limits']) &&
-    Object.values(value['limits']).every((limit) => limit === null || typeof limit === 'number') &&
-    isTextList(value['capabilities']) &&
-    isRecord(value['inputs']) &&
-    Array.isArray(value['sources']) &&
-    value['sources'].every(isRecord) &&
-    (value['cost'] === undefined || isRecord(value['cost'])) &&
-    (value['transcript'] === undefined || isExtent(value['transcript']))
-  );
+export function parseDocument(value: unknown, threadId: string): ThreadDocument {
+  if (DOCUMENT.fits(value)) return { ...value, limits: completeLimits(value.limits) };
+  const fault = DOCUMENT.fault(value) ?? '';
+  throw new RyeError('log_malformed', `thread.json of ${threadId} has an unknown format`, {
+    hint: `Its signature is valid, but its member ${fault} is missing or wrong. A newer rye may have written it: update rye.`,
+    details: { thread_id: threadId, member: fault },
+  });
 }
 
-const TEXT_MEMBERS = [
-  'thread_id',
-  'directive',
-  'created_at',
-  'updated_at',
-  'model',
-  'provider',
-  'integrity',
-];
+const texts = listOf(TEXT);
 
-function isStatus(value: unknown): boolean {
-  return THREAD_STATUSES.some((known) => known === value);
-}
-
-function isTextList(value: unknown): boolean {
-  return Array.isArray(value) && value.every((one) => typeof one === 'string');
-}
-
-function isExtent(value: unknown): boolean {
-  return (
-    isRecord(value) &&
-    typeof value['bytes'] === 'number' &&
-    typeof value['events'] === 'number' &&
-    typeof value['sha256'] === 'string'
-  );
-}
+const DOCUMENT = objectOf<ThreadDocument>({
+  thread_id: TEXT,
+  directive: TEXT,
+  status: oneOf(THREAD_STATUSES),
+  created_at: TEXT,
+  updated_at: TEXT,
+  model: TEXT,
+  provider: TEXT,
+  parent_thread_id: nullable(TEXT),
+  limits: mapOf(nullable(NUMBER)),
+  capabilities: texts,
+  integrity: TEXT,
+  inputs: OBJECT,
+  sources: listOf(OBJECT),
+  cost: optional(OBJECT),
+  result: optional(TEXT),
+  outputs: optional(OBJECT),
+  error: optional(OBJECT),
+  transcript: optional(
+    objectOf<NonNullable<ThreadDocument['transcript']>>({
+      bytes: NUMBER,
+      sha256: TEXT,
+      events: NUMBER,
+    }),
+  ),
+  continuation_of: optional(TEXT),
+  continuation_thread_id: optional(TEXT),
+  imported_from: optional(OBJECT),
+  plan_sha256: optional(TEXT),
+  capabilities_sha256: optional(TEXT),
+});

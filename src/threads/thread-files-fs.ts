@@ -27,13 +27,8 @@ import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
-import {
-  asJson,
-  isThreadDocument,
-  planHash,
-  planText,
-  type ThreadDocument,
-} from './thread-document.ts';
+import { parsePlan, planHash, planText } from './stored-plan.ts';
+import { asJson, parseDocument, type ThreadDocument } from './thread-document.ts';
 
 export interface ThreadFilesOptions {
   readonly projectPath: string;
@@ -217,11 +212,7 @@ function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup)
       details: { found: document['thread_id'] },
     });
   }
-  if (isThreadDocument(document)) return document;
-  throw new RyeError('log_malformed', `thread.json of ${threadId} has an unknown format`, {
-    hint: 'Its signature is valid, so a newer rye may have written it. Update rye.',
-    details: { thread_id: threadId },
-  });
+  return parseDocument(document, threadId);
 }
 
 async function readPlan(
@@ -243,7 +234,7 @@ async function readPlan(
       hint: 'Without it the thread cannot be resumed: start its directive again.',
     });
   }
-  if (planHash(text) === sha256) return JSON.parse(text) as ThreadPlan;
+  if (planHash(text) === sha256) return parsePlan(text, threadId);
   throw new RyeError('thread_tampered', `the plan of ${threadId} is not the one it began with`, {
     location: { path },
     hint: 'It was changed after rye wrote it. Nothing was taken from it.',

@@ -6,7 +6,8 @@ import type { Writable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
-import { isJsonObject, parseJson } from '../../core/json.ts';
+import { parseJson } from '../../core/json.ts';
+import { mapOf, TEXT } from '../../core/shape.ts';
 import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
 import type { Owner, Owners } from '../../storage/store.ts';
 import type { RunnerCommand } from '../ports.ts';
@@ -70,11 +71,11 @@ async function sendSecrets(pipe: Writable | null, json: string): Promise<void> {
 
 /** Reads what {@link launchProcess} sent to this process; undefined if its starter died before. */
 export async function receiveSecrets(): Promise<Readonly<Record<string, string>> | undefined> {
-  const value = parseJson(await readAll(process.stdin));
-  return value !== undefined && isJsonObject(value)
-    ? (value as Readonly<Record<string, string>>)
-    : undefined;
+  const value: unknown = parseJson(await readAll(process.stdin));
+  return SECRETS.fits(value) ? value : undefined;
 }
+
+const SECRETS = mapOf(TEXT);
 
 const FILE = 'handover.json';
 

@@ -1,6 +1,7 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError, toRyeError } from '../../core/errors.ts';
-import { isJsonObject, parseJson } from '../../core/json.ts';
+import { parseJson } from '../../core/json.ts';
+import { BOOLEAN, mapOf, NUMBER, objectOf, oneOf, optional, TEXT } from '../../core/shape.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import type {
   Embedding,
@@ -10,6 +11,7 @@ import type {
   Stored,
   Supervising,
   ThreadEnv,
+  ThreadFiles,
 } from '../ports.ts';
 import { assertProgram, assertTravels } from '../prepare/policy.ts';
 import type { PreparedThread } from '../prepare/prepare.ts';
@@ -168,7 +170,7 @@ async function secretsLost(
   if (heldSecrets.has(holdKey(env, threadId))) return undefined;
   let holder: Handover['holder'];
   try {
-    ({ holder } = await handoverOf(env, threadId));
+    ({ holder } = await handoverOf(env.files, threadId));
   } catch {
     return undefined; // its own process reports the problem
   }
@@ -235,11 +237,34 @@ async function launch(
 }
 
 /** Reads what this process was started to run; the file stays until the thread is claimed. */
-export async function handoverOf(env: Pick<Stored, 'files'>, threadId: string): Promise<Handover> {
-  const value = parseJson(await readHandover(env.files.folder(threadId)));
-  if (isJsonObject(value) && value['format'] === 1) return value as unknown as Handover;
-  throw new RyeError('thread_tampered', `the handover of ${threadId} is not one of this version`);
+export async function handoverOf(
+  files: Pick<ThreadFiles, 'folder'>,
+  threadId: string,
+): Promise<Handover> {
+  const value: unknown = parseJson(await readHandover(files.folder(threadId)));
+  if (HANDOVER.fits(value)) return value;
+  throw new RyeError('thread_tampered', `the handover of ${threadId} is not one of this version`, {
+    hint: 'Start the directive again.',
+    details: { thread_id: threadId, member: HANDOVER.fault(value) },
+  });
 }
+
+const HANDOVER = objectOf<Handover>({
+  format: oneOf([1]),
+  options: objectOf<RunnerOptions>({
+    allow_unsigned: BOOLEAN,
+    replay_from: optional(TEXT),
+    record_to: optional(TEXT),
+  }),
+  holder: optional(
+    objectOf<NonNullable<Handover['holder']>>({
+      pid: NUMBER,
+      processStart: TEXT,
+      host: TEXT,
+    }),
+  ),
+  secrets: optional(mapOf(TEXT)),
+});
 
 /**
  * Takes a launched thread over: claims it, reads the plan that its signed thread.json names, and removes the private

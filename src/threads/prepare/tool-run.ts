@@ -56,7 +56,7 @@ export async function prepareToolRun(
     {
       directiveId: id,
       inputs: params,
-      provider: 'literal',
+      provider: env.models.stepProvider(),
       ...(parentThreadId === undefined ? {} : { parentThreadId }),
       acknowledge: [...acknowledge, ...accepted.map(({ risk }) => risk)],
     },

@@ -2,9 +2,10 @@ import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, RyeError, toRyeError } from '../../core/errors.ts';
 import type { EventPayloads, LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
-import type { Limits } from '../../core/limits.ts';
+import { completeLimits, eachLimit } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import { type Integrity, isActive, isFinal, type ThreadRecord } from '../../core/thread.ts';
+import { mapOf, NUMBER } from '../../core/shape.ts';
+import { isActive, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { LedgerRow } from '../../storage/store.ts';
@@ -324,14 +325,17 @@ function withoutPlan(
     model: started.model,
     provider: started.provider,
     parent_thread_id: parentId,
-    limits: started.limits as unknown as Limits,
+    limits: STORED_LIMITS.fits(started.limits) ? completeLimits(started.limits) : NO_LIMITS,
     capabilities: [],
-    integrity: started.integrity as Integrity,
+    integrity: started.integrity === 'verified' ? 'verified' : 'unverified',
     inputs: started.inputs,
     sources: [],
     continuation_of: continuationOf,
   });
 }
+
+const STORED_LIMITS = mapOf(NUMBER);
+const NO_LIMITS = eachLimit(() => 0);
 
 /** Derives a document from the registry alone: it grants nothing and has the thread's end. */
 export function bareDocument(record: ThreadRecord): ThreadDocument {
@@ -340,7 +344,7 @@ export function bareDocument(record: ThreadRecord): ThreadDocument {
     directive: record.directive,
     model: record.model ?? '',
     provider: '',
-    limits: {},
+    limits: NO_LIMITS,
     integrity: 'unverified',
     inputs: {},
   };

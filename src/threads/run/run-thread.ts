@@ -25,7 +25,7 @@ import type {
 } from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
-import { headerOf, planHash, planText, type ThreadDocument } from '../thread-document.ts';
+import { headerOf, type ThreadDocument } from '../thread-document.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { HookRunner } from './hook-runner.ts';
@@ -95,7 +95,6 @@ async function runLink(
   let outcome: LoopOutcome;
   let successor: Successor | undefined;
   try {
-    if (!conversation?.reopens) await env.files.writePlan(started.threadId, started.plan);
     log = await openLog(env, started, options);
     open = {
       ...log,
@@ -233,7 +232,7 @@ async function drive(
   const { recorder, hooks, tools, inbox } = open;
   const { parent } = started;
   const { conversation } = options;
-  if (!conversation?.reopens) recorder.record(announcement(plan));
+  if (!conversation?.reopens) recorder.record(announcement(started));
   const parts = { plan, hooks, tools, signal: cancellation.signal };
   const opening = conversation
     ? await conversation.open({ ...parts, recorder, writer: open.writer })
@@ -301,7 +300,7 @@ async function write(
   return events;
 }
 
-function announcement(plan: StartedThread['plan']): EventDraft[] {
+function announcement({ plan, document }: StartedThread): EventDraft[] {
   const { directive, model, limits, integrity, inputs, parent_thread_id: parent, warnings } = plan;
   return [
     {
@@ -313,7 +312,8 @@ function announcement(plan: StartedThread['plan']): EventDraft[] {
         limits: { ...limits },
         integrity,
         inputs,
-        plan_sha256: planHash(planText(plan)),
+        // the stored plan has it: one that was read back may have gained new limits
+        ...(document.plan_sha256 === undefined ? {} : { plan_sha256: document.plan_sha256 }),
       },
     },
     {

@@ -8,7 +8,7 @@ import { nextCallOf } from '../family/child-budget.ts';
 import type { Preparation, Process, Stored } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 
-/** A thread that exists: registered, its budget reserved, its signed thread.json written. */
+/** A thread that exists: registered, its budget reserved, its signed thread.json and its plan written. */
 export interface StartedThread {
   readonly threadId: string;
   readonly plan: ThreadPlan;
@@ -28,7 +28,7 @@ export interface StartRequest {
 const MAX_ID_ATTEMPTS = 1000;
 
 /**
- * Starts a plan: register, claim, reserve budget, write thread.json. A failure after the registration ends the thread
+ * Starts a plan: register, claim, reserve budget, write thread.json and the plan. A failure after the registration ends the thread
  * as `error` with its reason and frees what was reserved.
  */
 export async function startThread(
@@ -49,6 +49,7 @@ export async function startThread(
       ...(request.continuationOf === undefined ? {} : { continuationOf: request.continuationOf }),
     });
     await env.files.writeDocument(document);
+    await env.files.writePlan(threadId, plan);
     return { threadId, plan, record, document, parent: request.parent };
   } catch (error) {
     await endUnstarted(env, threadId, { status: 'error', error: infoOf(error) });

@@ -20,7 +20,8 @@ import type {
 } from '../ports.ts';
 import { reexport } from '../run/finalize.ts';
 import { endUnstarted, type StartedThread, startThread } from '../run/start.ts';
-import { headerOf, planHash, planText, type ThreadDocument } from '../thread-document.ts';
+import { planHash, planText } from '../stored-plan.ts';
+import { headerOf, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
 import { entryAt, readVerified } from './edit.ts';
 
@@ -81,7 +82,6 @@ async function writeExtract(
     { signer: env.signer(), durability, owner: env.owner, epoch },
   );
   try {
-    await env.files.writePlan(threadId, plan);
     const cost = NO_COST;
     const status = 'suspended';
     writer.append([

@@ -95,7 +95,7 @@ function replayEnv(env: ThreadEnv, { model, fallbacks }: ThreadPlan): ThreadEnv 
     clock: stoppedClock(env.clock.now()),
     random: () => 0,
     models: {
-      traits: env.models.traits,
+      ...env.models,
       resolve: () => Promise.resolve({ model, fallbacks, origin: 'the recording' }),
       open: () => {
         throw new RyeError('internal', 'a replay asks no model');
