@@ -2,4 +2,4 @@
 import { writeFileSync } from 'node:fs';
 import { cliPage } from '../src/cli/help-page.ts';
 
-writeFileSync(new URL('../docs/cli.md', import.meta.url), cliPage());
+writeFileSync(new URL('../docs/cli.md', import.meta.url), await cliPage());

@@ -43,7 +43,7 @@ async function bundleCommonJs(outfile, { plugins, ...options }) {
 }
 
 /** The modules that `threads list` imports on demand. */
-const NEEDED = /\/app\/thread-list\.ts$/;
+const NEEDED = /\/(?:app\/thread-list|commands\/threads)\.ts$/;
 
 /** Replaces every other module that is imported on demand by one that throws. */
 const onlyListing = {

@@ -85,10 +85,14 @@ export interface ArgumentSpec extends Argument {
   readonly name: string;
 }
 
-/** A command, or a group of commands, as the parser and the help see it. */
-export interface Command {
+/** The words of a command in the help of its group. */
+interface CommandWords {
   readonly name: string;
   readonly summary: string;
+}
+
+/** Everything of a command except its words. */
+export interface CommandBody {
   /** Printed below the summary in the help. */
   readonly details?: string;
   readonly arguments: readonly ArgumentSpec[];
@@ -109,9 +113,41 @@ export interface Command {
   ) => Promise<ExitCode>;
 }
 
+/** A command, or a group of commands, as the parser and the help see it. */
+export interface Command extends CommandWords, CommandBody {
+  /** Loads the body of a command that its group only names. Until then the body is empty. */
+  readonly load?: () => Promise<CommandBody>;
+}
+
+/** Names commands that a module exports, with their summaries. A command is loaded when it is on the command line. */
+export function commandsOf<K extends string>(
+  load: () => Promise<Readonly<Record<NoInfer<K>, CommandBody>>>,
+  summaries: Readonly<Record<K, string>>,
+): readonly Command[] {
+  return (Object.keys(summaries) as K[]).map((name) => ({
+    name,
+    summary: summaries[name],
+    arguments: [],
+    options: [],
+    examples: [],
+    load: async () => (await load())[name],
+  }));
+}
+
+export async function loadCommand({ load, ...command }: Command): Promise<Command> {
+  if (load === undefined) return command;
+  const { name, summary } = command;
+  return { ...(await load()), name, summary };
+}
+
+/** Loads a command and everything below it, for texts about the whole tree. */
+export async function loadTree(command: Command): Promise<Command> {
+  const loaded = await loadCommand(command);
+  if (loaded.commands === undefined) return loaded;
+  return { ...loaded, commands: await Promise.all(loaded.commands.map(loadTree)) };
+}
+
 interface CommandDefinition<A extends Arguments, O extends Options> {
-  readonly name: string;
-  readonly summary: string;
   readonly details?: string;
   /** Positional arguments in their order. */
   readonly arguments?: A;
@@ -122,10 +158,19 @@ interface CommandDefinition<A extends Arguments, O extends Options> {
   readonly run: (call: Call<A, O>) => Promise<ExitCode>;
 }
 
-/** Declares a command: its words, its typed options and its work in one place. */
+/**
+ * Declares a command: its words, its typed options and its work in one place. A command that {@link commandsOf} loads
+ * has its words there.
+ */
+export function defineCommand<const A extends Arguments = None, const O extends Options = None>(
+  definition: CommandDefinition<A, O> & CommandWords,
+): Command;
 export function defineCommand<const A extends Arguments = None, const O extends Options = None>(
   definition: CommandDefinition<A, O>,
-): Command {
+): CommandBody;
+export function defineCommand<const A extends Arguments = None, const O extends Options = None>(
+  definition: CommandDefinition<A, O>,
+): CommandBody {
   const { arguments: args = {}, options = {}, run, ...words } = definition;
   return {
     ...words,
@@ -140,18 +185,12 @@ export function defineCommand<const A extends Arguments = None, const O extends 
   };
 }
 
-interface GroupDefinition {
-  readonly name: string;
-  readonly summary: string;
-  readonly details?: string;
-  readonly examples: readonly string[];
-  readonly commands: readonly Command[];
-  readonly internal?: readonly Command[];
-  readonly defaultCommand?: string;
-}
-
 /** Declares a group of commands, such as `rye keys`. */
-export function defineGroup(definition: GroupDefinition): Command {
+export function defineGroup(
+  definition: Pick<CommandBody, 'details' | 'examples' | 'internal' | 'defaultCommand'> & {
+    readonly commands: readonly Command[];
+  },
+): CommandBody {
   return { ...definition, arguments: [], options: [] };
 }
 

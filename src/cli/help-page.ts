@@ -2,13 +2,15 @@ import {
   type ArgumentSpec,
   type Command,
   GLOBAL_OPTIONS,
+  loadTree,
   type OptionSpec,
   optionSpecs,
 } from './command.ts';
 import { ROOT } from './root.ts';
 
 /** Returns docs/cli.md: every command with its arguments, options and examples. */
-export function cliPage(): string {
+export async function cliPage(): Promise<string> {
+  const { commands = [] } = await loadTree(ROOT);
   return [
     '# Commands',
     '',
@@ -24,7 +26,7 @@ export function cliPage(): string {
     '| exit | meaning |',
     '| --- | --- |',
     ...EXIT_MEANINGS.map(([code, meaning]) => `| ${code} | ${meaning} |`),
-    ...(ROOT.commands ?? []).flatMap((command) => sections(command, [ROOT.name])),
+    ...commands.flatMap((command) => sections(command, [ROOT.name])),
     '',
   ].join('\n');
 }

@@ -5,6 +5,7 @@ import { didYouMean } from '../core/text.ts';
 import {
   type Command,
   GLOBAL_OPTIONS,
+  loadCommand,
   type OptionSpec,
   optionSpecs,
   readOptions,
@@ -31,7 +32,6 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
   try {
     const parser = buildParser({
       io,
-      words: new Set(argv),
       print: (text) => {
         printed += text;
       },
@@ -72,8 +72,6 @@ function usageError(error: CommanderError): RyeError {
 
 interface ParserOptions {
   readonly io: Io;
-  /** Words of the command line. Only groups that they name are built. */
-  readonly words: ReadonlySet<string>;
   readonly print: (text: string) => void;
   readonly setExitCode: (exitCode: ExitCode) => void;
 }
@@ -88,7 +86,12 @@ function buildParser(options: ParserOptions): Parser {
       outputError: () => {},
       getOutHelpWidth: () => io.stdout.columns,
     })
-    .configureHelp({ showGlobalOptions: true, minWidthToWrap: 20 })
+    .configureHelp({
+      showGlobalOptions: true,
+      minWidthToWrap: 20,
+      // the arguments of a command are unknown until it is loaded
+      subcommandTerm: (command) => command.name(),
+    })
     .helpOption('-h, --help', 'Show help')
     .helpCommand(false)
     .version(VERSION, '-V, --version', 'Print the version');
@@ -97,7 +100,10 @@ function buildParser(options: ParserOptions): Parser {
   return parser;
 }
 
-/** Declares a command and its subcommands to the parser. `group` is set for the default command of a group. */
+/**
+ * Declares a command to the parser and names its subcommands. The one that the command line calls is loaded then.
+ * `group` is set for the default command of a group.
+ */
 function addCommand(
   parser: Parser,
   command: Command,
@@ -115,25 +121,33 @@ function addCommand(
     parser.argument(optional === true ? `[${name}]` : `<${name}>`, description);
   }
   for (const option of command.options) parser.addOption(parserOption(option));
-  if (parser.parent === null || options.words.has(command.name)) {
-    for (const child of command.commands ?? []) {
-      const isDefault = child.name === command.defaultCommand;
-      addCommand(
-        parser.command(child.name, { isDefault }),
-        child,
-        options,
-        isDefault ? { parser, command } : undefined,
-      );
-    }
+  const children = new Map<Parser, Command>();
+  for (const child of command.commands ?? []) {
+    const isDefault = child.name === command.defaultCommand;
+    const named = parser.command(child.name, { isDefault }).summary(child.summary);
+    children.set(named.helpCommand(false), child);
   }
   for (const child of command.internal ?? []) {
-    addCommand(parser.command(child.name, { hidden: true }), child, options);
+    children.set(parser.command(child.name, { hidden: true }), child);
   }
+  parser.hook('preSubcommand', async (_, called) => {
+    const child = children.get(called);
+    if (child === undefined) return;
+    const isDefault = child.name === command.defaultCommand;
+    const loaded = await loadCommand(child);
+    addCommand(called, loaded, options, isDefault ? { parser, command } : undefined);
+  });
   const { run } = command;
   if (run !== undefined) {
     // commander passes the unknown word of a group to its default command
     parser.allowExcessArguments(group !== undefined).action(async () => {
       const excess = parser.args[command.arguments.length];
+      const isNamed = group?.parser.args[0] === parser.name();
+      if (excess !== undefined && isNamed) {
+        throw new RyeError('usage', `unexpected argument ${JSON.stringify(excess)}`, {
+          hint: `Show its usage with: ${pathOf(parser)} --help`,
+        });
+      }
       if (group !== undefined && excess !== undefined) {
         throw unknownCommand(group.parser, group.command, excess);
       }
@@ -165,7 +179,7 @@ function unknownCommand(parser: Parser, { commands = [] }: Command, word: string
   const names = commands.map(({ name }) => name);
   return new RyeError('usage', `unknown command ${JSON.stringify(word)}`, {
     hint:
-      replacementOf(`${path} ${word}`) ??
+      replacementOf(path, word) ??
       didYouMean(word, names) ??
       `List the commands with: ${path} --help`,
   });
@@ -174,7 +188,6 @@ function unknownCommand(parser: Parser, { commands = [] }: Command, word: string
 /** Commands of Rye OS and of other programs, with the equivalent here. */
 const REPLACEMENTS: Readonly<Record<string, string>> = {
   'rye version': '`rye --version`',
-  'rye help': '`rye --help`',
   'rye load': '`rye fetch <type> <id>`',
   'rye execute knowledge': '`rye fetch knowledge <id>`',
   'rye execute config': '`rye config show`',
@@ -186,7 +199,9 @@ const REPLACEMENTS: Readonly<Record<string, string>> = {
   'rye remote': '`rye run` on the other machine; rye has no remotes',
 };
 
-function replacementOf(command: string): string | undefined {
+function replacementOf(path: string, word: string): string | undefined {
+  if (word === 'help') return `Did you mean \`${path} --help\`?`;
+  const command = `${path} ${word}`;
   const found = Object.hasOwn(REPLACEMENTS, command) ? REPLACEMENTS[command] : undefined;
   return found === undefined ? undefined : `Did you mean ${found}?`;
 }

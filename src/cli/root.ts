@@ -1,76 +1,63 @@
-import { type Command, defineGroup } from './command.ts';
-import { completion } from './commands/completion.ts';
-import { config } from './commands/config.ts';
-import { doctor } from './commands/doctor.ts';
-import { hooks } from './commands/hooks.ts';
-import { importGroup } from './commands/import.ts';
-import { ITEM_COMMANDS } from './commands/items.ts';
-import { keys } from './commands/keys.ts';
-import { lock } from './commands/lock.ts';
-import { models } from './commands/models.ts';
-import { rules } from './commands/rules.ts';
-import { execute, runDirective, runLaunched } from './commands/run.ts';
-import { list, logs, show, stats, tree } from './commands/threads.ts';
-import { branch, open } from './commands/threads-branch.ts';
-import { cancel, deliveries, kill, steer, wait } from './commands/threads-control.ts';
-import { exportThread, importThread } from './commands/threads-exchange.ts';
-import { gc, recover, resume } from './commands/threads-recovery.ts';
-import { compactThread, entries, label, replay } from './commands/threads-session.ts';
+import { type Command, commandsOf, defineGroup } from './command.ts';
 
-const threads = defineGroup({
-  name: 'threads',
-  summary: 'List, inspect and control threads',
-  examples: ['rye threads --active', 'rye threads logs hello-1771322456 --follow'],
-  defaultCommand: 'list',
-  commands: [
-    list,
-    show,
-    logs,
-    tree,
-    wait,
-    cancel,
-    kill,
-    stats,
-    steer,
-    deliveries,
-    resume,
-    recover,
-    gc,
-    entries,
-    open,
-    branch,
-    label,
-    compactThread,
-    replay,
-    exportThread,
-    importThread,
-  ],
-});
-
-/** The whole command tree. */
-export const ROOT: Command = defineGroup({
+/** The whole command tree. The first word of a command line decides which command file is loaded. */
+export const ROOT: Command = {
   name: 'rye',
   summary: 'Run signed Markdown/XML work orders as managed, durable, budgeted LLM threads',
-  examples: [
-    'rye init',
-    'rye run hello --input who=Ada',
-    'rye search all "rate limit"',
-    'rye threads --active',
-  ],
-  internal: [runLaunched],
-  commands: [
-    ...ITEM_COMMANDS,
-    lock,
-    keys,
-    execute,
-    runDirective,
-    threads,
-    rules,
-    importGroup,
-    hooks,
-    config,
-    models,
-    doctor,
-    completion,
-  ],
-});
+  ...defineGroup({
+    examples: [
+      'rye init',
+      'rye run hello --input who=Ada',
+      'rye search all "rate limit"',
+      'rye threads --active',
+    ],
+    internal: commandsOf(() => import('./commands/run.ts'), {
+      '__run-thread': 'Run a launched thread in this process',
+    }),
+    commands: [
+      ...commandsOf(() => import('./commands/items.ts'), {
+        init: 'Create .ai/ in this folder, and a signing key if there is none',
+        list: 'List items with their space, version and signature; shadowed ones are marked',
+        fetch: 'Show one resolved item: metadata and content',
+        search: 'Search items and thread exports, best match first',
+        validate: 'Parse and check items; print each problem as file:line:col: code: message',
+        sign: 'Validate and sign items; upgrade signatures of an older format',
+        verify: "Check signatures and trust of items, or of a thread's files",
+      }),
+      ...commandsOf(() => import('./commands/lock.ts'), {
+        lock: "Show and accept changes to the project's power files",
+      }),
+      ...commandsOf(() => import('./commands/keys.ts'), {
+        keys: 'Manage your signing key and trusted keys',
+      }),
+      ...commandsOf(() => import('./commands/run.ts'), {
+        execute: 'Run a directive or a tool',
+        run: 'Run a directive; short for `rye execute directive`',
+      }),
+      ...commandsOf(() => import('./commands/threads.ts'), {
+        threads: 'List, inspect and control threads',
+      }),
+      ...commandsOf(() => import('./commands/rules.ts'), {
+        rules: 'List and test stream rules, or scan files with them',
+      }),
+      ...commandsOf(() => import('./commands/import.ts'), {
+        import: 'Review items written for another program',
+      }),
+      ...commandsOf(() => import('./commands/hooks.ts'), {
+        hooks: 'List hooks and explain which ones apply',
+      }),
+      ...commandsOf(() => import('./commands/config.ts'), {
+        config: 'Show configuration and the source of each value',
+      }),
+      ...commandsOf(() => import('./commands/models.ts'), {
+        models: 'List configured models',
+      }),
+      ...commandsOf(() => import('./commands/doctor.ts'), {
+        doctor: 'Check keys, configuration, providers, sandbox and state',
+      }),
+      ...commandsOf(() => import('./commands/completion.ts'), {
+        completion: 'Print a completion script for a shell',
+      }),
+    ],
+  }),
+};

@@ -4,6 +4,7 @@ import {
   type Command,
   defineCommand,
   GLOBAL_OPTIONS,
+  loadTree,
   type OptionSpec,
   optionSpecs,
 } from '../command.ts';
@@ -25,18 +26,16 @@ const SHELL: Argument<Shell> = {
 };
 
 export const completion = defineCommand({
-  name: 'completion',
-  summary: 'Print a completion script for a shell',
   arguments: { shell: SHELL },
   examples: [
     'rye completion bash > ~/.local/share/bash-completion/completions/rye',
     'rye completion fish > ~/.config/fish/completions/rye.fish',
   ],
   run: async ({ args: { shell }, io, global, root }) => {
-    const script = completionScript(shell, root);
+    const script = completionScript(shell, await loadTree(root));
     if (global.json) printDocument(io, { success: true, shell, script });
     else io.stdout.write(script);
-    return await Promise.resolve(EXIT.ok);
+    return EXIT.ok;
   },
 });
 
@@ -51,7 +50,7 @@ interface Place {
   readonly choices: readonly string[];
 }
 
-/** Returns a completion script for the commands below `root`. */
+/** Returns a completion script for the commands below a loaded `root`. */
 export function completionScript(shell: Shell, root: Command): string {
   const places = placesOf(root, []);
   return shell === 'fish'

@@ -64,8 +64,6 @@ const path = defineCommand({
 });
 
 export const config = defineGroup({
-  name: 'config',
-  summary: 'Show configuration and the source of each value',
   examples: ['rye config show'],
   commands: [show, get, path],
 });

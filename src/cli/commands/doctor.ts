@@ -8,8 +8,6 @@ import { withRye } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
 
 export const doctor = defineCommand({
-  name: 'doctor',
-  summary: 'Check keys, configuration, providers, sandbox and state',
   details:
     'Each check is ok, warn or fail, with a hint. The exit status is 1 if one fails. With --repair rye first rebuilds the registry, the ledger and the search index from signed files: it moves damaged ones aside and deletes nothing. It refuses to repair while a thread runs.',
   options: { repair: flag('Rebuild damaged or missing databases from signed files') },

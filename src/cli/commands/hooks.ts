@@ -71,8 +71,6 @@ const schema = defineCommand({
 });
 
 export const hooks = defineGroup({
-  name: 'hooks',
-  summary: 'List hooks and explain which ones apply',
   examples: ['rye hooks explain hello --event thread_started'],
   commands: [list, explain, schema],
 });

@@ -98,9 +98,9 @@ async function writePatch(file: string, patch: string): Promise<void> {
   });
 }
 
-export const importGroup = defineGroup({
-  name: 'import',
-  summary: 'Review items written for another program',
+const importGroup = defineGroup({
   examples: ['rye import rye-os ../project'],
   commands: [ryeOs],
 });
+
+export { importGroup as import };

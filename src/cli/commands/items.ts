@@ -37,9 +37,7 @@ import { neutralize, oneLine } from '../terminal-text.ts';
 
 const SPACE = choice('SPACE', SPACES, 'Only this space');
 
-const init = defineCommand({
-  name: 'init',
-  summary: 'Create .ai/ in this folder, and a signing key if there is none',
+export const init = defineCommand({
   options: { force: flag('Overwrite modified template files') },
   examples: ['rye init', 'rye run hello'],
   run: async (call) => {
@@ -55,9 +53,7 @@ const init = defineCommand({
   },
 });
 
-const list = defineCommand({
-  name: 'list',
-  summary: 'List items with their space, version and signature; shadowed ones are marked',
+export const list = defineCommand({
   arguments: { type: ITEM_TYPE },
   options: { space: SPACE },
   examples: ['rye list directives', 'rye list tool --space project --json'],
@@ -77,9 +73,7 @@ const list = defineCommand({
   },
 });
 
-const fetch = defineCommand({
-  name: 'fetch',
-  summary: 'Show one resolved item: metadata and content',
+export const fetch = defineCommand({
   arguments: {
     type: ITEM_TYPE,
     id: argument('Path below the type folder without extension, such as rye/core/hello'),
@@ -118,9 +112,7 @@ const fetch = defineCommand({
 
 const CONTEXT_LINES = 3;
 
-const search = defineCommand({
-  name: 'search',
-  summary: 'Search items and thread exports, best match first',
+export const search = defineCommand({
   details:
     'Full-text search with AND, OR, NOT, "phrases", prefix* and the fields title: tag: directive: status: model: after: before:. A search of knowledge includes the exports of past threads.',
   arguments: {
@@ -186,9 +178,7 @@ function marked(snippet: string, mark: (match: string) => string): string {
     .join('');
 }
 
-const validate = defineCommand({
-  name: 'validate',
-  summary: 'Parse and check items; print each problem as file:line:col: code: message',
+export const validate = defineCommand({
   details: 'Without arguments it checks everything in the project space.',
   arguments: {
     type: OPTIONAL_ITEM_TYPE,
@@ -239,9 +229,7 @@ function formatProblem(problem: Problem, io: Io): string {
   return [first, ...rest].join('\n');
 }
 
-const sign = defineCommand({
-  name: 'sign',
-  summary: 'Validate and sign items; upgrade signatures of an older format',
+export const sign = defineCommand({
   arguments: {
     type: typeArgument([...ITEM_TYPES, 'config'], 'An item type, or config'),
     pattern: argument('An ID, or a quoted glob', { name: 'id|glob' }),
@@ -267,9 +255,7 @@ const sign = defineCommand({
   },
 });
 
-const verify = defineCommand({
-  name: 'verify',
-  summary: "Check signatures and trust of items, or of a thread's files",
+export const verify = defineCommand({
   details:
     'For a thread it checks thread.json, the plan, every checkpoint of the transcript, capabilities.md, artifacts and the knowledge export, and that this is the newest state that the registry and your user space know. It needs no registry.',
   arguments: {
@@ -357,5 +343,3 @@ function verificationExit(success: boolean, error: ErrorInfo | undefined): ExitC
   if (success) return EXIT.ok;
   return error === undefined ? EXIT.integrity : exitCodeOf(error.code);
 }
-
-export const ITEM_COMMANDS = [init, list, fetch, search, validate, sign, verify];

@@ -117,8 +117,6 @@ const rotate = defineCommand({
 });
 
 export const keys = defineGroup({
-  name: 'keys',
-  summary: 'Manage your signing key and trusted keys',
   examples: ['rye keys list'],
   commands: [init, list, exportKey, trust, revoke, rotate],
 });

@@ -71,8 +71,6 @@ function changeLine({ type, id, change, detail }: GuardChange): string {
 }
 
 export const lock = defineGroup({
-  name: 'lock',
-  summary: "Show and accept changes to the project's power files",
   details:
     'The lock file pins the configuration, rules and skills that apply to every run. If one of them changes, rye refuses to run until you accept the change.',
   examples: ['rye lock', 'rye lock accept'],

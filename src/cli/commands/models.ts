@@ -61,8 +61,6 @@ function usd(price: unknown): string {
 }
 
 export const models = defineGroup({
-  name: 'models',
-  summary: 'List configured models',
   examples: ['rye models list'],
   defaultCommand: 'list',
   commands: [list],

@@ -148,8 +148,6 @@ const scan = defineCommand({
 });
 
 export const rules = defineGroup({
-  name: 'rules',
-  summary: 'List and test stream rules, or scan files with them',
   examples: ['rye rules list'],
   commands: [list, test, scan],
 });

@@ -63,8 +63,6 @@ const DIRECTIVE_OPTIONS = {
 } as const;
 
 const directive = defineCommand({
-  name: 'directive',
-  summary: 'Run a directive as a thread',
   arguments: { id: argument('ID of the directive, such as rye/core/hello') },
   options: DIRECTIVE_OPTIONS,
   examples: [
@@ -239,22 +237,12 @@ function printOutcome(
 }
 
 export const execute = defineGroup({
-  name: 'execute',
-  summary: 'Run a directive or a tool',
   examples: ['rye execute directive hello --input who=Ada'],
-  commands: [directive, tool],
+  commands: [{ name: 'directive', summary: 'Run a directive as a thread', ...directive }, tool],
 });
 
-export const runDirective = {
-  ...directive,
-  name: 'run',
-  summary: 'Run a directive; short for `rye execute directive`',
-};
-
 /** Runs a thread in the background process that `--async` starts. Its output goes to the thread's spawn.log. */
-export const runLaunched = defineCommand({
-  name: '__run-thread',
-  summary: 'Run a launched thread in this process',
+const runLaunched = defineCommand({
   arguments: { id: argument('Thread ID') },
   examples: [],
   run: async (call) => {
@@ -263,3 +251,5 @@ export const runLaunched = defineCommand({
     return exitCodeOfResult(result);
   },
 });
+
+export { directive as run, runLaunched as '__run-thread' };

@@ -3,7 +3,6 @@ import type { BranchOptions } from '../../app/api/trees.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import {
-  argument,
   type Context,
   defineCommand,
   flag,
@@ -13,9 +12,9 @@ import {
 } from '../command.ts';
 import { colorsOf, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
+import { THREAD } from '../shared-options.ts';
 import { ERASE_LINE } from '../terminal-text.ts';
 import { resumeThread } from '../thread-run.ts';
-import { THREAD_ID } from './threads.ts';
 
 const BRANCH_OPTIONS = {
   at: text('ENTRY', 'Entry ID or a unique start of it; root: before the first entry'),
@@ -41,11 +40,9 @@ interface Branched {
 }
 
 export const branch = defineCommand({
-  name: 'branch',
-  summary: 'Rewind a thread to an earlier message, or fork it into a new thread',
   details:
     'Moves the head, the entry where the conversation continues; removes nothing. With --new rye copies the path into a new, suspended thread and does not change this one.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: BRANCH_OPTIONS,
   examples: [
     'rye threads branch hello-1771322456 --at 3fa9 --message "Try it without the cache."',
@@ -118,11 +115,9 @@ function summaryOf({ summary }: BranchRequest): BranchOptions['summary'] {
 }
 
 export const open = defineCommand({
-  name: 'open',
-  summary: "Browse a thread's session tree in the terminal",
   details:
     'Shows the tree on the left and the selected entry on the right. Press ? for the keys: filters, folding, search, labels, branching and resuming from an entry. In scripts, use `rye threads entries`.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   examples: ['rye threads open hello-1771322456'],
   run: async (call) => {
     const { args, io } = call;

@@ -21,18 +21,16 @@ import { readTextSource } from '../input.ts';
 import { canRedraw, formatTable, printDocument, printLines, printResult } from '../output.ts';
 import { createWaitLine } from '../render/thread-tree.ts';
 import { withRye } from '../session.ts';
+import { THREAD } from '../shared-options.ts';
 import { oneLine } from '../terminal-text.ts';
-import { THREAD_ID } from './threads.ts';
 
 const THREAD_IDS: Argument<readonly string[]> = {
   name: 'id...',
-  description: THREAD_ID,
+  description: THREAD.description,
   read: (words) => words,
 };
 
 export const wait = defineCommand({
-  name: 'wait',
-  summary: 'Wait until threads have ended',
   details:
     'Follows continuations to their end. The exit status is 0 only if every thread completed, and 5 on a timeout.',
   arguments: { ids: THREAD_IDS },
@@ -123,11 +121,9 @@ function stopOptions({ tree, reason }: ValuesOf<typeof STOP_OPTIONS>): {
 }
 
 export const cancel = defineCommand({
-  name: 'cancel',
-  summary: 'Ask a thread to stop',
   details:
     'The process of the thread sees the request within a moment, stops its work and finalizes the thread as cancelled.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: STOP_OPTIONS,
   examples: ['rye threads cancel hello-1771322456 --tree --reason "wrong folder"'],
   run: async (call) => {
@@ -144,10 +140,8 @@ export const cancel = defineCommand({
 });
 
 export const kill = defineCommand({
-  name: 'kill',
-  summary: "Kill a thread's process",
   details: 'Sends SIGTERM, and SIGKILL after three seconds. The thread is finalized as cancelled.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: STOP_OPTIONS,
   examples: ['rye threads kill hello-1771322456'],
   run: async (call) => {
@@ -167,11 +161,9 @@ export const kill = defineCommand({
 });
 
 export const steer = defineCommand({
-  name: 'steer',
-  summary: 'Send a message to a thread',
   details:
     'The model of a running thread sees the message before its next call, or with --mode idle or follow-up when it has finished. A thread that does not run gets it when you resume it.',
-  arguments: { id: argument(THREAD_ID), message: argument('The message, or - for stdin') },
+  arguments: { id: THREAD, message: argument('The message, or - for stdin') },
   options: { mode: choice('MODE', DELIVERY_MODES, 'When to deliver it (default: auto)') },
   examples: [
     "rye threads steer hello-1771322456 'Use metric units'",
@@ -200,11 +192,9 @@ export const steer = defineCommand({
 const RESOLUTIONS = ['delivered', 'dropped', 'retry'] as const;
 
 export const deliveries = defineCommand({
-  name: 'deliveries',
-  summary: 'List messages sent to a thread and their status',
   details:
     'With --json each message has all its attempts and decisions. A message is manual if the model may already have acted on it: resolve it with --resolve. rye recovers a crashed thread first.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: {
     resolve: integer('N', 'Resolve message N'),
     as: choice('RESOLUTION', RESOLUTIONS, 'delivered, dropped, or retry as a new message'),

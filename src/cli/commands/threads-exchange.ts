@@ -16,15 +16,13 @@ import { assertWritableTarget } from '../input.ts';
 import type { Io } from '../io.ts';
 import { count, displayPath, printDocument, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
+import { THREAD } from '../shared-options.ts';
 import { oneLine } from '../terminal-text.ts';
-import { THREAD_ID } from './threads.ts';
 
-export const exportThread = defineCommand({
-  name: 'export',
-  summary: 'Export a thread as a web page, Markdown or JSON lines',
+const exportThread = defineCommand({
   details:
     'html: one self-contained page with the whole tree, the conversation, costs and the verification result; it loads nothing. md: the conversation of one branch. jsonl: one branch as an unsigned log. pi: a pi session file with all branches. rye exports the readable part of a damaged log and reports the damage in the exit status.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: {
     format: choice(
       'FORMAT',
@@ -134,9 +132,7 @@ async function printExport(chunks: Iterable<string>, io: Io): Promise<void> {
   }
 }
 
-export const importThread = defineCommand({
-  name: 'import',
-  summary: 'Import a pi session as a thread',
+const importThread = defineCommand({
   details:
     'Reads a session file of version 1, 2 or 3 with all its branches, and does not change it. The thread is completed and has no permissions; you can search, branch, export and resume it. Damaged or unknown lines are listed on stderr.',
   arguments: { file: argument('The session file (.jsonl)') },
@@ -159,3 +155,5 @@ export const importThread = defineCommand({
     return printResult(call, { thread_id, status, ...imported }, () => [thread_id]);
   },
 });
+
+export { exportThread as export, importThread as import };

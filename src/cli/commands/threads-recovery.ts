@@ -1,20 +1,18 @@
 import type { RecoveryReport, RetentionReport } from '../../app/api/threads.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact, toText } from '../../core/json.ts';
-import { argument, defineCommand, flag, list, optionalArgument, text } from '../command.ts';
+import { defineCommand, flag, list, optionalArgument, text } from '../command.ts';
 import { readLimits, readValues } from '../input.ts';
 import { count, printDocument, printLines } from '../output.ts';
 import { withRye } from '../session.ts';
+import { THREAD } from '../shared-options.ts';
 import { oneLine } from '../terminal-text.ts';
 import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../thread-run.ts';
-import { THREAD_ID } from './threads.ts';
 
 export const resume = defineCommand({
-  name: 'resume',
-  summary: 'Resume a finished, suspended or crashed thread',
   details:
     'A suspended thread keeps its ID. Any other thread continues in a new one, with the same directive, inputs, model and parent, the rest of the limits, and the whole conversation. rye verifies the log first.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: {
     message: text('TEXT', 'Message to the model', { short: 'm' }),
     from: text('ENTRY', 'Resume from this entry of the session instead of its end'),
@@ -57,8 +55,6 @@ export const resume = defineCommand({
 });
 
 export const recover = defineCommand({
-  name: 'recover',
-  summary: 'Clean up threads whose process has died',
   details:
     'Repairs the log, answers open tool calls and settles the budget. The thread ends with an error and can be resumed; with recovery.mode: resume in coordination.yaml rye resumes it at once.',
   arguments: {
@@ -133,8 +129,6 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 const DEFAULT_AGE = '30d';
 
 export const gc = defineCommand({
-  name: 'gc',
-  summary: 'Compress logs of old threads',
   details:
     'You can still read, verify and resume from compressed logs. A thread is skipped while its chain, parent or children are recent or still open.',
   options: {

@@ -19,8 +19,8 @@ import type { Sink } from '../io.ts';
 import { colorsOf, printDocument, printLine, printLines, printResult } from '../output.ts';
 import { markMembers, warnUnverified } from '../render/log-line.ts';
 import { withRye } from '../session.ts';
+import { THREAD } from '../shared-options.ts';
 import { type Colors, neutralize, oneLine, truncate } from '../terminal-text.ts';
-import { THREAD_ID } from './threads.ts';
 
 const FILTERS = [
   'default',
@@ -31,11 +31,9 @@ const FILTERS = [
 ] as const satisfies readonly TreeFilter[];
 
 export const entries = defineCommand({
-  name: 'entries',
-  summary: "Draw a thread's session tree",
   details:
     'Each line is one entry: the start of its ID, its kind and its text. ● marks the active branch, ◆ the head.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: {
     filter: choice(
       'FILTER',
@@ -155,10 +153,8 @@ function lineOf(row: TreeRow, width: number): string {
 }
 
 export const label = defineCommand({
-  name: 'label',
-  summary: 'Label an entry of a thread; without LABEL, remove its label',
   arguments: {
-    id: argument(THREAD_ID),
+    id: THREAD,
     entry: argument('Entry ID or a unique start of it'),
     label: optionalArgument('The label'),
   },
@@ -180,12 +176,10 @@ export const label = defineCommand({
   },
 });
 
-export const compactThread = defineCommand({
-  name: 'compact',
-  summary: 'Summarize the older part of an idle thread',
+const compactThread = defineCommand({
   details:
     "The thread's model writes the summary within the rest of the limits. The recent conversation stays in full, and all entries stay in the log.",
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: { instructions: text('TEXT', 'What the summary should focus on') },
   examples: ['rye threads compact hello-1771322456 --instructions "Keep every invoice number."'],
   run: async (call) => {
@@ -208,11 +202,9 @@ export const compactThread = defineCommand({
 });
 
 export const replay = defineCommand({
-  name: 'replay',
-  summary: "Replay a thread's recorded answers with the current rules, hooks and gates",
   details:
     'rye calls no model, runs no tool and writes nothing: tools return their recorded results. It shows the first difference from the recording; with --verify a difference is a failure.',
-  arguments: { id: argument(THREAD_ID) },
+  arguments: { id: THREAD },
   options: {
     from: text('ENTRY', 'Replay from after this entry'),
     verify: flag('Exit with status 1 if the replay differs'),
@@ -254,3 +246,5 @@ function shortened(value: JsonValue): string {
   const json = value === null ? 'nothing' : JSON.stringify(value);
   return neutralize(json.length <= MAX_VALUE ? json : `${json.slice(0, MAX_VALUE)}…`);
 }
+
+export { compactThread as compact };

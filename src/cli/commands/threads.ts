@@ -1,54 +1,17 @@
-import type { Rye } from '../../app/api/rye.ts';
-import type {
-  LogMark,
-  StatsKey,
-  ThreadDetails,
-  ThreadListFilter,
-  ThreadTreeNode,
-  UnverifiedPart,
-} from '../../app/api/threads.ts';
-import type { ActiveTurn, Delivery } from '../../core/delivery.ts';
-import { EXIT, type ExitCode } from '../../core/errors.ts';
-import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { ThreadListFilter } from '../../app/api/threads.ts';
+import { EXIT } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
-import { isFinal, THREAD_STATUSES, type ThreadRecord } from '../../core/thread.ts';
-import { formatCost, formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
-import {
-  argument,
-  type Context,
-  choice,
-  defineCommand,
-  flag,
-  integer,
-  optionalArgument,
-  text,
-} from '../command.ts';
-import type { Io } from '../io.ts';
-import {
-  canRedraw,
-  colorsOf,
-  count,
-  displayPath,
-  formatTable,
-  printDocument,
-  printLine,
-  printLines,
-  printResult,
-} from '../output.ts';
-import { formatLogEvent, markMembers, warnUnverified } from '../render/log-line.ts';
-import { drawThreadTree, type TreeStyle } from '../render/thread-tree.ts';
-import { withRye, withThreadList } from '../session.ts';
-import { eraseLines, neutralize, oneLine, truncate } from '../terminal-text.ts';
-
-/** Description of the argument that names a thread. */
-export const THREAD_ID = 'Thread ID, or a unique start or end of it';
+import { THREAD_STATUSES } from '../../core/thread.ts';
+import { formatUsd } from '../../core/usage.ts';
+import { choice, commandsOf, defineCommand, defineGroup, flag, integer, text } from '../command.ts';
+import { count, formatTable, printResult } from '../output.ts';
+import { withThreadList } from '../session.ts';
+import { oneLine, truncate } from '../terminal-text.ts';
 
 /** Columns of a result in the list. `show` and `--json` print all of it. */
 const MAX_RESULT = 500;
 
-export const list = defineCommand({
-  name: 'list',
-  summary: 'List threads, newest first',
+const list = defineCommand({
   options: {
     active: flag('Only running threads'),
     status: choice('STATUS', THREAD_STATUSES, 'Only threads with this status'),
@@ -99,263 +62,42 @@ function unlistedWarning(unlisted: readonly string[]): string {
   return `rye: warning: ${what}\nhint: To restore them: rye doctor --repair\n`;
 }
 
-export const show = defineCommand({
-  name: 'show',
-  summary: 'Show one thread: status, cost, limits, chain and children',
-  arguments: { id: argument(THREAD_ID) },
-  examples: ['rye threads show hello-1771322456'],
-  run: async (call) => {
-    const { details, mark } = await withRye(call, async ({ threads }) => {
-      const id = await threads.resolveId(call.args.id);
-      return { details: await threads.show(id), mark: await threads.mark(id) };
-    });
-    warnUnverified(mark, call.io);
-    return printResult(call, { ...details, ...markMembers(mark) }, () =>
-      threadLines(details, call.io),
-    );
-  },
-});
-
-function threadLines(details: ThreadDetails, io: Io): readonly string[] {
-  const { thread, chain, children, paths, explanation } = details;
-  const lines: (readonly [string, string | null])[] = [
-    ['thread', thread.thread_id],
-    ['directive', thread.directive],
-    ['status', explanation === null ? thread.status : `${thread.status} (${explanation})`],
-    ['model', thread.model],
-    ['created', thread.created_at],
-    ['completed', thread.completed_at],
-    ['cost', formatCost(thread.cost)],
-    ['active turn', describeTurn(details.active_turn)],
-    ['parent', thread.parent_id],
-    ['error', thread.error === null ? null : `${thread.error.message} [${thread.error.code}]`],
-    ['hint', thread.error?.hint ?? null],
-    ['chain', chain.length > 1 ? chain.map(({ thread_id }) => thread_id).join(' → ') : null],
-    ['files', displayPath(paths.thread, io)],
-    ['transcript', displayPath(paths.transcript, io)],
-    ['knowledge', displayPath(paths.knowledge, io)],
-  ];
-  return [
-    ...lines.flatMap(([name, value]) => (value === null ? [] : [field(name, oneLine(value))])),
-    ...details.unverified.map((part) => describeUnverified(thread, part)),
-    ...children.map(describeChild),
-    ...details.deliveries.map(describeDelivery),
-    ...(thread.result === null ? [] : ['', neutralize(thread.result).trimEnd()]),
-  ];
-}
-
-function field(name: string, value: string): string {
-  return `${name.padEnd(11)} ${value}`;
-}
-
-function describeUnverified({ thread_id: id }: ThreadRecord, part: UnverifiedPart): string {
-  const { bytes, file } = part;
-  return field(
-    'unverified',
-    `${bytes} bytes in ${oneLine(file)}: rye threads logs ${id} --unverified`,
-  );
-}
-
-/** Formats what decides whether a message can steer the active turn. After `valid until` it is unknown. */
-function describeTurn(turn: ActiveTurn | null): string | null {
-  if (turn === null) return null;
-  const { active_run_id: id, active_run_kind: kind, risk_class: risk, steerable } = turn;
-  const can = steerable === true && risk === 'read_only_low_risk' ? 'steerable' : 'not steerable';
-  return `${id} ${kind}, ${risk}, ${can}, epoch ${turn.epoch}, observed ${turn.observed_at}, valid until ${turn.valid_until}`;
-}
-
-function describeDelivery({ seq, kind, source, state }: Delivery): string {
-  return field('message', `${seq} ${kind} from ${oneLine(source)} ${state}`);
-}
-
-function describeChild(child: ThreadRecord): string {
-  return field('child', `${child.thread_id} ${child.status} ${formatUsd(child.cost.spend)}`);
-}
-
-export const logs = defineCommand({
-  name: 'logs',
-  summary: "Print a thread's log",
-  details:
-    'With --json the events are one document. With --json --follow each event is one line, because a live log has no end.',
-  arguments: { id: argument(THREAD_ID) },
-  options: {
-    follow: flag('Stream new events until the thread ends', { short: 'f' }),
-    text: flag('Human-readable output (default)'),
-    tail: integer('N', 'The last N events', { short: 'n' }),
-    since: integer('SEQ', 'Only events after SEQ'),
-    unverified: flag('Only lines that no signature covers, each marked; they may be forged'),
-  },
-  examples: ['rye threads logs hello-1771322456 --tail 20', 'rye threads logs 2456 --follow'],
-  run: async (call) => {
-    const { args, options, io, global } = call;
-    if (options.unverified) return await printUnverified(call, args.id);
-    const { follow, tail, since } = options;
-    const cancelled = follow ? io.cancellation() : undefined;
-    const signal = cancelled && AbortSignal.any([cancelled, io.outputClosed]);
-    const query = compact({ tail, since, follow, signal });
-    const events: (LogEvent | UnknownEvent)[] = [];
-    const { id, mark } = await withRye(call, async ({ threads }) => {
-      const threadId = await threads.resolveId(args.id);
-      for await (const event of threads.logs(threadId, query)) {
-        if (!global.json) printLines(io, formatLogEvent(event));
-        else if (follow) printLine(io, JSON.stringify(event));
-        else events.push(event);
-      }
-      const found = await threads.mark(threadId);
-      warnUnverified(found, io);
-      return { id: threadId, mark: found };
-    });
-    if (global.json && !follow) {
-      const document = { thread_id: id, events, total: events.length };
-      printDocument(io, { success: true, ...document, ...markMembers(mark) });
-    }
-    return cancelled?.aborted === true ? EXIT.cancelled : EXIT.ok;
-  },
-});
-
-/** Marks each line as unverified, so that it cannot be mistaken for the log. */
-async function printUnverified(context: Context, idPart: string): Promise<ExitCode> {
-  const { io, global } = context;
-  await withRye(context, async ({ threads }) => {
-    for await (const line of threads.unverified(await threads.resolveId(idPart))) {
-      const { file, line: number, text: content } = line;
-      if (global.json) printLine(io, JSON.stringify(line));
-      else printLine(io, `unverified  ${file}:${number}  ${oneLine(content)}`);
-    }
-  });
-  return EXIT.ok;
-}
-
-const DEFAULT_ROOTS = 20;
-/** Maximum logs that one `rye threads tree` verifies. */
-const MAX_MARKED = 50;
-
-export const tree = defineCommand({
-  name: 'tree',
-  summary: 'Draw parents and children with status and spend',
-  arguments: { id: optionalArgument('Only this thread and its descendants') },
-  options: {
-    watch: flag('Redraw at each change until all threads have ended', { short: 'w' }),
-    limit: integer('N', 'At most N roots (default 20)'),
-  },
-  examples: ['rye threads tree', 'rye threads tree 2456 --watch'],
-  run: async (call) =>
-    await withRye(call, async (rye) => {
-      const { args, options, io } = call;
-      const id = args.id === undefined ? undefined : await rye.threads.resolveId(args.id);
-      const limit = options.limit ?? DEFAULT_ROOTS;
-      const read = async (): Promise<readonly ThreadTreeNode[]> =>
-        (await rye.children.tree(id)).slice(0, limit);
-      if (options.watch) return await watch(call, rye, read);
-      const threads = await read();
-      const marked = await unverifiedIn(rye, threads);
-      for (const { mark } of marked) warnUnverified(mark, io);
-      const unverified = marked.map(({ id: thread_id, mark }) => ({
-        thread_id,
-        ...markMembers(mark),
-      }));
-      return printResult(call, { threads, total: threads.length, unverified }, () =>
-        drawThreadTree(threads, { ...styleOf(call), now: io.now() }),
-      );
+export const threads = defineGroup({
+  examples: ['rye threads --active', 'rye threads logs hello-1771322456 --follow'],
+  defaultCommand: 'list',
+  commands: [
+    { name: 'list', summary: 'List threads, newest first', ...list },
+    ...commandsOf(() => import('./threads-show.ts'), {
+      show: 'Show one thread: status, cost, limits, chain and children',
+      logs: "Print a thread's log",
+      tree: 'Draw parents and children with status and spend',
+      stats: 'Sum up spend, tokens and outcomes',
     }),
-});
-
-/** Returns the threads of a tree whose logs fail verification. Checks only the first {@link MAX_MARKED}. */
-async function unverifiedIn(
-  rye: Rye,
-  threads: readonly ThreadTreeNode[],
-): Promise<readonly { readonly id: string; readonly mark: LogMark }[]> {
-  const found = [];
-  for (const id of idsIn(threads).slice(0, MAX_MARKED)) {
-    const mark = await rye.threads.mark(id);
-    if (mark.verified === false) found.push({ id, mark });
-  }
-  return found;
-}
-
-function idsIn(nodes: readonly ThreadTreeNode[]): readonly string[] {
-  return nodes.flatMap(({ thread, children }) => [thread.thread_id, ...idsIn(children)]);
-}
-
-function styleOf(context: Context): TreeStyle {
-  const { stdout } = context.io;
-  return {
-    colors: colorsOf(stdout, context),
-    ...(stdout.isTty ? { columns: stdout.columns - 1 } : {}),
-  };
-}
-
-/**
- * Redraws at each change until no thread is open: in place on a terminal if it fits the screen, else below, with
- * `--json` one line each. The last drawing is complete.
- */
-async function watch(
-  context: Context,
-  rye: Rye,
-  read: () => Promise<readonly ThreadTreeNode[]>,
-): Promise<ExitCode> {
-  const { io, global } = context;
-  const cancelled = io.cancellation();
-  const signal = AbortSignal.any([cancelled, io.outputClosed]);
-  const inPlace = canRedraw(io.stdout, io.env) && !global.json;
-  let drawn: readonly string[] = [];
-  let threads: readonly ThreadTreeNode[] = [];
-  const linesNow = (isLast: boolean): readonly string[] => {
-    if (global.json) return [JSON.stringify({ success: true, threads, total: threads.length })];
-    const live = inPlace ? { now: io.now(), ...(isLast ? {} : { rows: io.stdout.rows - 1 }) } : {};
-    return drawThreadTree(threads, { ...styleOf(context), ...live });
-  };
-  const draw = async (isLast = false): Promise<void> => {
-    threads = await read();
-    const lines = linesNow(isLast);
-    if (lines.join('\n') === drawn.join('\n')) return;
-    if (inPlace) io.stdout.write(eraseLines(drawn.length));
-    printLines(io, lines);
-    drawn = lines;
-  };
-  await draw();
-  for (let open = openIn(threads); open.length > 0 && !signal.aborted; open = openIn(threads)) {
-    await rye.children.wait(open, { any: true, signal, onLook: async () => await draw() });
-    await draw();
-  }
-  await draw(true);
-  return cancelled.aborted ? EXIT.cancelled : EXIT.ok;
-}
-
-/** Returns the threads to watch. Suspended threads are not among them: they wait for a person. */
-function openIn(nodes: readonly ThreadTreeNode[]): readonly string[] {
-  return nodes.flatMap(({ thread, children }) => [
-    ...(isFinal(thread.status) || thread.status === 'suspended' ? [] : [thread.thread_id]),
-    ...openIn(children),
-  ]);
-}
-
-const STATS_KEYS = ['directive', 'model', 'day'] as const satisfies readonly StatsKey[];
-
-export const stats = defineCommand({
-  name: 'stats',
-  summary: 'Sum up spend, tokens and outcomes',
-  options: { by: choice('KEY', STATS_KEYS, 'directive (default), model, or day') },
-  examples: ['rye threads stats', 'rye threads stats --by day --json'],
-  run: async (call) => {
-    const { by = 'directive' } = call.options;
-    const found = await withRye(call, (rye) => rye.children.stats(by));
-    return printResult(call, { by, stats: found, total: found.length }, () => {
-      // a narrow terminal cuts off the last columns, so the least important ones are last
-      const headings = `${by.toUpperCase()} SPEND TOKENS TIME TURNS THREADS OPEN COMPLETED ERROR CANCELLED`;
-      const rows = found.map((row) => [
-        row.key,
-        formatUsd(row.spend),
-        formatTokens(row.tokens),
-        formatSeconds(row.elapsed_seconds),
-        String(row.turns),
-        String(row.threads),
-        String(row.open),
-        String(row.completed + row.continued),
-        String(row.error),
-        String(row.cancelled),
-      ]);
-      return formatTable(headings.split(' '), rows, call.io.stdout);
-    });
-  },
+    ...commandsOf(() => import('./threads-control.ts'), {
+      wait: 'Wait until threads have ended',
+      cancel: 'Ask a thread to stop',
+      kill: "Kill a thread's process",
+      steer: 'Send a message to a thread',
+      deliveries: 'List messages sent to a thread and their status',
+    }),
+    ...commandsOf(() => import('./threads-recovery.ts'), {
+      resume: 'Resume a finished, suspended or crashed thread',
+      recover: 'Clean up threads whose process has died',
+      gc: 'Compress logs of old threads',
+    }),
+    ...commandsOf(() => import('./threads-session.ts'), {
+      entries: "Draw a thread's session tree",
+      label: 'Label an entry of a thread; without LABEL, remove its label',
+      compact: 'Summarize the older part of an idle thread',
+      replay: "Replay a thread's recorded answers with the current rules, hooks and gates",
+    }),
+    ...commandsOf(() => import('./threads-branch.ts'), {
+      open: "Browse a thread's session tree in the terminal",
+      branch: 'Rewind a thread to an earlier message, or fork it into a new thread',
+    }),
+    ...commandsOf(() => import('./threads-exchange.ts'), {
+      export: 'Export a thread as a web page, Markdown or JSON lines',
+      import: 'Import a pi session as a thread',
+    }),
+  ],
 });
