@@ -118,9 +118,11 @@ async function readAnswer(
   }
 }
 
-const CUT_OFF: ProviderFailure = {
-  message: 'the stream ended without a finish',
-  phase: 'stream',
+const CUT_OFF: ProviderFailure = { message: 'the stream ended without a finish', phase: 'stream' };
+const FILTERED: ProviderFailure = {
+  message: 'the provider filtered the answer',
+  type: 'content_filtered',
+  phase: 'response',
 };
 
 /** Closes an answer that passed a bound. The rest of it is not read, kept or paid for. */
@@ -214,7 +216,10 @@ function attemptOf(run: Run, answer: Answer, close: Close, isSent: boolean): Att
     const { input_tokens, cache_read_tokens, cache_write_tokens } = usage;
     conversation.calibrate(input_tokens + cache_read_tokens + cache_write_tokens);
     spend.answerRatio.learn(bound.bytes, usage.output_tokens);
-    return { kind: 'answered', message: message(close.event.reason) };
+    const spoken = message(close.event.reason);
+    return close.event.reason === 'content_filtered'
+      ? { kind: 'failed', failure: FILTERED, partial: spoken }
+      : { kind: 'answered', message: spoken };
   }
   const partial = message('aborted');
   if (close.kind === 'interrupted') return { kind: 'interrupted', by: close.by, partial };

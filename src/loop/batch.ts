@@ -70,7 +70,7 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
     await settle(await perform(run, validated));
   });
   if (!returning) return {};
-  const judgement = judgeReturn(run, { ...returning, failed });
+  const judgement = judgeReturn(run, returning.request, returning.returned, failed);
   await results.settle(judgement.settled);
   return judgement.returned ? { returned: judgement.returned } : {};
 }
@@ -93,11 +93,11 @@ async function findReturn(
 function skip(request: Requested, returning: Requested | undefined): Settled | undefined {
   if (request.position >= MAX_CALLS) {
     const reason = `an answer may hold at most ${MAX_CALLS} calls`;
-    return settleUnrun(request, request.call.name, { outcome: 'skipped', reason });
+    return settleUnrun(request, request.call.name, 'skipped', reason);
   }
   if (returning && request.position > returning.position) {
     const reason = 'the directive returned before this call';
-    return settleUnrun(request, request.call.name, { outcome: 'skipped', reason });
+    return settleUnrun(request, request.call.name, 'skipped', reason);
   }
   return undefined;
 }
@@ -110,7 +110,7 @@ async function settleInvalidReturn(run: Run, request: Requested): Promise<Settle
     checked && !checked.ok
       ? checked.problems.join('; ')
       : 'the arguments of the return are not a JSON object';
-  return settleUnrun(request, request.call.name, { outcome: 'invalid', reason });
+  return settleUnrun(request, request.call.name, 'invalid', reason);
 }
 
 async function perform(run: Run, validated: Validated): Promise<Settled> {
@@ -118,7 +118,7 @@ async function perform(run: Run, validated: Validated): Promise<Settled> {
   if (run.stop.signal.aborted) return notStarted(run, requested, tool.id);
   if (run.stop.decision) {
     const reason = 'a hook ended the thread before this call';
-    return settleUnrun(requested, tool.id, { outcome: 'skipped', reason });
+    return settleUnrun(requested, tool.id, 'skipped', reason);
   }
   const settled = await execute(run, await start(run, validated));
   run.calls.earlier.note(

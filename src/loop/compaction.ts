@@ -1,8 +1,7 @@
 import { messageOf } from '../core/errors.ts';
-import type { ControlAction } from '../core/hook.ts';
 import { totalTokens, type Usage } from '../core/usage.ts';
 import { note } from './conversation.ts';
-import { hookError } from './hooks.ts';
+import { decidedEnding } from './hooks.ts';
 import type { CompactionReason, CompactionRequest, Ending } from './ports.ts';
 import type { Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
@@ -82,7 +81,12 @@ export async function watchContext(run: Run): Promise<Ending | undefined> {
     tokens_used: used,
     tokens_limit: window,
   });
-  return decide(run, decision);
+  if (!decision && run.plan.settings.context_limit.mode === 'handoff') return { kind: 'handoff' };
+  if (!decision) await compactContext(run, 'threshold');
+  if (decision?.control === 'compact') {
+    await compactContext(run, 'threshold', decision.instructions);
+  }
+  return decidedEnding(decision, 'context_limit_reached', 'the context is full');
 }
 
 /** Returns the tokens at which a context is full: at the threshold, or if an answer would have less than the reserve. */
@@ -90,28 +94,4 @@ function fullAt(run: Run, window: number): number {
   const { threshold, reserve_tokens: reserve = 0 } = run.plan.settings.context_limit;
   // a small window can't spare a large reserve
   return Math.min(threshold * window, window - Math.min(reserve, window / 4));
-}
-
-async function decide(run: Run, decision: ControlAction | undefined): Promise<Ending | undefined> {
-  switch (decision?.control) {
-    case undefined:
-      if (run.plan.settings.context_limit.mode === 'handoff') return { kind: 'handoff' };
-      await compactContext(run, 'threshold');
-      return undefined;
-    case 'compact':
-      await compactContext(run, 'threshold', decision.instructions);
-      return undefined;
-    case 'handoff':
-      return { kind: 'handoff' };
-    case 'suspend':
-      return { kind: 'suspended', reason: decision.reason ?? 'the context is full' };
-    case 'fail':
-    case 'abort':
-      return { kind: 'error', error: hookError(decision, 'context_limit_reached').toJSON() };
-    case 'continue':
-    case 'retry':
-    case 'escalate':
-      break;
-  }
-  return undefined;
 }

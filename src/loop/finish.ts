@@ -190,5 +190,5 @@ export async function watchLoop(run: Run): Promise<Ending | undefined> {
       details: { period, turns, tools: [...tools] },
     },
   );
-  return await endFailed(run, { source: 'loop', error: error.toJSON() });
+  return await endFailed(run, 'loop', error.toJSON());
 }

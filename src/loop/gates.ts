@@ -15,6 +15,7 @@ import {
   type Admitted,
   type Requested,
   type Settled,
+  settle,
   settleUnrun,
   stopReason,
   type Validated,
@@ -46,7 +47,9 @@ export async function admit(run: Run, requested: Requested): Promise<Validated |
   const ready = validated.stage === 'settled' ? validated : recheck(run, admitted, validated);
   if (ready.stage === 'settled') return ready;
   const earlier = run.calls.earlier.find(ready.tool, ready.input);
-  return earlier ? await shaped(run, substituted(requested, ready.tool.id, earlier)) : ready;
+  return earlier
+    ? await shaped(run, settle(requested, ready.tool.id, 'substituted', earlier))
+    : ready;
 }
 
 /** Counts the call, and tells the model where it has had its share. */
@@ -63,28 +66,20 @@ function overDraft(requested: Requested, tool: string, { count, budget }: OverBu
   return { event_type: 'tool_budget_exceeded', payload: { call_id, tool, count, max, mode } };
 }
 
-function substituted(requested: Requested, tool: string, content: Settled['content']): Settled {
-  return { stage: 'settled', requested, tool, outcome: 'substituted', content, durationMs: 0 };
-}
-
 async function resolve(run: Run, requested: Requested): Promise<ResolvedCall | Settled> {
   const { call } = requested;
   if (run.stop.signal.aborted) return notStarted(run, requested, call.name);
   if (call.malformed !== undefined) {
     run.calls.budgets.admit(await idOf(run, call.name));
     const reason = `the arguments of ${call.name} are not a JSON object. Send them again, complete.`;
-    return settleUnrun(requested, call.name, { outcome: 'invalid', reason });
+    return settleUnrun(requested, call.name, 'invalid', reason);
   }
   let resolution: Resolution | Stopped;
   try {
     resolution = await orStopped(run.ports.tools.resolve(call.name, call.input), run.stop.signal);
   } catch (error) {
     const code = error instanceof RyeError ? error.code : 'tool_failed';
-    return settleUnrun(requested, call.name, {
-      outcome: 'invalid',
-      reason: messageOf(error),
-      code,
-    });
+    return settleUnrun(requested, call.name, 'invalid', messageOf(error), code);
   }
   if (isStopped(resolution)) return notStarted(run, requested, call.name);
   if (resolution.kind === 'resolved') return resolution.call;
@@ -118,16 +113,16 @@ async function unknown(
   const asked =
     id === undefined || id === call.name ? call.name : `${id}, which ${call.name} was to run`;
   const reason = `${asked}.${hint}`;
-  const settled = settleUnrun(requested, call.name, { outcome: 'unknown', reason });
+  const settled = settleUnrun(requested, call.name, 'unknown', reason);
   const error = { code: 'item_not_found', message: `Unknown tool: ${reason}` };
   const answer = await answerUnknown(run, aboutCall(run, call), error);
-  return answer ? substituted(requested, call.name, answer) : settled;
+  return answer ? settle(requested, call.name, 'substituted', answer) : settled;
 }
 
 /** A call that no tool has seen, because the run stopped first. */
 export function notStarted(run: Run, requested: Requested, tool: string): Settled {
   const reason = `${stopReason(run)}; the call was not started`;
-  return settleUnrun(requested, tool, { outcome: 'aborted', reason });
+  return settleUnrun(requested, tool, 'aborted', reason);
 }
 
 /** Fixed order, first refusal wins: capability, then what the integrator adds, then the tool's budget. */
@@ -140,8 +135,7 @@ async function policyGates(
   if (!covers(run.plan.capabilities, need)) return denied(requested, tool.id, need);
   for (const gate of run.ports.gates ?? []) {
     const reason = gate(resolved);
-    if (reason !== undefined)
-      return settleUnrun(requested, tool.id, { outcome: 'blocked', reason });
+    if (reason !== undefined) return settleUnrun(requested, tool.id, 'blocked', reason);
   }
   return (await overBudget(run, requested, tool.id)) ?? { stage: 'admitted', requested, resolved };
 }
@@ -154,12 +148,12 @@ async function overBudget(
   const over = run.calls.budgets.refusal(tool);
   if (!over) return undefined;
   await run.conversation.write(overDraft(requested, tool, over));
-  return settleUnrun(requested, tool, { outcome: 'blocked', reason: over.message });
+  return settleUnrun(requested, tool, 'blocked', over.message);
 }
 
 function denied(requested: Requested, tool: string, need: CapabilityNeed): Settled {
   const reason = `this thread does not hold the capability ${capabilityOf(need)}`;
-  return settleUnrun(requested, tool, { outcome: 'blocked', reason, code: 'capability_denied' });
+  return settleUnrun(requested, tool, 'blocked', reason, 'capability_denied');
 }
 
 /** Asks hooks and handlers about a call; undefined if they let it through. */
@@ -181,15 +175,15 @@ async function hookGates(
   if (decision?.control === 'abort' || decision?.control === 'suspend')
     run.stop.endAfterBatch(decision);
   if (reason !== undefined) {
-    return settleUnrun(requested, tool, { outcome: 'blocked', reason, code: 'hook_failed' });
+    return settleUnrun(requested, tool, 'blocked', reason, 'hook_failed');
   }
   const judged = await gateCall(run, context as CallContext);
   if (run.stop.signal.aborted) return notStarted(run, requested, tool);
   if (judged.refusal !== undefined) {
-    return settleUnrun(requested, tool, { outcome: 'blocked', reason: judged.refusal });
+    return settleUnrun(requested, tool, 'blocked', judged.refusal);
   }
   const content = judged.substitute ?? substitute?.content;
-  return content ? substituted(requested, tool, content) : undefined;
+  return content ? settle(requested, tool, 'substituted', content) : undefined;
 }
 
 /** Only silence or `continue` lets a call through. */

@@ -3,7 +3,14 @@ import type { ControlAction } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { type Conversation, note } from './conversation.ts';
-import type { ControlEvent, GateDecision, HookReport, LoopPorts, ObservedEvent } from './ports.ts';
+import type {
+  ControlEvent,
+  Ending,
+  GateDecision,
+  HookReport,
+  LoopPorts,
+  ObservedEvent,
+} from './ports.ts';
 import type { Models, Spend } from './spend.ts';
 import { isStopped, orStopped, type Stop, type Stopped } from './stop.ts';
 
@@ -95,10 +102,33 @@ export class Hooks {
   }
 }
 
-/** Returns the error of a run that a hook of `event` ended. */
-export function hookError(
+/** Returns the ending that a hook of `event` decided; undefined if its decision does not end the run. */
+export function decidedEnding(
+  decision: ControlAction | undefined,
+  event: ControlEvent,
+  suspendReason: string,
+): Ending | undefined {
+  switch (decision?.control) {
+    case 'fail':
+    case 'abort':
+      return { kind: 'error', error: hookError(decision, event).toJSON() };
+    case 'suspend':
+      return { kind: 'suspended', reason: decision.reason ?? suspendReason };
+    case 'handoff':
+      return { kind: 'handoff' };
+    case 'continue':
+    case 'retry':
+    case 'escalate':
+    case 'compact':
+    case undefined:
+      break;
+  }
+  return undefined;
+}
+
+function hookError(
   action: Extract<ControlAction, { control: 'fail' | 'abort' }>,
-  event: string,
+  event: ControlEvent,
 ): RyeError {
   if (action.control === 'fail' && action.error !== undefined) {
     return new RyeError('thread_error', action.error, {

@@ -13,7 +13,7 @@ import { affordableMaxTokens, type LimitReached, worstMicroUsd } from '../policy
 import type { ModelRequest } from '../providers/provider.ts';
 import { note } from './conversation.ts';
 import { transformMessages } from './handlers.ts';
-import { hookError } from './hooks.ts';
+import { decidedEnding } from './hooks.ts';
 import { type Allowance, ContextMeter } from './meters.ts';
 import { owesOutput } from './outputs.ts';
 import type { Ending } from './ports.ts';
@@ -51,25 +51,10 @@ export async function handleLimit(run: Run, reached: LimitReached): Promise<Endi
     current_value: current,
     current_max: max,
   });
-  switch (decision?.control) {
-    case 'escalate':
-      return (await escalate(run, decision)) ? undefined : limitEnding(reached);
-    case 'handoff':
-      return { kind: 'handoff' };
-    case 'suspend':
-      return { kind: 'suspended', reason: decision.reason ?? `${name} limit reached` };
-    case 'abort':
-      return { kind: 'error', error: hookError(decision, 'limit').toJSON() };
-    case 'fail':
-      return limitEnding(reached, decision.error);
-    case 'continue':
-    case 'retry':
-    case 'compact':
-    case undefined:
-      break;
-  }
   // only an escalation makes room for another turn
-  return limitEnding(reached);
+  if (decision?.control === 'escalate' && (await escalate(run, decision))) return undefined;
+  if (decision?.control === 'fail') return limitEnding(reached, decision.error);
+  return decidedEnding(decision, 'limit', `${name} limit reached`) ?? limitEnding(reached);
 }
 
 async function escalate(

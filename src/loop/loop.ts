@@ -1,12 +1,11 @@
 import { RyeError, toRyeError } from '../core/errors.ts';
-import type { ControlAction } from '../core/hook.ts';
 import { type AssistantMessage, toolCallsOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { runToolBatch } from './batch.ts';
 import { compactContext, watchContext } from './compaction.ts';
 import { hiddenMessage, note } from './conversation.ts';
 import { finishOrNudge, finishUnlessMore, takeOutput, watchLoop } from './finish.ts';
-import { hookError } from './hooks.ts';
+import { decidedEnding } from './hooks.ts';
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
 import { endReturned, outputCall } from './outputs.ts';
@@ -108,28 +107,9 @@ async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | u
 async function afterStep(run: Run, message: AssistantMessage): Promise<Ending | undefined> {
   const { stop, hooks, spend } = run;
   const context = { limits: { ...spend.limits }, tool_calls: toolCallsOf(message).length };
-  return decide(run, stop.decision ?? (await hooks.control('after_step', context)));
-}
-
-async function decide(run: Run, decision: ControlAction | undefined): Promise<Ending | undefined> {
-  switch (decision?.control) {
-    case 'fail':
-    case 'abort':
-      return { kind: 'error', error: hookError(decision, 'after_step').toJSON() };
-    case 'suspend':
-      return { kind: 'suspended', reason: decision.reason ?? 'a hook suspended the thread' };
-    case 'handoff':
-      return { kind: 'handoff' };
-    case 'compact':
-      await compactContext(run, 'hook', decision.instructions);
-      return undefined;
-    case 'continue':
-    case 'retry':
-    case 'escalate':
-    case undefined:
-      break;
-  }
-  return undefined;
+  const decision = stop.decision ?? (await hooks.control('after_step', context));
+  if (decision?.control === 'compact') await compactContext(run, 'hook', decision.instructions);
+  return decidedEnding(decision, 'after_step', 'a hook suspended the thread');
 }
 
 /** Asks the model to summarize if its tools returned more in one turn than they may. The results stay as they are. */

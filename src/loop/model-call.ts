@@ -1,5 +1,5 @@
 import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
-import type { EventDraft, EventPayloads, RequestEstimate } from '../core/events.ts';
+import type { EventPayloads, RequestEstimate } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
 import type { AssistantMessage } from '../core/message.ts';
@@ -10,7 +10,7 @@ import { type Attempt, attemptAnswer } from './answer.ts';
 import { compactContext } from './compaction.ts';
 import { hiddenMessage } from './conversation.ts';
 import { CALLS_AS_TEXT } from './finish.ts';
-import { hookError } from './hooks.ts';
+import { decidedEnding } from './hooks.ts';
 import { handleLimit, planCall } from './limits.ts';
 import type { Ending, Interrupt } from './ports.ts';
 import { beginTurn, type Run } from './run.ts';
@@ -28,8 +28,7 @@ interface Tries {
   hasCompacted: boolean;
 }
 
-type Remedy = { readonly kind: 'retry' } | { readonly kind: 'ended'; readonly ending: Ending };
-const RETRY: Remedy = { kind: 'retry' };
+type FailedAttempt = Extract<Attempt, { kind: 'failed' }>;
 const NO_ANSWER: Answer = { kind: 'none' };
 
 /**
@@ -53,23 +52,17 @@ export async function streamAnswer(run: Run): Promise<Answer> {
     isBegun = true;
     const attempt = await attemptWith(run, plan);
     if (attempt.kind !== 'interrupted') await announceMatches(run);
-    const answer = await answerOf(run, attempt);
-    if (answer) return answer;
-    const failed = failureOf(attempt as Failure);
-    await recordPartial(run, failed.partial, failed.failure.message);
-    const remedy = await remedyFor(run, failed, tries);
-    if (remedy.kind === 'ended') return remedy;
+    if (attempt.kind !== 'failed') return await answerOf(run, attempt);
+    await recordPartial(run, attempt.partial, attempt.failure.message);
+    const ending = await remedy(run, attempt, tries);
+    if (ending) return { kind: 'ended', ending };
     if (run.stop.signal.aborted) return NO_ANSWER;
   }
 }
 
-type Failure = Extract<Attempt, { kind: 'answered' | 'failed' }>;
-
-/** Returns the answer of an attempt; undefined if the attempt failed and may be retried. */
-async function answerOf(run: Run, attempt: Attempt): Promise<Answer | undefined> {
+async function answerOf(run: Run, attempt: Exclude<Attempt, FailedAttempt>): Promise<Answer> {
   switch (attempt.kind) {
     case 'answered':
-      if (attempt.message.stop_reason === 'content_filtered') return undefined;
       run.conversation.watcher?.accept();
       return { kind: 'answer', message: attempt.message };
     case 'stopped':
@@ -80,10 +73,7 @@ async function answerOf(run: Run, attempt: Attempt): Promise<Answer | undefined>
       return NO_ANSWER;
     case 'exceeded':
       return await exceeded(run, attempt);
-    case 'failed':
-      break;
   }
-  return undefined;
 }
 
 /**
@@ -161,19 +151,6 @@ function emptyAnswer(run: Run): AssistantMessage {
   return { role: 'assistant', content: [], provider, model, stop_reason: 'aborted', usage };
 }
 
-function failureOf(attempt: Failure): {
-  readonly failure: ProviderFailure;
-  readonly partial: AssistantMessage;
-} {
-  if (attempt.kind === 'failed') return attempt;
-  const failure: ProviderFailure = {
-    message: 'the provider filtered the answer',
-    type: 'content_filtered',
-    phase: 'response',
-  };
-  return { failure, partial: attempt.message };
-}
-
 /** Records the partial text of a failed answer for people, and omits it from the model's view. */
 async function recordPartial(run: Run, partial: AssistantMessage, reason: string): Promise<void> {
   if (partial.content.length === 0) return;
@@ -213,11 +190,12 @@ async function announceMatches(run: Run): Promise<void> {
   }
 }
 
-async function remedyFor(
+/** Prepares another attempt after a failed one; returns the ending if there is none. */
+async function remedy(
   run: Run,
-  { failure, partial }: ReturnType<typeof failureOf>,
+  { failure, partial }: FailedAttempt,
   tries: Tries,
-): Promise<Remedy> {
+): Promise<Ending | undefined> {
   const classified = classify(failure, run.ports.errorRules);
   const { category, retryable } = classified;
   const { message, status } = failure;
@@ -239,22 +217,31 @@ async function remedyFor(
     classification: { category, retryable, policy: classified.policy.kind },
     attempt: tries.failures,
   });
-  const stopped = decidedEnding(decision, failure, classified);
-  if (stopped) return { kind: 'ended', ending: stopped };
+  const ending = endingAfter(decision, failure, category);
+  if (ending) return ending;
   if (category === 'context_exceeded' || decision?.control === 'compact') {
-    if (await compactOnce(run, decision, tries)) return RETRY;
+    if (await compactOnce(run, decision, tries)) return undefined;
   }
+  let waitSeconds: number | undefined;
   if (wantsRetry(decision, classified) && tries.failures <= run.plan.settings.max_retries) {
-    const wait = waitFor(run, { failure, classified, decision, attempt: tries.failures });
+    const wait = waitFor(run, failure, classified, decision, tries.failures);
     // if the provider asks for more time than the thread has, only a fallback model can answer
     if (wait.policy !== 'use_header' || wait.delay_ms / 1000 < run.spend.secondsLeft()) {
       await run.conversation.write({ event_type: 'retry_scheduled', payload: wait });
       await run.ports.clock.sleep(wait.delay_ms, run.stop.signal);
-      return RETRY;
+      return undefined;
     }
-    return fallBack(run, { failure, classified, tries, waitSeconds: wait.delay_ms / 1000 });
+    waitSeconds = wait.delay_ms / 1000;
   }
-  return fallBack(run, { failure, classified, tries });
+  const error = failureError(run, failure, classified, waitSeconds);
+  const next = run.models.fallBack();
+  if (!next) return { kind: 'error', error };
+  tries.failures = 0;
+  await run.conversation.record({
+    event_type: 'model_change',
+    payload: { provider: next.provider, model: next.id },
+  });
+  return undefined;
 }
 
 function wantsRetry(decision: ControlAction | undefined, { retryable }: Classification): boolean {
@@ -263,32 +250,16 @@ function wantsRetry(decision: ControlAction | undefined, { retryable }: Classifi
 }
 
 /** Returns the ending that a hook decided. A `fail` without a text gives up on this model only: a fallback may answer. */
-function decidedEnding(
+function endingAfter(
   decision: ControlAction | undefined,
-  failure: ProviderFailure,
-  { category }: Classification,
+  { message }: ProviderFailure,
+  category: Classification['category'],
 ): Ending | undefined {
-  switch (decision?.control) {
-    case 'abort':
-      return category === 'cancelled'
-        ? { kind: 'cancelled', reason: failure.message }
-        : { kind: 'error', error: hookError(decision, 'error').toJSON() };
-    case 'fail':
-      return decision.error === undefined
-        ? undefined
-        : { kind: 'error', error: hookError(decision, 'error').toJSON() };
-    case 'suspend':
-      return { kind: 'suspended', reason: decision.reason ?? failure.message };
-    case 'handoff':
-      return { kind: 'handoff' };
-    case 'continue':
-    case 'retry':
-    case 'escalate':
-    case 'compact':
-    case undefined:
-      break;
+  if (decision?.control === 'fail' && decision.error === undefined) return undefined;
+  if (decision?.control === 'abort' && category === 'cancelled') {
+    return { kind: 'cancelled', reason: message };
   }
-  return undefined;
+  return decidedEnding(decision, 'error', message);
 }
 
 async function compactOnce(
@@ -302,54 +273,29 @@ async function compactOnce(
   return compactContext(run, 'context_exceeded');
 }
 
-interface Failed {
-  readonly failure: ProviderFailure;
-  readonly classified: Classification;
-}
-
 /** Returns the delay before the next attempt, and the policy or hook that set it. */
 function waitFor(
   run: Run,
-  failed: Failed & { readonly decision: ControlAction | undefined; readonly attempt: number },
+  { retry_after_ms: retryAfterMs }: ProviderFailure,
+  { policy }: Classification,
+  decision: ControlAction | undefined,
+  attempt: number,
 ): EventPayloads['retry_scheduled'] {
-  const { failure, classified, decision, attempt } = failed;
-  const asked = decision?.control === 'retry' ? decision.delay_seconds : undefined;
-  const delayMs =
-    asked === undefined
-      ? retryDelayMs({
-          policy: classified.policy,
-          attempt,
-          retryAfterMs: failure.retry_after_ms,
-          random: () => run.ports.random(),
-        })
-      : asked * 1000;
-  const policy = asked === undefined ? classified.policy.kind : 'hook';
-  return { attempt, delay_ms: delayMs, policy };
-}
-
-async function fallBack(
-  run: Run,
-  failed: Failed & { readonly tries: Tries; readonly waitSeconds?: number },
-): Promise<Remedy> {
-  const { tries } = failed;
-  const error = failureError(run, failed);
-  const next = run.models.fallBack();
-  if (!next) return { kind: 'ended', ending: { kind: 'error', error } };
-  tries.failures = 0;
-  const change: EventDraft = {
-    event_type: 'model_change',
-    payload: { provider: next.provider, model: next.id },
-  };
-  await run.conversation.record(change);
-  return RETRY;
+  if (decision?.control === 'retry' && decision.delay_seconds !== undefined) {
+    return { attempt, delay_ms: decision.delay_seconds * 1000, policy: 'hook' };
+  }
+  const random = (): number => run.ports.random();
+  const delayMs = retryDelayMs({ policy, attempt, retryAfterMs, random });
+  return { attempt, delay_ms: delayMs, policy: policy.kind };
 }
 
 function failureError(
   run: Run,
-  { failure, classified, waitSeconds }: Failed & { readonly waitSeconds?: number },
+  failure: ProviderFailure,
+  { category }: Classification,
+  waitSeconds: number | undefined,
 ): ErrorInfo {
   const { provider, id } = run.models.current;
-  const { category } = classified;
   const code = failureCode(category, failure.type);
   const wait =
     waitSeconds === undefined

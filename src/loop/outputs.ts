@@ -6,11 +6,11 @@ import { headBytes } from '../core/text.ts';
 import { OUTPUT_TOOL } from '../providers/provider.ts';
 import { hiddenMessage } from './conversation.ts';
 import { notStarted } from './gates.ts';
-import { hookError } from './hooks.ts';
+import { decidedEnding } from './hooks.ts';
 import type { Ending, Validation } from './ports.ts';
 import { boundResult, resultDraft, settledDraft } from './results.ts';
 import type { Run } from './run.ts';
-import { type Requested, type Settled, settleUnrun } from './tool-call.ts';
+import { type Requested, type Settled, settle, settleUnrun } from './tool-call.ts';
 
 /** The id under which `rye_execute` and steps reach the return. */
 const RETURN_ID = 'rye/agent/threads/directive_return';
@@ -29,7 +29,7 @@ export function isReturnName(name: string): boolean {
   return RETURN_NAMES.has(name);
 }
 
-/** The outputs that a return carries, unchecked; undefined for other calls and for malformed arguments. */
+/** Returns the unchecked outputs of a return; undefined for other calls and for malformed arguments. */
 export function returnInput(call: ToolCallBlock): JsonObject | undefined {
   if (!isReturn(call) || call.malformed !== undefined) return undefined;
   if (RETURN_NAMES.has(call.name)) return call.input;
@@ -66,7 +66,7 @@ function detailText(detail: JsonValue): string {
   return head.length < text.length ? `${head}…` : text;
 }
 
-/** The end of a thread whose model could not finish, unless an `error` hook decides otherwise. */
+/** Ends a thread whose model could not finish, unless an `error` hook decides otherwise. */
 export async function endReturned(run: Run, detail: string): Promise<Ending | undefined> {
   await run.hooks.observe('directive_return', {
     outputs: {},
@@ -74,16 +74,21 @@ export async function endReturned(run: Run, detail: string): Promise<Ending | un
     status: 'error',
     error_detail: detail,
   });
-  return await endFailed(run, { source: 'directive', error: directiveError(detail) });
+  const error = new RyeError('directive_error', detail, {
+    hint: 'Resolve what the model reports, then resume the thread.',
+    details: { returned_by: 'model' },
+  });
+  return await endFailed(run, 'directive', error.toJSON());
 }
 
 /**
- * The end of a thread that failed for another reason than a model call or a tool. `error` hooks are asked first: a retry
- * sends the model back to work, as often as a failed model call is tried again.
+ * Ends a thread that failed for another reason than a model call or a tool. `error` hooks are asked first: a retry sends
+ * the model back to work, as often as a failed model call is retried.
  */
 export async function endFailed(
   run: Run,
-  { source, error }: { readonly source: 'directive' | 'loop'; readonly error: ErrorInfo },
+  source: 'directive' | 'loop',
+  error: ErrorInfo,
 ): Promise<Ending | undefined> {
   const decision = await run.hooks.control('error', {
     source,
@@ -91,27 +96,10 @@ export async function endFailed(
     classification: { category: source, retryable: false },
     attempt: run.progress.timesSentBack + 1,
   });
-  switch (decision?.control) {
-    case 'abort':
-      return { kind: 'error', error: hookError(decision, 'error').toJSON() };
-    case 'fail':
-      return {
-        kind: 'error',
-        error: decision.error === undefined ? error : hookError(decision, 'error').toJSON(),
-      };
-    case 'suspend':
-      return { kind: 'suspended', reason: decision.reason ?? error.message };
-    case 'handoff':
-      return { kind: 'handoff' };
-    case 'retry':
-      return (await sendBack(run)) ? undefined : { kind: 'error', error };
-    case 'continue':
-    case 'escalate':
-    case 'compact':
-    case undefined:
-      break;
-  }
-  return { kind: 'error', error };
+  if (decision?.control === 'retry' && (await sendBack(run))) return undefined;
+  const isSilent = decision?.control === 'fail' && decision.error === undefined;
+  const decided = isSilent ? undefined : decidedEnding(decision, 'error', error.message);
+  return decided ?? { kind: 'error', error };
 }
 
 async function sendBack(run: Run): Promise<boolean> {
@@ -122,45 +110,24 @@ async function sendBack(run: Run): Promise<boolean> {
   return true;
 }
 
-function directiveError(detail: string): ErrorInfo {
-  return new RyeError('directive_error', detail, {
-    hint: 'Resolve what the model reports, then resume the thread.',
-    details: { returned_by: 'model' },
-  }).toJSON();
-}
-
-export interface Returning {
-  readonly request: Requested;
-  readonly returned: Returned;
-  /** A call before it in the same answer failed. */
-  readonly failed: boolean;
-}
-
 /**
  * Decides about a valid return, after the calls before it. The model wrote its outputs before it knew their results, so
- * when one failed it has to look first and return again. An error does not depend on them.
+ * if one `failed` it has to look first and return again. An error does not depend on them.
  */
 export function judgeReturn(
   run: Run,
-  { request, returned, failed }: Returning,
+  request: Requested,
+  returned: Returned,
+  failed: boolean,
 ): { readonly settled: Settled; readonly returned?: Returned } {
   const { name } = request.call;
   if (run.stop.signal.aborted) return { settled: notStarted(run, request, name) };
   if ((failed && returned.kind === 'outputs') || run.stop.decision) {
     const reason = 'another call of the same answer failed. Look at its result, then return again.';
-    return { settled: settleUnrun(request, name, { outcome: 'skipped', reason }) };
+    return { settled: settleUnrun(request, name, 'skipped', reason) };
   }
-  const settled: Settled = {
-    stage: 'settled',
-    requested: request,
-    tool: name,
-    outcome: 'ok',
-    content: [
-      { type: 'text', text: returned.kind === 'outputs' ? 'Returned.' : 'Returned as an error.' },
-    ],
-    durationMs: 0,
-  };
-  return { settled, returned };
+  const text = returned.kind === 'outputs' ? 'Returned.' : 'Returned as an error.';
+  return { settled: settle(request, name, 'ok', text), returned };
 }
 
 /** A text that is nothing but one fenced block of JSON. */
@@ -213,13 +180,13 @@ function mismatch(problems: string): RyeError {
   });
 }
 
-/** The call that carries the result, where it was asked for. */
+/** Returns the call that carries the result, if the result was asked for. */
 export function outputCall(run: Run, message: AssistantMessage): ToolCallBlock | undefined {
   if (run.progress.outputRequests === 0 || !owesOutput(run)) return undefined;
   return toolCallsOf(message).find(({ name }) => name === OUTPUT_TOOL.name);
 }
 
-/** Answers every call of the answer that carries the result: that one is checked, the others are not run. */
+/** Settles every call of the answer that carries the result: checks that one and runs none of the others. */
 export async function settleOutput(
   run: Run,
   message: AssistantMessage,
@@ -237,17 +204,10 @@ export async function settleOutput(
     const requested = { stage: 'requested', position, call } as const;
     const settled: Settled =
       call !== output
-        ? settleUnrun(requested, call.name, { outcome: 'skipped', reason: 'the result was given' })
+        ? settleUnrun(requested, call.name, 'skipped', 'the result was given')
         : checked.ok
-          ? {
-              stage: 'settled',
-              requested,
-              tool: call.name,
-              outcome: 'ok',
-              content: [{ type: 'text', text: 'Taken.' }],
-              durationMs: 0,
-            }
-          : settleUnrun(requested, call.name, { outcome: 'invalid', reason: checked.problems });
+          ? settle(requested, call.name, 'ok', 'Taken.')
+          : settleUnrun(requested, call.name, 'invalid', checked.problems);
     const result = await boundResult(run, settled);
     await run.conversation.record(settledDraft(result), resultDraft(result, run.spend.turn));
   }

@@ -63,7 +63,7 @@ export class Stop {
       this.#controller = new AbortController();
     }
     if (!Number.isFinite(ms)) return;
-    void later(this.#clock, { ms, unless: timer.signal }, () => this.#end('duration'));
+    void later(this.#clock, ms, timer.signal, () => this.#end('duration'));
   }
 
   /** Releases the timer and the caller's signal, and aborts every running call. */
@@ -83,7 +83,8 @@ export class Stop {
 /** Calls `act` in `ms`, unless the signal aborts first. Never rejects. */
 export async function later(
   clock: Clock,
-  { ms, unless }: { readonly ms: number; readonly unless: AbortSignal },
+  ms: number,
+  unless: AbortSignal,
   act: () => void,
 ): Promise<void> {
   await clock.sleep(ms, unless);

@@ -72,27 +72,28 @@ const PREFIX = {
   skipped: 'Skipped: ',
 } as const;
 
+/** Settles a call with its content for the model. */
+export function settle(
+  requested: Requested,
+  tool: string,
+  outcome: ToolOutcome,
+  content: Settled['content'] | string,
+  facts: Partial<Omit<Settled, 'stage' | 'requested' | 'tool' | 'outcome' | 'content'>> = {},
+): Settled {
+  const blocks = typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content;
+  return { stage: 'settled', requested, tool, outcome, content: blocks, durationMs: 0, ...facts };
+}
+
 /** Settles a call that is not run; the model reads why. */
 export function settleUnrun(
   requested: Requested,
   tool: string,
-  why: {
-    readonly outcome: keyof typeof PREFIX;
-    readonly reason: string;
-    readonly code?: ErrorCode;
-  },
+  outcome: keyof typeof PREFIX,
+  reason: string,
+  code?: ErrorCode,
 ): Settled {
-  const { outcome, reason, code } = why;
-  return {
-    stage: 'settled',
-    requested,
-    tool,
-    outcome,
-    content: [{ type: 'text', text: `${PREFIX[outcome]}${reason}` }],
-    durationMs: 0,
-    reason,
-    ...(code ? { code } : {}),
-  };
+  const text = `${PREFIX[outcome]}${reason}`;
+  return settle(requested, tool, outcome, text, { reason, ...(code ? { code } : {}) });
 }
 
 /** Why open calls end early; also the reason that the model reads. */
@@ -111,12 +112,12 @@ export async function validate(
   try {
     const checked = await run.ports.validate(tool.inputSchema, resolved.input);
     if (!checked.ok) {
-      return settleUnrun(requested, tool.id, { outcome: 'invalid', reason: checked.problems });
+      return settleUnrun(requested, tool.id, 'invalid', checked.problems);
     }
     const { input, coerced } = checked;
     return { stage: 'validated', requested, tool, input, coerced };
   } catch (error) {
-    return thrown({ requested, tool, error, durationMs: 0 });
+    return thrown(requested, tool, error);
   }
 }
 
@@ -147,8 +148,7 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
   const { clock } = run.ports;
   const seconds = tool.traits.timeout_seconds;
   if (seconds > 0 && Number.isFinite(seconds)) {
-    const expired = { ms: seconds * 1000, unless: ended.signal };
-    void later(clock, expired, () => {
+    void later(clock, seconds * 1000, ended.signal, () => {
       timedOut = !stop.signal.aborted;
       stop.abort();
     });
@@ -159,7 +159,7 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
   if (running.aborted) onStop();
   else running.addEventListener('abort', onStop, { once: true });
   const durationMs = (): number => Math.round(clock.monotonic() - startedMs);
-  const work = callTool(run, validated, { signal, ended: ended.signal });
+  const work = callTool(run, validated, signal, ended.signal);
   try {
     const output = await orStopped(work, signal);
     if (!isStopped(output)) return withOutput(validated, output, durationMs());
@@ -170,24 +170,17 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
     const reason = timedOut
       ? `it ran longer than ${seconds} s and was stopped`
       : `${stopReason(run)} while it ran; its effects are unknown`;
-    return {
-      stage: 'settled',
+    const text = `${timedOut ? 'Timed out: ' : PREFIX.aborted}${reason}`;
+    return settle(
       requested,
-      tool: tool.id,
-      outcome: timedOut ? 'timeout' : 'aborted',
-      content: [
-        { type: 'text', text: `${timedOut ? 'Timed out: ' : PREFIX.aborted}${reason}` },
-        ...(late?.content ?? []),
-      ],
-      durationMs: durationMs(),
-      reason,
-      ...coercions(coerced),
-    };
+      tool.id,
+      timedOut ? 'timeout' : 'aborted',
+      [{ type: 'text', text }, ...(late?.content ?? [])],
+      { durationMs: durationMs(), reason, ...coercions(coerced) },
+    );
   } catch (error) {
-    return {
-      ...thrown({ requested, tool, error, durationMs: durationMs() }),
-      ...coercions(coerced),
-    };
+    const facts = { durationMs: durationMs(), ...coercions(coerced) };
+    return { ...thrown(requested, tool, error), ...facts };
   } finally {
     running.removeEventListener('abort', onStop);
     ended.abort(overReason());
@@ -197,7 +190,8 @@ export async function execute(run: Run, { validated, startedMs }: Started): Prom
 async function callTool(
   run: Run,
   validated: Validated,
-  { signal, ended }: { readonly signal: AbortSignal; readonly ended: AbortSignal },
+  signal: AbortSignal,
+  ended: AbortSignal,
 ): Promise<ToolOutput> {
   const { requested, tool, input } = validated;
   const { call_id: callId } = requested.call;
@@ -220,17 +214,12 @@ function withOutput(
   output: ToolOutput,
   durationMs: number,
 ): Settled {
-  return {
-    stage: 'settled',
-    requested,
-    tool: tool.id,
-    outcome: output.is_error ? 'error' : 'ok',
-    content: output.content,
+  return settle(requested, tool.id, output.is_error ? 'error' : 'ok', output.content, {
     ...(output.data ? { data: output.data } : {}),
     durationMs,
     ...refusalOf(output),
     ...coercions(coerced),
-  };
+  });
 }
 
 /** Returns the error code of a tool's refusal, if it has one. */
@@ -240,25 +229,11 @@ function refusalOf({ is_error: failed, data }: ToolOutput): { readonly code?: Er
 }
 
 /** A tool that throws is a bug or a refusal; either way the model gets a result that it can act on. */
-function thrown(facts: {
-  readonly requested: Requested;
-  readonly tool: Tool;
-  readonly error: unknown;
-  readonly durationMs: number;
-}): Settled {
-  const { requested, tool, error, durationMs } = facts;
+function thrown(requested: Requested, tool: Tool, error: unknown): Settled {
   const hint = error instanceof RyeError && error.hint !== undefined ? ` ${error.hint}` : '';
   const reason = messageOf(error);
-  return {
-    stage: 'settled',
-    requested,
-    tool: tool.id,
-    outcome: 'error',
-    content: [{ type: 'text', text: `Error: ${reason}${hint}` }],
-    durationMs,
-    reason,
-    code: error instanceof RyeError ? error.code : 'tool_failed',
-  };
+  const code = error instanceof RyeError ? error.code : 'tool_failed';
+  return settle(requested, tool.id, 'error', `Error: ${reason}${hint}`, { reason, code });
 }
 
 function coercions(coerced: readonly string[]): { readonly coerced?: readonly string[] } {

@@ -1,6 +1,6 @@
 import { RyeError, type SourceLocation } from '../core/errors.ts';
 import type { Condition, ConditionOperator } from '../core/hook.ts';
-import { isRecord, type JsonValue, jsonEquals } from '../core/json.ts';
+import { isRecord, type JsonValue, jsonEquals, parseJson } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { parsePath, valueAt } from './interpolate.ts';
 import { regexFinds, regexProblem } from './regex.ts';
@@ -103,17 +103,9 @@ function normalValue(operator: ConditionOperator, value: unknown): JsonValue | u
   if (operator === 'exists' && value === true) return undefined;
   if (operator === 'regex' && typeof value === 'number') return String(value);
   if (operator === 'in' && typeof value === 'string' && value.trimStart().startsWith('[')) {
-    return parseList(value);
+    return parseJson(value) ?? value;
   }
   return value as JsonValue | undefined;
-}
-
-function parseList(text: string): JsonValue {
-  try {
-    return JSON.parse(text) as JsonValue;
-  } catch {
-    return text;
-  }
 }
 
 function valueProblem(

@@ -43,7 +43,7 @@ export class Rules implements RulesService {
 
   async list({ directive }: { readonly directive?: string } = {}): Promise<RuleListing> {
     const { settings, rules, refused } = await loadRules(this.#workspace, false);
-    const sorted = sortRules(rules, settings, { directive, compileGlob });
+    const sorted = sortRules(rules, settings, compileGlob, directive);
     return { rules: sorted.map((one) => rowOf(one, settings)), refused };
   }
 
@@ -78,7 +78,7 @@ export class Rules implements RulesService {
     readonly checker: (sample: RuleSample) => Promise<readonly RuleHit[]>;
   }> {
     const { settings, rules } = await loadRules(this.#workspace, false);
-    const sorted = sortRules(rules, settings, { directive: undefined, compileGlob });
+    const sorted = sortRules(rules, settings, compileGlob);
     const { stream } = rulesOf(sorted, settings);
     const wanted = name === undefined ? stream : stream.filter((rule) => rule.name === name);
     if (name !== undefined && wanted.length === 0) {

@@ -115,7 +115,7 @@ export class ThreadRules implements RuleSource {
 
   async plan(directive: string): Promise<RulePlan> {
     const { settings, rules, refused } = await loadRules(this.#workspace, this.#allowUnsigned);
-    const sorted = sortRules(rules, settings, { directive, compileGlob });
+    const sorted = sortRules(rules, settings, compileGlob, directive);
     return {
       rules: rulesOf(sorted, settings),
       warnings: [

@@ -133,7 +133,7 @@ export class AnswerWatch implements StreamWatcher {
   reminderFor(call: number): Reminder | undefined {
     const due = [...this.#matches.values()].filter((match) => match.call === call);
     if (due.length === 0) return undefined;
-    return { text: renderReminders(due.map(broken)), injection: this.#tell(due) };
+    return { text: renderBroken(due, REMINDER), injection: this.#tell(due) };
   }
 
   takeFollowUps(): readonly EventDraft[] {
@@ -141,7 +141,7 @@ export class AnswerWatch implements StreamWatcher {
       ({ source, rule }) => source !== 'tool' && !this.#told.has(rule),
     );
     if (due.length === 0) return [];
-    return [this.#tell(due), hidden(renderReminders(due.map(broken)), due)];
+    return [this.#tell(due), hidden(renderBroken(due, REMINDER), due)];
   }
 
   #feed(source: ProseSource, piece: string): void {
@@ -184,7 +184,7 @@ export class AnswerWatch implements StreamWatcher {
       onValue:
         this.#slowRules.tool.length === 0
           ? undefined
-          : (text, decide) => this.#askCall(text, { call, decide }),
+          : (text, decide) => this.#askCall(text, call, decide),
       valueLimit: this.#session.settings.buffer_limit,
     });
   }
@@ -228,30 +228,24 @@ export class AnswerWatch implements StreamWatcher {
     this.#indirect = [];
   }
 
-  #askCall(
-    text: string,
-    about: { readonly call: number; readonly decide: (rule: StreamRule) => CallHit | undefined },
-  ): void {
+  #askCall(text: string, call: number, hitOf: (rule: StreamRule) => CallHit | undefined): void {
     for (const rule of this.#slowRules.tool) {
       const decide = (): boolean => {
-        const hit = about.decide(rule);
-        if (hit) this.#matched({ ...hit, source: 'tool', call: about.call });
+        const hit = hitOf(rule);
+        if (hit) this.#matched({ ...hit, source: 'tool', call });
         return hit !== undefined;
       };
-      this.#ask(rule, text, () => {
+      const onMatch = (): void => {
         if (!decide()) this.#lateHits.push(decide);
-      });
+      };
+      this.#checks.push(this.#check(rule, text, onMatch));
     }
   }
 
   #askProse(source: ProseSource, text: string): void {
     for (const rule of this.#slowRules[source]) {
-      this.#ask(rule, text, () => this.#matched({ rule, source }));
+      this.#checks.push(this.#check(rule, text, () => this.#matched({ rule, source })));
     }
-  }
-
-  #ask(rule: StreamRule, text: string, onMatch: () => void): void {
-    this.#checks.push(this.#check(rule, text, onMatch));
   }
 
   async #check(rule: StreamRule, text: string, onMatch: () => void): Promise<void> {
@@ -296,7 +290,7 @@ export class AnswerWatch implements StreamWatcher {
     return {
       reason: `stream ${cutting.length === 1 ? 'rule' : 'rules'} ${names}`,
       keepPartial: this.#session.settings.context_mode === 'keep',
-      drafts: [this.#tell(matches), hidden(renderInterrupts(matches.map(broken)), matches)],
+      drafts: [this.#tell(matches), hidden(renderBroken(matches, INTERRUPT), matches)],
     };
   }
 
@@ -317,10 +311,6 @@ export function cutsAnswer({ interrupt }: StreamRule, source: Source): boolean {
   return interrupt === (source === 'tool' ? 'tool-only' : 'prose-only');
 }
 
-function broken({ rule, path }: Match): BrokenRule {
-  return { name: rule.name, body: rule.body, path };
-}
-
 function hidden(content: string, matches: readonly Match[]): EventDraft {
   const details = { rules: matches.map(({ rule }) => rule.name) };
   return {
@@ -329,45 +319,26 @@ function hidden(content: string, matches: readonly Match[]): EventDraft {
   };
 }
 
-/** A rule that was broken, and where. */
-export interface BrokenRule {
-  readonly name: string;
-  readonly body: string;
-  readonly path?: string | undefined;
-}
+/** The text for the model in place of its cut answer. */
+const INTERRUPT = {
+  tag: 'system-interrupt',
+  intro:
+    'Your answer was stopped because it broke a rule of this project. The rule is project policy, not an injected instruction. Answer again and follow it:',
+};
+/** The text for the model after an answer, or beside a result, that broke rules without being stopped. */
+const REMINDER = {
+  tag: 'system-reminder',
+  intro:
+    'What you wrote broke a rule of this project. It was not stopped. The rule is project policy, not an injected instruction. Correct it and follow the rule from now on:',
+};
 
-/** Renders the text for the model in place of its cut answer. */
-function renderInterrupts(rules: readonly BrokenRule[]): string {
-  return rules
-    .map((rule) =>
-      ruleBlock(
-        'system-interrupt',
-        rule,
-        'Your answer was stopped because it broke a rule of this project. The rule is project policy, not an injected instruction. Answer again and follow it:',
-      ),
-    )
-    .join('\n\n');
-}
-
-/** Renders the text for the model after an answer, or beside a result, that broke rules without being stopped. */
-function renderReminders(rules: readonly BrokenRule[]): string {
-  return rules
-    .map((rule) =>
-      ruleBlock(
-        'system-reminder',
-        rule,
-        'What you wrote broke a rule of this project. It was not stopped. The rule is project policy, not an injected instruction. Correct it and follow the rule from now on:',
-      ),
-    )
-    .join('\n\n');
-}
-
-function ruleBlock(tag: string, { name, path, body }: BrokenRule, intro: string): string {
-  const where = path === undefined ? '' : ` path="${escapeXml(path)}"`;
-  return `<${tag} reason="rule_violation" rule="${escapeXml(name)}"${where}>\n${intro}\n\n${escapeBody(body)}\n</${tag}>`;
-}
-
-/** Only what could close the block or open another: quotes stay as they are for the reader's sake. */
-function escapeBody(body: string): string {
-  return body.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+/** Renders one block for each broken rule. */
+function renderBroken(matches: readonly Match[], { tag, intro }: typeof INTERRUPT): string {
+  const blocks = matches.map(({ rule: { name, body }, path }) => {
+    const where = path === undefined ? '' : ` path="${escapeXml(path)}"`;
+    // quotes stay as they are: only a tag could close the block or open another
+    const text = body.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+    return `<${tag} reason="rule_violation" rule="${escapeXml(name)}"${where}>\n${intro}\n\n${text}\n</${tag}>`;
+  });
+  return blocks.join('\n\n');
 }

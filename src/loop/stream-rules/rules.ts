@@ -276,7 +276,8 @@ export interface SortedRule {
 export function sortRules(
   rules: readonly DeclaredRule[],
   settings: RuleSettings,
-  options: { readonly directive?: string | undefined; readonly compileGlob: GlobCompiler },
+  compileGlob: GlobCompiler,
+  directive?: string,
 ): readonly SortedRule[] {
   const disabled = new Set(settings.disabled_rules.map((name) => name.trim()).filter(Boolean));
   const seen = new Set<string>();
@@ -292,10 +293,10 @@ export function sortRules(
         !enabled ||
         disabled.has(rule.name) ||
         (rule.space === 'system' && !settings.builtin_rules) ||
-        !appliesTo(declared, options.directive);
+        !appliesTo(declared, directive);
       return isOff
         ? { declared, bucket: 'disabled', problems: [] }
-        : sortRule(declared, settings, options.compileGlob);
+        : sortRule(declared, settings, compileGlob);
     });
 }
 

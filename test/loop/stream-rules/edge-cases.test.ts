@@ -40,7 +40,7 @@ function declared(rule: PlannedRule, changes: Partial<DeclaredRule> = {}): Decla
 }
 
 function sort(rules: readonly DeclaredRule[], settings = {}, directive?: string) {
-  return sortRules(rules, { ...SETTINGS, ...settings }, { directive, compileGlob });
+  return sortRules(rules, { ...SETTINGS, ...settings }, compileGlob, directive);
 }
 
 const bucketsOf = (...sorted: Parameters<typeof sort>) =>
