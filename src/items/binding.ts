@@ -1,19 +1,16 @@
 import { basename, dirname } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import type { ItemType, SignableType } from '../core/ids.ts';
+import type { SignableType } from '../core/ids.ts';
 import { isSignatureLine, type SignedSubject } from '../trust/signature-line.ts';
 import { normalizeNewlines } from './source.ts';
+import type { ItemPath } from './spaces-fs.ts';
 
 /** Returns the subject of an item's signature. The kind of a tool includes its extension, which selects the interpreter. */
 export function itemSubject({
   type,
   id,
   extension,
-}: {
-  readonly type: SignableType;
-  readonly id: string;
-  readonly extension: string;
-}): SignedSubject {
+}: Pick<ItemPath, 'type' | 'id' | 'extension'>): SignedSubject {
   return { kind: type === 'tool' ? `tool${extension}` : type, id };
 }
 
@@ -86,7 +83,7 @@ function isKnowledge(content: string): boolean {
 
 /** Refuses a signed file that was copied or renamed: its text declares another name or category. */
 export function assertIdentity(
-  { type, id, path }: { readonly type: ItemType; readonly id: string; readonly path: string },
+  { type, id, path }: Pick<ItemPath, 'type' | 'id' | 'path'>,
   { name, category }: DeclaredIdentity,
 ): void {
   if ((type === 'tool' || type === 'directive') && id.includes('.')) {
@@ -100,22 +97,29 @@ export function assertIdentity(
       },
     );
   }
-  const folder = dirname(id) === '.' ? '' : dirname(id);
-  if (name !== undefined && name !== '' && name !== basename(id))
-    throw moved({ type, id, path }, `its text declares the name ${JSON.stringify(name)}`);
-  if (category !== undefined && category !== folder)
-    throw moved({ type, id, path }, `its text declares the category ${JSON.stringify(category)}`);
-}
-
-function moved(
-  { type, id, path }: { readonly type: ItemType; readonly id: string; readonly path: string },
-  why: string,
-): RyeError {
-  return new RyeError('item_moved', `the file is not ${type} ${id}: ${why}`, {
+  const other = otherIdentity(id, { name: name === '' ? undefined : name, category });
+  if (other === undefined) return;
+  throw new RyeError('item_moved', `the file is not ${type} ${id}: ${other}`, {
     location: { path },
     hint: `It was copied or renamed after it was signed. Review it, correct its name and category, then run: rye sign ${type} ${id}`,
     details: { type, id, path },
   });
+}
+
+/** Returns the category that an id implies: its folder, empty at the top. */
+export function categoryOf(id: string): string {
+  const folder = dirname(id);
+  return folder === '.' ? '' : folder;
+}
+
+/** Returns what shows that a text declares another id than this one. */
+export function otherIdentity(id: string, declared: DeclaredIdentity): string | undefined {
+  const { name, category } = declared;
+  if (name !== undefined && name !== basename(id))
+    return `its text declares the name ${JSON.stringify(name)}`;
+  return category !== undefined && category !== categoryOf(id)
+    ? `its text declares the category ${JSON.stringify(category)}`
+    : undefined;
 }
 
 function unquoted(text: string): string {

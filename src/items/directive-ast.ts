@@ -4,6 +4,7 @@ import type { JsonObject, JsonValue } from '../core/json.ts';
 import type { LimitName } from '../core/limits.ts';
 import type { OutputDeclaration, ProcessStep, ThreadPlan, ValueType } from '../core/plan.ts';
 import { type ItemProblem, originOf, type Problems } from './source.ts';
+import type { XmlElement } from './xml.ts';
 
 /** The model that a `<model>` element requests. */
 export interface ModelChoice {
@@ -101,56 +102,51 @@ export interface Directive {
 export const OPAQUE_ELEMENTS: ReadonlySet<string> = new Set(['template', 'example', 'raw']);
 
 /** A directive while its elements are being read; each reader fills in its own members. */
-export interface DirectiveDraft {
+export class DirectiveDraft {
   readonly path: string;
   readonly problems: Problems;
-  readonly origins: Record<string, string>;
-  name: string;
-  version: string;
+  readonly origins: Record<string, string> = {};
+  name = '';
+  version = '';
   extends: string | undefined;
   /** Simple text elements of the metadata by name. */
-  readonly metadataText: Map<string, string>;
+  readonly metadataText = new Map<string, string>();
   model: ModelChoice | undefined;
-  readonly limits: RawLimit[];
-  readonly permissions: {
-    readonly capabilities: string[];
-    readonly acknowledgements: Acknowledgement[];
-    ceiling: boolean;
-    readonly xml: string[];
-    origin: string;
+  readonly limits: RawLimit[] = [];
+  readonly permissions = {
+    capabilities: [] as string[],
+    acknowledgements: [] as Acknowledgement[],
+    ceiling: false,
+    xml: [] as string[],
+    origin: '',
   };
-  readonly hooks: RawHook[];
-  readonly context: {
-    readonly system: ContextRef[];
-    readonly before: ContextRef[];
-    readonly after: ContextRef[];
-    readonly suppress: string[];
+  readonly hooks: RawHook[] = [];
+  readonly context = {
+    system: [] as ContextRef[],
+    before: [] as ContextRef[],
+    after: [] as ContextRef[],
+    suppress: [] as string[],
   };
-  behavior: JsonObject;
-  readonly inputs: InputDeclaration[];
-  readonly outputs: OutputDeclaration[];
-  readonly steps: ProcessStep[];
+  behavior: JsonObject = {};
+  readonly inputs: InputDeclaration[] = [];
+  readonly outputs: OutputDeclaration[] = [];
+  readonly steps: ProcessStep[] = [];
+
+  constructor(path: string, problems: Problems) {
+    this.path = path;
+    this.problems = problems;
+    this.permissions.origin = path;
+  }
 }
 
-export function newDraft(path: string, problems: Problems): DirectiveDraft {
-  return {
-    path,
-    problems,
-    origins: {},
-    name: '',
-    version: '',
-    extends: undefined,
-    metadataText: new Map(),
-    model: undefined,
-    limits: [],
-    permissions: { capabilities: [], acknowledgements: [], ceiling: false, xml: [], origin: path },
-    hooks: [],
-    context: { system: [], before: [], after: [], suppress: [] },
-    behavior: {},
-    inputs: [],
-    outputs: [],
-    steps: [],
-  };
+/** Reports an element that the draft cannot take. */
+export function malformed(
+  draft: DirectiveDraft,
+  { location }: XmlElement,
+  message: string,
+  hint?: string,
+): void {
+  draft.problems.error({ code: 'directive_malformed', message, location, hint });
 }
 
 /** Records where the value at a dotted path was declared; the first declaration counts. */

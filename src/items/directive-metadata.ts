@@ -2,7 +2,7 @@ import { itemIdProblem } from '../core/ids.ts';
 import { compact, isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import { LIMIT_NAMES, LIMITS, type LimitName } from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
-import { type DirectiveDraft, type ModelChoice, noteOrigin } from './directive-ast.ts';
+import { type DirectiveDraft, type ModelChoice, malformed, noteOrigin } from './directive-ast.ts';
 import { readPermissions } from './directive-permissions.ts';
 import { originOf, type Problems } from './source.ts';
 import { childElements, elementToJson, textOf, typedValue, type XmlElement } from './xml.ts';
@@ -26,17 +26,15 @@ const READERS: Readonly<Record<string, Reader>> = {
 /** Reads one child of `<metadata>` into the draft; an unknown one is a warning. */
 export function readMetadata(element: XmlElement, draft: DirectiveDraft): void {
   const reader = Object.hasOwn(READERS, element.name) ? READERS[element.name] : undefined;
-  if (reader !== undefined) {
-    reader(element, draft);
-    return;
-  }
-  warnUnknown(element, 'the directive', { draft, known: Object.keys(READERS) });
+  if (reader !== undefined) reader(element, draft);
+  else warnUnknown(draft, element, 'the directive', Object.keys(READERS));
 }
 
 function warnUnknown(
+  draft: DirectiveDraft,
   element: XmlElement,
   where: string,
-  { draft, known }: { readonly draft: DirectiveDraft; readonly known: readonly string[] },
+  known: readonly string[],
 ): void {
   draft.problems.warn({
     code: 'directive_malformed',
@@ -49,23 +47,14 @@ function warnUnknown(
 function readText(element: XmlElement, draft: DirectiveDraft): void {
   const text = textOf(element);
   if (draft.metadataText.has(element.name)) {
-    draft.problems.error({
-      code: 'directive_malformed',
-      message: `duplicate <${element.name}>`,
-      location: element.location,
-    });
+    malformed(draft, element, `duplicate <${element.name}>`);
     return;
   }
-  if (element.name === 'continuation_directive' && text !== '') {
-    const problem = itemIdProblem(text);
-    if (problem !== undefined) {
-      draft.problems.error({
-        code: 'directive_malformed',
-        message: `<continuation_directive> "${text}" is not a directive id: ${problem}`,
-        location: element.location,
-      });
-      return;
-    }
+  const isId = element.name === 'continuation_directive' && text !== '';
+  const problem = isId ? itemIdProblem(text) : undefined;
+  if (problem !== undefined) {
+    malformed(draft, element, `<${element.name}> "${text}" is not a directive id: ${problem}`);
+    return;
   }
   draft.metadataText.set(element.name, text);
   noteOrigin(draft, element.name, element.location);
@@ -92,12 +81,8 @@ function readModel(element: XmlElement, draft: DirectiveDraft): void {
   }
   const { thinking } = choice;
   if (thinking !== undefined && !THINKING.includes(thinking)) {
-    draft.problems.error({
-      code: 'directive_malformed',
-      message: `thinking="${thinking}" is not a thinking level`,
-      location: element.location,
-      hint: `Use one of ${THINKING.join(', ')}.`,
-    });
+    const message = `thinking="${thinking}" is not a thinking level`;
+    malformed(draft, element, message, `Use one of ${THINKING.join(', ')}.`);
     return;
   }
   if (Object.keys(choice).length === 0) return;
@@ -114,10 +99,12 @@ function readLimits(element: XmlElement, draft: DirectiveDraft): void {
         code: 'unknown_limit',
         message: `"${spelling}" is not a limit`,
         location: element.location,
-        hint: compactHint(
+        hint: [
           didYouMean(spelling, LIMIT_NAMES),
           `Limits are ${LIMIT_NAMES.join(', ')}, each also as max_….`,
-        ),
+        ]
+          .filter(Boolean)
+          .join(' '),
       });
     } else if (draft.limits.some((limit) => limit.name === name)) {
       draft.problems.error({
@@ -127,22 +114,18 @@ function readLimits(element: XmlElement, draft: DirectiveDraft): void {
         hint: `Keep one of ${name} and max_${name}.`,
       });
     } else {
-      addLimit(element, draft, { name, text });
+      addLimit(draft, element, name, text);
     }
   }
   for (const child of childElements(element)) {
-    warnUnknown(child, '<limits>, which takes attributes,', { draft, known: LIMIT_NAMES });
+    warnUnknown(draft, child, '<limits>, which takes attributes,', LIMIT_NAMES);
   }
 }
 
 /** A plain decimal. Other forms that Number() accepts, such as 0x10 and 1e3, are usually mistakes. */
 const NUMERAL = /^\d{1,15}(?:\.\d{1,9})?$/;
 
-function addLimit(
-  element: XmlElement,
-  draft: DirectiveDraft,
-  { name, text }: { readonly name: LimitName; readonly text: string },
-): void {
+function addLimit(draft: DirectiveDraft, element: XmlElement, name: LimitName, text: string): void {
   const value = NUMERAL.test(text.trim()) ? Number(text) : Number.NaN;
   const whole = LIMITS[name].isWhole;
   if (!Number.isFinite(value) || value < 0 || (whole && !Number.isInteger(value))) {
@@ -163,14 +146,10 @@ function limitName(spelling: string): LimitName | undefined {
   return LIMIT_NAMES.find((name) => name === bare);
 }
 
-function compactHint(...parts: readonly (string | undefined)[]): string {
-  return parts.filter((part) => part !== undefined).join(' ');
-}
-
 function readHooks(element: XmlElement, draft: DirectiveDraft): void {
   for (const child of childElements(element)) {
     if (child.name !== 'hook') {
-      warnUnknown(child, '<hooks>', { draft, known: ['hook'] });
+      warnUnknown(draft, child, '<hooks>', ['hook']);
       continue;
     }
     const value = readHook(child, draft.problems);
@@ -186,50 +165,32 @@ function readContext(element: XmlElement, draft: DirectiveDraft): void {
     const position = POSITIONS.find((name) => name === child.name);
     const text = textOf(child);
     if (position === undefined && child.name !== 'suppress') {
-      warnUnknown(child, '<context>', { draft, known: [...POSITIONS, 'suppress'] });
+      warnUnknown(draft, child, '<context>', [...POSITIONS, 'suppress']);
     } else if (text === '') {
-      draft.problems.error({
-        code: 'directive_malformed',
-        message: `<${child.name}> in <context> is empty`,
-        location: child.location,
-        hint: 'It holds the id of a knowledge entry.',
-      });
+      const message = `<${child.name}> in <context> is empty`;
+      malformed(draft, child, message, 'It holds the id of a knowledge entry.');
     } else if (position === undefined) {
       draft.context.suppress.push(text);
       noteOrigin(draft, `context.suppress.${text}`, child.location);
     } else {
-      addContextRef(child, draft, { position, id: text });
+      const problem = itemIdProblem(text);
+      if (problem === undefined) {
+        draft.context[position].push({ id: text, origin: originOf(child.location) });
+      } else malformed(draft, child, `<${position}> "${text}" is not a knowledge id: ${problem}`);
     }
   }
-}
-
-function addContextRef(
-  element: XmlElement,
-  draft: DirectiveDraft,
-  { position, id }: { readonly position: (typeof POSITIONS)[number]; readonly id: string },
-): void {
-  const problem = itemIdProblem(id);
-  if (problem !== undefined) {
-    draft.problems.error({
-      code: 'directive_malformed',
-      message: `<${position}> "${id}" is not a knowledge id: ${problem}`,
-      location: element.location,
-    });
-    return;
-  }
-  draft.context[position].push({ id, origin: originOf(element.location) });
 }
 
 function readBehavior(element: XmlElement, draft: DirectiveDraft): void {
   const value = elementToJson(element);
   if (!isJsonObject(value)) {
     if (value === '') return;
-    draft.problems.error({
-      code: 'directive_malformed',
-      message: '<behavior> contains text instead of settings',
-      location: element.location,
-      hint: 'Write attributes or child elements, such as <behavior nudge="false"/>.',
-    });
+    malformed(
+      draft,
+      element,
+      '<behavior> contains text instead of settings',
+      'Write attributes or child elements, such as <behavior nudge="false"/>.',
+    );
     return;
   }
   draft.behavior = compact({ ...draft.behavior, ...value });
@@ -283,9 +244,7 @@ function readHook(element: XmlElement, problems: Problems): JsonObject {
 }
 
 function readMember(element: XmlElement): JsonValue {
-  if (element.name === 'capabilities') {
-    return textOf(element).match(/[^\s,]+/g) ?? [];
-  }
+  if (element.name === 'capabilities') return textOf(element).match(/[^\s,]+/g) ?? [];
   return childElements(element).length === 0 ? typedValue(textOf(element)) : namedTexts(element);
 }
 
@@ -319,18 +278,14 @@ function readCondition(element: XmlElement): JsonValue {
 }
 
 function readActions(element: XmlElement): JsonObject[] {
-  if (PRIMARIES.has(element.name)) return [readItemAction(element)];
+  const attributes = Object.fromEntries(typedAttributes(element));
+  if (PRIMARIES.has(element.name)) {
+    return [withParams(element, { primary: element.name, ...attributes })];
+  }
   if (SHORT_ACTIONS.has(element.name)) return [readShortAction(element)];
   const nested = childElements(element).filter(({ name }) => ACTIONS.has(name));
   if (nested.length > 0) return nested.flatMap(readActions);
-  return [withParams(element, Object.fromEntries(typedAttributes(element)))];
-}
-
-function readItemAction(element: XmlElement): JsonObject {
-  return withParams(element, {
-    primary: element.name,
-    ...Object.fromEntries(typedAttributes(element)),
-  });
+  return [withParams(element, attributes)];
 }
 
 function readShortAction(element: XmlElement): JsonObject {

@@ -4,9 +4,9 @@ import { type OutputDeclaration, VALUE_TYPES, type ValueType } from '../core/pla
 import { didYouMean } from '../core/text.ts';
 import {
   type Directive,
-  type DirectiveDraft,
+  DirectiveDraft,
   type InputDeclaration,
-  newDraft,
+  malformed,
   noteOrigin,
   OPAQUE_ELEMENTS,
 } from './directive-ast.ts';
@@ -66,7 +66,7 @@ export function readDirective(
     problems.throwIfAny();
   }
   const root = parseXml({ path, text: content, line: line + 1, column: 1 }, OPAQUE_ELEMENTS);
-  const draft = newDraft(path, problems);
+  const draft = new DirectiveDraft(path, problems);
   readRoot(root, draft);
   readChildren(root, draft);
   const body = bodySource(lines, endLine, path);
@@ -187,13 +187,13 @@ function readInput(element: XmlElement, draft: DirectiveDraft): void {
   const type = readType(element, draft, list === undefined ? 'string' : 'enum');
   const values = splitValues(list ?? '');
   if (type === 'enum' && values.length === 0) {
-    malformed(element, draft, `the enum input "${name}" has no values`, 'Add enum="a, b, c".');
+    malformed(draft, element, `the enum input "${name}" has no values`, 'Add enum="a, b, c".');
   }
   const declaration: InputDeclaration = compact({
     name,
     type,
     required: isTrue(attributes.get('required')),
-    default: readDefault(element, draft, { type, values }),
+    default: readDefault(element, draft, type, values),
     values,
     secret: isTrue(attributes.get('secret')),
     description: textOf(element),
@@ -223,16 +223,16 @@ function readName(
   others: readonly { readonly name: string }[],
 ): string | undefined {
   const name = (element.attributes.get('name') ?? '').trim();
-  if (name === '') malformed(element, draft, `<${element.name}> has no name`);
+  if (name === '') malformed(draft, element, `<${element.name}> has no name`);
   else if (!NAME.test(name)) {
     malformed(
-      element,
       draft,
+      element,
       `"${name}" is not a name`,
       'Names have letters, digits, _ and -, and start with a letter or _.',
     );
   } else if (others.some((other) => other.name === name)) {
-    malformed(element, draft, `the ${element.name} "${name}" is declared twice`);
+    malformed(draft, element, `the ${element.name} "${name}" is declared twice`);
   } else {
     return name;
   }
@@ -246,8 +246,8 @@ function readType(element: XmlElement, draft: DirectiveDraft, fallback: ValueTyp
   if (type !== undefined) return type;
   const suggestion = didYouMean(written, VALUE_TYPES);
   malformed(
-    element,
     draft,
+    element,
     `unknown type "${written}"`,
     suggestion ?? `Types are ${VALUE_TYPES.join(', ')}.`,
   );
@@ -257,15 +257,16 @@ function readType(element: XmlElement, draft: DirectiveDraft, fallback: ValueTyp
 function readDefault(
   element: XmlElement,
   draft: DirectiveDraft,
-  { type, values }: { readonly type: ValueType; readonly values: readonly string[] },
+  type: ValueType,
+  values: readonly string[],
 ): JsonValue | undefined {
   const text = element.attributes.get('default');
   if (text === undefined) return undefined;
   const result = coerce(text, type, values);
   if ('value' in result) return result.value;
   malformed(
-    element,
     draft,
+    element,
     `the default "${text}" ${result.problem}`,
     `The declared type is ${type}.`,
   );
@@ -278,13 +279,4 @@ function splitValues(list: string): string[] {
     .split(separator)
     .map((value) => value.trim())
     .filter((value) => value !== '');
-}
-
-function malformed(
-  element: XmlElement,
-  draft: DirectiveDraft,
-  message: string,
-  hint?: string,
-): void {
-  draft.problems.error({ code: 'directive_malformed', message, location: element.location, hint });
 }

@@ -1,5 +1,5 @@
 import MarkdownIt from 'markdown-it';
-import type { Verb } from '../core/capability.ts';
+import { VERBS, type Verb } from '../core/capability.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
 import { isSignatureLine } from '../trust/signature-line.ts';
 
@@ -109,7 +109,7 @@ export function findCalls(text: string): {
       if (/^\s*(?:\.\.\.|…)?\s*\)/.test(text.slice(from, end))) continue;
       try {
         const args = new ArgumentReader(text.slice(0, end), from).readAll();
-        calls.push({ primary: verbOf(found[1]), args, offset });
+        calls.push({ primary: VERBS.find((verb) => verb === found[1]) ?? 'execute', args, offset });
       } catch (error) {
         if (!(error instanceof SyntaxError)) throw error;
         unreadable.push({ offset, message: error.message });
@@ -117,11 +117,6 @@ export function findCalls(text: string): {
     }
   }
   return { calls, unreadable };
-}
-
-function verbOf(name: string | undefined): Verb {
-  if (name === 'fetch' || name === 'sign') return name;
-  return 'execute';
 }
 
 const IDENTIFIER = /[A-Za-z_]\w*/y;

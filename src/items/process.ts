@@ -1,20 +1,14 @@
-import type { Verb } from '../core/capability.ts';
+import { VERBS, type Verb } from '../core/capability.ts';
 import type { SourceLocation } from '../core/errors.ts';
 import { ITEM_TYPES, itemIdProblem } from '../core/ids.ts';
 import { compact, isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { ProcessCall, ProcessStep } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { type DirectiveDraft, noteOrigin, OPAQUE_ELEMENTS } from './directive-ast.ts';
+import { DirectiveDraft, noteOrigin, OPAQUE_ELEMENTS } from './directive-ast.ts';
 import { coerce } from './inputs.ts';
 import { findCalls, findHeadings, type Heading, type WrittenCall } from './markdown.ts';
 import { Locator, originOf, Problems, problemOf, type SourceText } from './source.ts';
 import { childElements, parseXml, textOf, type XmlElement, type XmlNode } from './xml.ts';
-
-const VERB_OF: Readonly<Record<string, Verb>> = {
-  execute: 'execute',
-  fetch: 'fetch',
-  sign: 'sign',
-};
 
 /** Reads the `<step>` elements of `<process>` in order. An action outside a step becomes a separate step. */
 export function readProcess(element: XmlElement, draft: DirectiveDraft): void {
@@ -59,20 +53,19 @@ function addStep(
 /** Returns the action elements and the calls in code spans below `nodes`, in document order. */
 function collectCalls(nodes: readonly XmlNode[], problems: Problems): ProcessCall[] {
   return nodes.flatMap((node) => {
-    if (node.kind === 'text') return node.verbatim ? [] : callsInText(node, problems);
-    const primary = Object.hasOwn(VERB_OF, node.name) ? VERB_OF[node.name] : undefined;
+    if (node.kind === 'text') {
+      return node.verbatim ? [] : callsInText(node.text, node.location, problems);
+    }
+    const primary = VERBS.find((verb) => verb === node.name);
     if (primary !== undefined) return readAction(node, primary, problems) ?? [];
     return OPAQUE_ELEMENTS.has(node.name) ? [] : collectCalls(node.children, problems);
   });
 }
 
-function callsInText(
-  { text, location }: { readonly text: string; readonly location: SourceLocation },
-  problems: Problems,
-): ProcessCall[] {
+function callsInText(text: string, location: SourceLocation, problems: Problems): ProcessCall[] {
   const { calls, unreadable } = findCalls(text);
   for (const { message } of unreadable) warnUnreadable(problems, message, location);
-  return calls.flatMap(({ primary, args }) => toCall(primary, args, { location, problems }) ?? []);
+  return calls.flatMap(({ primary, args }) => toCall(primary, args, location, problems) ?? []);
 }
 
 function warnUnreadable(problems: Problems, message: string, location: SourceLocation): void {
@@ -82,11 +75,6 @@ function warnUnreadable(problems: Problems, message: string, location: SourceLoc
     location,
     hint: 'Write `rye_execute(item_type="tool", item_id="…", parameters={…})` with JSON values.',
   });
-}
-
-interface CallPlace {
-  readonly location: SourceLocation;
-  readonly problems: Problems;
 }
 
 function readAction(
@@ -110,7 +98,7 @@ function readAction(
     async: async === undefined ? undefined : async === 'true',
     parameters: Object.fromEntries(params),
   });
-  return toCall(primary, args, { location: element.location, problems });
+  return toCall(primary, args, element.location, problems);
 }
 
 function readParam(element: XmlElement, params: Map<string, JsonValue>, problems: Problems): void {
@@ -144,7 +132,8 @@ function readParam(element: XmlElement, params: Map<string, JsonValue>, problems
 function toCall(
   primary: Verb,
   args: JsonObject,
-  { location, problems }: CallPlace,
+  location: SourceLocation,
+  problems: Problems,
 ): ProcessCall | undefined {
   const { item_type: writtenType, item_id: writtenId, parameters, params, ...options } = args;
   const fail = (message: string, hint?: string): undefined => {
@@ -179,7 +168,7 @@ function toCall(
  */
 export function readBodyProcess(body: SourceText, draft: DirectiveDraft): void {
   const problems = new Problems();
-  const lenient: DirectiveDraft = { ...draft, problems };
+  const lenient = Object.assign(new DirectiveDraft(draft.path, problems), draft, { problems });
   const element = findProcess(body);
   if (element === undefined || !readProcessElement(element, lenient))
     readWrittenSteps(body, lenient);
@@ -219,10 +208,10 @@ function readWrittenSteps(body: SourceText, draft: DirectiveDraft): void {
   }
   const headings = findHeadings(body.text);
   for (const { index, calls: written } of groupByHeading(calls, headings, locator)) {
-    const stepCalls = written.flatMap(({ primary, args, offset }) => {
-      const place = { location: locator.at(offset), problems: draft.problems };
-      return toCall(primary, args, place) ?? [];
-    });
+    const stepCalls = written.flatMap(
+      ({ primary, args, offset }) =>
+        toCall(primary, args, locator.at(offset), draft.problems) ?? [],
+    );
     const [first] = written;
     if (stepCalls.length === 0 || first === undefined) continue;
     const heading = headings[index];

@@ -1,4 +1,4 @@
-import type { ConfigNode } from './config.ts';
+import { type ConfigNode, mergeConfig, nestConfig } from './config.ts';
 
 /** A translated Rye OS file and its settings that rye ignores. */
 export interface TranslatedConfig {
@@ -74,7 +74,7 @@ export function fromRyeOs(name: string, node: ConfigNode): TranslatedConfig {
     const found = memberAt(root, keys);
     if (found === undefined) continue;
     root = without(root, keys);
-    if ('to' in move) root = merged(root, move.to.split('.'), found);
+    if ('to' in move) root = mergeConfig(root, nestConfig(move.to.split('.'), found));
     else if (path !== 'description') ignored.push(`${found.origin}: ${path}: ${move.drop}`);
   }
   if (name === 'agent/hook_conditions') root = withoutInner(root, ignored);
@@ -130,23 +130,4 @@ function without(node: ConfigNode, [key = '', ...rest]: readonly string[]): Conf
   if (rest.length === 0 || inner === undefined) members.delete(key);
   else members.set(key, without(inner, rest));
   return { ...node, members };
-}
-
-/** Sets `value` at a path; merges a map with an existing one. */
-function merged(
-  node: ConfigNode,
-  [key = '', ...rest]: readonly string[],
-  value: ConfigNode,
-): ConfigNode {
-  const base =
-    node.kind === 'map' ? node : { kind: 'map' as const, members: new Map(), origin: value.origin };
-  const members = new Map<string, ConfigNode>(base.members);
-  const below = members.get(key);
-  if (rest.length > 0) {
-    const empty: ConfigNode = { kind: 'map', members: new Map(), origin: value.origin };
-    members.set(key, merged(below ?? empty, rest, value));
-  } else if (below?.kind === 'map' && value.kind === 'map') {
-    members.set(key, { ...below, members: new Map([...below.members, ...value.members]) });
-  } else members.set(key, value);
-  return { ...base, members };
 }

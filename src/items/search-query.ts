@@ -1,10 +1,13 @@
 import { isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
-import type { ItemType } from '../core/ids.ts';
-import { ITEM_TYPES } from '../core/ids.ts';
+import { ITEM_TYPES, type ItemType } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
-import type { SearchFilters, SearchNode, TextField } from '../core/search.ts';
-import { TEXT_FIELDS } from '../core/search.ts';
+import {
+  type SearchFilters,
+  type SearchNode,
+  TEXT_FIELDS,
+  type TextField,
+} from '../core/search.ts';
 import { didYouMean } from '../core/text.ts';
 import { wordsOf } from './snippet.ts';
 
@@ -74,17 +77,13 @@ function toToken(match: RegExpExecArray, column: number): Token | undefined {
   if (whole === '(') return { kind: 'open', text: whole, column };
   if (whole === ')') return { kind: 'close', text: whole, column };
   const field = rawField?.toLowerCase();
-  if (phrase === undefined) return wordToken(whole, word, { field, column });
+  if (phrase === undefined) return wordToken(whole, word, field, column);
   if (closing === '') throw malformed('unterminated quote', column);
   if (field !== undefined && !KNOWN_FIELDS.has(field)) throw unknownField(field, column);
   return compact({ kind: 'phrase', text: phrase, column, field });
 }
 
-function wordToken(
-  whole: string,
-  value: string,
-  { field, column }: { readonly field: string | undefined; readonly column: number },
-): Token {
+function wordToken(whole: string, value: string, field: string | undefined, column: number): Token {
   const [, empty] = /^([A-Za-z]+):$/.exec(value) ?? [];
   if (empty !== undefined && KNOWN_FIELDS.has(empty.toLowerCase())) {
     throw malformed(`${empty}: has no value`, column);

@@ -176,7 +176,7 @@ async function signSkill(
   { signer, now }: SignOptions,
 ): Promise<SignOutcome['status']> {
   const folder = dirname(path);
-  const list = signedSkillList({ folder, id }, { key: signer(), now: now() });
+  const list = signedSkillList(folder, id, signer(), now());
   if (list === undefined) return 'unchanged';
   if (dryRun) return 'would_sign';
   writeWhole(skillListPath(folder), list);
@@ -281,15 +281,8 @@ function powerFile(item: ListedItem, spaces: Spaces, context: VerifyContext): Po
     return { ...file, sha256, fault: null, detail: null, keyId, signedAs: null, error: null };
   } catch (error) {
     if (!(error instanceof RyeError)) throw error;
-    return {
-      ...file,
-      sha256: null,
-      fault: 'unreadable',
-      detail: null,
-      keyId: null,
-      signedAs: null,
-      error,
-    };
+    const nothing = { sha256: null, detail: null, keyId: null, signedAs: null };
+    return { ...file, ...nothing, fault: 'unreadable', error };
   }
 }
 

@@ -66,8 +66,10 @@ function tooLarge(folder: string, what: string): RyeError {
  * same content and key.
  */
 export function signedSkillList(
-  { folder, id }: { readonly folder: string; readonly id: string },
-  { key, now }: { readonly key: SigningKey; readonly now: number },
+  folder: string,
+  id: string,
+  key: SigningKey,
+  now: number,
 ): string | undefined {
   const files = Object.fromEntries(
     readSkillFiles(folder).map(({ path, bytes }) => [path, sha256Hex(bytes)]),

@@ -1,6 +1,7 @@
-import { basename, dirname } from 'node:path';
+import { basename } from 'node:path';
 import type { ErrorCode, SourceLocation } from '../core/errors.ts';
 import type { ItemType } from '../core/ids.ts';
+import { categoryOf } from './binding.ts';
 import { readDirective } from './directive.ts';
 import type { Directive } from './directive-ast.ts';
 import { parseKnowledge } from './knowledge.ts';
@@ -71,12 +72,6 @@ const CHECKS: Readonly<Record<ItemType, Check>> = {
     problems.addAll(readSkill(source.text, source.path).problems.all);
   },
 };
-
-/** Returns the category that an id implies: its folder, empty at the top. */
-function categoryOf(id: string): string {
-  const folder = dirname(id);
-  return folder === '.' ? '' : folder;
-}
 
 function checkDirective({ id, path, text }: ItemSource, problems: Problems): void {
   const { directive, problems: found } = readDirective(text, path);

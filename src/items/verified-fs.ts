@@ -1,4 +1,4 @@
-import { basename, dirname, join, relative, sep } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { aliasOf, type ItemType, type SignableType } from '../core/ids.ts';
 import type { Integrity } from '../core/thread.ts';
@@ -13,7 +13,7 @@ import {
 } from '../trust/policy.ts';
 import { checkText, type SignatureFault, type Verdict } from '../trust/signature.ts';
 import { signatureStyle } from '../trust/signature-line.ts';
-import { type DeclaredIdentity, displacedRecord, itemSubject } from './binding.ts';
+import { type DeclaredIdentity, displacedRecord, itemSubject, otherIdentity } from './binding.ts';
 import { parseDirective } from './directive.ts';
 import { parseKnowledge } from './knowledge.ts';
 import { parseYamlMapping } from './metadata.ts';
@@ -276,17 +276,11 @@ function compare(
   type: ItemType,
   declared: DeclaredIdentity | undefined,
 ): OlderFormFault | undefined {
-  const folder = dirname(id) === '.' ? '' : dirname(id);
-  const { name, category } = declared ?? {};
-  if (name !== undefined && name !== basename(id))
-    return { code: 'item_moved', detail: `its text declares the name ${JSON.stringify(name)}` };
-  if (category !== undefined && category !== folder) {
-    const detail = `its text declares the category ${JSON.stringify(category)}`;
-    return { code: 'item_moved', detail };
-  }
   if (declared === undefined) return outdated(`its text does not declare a ${type} either`);
-  if (name === undefined) return outdated('its text declares no name');
-  return category === undefined ? outdated('its text declares no category') : undefined;
+  const other = otherIdentity(id, declared);
+  if (other !== undefined) return { code: 'item_moved', detail: other };
+  if (declared.name === undefined) return outdated('its text declares no name');
+  return declared.category === undefined ? outdated('its text declares no category') : undefined;
 }
 
 function isExport({ text, path }: FoundFile): boolean {

@@ -1,10 +1,7 @@
 import { type XMLMetaData, XMLParser, XMLValidator } from 'fast-xml-parser';
-import type { SourceLocation } from '../core/errors.ts';
-import { RyeError } from '../core/errors.ts';
-import type { JsonObject, JsonValue } from '../core/json.ts';
-import { isRecord, parseJson } from '../core/json.ts';
-import type { SourceText } from './source.ts';
-import { Locator, shifted } from './source.ts';
+import { RyeError, type SourceLocation } from '../core/errors.ts';
+import { isRecord, type JsonObject, type JsonValue, parseJson } from '../core/json.ts';
+import { Locator, type SourceText, shifted } from './source.ts';
 
 /** Maximum length of an XML text in UTF-16 units. */
 const MAX_LENGTH = 1024 * 1024;

@@ -30,7 +30,7 @@ export async function resolveSecrets(
     if (value === undefined) continue;
     const property = propertySchema(schema, name);
     if (typeof value === 'string' && property?.['writeOnly'] === true) {
-      entries.push([name, await fill(value, { name, resolve, secrets })]);
+      entries.push([name, await fill(name, value, resolve, secrets)]);
     } else if (isJsonObject(value) && property !== undefined) {
       const nested = await resolveSecrets(property, value, resolve);
       for (const secret of nested.secrets) secrets.add(secret);
@@ -43,8 +43,10 @@ export async function resolveSecrets(
 }
 
 async function fill(
+  name: string,
   text: string,
-  { name, resolve, secrets }: { name: string; resolve: ResolveSecret; secrets: Set<string> },
+  resolve: ResolveSecret,
+  secrets: Set<string>,
 ): Promise<string> {
   const values = new Map<string, string>();
   for (const [, secretName = ''] of text.matchAll(HANDLE)) {

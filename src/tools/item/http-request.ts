@@ -66,18 +66,17 @@ function failureOf(
 /** Replaces `${NAME}` and `{parameter}` in one pass, so that no value is expanded again. */
 const REFERENCE = /\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}|\{([A-Za-z_]\w*)\}/g;
 
-interface Fill {
-  readonly call: HttpCall;
-  /** Collects what was taken from the environment: it must not come back in the answer's text. */
-  readonly used: Set<string>;
-  readonly encode: (text: string) => string;
-}
-
-function fill(text: string, { call, used, encode }: Fill): string {
+/** `used` collects the values of variables, which must not come back in the text of the answer. */
+function fill(
+  text: string,
+  call: HttpCall,
+  used: Set<string>,
+  encode: (text: string) => string = (plain) => plain,
+): string {
   return text.replaceAll(
     REFERENCE,
     (all, variable: string | undefined, fallback: string | undefined, name: string | undefined) => {
-      if (variable !== undefined) return encode(variableOf(variable, fallback, { call, used }));
+      if (variable !== undefined) return encode(variableOf(variable, fallback, call, used));
       if (name === 'params_json') return encode(JSON.stringify(call.input));
       if (name === undefined || !Object.hasOwn(call.input, name))
         return name === undefined ? all : '';
@@ -89,7 +88,8 @@ function fill(text: string, { call, used, encode }: Fill): string {
 function variableOf(
   name: string,
   fallback: string | undefined,
-  { call, used }: Pick<Fill, 'call' | 'used'>,
+  call: HttpCall,
+  used: Set<string>,
 ): string {
   const value = call.env[name];
   if (value !== undefined && value !== '') {
@@ -113,7 +113,7 @@ function urlOf(call: HttpCall, used: Set<string>): URL {
     return encodeURIComponent(text);
   };
   const { url } = call.request;
-  const address = new URL(fill(url, { call, used, encode }));
+  const address = new URL(fill(url, call, used, encode));
   const fixed = new URL(url.replaceAll(/[{}$]/g, '_'));
   if (address.origin === fixed.origin) return address;
   throw new RyeError('invalid_input', `${call.id}: the parameters change the host of the URL`);
@@ -129,7 +129,7 @@ function headersOf(call: HttpCall, used: Set<string>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(call.request.headers).map(([name, text]) => [
       name,
-      fill(text, { call, used, encode }),
+      fill(text, call, used, encode),
     ]),
   );
 }
@@ -139,7 +139,7 @@ function bodyOf(call: HttpCall, used: Set<string>): string | undefined {
   if (method === 'GET' || method === 'HEAD') return undefined;
   if (body === undefined) return JSON.stringify(call.input);
   if (typeof body === 'string' && !/^\{[A-Za-z_]\w*\}$/.test(body)) {
-    return fill(body, { call, used, encode: (text) => text });
+    return fill(body, call, used);
   }
   return JSON.stringify(filledValue(body, call, used));
 }
@@ -152,7 +152,7 @@ function filledValue(value: JsonValue, call: HttpCall, used: Set<string>): JsonV
     if (whole !== undefined) {
       return Object.hasOwn(call.input, whole) ? call.input[whole] : undefined;
     }
-    return fill(value, { call, used, encode: (text) => text });
+    return fill(value, call, used);
   }
   if (Array.isArray(value)) {
     return value.flatMap((item: JsonValue) => filledValue(item, call, used) ?? []);

@@ -2,6 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
+import type { ToolKind } from '../../items/tool-metadata.ts';
 import type { ToolFile } from '../../items/tool-metadata-fs.ts';
 import type { ToolRuntime } from '../../items/tool-runtime.ts';
 import { makePrivateFolder } from '../kill-guard.ts';
@@ -24,21 +25,12 @@ import {
 } from '../tool.ts';
 import { runtimeCommand } from './runtimes.ts';
 
-/** The kind of a tool's file, which decides how it runs. */
-export type ItemToolKind =
-  | 'javascript'
-  | 'typescript'
-  | 'python'
-  | 'shell'
-  | 'executable'
-  | 'manifest';
-
 /** A tool item whose signature has been checked. */
 export interface ItemToolSource {
   readonly id: string;
   /** Absolute path that the bytes were read from. */
   readonly path: string;
-  readonly kind: ItemToolKind;
+  readonly kind: ToolKind;
   /** Program and arguments of a manifest; `{tool_dir}` and `{project}` are replaced in each. */
   readonly command?: readonly string[];
   /** The way parameters reach it; absent: as JSON on stdin. */

@@ -166,11 +166,9 @@ export class McpServers {
     await Promise.all(connections.map(async (connection) => await connection.close()));
   }
 
-  async #offer(server: McpServerConfig): Promise<{
-    readonly server: McpServerConfig;
-    readonly tools: readonly Tool[];
-    readonly warnings: readonly string[];
-  }> {
+  async #offer(
+    server: McpServerConfig,
+  ): Promise<Pick<CurrentTools, 'tools' | 'warnings'> & { readonly server: McpServerConfig }> {
     try {
       const { tools, warnings } = await this.current(server.name);
       return { server, tools, warnings };
