@@ -141,6 +141,7 @@ export {
   composeHandlers,
   type DecidingHandlers,
   type HandlerMap,
+  type RunEvent,
 } from './hooks/handlers.ts';
 export type { Schema, TypeOf } from './hooks/schema.ts';
 export type { Checkpoint, LogHead } from './log/checkpoint.ts';
@@ -187,6 +188,7 @@ export type {
   SteerParams,
   SteerPoint,
 } from './storage/deliveries.ts';
+export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store.ts';
 export type {
   DatabaseState,
   Durability,

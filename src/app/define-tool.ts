@@ -13,7 +13,7 @@ export interface ToolDeclaration<I, O> {
   execute(
     input: FromSchema<I>,
     context: ToolContext,
-  ): Promise<ToolOutput | FromSchema<O>> | FromSchema<O>;
+  ): Promise<ToolOutput | FromSchema<O> | undefined> | FromSchema<O> | undefined;
 }
 
 /** Returns a tool for `openRye({ tools })` or a preset; `execute` gets an input of the type that the schema declares. */

@@ -1,9 +1,9 @@
 import { abortText } from '../core/clock.ts';
 import type { DeliveryMode } from '../core/delivery.ts';
 import { toRyeError } from '../core/errors.ts';
-import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import type { RunEvent } from '../hooks/handlers.ts';
 import type { DeliveriesService, SentDelivery } from './api/threads.ts';
 import { EventStream } from './event-stream.ts';
 import { assertRunOptions } from './options.ts';
@@ -24,7 +24,7 @@ export function startRun<O>(
   const ended = new AbortController();
   outer?.addEventListener('abort', () => abort(reasonOf(outer)), { signal: ended.signal });
 
-  const events = new EventStream<LogEvent | UnknownEvent>();
+  const events = new EventStream<RunEvent>();
   const { promise: threadId, resolve: isThere } = deferred<string | null>();
   const send = async (message: string, mode: DeliveryMode): Promise<SentDelivery | null> => {
     const id = await threadId;
@@ -50,7 +50,8 @@ export function startRun<O>(
         preset: composePresets(preset, compact({ handlers, tools, directives })),
         onStarted,
         onEvent: (event) => {
-          events.push(event);
+          // only logs of other versions have events of unknown types
+          events.push(event as RunEvent);
           request.onEvent?.(event);
         },
         signal: controller.signal,

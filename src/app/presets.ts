@@ -25,8 +25,11 @@ export interface LibraryTool {
   readonly inputSchema: JsonObject;
   /** Omitted traits take the cautious value: it changes things, uses the network, and its risk is elevated. */
   readonly traits?: Partial<ToolTraits>;
-  /** Gets coerced and valid parameters. What it returns is told to the model, what it throws as an error. */
-  execute(input: JsonObject, context: ToolContext): Promise<ToolOutput | JsonValue> | JsonValue;
+  /** Gets coerced and valid parameters. The model sees what it returns, and what it throws as an error. */
+  execute(
+    input: JsonObject,
+    context: ToolContext,
+  ): Promise<ToolOutput | JsonValue | undefined> | JsonValue | undefined;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { type ErrorInfo, RyeError } from '../core/errors.ts';
-import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
+import type { RunEvent } from '../hooks/handlers.ts';
 import type { DefinedDirective } from './api/directives.ts';
 import type { SentDelivery } from './api/threads.ts';
 import type { ExecuteDirectiveRequest, Preset } from './presets.ts';
@@ -61,7 +61,7 @@ export type RunOutcome<O = JsonObject | null> = Ended &
  * A run in progress. `for await (const event of run)` iterates over the durable events of the run and its children from
  * the start of the iteration to the end of the run. Leaving the loop does not stop the run.
  */
-export interface RunHandle<O = JsonObject | null> extends AsyncIterable<LogEvent | UnknownEvent> {
+export interface RunHandle<O = JsonObject | null> extends AsyncIterable<RunEvent> {
   /** Resolves once the thread exists; to null where none comes about. Never rejects. */
   readonly threadId: Promise<string | null>;
   /** Never rejects. */

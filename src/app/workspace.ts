@@ -2,6 +2,7 @@ import { existsSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, resolve, sep } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { isSecurityWarning, RyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { IdSource } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
 import type { ConfigOverride } from '../items/config.ts';
@@ -20,6 +21,8 @@ import type { OpenRyeOptions } from './api/rye.ts';
 import { composePresets, type Preset } from './presets.ts';
 import { RegexWorker } from './regex-worker.ts';
 import { systemClock, systemIds, systemSpacePath } from './system.ts';
+
+type Observer = (event: LogEvent | UnknownEvent) => void | Promise<void>;
 
 /** An opened project with its user space: configuration, keys, items and store. Opens and reads each when it is first needed. */
 export class Workspace {
@@ -54,7 +57,7 @@ export class Workspace {
     this.providers = options.providers ?? {};
     this.programSkills = (options.skills ?? []).map(programSkill);
     this.preset = composePresets(
-      compact({ tools, handlers: subscribers && { event: subscribers } }),
+      compact({ tools, handlers: subscribers && { event: subscribers as readonly Observer[] } }),
       options.preset ?? {},
     );
     this.systemPath = systemSpacePath();

@@ -93,6 +93,9 @@ export type ChildEvent<T extends EventType = EventType> = {
   };
 }[T];
 
+/** An event of a run in this process: of its thread, or of a thread below it. */
+export type RunEvent = LogEvent | ChildEvent;
+
 /** Handlers that see the events of children that run in this process, by `child.` and the type. */
 export type ChildHandlers = {
   readonly [T in EventType as `child.${T}`]: Observes<ChildEvent<T>>;

@@ -3,8 +3,8 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { defineTool } from '../../src/app/define-tool.ts';
 import type { Clock } from '../../src/core/clock.ts';
-import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import type { IdSource } from '../../src/core/ids.ts';
+import type { RunEvent } from '../../src/hooks/handlers.ts';
 import { openMemoryStore } from '../../src/storage/memory-store.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { Store } from '../../src/storage/store.ts';
@@ -106,7 +106,7 @@ describe('openRye', () => {
   it('sends every event of a run and its tools to its subscribers, also if one throws', async () => {
     const lab = await libraryLab();
     await lab.directive('work', ['shop/price']);
-    const events: (LogEvent | UnknownEvent)[] = [];
+    const events: RunEvent[] = [];
     const notices: string[] = [];
     const model = mockModel([{ calls: [{ tool: 'shop/price', input: { item: 'tea' } }] }, 'Done.']);
     const price = defineTool({

@@ -1,8 +1,9 @@
 import type { Clock } from '../../core/clock.ts';
-import type { LogEvent, McpServerStart, UnknownEvent } from '../../core/events.ts';
+import type { McpServerStart } from '../../core/events.ts';
 import type { HookDeclaration, HookEvent } from '../../core/hook.ts';
 import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
+import type { RunEvent } from '../../hooks/handlers.ts';
 import type { ProviderKinds } from '../../providers/provider.ts';
 import type { Store } from '../../storage/store.ts';
 import type { Preset } from '../presets.ts';
@@ -130,7 +131,7 @@ export interface McpServerOptions {
 }
 
 /** Observes an event. The events of children have types such as `child.message`. */
-export type Subscriber = (event: LogEvent | UnknownEvent) => void | Promise<void>;
+export type Subscriber = (event: RunEvent) => void | Promise<void>;
 
 /** Opens a store for a project. */
 export type StoreFactory = (setup: {
