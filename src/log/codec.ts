@@ -77,11 +77,6 @@ export type LinePiece =
   | { readonly start: number; readonly event: LogEvent | UnknownEvent }
   | { readonly start: number; readonly problem: string };
 
-/** Returns the parsed JSON of a line as an event; undefined if {@link decodeLine} must report a defect. */
-export function asEvent(value: JsonValue): LogEvent | UnknownEvent | undefined {
-  return envelopeProblem(value) === undefined ? (value as unknown as LogEvent) : undefined;
-}
-
 const RECORD_START = '{"seq":';
 // more joints than this on one broken line is damage, not two records run together
 const MAX_JOINTS = 8;

@@ -1,10 +1,11 @@
 import { createHash, type Hash } from 'node:crypto';
 import { RyeError } from '../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { PayloadVerifier } from '../core/signing.ts';
 import { chainStart, type LogHead } from './checkpoint.ts';
-import { decodeLine, matchesAt, seqAt, typeDistance } from './codec.ts';
-import { advance, LOG_START, type LogCursor } from './cursor.ts';
-import { eachLine, type LineVisitor, scanNow } from './scanner.ts';
+import { LOG_START, type LogCursor, leafAfter } from './cursor.ts';
+import { EventReader } from './reader.ts';
+import { scanNow } from './scanner.ts';
 import { LogVerifier } from './verifier.ts';
 
 /** The state of a fully signed log that later bytes depend on. */
@@ -34,7 +35,7 @@ export interface LogTarget {
 }
 
 /**
- * Finds the end of a log in one streaming pass: seq, leaf, running hash, and the last checkpoint. It is checked as
+ * Finds the end of a log in one streaming pass: seq, leaf, running hash, and the last checkpoint. The log is checked as
  * verification checks it; a log whose signed part was changed is refused with the code of that.
  */
 export function findPosition(
@@ -42,8 +43,11 @@ export function findPosition(
   chunks: Iterable<Uint8Array>,
 ): FoundPosition {
   const chain = new LogVerifier({ threadId, verifier });
-  const place = new CursorFinder(threadId);
-  scanNow(chunks, chain, place);
+  let { leafId } = LOG_START;
+  const event = (one: LogEvent | UnknownEvent): void => {
+    leafId = leafAfter(leafId, one);
+  };
+  scanNow(chunks, chain, new EventReader({ event }, { threadId, entriesOnly: true }));
   const verdict = chain.verdict();
   if (!verdict.ok && verdict.unsigned) return { signedBytes: 0, reason: verdict.reason };
   if (!verdict.ok) {
@@ -55,44 +59,5 @@ export function findPosition(
   }
   const { head, unverified_bytes: unverified } = verdict;
   if (unverified > 0) return { signedBytes: head.bytes };
-  return { position: { head, cursor: place.cursor, fileHash: chain.fileHash } };
-}
-
-// streamed text is most of a long log and moves nothing but the seq
-const DELTA_TYPES = ['token_delta', 'thinking_delta', 'toolcall_delta'].map((type) =>
-  Buffer.from(`"event_type":"${type}"`),
-);
-
-/** Follows seq and leaf through the lines of a log. What is no event moves neither. */
-class CursorFinder implements LineVisitor {
-  cursor: LogCursor = LOG_START;
-  readonly #typeAt: number;
-
-  constructor(threadId: string) {
-    this.#typeAt = typeDistance(threadId);
-  }
-
-  lines(run: Buffer): boolean {
-    return eachLine(run, (start, end) => {
-      if (this.#skipDelta(run, start)) return true;
-      for (const piece of decodeLine(run.toString('utf8', start, end - 1))) {
-        if ('event' in piece) this.cursor = advance(this.cursor, piece.event);
-      }
-      return true;
-    });
-  }
-
-  oversized(): boolean {
-    return true;
-  }
-
-  /** Counts a line of streamed text without parsing it; false for every other line. */
-  #skipDelta(bytes: Buffer, start: number): boolean {
-    const found = seqAt(bytes, start);
-    if (!found) return false;
-    const typeAt = found.end + this.#typeAt;
-    if (!DELTA_TYPES.some((type) => matchesAt(bytes, type, typeAt))) return false;
-    this.cursor = { seq: found.seq, leafId: this.cursor.leafId };
-    return true;
-  }
+  return { position: { head, cursor: { seq: head.seq, leafId }, fileHash: chain.fileHash } };
 }

@@ -1,4 +1,4 @@
-import { isAscii, isUtf8 } from 'node:buffer';
+import { isAscii } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import {
@@ -8,13 +8,14 @@ import {
   type LogHeader,
   type UnknownEvent,
 } from '../core/events.ts';
-import { parseJson } from '../core/json.ts';
 import {
-  asEvent,
   decodeHeader,
   decodeLine,
   type LogProblem,
   type LogStep,
+  matchesAt,
+  seqAt,
+  typeDistance,
   upgradeFrom,
 } from './codec.ts';
 import { eachLine, LineScanner, type LineVisitor, scan, scanNow } from './scanner.ts';
@@ -47,11 +48,45 @@ export interface ReadOptions {
   readonly end?: number;
 }
 
-/** Reads a log. A sound log is read fast; a log with a defect is read again with care. */
+/** Reads a log. Lines are skipped only in a sound log of today's form: another one is read again, whole. */
 export async function readLog(source: LogSource, options: ReadOptions): Promise<OpenedLog> {
-  const fast = new FastReader(source, options);
-  await scan(source.chunks(options.end), fast);
-  return fast.result() ?? (await readCarefully(source, options.end));
+  const opened = await readOnce(source, options);
+  const isSound = opened.problems.length === 0 && !upgradeFrom(opened.header.version);
+  return options.entriesOnly && !isSound
+    ? await readOnce(source, { ...options, entriesOnly: false })
+    : opened;
+}
+
+async function readOnce(source: LogSource, { entriesOnly, end }: ReadOptions): Promise<OpenedLog> {
+  const { location, threadId } = source;
+  const events: Event[] = [];
+  const offsets: number[] = [];
+  const problems: LogProblem[] = [];
+  let header: LogHeader | undefined;
+  let upgrade: LogStep | undefined;
+  const reader = new EventReader(
+    {
+      header(line) {
+        header = parseHeader(line, source);
+        upgrade = upgradeFrom(header.version);
+      },
+      event(event, offset) {
+        events.push(upgrade ? upgrade(event) : event);
+        offsets.push(offset);
+      },
+      problem(problem) {
+        // a line that was too long turned out to be torn
+        if (problem.kind === 'torn_tail' && problems.at(-1)?.offset === problem.offset) {
+          problems.pop();
+        }
+        problems.push(problem);
+      },
+    },
+    { threadId, entriesOnly, seq: 0 },
+  );
+  await scan(source.chunks(end), reader);
+  if (!header) throw malformedLog(location, 'it is empty');
+  return { header, events, offsets, problems };
 }
 
 /** Verifies a log in one sequential pass. */
@@ -126,20 +161,37 @@ export interface EventSink {
   problem?(problem: LogProblem): void;
 }
 
+export interface EventReaderOptions {
+  /** The thread of the log. */
+  readonly threadId?: string;
+  /** Skip events that have no place in the tree and start no tool: their lines are counted, not parsed. */
+  readonly entriesOnly?: boolean;
+  /** The seq of the event before the first line, if it is known. */
+  readonly seq?: number;
+}
+
 /** Parses the events in the lines of a log, also of a damaged one, and reports the defects. */
 export class EventReader implements LineVisitor {
   readonly #sink: EventSink;
+  readonly #threadId: string | undefined;
+  /** Bytes between the seq and the type of an event that may be skipped; 0: none may. */
+  readonly #typeAt: number;
   #seq: number | undefined;
+  #lastId: string | null = null;
 
-  /** `seq` is that of the event before the first line, if it is known. */
-  constructor(sink: EventSink, seq?: number) {
+  constructor(sink: EventSink, { threadId, entriesOnly, seq }: EventReaderOptions = {}) {
     this.#sink = sink;
+    this.#threadId = threadId;
+    this.#typeAt = entriesOnly && threadId !== undefined ? typeDistance(threadId) : 0;
     this.#seq = seq;
   }
 
   lines(run: Buffer, offset: number): boolean {
+    // one text for all lines is much faster to make
+    const text = isAscii(run) ? run.toString('latin1') : undefined;
     return eachLine(run, (start, end) => {
-      const line = run.toString('utf8', start, end - 1);
+      if (this.#typeAt > 0 && this.#skip(run, start)) return true;
+      const line = text?.slice(start, end - 1) ?? run.toString('utf8', start, end - 1);
       if (offset + start === 0) this.#sink.header?.(line);
       else this.#line(line, offset + start);
       return true;
@@ -169,6 +221,7 @@ export class EventReader implements LineVisitor {
         this.#report('malformed', at, `the line was skipped: ${piece.problem}`);
       } else {
         this.#checkSequence(piece.event.seq, at);
+        this.#share(piece.event);
         this.#sink.event(piece.event, at);
       }
     }
@@ -181,48 +234,37 @@ export class EventReader implements LineVisitor {
     this.#seq = seq;
   }
 
+  /** Counts a line of the encoder's own form, with the seq that is due, whose type is never an entry's. */
+  #skip(run: Buffer, start: number): boolean {
+    const found = seqAt(run, start);
+    if (found === undefined || found.seq !== (this.#seq ?? 0) + 1) return false;
+    const member = found.end + this.#typeAt;
+    const typeAt = member + TYPE.length;
+    if (!matchesAt(run, TYPE, member) || matchesAt(run, MESSAGE, typeAt)) return false;
+    if (!SKIPPED.has(run.toString('latin1', typeAt, run.indexOf('"', typeAt)))) return false;
+    this.#seq = found.seq;
+    return true;
+  }
+
+  /** Texts that repeat from line to line are kept once: what a large log keeps alive decides how long it takes to open. */
+  #share(event: {
+    thread_id: string;
+    readonly id?: string | undefined;
+    parent_id?: string | null | undefined;
+  }): void {
+    if (event.thread_id === this.#threadId) event.thread_id = this.#threadId;
+    if (event.parent_id === this.#lastId) event.parent_id = this.#lastId;
+    if (event.id !== undefined) this.#lastId = event.id;
+  }
+
   #report(kind: LogProblem['kind'], offset: number, message: string): void {
     this.#sink.problem?.({ kind, offset, message });
   }
 }
 
-/** Reads a whole log with care; memory beyond the events is one line. */
-async function readCarefully(source: LogSource, end?: number): Promise<OpenedLog> {
-  const events: Event[] = [];
-  const offsets: number[] = [];
-  const problems: LogProblem[] = [];
-  let header: LogHeader | undefined;
-  let upgrade: LogStep | undefined;
-  const reader = new EventReader(
-    {
-      header(line) {
-        if (line === undefined) {
-          throw malformedLog(source.location, 'its first line is not a thread header');
-        }
-        header = parseHeader(line, source);
-        upgrade = upgradeFrom(header.version);
-      },
-      event(event, offset) {
-        events.push(upgrade ? upgrade(event) : event);
-        offsets.push(offset);
-      },
-      problem(problem) {
-        // a line that was too long turned out to be torn
-        if (problem.offset === problems.at(-1)?.offset && problem.kind === 'torn_tail') {
-          problems.pop();
-        }
-        problems.push(problem);
-      },
-    },
-    0,
-  );
-  await scan(source.chunks(end), reader);
-  if (!header) throw malformedLog(source.location, 'it is empty');
-  return { header, events, offsets, problems };
-}
-
 /** Parses the header in a first line; refused with `log_malformed` when it is not the thread's. */
-function parseHeader(text: string, { location, threadId }: LogSource): LogHeader {
+function parseHeader(text: string | undefined, { location, threadId }: LogSource): LogHeader {
+  if (text === undefined) throw malformedLog(location, 'its first line is not a thread header');
   const decoded = decodeHeader(text);
   if ('problem' in decoded) throw malformedLog(location, decoded.problem);
   const { header } = decoded;
@@ -251,110 +293,13 @@ export function malformedLog(path: string, problem: string): RyeError {
   });
 }
 
-const TIMESTAMP_LENGTH = 24;
-/** The type of most entries, with the quote that ends it in a line. */
-const MESSAGE = 'message"';
-
-/**
- * Reads a sound log fast: decodes the text of a run at once and does not parse lines that the caller skips. A defect ends
- * the scan: the careful reader reports it.
- */
-class FastReader implements LineVisitor {
-  readonly #source: LogSource;
-  readonly #entriesOnly: boolean;
-  /** The text between the timestamp and the event type. */
-  readonly #middle: string;
-  readonly #events: Event[] = [];
-  readonly #offsets: number[] = [];
-  #header: LogHeader | undefined;
-  #isSound = true;
-  #offset = 0;
-  #seq = 0;
-  #lastId: string | null = null;
-
-  constructor(source: LogSource, { entriesOnly }: ReadOptions) {
-    this.#source = source;
-    this.#entriesOnly = entriesOnly;
-    this.#middle = `","thread_id":${JSON.stringify(source.threadId)},"event_type":"`;
-  }
-
-  lines(run: Buffer, offset: number): boolean {
-    this.#offset = offset;
-    const ascii = isAscii(run);
-    this.#isSound = (ascii || isUtf8(run)) && this.#takeLines(run, ascii);
-    return this.#isSound;
-  }
-
-  oversized(): boolean {
-    this.#isSound = false;
-    return false;
-  }
-
-  torn(): void {
-    this.#isSound = false;
-  }
-
-  /** Returns the log; undefined if the careful reader has to read it. */
-  result(): OpenedLog | undefined {
-    if (!this.#header || !this.#isSound) return undefined;
-    return { header: this.#header, events: this.#events, offsets: this.#offsets, problems: [] };
-  }
-
-  #takeLines(run: Buffer, ascii: boolean): boolean {
-    const text = run.toString(ascii ? 'latin1' : 'utf8');
-    for (let at = 0; at < text.length; ) {
-      const end = text.indexOf('\n', at);
-      if (!this.#header) {
-        this.#header = parseHeader(text.slice(0, end), this.#source);
-        // events of an older form are for the careful reader
-        if (upgradeFrom(this.#header.version)) return false;
-      } else {
-        this.#seq += 1;
-        const isUnwanted = this.#entriesOnly && this.#isLogOnly(text, at);
-        if (!isUnwanted && !this.#keep(text.slice(at, end))) return false;
-      }
-      this.#offset += ascii ? end + 1 - at : Buffer.byteLength(text.slice(at, end + 1));
-      at = end + 1;
-    }
-    return true;
-  }
-
-  /** True for a line of the encoder's own form, with the seq that is due, whose type is never an entry's. */
-  #isLogOnly(text: string, at: number): boolean {
-    const prefix = `{"seq":${this.#seq},"timestamp":"`;
-    const typeAt = at + prefix.length + TIMESTAMP_LENGTH + this.#middle.length;
-    if (text.startsWith(MESSAGE, typeAt)) return false;
-    if (!text.startsWith(prefix, at)) return false;
-    if (!text.startsWith(this.#middle, typeAt - this.#middle.length)) return false;
-    return LOG_ONLY.has(text.slice(typeAt, text.indexOf('"', typeAt)));
-  }
-
-  #keep(line: string): boolean {
-    const event = asEvent(parseJson(line) ?? null);
-    if (event?.seq !== this.#seq || event.thread_id !== this.#source.threadId) return false;
-    this.#events.push(this.#shared(event as Shareable));
-    this.#offsets.push(this.#offset);
-    return true;
-  }
-
-  /** Texts that repeat from line to line are kept once: what a large log keeps alive decides how long it takes to open. */
-  #shared(event: Shareable): Event {
-    event.thread_id = this.#source.threadId;
-    if (event.parent_id === this.#lastId) event.parent_id = this.#lastId;
-    if (event.id !== undefined) this.#lastId = event.id;
-    return event;
-  }
-}
-
-/** An event that is not shared yet, so it may still be changed. */
-type Shareable = {
-  -readonly [K in keyof UnknownEvent]: UnknownEvent[K];
-};
-
 /**
  * Lines that a context and an export do not need. Unknown types may be entries; `tool_call_start` is kept because a missing
  * result must tell whether its call was started, `thread_continued` because a continuation's own events begin after it.
  */
-const LOG_ONLY: ReadonlySet<string> = new Set<string>(
+const SKIPPED: ReadonlySet<string> = new Set<string>(
   LOG_ONLY_TYPES.filter((type) => type !== 'tool_call_start' && type !== 'thread_continued'),
 );
+const TYPE = Buffer.from('"event_type":"');
+/** The type of most entries, with the quote that ends it. */
+const MESSAGE = Buffer.from('message"');
