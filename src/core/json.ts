@@ -15,7 +15,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return isRecord(value);
 }
 
-/** Parses JSON text; `undefined` where it is not JSON. */
+/** Parses JSON text; undefined if it is not JSON. */
 export function parseJson(text: string): JsonValue | undefined {
   try {
     return JSON.parse(text) as JsonValue;

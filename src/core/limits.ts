@@ -1,5 +1,5 @@
 interface LimitRule {
-  /** The unit, if the name does not tell it. */
+  /** The unit, if the name does not state it. */
   readonly unit?: string;
   /** True if only whole numbers make sense. */
   readonly isWhole: boolean;

@@ -27,7 +27,7 @@ export interface ToolCallBlock {
   /** The name that the model used: a wire name such as `rye_bash`. */
   readonly name: string;
   readonly input: JsonObject;
-  /** The argument text, present only where it was not a JSON object. Such a call is never run. */
+  /** The text of arguments that are not a JSON object. Such a call is never run. */
   readonly malformed?: string;
 }
 
@@ -86,8 +86,8 @@ export function textOf(content: readonly (ContentBlock | AssistantBlock)[]): str
 }
 
 /**
- * Returns the size of content on the wire: UTF-8 bytes of text plus base64 characters of images. A measure for budgets of bytes; no
- * count of tokens.
+ * Returns the size of content on the wire: UTF-8 bytes of text plus base64 characters of images. Measures budgets of
+ * bytes; it is not a count of tokens.
  */
 export function contentBytes(content: readonly ContentBlock[]): number {
   let bytes = 0;

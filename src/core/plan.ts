@@ -57,7 +57,7 @@ export interface ProcessCall {
   readonly options?: JsonObject;
 }
 
-/** A piece of text for the first message or the system prompt, with where it came from. */
+/** A piece of text for the first message or the system prompt, with its source. */
 export interface ContextBlock {
   readonly position: 'system' | 'before' | 'after';
   readonly id: string;

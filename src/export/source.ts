@@ -58,8 +58,8 @@ export interface ExportSource {
 export type Exporter = (source: ExportSource) => Iterable<string>;
 
 /**
- * The source with nothing but the path to its leaf: events that belong to no entry stay where the entry before them
- * does, and labels are those of the entries that are left.
+ * Returns the source with only the path to its leaf. An event that belongs to no entry stays if the entry before it
+ * stays; labels of dropped entries are dropped.
  */
 export function onlyPath(source: ExportSource): ExportSource {
   const path = pathTo(source.tree, source.leafId);

@@ -60,7 +60,7 @@ export interface VerifiedItems {
   check(found: FoundFile): Verdict;
 }
 
-/** Opens items with checked signatures: the only way by which items are run, fetched or put into a context. */
+/** Opens items with checked signatures: the only way to run items, to fetch them or to add them to a context. */
 export function openItems(options: ItemsOptions): VerifiedItems {
   const warned = new Set<string>();
 

@@ -78,7 +78,7 @@ interface MaskedXml {
 
 /** The lookahead keeps the name from backtracking, which would take quadratic time in an unclosed tag. */
 const TAG = String.raw`<([A-Za-z_:][\w:.-]*)(?![\w:.-])(?:"[^"]*"|'[^']*'|[^"'>])*>`;
-/** Quotes must close before the first `?>`, where the validator ends it; the parser looks for their end first. */
+/** Quotes must close before the first `?>`: the validator ends the instruction there, the parser after the quote. */
 const INSTRUCTION = String.raw`<\?(?!>)(?:"(?:(?!\?>)[^"])*"|'(?:(?!\?>)[^'])*'|(?!\?>)[^"'])*\?>`;
 const MARKUP = new RegExp(
   String.raw`[^<]+|<!--[^]*?-->|<!\[CDATA\[[^]*?\]\]>|<!(?!--|\[CDATA\[)|${INSTRUCTION}|</[^>]*>|${TAG}`,

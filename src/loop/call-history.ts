@@ -85,7 +85,7 @@ export class CallHistory {
   }
 }
 
-/** A call of a tool that has had its share. */
+/** A call beyond the budget of its tool. */
 export interface OverBudget {
   readonly budget: ToolBudget;
   /** Calls that were let through before it. */
@@ -179,7 +179,7 @@ export class EarlierResults {
     return earlier && jsonEquals(earlier.input, input) ? earlier.content : undefined;
   }
 
-  /** Notes that a tool has run; `content` where it did well. */
+  /** Notes that a tool has run; `content` is its result if it succeeded. */
   note(tool: Tool, input: JsonObject, content: readonly ContentBlock[] | undefined): void {
     if (!tool.traits.reads_only) this.forget();
     else if (content && this.#listed.has(wireName(tool.id)))
@@ -200,7 +200,7 @@ const MAX_STEERS = 3;
 /** A call of the orchestrator that took longer than this has waited for something. */
 const WAITED_MS = 1000;
 const ORCHESTRATOR = 'rye/agent/threads/orchestrator';
-/** The end of a command's output, where the time differs without any news. */
+/** The end of a command's output. Its time differs even if nothing else does. */
 const COMMAND_TIME = /\(exit ([^,()]+), \d+ms\)\s*$/;
 
 /** A call of a turn, with its result before anything was moved out of it. */

@@ -52,7 +52,7 @@ export async function admit(run: Run, requested: Requested): Promise<Validated |
     : ready;
 }
 
-/** Counts the call, and tells the model where it has had its share. */
+/** Counts the call, and tells the model if the tool's budget is used up. */
 async function letThrough(run: Run, requested: Requested, tool: string): Promise<void> {
   const over = run.calls.budgets.admit(tool);
   if (!over) return;

@@ -77,7 +77,7 @@ const MAX_BYTES_PER_TOKEN = 8;
 
 /**
  * Bytes of an answer's average token, learned from the answers that the provider counted. Never less than the usual
- * average: tokens of hidden reasoning are counted too, and would make each heard byte look dearer than it is.
+ * average: tokens of hidden reasoning count too, and would make each received byte look more expensive than it is.
  */
 export class AnswerRatio {
   #bytes = 0;

@@ -25,7 +25,7 @@ export type LoopEvents = AsyncGenerator<
   readonly LogEvent[] | undefined
 >;
 
-/** Why a run ended. */
+/** Reason for the end of a run. */
 export type Ending =
   | { readonly kind: 'completed'; readonly result: string; readonly outputs?: JsonObject }
   | {
@@ -151,7 +151,7 @@ export type PolicyGate = (call: ResolvedCall) => string | undefined;
 
 export interface Compaction {
   readonly drafts: readonly EventDraft[];
-  /** The whole context after it; absent where there was no compaction after all, as a hook may decide. */
+  /** The whole context afterwards; absent if a hook prevented the compaction. */
   readonly messages?: readonly Message[];
   /** Usage of the summary, priced as the current model. */
   readonly usage: Usage;

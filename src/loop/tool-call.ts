@@ -40,7 +40,7 @@ export interface Started {
 export interface Settled {
   readonly stage: 'settled';
   readonly requested: Requested;
-  /** Canonical id, or the wire name where it is unknown. */
+  /** Canonical id; the wire name if the tool is unknown. */
   readonly tool: string;
   readonly outcome: ToolOutcome;
   readonly content: readonly ContentBlock[];
@@ -121,7 +121,7 @@ export async function validate(
   }
 }
 
-/** Writes the intent, durably where the call may have effects. */
+/** Writes the intent; durably if the call may have effects. */
 export async function start(run: Run, validated: Validated): Promise<Started> {
   const { requested, tool, input } = validated;
   await run.conversation.write({

@@ -82,9 +82,9 @@ export function subtreeSpend(rows: readonly BudgetRow[], threadId: string): Micr
 }
 
 /**
- * Returns the money that a thread may still spend or set aside: max − own spend − Σ claims of its children, where an active child
- * claims the larger of its reservation and its subtree's use, a finished one its subtree's use. Never below 0.
- * `budget_unregistered` for an unknown thread.
+ * Returns the money that a thread may still spend or set aside: max − own spend − Σ claims of its children. An active
+ * child claims the larger of its reservation and its subtree's use, a finished one its subtree's use. Never below 0.
+ * Throws `budget_unregistered` for an unknown thread.
  */
 export function remaining(rows: readonly BudgetRow[], threadId: string): MicroUsd {
   const row = required(rows, threadId);
@@ -170,7 +170,7 @@ export function planRelease(rows: readonly BudgetRow[], threadId: string): Budge
     : { ...row, status: 'released' };
 }
 
-/** Returns the remaining budget of an ended thread, for the thread that continues it. */
+/** The transfer of an ended thread's remaining budget to the thread that continues it. */
 export interface HandOver {
   readonly threadId: string;
   readonly successorId: string;
@@ -208,7 +208,7 @@ export function planHandOver(
   };
 }
 
-/** `rows` with `row` put in or replaced. */
+/** Returns the rows with `row` added or replaced. */
 export function applyRow(rows: readonly BudgetRow[], row: BudgetRow): BudgetRow[] {
   const index = rows.findIndex((other) => other.thread_id === row.thread_id);
   return index < 0 ? [...rows, row] : rows.with(index, row);

@@ -72,8 +72,6 @@ function tooManyOverlaps(left: string, right: string): RyeError {
   return new RyeError(
     'pattern_invalid',
     `the patterns "${left}" and "${right}" overlap in too many ways`,
-    {
-      hint: 'Write the capability with fewer * in the middle.',
-    },
+    { hint: 'Write the capability with fewer * in the middle.' },
   );
 }

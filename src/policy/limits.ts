@@ -181,13 +181,6 @@ export function checkLimits(
   return name && { name, current: current[name], max: limits[name] };
 }
 
-/** Returns the limit if no other child may be started. Children that ended count too. */
-export function checkSpawns(limits: Limits, spawned: number): LimitReached | undefined {
-  return spawned >= limits.spawns
-    ? { name: 'spawns', current: spawned, max: limits.spawns }
-    : undefined;
-}
-
 /**
  * Limits after a hook's escalation to `to`, which the parent's caps still bound. Undefined when that would leave no
  * more than there is now, so that an escalation can't loop without effect.
@@ -215,7 +208,7 @@ export interface AffordableRequest {
   readonly minimum?: number;
 }
 
-/** The most that a call with so many tokens may cost: every input token at the dearest of the input and cache prices. */
+/** Returns the maximum cost of a call: every input token at the highest of the input and cache prices. */
 export function worstMicroUsd(
   { inputTokens, pricing }: Pick<AffordableRequest, 'inputTokens' | 'pricing'>,
   outputTokens: number,
@@ -238,7 +231,7 @@ export function affordableMaxTokens(request: AffordableRequest): number | undefi
   if (worst(wanted) <= remainingMicroUsd) return wanted;
   if (pricing.output <= 0) return undefined;
   const fitting = Math.floor((remainingMicroUsd - worst(0)) / pricing.output);
-  // Dividing may round one token up where the price is not exact in binary.
+  // dividing may round one token up if the price is not exact in binary
   const affordable = worst(fitting) <= remainingMicroUsd ? fitting : fitting - 1;
   return affordable >= least ? affordable : undefined;
 }

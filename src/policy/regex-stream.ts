@@ -12,7 +12,7 @@ export interface StreamHit {
 export interface StreamMatcher {
   /** Takes the next piece of text. */
   feed(text: string): readonly StreamHit[];
-  /** The text is over, which `$` and `\b` may wait for: the rules that hit by that. */
+  /** Ends the text, for which `$` and `\b` may wait; returns the rules that hit there. */
   end(): readonly number[];
 }
 
@@ -23,10 +23,10 @@ export interface StreamRegex {
 }
 
 /**
- * The patterns of rules as one matcher; of each rule any pattern counts, and one to which {@link streamRegexProblem} objects
- * never matches. They are compiled by the first text that some rule watches. A lazily built DFA over RE2's programs, all rules in one (Cox, "Regular Expression Matching in the Wild",
- * 2010). It carries its state from piece to piece: each character is looked at once, no text is kept, and a match
- * may be of any length. Time is linear in the text.
+ * Compiles the patterns of rules to one matcher; any pattern of a rule counts, except those that
+ * {@link streamRegexProblem} rejects. The first watched text compiles them. The matcher is a lazily built DFA over RE2's
+ * programs, all rules in one (Cox, "Regular Expression Matching in the Wild", 2010). It carries its state from piece to
+ * piece: it reads each character once and keeps no text, a match may have any length, and time is linear in the text.
  */
 export function compileStreamRegex(rules: readonly (readonly string[])[]): StreamRegex {
   let code: Code | undefined;

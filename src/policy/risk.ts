@@ -36,7 +36,7 @@ const DEFAULT_LEVELS: RiskTable['levels'] = {
 
 /**
  * Reads the value of `capability_risk.yaml`: `risk_levels` (risk → allow, acknowledge_required or block) and
- * `classifications`. `config_invalid` where it has another shape; the caller then uses the shipped table.
+ * `classifications`. Throws `config_invalid` for another shape; the caller then uses the shipped table.
  */
 export function parseRiskTable(value: unknown, origin: SourceLocation): RiskTable {
   if (!isRecord(value)) throw invalid('the risk table is not a mapping', origin);
@@ -155,7 +155,7 @@ export interface RiskRequest {
   readonly capabilities: readonly string[];
   readonly table: RiskTable;
   readonly acknowledged: readonly Acknowledgement[];
-  /** Item and MCP tools by id with the risk that they declare; undefined where they declare none. */
+  /** Item and MCP tools by id with the risk that they declare; undefined if they declare none. */
   readonly toolRisks: ReadonlyMap<string, Risk | undefined>;
   /** Capabilities with `*` that reach only tools of the program: their declared risk counts as that of exact ones does. */
   readonly bounded?: ReadonlySet<string>;

@@ -34,7 +34,7 @@ export function coerceInput(schema: JsonObject, input: JsonObject): Coercion {
   return { input: Object.fromEntries(entries), coerced };
 }
 
-/** The value as `type`, or undefined where the table has no row for it. */
+/** Returns the value as `type`; undefined if the table has no conversion for it. */
 export function coerceValue(value: JsonValue, type: string): JsonValue | undefined {
   if (hasType(value, type)) return value;
   switch (type) {

@@ -84,9 +84,7 @@ export async function loadText(path: ConfinedPath): Promise<LoadedText> {
       throw new RyeError(
         'invalid_input',
         `${JSON.stringify(path.shown)} is too large to edit (${stats.size} bytes)`,
-        {
-          hint: 'Change it with a command of rye_bash, such as sed.',
-        },
+        { hint: 'Change it with a command of rye_bash, such as sed.' },
       );
     }
     const bytes = await handle.readFile();
@@ -126,9 +124,7 @@ export async function writeText(request: WriteRequest): Promise<string> {
     throw new RyeError(
       'tool_failed',
       `${JSON.stringify(path.shown)} could not be written: ${diskReason(error)}`,
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   }
 }
@@ -172,8 +168,8 @@ async function isThere(path: string): Promise<boolean> {
 }
 
 /**
- * Works in the folder that `real` names, even if another one replaces it meanwhile: on Linux through its descriptor, so
- * that a link put in its place has no effect; elsewhere by its name, which is checked.
+ * Works in the folder that `real` names, even if another folder or a link replaces it: on Linux through its descriptor,
+ * elsewhere by its name, which is checked.
  */
 async function inFolder<T>(
   real: string,
@@ -204,9 +200,7 @@ async function assertVersion(
   throw new RyeError(
     'tool_failed',
     `${JSON.stringify(shown)} was changed by another program in the meantime`,
-    {
-      hint: 'Read it again and repeat the change.',
-    },
+    { hint: 'Read it again and repeat the change.' },
   );
 }
 

@@ -23,9 +23,7 @@ function compile(pattern: string): (path: string) => boolean {
     throw new RyeError(
       'pattern_invalid',
       `${JSON.stringify(pattern)} is not a glob pattern: ${problem}`,
-      {
-        hint: 'Write a pattern relative to path, such as src/**/*.ts.',
-      },
+      { hint: 'Write a pattern relative to path, such as src/**/*.ts.' },
     );
   }
   const source = `^(?:${translate(plain)})$`;

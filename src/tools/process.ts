@@ -127,7 +127,7 @@ async function start(request: ProcessRequest): Promise<ChildProcess> {
   });
   hurryWith(child);
   if (child.pid !== undefined) killGuard.hold(child.pid);
-  // After the start an error is a failed signal; the exit tells the rest.
+  // after the start an error is a failed signal; the exit status shows the rest
   child.on('error', () => undefined);
   if (child.stdin !== null) {
     // EPIPE: the child did not want to read.
@@ -148,9 +148,7 @@ function spawnFailed(command: string, error: unknown): RyeError {
   return new RyeError(
     'spawn_failed',
     `${JSON.stringify(command)} could not be started: ${reason}`,
-    {
-      hint: 'Check that the program is installed and on PATH.',
-    },
+    { hint: 'Check that the program is installed and on PATH.' },
   );
 }
 
@@ -251,7 +249,7 @@ export function childEnvironment(
   const extras = new Set(pass.filter((name) => !SECRET_NAME.test(name)));
   const reduced: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) {
-    // an empty HOME is as good as none, but programs would take the working directory for it
+    // programs would use the working directory in place of an empty HOME
     if (value === undefined || (name === 'HOME' && value === '')) continue;
     if (name === 'PATH') reduced[name] = absoluteSearchPath(value);
     else if (PASSED.has(name) || name.startsWith('LC_') || extras.has(name)) reduced[name] = value;

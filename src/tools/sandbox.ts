@@ -7,7 +7,7 @@ import { makePrivateFolder } from './kill-guard.ts';
 import { type Confine, type ConfinedCommand, runProcess } from './process.ts';
 import { readRules } from './sandbox-reads.ts';
 
-/** `auto` confines where the machine can, `required` refuses to run where it cannot. */
+/** `auto` confines commands if the machine supports it; `required` refuses to run them otherwise. */
 export const SANDBOX_MODES = ['off', 'auto', 'required'] as const;
 export type SandboxMode = (typeof SANDBOX_MODES)[number];
 
@@ -166,9 +166,7 @@ export function sandboxFor(options: SandboxOptions): ((network: boolean) => Conf
       throw new RyeError(
         'sandbox_unavailable',
         `commands cannot be confined here: ${state.detail}`,
-        {
-          hint: HINT,
-        },
+        { hint: HINT },
       );
     }
     options.onNotice(`tools run without a sandbox: ${state.detail}. ${HINT}`);

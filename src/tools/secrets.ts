@@ -136,8 +136,8 @@ export function withoutSecrets(tool: Tool, secrets: readonly string[]): Tool {
 }
 
 /**
- * Scrubs a text that comes in pieces: an end that could be the beginning of a secret waits for what follows, so that
- * none passes in two halves.
+ * Scrubs a text that arrives in pieces. Holds back an end that could begin a secret until the next piece, so that no
+ * secret passes in two halves.
  */
 function scrubbedStream(
   secrets: readonly string[],

@@ -91,7 +91,7 @@ function callOf(tool: Tool, input: JsonObject): ResolvedCall {
   return { tool, input, need };
 }
 
-/** The tool that an execute call names; `parameters` is undefined where they are no object and no JSON of one. */
+/** Returns the tool that an execute call names; `parameters` is undefined unless they are an object or its JSON. */
 function toolTarget(
   input: JsonObject,
 ): { readonly id: string; readonly parameters: JsonObject | undefined } | undefined {

@@ -95,8 +95,8 @@ export type Resolution =
 /** The tools of one thread, keyed by wire name. */
 export interface ToolSet {
   /**
-   * Finds what a call would run. Primary actions are looked through: `rye_execute {item_type: tool, item_id}`
-   * resolves to that tool with its parameters. Resolving has no effect and grants nothing.
+   * Finds what a call would run: `rye_execute {item_type: tool, item_id}` resolves to that tool with its parameters.
+   * Resolving has no effect and grants nothing.
    */
   resolve(name: string, input: JsonObject): Promise<Resolution>;
 }

@@ -134,9 +134,7 @@ export function assertKeyId(keyId: string): void {
   throw new RyeError(
     'invalid_input',
     `${JSON.stringify(keyId)} is not a key id of 16 hexadecimal characters`,
-    {
-      hint: 'Run: rye keys list',
-    },
+    { hint: 'Run: rye keys list' },
   );
 }
 

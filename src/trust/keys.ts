@@ -126,9 +126,7 @@ function derOf(pem: string, label: string, prefix: Buffer, source: string): Uint
     throw new RyeError(
       'invalid_input',
       `${source} is not an Ed25519 ${label.toLowerCase()} in PEM form`,
-      {
-        hint: `Supply one block from "-----BEGIN ${label}-----" to "-----END ${label}-----".`,
-      },
+      { hint: `Supply one block from "-----BEGIN ${label}-----" to "-----END ${label}-----".` },
     );
   }
   return der.subarray(prefix.length);

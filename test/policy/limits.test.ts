@@ -7,7 +7,6 @@ import { NO_COST, NO_USAGE, type Pricing, priceMicroUsd } from '../../src/core/u
 import {
   affordableMaxTokens,
   checkLimits,
-  checkSpawns,
   escalateLimit,
   type LimitSource,
   parseLimits,
@@ -227,11 +226,6 @@ describe('checkLimits', () => {
       current: 0,
       max: 0,
     });
-  });
-
-  it('counts spawns', () => {
-    expect(checkSpawns(limits, 1)).toBeUndefined();
-    expect(checkSpawns(limits, 2)).toEqual({ name: 'spawns', current: 2, max: 2 });
   });
 });
 

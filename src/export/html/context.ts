@@ -23,7 +23,7 @@ export interface PageContext {
   readonly edits: ReadonlyMap<string, EventPayloads['context_edit']>;
   /** The visible part of the tree. */
   readonly rows: readonly TreeRow[];
-  /** By entry: where the conversation parts, the ways that it took. */
+  /** The branches of the conversation by the entry where it forks. */
   readonly forks: ReadonlyMap<string, readonly TreeRow[]>;
 }
 
@@ -80,8 +80,10 @@ export function timeOf(timestamp: string): Html {
 
 /** Something that is shown when a person asks for it. */
 export function folded(
-  { kind, summary, isOpen = false }: { kind: string; summary: Html; isOpen?: boolean },
+  kind: string,
+  summary: Html,
   body: Html | readonly Html[],
+  isOpen = false,
 ): Html {
   return html`<details class="fold ${kind}"${isOpen && html` open`}><summary>${summary}</summary><div class="fold-body">${body}</div></details>`;
 }
@@ -141,14 +143,14 @@ function harmless(tokens: readonly Token[]): void {
 
 /** A longer text is shown as its head and its tail. */
 const MAX_SHOWN_CHARS = 16_384;
-/** Colouring costs far more than escaping, so a page has a budget for it. */
-const MAX_COLOURED_CHARS = 500_000;
+/** Coloring costs far more than escaping, so a page has a budget for it. */
+const MAX_COLORED_CHARS = 500_000;
 
-/** Shows code and plain output. One for each page: it counts what the page has coloured so far. */
+/** Shows code and plain output. One for each page: it counts the characters that the page has colored so far. */
 export class CodeRenderer {
-  #left = MAX_COLOURED_CHARS;
+  #left = MAX_COLORED_CHARS;
 
-  /** A block of code or output; coloured where the language is known and the text is not too long. */
+  /** Returns a block of code or output; colors it if the language is known and the text is short enough. */
   block(text: string, language?: string): Html {
     if (text.length <= MAX_SHOWN_CHARS)
       return html`<pre><code>${this.inline(text, language)}</code></pre>`;

@@ -92,7 +92,7 @@ function compactionShape(
   { summary, tokens_before: tokens }: EventPayloads['compaction'],
   { prose }: PageContext,
 ): Shape {
-  const body = html`<p class="quiet">At ${formatTokens(numberOr(tokens))} tokens the older part of the conversation gave way to this summary.</p>${folded({ kind: 'thinking', summary: html`<span class="name">Summary</span>` }, prose(summary))}`;
+  const body = html`<p class="quiet">At ${formatTokens(numberOr(tokens))} tokens the older part of the conversation gave way to this summary.</p>${folded('thinking', html`<span class="name">Summary</span>`, prose(summary))}`;
   return { look: 'summary', who: 'Compacted', body };
 }
 
@@ -126,7 +126,7 @@ function settingShape(entry: TreeEntry, page: PageContext): Setting {
 
 function asData({ payload }: TreeEntry, { code }: PageContext): Html {
   const summary = html`<span class="name">Data</span>`;
-  return folded({ kind: 'data', summary }, code.block(JSON.stringify(payload, null, 2), 'json'));
+  return folded('data', summary, code.block(JSON.stringify(payload, null, 2), 'json'));
 }
 
 function quietLine(text: string): Html {
@@ -150,7 +150,7 @@ function systemPrompt(
     code.block(text, 'markdown'),
     names === '' ? NOTHING : html`<p class="quiet">Tools: ${names}</p>`,
   ];
-  return { who: 'System prompt', body: folded({ kind: 'data', summary }, body) };
+  return { who: 'System prompt', body: folded('data', summary, body) };
 }
 
 function injectedContext(
@@ -159,7 +159,7 @@ function injectedContext(
 ): Setting {
   const body = blocks.map(({ id, source, content }) => {
     const summary = html`<span class="name">${id}</span><span class="measure">${source}, ${position}</span>`;
-    return folded({ kind: 'data', summary }, code.block(content, 'markdown'));
+    return folded('data', summary, code.block(content, 'markdown'));
   });
   return { who: 'Context', body: html`${body}` };
 }
@@ -173,7 +173,7 @@ function contextEdit(
   const body =
     content === undefined
       ? what
-      : html`${what}${folded({ kind: 'data', summary: html`<span class="name">Text for the model</span>` }, code.block(content))}`;
+      : html`${what}${folded('data', html`<span class="name">Text for the model</span>`, code.block(content))}`;
   return { who: 'Context edit', body };
 }
 
@@ -251,7 +251,7 @@ function answerBlock(block: AssistantBlock, page: PageContext): Html {
       const isRedacted = block.text === '' && block.redacted !== undefined;
       if (block.text.trim() === '' && !isRedacted) return NOTHING;
       const summary = html`<span class="name">Thinking</span><span class="gist">${gist(block.text)}</span>`;
-      if (!isRedacted) return folded({ kind: 'thinking', summary }, page.prose(block.text));
+      if (!isRedacted) return folded('thinking', summary, page.prose(block.text));
       return html`<p class="quiet">The provider kept some thinking to itself.</p>`;
     }
     case 'tool_call':
@@ -269,7 +269,7 @@ function toolCall({ name, input, malformed }: ToolCallBlock, { code }: PageConte
           html`<p class="quiet">The arguments were no JSON object, so the call was not made.</p>`,
           code.block(malformed),
         ];
-  return folded({ kind: 'call', summary }, body);
+  return folded('call', summary, body);
 }
 
 function argumentList(input: ToolCallBlock['input'], code: PageContext['code']): readonly Html[] {
@@ -312,7 +312,7 @@ function toolResult(message: ToolResultMessage, marks: Html, page: PageContext):
       ? NOTHING
       : html`<p class="quiet">In full in the thread's ${settled.artifact}.</p>`,
   ];
-  return folded({ kind: 'result', summary, isOpen: isError }, body);
+  return folded('result', summary, body, isError);
 }
 
 function languageOf(text: string): string | undefined {

@@ -20,7 +20,7 @@ export function renderHead(page: PageContext): Html {
 <h1>${titleOf(page)}</h1>${description !== '' && html`<p class="description">${description}</p>`}
 ${figures(page)}
 ${notices(page)}
-${folded({ kind: 'facts', summary: html`<span class="name">About this thread</span>` }, html`<dl>${factList(page)}</dl>`)}
+${folded('facts', html`<span class="name">About this thread</span>`, html`<dl>${factList(page)}</dl>`)}
 ${children(page)}
 ${recordDetails(page)}
 </header>
@@ -101,7 +101,8 @@ function children({ annotations }: PageContext): Html {
   );
   const summary = html`<span class="name">${count(list.length, 'child thread')}</span><span class="measure">${formatUsd(spend)}</span>`;
   return folded(
-    { kind: 'facts', summary },
+    'facts',
+    summary,
     html`<table><thead><tr><th>Thread</th><th>Directive</th><th>Status</th><th class="number">Spent</th></tr></thead><tbody>${rows}</tbody></table>`,
   );
 }
@@ -127,10 +128,7 @@ function recordDetails(page: PageContext): Html {
     annotations.keys.length === 0
       ? NOTHING
       : html`<p class="quiet">Signed with ${annotations.keys.map((key) => html`<code>${key}</code> `)}</p>`;
-  return folded(
-    { kind: 'facts', summary, isOpen: !holds(page) },
-    html`<ul class="checks">${checks}</ul>${keys}`,
-  );
+  return folded('facts', summary, html`<ul class="checks">${checks}</ul>${keys}`, !holds(page));
 }
 
 function notices({ source }: PageContext): Html {

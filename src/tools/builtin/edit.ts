@@ -74,9 +74,7 @@ async function change(
       throw new RyeError(
         'invalid_input',
         `${JSON.stringify(path.shown)} was not edited: ${problem}`,
-        {
-          hint: 'Read it with rye_file_system_read, then edit.',
-        },
+        { hint: 'Read it with rye_file_system_read, then edit.' },
       );
     }
     const edited = applyAll(loaded.text, edits, path.shown);

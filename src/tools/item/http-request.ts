@@ -173,9 +173,7 @@ function assertReachable({ id, allowDomains }: HttpCall, url: URL, hasSecrets: b
     throw new RyeError(
       'invalid_input',
       `${id} would send a credential over plain HTTP to ${url.host}`,
-      {
-        hint: 'Write https:// in the manifest.',
-      },
+      { hint: 'Write https:// in the manifest.' },
     );
   }
   if (allowDomains === undefined || allowDomains.some((domain) => isWithin(url.hostname, domain)))
@@ -183,9 +181,7 @@ function assertReachable({ id, allowDomains }: HttpCall, url: URL, hasSecrets: b
   throw new RyeError(
     'sandbox_unavailable',
     `${id} may not reach ${url.hostname}: the sandbox does not list it`,
-    {
-      hint: `Add ${url.hostname} to tools.allow_domains in agent/resilience.yaml.`,
-    },
+    { hint: `Add ${url.hostname} to tools.allow_domains in agent/resilience.yaml.` },
   );
 }
 

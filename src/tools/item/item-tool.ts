@@ -39,7 +39,7 @@ export interface ItemToolSource {
   readonly files?: readonly ToolFile[];
   readonly description: string;
   readonly inputSchema: JsonObject;
-  /** Environment variables that the tool asks for; names that speak of secrets are not passed. */
+  /** Environment variables that the tool requests; those with a secret's name are not passed. */
   readonly env?: readonly string[];
   /** The declared traits; the others are cautious. */
   readonly traits: Partial<ToolTraits>;

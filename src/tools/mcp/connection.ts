@@ -35,7 +35,7 @@ export type McpList = 'tools' | 'resources' | 'prompts';
 
 /** A greeted server and what it offers. */
 export interface Connection {
-  /** As they were last asked for. */
+  /** As of the last fetch. */
   readonly tools: readonly McpTool[];
   /** True if the server offers more tools than `tools` holds. */
   readonly isCut: boolean;
@@ -46,7 +46,7 @@ export interface Connection {
   readonly changes: Readonly<Record<McpList, number>>;
   /** True if the server announced a change of its tools since the last fetch. */
   readonly isStale: () => boolean;
-  /** Asks for the tools again where they are stale; rejects where the server gives no answer. */
+  /** Fetches the tools again if they are stale; rejects if the server does not answer. */
   refresh(): Promise<void>;
   call(name: string, input: JsonObject, context: ToolContext): Promise<ToolOutput>;
   listResources(context: ToolContext): Promise<ToolOutput>;
@@ -93,7 +93,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   }
 }
 
-/** A failed `fetch` tells its reason in its cause only. */
+/** Returns the reason of a failure; a failed `fetch` has it in its cause. */
 function causeOf(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined;
   const reason = cause instanceof Error ? cause.message : '';

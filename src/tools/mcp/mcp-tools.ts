@@ -14,7 +14,7 @@ import {
 import type { McpServerConfig } from './config.ts';
 import type { Connection } from './connection.ts';
 
-/** Connects to the server where there is no connection any more. */
+/** Returns the connection to the server; reconnects if it was lost. */
 export type Connected = () => Promise<Connection>;
 
 /** Canonical id of a server's tool: what an id may not hold becomes `_`. */

@@ -67,7 +67,7 @@ export class McpServers {
     return () => void this.#watchers.delete(listener);
   }
 
-  /** The connection to a server, where there is one now. */
+  /** Returns the open connection to a server, if there is one. */
   live(name: string): Connection | undefined {
     const live = this.#live.get(name);
     return live?.isClosed() === false ? live : undefined;
@@ -106,7 +106,7 @@ export class McpServers {
     return { tools: [], lazy: new Set(), warnings: [...problems, ...reached.map(wouldConnect)] };
   }
 
-  /** One tool of a server, which is connected for it. `item_not_found` where there is no such server or tool. */
+  /** Connects a server and returns one of its tools; throws `item_not_found` for an unknown server or tool. */
   async find(id: string): Promise<Tool> {
     const server = await this.#server(id);
     const { tools } = toolsOf(server, await this.#connected(server), this.#again(server));
@@ -121,7 +121,7 @@ export class McpServers {
     );
   }
 
-  /** A tool that was planned, without connecting yet: as its server describes it where that is connected. */
+  /** Returns a planned tool without connecting yet. Its traits are known if its server was connected before. */
   planned({ id, description, input_schema: inputSchema }: DisclosableTool): Tool {
     return {
       id,

@@ -142,8 +142,8 @@ export class StdioTransport implements Transport {
 }
 
 /**
- * A larger message ends the connection: no answer is that large in good faith, and parsing one would hold up every
- * timer and signal of the process.
+ * A larger message ends the connection: no legitimate answer is that large, and parsing one would delay every timer and
+ * signal of the process.
  */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 
