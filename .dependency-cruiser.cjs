@@ -1,6 +1,7 @@
 // Allowed imports, one row per folder of src/. A folder may always import itself.
 // A path ending in .ts names one file of that folder: its port.
 const LAYERS = {
+  schemas: [],
   core: [],
   startup: ['core', 'items', 'tools/coerce.ts'],
   disk: ['core'],
@@ -61,6 +62,7 @@ const VENDORS = {
   commander: ['cli'],
   '@mariozechner/pi-tui': ['browser'],
   'get-east-asian-width': ['cli'],
+  zod: ['schemas'],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.
 const SATELLITES = { pi: ['app'], browser: ['cli'] };
@@ -74,8 +76,15 @@ module.exports = {
       name: `layer-${from}`,
       severity: 'error',
       from: { path: `^src/${from}/` },
-      to: { path: '^src/', pathNot: [`^src/${from}/`, ...allowed.map(target)] },
+      to: { path: '^src/', pathNot: [`^src/${from}/`, '^src/schemas/', ...allowed.map(target)] },
     })),
+    {
+      name: 'schemas-are-types-and-data',
+      severity: 'error',
+      comment: 'the declarations load zod; import their types and the generated .json files',
+      from: { path: '^src/', pathNot: '^src/schemas/' },
+      to: { path: '^src/schemas/.*\\.ts$', dependencyTypesNot: ['type-only'] },
+    },
     {
       name: 'unknown-folder',
       severity: 'error',

@@ -1,7 +1,9 @@
-// Writes docs/schemas from the declarations in document-schemas. Run with `npm run docs:schemas`.
-import { writeFileSync } from 'node:fs';
+// Writes docs/schemas and src/schemas/*.json from their declarations. Run with `npm run docs:schemas`.
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { schemaFiles } from './document-schemas/files.ts';
 
-for (const [name, text] of schemaFiles()) {
-  writeFileSync(new URL(`../docs/schemas/${name}`, import.meta.url), text);
+for (const [path, text] of schemaFiles()) {
+  const file = new URL(`../${path}`, import.meta.url);
+  mkdirSync(new URL('.', file), { recursive: true });
+  writeFileSync(file, text);
 }

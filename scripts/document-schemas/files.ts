@@ -1,11 +1,29 @@
 import { z } from 'zod';
+import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
+import { providerFile } from '../../src/schemas/provider.ts';
 import { itemDocuments } from './items.ts';
 import { runDocuments } from './runs.ts';
 import { sessionDocuments } from './sessions.ts';
 import { threadDocuments } from './threads.ts';
 import { workspaceDocuments } from './workspace.ts';
 
-/** Returns the JSON Schemas of all documents by file name, as docs/schemas holds them. */
+type JsonSchema = z.core.JSONSchema.BaseSchema;
+
+/** Declarations that values are checked against at run time, by the name of their file in src/schemas. */
+const CHECKED = {
+  'mcp-http': httpServer,
+  'mcp-stdio': stdioServer,
+  provider: providerFile,
+};
+
+/** Configuration that docs/schemas describes: the title, and the name of the declaration. */
+const CONFIGURATION = [
+  ['mcp-http', 'An HTTP server in .ai/config/mcp.yaml'],
+  ['mcp-stdio', 'A server with standard input and output in .ai/config/mcp.yaml'],
+  ['provider', '.ai/config/agent/providers/NAME.yaml'],
+] as const;
+
+/** Returns all generated files by path from the root of the repository. */
 export function schemaFiles(): ReadonlyMap<string, string> {
   const documents = {
     ...itemDocuments,
@@ -14,36 +32,62 @@ export function schemaFiles(): ReadonlyMap<string, string> {
     ...threadDocuments,
     ...workspaceDocuments,
   };
-  return new Map(
-    Object.entries(documents).map(([name, schema]) => [`${name}.json`, jsonSchema(schema)]),
-  );
+  return new Map([
+    ...Object.entries(documents).map(([name, schema]): [string, string] => [
+      `docs/schemas/${name}.json`,
+      textOf(jsonSchema(schema)),
+    ]),
+    ...CONFIGURATION.map(([name, title]): [string, string] => [
+      `docs/schemas/config/${name}.json`,
+      textOf(jsonSchema(CHECKED[name].meta({ title }), withoutMessages)),
+    ]),
+    ...Object.entries(CHECKED).map(([name, schema]): [string, string] => {
+      const { $schema: _dialect, ...rest } = jsonSchema(schema);
+      return [`src/schemas/${name}.json`, textOf(rest)];
+    }),
+  ]);
 }
 
-function jsonSchema(schema: z.ZodType): string {
+function textOf(schema: JsonSchema): string {
+  return `${JSON.stringify(schema, null, 2)}\n`;
+}
+
+function jsonSchema(schema: z.ZodType, edit?: (node: JsonSchema) => void): JsonSchema {
   // as input, an object that zod does not call strict may have more members
   const { $schema, title, description, ...rest } = z.toJSONSchema(schema, {
     io: 'input',
-    override: simplify,
+    override: ({ jsonSchema: node }) => {
+      simplify(node);
+      edit?.(node);
+    },
   });
-  return `${JSON.stringify({ $schema, title, description, ...rest }, null, 2)}\n`;
+  const head = Object.entries({ $schema, title, description });
+  return { ...Object.fromEntries(head.filter(([, text]) => text !== undefined)), ...rest };
+}
+
+/** Removes what only the messages of rye need. */
+function withoutMessages(node: JsonSchema): void {
+  delete node['problem'];
+  delete node['hint'];
 }
 
 /** Removes keywords that allow everything, and writes nullable as a list of types instead of as an alternative. */
-function simplify({
-  jsonSchema: node,
-}: {
-  readonly jsonSchema: z.core.JSONSchema.BaseSchema;
-}): void {
+function simplify(node: JsonSchema): void {
   if (node.minimum === Number.MIN_SAFE_INTEGER) delete node.minimum;
   if (node.maximum === Number.MAX_SAFE_INTEGER) delete node.maximum;
-  delete node.propertyNames;
+  const { propertyNames } = node;
+  if (typeof propertyNames === 'object' && Object.keys(propertyNames).length === 1) {
+    delete node.propertyNames;
+  }
   for (const key of ['items', 'additionalProperties'] as const) {
     const value = node[key];
     if (typeof value === 'object' && Object.keys(value).length === 0) delete node[key];
   }
-  const [first, second] = node.anyOf ?? [];
-  if (typeof first !== 'object' || typeof second !== 'object' || second.type !== 'null') return;
-  simplify({ jsonSchema: first });
+  const [first, second, third] = node.anyOf ?? [];
+  if (typeof first !== 'object' || typeof second !== 'object' || third !== undefined) return;
+  if (second.type !== 'null' || typeof first.type !== 'string') return;
+  simplify(first);
   delete node.anyOf;
-  Object.assign(node, { ...first, type: [first.type, 'null'] });
+  const names = first.enum ? { enum: [...first.enum, null] } : {};
+  Object.assign(node, { ...first, ...names, type: [first.type, 'null'] });
 }

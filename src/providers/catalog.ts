@@ -1,29 +1,30 @@
+import { findProblem, type Problem } from '../core/check.ts';
 import { RyeError } from '../core/errors.ts';
-import { isRecord, type JsonObject } from '../core/json.ts';
+import { compact, type JsonObject } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Pricing } from '../core/usage.ts';
+import schema from '../schemas/provider.json' with { type: 'json' };
+import type { ModelFile, ProviderFile } from '../schemas/provider.ts';
 
 /**
  * Ways to switch a model's thinking on and off. `always`: adaptive, cannot be turned off. `adaptive`: on or disabled.
  * `between_tools`: adaptive, and off means thinking between tools only. `budget`: a token budget. `none`: no such thing.
  */
-export const THINKING_STYLES = ['always', 'adaptive', 'between_tools', 'budget', 'none'] as const;
-export type ThinkingStyle = (typeof THINKING_STYLES)[number];
+export type ThinkingStyle = NonNullable<ModelFile['thinking']>;
 
-/** Features that a model may support besides text. Without `tools`, calls are read from its text. */
-export const CAPABILITIES = ['tools', 'images', 'forced_tools', 'structured_output'] as const;
-export type ModelCapability = (typeof CAPABILITIES)[number];
+/** A feature that a model may support besides text. Without `tools`, calls are read from its text. */
+export type ModelCapability = NonNullable<ModelFile['capabilities']>[number];
+
+/** The capabilities of a model whose configuration names none. */
+export const CAPABILITIES: readonly ModelCapability[] = [
+  'tools',
+  'images',
+  'forced_tools',
+  'structured_output',
+];
 
 /** Servers that speak chat completions, each with its own accent; `compatible` keeps to what all of them know. */
-export const DIALECTS = [
-  'compatible',
-  'openai',
-  'openrouter',
-  'ollama',
-  'vllm',
-  'llamacpp',
-] as const;
-export type Dialect = (typeof DIALECTS)[number];
+export type Dialect = NonNullable<ProviderFile['dialect']>;
 
 /** One model of a provider: tokens, and USD per million tokens (null: no price is known). */
 export interface ModelConfig {
@@ -106,24 +107,6 @@ export function isTierName(name: string): boolean {
   return TIERS.includes(name) || Object.hasOwn(TIER_ALIASES, name);
 }
 
-const PROVIDER_KEYS = [
-  'kind',
-  'dialect',
-  'description',
-  'base_url',
-  'base_url_env',
-  'api_key_env',
-  'auth_token_env',
-  'headers',
-  'models',
-  'other_models',
-  'tiers',
-  'fallback',
-  'prices_as_of',
-];
-const MODEL_KEYS = ['context_window', 'max_output_tokens', 'pricing', 'thinking', 'capabilities'];
-const PRICE_KEYS = ['input', 'output', 'cache_read', 'cache_write'];
-
 /** Returns the file and line of a dotted path, or of the nearest parent that has one. */
 type Locate = (path: string) => string;
 
@@ -180,151 +163,109 @@ function parseProvider(
     }
     return `provider ${name}: ${path}`;
   };
-  const { kind, options } = parseKind(value, known.kinds, locate);
-  const models: Record<string, ModelConfig> = {};
-  for (const [id, raw] of members(value['models'], 'models', locate)) {
-    models[id] = parseModel(raw, `models.${id}`, locate);
+  const { kind, options, file } = parseKind(value, known.kinds, locate);
+  const problem = findProblem(schema, file);
+  if (problem) throw problemError(problem, locate);
+  const raw = file as ProviderFile;
+  const others = raw.other_models;
+  const models = Object.fromEntries(
+    Object.entries(raw.models ?? {}).map(([id, model]) => [id, modelConfig(model)]),
+  );
+  const isModel = (id: string): boolean => others !== undefined || Object.hasOwn(models, id);
+  const isFallback = (id: string): boolean =>
+    isModel(id) || known.providers.some((other) => id.startsWith(`${other}/`));
+  const missing = raw.fallback?.find((id) => !isFallback(id));
+  if (missing !== undefined) {
+    const shown = JSON.stringify(missing);
+    throw invalid(`${locate('fallback')} has ${shown}, which is not a model of this provider`);
   }
-  const otherModels =
-    value['other_models'] === undefined
-      ? null
-      : parseModel(value['other_models'], 'other_models', locate);
-  const isModel = (id: string): boolean => otherModels !== null || Object.hasOwn(models, id);
   return {
     name,
     kind,
-    dialect: parseDialect(value['dialect'], locate),
-    baseUrl: optionalUrl(value['base_url'], locate),
-    baseUrlEnv: optionalText(value['base_url_env'], 'base_url_env', locate),
-    apiKeyEnv: optionalText(value['api_key_env'], 'api_key_env', locate),
-    authTokenEnv: optionalText(value['auth_token_env'], 'auth_token_env', locate),
-    headers: parseHeaders(value['headers'], locate),
+    dialect: raw.dialect ?? 'compatible',
+    baseUrl: httpUrl(raw.base_url, locate),
+    baseUrlEnv: raw.base_url_env ?? null,
+    apiKeyEnv: raw.api_key_env ?? null,
+    authTokenEnv: raw.auth_token_env ?? null,
+    headers: raw.headers ?? {},
     models,
-    otherModels,
-    tiers: parseTiers(value['tiers'], isModel, locate),
-    fallback: parseFallback(
-      value['fallback'],
-      (id) => isModel(id) || known.providers.some((other) => id.startsWith(`${other}/`)),
-      locate,
-    ),
-    pricesAsOf: optionalText(value['prices_as_of'], 'prices_as_of', locate),
+    otherModels: others === undefined ? null : modelConfig(others),
+    tiers: resolveTiers(raw.tiers ?? {}, isModel, locate),
+    fallback: raw.fallback ?? [],
+    pricesAsOf: raw.prices_as_of ?? null,
     options,
   };
 }
 
-/** Parses the kind and the members that only this kind has. */
+/** True for a member that providers of every kind may have. */
+function isCommon(member: string): boolean {
+  return Object.hasOwn(schema.properties, member);
+}
+
+/** Parses the kind, and splits the members that only this kind has from the others. */
 function parseKind(
   value: JsonObject,
   kinds: Readonly<Record<string, KnownKind>>,
   locate: Locate,
-): { readonly kind: string; readonly options: JsonObject } {
+): { readonly kind: string; readonly options: JsonObject; readonly file: JsonObject } {
   const { kind: name } = value;
   const kind = typeof name === 'string' && Object.hasOwn(kinds, name) ? kinds[name] : undefined;
-  const checkOptions = kind?.checkOptions;
-  if (!checkOptions) onlyKeys(value, PROVIDER_KEYS, '', locate);
   if (!kind || kind.traits.embedded || typeof name !== 'string') {
     const names = Object.keys(kinds).filter((known) => kinds[known]?.traits.embedded === false);
     const near = typeof name === 'string' ? didYouMean(name, names) : undefined;
-    throw invalid(
-      `${locate('kind')} is ${JSON.stringify(name)}`,
-      near ?? `Use ${names.join(' or ')}.`,
-    );
+    const hint = near ?? `Use ${names.join(' or ')}.`;
+    throw invalid(`${locate('kind')} is ${JSON.stringify(name)}`, hint);
   }
-  const own = Object.entries(value).filter(([key]) => !PROVIDER_KEYS.includes(key));
-  const options = Object.fromEntries(own);
-  const refused = checkOptions?.(options);
+  if (!kind.checkOptions) return { kind: name, options: {}, file: value };
+  const members = Object.entries(value);
+  const options = Object.fromEntries(members.filter(([member]) => !isCommon(member)));
+  const refused = kind.checkOptions(options);
   if (refused) throw invalid(`${locate(refused.member)} ${refused.problem}`);
-  return { kind: name, options };
-}
-
-function parseDialect(raw: unknown, locate: Locate): Dialect {
-  const dialect = DIALECTS.find((known) => known === (raw ?? 'compatible'));
-  if (dialect !== undefined) return dialect;
-  throw invalid(
-    `${locate('dialect')} is ${JSON.stringify(raw)}`,
-    `Use one of ${DIALECTS.join(', ')}.`,
-  );
-}
-
-function parseModel(raw: unknown, path: string, locate: Locate): ModelConfig {
-  const model = mapping(raw, path, locate);
-  onlyKeys(model, MODEL_KEYS, `${path}.`, locate);
-  const thinking = model['thinking'];
-  const style = THINKING_STYLES.find((candidate) => candidate === thinking);
-  if (thinking !== undefined && style === undefined) {
-    throw invalid(
-      `${locate(`${path}.thinking`)} is ${JSON.stringify(thinking)}`,
-      `Use one of ${THINKING_STYLES.join(', ')}.`,
-    );
-  }
   return {
-    contextWindow: tokens(model['context_window'], `${path}.context_window`, locate),
-    maxOutputTokens: tokens(model['max_output_tokens'], `${path}.max_output_tokens`, locate),
-    pricing: parsePricing(model['pricing'], `${path}.pricing`, locate),
-    capabilities: parseCapabilities(model['capabilities'], `${path}.capabilities`, locate),
-    ...(style === undefined ? {} : { thinking: style }),
+    kind: name,
+    options,
+    file: Object.fromEntries(members.filter(([member]) => isCommon(member))),
   };
 }
 
-function parsePricing(raw: unknown, path: string, locate: Locate): Pricing | null {
-  if (raw === undefined || raw === null) return null;
-  const pricing = mapping(raw, path, locate);
-  onlyKeys(pricing, PRICE_KEYS, `${path}.`, locate);
-  const price = (key: string): number => {
-    const usd = pricing[key];
-    if (typeof usd === 'number' && Number.isFinite(usd) && usd >= 0) return usd;
-    throw invalid(
-      `${locate(`${path}.${key}`)} is ${JSON.stringify(usd)}`,
-      'A price is a number of USD per million tokens, 0 or more.',
-    );
-  };
+function problemError({ path, text, hint, known }: Problem, locate: Locate): RyeError {
+  // an item of a list is named by its list
+  const names = path.filter((step) => typeof step === 'string');
+  const all = known && `Known: ${known.join(', ')}.`;
+  return invalid(`${locate(names.join('.'))} ${text}`, hint ?? all);
+}
+
+function modelConfig(model: ModelFile): ModelConfig {
   return {
-    input: price('input'),
-    output: price('output'),
-    ...(pricing['cache_read'] === undefined ? {} : { cache_read: price('cache_read') }),
-    ...(pricing['cache_write'] === undefined ? {} : { cache_write: price('cache_write') }),
+    contextWindow: model.context_window,
+    maxOutputTokens: model.max_output_tokens,
+    pricing: model.pricing ? compact(model.pricing) : null,
+    capabilities: model.capabilities ?? CAPABILITIES,
+    ...compact({ thinking: model.thinking }),
   };
-}
-
-function parseCapabilities(raw: unknown, path: string, locate: Locate): readonly ModelCapability[] {
-  if (raw === undefined) return CAPABILITIES;
-  return list(raw, path, locate).map((item) => {
-    const capability = CAPABILITIES.find((candidate) => candidate === item);
-    if (capability !== undefined) return capability;
-    throw invalid(
-      `${locate(path)} has ${JSON.stringify(item)}`,
-      `Use some of ${CAPABILITIES.join(', ')}.`,
-    );
-  });
 }
 
 /** A tier names a model of this provider, or another tier. */
-function parseTiers(
-  raw: unknown,
+function resolveTiers(
+  own: Readonly<Record<string, string>>,
   known: (id: string) => boolean,
   locate: Locate,
 ): Readonly<Record<string, string>> {
-  const own = Object.fromEntries(members(raw, 'tiers', locate));
   const all = { ...TIER_ALIASES, ...own };
   const tiers: Record<string, string> = {};
   for (const name of Object.keys(all)) {
-    let target: unknown = name;
-    const seen = new Set<unknown>();
-    while (typeof target === 'string' && Object.hasOwn(all, target) && !seen.has(target)) {
+    let target = name;
+    const seen = new Set<string>();
+    while (Object.hasOwn(all, target) && !seen.has(target)) {
       seen.add(target);
-      target = all[target];
+      target = all[target] ?? '';
     }
-    if (
-      typeof target === 'string' &&
-      !Object.hasOwn(all, target) &&
-      known(target) &&
-      target !== name
-    ) {
+    if (!Object.hasOwn(all, target) && known(target)) {
       tiers[name] = target;
     } else if (Object.hasOwn(own, name)) {
       throw invalid(
         `${locate(`tiers.${name}`)} is ${JSON.stringify(own[name])}, which is neither a model nor a tier of this provider`,
-        typeof target === 'string' ? didYouMean(target, Object.keys(all)) : undefined,
+        didYouMean(target, Object.keys(all)),
       );
     }
     // skip an alias of a tier that this provider does not have
@@ -332,81 +273,12 @@ function parseTiers(
   return tiers;
 }
 
-/** A fallback is a model of this provider, or `provider/model` of another one. */
-function parseFallback(
-  raw: unknown,
-  known: (id: string) => boolean,
-  locate: Locate,
-): readonly string[] {
-  if (raw === undefined || raw === null) return [];
-  return list(raw, 'fallback', locate).map((id) => {
-    if (typeof id === 'string' && known(id)) return id;
-    throw invalid(
-      `${locate('fallback')} has ${JSON.stringify(id)}, which is not a model of this provider`,
-    );
-  });
-}
-
-function parseHeaders(raw: unknown, locate: Locate): Readonly<Record<string, string>> {
-  const headers: Record<string, string> = {};
-  for (const [name, value] of members(raw, 'headers', locate)) {
-    if (!/^[A-Za-z0-9-]+$/.test(name) || typeof value !== 'string' || /[\r\n\0]/.test(value)) {
-      throw invalid(
-        `${locate(`headers.${name}`)} is not a header`,
-        'A header is a name and one line of text.',
-      );
-    }
-    headers[name] = value;
-  }
-  return headers;
-}
-
-function optionalUrl(raw: unknown, locate: Locate): string | null {
-  const text = optionalText(raw, 'base_url', locate);
-  if (text === null) return null;
+function httpUrl(text: string | null | undefined, locate: Locate): string | null {
+  if (text === null || text === undefined) return null;
   if (/^https?:\/\/\S+$/.test(text) && URL.canParse(text)) return text;
   throw invalid(
     `${locate('base_url')} is ${JSON.stringify(text)}`,
     'Use a URL that starts with https:// or http://.',
-  );
-}
-
-function optionalText(raw: unknown, path: string, locate: Locate): string | null {
-  if (raw === undefined || raw === null) return null;
-  if (typeof raw === 'string' && raw !== '') return raw;
-  throw invalid(`${locate(path)} is ${JSON.stringify(raw)}, not a text`);
-}
-
-function tokens(raw: unknown, path: string, locate: Locate): number {
-  if (typeof raw === 'number' && Number.isSafeInteger(raw) && raw > 0) return raw;
-  throw invalid(`${locate(path)} is ${JSON.stringify(raw)}, not a number of tokens above 0`);
-}
-
-function list(raw: unknown, path: string, locate: Locate): readonly unknown[] {
-  if (Array.isArray(raw)) return raw;
-  throw invalid(`${locate(path)} is not a list`);
-}
-
-function mapping(raw: unknown, path: string, locate: Locate): JsonObject {
-  if (isRecord(raw)) return raw as JsonObject;
-  throw invalid(`${locate(path)} is not a mapping`);
-}
-
-function members(raw: unknown, path: string, locate: Locate): [string, unknown][] {
-  return raw === undefined || raw === null ? [] : Object.entries(mapping(raw, path, locate));
-}
-
-function onlyKeys(
-  value: JsonObject,
-  known: readonly string[],
-  prefix: string,
-  locate: Locate,
-): void {
-  const unknown = Object.keys(value).find((key) => !known.includes(key));
-  if (unknown === undefined) return;
-  throw invalid(
-    `${locate(`${prefix}${unknown}`)} is not a known key`,
-    didYouMean(unknown, known) ?? `Known: ${known.join(', ')}.`,
   );
 }
 

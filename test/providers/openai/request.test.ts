@@ -7,13 +7,15 @@ import {
   userText,
 } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
-import { CAPABILITIES, DIALECTS } from '../../../src/providers/catalog.ts';
+import { CAPABILITIES, type Dialect } from '../../../src/providers/catalog.ts';
+import { DIALECT_TRAITS } from '../../../src/providers/openai/dialect.ts';
 import { shortName } from '../../../src/providers/openai/messages.ts';
 import { buildRequest, type ModelTraits } from '../../../src/providers/openai/request.ts';
 import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
 import { aRequest } from '../../conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../../helpers/chat-rules.ts';
 
+const DIALECTS = Object.keys(DIALECT_TRAITS) as readonly Dialect[];
 const TRAITS: ModelTraits = { provider: 'openai', dialect: 'openai', capabilities: CAPABILITIES };
 const MODEL = 'gpt-6-sol';
 

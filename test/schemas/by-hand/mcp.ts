@@ -19,7 +19,7 @@ const MEMBERS = [
   'enabled',
 ];
 const NAME = /^[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$/;
-const EXAMPLE = 'docs/mcp.md shows an example.';
+const EXAMPLE = 'docs/tools.md shows an example.';
 const TRANSPORTS = ['stdio', 'http', 'streamable-http'];
 
 /**

@@ -1,0 +1,160 @@
+import { isRecord } from './json.ts';
+import { didYouMean } from './text.ts';
+
+/**
+ * The JSON Schema that {@link findProblem} reads. `problem` words a failure of this value, and of each part that has
+ * no `problem`; `{value}` in it is replaced by the value as JSON.
+ */
+export interface CheckedSchema {
+  readonly type?: string | readonly string[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly CheckedSchema[];
+  readonly properties?: Readonly<Record<string, CheckedSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: boolean | CheckedSchema;
+  readonly propertyNames?: CheckedSchema;
+  readonly items?: CheckedSchema;
+  readonly minItems?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly pattern?: string;
+  readonly problem?: string;
+  readonly hint?: string;
+}
+
+/** The first part of a value that does not match its schema. */
+export interface Problem {
+  readonly path: readonly (string | number)[];
+  /** Follows the name of the part, such as `is 7, not a text`. */
+  readonly text: string;
+  /** The names that may have been meant, else the declared hint. */
+  readonly hint?: string | undefined;
+  /** Members that the object may have, if the part is one that it may not have. */
+  readonly known?: readonly string[];
+}
+
+/** A problem that a schema around it may still word. */
+type Found = Omit<Problem, 'text'> & { readonly text?: string };
+
+const HERE: Found = { path: [] };
+const MAX_SHOWN = 200;
+
+/**
+ * Returns the first part of a value that does not match, or undefined. In an object unknown members come first, then the
+ * members in the order of the schema; an undefined member is absent. Of alternatives, the one that matches furthest counts.
+ */
+export function findProblem(schema: CheckedSchema, value: unknown): Problem | undefined {
+  const found = check(schema, value);
+  return found && { ...found, text: found.text ?? 'is not valid' };
+}
+
+/** Returns the value as JSON, cut to 200 characters. */
+function shown(value: unknown): string {
+  const text = (JSON.stringify(value) as string | undefined) ?? String(value);
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
+}
+
+function check(schema: CheckedSchema, value: unknown): Found | undefined {
+  const found = schema.anyOf ? checkUnion(schema.anyOf, value) : checkOne(schema, value);
+  if (!found || found.text !== undefined || schema.problem === undefined) return found;
+  const names = schema.enum?.filter((name) => typeof name === 'string') ?? [];
+  const near = typeof value === 'string' ? didYouMean(value, names) : undefined;
+  const text = schema.problem.replaceAll('{value}', () => shown(value));
+  return { path: [], text, hint: near ?? schema.hint };
+}
+
+function checkUnion(branches: readonly CheckedSchema[], value: unknown): Found | undefined {
+  let furthest: Found | undefined;
+  for (const branch of branches) {
+    const found = check(branch, value);
+    if (!found) return undefined;
+    if (!furthest || reach(found) > reach(furthest)) furthest = found;
+  }
+  return furthest;
+}
+
+function reach({ path, text }: Found): number {
+  return 2 * path.length + (text === undefined ? 0 : 1);
+}
+
+function checkOne(schema: CheckedSchema, value: unknown): Found | undefined {
+  const { type, enum: names, const: only } = schema;
+  if (type !== undefined && ![type].flat().some((one) => isType(one, value))) return HERE;
+  if (names && !names.includes(value)) return HERE;
+  if (only !== undefined && value !== only) return HERE;
+  if (typeof value === 'number') return isWithin(schema, value) ? undefined : HERE;
+  if (typeof value === 'string') return isText(schema, value) ? undefined : HERE;
+  if (Array.isArray(value)) return checkItems(schema, value);
+  return isRecord(value) ? checkMembers(schema, value) : undefined;
+}
+
+function isType(type: string, value: unknown): boolean {
+  if (type === 'null') return value === null;
+  if (type === 'array') return Array.isArray(value);
+  if (type === 'object') return isRecord(value);
+  if (type === 'integer') return Number.isSafeInteger(value);
+  return type === 'number' ? Number.isFinite(value) : typeof value === type;
+}
+
+function isWithin(
+  { minimum = -Infinity, maximum = Infinity, exclusiveMinimum = -Infinity }: CheckedSchema,
+  value: number,
+): boolean {
+  return value >= minimum && value <= maximum && value > exclusiveMinimum;
+}
+
+function isText({ minLength = 0, maxLength, pattern }: CheckedSchema, value: string): boolean {
+  if (value.length < minLength || value.length > (maxLength ?? Infinity)) return false;
+  return pattern === undefined || new RegExp(pattern).test(value);
+}
+
+function checkItems({ items, minItems = 0 }: CheckedSchema, value: unknown[]): Found | undefined {
+  if (value.length < minItems) return HERE;
+  return items && firstOf(value, (item, index) => within(index, check(items, item)));
+}
+
+function checkMembers(
+  { properties = {}, required = [], additionalProperties = true, propertyNames }: CheckedSchema,
+  value: Record<string, unknown>,
+): Found | undefined {
+  const others = Object.keys(value).filter(
+    (name) => !Object.hasOwn(properties, name) && value[name] !== undefined,
+  );
+  const known = Object.keys(properties);
+  const [unknown] = others;
+  if (additionalProperties === false && unknown !== undefined) {
+    const hint = didYouMean(unknown, known);
+    return { path: [unknown], text: 'is not a known key', hint, known };
+  }
+  return (
+    firstOf(known, (name) => {
+      const schema = properties[name];
+      const isAsked = value[name] !== undefined || required.includes(name);
+      return schema && isAsked ? within(name, check(schema, value[name])) : undefined;
+    }) ??
+    firstOf(others, (name) => {
+      const found = propertyNames && check(propertyNames, name);
+      if (found || typeof additionalProperties !== 'object') return within(name, found);
+      return within(name, check(additionalProperties, value[name]));
+    })
+  );
+}
+
+function within(name: string | number, found: Found | undefined): Found | undefined {
+  return found && { ...found, path: [name, ...found.path] };
+}
+
+function firstOf<T>(
+  list: readonly T[],
+  find: (one: T, index: number) => Found | undefined,
+): Found | undefined {
+  for (const [index, one] of list.entries()) {
+    const found = find(one, index);
+    if (found) return found;
+  }
+  return undefined;
+}
