@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { behavior } from '../../src/schemas/behavior.ts';
 import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
 import { providerFile } from '../../src/schemas/provider.ts';
 import { itemDocuments } from './items.ts';
@@ -11,6 +12,7 @@ type JsonSchema = z.core.JSONSchema.BaseSchema;
 
 /** Declarations that values are checked against at run time, by the name of their file in src/schemas. */
 const CHECKED = {
+  behavior,
   'mcp-http': httpServer,
   'mcp-stdio': stdioServer,
   provider: providerFile,
@@ -18,6 +20,10 @@ const CHECKED = {
 
 /** Configuration that docs/schemas describes: the title, and the name of the declaration. */
 const CONFIGURATION = [
+  [
+    'behavior',
+    'Behavior of a thread: <behavior>, and behavior in .ai/config/agent/resilience.yaml',
+  ],
   ['mcp-http', 'An HTTP server in .ai/config/mcp.yaml'],
   ['mcp-stdio', 'A server with standard input and output in .ai/config/mcp.yaml'],
   ['provider', '.ai/config/agent/providers/NAME.yaml'],

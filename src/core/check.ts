@@ -53,7 +53,7 @@ export function findProblem(schema: CheckedSchema, value: unknown): Problem | un
 }
 
 /** Returns the value as JSON, cut to 200 characters. */
-function shown(value: unknown): string {
+export function shown(value: unknown): string {
   const text = (JSON.stringify(value) as string | undefined) ?? String(value);
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
 }

@@ -1,15 +1,12 @@
 import { memberName } from '../core/behavior.ts';
+import { type CheckedSchema, findProblem, shown } from '../core/check.ts';
 import { RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
-import {
-  isJsonObject,
-  isRecord,
-  type JsonObject,
-  type JsonValue,
-  parseJson,
-} from '../core/json.ts';
+import { isJsonObject, type JsonObject, type JsonValue, parseJson } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { THINKING_LEVELS, type ThinkingLevel } from '../providers/provider.ts';
+import schema from '../schemas/behavior.json' with { type: 'json' };
+import type { BehaviorFile } from '../schemas/behavior.ts';
 
 /** Behavior of the loop and the tools in one thread, from `<behavior>` and the options of a run. Tools have wire names. */
 export interface Behavior {
@@ -77,131 +74,117 @@ const DEFAULT_GRACE = 2;
 const DEFAULT_LOOP_REPEATS = 5;
 /** Fewer turns are no loop: a check that is made twice is usual. */
 const MIN_LOOP_REPEATS = 3;
-/** Tool names that the APIs accept. */
-const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
-
-const MEMBERS = [
-  'schema',
-  'thinking',
-  'thinking_decay',
-  'max_tokens',
-  'cache',
-  'compact_strategy',
-  'compact_threshold',
-  'compact_keep_turns',
-  'elide_stale_reads',
-  'nudge',
-  'tool_budgets',
-  'tool_output_budget',
-  'dedup_tools',
-  'dedup_reads',
-  'loop_repeats',
-  'require_read_before_edit',
-  'read_line_numbers',
-  'persist_threshold',
-  'persist_exclude_tools',
-  'tool_aliases',
-  'shell_max_output_bytes',
-  'shell_metadata',
-];
-
 /**
  * Reads the members that are known; {@link unknownBehavior} names the others. Names may be written `snake_case` or `camelCase`,
  * values as text, as directives have them. A value that makes no sense is `directive_malformed`.
  */
 export function parseBehavior(raw: JsonObject): Behavior {
+  const set = behaviorFile(raw);
+  const { loop_repeats: repeats = DEFAULT_LOOP_REPEATS, thinking_decay: decay } = set;
+  if (repeats !== 0 && repeats < MIN_LOOP_REPEATS) {
+    throw bad(`loop_repeats is ${repeats}, not 0 for off, or ${MIN_LOOP_REPEATS} and more`);
+  }
+  const budgets = Object.entries(set.tool_budgets ?? {}).map(
+    ([tool, { max, on_exceed: mode = 'block', grace = DEFAULT_GRACE, message }]) =>
+      [
+        tool,
+        { max, mode, grace, message: typeof message === 'string' ? message : undefined },
+      ] as const,
+  );
   return {
-    schema: schemaOf(member(raw, 'schema')),
-    thinking: choiceOf(raw, 'thinking', THINKING_LEVELS),
-    thinkingDecay: decayOf(member(raw, 'thinking_decay')),
-    maxTokens: countOf(raw, 'max_tokens'),
-    cache: member(raw, 'cache') === undefined ? undefined : flagOf(raw, 'cache', true),
-    tail: tailOf(raw),
-    elideStaleReads: flagOf(raw, 'elide_stale_reads', false),
-    nudge: flagOf(raw, 'nudge', true),
-    toolBudgets: budgetsOf(raw),
-    toolOutputBudget: countOf(raw, 'tool_output_budget'),
-    dedupTools: toolsOf(raw, 'dedup_tools'),
-    dedupReads: flagOf(raw, 'dedup_reads', true),
-    loopRepeats: loopRepeatsOf(raw),
-    requireReadBeforeEdit: flagOf(raw, 'require_read_before_edit', false),
-    readLineNumbers: flagOf(raw, 'read_line_numbers', true),
-    persistThreshold: countOf(raw, 'persist_threshold'),
-    persistExcludeTools: toolsOf(raw, 'persist_exclude_tools'),
-    toolAliases: aliasesOf(raw),
-    shellMaxOutputBytes: countOf(raw, 'shell_max_output_bytes'),
-    shellMetadata: flagOf(raw, 'shell_metadata', true),
+    schema: set.schema as JsonObject | undefined,
+    thinking: set.thinking,
+    thinkingDecay: decay && { afterRuns: decay.after_runs ?? 1, floor: decay.floor ?? 'off' },
+    maxTokens: set.max_tokens,
+    cache: set.cache,
+    tail:
+      set.compact_strategy === 'tail'
+        ? {
+            thresholdBytes: set.compact_threshold ?? DEFAULT_THRESHOLD_BYTES,
+            keepTurns: set.compact_keep_turns ?? DEFAULT_KEEP_TURNS,
+          }
+        : undefined,
+    elideStaleReads: set.elide_stale_reads ?? false,
+    nudge: set.nudge ?? true,
+    toolBudgets: new Map(budgets),
+    toolOutputBudget: set.tool_output_budget,
+    dedupTools: new Set(set.dedup_tools?.map(wireName)),
+    dedupReads: set.dedup_reads ?? true,
+    loopRepeats: repeats,
+    requireReadBeforeEdit: set.require_read_before_edit ?? false,
+    readLineNumbers: set.read_line_numbers ?? true,
+    persistThreshold: set.persist_threshold,
+    persistExcludeTools: new Set(set.persist_exclude_tools?.map(wireName)),
+    toolAliases: new Map(Object.entries(set.tool_aliases ?? {})),
+    shellMaxOutputBytes: set.shell_max_output_bytes,
+    shellMetadata: set.shell_metadata ?? true,
   };
+}
+
+/** Returns the known members in their usual form; throws for one that does not match its declaration. */
+function behaviorFile(raw: JsonObject): BehaviorFile {
+  const members = normalized(raw, schema.properties);
+  const problem = findProblem(schema, members);
+  if (problem) {
+    const path = problem.path.filter((step) => typeof step === 'string');
+    throw bad(`${path.join('.')} ${problem.text}`);
+  }
+  return members as BehaviorFile;
+}
+
+type Members = NonNullable<CheckedSchema['properties']>;
+
+/** The members by their `snake_case` names, also where they are written in `camelCase`; null is as good as absent. */
+function normalized(raw: JsonObject, members: Members): JsonObject {
+  const set: [string, JsonValue][] = [];
+  for (const [name, member] of Object.entries(members)) {
+    const camel = name.replaceAll(/_(\w)/g, (_match, letter: string) => letter.toUpperCase());
+    const value = raw[name] ?? raw[camel] ?? undefined;
+    if (value !== undefined) set.push([name, typed(value, member, name)]);
+  }
+  return Object.fromEntries(set);
+}
+
+/** A value that a directive may have as text, or as the short form of an object. Leaves one that makes no sense. */
+function typed(value: JsonValue, member: CheckedSchema, path: string): JsonValue {
+  const { type, properties, additionalProperties: byTool } = member;
+  if (typeof value === 'string') return fromText(value, member);
+  if (type !== 'object' || !isJsonObject(value) || path === 'schema') return value;
+  if (typeof byTool !== 'object') return normalized(value, properties ?? {});
+  const tools = Object.entries(value).flatMap(([tool, one]): [string, JsonValue][] => {
+    if (one === undefined || one === null) return [];
+    const name = `${path}.${wireName(tool)}`;
+    return [[wireName(tool), byTool.properties ? budget(one, byTool, name) : one]];
+  });
+  return Object.fromEntries(tools);
+}
+
+/** `{"rye/bash": 5}` is short for `{"rye/bash": {"max": 5}}`. */
+function budget(value: JsonValue, { properties = {} }: CheckedSchema, path: string): JsonObject {
+  const members = normalized(isJsonObject(value) ? value : { max: value }, properties);
+  if (members['max'] !== undefined) return members;
+  throw bad(`${path} is ${shown(value)}, not a number of calls, or an object with max`);
+}
+
+function fromText(text: string, { type }: CheckedSchema): JsonValue {
+  if (type === 'boolean') return text === 'true' || (text === 'false' ? false : text);
+  if (type === 'array') return text.split(/[\s,]+/).filter(Boolean);
+  if (type === 'integer') {
+    const number = Number(text);
+    return text.trim() !== '' && Number.isSafeInteger(number) && number >= 0 ? number : text;
+  }
+  const object = type === 'object' ? parseJson(text) : undefined;
+  return isJsonObject(object) && object['type'] === 'object' ? object : text;
 }
 
 /** One sentence for each member that means nothing, with the one that may be meant. */
 export function unknownBehavior(raw: JsonObject): readonly string[] {
   return Object.keys(raw)
-    .filter((name) => !MEMBERS.includes(memberName(name)))
+    .filter((name) => !Object.hasOwn(schema.properties, memberName(name)))
     .map((name) => {
-      const near = didYouMean(name, MEMBERS);
+      const near = didYouMean(name, Object.keys(schema.properties));
       return `behavior.${name} means nothing${near === undefined ? '' : `. ${near}`}`;
     });
-}
-
-function loopRepeatsOf(raw: JsonObject): number {
-  const repeats = countOf(raw, 'loop_repeats') ?? DEFAULT_LOOP_REPEATS;
-  if (repeats === 0 || repeats >= MIN_LOOP_REPEATS) return repeats;
-  throw bad('loop_repeats', repeats, `0 for off, or ${MIN_LOOP_REPEATS} and more`);
-}
-
-function tailOf(raw: JsonObject): TailOptions | undefined {
-  const strategy = choiceOf(raw, 'compact_strategy', ['off', 'tail']) ?? 'off';
-  if (strategy === 'off') return undefined;
-  return {
-    thresholdBytes: countOf(raw, 'compact_threshold') ?? DEFAULT_THRESHOLD_BYTES,
-    keepTurns: countOf(raw, 'compact_keep_turns') ?? DEFAULT_KEEP_TURNS,
-  };
-}
-
-function schemaOf(value: JsonValue | undefined): JsonObject | undefined {
-  if (value === undefined) return undefined;
-  const schema = typeof value === 'string' ? parseJson(value) : value;
-  if (schema !== undefined && isJsonObject(schema) && schema['type'] === 'object') return schema;
-  throw bad('schema', value, 'a JSON Schema of the type "object"');
-}
-
-function decayOf(value: JsonValue | undefined): ThinkingDecay | undefined {
-  if (value === undefined) return undefined;
-  if (!isRecord(value)) throw bad('thinking_decay', value, 'an object with after_runs and floor');
-  const floor = member(value, 'floor') ?? 'off';
-  const known = THINKING_LEVELS.find((level) => level === floor);
-  if (known === undefined) throw bad('thinking_decay.floor', floor, THINKING_LEVELS.join(', '));
-  return { afterRuns: countOf(value, 'after_runs') ?? 1, floor: known };
-}
-
-/** `{"rye/bash": 5}` is short for `{"rye/bash": {"max": 5}}`. */
-function budgetsOf(raw: JsonObject): ReadonlyMap<string, ToolBudget> {
-  const budgets = byTool(raw, 'tool_budgets').map(([tool, value]) => {
-    const name = `tool_budgets.${tool}`;
-    const budget: JsonObject = isJsonObject(value) ? value : { max: value };
-    const max = countOf(budget, 'max', `${name}.max`);
-    if (max === undefined) throw bad(name, value, 'a number of calls, or an object with max');
-    const message = member(budget, 'message');
-    return [
-      tool,
-      {
-        max,
-        mode: choiceOf(budget, 'on_exceed', ['block', 'steer']) ?? 'block',
-        grace: countOf(budget, 'grace', `${name}.grace`) ?? DEFAULT_GRACE,
-        message: typeof message === 'string' ? message : undefined,
-      },
-    ] as const;
-  });
-  return new Map(budgets);
-}
-
-function aliasesOf(raw: JsonObject): ReadonlyMap<string, string> {
-  const aliases = byTool(raw, 'tool_aliases').map(([tool, alias]) => {
-    if (typeof alias === 'string' && TOOL_NAME.test(alias)) return [tool, alias] as const;
-    throw bad(`tool_aliases.${tool}`, alias, 'up to 64 of A-Z a-z 0-9 _ -');
-  });
-  return new Map(aliases);
 }
 
 /** The level of the run with this number, the first is 1. Changes between runs only, so that a run keeps its cache. */
@@ -217,67 +200,9 @@ export function thinkingOfRun(
   return THINKING_LEVELS[Math.max(floor, from - steps)] ?? base;
 }
 
-/** A member by its `snake_case` name, also where it is written in `camelCase`; null is as good as absent. */
-function member(raw: JsonObject, name: string): JsonValue | undefined {
-  const camel = name.replaceAll(/_(\w)/g, (_match, letter: string) => letter.toUpperCase());
-  return raw[name] ?? raw[camel] ?? undefined;
-}
-
-/** True or false, also as text. */
-function flagOf(raw: JsonObject, name: string, fallback: boolean): boolean {
-  const value = member(raw, name) ?? fallback;
-  if (value === true || value === 'true') return true;
-  if (value === false || value === 'false') return false;
-  throw bad(name, value, 'true or false');
-}
-
-/** Reads a whole number from 0, also written as text; undefined if absent. */
-function countOf(raw: JsonObject, name: string, shown = name): number | undefined {
-  const value = member(raw, name);
-  if (value === undefined) return undefined;
-  const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
-  if (typeof number === 'number' && Number.isSafeInteger(number) && number >= 0) return number;
-  throw bad(shown, value, 'a whole number of 0 or more');
-}
-
-/** Reads one of a closed list of texts; undefined if absent. */
-function choiceOf<const T extends string>(
-  raw: JsonObject,
-  name: string,
-  known: readonly T[],
-): T | undefined {
-  const value = member(raw, name);
-  if (value === undefined) return undefined;
-  const chosen = known.find((one) => one === value);
-  if (chosen !== undefined) return chosen;
-  throw bad(name, value, known.join(' or '));
-}
-
-/** Wire names of tools, given as a list or as text with spaces or commas; ids and wire names mean the same. */
-function toolsOf(raw: JsonObject, name: string): ReadonlySet<string> {
-  const value = member(raw, name) ?? [];
-  const listed = typeof value === 'string' ? value.split(/[\s,]+/).filter(Boolean) : value;
-  if (Array.isArray(listed) && listed.every((one) => typeof one === 'string')) {
-    return new Set(listed.map(wireName));
-  }
-  throw bad(name, value, 'a list of tools');
-}
-
-/** The members of a map by tool, by wire name. */
-function byTool(raw: JsonObject, name: string): readonly (readonly [string, JsonValue])[] {
-  const value = member(raw, name) ?? {};
-  if (!isRecord(value)) throw bad(name, value, 'a map by tool');
-  return Object.entries(value).flatMap(([tool, one]) =>
-    one === undefined || one === null ? [] : [[wireName(tool), one as JsonValue] as const],
-  );
-}
-
-/** The error about a value that makes no sense. */
-function bad(name: string, value: JsonValue, expected: string): RyeError {
-  const shown = JSON.stringify(value);
-  return new RyeError(
-    'directive_malformed',
-    `behavior.${name} is ${shown.length > 200 ? `${shown.slice(0, 200)}…` : shown}, not ${expected}`,
-    { hint: 'Correct it in the <behavior> of the directive, or in the options of the run.' },
-  );
+/** The error about a member; the text names it. */
+function bad(text: string): RyeError {
+  return new RyeError('directive_malformed', `behavior.${text}`, {
+    hint: 'Correct it in the <behavior> of the directive, or in the options of the run.',
+  });
 }

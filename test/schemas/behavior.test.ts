@@ -1,0 +1,60 @@
+import * as fc from 'fast-check';
+import { it } from 'vitest';
+import { isRecord, type JsonObject } from '../../src/core/json.ts';
+import { parseBehavior } from '../../src/loop/behavior.ts';
+import { parseBehavior as parseByHand } from './by-hand/behavior.ts';
+import { expectSame, mutated } from './old-and-new.ts';
+
+const documents: readonly JsonObject[] = [
+  {
+    schema: { type: 'object', properties: { a: { type: 'string' } } },
+    thinking: 'low',
+    thinking_decay: { after_runs: 2, floor: 'minimal' },
+    max_tokens: 500,
+    cache: false,
+    compact_strategy: 'tail',
+    compact_threshold: 9000,
+    compact_keep_turns: 2,
+    elide_stale_reads: true,
+    nudge: false,
+    tool_budgets: {
+      'rye/bash': 3,
+      rye_grep: { max: 1, on_exceed: 'steer', grace: 0, message: 'm' },
+    },
+    tool_output_budget: 1,
+    dedup_tools: ['rye/a', 'rye_b'],
+    dedup_reads: false,
+    loop_repeats: 3,
+    require_read_before_edit: true,
+    read_line_numbers: false,
+    persist_threshold: 0,
+    persist_exclude_tools: 'rye/a, rye/b',
+    tool_aliases: { 'rye/bash': 'Bash' },
+    shell_max_output_bytes: 7,
+    shell_metadata: false,
+  },
+  {
+    schema: '{"type":"object"}',
+    thinkingDecay: { afterRuns: '2', floor: 'minimal' },
+    maxTokens: '500',
+    compactStrategy: 'tail',
+    compactThreshold: '9000',
+    elideStaleReads: 'true',
+    toolBudgets: { 'rye/bash': '3', rye_grep: { max: '1', onExceed: 'block', grace: '4' } },
+    dedupTools: 'rye/a, rye_b',
+    toolAliases: { rye_bash: 'Bash' },
+    nudge: null,
+  },
+];
+
+it('behavior is read and refused as by hand', () => {
+  fc.assert(
+    fc.property(mutated(documents).filter(isRecord), (value) => {
+      expectSame(
+        () => parseByHand(value as JsonObject),
+        () => parseBehavior(value as JsonObject),
+      );
+    }),
+    { numRuns: 2000 },
+  );
+});
