@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { behavior } from '../../src/schemas/behavior.ts';
+import { payloads } from '../../src/schemas/events.ts';
 import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
 import { providerFile } from '../../src/schemas/provider.ts';
 import { itemDocuments } from './items.ts';
@@ -13,6 +14,7 @@ type JsonSchema = z.core.JSONSchema.BaseSchema;
 /** Declarations that values are checked against at run time, by the name of their file in src/schemas. */
 const CHECKED = {
   behavior,
+  events: payloads,
   'mcp-http': httpServer,
   'mcp-stdio': stdioServer,
   provider: providerFile,
