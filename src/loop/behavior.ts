@@ -68,23 +68,40 @@ export interface TailOptions {
   readonly keepTurns: number;
 }
 
-const DEFAULT_THRESHOLD_BYTES = 128 * 1024;
-const DEFAULT_KEEP_TURNS = 4;
+const DEFAULTS = {
+  compact_threshold: 128 * 1024,
+  compact_keep_turns: 4,
+  elide_stale_reads: false,
+  nudge: true,
+  tool_budgets: {},
+  dedup_tools: [],
+  dedup_reads: true,
+  loop_repeats: 5,
+  require_read_before_edit: false,
+  read_line_numbers: true,
+  persist_exclude_tools: [],
+  tool_aliases: {},
+  shell_metadata: true,
+} satisfies BehaviorFile;
 const DEFAULT_GRACE = 2;
-const DEFAULT_LOOP_REPEATS = 5;
 /** Fewer turns are no loop: a check that is made twice is usual. */
 const MIN_LOOP_REPEATS = 3;
+
+type SetBehavior = BehaviorFile & {
+  readonly [Name in keyof typeof DEFAULTS]: NonNullable<BehaviorFile[Name]>;
+};
+
 /**
  * Reads the members that are known; {@link unknownBehavior} names the others. Names may be written `snake_case` or `camelCase`,
  * values as text, as directives have them. A value that makes no sense is `directive_malformed`.
  */
 export function parseBehavior(raw: JsonObject): Behavior {
   const set = behaviorFile(raw);
-  const { loop_repeats: repeats = DEFAULT_LOOP_REPEATS, thinking_decay: decay } = set;
+  const { loop_repeats: repeats, thinking_decay: decay } = set;
   if (repeats !== 0 && repeats < MIN_LOOP_REPEATS) {
     throw bad(`loop_repeats is ${repeats}, not 0 for off, or ${MIN_LOOP_REPEATS} and more`);
   }
-  const budgets = Object.entries(set.tool_budgets ?? {}).map(
+  const budgets = Object.entries(set.tool_budgets).map(
     ([tool, { max, on_exceed: mode = 'block', grace = DEFAULT_GRACE, message }]) =>
       [
         tool,
@@ -99,37 +116,34 @@ export function parseBehavior(raw: JsonObject): Behavior {
     cache: set.cache,
     tail:
       set.compact_strategy === 'tail'
-        ? {
-            thresholdBytes: set.compact_threshold ?? DEFAULT_THRESHOLD_BYTES,
-            keepTurns: set.compact_keep_turns ?? DEFAULT_KEEP_TURNS,
-          }
+        ? { thresholdBytes: set.compact_threshold, keepTurns: set.compact_keep_turns }
         : undefined,
-    elideStaleReads: set.elide_stale_reads ?? false,
-    nudge: set.nudge ?? true,
+    elideStaleReads: set.elide_stale_reads,
+    nudge: set.nudge,
     toolBudgets: new Map(budgets),
     toolOutputBudget: set.tool_output_budget,
-    dedupTools: new Set(set.dedup_tools?.map(wireName)),
-    dedupReads: set.dedup_reads ?? true,
+    dedupTools: new Set(set.dedup_tools.map(wireName)),
+    dedupReads: set.dedup_reads,
     loopRepeats: repeats,
-    requireReadBeforeEdit: set.require_read_before_edit ?? false,
-    readLineNumbers: set.read_line_numbers ?? true,
+    requireReadBeforeEdit: set.require_read_before_edit,
+    readLineNumbers: set.read_line_numbers,
     persistThreshold: set.persist_threshold,
-    persistExcludeTools: new Set(set.persist_exclude_tools?.map(wireName)),
-    toolAliases: new Map(Object.entries(set.tool_aliases ?? {})),
+    persistExcludeTools: new Set(set.persist_exclude_tools.map(wireName)),
+    toolAliases: new Map(Object.entries(set.tool_aliases)),
     shellMaxOutputBytes: set.shell_max_output_bytes,
-    shellMetadata: set.shell_metadata ?? true,
+    shellMetadata: set.shell_metadata,
   };
 }
 
-/** Returns the known members in their usual form; throws for one that does not match its declaration. */
-function behaviorFile(raw: JsonObject): BehaviorFile {
+/** Returns the known members in their usual form, with defaults. Throws for one that does not match its declaration. */
+function behaviorFile(raw: JsonObject): SetBehavior {
   const members = normalized(raw, schema.properties);
   const problem = findProblem(schema, members);
   if (problem) {
     const path = problem.path.filter((step) => typeof step === 'string');
     throw bad(`${path.join('.')} ${problem.text}`);
   }
-  return members as BehaviorFile;
+  return { ...DEFAULTS, ...members };
 }
 
 type Members = NonNullable<CheckedSchema['properties']>;

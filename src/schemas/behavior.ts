@@ -7,7 +7,7 @@ const level = (expected: string) =>
   z.enum(['off', 'minimal', 'low', 'medium', 'high']).meta(not(expected));
 const tools = z.array(z.string()).meta(not('a list of tools')).optional();
 
-/** `<behavior>` as it is read: names in `snake_case`, numbers and lists as such, null left out. */
+/** `<behavior>` as it is read: names in `snake_case`, numbers and lists not as text, no member null. */
 export const behavior = z.object({
   schema: z
     .looseObject({ type: z.literal('object') })

@@ -7,7 +7,6 @@ import {
   type JsonValue,
   parseJson,
 } from '../../../src/core/json.ts';
-import { didYouMean } from '../../../src/core/text.ts';
 import type {
   Behavior,
   TailOptions,
