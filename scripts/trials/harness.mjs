@@ -246,7 +246,7 @@ function tableLine(values) {
   return `| ${values.join(' | ')} |`;
 }
 
-/** The table as Markdown, for a terminal and for docs/security.md. */
+/** Returns the table as Markdown. */
 export function table(rows) {
   const head = [
     'trial',

@@ -1,5 +1,5 @@
 // Trials against the built program: real kills, real signals, full disks, flipped bits, forged lines, old copies.
-// `npm run trials` runs all of them after a build and prints the table of docs/security.md; it fails if one number
+// `npm run trials` runs all of them after a build and prints a table; it fails if one number
 // that must be 0 is not. `npm run trials -- --only kill,flips --count 20 --seed 7` runs a part.
 import process from 'node:process';
 import { parseArgs } from 'node:util';
