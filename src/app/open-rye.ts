@@ -133,7 +133,7 @@ function childrenOf(workspace: Workspace): ChildrenService {
       { tree: 'promise', stats: 'promise' },
     ),
     ...lazy<Omit<ChildrenService, 'tree' | 'stats'>>(
-      async () => new (await import('./children.ts')).Children(workspace),
+      async () => (await import('./children.ts')).threadChildren(workspace),
       {
         launch: 'promise',
         launchTool: 'promise',
@@ -156,7 +156,7 @@ function recoveryOf(workspace: Workspace): RecoveryService {
 function deliveriesOf(workspace: Workspace): DeliveriesService {
   return {
     ...lazy<Omit<DeliveriesService, 'list'>>(
-      async () => new (await import('./deliveries.ts')).Deliveries(workspace),
+      async () => (await import('./deliveries.ts')).deliveriesOf(workspace),
       { send: 'promise', resolve: 'promise' },
     ),
     list: async (threadId) => await workspace.store.deliveries.list(threadId),
@@ -177,7 +177,7 @@ function treesOf(workspace: Workspace): SessionTrees {
       },
     ),
     ...lazy<SessionTreeEdits>(
-      async () => new (await import('./session-tree-edits.ts')).SessionTreeEditor(workspace),
+      async () => (await import('./session-tree-edits.ts')).sessionTreeEdits(workspace),
       {
         branch: 'promise',
         extract: 'promise',

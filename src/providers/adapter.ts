@@ -1,5 +1,10 @@
 import { isJsonObject, isRecord, type JsonObject, parseJson } from '../core/json.ts';
-import { type AssistantMessage, type Message, toolCallsOf } from '../core/message.ts';
+import {
+  type AssistantMessage,
+  type Message,
+  type ToolCallBlock,
+  toolCallsOf,
+} from '../core/message.ts';
 import { bodyOf } from '../startup/http-fetch.ts';
 import type { ProviderConfig } from './catalog.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from './failure.ts';
@@ -200,6 +205,30 @@ export function usedCallIds(messages: readonly Message[]): Set<string> {
     for (const id of ids) used.add(id);
   }
   return used;
+}
+
+/** Takes a call id for an answer; one that is taken already gets a number, because results could not be told apart. */
+export function distinctId(id: string, taken: Set<string>): string {
+  const base = id === '' ? 'call' : id;
+  let candidate = base;
+  for (let attempt = 2; taken.has(candidate); attempt += 1) candidate = `${base}-${attempt}`;
+  taken.add(candidate);
+  return candidate;
+}
+
+/** A call with the streamed JSON of its arguments; `malformed` keeps a text that is no JSON object. */
+export function callOfJson({
+  callId,
+  name,
+  json,
+}: {
+  readonly callId: string;
+  readonly name: string;
+  readonly json: string;
+}): ToolCallBlock {
+  const call = { type: 'tool_call', call_id: callId, name } as const;
+  const input = parseJson(json);
+  return isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json };
 }
 
 /** The request with {@link OUTPUT_TOOL} forced, for APIs and schemas that a native format can't serve. */

@@ -1,8 +1,8 @@
-import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
+import { isJsonObject, isRecord, type JsonObject } from '../../core/json.ts';
 import type { AssistantBlock, StopReason } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import { NO_USAGE, type Usage } from '../../core/usage.ts';
-import type { Decoded, StreamDecoder } from '../adapter.ts';
+import { callOfJson, type Decoded, distinctId, type StreamDecoder } from '../adapter.ts';
 import type { ModelEvent } from '../provider.ts';
 
 type OpenBlock =
@@ -126,14 +126,6 @@ function openBlock(block: JsonObject, takenIds: Set<string>): OpenBlock {
   }
 }
 
-function distinctId(id: string, taken: Set<string>): string {
-  const base = id === '' ? 'call' : id;
-  let candidate = base;
-  for (let attempt = 2; taken.has(candidate); attempt += 1) candidate = `${base}-${attempt}`;
-  taken.add(candidate);
-  return candidate;
-}
-
 function opening(block: OpenBlock): ModelEvent[] {
   if (block.kind === 'tool') {
     return [{ type: 'toolcall_start', call_id: block.callId, name: block.name }];
@@ -192,10 +184,8 @@ function finished(block: OpenBlock): AssistantBlock[] {
     case 'redacted':
       return [{ type: 'thinking', text: '', redacted: block.data }];
     case 'tool': {
-      const json = block.json.toString();
-      const input = json === '' ? block.given : parseJson(json);
-      const call = { type: 'tool_call', call_id: block.callId, name: block.name } as const;
-      return [isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json }];
+      const json = block.json.isEmpty ? JSON.stringify(block.given) : block.json.toString();
+      return [callOfJson({ callId: block.callId, name: block.name, json })];
     }
     case 'other':
       break;

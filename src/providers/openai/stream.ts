@@ -1,8 +1,8 @@
-import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
-import type { AssistantBlock, StopReason, ToolCallBlock } from '../../core/message.ts';
+import { isRecord, type JsonObject } from '../../core/json.ts';
+import type { AssistantBlock, StopReason } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import type { Usage } from '../../core/usage.ts';
-import type { Decoded, StreamDecoder } from '../adapter.ts';
+import { callOfJson, type Decoded, distinctId, type StreamDecoder } from '../adapter.ts';
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
 import { TaggedThought, TextCallReader, type TextPiece } from './answer-text.ts';
@@ -173,10 +173,7 @@ class Decoder implements StreamDecoder {
   }
 
   #open(wireId: string, name: string): CallBlock {
-    const base = wireId === '' ? 'call' : wireId;
-    let callId = base;
-    for (let attempt = 2; this.#takenIds.has(callId); attempt += 1) callId = `${base}-${attempt}`;
-    this.#takenIds.add(callId);
+    const callId = distinctId(wireId, this.#takenIds);
     const block: CallBlock = { kind: 'call', wireId, callId, name, json: new GrowingText() };
     this.#blocks.push(block);
     return block;
@@ -185,7 +182,10 @@ class Decoder implements StreamDecoder {
   #content(): AssistantBlock[] {
     const signature = this.#details.toSignature();
     const content = this.#blocks.map((block): AssistantBlock => {
-      if (block.kind === 'call') return callBlock(block);
+      if (block.kind === 'call') {
+        const json = block.json.toString();
+        return callOfJson({ ...block, json: json.trim() === '' ? '{}' : json });
+      }
       return { type: block.kind, text: block.text.toString() };
     });
     if (signature === undefined) return content;
@@ -195,13 +195,6 @@ class Decoder implements StreamDecoder {
     if (first?.type === 'thinking') return content.with(at, { ...first, signature });
     return [{ type: 'thinking', text: '', signature }, ...content];
   }
-}
-
-function callBlock({ callId, name, json: text }: CallBlock): ToolCallBlock {
-  const json = text.toString();
-  const call = { type: 'tool_call', call_id: callId, name } as const;
-  const input = json.trim() === '' ? {} : parseJson(json);
-  return isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json };
 }
 
 /** Arguments are JSON text; a few servers send the object itself. */
