@@ -21,7 +21,7 @@ async function rye(
 ) {
   const store = createFileLogStore({ threadsPath: folder });
   const { events } = await store.readEntries(threadId);
-  return foldContext(buildTree(events), { startedCalls: () => startedCallIds(events) });
+  return foldContext(buildTree(events), { startedCalls: startedCallIds(events) });
 }
 
 const parts = kind === 'rye' ? await import(pathToFileURL(args[0]).href) : undefined;

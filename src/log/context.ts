@@ -33,8 +33,8 @@ export interface SessionContext {
 export interface ContextOptions {
   /** The leaf to fold to; absent: the tree's own. */
   readonly leafId?: string | null;
-  /** Calls whose effects may have begun, from {@link startedCallIds}; a function is asked only where a result is missing. */
-  readonly startedCalls?: ReadonlySet<string> | (() => ReadonlySet<string>);
+  /** Calls whose effects may have begun, from {@link startedCallIds}. */
+  readonly startedCalls?: ReadonlySet<string>;
 }
 
 /** Ids of the calls with a `tool_call_start` in the log. */
@@ -70,20 +70,10 @@ export function foldContext(tree: SessionTree, options: ContextOptions = {}): Se
   sources.length = count;
   const conversation = withoutSuperseded({ messages, sources });
   return {
-    ...repairPairing(conversation, startedBy(options.startedCalls)),
+    ...repairPairing(conversation, (callId) => options.startedCalls?.has(callId) ?? false),
     system: facts.prompt?.text ?? '',
     tools: facts.prompt?.tools ?? [],
     settings: facts.settings,
-  };
-}
-
-function startedBy(started: ContextOptions['startedCalls']): (callId: string) => boolean {
-  if (started === undefined) return () => false;
-  if (typeof started !== 'function') return (callId) => started.has(callId);
-  let asked: ReadonlySet<string> | undefined;
-  return (callId) => {
-    asked ??= started();
-    return asked.has(callId);
   };
 }
 

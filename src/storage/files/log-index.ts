@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { systemCodeOf } from '../../core/errors.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import { writeWhole } from '../../disk/whole-file.ts';
-import { decodeHeader, decodeLine, MAX_LINE_BYTES, upgradeFrom } from '../../log/codec.ts';
+import { decodeHeader, decodeLine, upgradeFrom } from '../../log/codec.ts';
 import type { OpenedLog } from '../../log/reader.ts';
 import { eachLine, lineStartAfter, lineStartBefore, scanNow } from '../../log/scanner.ts';
 import { buildTree, type TreeEntry } from '../../log/tree.ts';
@@ -120,11 +120,28 @@ function bytesAt(file: number, position: number, length: number): Buffer {
 
 /** The line that starts at `position`, without its line feed; undefined where it has none within what a line may have. */
 function lineAt(log: number, position: number): string | undefined {
-  for (let length = BLOCK_BYTES; ; length *= 2) {
-    const bytes = bytesAt(log, position, length);
-    const end = lineStartAfter(bytes, 0);
-    if (end > 0) return bytes.toString('utf8', 0, end - 1);
-    if (bytes.length < length || length > MAX_LINE_BYTES) return undefined;
+  let line: string | undefined;
+  scanNow(blocks(log, position), {
+    lines(run) {
+      line = run.toString('utf8', 0, lineStartAfter(run, 0) - 1);
+      return false;
+    },
+    oversized: () => false,
+  });
+  return line;
+}
+
+/** The bytes of a file from `from` to `end`, in blocks. */
+function* blocks(
+  file: number,
+  from: number,
+  end = Number.POSITIVE_INFINITY,
+): Generator<Buffer, void, undefined> {
+  for (let at = from; at < end; ) {
+    const block = bytesAt(file, at, BLOCK_BYTES);
+    if (block.length === 0) return;
+    yield block;
+    at += block.length;
   }
 }
 
@@ -151,21 +168,19 @@ class IndexedLog {
   }
 
   entry(id: string): Lookup {
-    const indexed = this.#indexed(id);
+    const found = this.#find(id);
     // an index that leads elsewhere is as good as none
-    if (indexed === 'stale') return 'stale';
-    const found = indexed ?? this.#inTail(id);
+    if (found === 'stale') return 'stale';
     if (!found) return 'absent';
     const { parent_id: parent = null } = found.event;
-    if (parent !== null && !this.#standsBefore(parent, found.offset)) return 'absent';
+    const before = parent === null ? undefined : this.#find(parent);
+    const isPlaced = typeof before === 'object' && before.offset < found.offset;
+    if (parent !== null && !isPlaced) return 'absent';
     return { ...found.event, id, parent_id: parent };
   }
 
-  #standsBefore(id: string, offset: number): boolean {
-    const indexed = this.#indexed(id);
-    if (indexed === 'stale') return false;
-    const found = indexed ?? this.#inTail(id);
-    return found !== undefined && found.offset < offset;
+  #find(id: string): PlacedEntry | 'stale' | undefined {
+    return this.#indexed(id) ?? this.#inTail(id);
   }
 
   #indexed(id: string): PlacedEntry | 'stale' | undefined {
@@ -219,8 +234,7 @@ class IndexedLog {
     const { log, size, head } = this.#parts;
     const needle = Buffer.from(JSON.stringify(id));
     let found: PlacedEntry | undefined;
-    const tail = blocks(log, head.bytes, size);
-    scanNow(tail, {
+    scanNow(blocks(log, head.bytes, size), {
       lines: (run, offset) =>
         eachLine(run, (start, end) => {
           const isIn = run.subarray(start, end).includes(needle);
@@ -230,16 +244,6 @@ class IndexedLog {
       oversized: () => true,
     });
     return found;
-  }
-}
-
-/** The bytes of a file from `from` to `end`; each block is only valid until the next one is asked for. */
-function* blocks(file: number, from: number, end: number): Generator<Buffer, void, undefined> {
-  for (let at = from; at < end; ) {
-    const block = bytesAt(file, at, BLOCK_BYTES);
-    if (block.length === 0) return;
-    yield block;
-    at += block.length;
   }
 }
 
