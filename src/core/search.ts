@@ -72,15 +72,10 @@ export interface IndexedHit {
   readonly score: number;
 }
 
-export interface SearchHit {
-  readonly type: ItemType;
-  readonly id: string;
-  readonly space: Space;
-  readonly path: string;
+/** A match for people and programs. */
+export interface SearchHit extends IndexedHit {
   readonly title: string;
-  /** BM25 as a positive number, larger is better; 0 without a text query. */
-  readonly score: number;
-  /** From the file's bytes. Matches are between U+E000 and U+E001, so that every face can mark them in its own way. */
+  /** From the file's bytes. Matches are between U+E000 and U+E001, so that each interface can mark them its own way. */
   readonly snippet: string;
   /** State of the file's signature, such as `signed` or `modified`; `unchecked` if the search had no time left for it. */
   readonly signature: string;

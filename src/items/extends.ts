@@ -1,19 +1,17 @@
 import { mergeBehavior } from '../core/behavior.ts';
 import type { Acknowledgement } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
-import { compact, type JsonObject } from '../core/json.ts';
-import type { OutputDeclaration, ProcessStep } from '../core/plan.ts';
+import { compact } from '../core/json.ts';
 import type {
   ContextRef,
   Directive,
-  InputDeclaration,
-  ModelChoice,
+  DirectiveContext,
   RawHook,
   RawLimit,
 } from './directive-ast.ts';
 import { formatProblem } from './source.ts';
 
-/** Most directives in one chain, the leaf included. */
+/** Maximum directives in one chain, the leaf included. */
 const MAX_CHAIN = 16;
 
 /** A directive with the id under which it was found. Members that a loader adds are kept. */
@@ -29,34 +27,33 @@ export interface Ceiling {
   readonly capabilities: readonly string[];
 }
 
+/** Members that a composed chain has in the form of a single directive. */
+type Kept =
+  | 'name'
+  | 'version'
+  | 'description'
+  | 'author'
+  | 'model'
+  | 'rawLimits'
+  | 'rawHooks'
+  | 'continuationDirective'
+  | 'behavior'
+  | 'inputs'
+  | 'outputs'
+  | 'steps'
+  | 'body';
+
 /** A composed chain of directives, not yet interpolated or checked against policy. */
-export interface Composed {
-  readonly name: string;
-  readonly version: string;
-  readonly description: string;
+export interface Composed extends Pick<Directive, Kept> {
   readonly category: string;
-  readonly author: string;
-  readonly model?: ModelChoice;
-  readonly rawLimits: readonly RawLimit[];
   readonly capabilities: readonly string[];
   readonly acknowledgements: readonly Acknowledgement[];
   /** From the root to the parent of the leaf. The leaf's own ceiling binds only its descendants. */
   readonly ceilings: readonly Ceiling[];
   /** The leaf's `<permissions>` as written, else those of the ancestor that supplies the capabilities. */
   readonly permissionsXml: string;
-  readonly rawHooks: readonly RawHook[];
-  readonly context: {
-    readonly system: readonly ContextRef[];
-    readonly before: readonly ContextRef[];
-    readonly after: readonly ContextRef[];
-  };
+  readonly context: Omit<DirectiveContext, 'suppress'>;
   readonly suppress: readonly string[];
-  readonly continuationDirective?: string;
-  readonly behavior: JsonObject;
-  readonly inputs: readonly InputDeclaration[];
-  readonly outputs: readonly OutputDeclaration[];
-  readonly steps: readonly ProcessStep[];
-  readonly body: string;
   /** Dotted path of each value in the plan → `file:line` of the file that declares it. */
   readonly origins: Readonly<Record<string, string>>;
   readonly warnings: readonly string[];
@@ -64,8 +61,7 @@ export interface Composed {
 
 /**
  * Loads a directive and its ancestors, root first. Throws `extends_cycle` or `extends_too_deep` (more than 16) with the
- * chain.
- * `leafExtends` replaces the leaf's own `extends`, for routing by hooks.
+ * chain. `leafExtends` replaces the leaf's own `extends`, for routing by hooks.
  */
 export async function walkChain<T extends LoadedDirective>(
   leafId: string,

@@ -139,13 +139,8 @@ function statsInside({ path, root }: ScannedItem): Stats | undefined {
   }
 }
 
-/** A file to index. */
-export interface SearchableFile {
-  readonly type: ItemType;
-  readonly id: string;
-  readonly space: Space;
-  /** Absolute path: the key in the index. */
-  readonly path: string;
+/** A file to index. Its absolute path is the key in the index. */
+export interface SearchableFile extends Omit<ScannedItem, 'root'> {
   readonly fingerprint: FileFingerprint;
   readonly text: string;
 }

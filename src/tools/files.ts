@@ -161,10 +161,7 @@ async function makeFolder(folder: string, shown: string): Promise<void> {
 }
 
 async function isThere(path: string): Promise<boolean> {
-  return lstat(path).then(
-    () => true,
-    () => false,
-  );
+  return (await lstat(path).catch(() => undefined)) !== undefined;
 }
 
 /**

@@ -49,13 +49,15 @@ export async function confine(
   const real = await realPathOf(path, resolve(project, path));
   const root = await rootOf(real, project, rules.allow);
   if (root === undefined) {
-    throw denied(path, 'it leads outside the project', {
-      hint: 'Use a path inside the project; other folders have to be allowed in the configuration.',
-    });
+    throw denied(
+      path,
+      'it leads outside the project',
+      'Use a path inside the project; other folders have to be allowed in the configuration.',
+    );
   }
   const reason = protectedReason(real, project, access === 'read' ? rules.threadId : undefined);
   if (reason !== undefined) throw denied(path, reason);
-  if (access === 'write') await assertUnguarded(path, real, { root, project, lifts: rules.lifts });
+  if (access === 'write') await assertUnguarded(path, real, root, project, rules.lifts);
   const stats = await statsOf(real);
   const kind = stats === undefined ? undefined : specialKind(stats);
   if (kind !== undefined) throw denied(path, `it is ${kind}, not a file`);
@@ -86,24 +88,22 @@ export function protectedReason(
   return undefined;
 }
 
-interface GuardScope {
-  readonly root: string;
-  readonly project: string;
-  readonly lifts: PathRules['lifts'];
-}
-
 /** Refuses a write to what rye obeys, and to what runs programs when a person works in the folder. */
 async function assertUnguarded(
   path: string,
   real: string,
-  { root, project, lifts }: GuardScope,
+  root: string,
+  project: string,
+  lifts: PathRules['lifts'],
 ): Promise<void> {
   const guard: Guard | undefined =
     guardOf(real, root, isInside(real, project)) ?? (await repositoryGuard(real, root));
   if (guard === undefined || lifts?.(guard.kind) === true) return;
-  throw denied(path, guard.reason, {
-    hint: `File tools do not write it. A person can, or can grant <execute><tool>rye/file-system/guarded/${guard.kind}</tool></execute> to the directive; no * includes that grant.`,
-  });
+  throw denied(
+    path,
+    guard.reason,
+    `File tools do not write it. A person can, or can grant <execute><tool>rye/file-system/guarded/${guard.kind}</tool></execute> to the directive; no * includes that grant.`,
+  );
 }
 
 function isOwnArtifact(real: string, project: string, threadId: string | undefined): boolean {
@@ -134,12 +134,8 @@ export function exchanged(shown: string): RyeError {
   return denied(shown, 'it changed while it was being opened');
 }
 
-export function denied(
-  path: string,
-  reason: string,
-  options: { readonly hint?: string } = {},
-): RyeError {
-  return new RyeError('path_denied', `${JSON.stringify(path)} is refused: ${reason}`, options);
+export function denied(path: string, reason: string, hint?: string): RyeError {
+  return new RyeError('path_denied', `${JSON.stringify(path)} is refused: ${reason}`, { hint });
 }
 
 async function rootOf(
@@ -179,10 +175,8 @@ function unresolvable(code: string | undefined): string {
 }
 
 async function isLink(path: string): Promise<boolean> {
-  return lstat(path).then(
-    (stats) => stats.isSymbolicLink(),
-    () => false,
-  );
+  const stats = await lstat(path).catch(() => undefined);
+  return stats?.isSymbolicLink() === true;
 }
 
 async function statsOf(real: string): Promise<Stats | undefined> {
