@@ -182,7 +182,7 @@ function ignoredFiles({ lock, files }: GuardState, allowUnsigned: boolean): read
     return type === 'skill' || id === 'trust' ? [] : [ignoredWarning(error)];
   });
   if (lock.state !== 'untrusted') return ignored;
-  const message = `${LOCK_FILE} is signed by key ${lock.keyId}, which you do not trust`;
+  const message = `${LOCK_FILE} is signed by untrusted key ${lock.keyId}`;
   const hint = `Trust its key with "rye keys trust FILE", or pin the files yourself: rye lock accept`;
   return [...ignored, ignoredWarning({ message, code: 'key_untrusted', hint })];
 }

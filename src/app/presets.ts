@@ -130,7 +130,7 @@ function assertMembers(preset: Preset): void {
   const unknown = Object.keys(preset).find((name) => !MEMBERS.has(name));
   if (unknown !== undefined) {
     throw new RyeError('usage', `a preset has no member "${unknown}"`, {
-      hint: `Known are ${[...MEMBERS].join(', ')}.`,
+      hint: `Valid names: ${[...MEMBERS].join(', ')}.`,
     });
   }
   const [misspelt] = unknownBehavior(preset.behavior ?? {});

@@ -78,7 +78,7 @@ export class Recovery implements RecoveryService {
   }: Parameters<RecoveryService['collect']>[0]): Promise<RetentionReport> {
     if (!Number.isFinite(olderThanMs) || olderThanMs < 0) {
       throw new RyeError('invalid_input', `${olderThanMs} ms is not a valid age`, {
-        hint: 'Such as --older-than 30d.',
+        hint: 'Use a number and a unit, such as --older-than 30d.',
       });
     }
     return await collectThreads(await this.#env(), { olderThanMs, dryRun });

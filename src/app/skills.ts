@@ -152,7 +152,7 @@ function loadOffered(
 }
 
 function skipped(id: string, error: unknown): string {
-  const message = `the skill ${id} is skipped: ${messageOf(error)}`;
+  const message = `Skill "${id}" skipped: ${messageOf(error)}`;
   if (!(error instanceof RyeError)) return message;
   const { code, hint, exitCode } = error;
   if (exitCode === EXIT.integrity) return ignoredWarning({ message, code, hint });

@@ -171,7 +171,7 @@ function parseOverride(text: string): ConfigOverride {
   const at = text.indexOf('=');
   if (at <= 0) {
     throw new RyeError('usage', `-c ${text} is not key=value`, {
-      hint: 'Such as -c resilience.limits.turns=40.',
+      hint: 'Use KEY=VALUE, such as -c resilience.limits.turns=40.',
     });
   }
   return { key: text.slice(0, at), value: text.slice(at + 1) };

@@ -229,7 +229,7 @@ export function knownMembers(
   if (unknown === undefined) return;
   refuse(
     `unknown member "${unknown}"`,
-    didYouMean(unknown, known) ?? `Known are ${known.join(', ')}.`,
+    didYouMean(unknown, known) ?? `Valid names: ${known.join(', ')}.`,
   );
 }
 

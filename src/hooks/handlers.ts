@@ -175,7 +175,7 @@ export function readDecision(name: keyof DecidingHandlers, value: unknown): Json
   const foreign = Object.keys(value).find((member) => !known.includes(member));
   if (foreign !== undefined) {
     throw new RyeError('hook_failed', `a handler of ${name} returned the member "${foreign}"`, {
-      hint: didYouMean(foreign, known) ?? `Known are ${known.join(', ')}.`,
+      hint: didYouMean(foreign, known) ?? `Valid names: ${known.join(', ')}.`,
     });
   }
   return value as JsonObject;

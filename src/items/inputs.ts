@@ -95,7 +95,7 @@ function refusal(problems: readonly string[], declarations: readonly InputDeclar
     ({ name, type, required }) => `${name} (${type}${required ? ', required' : ''})`,
   );
   return new RyeError('invalid_input', problems.join('; '), {
-    hint: `Inputs are ${valid.join(', ')}.`,
+    hint: `Valid inputs: ${valid.join(', ')}.`,
     details: { problems, inputs: declarations.map(({ name }) => name) },
   });
 }

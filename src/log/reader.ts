@@ -288,7 +288,7 @@ export function missingLog(error: unknown, threadId: string): unknown {
 /** The error for a file that is not a log, which is left as it is. */
 export function malformedLog(path: string, problem: string): RyeError {
   return new RyeError('log_malformed', `${path} is not a thread log: ${problem}`, {
-    hint: 'The file was left as it is. Move it away, or restore it from a backup.',
+    hint: 'The file is unchanged. Move it away, or restore it from a backup.',
     details: { path },
   });
 }

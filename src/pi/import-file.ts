@@ -114,6 +114,6 @@ async function assertFile(path: string): Promise<void> {
 function tooLong(path: string, line: number): RyeError {
   return new RyeError('item_too_large', `the line is over ${MAX_LINE_BYTES} bytes`, {
     location: { path, line },
-    hint: 'The file was left as it is.',
+    hint: 'The file is unchanged.',
   });
 }

@@ -86,7 +86,7 @@ function withLine(draft: EventDraft, { text, line }: PiRecord): EventDraft {
       throw new RyeError(
         'item_too_large',
         `line ${line} of the session is too long: with its original text it makes an entry of ${bytes} bytes, and a line of the log has at most ${MAX_LINE_BYTES}`,
-        { hint: 'It holds a very big image or tool result. The file was left as it is.' },
+        { hint: 'It holds a very big image or tool result. The file is unchanged.' },
       );
     }
   }

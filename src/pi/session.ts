@@ -243,7 +243,7 @@ class SessionReader implements PiReader {
     const location: SourceLocation = { path: this.#options.path, line };
     return new RyeError('session_malformed', `not a readable pi session: ${problem}`, {
       location,
-      hint: hint ?? 'The file was left as it is.',
+      hint: hint ?? 'The file is unchanged.',
       details: { line },
     });
   }

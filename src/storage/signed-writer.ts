@@ -287,7 +287,7 @@ export class SignedLogWriter implements LogWriter {
       'log_write_failed',
       `cannot append to ${this.#parts.sink.location}: ${reason}`,
       {
-        hint: 'What is in the log so far is kept. Repair the disk, then resume the thread.',
+        hint: 'The log so far is intact. Repair the disk, then resume the thread.',
         details: { thread_id: this.threadId, ...(system === undefined ? {} : { system }) },
         cause,
       },

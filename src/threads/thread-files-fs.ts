@@ -203,7 +203,7 @@ function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup)
       foreign ? verdict.code : 'thread_tampered',
       `thread.json of ${threadId} does not verify (${verdict.code})`,
       {
-        hint: `It was changed after rye wrote it, or signed by a key that you do not trust. Nothing was taken from it. To rebuild it from the signed log: rye threads recover ${threadId} --rebuild`,
+        hint: `It was changed after rye wrote it, or signed by a key that you do not trust. rye ignored it. To rebuild it from the signed log: rye threads recover ${threadId} --rebuild`,
       },
     );
   }
@@ -237,7 +237,7 @@ async function readPlan(
   if (planHash(text) === sha256) return parsePlan(text, threadId);
   throw new RyeError('thread_tampered', `the plan of ${threadId} is not the one it began with`, {
     location: { path },
-    hint: 'It was changed after rye wrote it. Nothing was taken from it.',
+    hint: 'It was changed after rye wrote it. rye ignored it.',
   });
 }
 

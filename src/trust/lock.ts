@@ -202,7 +202,7 @@ function lockChange(lock: FoundLock, memory: Memory | undefined): readonly Guard
     return [{ ...own, change: 'lock_gone', detail: 'the lock file is missing' }];
   if (lock.sha256 === memory.lock_sha256) return [];
   if (lock.state === 'untrusted') {
-    const detail = `the lock file was replaced with one signed by key ${lock.keyId}, which you do not trust`;
+    const detail = `the lock file was replaced with one signed by untrusted key ${lock.keyId}`;
     return [{ ...own, change: 'lock_changed', detail }];
   }
   const { serial } = lock.lock;
@@ -240,7 +240,7 @@ function faultChange(
 ): GuardChange {
   if (fault === 'unsigned') return { type, id, change: 'unsigned', detail: 'is no longer signed' };
   if (fault === 'key_untrusted') {
-    const detail = `is signed by key ${keyId ?? 'unknown'}, which you do not trust`;
+    const detail = `is signed by untrusted key ${keyId ?? 'unknown'}`;
     return { type, id, change: 'untrusted', detail };
   }
   if (signedAs !== null) {

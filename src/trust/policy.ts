@@ -162,7 +162,7 @@ function explain(
       `Review what changed, then run: ${sign}`,
     ],
     key_untrusted: [
-      `${name} is signed by key ${key}, which you do not trust${because}`,
+      `${name} is signed by untrusted key ${key}${because}`,
       `Run "rye keys trust FILE" with the signer's public key, or review the file and run: ${sign}`,
     ],
     key_revoked: [

@@ -106,7 +106,7 @@ describe('resolveInputs', () => {
       'count = "x" is not a number',
       'name is required',
     ]);
-    expect(error.hint).toBe('Inputs are count (integer), name (string, required).');
+    expect(error.hint).toBe('Valid inputs: count (integer), name (string, required).');
   });
 
   it('checks that a file is there through the callback', () => {

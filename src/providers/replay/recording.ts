@@ -97,7 +97,7 @@ export function parseRecording(text: string, path: string): Recording {
     } else {
       throw new RyeError('invalid_input', 'this is not a line of a recording', {
         location: { path, line: index + 1 },
-        hint: 'A recording is made with --record FILE.',
+        hint: 'Record one with --record FILE.',
       });
     }
   }

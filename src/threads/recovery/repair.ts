@@ -269,7 +269,7 @@ async function signedLog(env: Stored, threadId: string) {
       throw new RyeError(
         verdict.code,
         `the log of ${threadId} does not verify: ${verdict.reason} at byte ${verdict.offset}`,
-        { hint: 'Nothing was taken from it. Start the directive again.' },
+        { hint: 'rye ignored it. Start the directive again.' },
       );
     }
     const { verified_bytes: signed, unverified_bytes: unsigned, bytes, sha256, events } = verdict;

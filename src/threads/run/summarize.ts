@@ -88,7 +88,7 @@ function cancelled(): RyeError {
 function failed({ message, type }: ProviderFailure, { category }: Classification): RyeError {
   const code = failureCode(category, type);
   return new RyeError(code, `the summary could not be made: ${message}`, {
-    hint: 'The thread is as it was.',
+    hint: 'The thread is unchanged.',
   });
 }
 

@@ -235,7 +235,7 @@ export async function changeThinking(
 ): Promise<readonly LogEvent[]> {
   if (!THINKING_LEVELS.some((known) => known === level)) {
     throw new RyeError('usage', `unknown thinking level ${JSON.stringify(level)}`, {
-      hint: `Levels are ${THINKING_LEVELS.join(', ')}.`,
+      hint: `Valid levels: ${THINKING_LEVELS.join(', ')}.`,
     });
   }
   return await appendToTree(env, threadId, () => [
