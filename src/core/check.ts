@@ -83,7 +83,9 @@ function reach({ path, text }: Found): number {
 
 function checkOne(schema: CheckedSchema, value: unknown): Found | undefined {
   const { type, enum: names, const: only } = schema;
-  if (type !== undefined && ![type].flat().some((one) => isType(one, value))) return HERE;
+  if (typeof type === 'string' ? !isType(type, value) : type?.every((one) => !isType(one, value))) {
+    return HERE;
+  }
   if (names && !names.includes(value)) return HERE;
   if (only !== undefined && value !== only) return HERE;
   if (typeof value === 'number') return isWithin(schema, value) ? undefined : HERE;
@@ -121,27 +123,30 @@ function checkMembers(
   { properties = {}, required = [], additionalProperties = true, propertyNames }: CheckedSchema,
   value: Record<string, unknown>,
 ): Found | undefined {
-  const others = Object.keys(value).filter(
-    (name) => !Object.hasOwn(properties, name) && value[name] !== undefined,
-  );
   const known = Object.keys(properties);
+  // most objects of a log are open, and their other members are not looked at
+  const isOpen = additionalProperties === true && !propertyNames;
+  const others = isOpen
+    ? []
+    : Object.keys(value).filter(
+        (name) => !Object.hasOwn(properties, name) && value[name] !== undefined,
+      );
   const [unknown] = others;
   if (additionalProperties === false && unknown !== undefined) {
     const hint = didYouMean(unknown, known);
     return { path: [unknown], text: 'is not a known key', hint, known };
   }
-  return (
-    firstOf(known, (name) => {
-      const schema = properties[name];
-      const isAsked = value[name] !== undefined || required.includes(name);
-      return schema && isAsked ? within(name, check(schema, value[name])) : undefined;
-    }) ??
-    firstOf(others, (name) => {
-      const found = propertyNames && check(propertyNames, name);
-      if (found || typeof additionalProperties !== 'object') return within(name, found);
-      return within(name, check(additionalProperties, value[name]));
-    })
-  );
+  const wrong = firstOf(known, (name) => {
+    const schema = properties[name];
+    const isAsked = value[name] !== undefined || required.includes(name);
+    return schema && isAsked ? within(name, check(schema, value[name])) : undefined;
+  });
+  if (wrong || isOpen) return wrong;
+  return firstOf(others, (name) => {
+    const found = propertyNames && check(propertyNames, name);
+    if (found || typeof additionalProperties !== 'object') return within(name, found);
+    return within(name, check(additionalProperties, value[name]));
+  });
 }
 
 function within(name: string | number, found: Found | undefined): Found | undefined {
@@ -152,9 +157,11 @@ function firstOf<T>(
   list: readonly T[],
   find: (one: T, index: number) => Found | undefined,
 ): Found | undefined {
-  for (const [index, one] of list.entries()) {
+  let index = 0;
+  for (const one of list) {
     const found = find(one, index);
     if (found) return found;
+    index += 1;
   }
   return undefined;
 }
