@@ -29,7 +29,13 @@ const LAYERS = {
   ],
   export: ['core', 'log', 'items', 'trust'],
   pi: ['core', 'log', 'export', 'threads'],
-  testing: ['core', 'providers/provider.ts'],
+  testing: [
+    'core',
+    'providers/provider.ts',
+    'storage/store.ts',
+    'storage/deliveries.ts',
+    'storage/search-index.ts',
+  ],
   app: [
     'core',
     'disk',
@@ -63,6 +69,7 @@ const VENDORS = {
   '@mariozechner/pi-tui': ['browser'],
   'get-east-asian-width': ['cli'],
   zod: ['schemas'],
+  vitest: ['testing/conformance'],
 };
 // Optional features: only these folders may load one, and only with `import()`, except for types.
 const SATELLITES = { pi: ['app'], browser: ['cli'] };

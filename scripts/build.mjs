@@ -37,6 +37,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
       'cli/main': 'src/cli/main.ts',
       index: 'src/index.ts',
       'testing/index': 'src/testing/index.ts',
+      'testing/conformance/index': 'src/testing/conformance/index.ts',
     },
     outdir,
     chunkNames: 'chunks/[name]-[hash]',
@@ -45,8 +46,8 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
     format: 'esm',
     platform: 'node',
     target: 'node20',
-    // packages that find a native binding or helper programs relative to their own folder
-    external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
+    // packages that find a native binding or helper programs relative to their own folder, and the user's test runner
+    external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime', 'vitest'],
     plugins: [...plugins, noSecondYaml, plainHeaders, commonjsNames],
     define,
     legalComments: 'none',

@@ -189,23 +189,21 @@ export type {
   SteerPoint,
 } from './storage/deliveries.ts';
 export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store.ts';
+export type { DatabaseState, StoreMaintenance } from './storage/maintenance.ts';
+export type { FolderScope, IndexAnswer, SearchIndex } from './storage/search-index.ts';
 export type {
-  DatabaseState,
+  BudgetRow,
   Durability,
   EntryLookup,
   FinishParams,
-  FolderScope,
   FollowOptions,
-  IndexAnswer,
   LaunchLimits,
   Ledger,
-  LedgerRow,
   LogHeads,
   LogHold,
   LogPart,
   LogRange,
   LogReopenOptions,
-  LogState,
   LogStore,
   LogWriter,
   LogWriterOptions,
@@ -217,10 +215,8 @@ export type {
   QuarantinedPart,
   RegisterParams,
   Registry,
-  SearchIndex,
   Store,
   StoredHead,
-  StoreMaintenance,
   ThreadFilter,
   TurnProgress,
   VerifyOptions,

@@ -24,7 +24,7 @@ import { contextOf, snippetOf } from '../items/snippet.ts';
 import { itemFolder } from '../items/spaces-fs.ts';
 import { verifyFile, verifySkill } from '../items/verified-fs.ts';
 import { grantedGlobs } from '../policy/capability.ts';
-import type { SearchIndex } from '../storage/store.ts';
+import type { SearchIndex } from '../storage/search-index.ts';
 import { signatureState } from '../trust/signature.ts';
 import { programItems } from './program-items.ts';
 import type { Workspace } from './workspace.ts';

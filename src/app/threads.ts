@@ -76,7 +76,7 @@ export class Threads implements ThreadsService {
     return {
       thread,
       document: read.document,
-      children: await registry.listChildren(threadId),
+      children: await registry.list({ parentId: threadId, order: 'oldest first' }),
       deliveries: (await deliveries.list(threadId))
         .filter(({ state }) => state !== 'closed')
         .map(({ tries: _tries, decisions: _decisions, ...delivery }) => delivery),

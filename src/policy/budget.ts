@@ -1,7 +1,7 @@
 import { RyeError } from '../core/errors.ts';
 import { formatUsd, type MicroUsd, toUsd } from '../core/usage.ts';
 
-/** One row of the budget ledger, money in micro-dollars; the same shape as the storage port's. */
+/** One row of the budget ledger, money in micro-dollars. */
 export interface BudgetRow {
   readonly thread_id: string;
   readonly parent_id: string | null;

@@ -22,8 +22,8 @@ import {
 } from '../log/position.ts';
 import { malformedLog } from '../log/reader.ts';
 import type {
+  LogExtent,
   LogReopenOptions,
-  LogState,
   LogWriter,
   LogWriterOptions,
   QuarantinedPart,
@@ -210,7 +210,7 @@ export class SignedLogWriter implements LogWriter {
     this.#lastCheckpoint = event;
   }
 
-  state(): LogState {
+  state(): LogExtent {
     return {
       bytes: this.#bytes,
       sha256: this.#fileHash.copy().digest('hex'),

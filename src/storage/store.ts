@@ -7,7 +7,6 @@ import type {
   UnknownEvent,
 } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
-import type { FileFingerprint, IndexedHit, SearchDocument, SearchQuery } from '../core/search.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { ThreadRecord, ThreadStatus } from '../core/thread.ts';
 import type { Cost, MicroUsd } from '../core/usage.ts';
@@ -15,8 +14,10 @@ import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
 import type { OpenedLog } from '../log/reader.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
-import type { Held } from '../policy/budget.ts';
+import type { BudgetRow, Held } from '../policy/budget.ts';
 import type { Deliveries } from './deliveries.ts';
+import type { StoreMaintenance } from './maintenance.ts';
+import type { SearchIndex } from './search-index.ts';
 
 export interface RegisterParams {
   readonly threadId: string;
@@ -35,18 +36,10 @@ export interface Owner {
   readonly id: string;
 }
 
-/** The result of an inspection of a database file. `unreadable`: rye can neither use nor repair it. */
-export interface DatabaseState {
-  readonly name: 'registry' | 'ledger' | 'index';
-  readonly path: string;
-  readonly state: 'ok' | 'missing' | 'damaged' | 'unreadable';
-  readonly detail: string;
-}
-
 /** Progress of a thread at the end of a turn. */
 export interface TurnProgress {
   readonly cost?: Cost;
-  /** Given only after it was synced to the disk. */
+  /** Given only once it is durable. */
   readonly head?: LogHead;
 }
 
@@ -62,7 +55,11 @@ export interface ThreadFilter {
   /** Exact id or a glob with `*`. */
   readonly directive?: string;
   readonly parentId?: string;
+  /** Threads that were started to continue this one, linked or not. */
+  readonly continuationOf?: string;
   readonly limit?: number;
+  /** Default: newest first. */
+  readonly order?: 'oldest first';
 }
 
 export interface FinishParams {
@@ -88,10 +85,7 @@ export interface Registry {
   get(threadId: string): Promise<ThreadRecord | undefined>;
   /** Ids that start or end with `part`; at most `limit`. */
   findIds(part: string, limit: number): Promise<readonly string[]>;
-  /** Newest first. */
   list(filter: ThreadFilter): Promise<readonly ThreadRecord[]>;
-  /** Oldest first. */
-  listChildren(parentId: string): Promise<readonly ThreadRecord[]>;
   /**
    * Takes the thread over: `created|suspended → running`, or running with a dead owner; raises the epoch. An owner
    * whose last sign of life is still `silentSince` counts as dead.
@@ -114,7 +108,6 @@ export interface Registry {
   finish(threadId: string, params: FinishParams): Promise<ThreadRecord>;
   /** Asks a thread, or the end of its chain, to stop; keeps the first reason. Throws `thread_not_found`. */
   requestCancel(threadId: string, reason: string, now: string): Promise<void>;
-  cancelRequested(threadId: string): Promise<string | undefined>;
   /**
    * Links both directions and marks the old thread `continued`, in one transaction; the successor must exist. With an
    * epoch it is refused with `thread_locked` to an owner that lost.
@@ -125,21 +118,8 @@ export interface Registry {
     now: string,
     epoch?: number,
   ): Promise<void>;
-  /** Threads that were started to continue this one, linked or not; oldest first. */
-  listContinuations(threadId: string): Promise<readonly ThreadRecord[]>;
   /** From the root of the chain to its end. */
   chain(threadId: string): Promise<readonly ThreadRecord[]>;
-}
-
-export interface LedgerRow {
-  readonly thread_id: string;
-  readonly parent_id: string | null;
-  readonly max: MicroUsd;
-  /** Amount that the parent reserved for it; 0 for a root. */
-  readonly reserved: MicroUsd;
-  /** Its own spend, descendants not included. */
-  readonly actual: MicroUsd;
-  readonly status: 'active' | 'released';
 }
 
 /**
@@ -170,40 +150,10 @@ export interface Ledger {
   /** Returns the unspent reservations of a thread's running children, the largest first. */
   held(threadId: string): Promise<readonly Held[]>;
   /** Inserts rows that are missing, parents first; returns the ids of those that were. */
-  restore(rows: readonly LedgerRow[]): Promise<readonly string[]>;
+  restore(rows: readonly BudgetRow[]): Promise<readonly string[]>;
   subtreeSpend(threadId: string): Promise<MicroUsd>;
-  rows(): Promise<readonly LedgerRow[]>;
-  /** Ids of the threads whose claim has not ended. */
-  active(): Promise<readonly string[]>;
-}
-
-/** A folder by its absolute path, and which side of it is meant. */
-export interface FolderScope {
-  readonly folder: string;
-  readonly side: 'inside' | 'outside';
-}
-
-export interface IndexAnswer {
-  readonly hits: readonly IndexedHit[];
-  readonly total: number;
-  readonly complete: boolean;
-}
-
-/** Full-text index of items and exports. Rebuildable: it is never the only copy of anything. */
-export interface SearchIndex {
-  /** Returns the fingerprints of all files, or of those inside or outside a folder. */
-  fingerprints(scope?: FolderScope): Promise<ReadonlyMap<string, FileFingerprint>>;
-  /** Modification times of folders whose files are indexed as they were then. */
-  folders(): Promise<ReadonlyMap<string, number>>;
-  /** Remembers folders, and forgets those that are gone. */
-  updateFolders(changed: ReadonlyMap<string, number>, gone: readonly string[]): Promise<void>;
-  /** Upserts and removals in one transaction. */
-  update(changed: readonly SearchDocument[], removedKeys: readonly string[]): Promise<void>;
-  /**
-   * The best matches, and how many there are. `isOver` is asked after each matching document: once it is true the
-   * answer has what was found so far, and `complete` is false.
-   */
-  search(query: SearchQuery, isOver?: () => boolean): Promise<IndexAnswer>;
+  /** In the order of their registration. */
+  rows(filter?: Partial<Pick<BudgetRow, 'thread_id' | 'status'>>): Promise<readonly BudgetRow[]>;
 }
 
 /** The last signed end of a thread's log, as the registry's database keeps it. */
@@ -224,7 +174,7 @@ export interface LogHeads {
   accept(head: StoredHead): Promise<void>;
 }
 
-/** When appended bytes are forced to the disk: at effects and turn ends, at every append, or never. */
+/** When appended bytes are made durable: at effects and turn ends, at every append, or never. */
 export type Durability = 'turn' | 'always' | 'off';
 
 /**
@@ -236,7 +186,7 @@ export interface LogWriter {
   /**
    * Appends all drafts or none, in order, and returns the events as they are in the log. A checkpoint over them is part
    * of the same write, unless all of them can wait for the next one. The events may be lost in a crash until `sync`
-   * has finished.
+   * has finished. An owner that lost the log is refused with `thread_locked` here or, at the latest, by `sync`.
    */
   append(drafts: readonly EventDraft[]): readonly LogEvent[];
   /**
@@ -259,13 +209,12 @@ export interface LogWriter {
   readonly head: LogHead;
   /** Id of the last entry, from which the next one hangs. */
   readonly leafId: string | null;
-  state(): LogState;
+  /** Length, running hash and number of events of the log, as thread.json names them at the end. */
+  state(): LogExtent;
   /** Syncs what is not yet synced, then gives the lease back. Idempotent. */
   close(): void | Promise<void>;
 }
 
-/** Length, running hash and number of events of a log, as thread.json names them at the end. */
-export type LogState = LogExtent;
 
 /** An entry as the tree holds it, or what {@link LogStore.readEntries} gives. */
 export type EntryLookup = { readonly entry: TreeEntry } | { readonly opened: OpenedLog };
@@ -279,7 +228,7 @@ export interface LogStore {
    */
   reopen(threadId: string, options: LogReopenOptions): Promise<LogWriter>;
   /**
-   * Reads a log, or its first `end` bytes. Never writes. Refused with `thread_not_found` or, when the file is no log,
+   * Reads a log, or its first `end` bytes. Never writes. Refused with `thread_not_found` or, when its bytes are no log,
    * `log_malformed`.
    */
   read(threadId: string, part?: LogPart): Promise<OpenedLog>;
@@ -295,9 +244,9 @@ export interface LogStore {
   lookUp(threadId: string, id: string): Promise<EntryLookup>;
   /** Checks header, sequence, hash chain and signatures in one sequential pass of constant memory. */
   verify(threadId: string, options: VerifyOptions): Promise<LogVerification>;
-  /** The last `count` events, in order, read backwards from the end of the file. */
+  /** The last `count` events, in order. Costs O(what it gives). */
   tail(threadId: string, count: number): Promise<readonly (LogEvent | UnknownEvent)[]>;
-  /** Events with a seq above `seq`, in order. Costs O(what it gives), and some looks into the file to find its start. */
+  /** Events with a seq above `seq`, in order. Costs O(what it gives), and some looks into the log to find its start. */
   since(threadId: string, seq: number): AsyncIterable<LogEvent | UnknownEvent>;
   /**
    * Events with a seq above `since` (default 0: all), then new ones as they are written, until `signal` aborts. Waits
@@ -347,13 +296,13 @@ export interface LogPart {
   readonly end: number;
 }
 
-/** A file of bytes that were taken off a log. Nothing in it is verified. */
+/** Bytes that were taken off a log. Nothing in them is verified. */
 export type QuarantinedPart = EventPayloads['log_quarantined'];
 
 export interface VerifyOptions {
   readonly verifier: PayloadVerifier;
   /** From a finished thread's thread.json: then nothing may be missing or unsigned. */
-  readonly expected?: LogState | undefined;
+  readonly expected?: LogExtent | undefined;
 }
 
 export interface FollowOptions {
@@ -380,7 +329,10 @@ export type OwnerState = 'alive' | 'gone' | 'unknown';
 /** The columns of a thread's record that name its owner. */
 export type OwnerColumns = Pick<ThreadRecord, 'pid' | 'process_start' | 'host'>;
 
-/** Knows who may own threads, for leases and recovery. */
+/**
+ * Knows who may own threads, for leases and recovery. Answers from what this host knows, without a network: an owner
+ * elsewhere is `unknown`, and loses its thread only by its silence, see {@link Registry.claim}.
+ */
 export interface Owners {
   /** Returns the owner that this process is. */
   self(): Owner;
@@ -408,22 +360,12 @@ export interface Store {
   readonly owners: Owners;
   /** Absent for a store whose databases rye can't inspect or replace. */
   readonly maintenance?: StoreMaintenance;
+  /** Releases what the store holds open; the callers have closed its writers. Work may continue after the return. */
   close(): void;
 }
 
-/** Repairs of databases that are files on the local disk. */
-export interface StoreMaintenance {
-  /** Looks at the databases; changes nothing. */
-  inspect(): readonly DatabaseState[];
-  /**
-   * Moves a damaged database aside, with the files that SQLite keeps beside it; returns its new path. The next use
-   * creates a new one.
-   */
-  setAside(name: DatabaseState['name'], suffix: string): string;
-  /** Keeps other repairs of this project's state away; refused with `thread_locked` while one runs. */
-  holdRepair(): { release(): void };
-}
-
+export type { LogProblem } from '../log/codec.ts';
 export type { OpenedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
+export type { BudgetRow } from '../policy/budget.ts';
 export type { ResolveParams, RunKey, SteerParams, SteerPoint } from './deliveries.ts';

@@ -20,6 +20,11 @@ export interface MockAnswer {
 /** One entry of the script. A text is an answer; a function gets the request and returns the answer. */
 export type MockTurn = string | MockAnswer | ((request: ModelRequest) => string | MockAnswer);
 
+const ABORTED: ModelEvent = {
+  type: 'error',
+  failure: { phase: 'aborted', message: 'the call was aborted' },
+};
+
 /** A scripted model for tests. */
 export interface MockModel {
   /** For `openRye({ providers: { mock: model.kind } })`; run with `provider: 'mock'`. */
@@ -48,11 +53,16 @@ export function mockModel(script: readonly MockTurn[]): MockModel {
     open: ({ config }) => ({
       name: config.name,
       async *stream(request, signal) {
-        if (signal.aborted) {
-          yield { type: 'error', failure: { phase: 'aborted', message: 'the call was aborted' } };
-          return;
+        const events = signal.aborted
+          ? [ABORTED]
+          : eventsOf(request.model, answer(request), requests.length);
+        for (const event of events) {
+          if (signal.aborted) {
+            yield ABORTED;
+            return;
+          }
+          yield event;
         }
-        yield* eventsOf(request.model, answer(request), requests.length);
       },
     }),
   };

@@ -1,7 +1,7 @@
 import { describe } from 'vitest';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import { openStore } from '../../src/storage/open-store.ts';
-import type { LedgerRow } from '../../src/storage/store.ts';
+import type { BudgetRow } from '../../src/storage/store.ts';
 import { calls, text, toolUse, type WireRequest, type WireTurn } from '../helpers/wire-server.ts';
 import { directive, harmless, type Lab } from './lab.ts';
 
@@ -16,7 +16,7 @@ const nameOf = ({ body }: WireRequest): string =>
 const start = (index: number, more: object = {}) =>
   toolUse('rye_execute', { item_type: 'directive', item_id: 'child', ...more }, `call_${index}`);
 
-function committed(rows: readonly LedgerRow[], id: string): number {
+function committed(rows: readonly BudgetRow[], id: string): number {
   const own = rows.find((row) => row.thread_id === id)?.actual ?? 0;
   return rows
     .filter((row) => row.parent_id === id)

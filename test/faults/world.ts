@@ -104,7 +104,7 @@ export async function expectLegal(world: World, rye: Rye): Promise<void> {
   try {
     const threads = await store.registry.list({});
     expect(threads.filter(({ status }) => isActive(status))).toEqual([]);
-    expect(await store.ledger.active()).toEqual([]);
+    expect(await store.ledger.rows({ status: 'active' })).toEqual([]);
     const spent = new Map(
       threads.map(({ thread_id, cost }) => [thread_id, toMicroUsd(cost.spend)]),
     );

@@ -1,16 +1,6 @@
-import {
-  createHash,
-  createPrivateKey,
-  createPublicKey,
-  generateKeyPairSync,
-  sign,
-  verify,
-} from 'node:crypto';
-import canonicalize from 'canonicalize';
 import { isoTime } from '../../src/core/clock.ts';
-import type { EventDraft, LogEvent, LogHeader } from '../../src/core/events.ts';
-import type { JsonObject } from '../../src/core/json.ts';
-import type { PayloadSigner, PayloadVerifier } from '../../src/core/signing.ts';
+import type { EventDraft, LogEvent } from '../../src/core/events.ts';
+import type { PayloadSigner } from '../../src/core/signing.ts';
 import {
   type Checkpoint,
   type CheckpointStatement,
@@ -20,67 +10,15 @@ import {
 } from '../../src/log/checkpoint.ts';
 import { encodeEvent, encodeHeader } from '../../src/log/codec.ts';
 import { LOG_START, placeEvent } from '../../src/log/cursor.ts';
+import { headerFor, THREAD } from '../../src/testing/conformance/fixtures.ts';
 
-export const THREAD = 'demo/count-1771322456';
-
-function bytes(payload: JsonObject): Buffer {
-  return Buffer.from(canonicalize(payload) ?? '');
-}
-
-export interface TestKey {
-  readonly signer: PayloadSigner;
-  readonly verifier: PayloadVerifier;
-  /** Makes the same key in another process. */
-  readonly privatePem: string;
-}
-
-/** A signer and the verifier that trusts it, made of Node's crypto alone. */
-export function testKey(privatePem?: string): TestKey {
-  const privateKey =
-    privatePem === undefined
-      ? generateKeyPairSync('ed25519').privateKey
-      : createPrivateKey(privatePem);
-  const publicKey = createPublicKey(privateKey);
-  const pem = publicKey.export({ type: 'spki', format: 'pem' });
-  const keyId = createHash('sha256').update(pem).digest('hex').slice(0, 16);
-  return {
-    privatePem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
-    signer: {
-      keyId,
-      sign: (payload) => sign(null, bytes(payload), privateKey).toString('base64url'),
-    },
-    verifier: {
-      find(signedBy) {
-        if (signedBy !== keyId) return 'key_untrusted';
-        return {
-          verify: (payload, signature) =>
-            verify(null, bytes(payload), publicKey, Buffer.from(signature, 'base64url')),
-        };
-      },
-    },
-  };
-}
-
-export function headerFor(threadId = THREAD): LogHeader {
-  return {
-    event_type: 'thread',
-    version: 1,
-    thread_id: threadId,
-    directive: 'demo/count',
-    created_at: '2026-02-17T10:00:56.000Z',
-  };
-}
-
-export function delta(text: string): EventDraft {
-  return { event_type: 'token_delta', payload: { text } };
-}
-
-export function userMessage(text: string): EventDraft {
-  return {
-    event_type: 'message',
-    payload: { message: { role: 'user', content: [{ type: 'text', text }] } },
-  };
-}
+export {
+  delta,
+  headerFor,
+  THREAD,
+  testKey,
+  userMessage,
+} from '../../src/testing/conformance/fixtures.ts';
 
 /** Places drafts as a writer does, with ids e1, e2… or another prefix. */
 export function place(drafts: readonly EventDraft[], prefix = 'e'): readonly LogEvent[] {

@@ -1,16 +1,20 @@
 import type { JsonObject } from '../../src/core/json.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
+import { embeddedConfig } from '../../src/providers/catalog.ts';
 import { literalProvider } from '../../src/providers/literal/provider.ts';
+import type { ModelProvider } from '../../src/providers/provider.ts';
 import { recordingFromMessages, replayProvider } from '../../src/providers/replay/recording.ts';
 import {
   aRequest,
+  describeProvider,
   type Opened,
-  providerConformance,
   type Scenario,
-} from '../conformance/provider.ts';
+} from '../../src/testing/conformance/provider.ts';
+import { type MockTurn, mockModel } from '../../src/testing/index.ts';
 import { type ChatTurn, chatCall, chatText, startChatServer } from '../helpers/chat-server.ts';
 import { startWireServer, text, toolUse, type WireTurn } from '../helpers/wire-server.ts';
-import { chatAt, claudeAt } from './fixtures.ts';
+import { planOf } from '../loop/scripted.ts';
+import { chatAt, claudeAt, systemClock } from './fixtures.ts';
 
 async function claude(turn: WireTurn): Promise<Opened> {
   const server = await startWireServer(() => turn);
@@ -21,8 +25,7 @@ async function claude(turn: WireTurn): Promise<Opened> {
   };
 }
 
-providerConformance({
-  name: 'anthropic',
+describeProvider('anthropic', {
   answering: async ({ text: words, calls }) =>
     claude({
       steps: [
@@ -64,8 +67,7 @@ async function chat(turn: ChatTurn): Promise<Opened> {
   };
 }
 
-providerConformance({
-  name: 'openai',
+describeProvider('openai', {
   answering: async ({ text: words, calls }) =>
     chat({
       steps: [
@@ -105,8 +107,7 @@ const NOTHING_TO_WAIT_FOR = {
   flooding: 'it has nothing but a generator, which runs when pulled',
 };
 
-providerConformance({
-  name: 'replay',
+describeProvider('replay', {
   answering: async ({ text: words, calls }) => {
     const recording = recordingFromMessages([
       {
@@ -135,6 +136,27 @@ providerConformance({
   failing: async () => ({ provider: replayProvider({ calls: [] }) }),
   skips: NOTHING_TO_WAIT_FOR,
 });
+
+describeProvider('mock', {
+  answering: async ({ text: words, calls }) => {
+    const made = calls.map(({ name, input }) => ({ tool: name, input: input as JsonObject }));
+    const answer = { text: words, calls: made };
+    return { provider: openMock([answer, answer]) };
+  },
+  failing: async () => ({ provider: openMock([]) }),
+  skips: NOTHING_TO_WAIT_FOR,
+});
+
+function openMock(script: readonly MockTurn[]): ModelProvider {
+  return mockModel(script).kind.open({
+    config: embeddedConfig('mock'),
+    catalog: {},
+    plan: planOf({}),
+    env: {},
+    clock: systemClock,
+    stallSeconds: 60,
+  });
+}
 
 /** Literal returns the result of a finished step, and makes the calls of the next one. */
 function literal({ text: words, calls }: Scenario): Opened {
@@ -179,8 +201,7 @@ function literal({ text: words, calls }: Scenario): Opened {
   };
 }
 
-providerConformance({
-  name: 'literal',
+describeProvider('literal', {
   answering: async (scenario) => literal(scenario),
   failing: async () => ({
     provider: literalProvider({ steps: [], outputs: [], inputs: {}, alternatives: ['anthropic'] }),

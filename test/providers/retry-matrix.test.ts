@@ -9,7 +9,7 @@ import {
   contentIn,
   failureIn,
   grammarProblems,
-} from '../conformance/provider.ts';
+} from '../../src/testing/conformance/provider.ts';
 import {
   type ChatServer,
   type ChatTurn,

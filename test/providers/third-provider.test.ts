@@ -3,8 +3,8 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { embeddedConfig } from '../../src/providers/catalog.ts';
+import { describeProvider, type Opened } from '../../src/testing/conformance/provider.ts';
 import { type LibraryLab, libraryLab } from '../app/library-lab.ts';
-import { type Opened, providerConformance } from '../conformance/provider.ts';
 import {
   LINES,
   type LineServer,
@@ -34,8 +34,7 @@ async function lines(turn: LineTurn): Promise<Opened> {
 
 const USED = { used: { input: 7, output: 3 } };
 
-providerConformance({
-  name: 'a kind that rye does not ship',
+describeProvider('a kind that rye does not ship', {
   answering: async ({ text, calls }) =>
     lines({
       lines: [

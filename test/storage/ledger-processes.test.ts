@@ -7,13 +7,13 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
 import { SqliteLedger } from '../../src/storage/sqlite/ledger.ts';
-import type { LedgerRow } from '../../src/storage/store.ts';
+import type { BudgetRow } from '../../src/storage/store.ts';
 import { temporaryFolder } from './support.ts';
 
 const CHILD = fileURLToPath(new URL('ledger-child.ts', import.meta.url));
 
 /** Committed money by the plain definition, recursively: the audit shares no code with the ledger. */
-function committed(rows: readonly LedgerRow[], id: string): number {
+function committed(rows: readonly BudgetRow[], id: string): number {
   const own = rows.find((row) => row.thread_id === id)?.actual ?? 0;
   const children = rows.filter((row) => row.parent_id === id);
   return children.reduce((sum, child) => {
@@ -22,13 +22,13 @@ function committed(rows: readonly LedgerRow[], id: string): number {
   }, own);
 }
 
-function spent(rows: readonly LedgerRow[], id: string): number {
+function spent(rows: readonly BudgetRow[], id: string): number {
   const row = rows.find((other) => other.thread_id === id);
   const children = rows.filter((other) => other.parent_id === id);
   return children.reduce((sum, child) => sum + spent(rows, child.thread_id), row?.actual ?? 0);
 }
 
-function audit(rows: readonly LedgerRow[]): void {
+function audit(rows: readonly BudgetRow[]): void {
   for (const row of rows) {
     expect(row.actual).toBeGreaterThanOrEqual(0);
     expect(committed(rows, row.thread_id)).toBeLessThanOrEqual(row.max);

@@ -1,4 +1,9 @@
-import { describeStore } from '../conformance/store.ts';
-import { openTestStore } from './support.ts';
+import { appendFileSync } from 'node:fs';
+import { describeStore } from '../../src/testing/conformance/store.ts';
+import { openTestStore, type TestStore } from './support.ts';
 
-describeStore('SQLite and files', () => openTestStore());
+// Requirement: finished-runs-again
+describeStore('SQLite and files', () => openTestStore(), {
+  openAgain: (store) => openTestStore((store as TestStore).projectPath),
+  tear: ({ logs }, threadId, text) => appendFileSync(logs.location(threadId), text),
+});

@@ -173,7 +173,9 @@ test('a child without a declared spend limit gets a share, so that its siblings 
   const ids = [first, second, declared].map(({ thread_id }) => thread_id);
   await here.rye.children.wait([...ids, parentThreadId]);
   expect(await here.store.ledger.remaining(parentThreadId)).toBe(1_000_000);
-  const refused = (await here.store.registry.listChildren(parentThreadId)).at(-1);
+  const refused = (
+    await here.store.registry.list({ parentId: parentThreadId, order: 'oldest first' })
+  ).at(-1);
   expect(refused).toMatchObject({ status: 'error', error: { code: 'budget_insufficient' } });
 });
 
@@ -203,7 +205,10 @@ test('two processes that start children of one parent get no more of them than i
   expect(results.map(({ code }) => String(code)).toSorted()).toEqual('000555'.split(''));
   const refused = results.filter(({ code }) => code === 5);
   expect(refused.every(({ stdout }) => stdout.includes('limit_spawns'))).toBe(true);
-  const children = await here.store.registry.listChildren(parent.thread_id);
+  const children = await here.store.registry.list({
+    parentId: parent.thread_id,
+    order: 'oldest first',
+  });
   expect(children).toHaveLength(3);
   expect((await here.record(parent.thread_id)).spawn_count).toBe(3);
   await here.rye.children.wait(children.map(({ thread_id }) => thread_id));

@@ -30,7 +30,7 @@ const arrived = (here: Lab, name: string): boolean =>
 
 async function childrenEnded(here: Lab, parent: string, count: number): Promise<void> {
   await here.until('the ends of the children', async () => {
-    const children = await here.store.registry.listChildren(parent);
+    const children = await here.store.registry.list({ parentId: parent, order: 'oldest first' });
     return children.length === count && children.every(({ status }) => status === 'completed');
   });
 }
@@ -133,7 +133,7 @@ test('a child that is killed is an end like any other', async () => {
   );
   const running = here.rye.threads.execute({ directiveId: 'team/top', threadId: PARENT });
   await here.until('the work', () => arrived(here, 'work') && arrived(here, 'a'));
-  const [child] = await here.store.registry.listChildren(PARENT);
+  const [child] = await here.store.registry.list({ parentId: PARENT, order: 'oldest first' });
   await here.rye.children.kill(child?.thread_id ?? '');
   await here.until('the delivery', async () => (await here.rye.deliveries.list(PARENT)).length > 0);
   here.openGate('work');

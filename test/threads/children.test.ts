@@ -149,7 +149,9 @@ test('a gate can refuse a child', async () => {
   const { result } = await execute(here, 'team/top');
   expect(result.success).toBe(false);
   expect(result.children).toEqual([]);
-  expect(await here.store.registry.listChildren(result.thread_id)).toEqual([]);
+  expect(
+    await here.store.registry.list({ parentId: result.thread_id, order: 'oldest first' }),
+  ).toEqual([]);
 });
 
 test('a thread starts children asynchronously, waits, collects and reads; one that fails costs nothing else', async () => {

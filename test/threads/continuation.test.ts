@@ -154,7 +154,7 @@ test('a successor waits for the children of the thread that it continues; a canc
     return chain.length === 2 && events.some(({ event_type }) => event_type === 'tool_call_start');
   });
   const { chain } = await rye.threads.show('r');
-  const [kid] = await here.store.registry.listChildren('r');
+  const [kid] = await here.store.registry.list({ parentId: 'r', order: 'oldest first' });
   const cancelled = await here.rye.children.cancel('r', { reason: 'enough' });
   expect(cancelled).toEqual([chain[1]?.thread_id, kid?.thread_id]);
   expect(await running).toMatchObject({

@@ -29,7 +29,7 @@ test('more children than max_children wait as created; each end starts the next 
   ]);
   await here.until('three arrivals', () => ['c1', 'c2', 'c3'].every((name) => arrived(here, name)));
   const running = async (): Promise<number> =>
-    (await here.store.registry.listChildren(parentThreadId)).filter(
+    (await here.store.registry.list({ parentId: parentThreadId, order: 'oldest first' })).filter(
       ({ status, pid }) => status === 'running' || (status === 'created' && pid !== null),
     ).length;
   expect(await running()).toBe(3);

@@ -263,10 +263,12 @@ test('a thread starts a tool asynchronously only where it holds it', async () =>
   };
   const held = await put(['team/gate', orchestrator]);
   expect(held.error).toBeUndefined();
-  expect(await here.store.registry.listChildren(held.thread_id)).toMatchObject([
-    { directive: 'tool/team/gate', status: 'completed' },
-  ]);
+  expect(
+    await here.store.registry.list({ parentId: held.thread_id, order: 'oldest first' }),
+  ).toMatchObject([{ directive: 'tool/team/gate', status: 'completed' }]);
   const refused = await put([orchestrator]);
   expect(refused.success).toBe(false);
-  expect(await here.store.registry.listChildren(refused.thread_id)).toEqual([]);
+  expect(
+    await here.store.registry.list({ parentId: refused.thread_id, order: 'oldest first' }),
+  ).toEqual([]);
 });

@@ -2,7 +2,7 @@ import { lstatSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
-import type { DatabaseState } from '../store.ts';
+import type { DatabaseState } from '../maintenance.ts';
 
 /** Steps from one `user_version` to the next: the database is at version n after the first n of them. */
 export type Migrations = readonly string[];

@@ -11,7 +11,7 @@ import {
   reservedBy,
   subtreeSpend,
 } from '../../policy/budget.ts';
-import type { Ledger, LedgerRow } from '../store.ts';
+import type { BudgetRow, Ledger } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 
 export const LEDGER_MIGRATIONS: Migrations = [
@@ -58,7 +58,7 @@ export class SqliteLedger implements Ledger {
 
   async reserve(childId: string, amount: MicroUsd, parentId: string, keep = 0): Promise<void> {
     this.#change(() => {
-      const rows = new Map<string, LedgerRow>();
+      const rows = new Map<string, BudgetRow>();
       for (const row of [...this.#subtree(parentId), ...this.#subtree(childId)]) {
         rows.set(row.thread_id, row);
       }
@@ -108,7 +108,7 @@ export class SqliteLedger implements Ledger {
     return subtreeSpend(this.#subtree(threadId), threadId);
   }
 
-  async restore(rows: readonly LedgerRow[]): Promise<readonly string[]> {
+  async restore(rows: readonly BudgetRow[]): Promise<readonly string[]> {
     return this.#database.immediate(() => {
       const restored: string[] = [];
       for (const row of rows) {
@@ -122,17 +122,16 @@ export class SqliteLedger implements Ledger {
     });
   }
 
-  async rows(): Promise<readonly LedgerRow[]> {
+  async rows({
+    thread_id: threadId,
+    status,
+  }: Parameters<Ledger['rows']>[0] = {}): Promise<readonly BudgetRow[]> {
+    if (threadId !== undefined)
+      return this.#row(threadId).filter((row) => row.status === (status ?? row.status));
+    const where = status === undefined ? '' : `WHERE status = '${status}'`;
     return this.#database.all(
-      `SELECT ${COLUMNS} FROM budget_ledger ORDER BY rowid`,
-    ) as readonly LedgerRow[];
-  }
-
-  async active(): Promise<readonly string[]> {
-    const rows = this.#database.all(
-      `SELECT thread_id FROM budget_ledger WHERE status = 'active' ORDER BY rowid`,
-    ) as readonly { readonly thread_id: string }[];
-    return rows.map(({ thread_id }) => thread_id);
+      `SELECT ${COLUMNS} FROM budget_ledger ${where} ORDER BY rowid`,
+    ) as readonly BudgetRow[];
   }
 
   close(): void {
@@ -140,14 +139,14 @@ export class SqliteLedger implements Ledger {
   }
 
   /** Decides and stores under the write lock, so that no two decisions see the same money. */
-  #change(plan: () => LedgerRow | undefined): void {
+  #change(plan: () => BudgetRow | undefined): void {
     this.#database.immediate(() => {
       const row = plan();
       if (row) this.#store(row);
     });
   }
 
-  #store(row: LedgerRow): void {
+  #store(row: BudgetRow): void {
     this.#database.run(
       `INSERT INTO budget_ledger (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
        ON CONFLICT (thread_id) DO UPDATE SET max = excluded.max, reserved = excluded.reserved,
@@ -177,14 +176,14 @@ export class SqliteLedger implements Ledger {
     );
   }
 
-  #row(threadId: string): readonly LedgerRow[] {
+  #row(threadId: string): readonly BudgetRow[] {
     return this.#database.all(
       `SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id = ?`,
       threadId,
-    ) as readonly LedgerRow[];
+    ) as readonly BudgetRow[];
   }
 
-  #subtree(threadId: string): readonly LedgerRow[] {
-    return this.#database.all(SUBTREE, threadId) as readonly LedgerRow[];
+  #subtree(threadId: string): readonly BudgetRow[] {
+    return this.#database.all(SUBTREE, threadId) as readonly BudgetRow[];
   }
 }

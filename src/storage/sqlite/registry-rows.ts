@@ -171,7 +171,7 @@ export function conditions(filter: ThreadFilter): {
   readonly where: string;
   readonly parameters: readonly string[];
 } {
-  const { active, status, directive, parentId } = filter;
+  const { active, status, directive, parentId, continuationOf } = filter;
   const parts: string[] = [];
   const parameters: string[] = [];
   const add = (sql: string, ...values: readonly string[]): void => {
@@ -181,6 +181,7 @@ export function conditions(filter: ThreadFilter): {
   if (active !== undefined) add(`status ${active ? '' : 'NOT '}IN (${ACTIVE_STATUSES})`);
   if (status !== undefined) add('status = ?', status);
   if (parentId !== undefined) add('parent_id = ?', parentId);
+  if (continuationOf !== undefined) add('continuation_of = ?', continuationOf);
   if (directive?.includes('*')) add('directive GLOB ?', literalGlob(directive));
   else if (directive !== undefined) add('directive = ?', directive);
   return { where: parts.length === 0 ? '' : `WHERE ${parts.join(' AND ')}`, parameters };

@@ -79,17 +79,11 @@ export class SqliteRegistry implements Registry {
 
   async list(filter: ThreadFilter): Promise<readonly ThreadRecord[]> {
     const { where, parameters } = conditions(filter);
+    const direction = filter.order === 'oldest first' ? 'ASC' : 'DESC';
     return this.#records(
-      `SELECT ${COLUMNS} FROM threads ${where} ORDER BY created_at DESC, rowid DESC LIMIT ?`,
+      `SELECT ${COLUMNS} FROM threads ${where} ORDER BY created_at ${direction}, rowid ${direction} LIMIT ?`,
       ...parameters,
       filter.limit ?? -1,
-    );
-  }
-
-  async listChildren(parentId: string): Promise<readonly ThreadRecord[]> {
-    return this.#records(
-      `SELECT ${COLUMNS} FROM threads WHERE parent_id = ? ORDER BY created_at, rowid`,
-      parentId,
     );
   }
 
@@ -186,14 +180,6 @@ export class SqliteRegistry implements Registry {
     });
   }
 
-  async cancelRequested(threadId: string): Promise<string | undefined> {
-    const row = this.#database.get(
-      'SELECT cancel_requested FROM threads WHERE thread_id = ?',
-      threadId,
-    ) as { cancel_requested: string | null } | undefined;
-    return row?.cancel_requested ?? undefined;
-  }
-
   async linkContinuation(
     threadId: string,
     successorId: string,
@@ -234,13 +220,6 @@ export class SqliteRegistry implements Registry {
       }
       moveDeliveries(this.#database, { from: threadId, to: successorId, now });
     });
-  }
-
-  async listContinuations(threadId: string): Promise<readonly ThreadRecord[]> {
-    return this.#records(
-      `SELECT ${COLUMNS} FROM threads WHERE continuation_of = ? ORDER BY created_at, rowid`,
-      threadId,
-    );
   }
 
   async chain(threadId: string): Promise<readonly ThreadRecord[]> {

@@ -9,7 +9,7 @@ import type {
   SearchQuery,
   TextField,
 } from '../../core/search.ts';
-import type { FolderScope, IndexAnswer, SearchIndex } from '../store.ts';
+import type { FolderScope, IndexAnswer, SearchIndex } from '../search-index.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 
 export const INDEX_MIGRATIONS: Migrations = [

@@ -183,7 +183,9 @@ export async function childrenOf(
   threadId: string,
 ): Promise<readonly ThreadRecord[]> {
   const ids = await selfAndBefore(registry, threadId);
-  return (await Promise.all(ids.map((id) => registry.listChildren(id)))).flat();
+  return (
+    await Promise.all(ids.map((id) => registry.list({ parentId: id, order: 'oldest first' })))
+  ).flat();
 }
 
 /** Returns all threads below `threadId`, children before grandchildren, continuations next to what they continue. */
@@ -196,7 +198,7 @@ async function descendantsOf(
   for (let open = own; open.length > 0; ) {
     const next: string[] = [];
     for (const id of open) {
-      for (const child of await registry.listChildren(id)) {
+      for (const child of await registry.list({ parentId: id, order: 'oldest first' })) {
         if (own.includes(child.thread_id) || found.has(child.thread_id)) continue;
         found.set(child.thread_id, child);
         next.push(child.thread_id);

@@ -212,7 +212,7 @@ async function loadParent(
 ): Promise<ThreadDocument | undefined> {
   if (threadId === undefined || threadId === '') return undefined;
   const parent = await env.files.readDocument(threadId);
-  const row = (await env.store.ledger.rows()).find((one) => one.thread_id === threadId);
+  const [row] = await env.store.ledger.rows({ thread_id: threadId });
   if (row?.status !== 'released') return parent;
   throw new RyeError('illegal_transition', `the parent ${threadId} has ended (${parent.status})`, {
     hint: `Start the thread without --parent, or resume the parent: rye threads resume ${threadId}`,

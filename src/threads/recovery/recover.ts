@@ -133,7 +133,10 @@ async function finishDead(
   const failure = 'writer' in log ? error : log.failure;
   if (recorder && lost) recorder.record([costOfLost(lost, cost)]);
   if (recorder && !end) settleOpen(recorder, events, error.message);
-  const successors = await env.store.registry.listContinuations(threadId);
+  const successors = await env.store.registry.list({
+    continuationOf: threadId,
+    order: 'oldest first',
+  });
   const successor = end?.status === 'continued' ? successors.at(-1) : undefined;
   const result = await finalizeThread(env, {
     started: { threadId, plan, record, document: openDocument(document), parent: undefined },
@@ -212,8 +215,8 @@ async function costOf(
 ): Promise<Cost> {
   const { threadId, events, lost } = used;
   const logged = events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
-  const rows = await env.store.ledger.rows();
-  const reported = rows.find(({ thread_id }) => thread_id === threadId)?.actual ?? 0;
+  const [row] = await env.store.ledger.rows({ thread_id: threadId });
+  const reported = row?.actual ?? 0;
   return withLost(logged, reported, lost);
 }
 
@@ -332,7 +335,7 @@ export async function recoverEach(
 async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly RecoveredThread[]> {
   const { registry, ledger, owners } = env.store;
   const released: RecoveredThread[] = [];
-  for (const threadId of await ledger.active()) {
+  for (const { thread_id: threadId } of await ledger.rows({ status: 'active' })) {
     const record = await registry.get(threadId);
     if (!record || isActive(record.status)) continue;
     const owner = owners.ofRecord(record);

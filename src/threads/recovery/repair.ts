@@ -8,7 +8,7 @@ import { mapOf, NUMBER } from '../../core/shape.ts';
 import { isActive, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
-import type { LedgerRow } from '../../storage/store.ts';
+import type { BudgetRow } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
 import type { Process, Stored, ThreadEnv } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
@@ -188,7 +188,7 @@ function rootOf(document: ThreadDocument, all: ReadonlyMap<string, ThreadDocumen
   return isChained ? first.thread_id : null;
 }
 
-function budgetOf(document: ThreadDocument): LedgerRow {
+function budgetOf(document: ThreadDocument): BudgetRow {
   const { thread_id, parent_thread_id: parentId, limits, cost, status } = document;
   const max = toMicroUsd(Number.isFinite(limits.spend) ? limits.spend : 0);
   return {

@@ -1,6 +1,7 @@
 import { abortText, isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import type { Registry } from '../../storage/store.ts';
 import type { Configured, Process, Stored, ThreadEnv } from '../ports.ts';
 import type { StartedThread } from './start.ts';
 
@@ -113,7 +114,7 @@ export class Cancellation {
       await clock.sleep(POLL_MS, this.#done.signal);
       if (this.#done.signal.aborted) return;
       try {
-        const reason = await store.registry.cancelRequested(this.#threadId);
+        const reason = await cancelReason(store.registry, this.#threadId);
         if (reason !== undefined) this.#cancel(reason);
         if (clock.monotonic() - beaten < everyMs) continue;
         beaten = clock.monotonic();
@@ -130,4 +131,12 @@ export class Cancellation {
   #cancel(reason: unknown): void {
     this.#controller.abort(abortText(reason) ?? 'interrupted');
   }
+}
+
+/** Returns the reason of a request to cancel the thread; undefined if there is none. */
+export async function cancelReason(
+  registry: Registry,
+  threadId: string,
+): Promise<string | undefined> {
+  return (await registry.get(threadId))?.cancel_requested ?? undefined;
 }

@@ -31,7 +31,7 @@ import { finalizeThread } from './finalize.ts';
 import { HookRunner } from './hook-runner.ts';
 import { ThreadInbox } from './inbox.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
-import { Cancellation } from './liveness.ts';
+import { Cancellation, cancelReason } from './liveness.ts';
 import { type Conversation, type Opening, openingMessages, watchRules } from './opening.ts';
 import { ArtifactHashes, Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -108,7 +108,7 @@ async function runLink(
     const { cost, last_text } = outcome;
     try {
       // requested during the last call: the successor would not see it
-      const reason = await env.store.registry.cancelRequested(started.threadId);
+      const reason = await cancelReason(env.store.registry, started.threadId);
       if (reason !== undefined) outcome = { kind: 'cancelled', reason, cost, last_text };
       else successor = await startHandoff(env, { started, cost, recorder: open.recorder });
     } catch (error) {

@@ -3,7 +3,12 @@ import { describe, expect, test, vi } from 'vitest';
 import { anthropicProvider } from '../../../src/providers/anthropic/provider.ts';
 import { retryAfter } from '../../../src/providers/failure.ts';
 import type { ModelEvent, ProviderFailure } from '../../../src/providers/provider.ts';
-import { aRequest, collect, failureIn, grammarProblems } from '../../conformance/provider.ts';
+import {
+  aRequest,
+  collect,
+  failureIn,
+  grammarProblems,
+} from '../../../src/testing/conformance/provider.ts';
 import {
   says,
   startWireServer,

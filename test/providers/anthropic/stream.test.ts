@@ -4,7 +4,12 @@ import { expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
 import { streamDecoder } from '../../../src/providers/anthropic/stream.ts';
 import type { ModelEvent } from '../../../src/providers/provider.ts';
-import { collect, contentIn, failureIn, grammarProblems } from '../../conformance/provider.ts';
+import {
+  collect,
+  contentIn,
+  failureIn,
+  grammarProblems,
+} from '../../../src/testing/conformance/provider.ts';
 import { startWireServer } from '../../helpers/wire-server.ts';
 import { claudeAt } from '../fixtures.ts';
 

@@ -22,7 +22,7 @@ import {
   contentIn,
   failureIn,
   grammarProblems,
-} from '../../conformance/provider.ts';
+} from '../../../src/testing/conformance/provider.ts';
 
 function step(name: string, ...calls: readonly Partial<ProcessCall>[]): ProcessStep {
   return {

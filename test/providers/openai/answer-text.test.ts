@@ -6,7 +6,12 @@ import {
   TextCallReader,
   type TextPiece,
 } from '../../../src/providers/openai/answer-text.ts';
-import { aRequest, collect, contentIn, grammarProblems } from '../../conformance/provider.ts';
+import {
+  aRequest,
+  collect,
+  contentIn,
+  grammarProblems,
+} from '../../../src/testing/conformance/provider.ts';
 import { chatText, startChatServer } from '../../helpers/chat-server.ts';
 import { chatAt } from '../fixtures.ts';
 

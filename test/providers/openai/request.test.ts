@@ -12,7 +12,7 @@ import { DIALECT_TRAITS } from '../../../src/providers/openai/dialect.ts';
 import { shortName } from '../../../src/providers/openai/messages.ts';
 import { buildRequest, type ModelTraits } from '../../../src/providers/openai/request.ts';
 import { THINKING_LEVELS } from '../../../src/providers/provider.ts';
-import { aRequest } from '../../conformance/provider.ts';
+import { aRequest } from '../../../src/testing/conformance/provider.ts';
 import { type ChatBody, checkChatRequest } from '../../helpers/chat-rules.ts';
 
 const DIALECTS = Object.keys(DIALECT_TRAITS) as readonly Dialect[];

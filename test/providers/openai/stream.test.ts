@@ -4,7 +4,12 @@ import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
 import { chunkDecoder } from '../../../src/providers/openai/stream.ts';
 import type { ModelEvent } from '../../../src/providers/provider.ts';
-import { collect, contentIn, failureIn, grammarProblems } from '../../conformance/provider.ts';
+import {
+  collect,
+  contentIn,
+  failureIn,
+  grammarProblems,
+} from '../../../src/testing/conformance/provider.ts';
 import { startChatServer } from '../../helpers/chat-server.ts';
 import { chatAt } from '../fixtures.ts';
 

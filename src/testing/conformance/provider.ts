@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import type { AssistantBlock, Message } from '../../src/core/message.ts';
-import { userText } from '../../src/core/message.ts';
+import type { AssistantBlock, Message } from '../../core/message.ts';
+import { userText } from '../../core/message.ts';
 import type {
   ModelEvent,
   ModelProvider,
   ModelRequest,
   ProviderFailure,
-} from '../../src/providers/provider.ts';
+} from '../../providers/provider.ts';
 
 /** The content of an answer. Adapters translate it to their wire. */
 export interface Scenario {
@@ -27,9 +27,8 @@ export interface Opened {
   readonly drained?: () => boolean;
 }
 
-/** Brings one adapter into each situation. `skips` gives the reason for each missing one. */
-export interface ProviderHarness {
-  readonly name: string;
+/** Brings one adapter into each situation. */
+export interface ProviderSituations {
   /** Answers with text and, where there are any, calls. */
   readonly answering: (scenario: Scenario) => Promise<Opened>;
   /** Fails, in a way that is usual for it. */
@@ -38,7 +37,7 @@ export interface ProviderHarness {
   readonly hanging?: () => Promise<Opened>;
   /** Sends more than buffers hold. */
   readonly flooding?: () => Promise<Opened>;
-  /** Why a situation cannot occur. */
+  /** Reasons why `hanging` or `flooding` cannot occur; each is given or has one. */
   readonly skips?: Readonly<Record<string, string>>;
 }
 
@@ -145,9 +144,9 @@ function contentProblems(events: readonly ModelEvent[]): string[] {
   return problems;
 }
 
-/** The suite over the port to models: every adapter passes it. */
-export function providerConformance(harness: ProviderHarness): void {
-  describe(`the provider contract: ${harness.name}`, () => {
+/** Declares the tests of the port to models. */
+export function describeProvider(name: string, harness: ProviderSituations): void {
+  describe(`the provider contract: ${name}`, () => {
     const closers: (() => Promise<void>)[] = [];
     afterEach(async () => {
       for (const close of closers.splice(0)) await close();
@@ -239,7 +238,7 @@ export function providerConformance(harness: ProviderHarness): void {
     });
 
     test('situations that cannot occur have a reason', () => {
-      const missing = (['hanging', 'flooding'] as const).filter((name) => !harness[name]);
+      const missing = (['hanging', 'flooding'] as const).filter((situation) => !harness[situation]);
       expect(Object.keys(harness.skips ?? {})).toEqual(missing);
     });
 

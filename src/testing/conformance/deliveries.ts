@@ -1,0 +1,459 @@
+import { expect, it } from 'vitest';
+import type { DeliveryFacts } from '../../core/delivery.ts';
+import type { EnqueueParams, RunKey, SteerParams } from '../../storage/deliveries.ts';
+import type { Store } from '../../storage/store.ts';
+import { COST, type OpenStore, T0, T1, T2, threadParams } from './fixtures.ts';
+
+const READS_ONLY = {
+  requires_approval: false,
+  requires_network: false,
+  requires_write_access: false,
+};
+const NOTHING_CARRIED = { carried: new Set<string>(), from: [] };
+
+function fromPerson(id: string, changes: Partial<EnqueueParams> = {}): EnqueueParams {
+  return {
+    deliveryId: id,
+    threadId: 'a-1',
+    class: 'person',
+    kind: 'steer',
+    mode: 'auto',
+    source: 'person',
+    text: `text of ${id}`,
+    requiresArtifact: false,
+    now: T0,
+    ...changes,
+  };
+}
+
+function fromThread(id: string, changes: Partial<EnqueueParams> = {}): EnqueueParams {
+  return fromPerson(id, { class: 'background', kind: 'message', source: 'b-1', ...changes });
+}
+
+/** A thread that runs, with an open run. */
+async function running({ registry, deliveries, owners }: Store, threadId = 'a-1'): Promise<RunKey> {
+  await registry.register(threadParams(threadId));
+  const { epoch } = await registry.claim(threadId, owners.self(), T0);
+  const key = { threadId, epoch, runId: `run of ${threadId}` };
+  await deliveries.openRun({ ...key, ...NOTHING_CARRIED, traits: READS_ONLY, now: T0 });
+  return key;
+}
+
+/** Puts everything that waits into the log of the run: entries e-1, e-2… */
+async function admitted(
+  { deliveries }: Store,
+  key: RunKey,
+  changes: { readonly atMost?: number } = {},
+): Promise<readonly string[]> {
+  let count = 0;
+  const newEntryId = (): string => {
+    count += 1;
+    return `${key.runId}/e-${count}`;
+  };
+  const admit = { key, modes: ['auto', 'active'], newEntryId, now: T1, ...changes } as const;
+  const ids = (await deliveries.admitPeople(admit)).map(({ entry_id }) => entry_id ?? '');
+  await deliveries.accept(key, ids, T1);
+  return ids;
+}
+
+const facts = (changes: Partial<DeliveryFacts> = {}): DeliveryFacts => ({
+  entries: new Set(),
+  requested: new Set(),
+  answers: new Map(),
+  finished: undefined,
+  waitedFor: new Set(),
+  ...changes,
+});
+
+/** Messages to threads and their status. */
+export function deliveryCases(open: OpenStore): void {
+  it('delivers a message once, to the run that is open', async () => {
+    const store = await open();
+    const { deliveries, registry, owners } = store;
+    const key = await running(store);
+    await deliveries.enqueue(fromPerson('d-1', { sourceKey: 'k' }));
+    expect(await deliveries.enqueue(fromPerson('d-2', { sourceKey: 'k' }))).toMatchObject({
+      delivery_id: 'd-1',
+    });
+    expect(await deliveries.list('a-1')).toHaveLength(1);
+    expect(await deliveries.isAnyWaiting('a-1')).toBe(true);
+    expect(await deliveries.isAnyWaiting('a-2')).toBe(false);
+    const [entry = ''] = await admitted(store, key);
+    expect(await deliveries.isAnyWaiting('a-1')).toBe(false);
+    expect(await admitted(store, key)).toEqual([]);
+    await deliveries.consume(key, { entryIds: [entry], answerId: 'e-2' }, T1);
+    await deliveries.endRun({ key, end: 'completed', requested: new Set([entry]), now: T1 });
+    const [report] = await deliveries.list('a-1');
+    expect(report).toMatchObject({
+      delivery_id: 'd-1',
+      state: 'closed',
+      close_reason: 'delivered',
+      entry_id: entry,
+      answer_id: 'e-2',
+      closed_at: T1,
+      tries: [],
+    });
+    expect(report?.decisions.map(({ decision }) => decision)).toEqual([
+      'enqueue',
+      'allow',
+      'accept',
+      'consume',
+      'deliver',
+    ]);
+    await registry.claim('a-1', owners.self(), T1, T0);
+    await expect(
+      deliveries.openRun({ ...key, ...NOTHING_CARRIED, traits: READS_ONLY, now: T1 }),
+    ).rejects.toMatchObject({ code: 'thread_locked' });
+  });
+
+  it('admits the oldest messages of the wanted modes, and none into a run that is over', async () => {
+    const store = await open();
+    const { deliveries } = store;
+    const key = await running(store);
+    for (const id of ['d-1', 'd-2']) await deliveries.enqueue(fromPerson(id));
+    await deliveries.enqueue(fromPerson('d-3', { mode: 'follow-up' }));
+    await deliveries.enqueue(fromThread('d-4'));
+    expect(await admitted(store, key, { atMost: 1 })).toHaveLength(1);
+    const states = async (): Promise<readonly (string | null)[]> =>
+      (await deliveries.list('a-1')).map(({ entry_id }) => entry_id && 'in the log');
+    expect(await states()).toEqual(['in the log', null, null, null]);
+    await deliveries.endRun({ key, end: 'failed', requested: new Set(), now: T1 });
+    await expect(admitted(store, key)).rejects.toMatchObject({ code: 'illegal_transition' });
+    // no request carried it: it waits again, and its entry is not reserved twice
+    expect(await deliveries.list('a-1')).toMatchObject([{ state: 'queued' }, {}, {}, {}]);
+  });
+
+  it('refuses every change of a run by an owner that lost the thread', async () => {
+    const store = await open();
+    const { deliveries, registry, owners } = store;
+    const key = await running(store);
+    await deliveries.enqueue(fromPerson('d-1'));
+    const [entry = ''] = await admitted(store, key);
+    await registry.claim('a-1', owners.self(), T1, T0);
+    const before = await deliveries.list('a-1');
+    const late = [
+      () => admitted(store, key),
+      () => deliveries.accept(key, [entry], T1),
+      () => deliveries.consume(key, { entryIds: [entry], answerId: 'x' }, T1),
+      () => deliveries.consumeWaited(key, ['b-1'], T1),
+      () => deliveries.updateRun(key, 'compact', READS_ONLY),
+      () => deliveries.publishPoint(key, POINT),
+      () => deliveries.requestSteer(steer(key)),
+      () => deliveries.admitSteer(steer(key)),
+      () => deliveries.endRun({ key, end: 'completed', requested: new Set(), now: T1 }),
+      () => deliveries.recover({ threadId: 'a-1', epoch: key.epoch, facts: facts(), now: T1 }),
+    ];
+    for (const change of late)
+      await expect(change()).rejects.toMatchObject({ code: 'thread_locked' });
+    expect(await deliveries.list('a-1')).toEqual(before);
+  });
+
+  it('lets a person decide about a message that the model may have seen', async () => {
+    const store = await open();
+    const { deliveries } = store;
+    const key = await running(store);
+    for (const id of ['d-1', 'd-2', 'd-3']) await deliveries.enqueue(fromPerson(id));
+    const [first = '', second = ''] = await admitted(store, key, { atMost: 2 });
+    const resolve = { threadId: 'a-1', newId: 'new', now: T2 };
+    await expect(deliveries.resolve({ ...resolve, seq: 1, as: 'dropped' })).rejects.toMatchObject({
+      code: 'illegal_transition',
+    });
+    const requested = new Set([first, second]);
+    await deliveries.endRun({ key, end: 'interrupted', requested, now: T1 });
+    const listed = await deliveries.list('a-1');
+    expect(listed.map(({ state }) => state)).toEqual(['manual', 'manual', 'queued']);
+    const [one = 0, two = 0, three = 0] = listed.map(({ seq }) => seq);
+    expect(await deliveries.resolve({ ...resolve, seq: one, as: 'delivered' })).toMatchObject({
+      state: 'closed',
+      close_reason: 'operator_confirmed',
+      manual_reason: null,
+    });
+    expect(await deliveries.resolve({ ...resolve, seq: two, as: 'retry' })).toMatchObject({
+      delivery_id: 'new',
+      state: 'queued',
+      text: 'text of d-2',
+      entry_id: null,
+    });
+    expect(await deliveries.resolve({ ...resolve, seq: three, as: 'dropped' })).toMatchObject({
+      close_reason: 'operator_dropped',
+    });
+    await expect(deliveries.resolve({ ...resolve, seq: three, as: 'retry' })).rejects.toMatchObject(
+      { code: 'illegal_transition' },
+    );
+    await expect(deliveries.resolve({ ...resolve, seq: 999, as: 'dropped' })).rejects.toMatchObject(
+      { code: 'entry_not_found' },
+    );
+  });
+
+  it('moves what waits to the thread that continues this one', async () => {
+    const store = await open();
+    const { deliveries, registry } = store;
+    await running(store);
+    await deliveries.enqueue(fromPerson('d-1'));
+    await registry.register(threadParams('a-2', { continuationOf: 'a-1' }));
+    await registry.linkContinuation('a-1', 'a-2', T1, 1);
+    expect(await deliveries.list('a-2')).toMatchObject([{ delivery_id: 'd-1', sent_to: 'a-1' }]);
+    await deliveries.enqueue(fromPerson('d-2'));
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { thread_id: 'a-2' },
+      { delivery_id: 'd-2', thread_id: 'a-2' },
+    ]);
+    await expect(deliveries.enqueue(fromPerson('d-3', { threadId: 'none' }))).rejects.toMatchObject(
+      { code: 'thread_not_found' },
+    );
+  });
+
+  it('keeps an entry that the next run carries, and asks a person about one that it left', async () => {
+    const store = await open();
+    const { deliveries, registry, owners } = store;
+    const key = await running(store);
+    for (const id of ['d-1', 'd-2']) await deliveries.enqueue(fromPerson(id));
+    const [kept = '', left = ''] = await admitted(store, key);
+    await deliveries.endRun({ key, end: 'interrupted', requested: new Set(), now: T1 });
+    const { epoch } = await registry.claim('a-1', owners.self(), T1, T0);
+    const carried = new Set([kept]);
+    const next = { threadId: 'a-1', epoch, runId: 'next', carried, from: [] };
+    const open2 = await deliveries.openRun({ ...next, traits: READS_ONLY, now: T2 });
+    expect(open2).toMatchObject([{ delivery_id: 'd-1', entry_id: kept }]);
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { state: 'queued' },
+      { state: 'manual', entry_id: left },
+    ]);
+  });
+
+  it('recovers the deliveries of a crashed run by what its log proves', async () => {
+    const store = await open();
+    const { deliveries, registry, owners } = store;
+    const key = await running(store);
+    for (const id of ['d-1', 'd-2', 'd-3', 'd-4']) await deliveries.enqueue(fromPerson(id));
+    let count = 0;
+    const newEntryId = (): string => {
+      count += 1;
+      return `e-${count}`;
+    };
+    await deliveries.admitPeople({ key, modes: ['auto'], newEntryId, now: T1 });
+    // it crashed before it could tell what it had written
+    const { epoch } = await registry.claim('a-1', owners.self(), T1, T0);
+    await deliveries.recover({
+      threadId: 'a-1',
+      epoch,
+      facts: facts({
+        entries: new Set(['e-1', 'e-2', 'e-3']),
+        requested: new Set(['e-1', 'e-2']),
+        answers: new Map([['e-1', 'answer']]),
+        finished: 'completed',
+      }),
+      now: T2,
+    });
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { state: 'closed', close_reason: 'delivered', answer_id: 'answer' },
+      { state: 'manual' },
+      { state: 'queued', entry_id: 'e-3' },
+      { state: 'queued', entry_id: null },
+    ]);
+    expect(await deliveries.activeTurn('a-1')).toBeUndefined();
+  });
+
+  it('sends the end of a background child to its parent, unless the parent has waited for it', async () => {
+    const store = await open();
+    const { deliveries, registry, owners } = store;
+    const key = await running(store);
+    for (const id of ['k-1', 'k-2', 'k-3']) {
+      await registry.register(threadParams(id, { parentId: 'a-1' }));
+      if (id !== 'k-3') await registry.assign(id, null, T0);
+      await registry.claim(id, owners.self(), T0);
+      const end = { status: 'completed', now: T1, cost: COST, result: 'ok', epoch: 1 } as const;
+      await registry.finish(id, end);
+    }
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { kind: 'child_result', source: 'k-1', class: 'background', state: 'queued' },
+      { source: 'k-2' },
+    ]);
+    await deliveries.consumeWaited(key, ['k-1', 'k-3'], T1);
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { state: 'closed', close_reason: 'consumed_by_wait' },
+      { state: 'queued' },
+    ]);
+  });
+}
+
+const NOW_MS = Date.parse(T1);
+const POINT = {
+  observed_at: NOW_MS,
+  valid_until: NOW_MS + 1000,
+  answer_boundary_passed: false,
+  after_tool_batch: true,
+  pending_approvals: 0,
+  open_tool_calls: 0,
+};
+
+function steer(key: RunKey, changes: Partial<SteerParams> = {}): SteerParams {
+  return {
+    key,
+    point: POINT,
+    rules: { enabled: true, minIntervalMs: 0, proofMs: 1000 },
+    now: T1,
+    nowMs: NOW_MS,
+    ids: { attempt: () => 'attempt-1', entry: () => 'steered' },
+    ...changes,
+  };
+}
+
+/** Background deliveries: into an active run with a proof, or into a new run. */
+export function steerCases(open: OpenStore): void {
+  it('publishes the state of the open run, and forgets it when the run ends', async () => {
+    const store = await open();
+    const { deliveries } = store;
+    const key = await running(store);
+    expect(await deliveries.activeTurn('a-1')).toBeUndefined();
+    await deliveries.publishPoint(key, POINT);
+    expect(await deliveries.activeTurn('a-1')).toMatchObject({
+      thread_id: 'a-1',
+      epoch: 1,
+      active_run_id: key.runId,
+      active_run_kind: 'regular',
+      risk_class: 'read_only_low_risk',
+      steerable: true,
+      revision: 1,
+      observed_at: T1,
+      after_tool_batch: true,
+    });
+    await deliveries.updateRun(key, 'regular', { ...READS_ONLY, requires_network: null });
+    expect(await deliveries.activeTurn('a-1')).toMatchObject({
+      revision: 2,
+      requires_network: null,
+      risk_class: 'unknown',
+    });
+    await deliveries.endRun({ key, end: 'completed', requested: new Set(), now: T1 });
+    expect(await deliveries.activeTurn('a-1')).toBeUndefined();
+  });
+
+  it('steers a run whose state is proven, and settles the delivery with the run', async () => {
+    const store = await open();
+    const { deliveries } = store;
+    const key = await running(store);
+    expect(await deliveries.requestSteer(steer(key))).toBeUndefined();
+    for (const id of ['d-1', 'd-2']) await deliveries.enqueue(fromThread(id));
+    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'steer' });
+    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'hold' });
+    expect(await deliveries.admitSteer(steer(key))).toMatchObject({
+      delivery_id: 'd-1',
+      entry_id: 'steered',
+    });
+    await deliveries.accept(key, ['steered'], T1);
+    expect(await deliveries.admitSteer(steer(key))).toBeUndefined();
+    await deliveries.consume(key, { entryIds: ['steered'], answerId: 'answer' }, T1);
+    const requested = new Set(['steered']);
+    await deliveries.endRun({ key, end: 'completed', requested, now: T1 });
+    expect(await deliveries.list('a-1')).toMatchObject([
+      {
+        close_reason: 'delivered',
+        attempts: 1,
+        tries: [
+          {
+            attempt_id: 'attempt-1',
+            kind: 'turn_steer',
+            state: 'delivered',
+            marker: 'steered',
+            run_id: key.runId,
+            proof: { risk_class: 'read_only_low_risk', observed_at: T1 },
+          },
+        ],
+      },
+      { state: 'queued', attempts: 0, tries: [] },
+    ]);
+  });
+
+  it('holds back what has no proof, and rejects a request whose run has changed', async () => {
+    const store = await open();
+    const { deliveries } = store;
+    const key = await running(store);
+    await deliveries.enqueue(fromThread('d-1'));
+    const stale = { ...POINT, valid_until: NOW_MS - 1 };
+    expect(await deliveries.requestSteer(steer(key, { point: stale }))).toMatchObject({
+      outcome: 'idle',
+    });
+    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'steer' });
+    await deliveries.updateRun(key, 'regular', READS_ONLY);
+    expect(await deliveries.admitSteer(steer(key))).toBeUndefined();
+    expect(await deliveries.list('a-1')).toMatchObject([
+      {
+        state: 'queued',
+        attempts: 0,
+        entry_id: null,
+        tries: [{ state: 'rejected', run_id: null }],
+      },
+    ]);
+    const elevated = { ...READS_ONLY, requires_write_access: true };
+    await deliveries.updateRun(key, 'regular', elevated);
+    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'idle' });
+  });
+
+  it('opens a run for the first waiting delivery when the thread is idle', async () => {
+    const store = await open();
+    const { deliveries } = store;
+    const key = await running(store);
+    const next = {
+      runId: 'run-2',
+      attemptId: 'attempt-2',
+      entryId: 'entry-2',
+      traits: READS_ONLY,
+      onlyIfWaiting: true,
+    };
+    const end = { key, end: 'completed', requested: new Set<string>(), next, now: T1 } as const;
+    await deliveries.publishPoint(key, POINT);
+    expect(await deliveries.endRun(end)).toBeUndefined();
+    expect(await deliveries.activeTurn('a-1')).toBeDefined();
+    for (const id of ['d-1', 'd-2']) await deliveries.enqueue(fromThread(id));
+    expect(await deliveries.endRun(end)).toMatchObject({
+      delivery_id: 'd-1',
+      entry_id: 'entry-2',
+    });
+    const second = { ...key, runId: 'run-2' };
+    await deliveries.publishPoint(second, POINT);
+    expect(await deliveries.activeTurn('a-1')).toMatchObject({
+      active_run_id: 'run-2',
+      active_run_kind: 'delivery',
+    });
+    await deliveries.accept(second, ['entry-2'], T1);
+    await deliveries.consume(second, { entryIds: ['entry-2'], answerId: 'answer' }, T1);
+    const requested = new Set(['entry-2']);
+    await deliveries.endRun({ key: second, end: 'completed', requested, now: T2 });
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { close_reason: 'delivered', attempts: 1, tries: [{ kind: 'turn_start', proof: null }] },
+      { state: 'queued' },
+    ]);
+  });
+
+  it('charges an attempt for a delivery that was sent, not for a rejected request', async () => {
+    const store = await open();
+    const { deliveries } = store;
+    let key = await running(store);
+    const { max_attempts: most } = await deliveries.enqueue(fromThread('d-1'));
+    for (let attempt = 1; attempt <= most; attempt += 1) {
+      const ids = { attempt: () => `attempt-${attempt}`, entry: () => `entry-${attempt}` };
+      expect(await deliveries.requestSteer(steer(key, { ids }))).toMatchObject({
+        outcome: 'steer',
+      });
+      await deliveries.updateRun(key, 'regular', READS_ONLY);
+      expect(await deliveries.admitSteer(steer(key, { ids }))).toBeUndefined();
+    }
+    // a rejected attempt costs nothing
+    expect(await deliveries.list('a-1')).toMatchObject([{ attempts: 0, state: 'queued' }]);
+    const next = {
+      runId: 'run-2',
+      attemptId: 'last',
+      entryId: 'last entry',
+      traits: READS_ONLY,
+      onlyIfWaiting: false,
+    };
+    await deliveries.endRun({ key, end: 'completed', requested: new Set(), next, now: T1 });
+    key = { ...key, runId: 'run-2' };
+    await deliveries.accept(key, ['last entry'], T1);
+    const requested = new Set(['last entry']);
+    await deliveries.endRun({ key, end: 'failed', requested, now: T2 });
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { attempts: 1, state: 'manual', manual_reason: expect.stringContaining('failed') as string },
+    ]);
+  });
+}

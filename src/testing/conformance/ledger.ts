@@ -1,0 +1,188 @@
+import { expect, it } from 'vitest';
+import { fulfilled, type OpenStore } from './fixtures.ts';
+
+/** Budgets of trees of threads. */
+export function ledgerCases(open: OpenStore): void {
+  it('takes no report of an owner that was fenced, and the next one of its successor', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 1_000_000);
+    await ledger.report('root', 100, 1);
+    await ledger.fence('root', 2);
+    await expect(ledger.report('root', 200, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+    await ledger.fence('root', 1);
+    await expect(ledger.report('root', 200, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+    expect(await ledger.subtreeSpend('root')).toBe(100);
+    await ledger.report('root', 300, 2);
+    expect(await ledger.subtreeSpend('root')).toBe(300);
+    await ledger.fence('none', 3);
+  });
+
+  it('registers, reserves, reports and releases; sums are derived', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 1_000_000);
+    await ledger.register('root', 1_000_000);
+    await ledger.reserve('child', 400_000, 'root');
+    await ledger.reserve('grandchild', 300_000, 'child');
+    expect(await ledger.remaining('root')).toBe(600_000);
+    expect(await ledger.remaining('child')).toBe(100_000);
+    await ledger.report('grandchild', 250_000, 1);
+    await ledger.report('root', 100_000, 1);
+    await ledger.report('root', 50_000, 1);
+    expect(await ledger.remaining('root')).toBe(500_000);
+    expect(await ledger.subtreeSpend('root')).toBe(350_000);
+    await ledger.release('grandchild');
+    await ledger.release('grandchild');
+    expect(await ledger.remaining('child')).toBe(150_000);
+    await ledger.release('child');
+    expect(await ledger.remaining('root')).toBe(650_000);
+    expect(await ledger.rows()).toEqual([
+      {
+        thread_id: 'root',
+        parent_id: null,
+        max: 1_000_000,
+        reserved: 0,
+        actual: 100_000,
+        status: 'active',
+      },
+      {
+        thread_id: 'child',
+        parent_id: 'root',
+        max: 400_000,
+        reserved: 400_000,
+        actual: 0,
+        status: 'released',
+      },
+      {
+        thread_id: 'grandchild',
+        parent_id: 'child',
+        max: 300_000,
+        reserved: 300_000,
+        actual: 250_000,
+        status: 'released',
+      },
+    ]);
+  });
+
+  it('hands the remaining budget over to a successor in one transaction', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 1000);
+    await ledger.reserve('old', 400, 'root');
+    await ledger.reserve('grandchild', 100, 'old');
+    await ledger.report('old', 150, 1);
+    expect(await ledger.handOver('old', 'new', 1000)).toBe(150);
+    expect(await ledger.remaining('root')).toBe(600);
+    expect(await ledger.remaining('new')).toBe(150);
+    await expect(ledger.handOver('old', 'third', 1)).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
+    await ledger.report('root', 250, 1);
+    expect(await ledger.handOver('root', 'next', 10)).toBe(10);
+    expect(await ledger.rows()).toContainEqual({
+      thread_id: 'next',
+      parent_id: null,
+      max: 10,
+      reserved: 0,
+      actual: 0,
+      status: 'active',
+    });
+  });
+
+  it('refuses what does not fit or is not there, and changes nothing then', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await ledger.reserve('a', 60, 'root');
+    const before = await ledger.rows();
+    await expect(ledger.reserve('b', 41, 'root')).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
+    await expect(ledger.reserve('b', 1, 'none')).rejects.toMatchObject({
+      code: 'budget_unregistered',
+    });
+    await expect(ledger.reserve('b', -1, 'root')).rejects.toMatchObject({
+      code: 'invalid_limit',
+    });
+    await expect(ledger.reserve('b', 0.5, 'root')).rejects.toMatchObject({
+      code: 'invalid_limit',
+    });
+    await expect(ledger.report('none', 1, 1)).rejects.toMatchObject({
+      code: 'budget_unregistered',
+    });
+    await expect(ledger.remaining('none')).rejects.toMatchObject({ code: 'budget_unregistered' });
+    await ledger.release('none');
+    expect(await ledger.rows()).toEqual(before);
+    await ledger.reserve('b', 40, 'root');
+  });
+
+  it('does not give out twice what is asked for at once', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 10 }, async (_, index) => await ledger.reserve(`c${index}`, 30, 'root')),
+    );
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
+    expect(await ledger.remaining('root')).toBe(10);
+  });
+
+  it('keeps what the parent needs, lists what running children hold, and selects rows', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await expect(ledger.reserve('a', 60, 'root', 50)).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
+    await ledger.reserve('a', 30, 'root', 50);
+    await ledger.reserve('b', 40, 'root');
+    await ledger.reserve('c', 10, 'root');
+    await ledger.report('a', 5, 1);
+    await ledger.release('c');
+    expect(await ledger.held('root')).toEqual([
+      { thread_id: 'b', microUsd: 40 },
+      { thread_id: 'a', microUsd: 25 },
+    ]);
+    expect(await ledger.held('none')).toEqual([]);
+    const ids = async (filter: Parameters<typeof ledger.rows>[0]): Promise<readonly string[]> =>
+      (await ledger.rows(filter)).map(({ thread_id }) => thread_id);
+    expect(await ids({})).toEqual(['root', 'a', 'b', 'c']);
+    expect(await ids({ status: 'active' })).toEqual(['root', 'a', 'b']);
+    expect(await ids({ thread_id: 'c' })).toEqual(['c']);
+    expect(await ids({ thread_id: 'c', status: 'active' })).toEqual([]);
+    expect(await ids({ thread_id: 'none' })).toEqual([]);
+  });
+
+  it('replaces the reservation of the same child, and gives none under a parent that has ended', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await ledger.reserve('a', 60, 'root');
+    await ledger.reserve('a', 100, 'root');
+    expect(await ledger.remaining('root')).toBe(0);
+    await ledger.reserve('b', 10, 'a');
+    await expect(ledger.reserve('b', 1, 'root')).rejects.toMatchObject({ code: 'thread_id_taken' });
+    await ledger.release('a');
+    await expect(ledger.reserve('d', 1, 'a')).rejects.toMatchObject({ code: 'illegal_transition' });
+    // the claim of a grandchild that still runs stays with the root
+    expect(await ledger.remaining('root')).toBe(90);
+  });
+
+  it('restores rows that are missing, parents first', async () => {
+    const { ledger } = await open();
+    const row = { max: 50, reserved: 50, actual: 7, status: 'active' } as const;
+    const root = { ...row, thread_id: 'root', parent_id: null, max: 100, reserved: 0 };
+    const child = { ...row, thread_id: 'child', parent_id: 'root' };
+    const orphan = { ...row, thread_id: 'orphan', parent_id: 'gone' };
+    expect(await ledger.restore([root, child, orphan])).toEqual(['root', 'child', 'orphan']);
+    expect(await ledger.restore([{ ...root, max: 1 }])).toEqual([]);
+    expect(await ledger.rows()).toEqual([root, child, { ...orphan, parent_id: null, reserved: 0 }]);
+    expect(await ledger.remaining('root')).toBe(43);
+  });
+
+  it('hands a budget over once, also when two ask at the same time', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    const asked = await Promise.allSettled(
+      ['x', 'y'].map(async (id) => await ledger.handOver('root', id, 100)),
+    );
+    expect(fulfilled(asked, 'budget_insufficient')).toBe(1);
+    await expect(ledger.handOver('none', 'z', 1)).rejects.toMatchObject({
+      code: 'budget_unregistered',
+    });
+  });
+}

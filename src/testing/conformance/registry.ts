@@ -1,0 +1,439 @@
+import { expect, it } from 'vitest';
+import { NO_COST } from '../../core/usage.ts';
+import type { RegisterParams } from '../../storage/store.ts';
+import {
+  COST,
+  fulfilled,
+  goneOwner,
+  type OpenStore,
+  otherHost,
+  T0,
+  T1,
+  threadParams,
+} from './fixtures.ts';
+
+/** The table of threads: registration, claims, ends, chains. */
+export function registryCases(open: OpenStore): void {
+  it('registers a thread once and gives it back', async () => {
+    const { registry } = await open();
+    const record = await registry.register(threadParams('a-1'));
+    expect(record).toEqual({
+      thread_id: 'a-1',
+      directive: 'demo/count',
+      parent_id: null,
+      status: 'created',
+      created_at: T0,
+      updated_at: T0,
+      completed_at: null,
+      pid: null,
+      process_start: null,
+      host: null,
+      epoch: 0,
+      heartbeat_at: null,
+      model: 'm',
+      cost: NO_COST,
+      spawn_count: 0,
+      result: null,
+      outputs: null,
+      error: null,
+      continuation_of: null,
+      continuation_thread_id: null,
+      chain_root_id: null,
+      cancel_requested: null,
+    });
+    expect(await registry.get('a-1')).toEqual(record);
+    expect(await registry.get('a-2')).toBeUndefined();
+    await expect(registry.register(threadParams('a-1'))).rejects.toMatchObject({
+      code: 'thread_id_taken',
+    });
+  });
+
+  it('runs a thread from claim to end, through the state machine only', async () => {
+    const { registry, owners } = await open();
+    const owner = owners.self();
+    await registry.register(threadParams('a-1'));
+    const claimed = await registry.claim('a-1', owner, T1);
+    expect(claimed).toMatchObject({
+      status: 'running',
+      epoch: 1,
+      ...owners.columns(owner),
+      heartbeat_at: T1,
+    });
+    await registry.heartbeat('a-1', 1, T1, { cost: COST });
+    expect((await registry.get('a-1'))?.cost).toEqual(COST);
+    const done = await registry.finish('a-1', {
+      status: 'completed',
+      now: T1,
+      cost: COST,
+      result: 'fine',
+      outputs: { n: 3 },
+      epoch: 1,
+    });
+    expect(done).toMatchObject({
+      status: 'completed',
+      completed_at: T1,
+      result: 'fine',
+      outputs: { n: 3 },
+    });
+    for (const status of ['running', 'error', 'completed'] as const) {
+      await expect(
+        registry.finish('a-1', { status, now: T1, cost: COST, result: '', epoch: 1 }),
+      ).rejects.toMatchObject({ code: 'illegal_transition' });
+    }
+    await expect(registry.claim('a-1', owner, T1)).rejects.toMatchObject({
+      code: 'illegal_transition',
+    });
+    await expect(registry.claim('nope', owner, T1)).rejects.toMatchObject({
+      code: 'thread_not_found',
+    });
+  });
+
+  it('keeps the error of a failed thread, and claims a suspended one again', async () => {
+    const { registry, owners } = await open();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', owners.self(), T0);
+    const end = { now: T1, cost: COST, result: '' };
+    const held = await registry.finish('a-1', { ...end, status: 'suspended', epoch: 1 });
+    expect(held.completed_at).toBeNull();
+    expect(await registry.claim('a-1', owners.self(), T1)).toMatchObject({
+      status: 'running',
+      epoch: 2,
+    });
+    const error = { code: 'limit_turns', message: 'too many' } as const;
+    expect(
+      await registry.finish('a-1', { ...end, status: 'error', error, epoch: 2 }),
+    ).toMatchObject({
+      status: 'error',
+      error,
+      outputs: null,
+    });
+  });
+
+  it('gives a running thread only away when its owner is dead, and fences that owner', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', self, T0);
+    await expect(registry.claim('a-1', self, T1)).rejects.toMatchObject({
+      code: 'thread_locked',
+    });
+    await registry.register(threadParams('a-2'));
+    await registry.claim('a-2', goneOwner({ owners }), T0);
+    expect((await registry.claim('a-2', self, T1)).epoch).toBe(2);
+    await expect(registry.heartbeat('a-2', 1, T1, { cost: COST })).rejects.toMatchObject({
+      code: 'thread_locked',
+    });
+    await expect(
+      registry.finish('a-2', { status: 'error', now: T1, cost: COST, result: '', epoch: 1 }),
+    ).rejects.toMatchObject({ code: 'thread_locked' });
+  });
+
+  it('gives a thread to one of many that claim it at once', async () => {
+    const { registry, owners } = await open();
+    await registry.register(threadParams('a-1'));
+    const claims = await Promise.allSettled(
+      [1, 2, 3, 4].map(async () => await registry.claim('a-1', owners.self(), T1)),
+    );
+    expect(fulfilled(claims, 'thread_locked')).toBe(1);
+    expect(await registry.get('a-1')).toMatchObject({ epoch: 1 });
+    await expect(registry.heartbeat('none', 1, T1)).rejects.toMatchObject({
+      code: 'thread_not_found',
+    });
+  });
+
+  it('refuses an id that differs from another one only in letter case', async () => {
+    const { registry } = await open();
+    await registry.register(threadParams('demo/a-1'));
+    await expect(registry.register(threadParams('demo/A-1'))).rejects.toMatchObject({
+      code: 'thread_id_taken',
+    });
+  });
+
+  it('gives away a thread whose living owner has sent no heartbeat since it was checked', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', self, T0);
+    await registry.heartbeat('a-1', 1, T1);
+    await expect(registry.claim('a-1', self, T1, T0)).rejects.toMatchObject({
+      code: 'thread_locked',
+    });
+    expect(await registry.claim('a-1', self, T1, T1)).toMatchObject({ epoch: 2 });
+    await expect(registry.heartbeat('a-1', 1, T1)).rejects.toMatchObject({
+      code: 'thread_locked',
+    });
+  });
+
+  it('lists newest first, by every filter, and children oldest first', async () => {
+    const { registry, owners } = await open();
+    await registry.register(threadParams('root-1', { directive: 'demo/root' }));
+    for (let child = 1; child <= 3; child += 1) {
+      await registry.register(
+        threadParams(`child-${child}`, { parentId: 'root-1', directive: `demo/c${child}` }),
+      );
+    }
+    await registry.register(threadParams('odd-1', { directive: 'demo/[x]?', now: T1 }));
+    await registry.claim('root-1', owners.self(), T1);
+    await registry.finish('child-1', {
+      status: 'cancelled',
+      now: T1,
+      cost: COST,
+      result: '',
+      epoch: 0,
+    });
+    const ids = async (filter: Parameters<typeof registry.list>[0]): Promise<readonly string[]> =>
+      (await registry.list(filter)).map(({ thread_id }) => thread_id);
+    expect(await ids({})).toEqual(['odd-1', 'child-3', 'child-2', 'child-1', 'root-1']);
+    expect(await ids({ limit: 2 })).toEqual(['odd-1', 'child-3']);
+    expect(await ids({ active: true })).toEqual(['odd-1', 'child-3', 'child-2', 'root-1']);
+    expect(await ids({ active: false })).toEqual(['child-1']);
+    expect(await ids({ status: 'running' })).toEqual(['root-1']);
+    expect(await ids({ directive: 'demo/c*' })).toEqual(['child-3', 'child-2', 'child-1']);
+    expect(await ids({ directive: 'demo/[x]?*' })).toEqual(['odd-1']);
+    expect(await ids({ directive: 'demo/root', parentId: 'x' })).toEqual([]);
+    expect(
+      (await registry.list({ parentId: 'root-1', order: 'oldest first' })).map(
+        ({ thread_id }) => thread_id,
+      ),
+    ).toEqual(['child-1', 'child-2', 'child-3']);
+  });
+
+  it('finds ids by their start or end, literally', async () => {
+    const { registry } = await open();
+    for (const id of ['demo/a-100', 'demo/a-101', 'demo/b_x-100'])
+      await registry.register(threadParams(id));
+    expect(await registry.findIds('demo/a', 9)).toEqual(['demo/a-101', 'demo/a-100']);
+    expect(await registry.findIds('100', 9)).toEqual(['demo/b_x-100', 'demo/a-100']);
+    expect(await registry.findIds('b%x', 9)).toEqual([]);
+    expect(await registry.findIds('demo/b.x', 9)).toEqual([]);
+    expect(await registry.findIds('demo', 2)).toHaveLength(2);
+  });
+
+  it('counts spawns in the transaction that registers the child', async () => {
+    const { registry } = await open();
+    await registry.register(threadParams('p-1'));
+    const child = (id: string): RegisterParams =>
+      threadParams(id, { parentId: 'p-1', maxSpawns: 3 });
+    const outcomes = await Promise.allSettled(
+      ['a', 'b', 'c', 'd', 'e'].map(async (id) => await registry.register(child(id))),
+    );
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
+    await expect(registry.register(child('f'))).rejects.toMatchObject({
+      code: 'limit_spawns',
+      details: { current: 3, max: 3 },
+    });
+    expect((await registry.get('p-1'))?.spawn_count).toBe(3);
+    await expect(registry.register(threadParams('x', { parentId: 'none' }))).rejects.toMatchObject({
+      code: 'thread_not_found',
+    });
+    expect(await registry.get('x')).toBeUndefined();
+  });
+
+  it('keeps the first reason of a cancellation', async () => {
+    const { registry } = await open();
+    await registry.register(threadParams('a-1'));
+    expect((await registry.get('a-1'))?.cancel_requested).toBeNull();
+    await registry.requestCancel('a-1', 'by hand', T1);
+    await registry.requestCancel('a-1', 'again', T1);
+    expect((await registry.get('a-1'))?.cancel_requested).toBe('by hand');
+    await expect(registry.requestCancel('b', 'x', T1)).rejects.toMatchObject({
+      code: 'thread_not_found',
+    });
+  });
+
+  it('carries a cancellation over to what continues a running thread, not to what resumes one', async () => {
+    const { registry, owners } = await open();
+    for (const id of ['a-1', 'a-2', 'a-3']) await registry.register(threadParams(id));
+    await registry.claim('a-1', owners.self(), T0);
+    await registry.requestCancel('a-1', 'by hand', T1);
+    await registry.linkContinuation('a-1', 'a-2', T1, 1);
+    expect((await registry.get('a-2'))?.cancel_requested).toBe('by hand');
+    await registry.register(threadParams('b-1'));
+    await registry.claim('b-1', owners.self(), T0);
+    await registry.register(threadParams('b-2'));
+    await registry.linkContinuation('b-1', 'b-2', T1, 1);
+    await registry.requestCancel('b-1', 'asked before it continued', T1);
+    expect((await registry.get('b-2'))?.cancel_requested).toBe('asked before it continued');
+    await registry.claim('a-2', owners.self(), T1);
+    await registry.finish('a-2', {
+      status: 'cancelled',
+      now: T1,
+      cost: NO_COST,
+      result: '',
+      epoch: 1,
+    });
+    await registry.linkContinuation('a-2', 'a-3', T1);
+    expect((await registry.get('a-3'))?.cancel_requested).toBeNull();
+  });
+
+  it('links continuations in both directions and walks the chain from any member', async () => {
+    const { registry, owners } = await open();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', owners.self(), T0);
+    await expect(registry.linkContinuation('a-1', 'a-2', T1)).rejects.toMatchObject({
+      code: 'thread_not_found',
+    });
+    expect((await registry.get('a-1'))?.status).toBe('running');
+    await registry.register(threadParams('a-2', { continuationOf: 'a-1' }));
+    expect(await registry.list({ continuationOf: 'a-1' })).toMatchObject([{ thread_id: 'a-2' }]);
+    // an owner that the thread was taken from links nothing
+    await expect(registry.linkContinuation('a-1', 'a-2', T1, 0)).rejects.toMatchObject({
+      code: 'thread_locked',
+    });
+    await registry.linkContinuation('a-1', 'a-2', T1, 1);
+    await registry.register(threadParams('a-3'));
+    await registry.claim('a-2', owners.self(), T1);
+    await registry.linkContinuation('a-2', 'a-3', T1);
+    expect(await registry.get('a-1')).toMatchObject({
+      status: 'continued',
+      continuation_thread_id: 'a-2',
+    });
+    expect(await registry.get('a-3')).toMatchObject({
+      continuation_of: 'a-2',
+      chain_root_id: 'a-1',
+    });
+    for (const member of ['a-1', 'a-2', 'a-3']) {
+      expect((await registry.chain(member)).map(({ thread_id }) => thread_id)).toEqual([
+        'a-1',
+        'a-2',
+        'a-3',
+      ]);
+    }
+    await registry.claim('a-3', owners.self(), T1);
+    await expect(registry.linkContinuation('a-3', 'a-1', T1)).rejects.toMatchObject({
+      code: 'illegal_transition',
+    });
+    await expect(registry.chain('none')).rejects.toMatchObject({ code: 'thread_not_found' });
+  });
+}
+
+/** The queue of threads that wait for a process, and rows that are rebuilt. */
+export function launchCases(open: OpenStore): void {
+  const LIMITS = { maxChildren: 2, maxTotal: 3 };
+
+  it('assigns an owner to a thread that has not started, and takes it away again', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    await registry.register(threadParams('a-1'));
+    expect(await registry.assign('a-1', self, T1)).toBe(true);
+    expect(await registry.get('a-1')).toMatchObject({
+      status: 'created',
+      epoch: 0,
+      updated_at: T1,
+      ...owners.columns(self),
+    });
+    expect(await registry.assign('a-1', null, T1)).toBe(true);
+    expect(await registry.get('a-1')).toMatchObject({ pid: null, process_start: null, host: null });
+    await registry.claim('a-1', self, T1);
+    expect(await registry.assign('a-1', null, T1)).toBe(false);
+    expect(await registry.get('a-1')).toMatchObject(owners.columns(self));
+    expect(await registry.assign('none', self, T1)).toBe(false);
+  });
+
+  it('starts a queued thread once, also when two ask at the same time', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    await registry.register(threadParams('a-1'));
+    const asked = await Promise.all(
+      [1, 2, 3].map(async () => await registry.takeLaunch('a-1', self, LIMITS, T1)),
+    );
+    expect(asked.filter(Boolean)).toHaveLength(1);
+    expect(await registry.get('a-1')).toMatchObject({
+      status: 'created',
+      ...owners.columns(self),
+    });
+    expect(await registry.takeLaunch('none', self, LIMITS, T1)).toBe(false);
+  });
+
+  it('counts owned threads against the slots, but not those of owners that are gone', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    for (const id of ['a', 'b', 'c', 'd', 'e']) await registry.register(threadParams(id));
+    await registry.assign('a', self, T0);
+    await registry.claim('b', otherHost({ owners }), T0);
+    await registry.claim('c', goneOwner({ owners }), T0);
+    expect(await registry.takeLaunch('d', self, LIMITS, T1)).toBe(true);
+    expect(await registry.takeLaunch('e', self, LIMITS, T1)).toBe(false);
+    const end = { status: 'error', now: T1, cost: COST, result: '' } as const;
+    await registry.finish('b', { ...end, epoch: 1 });
+    expect(await registry.takeLaunch('e', self, LIMITS, T1)).toBe(true);
+  });
+
+  it('always leaves a parent one running child', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    for (const root of ['p', 'q', 'r']) {
+      await registry.register(threadParams(root));
+      await registry.claim(root, self, T0);
+    }
+    for (const child of ['k1', 'k2', 'k3'])
+      await registry.register(threadParams(child, { parentId: 'p' }));
+    expect(await registry.takeLaunch('k1', self, LIMITS, T1)).toBe(true);
+    expect(await registry.takeLaunch('k2', self, LIMITS, T1)).toBe(false);
+    const wide = { maxChildren: 2, maxTotal: 9 };
+    expect(await registry.takeLaunch('k2', self, wide, T1)).toBe(true);
+    expect(await registry.takeLaunch('k3', self, wide, T1)).toBe(false);
+  });
+
+  it('restores a row as it was, unless the thread is listed', async () => {
+    const { registry } = await open();
+    const made = await registry.register(threadParams('a-1'));
+    const record = {
+      ...made,
+      thread_id: 'a-2',
+      status: 'error',
+      epoch: 4,
+      pid: 7,
+      process_start: 'x',
+      host: 'h',
+      cost: COST,
+      outputs: { n: [1, null] },
+      error: { code: 'limit_turns', message: 'too many' },
+      completed_at: T1,
+      spawn_count: 2,
+      chain_root_id: 'a-0',
+    } as const;
+    expect(await registry.restore(record)).toBe(true);
+    expect(await registry.get('a-2')).toEqual(record);
+    expect(await registry.restore({ ...record, epoch: 9 })).toBe(false);
+    expect((await registry.get('a-2'))?.epoch).toBe(4);
+  });
+}
+
+/** Heads: the end of the signed log, as its owner last reported it. */
+export function headCases(open: OpenStore): void {
+  const head = {
+    thread_id: 'a-1',
+    status: 'completed',
+    epoch: 1,
+    updated_at: T0,
+    bytes: 10,
+    sha256: 'x',
+    events: 2,
+    knowledge_sha256: null,
+  } as const;
+
+  it('keeps the newest head of a thread', async () => {
+    const { heads } = await open();
+    expect(await heads.find('a-1')).toBeUndefined();
+    await heads.note(head);
+    await heads.note({ ...head, bytes: 20, knowledge_sha256: 'k' });
+    expect(await heads.find('a-1')).toEqual({ ...head, bytes: 20, knowledge_sha256: 'k' });
+    expect(await heads.find('a-2')).toBeUndefined();
+  });
+
+  it('keeps the head that a heartbeat reported until another one is accepted', async () => {
+    const { heads, registry, owners } = await open();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', owners.self(), T0);
+    expect(await registry.signedHead('a-1')).toBeUndefined();
+    expect(await registry.signedHead('none')).toBeUndefined();
+    const reported = { bytes: 20, seq: 3, epoch: 1, sha256: 'y' };
+    await registry.heartbeat('a-1', 1, T1, { head: reported });
+    await registry.heartbeat('a-1', 1, T1);
+    expect(await registry.signedHead('a-1')).toEqual(reported);
+    await heads.accept({ ...head, bytes: 5 });
+    expect(await heads.find('a-1')).toEqual({ ...head, bytes: 5 });
+    expect(await registry.signedHead('a-1')).toBeUndefined();
+  });
+}
