@@ -188,8 +188,8 @@ export type {
   SteerParams,
   SteerPoint,
 } from './storage/deliveries.ts';
-export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store.ts';
 export type { DatabaseState, StoreMaintenance } from './storage/maintenance.ts';
+export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store.ts';
 export type { FolderScope, IndexAnswer, SearchIndex } from './storage/search-index.ts';
 export type {
   BudgetRow,

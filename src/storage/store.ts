@@ -215,7 +215,6 @@ export interface LogWriter {
   close(): void | Promise<void>;
 }
 
-
 /** An entry as the tree holds it, or what {@link LogStore.readEntries} gives. */
 export type EntryLookup = { readonly entry: TreeEntry } | { readonly opened: OpenedLog };
 

@@ -1,4 +1,5 @@
 // Parts for tests of programs that use rye.
+
 export {
   type MockAnswer,
   type MockCall,

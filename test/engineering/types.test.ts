@@ -17,6 +17,8 @@ const BUILD_MS = 120_000;
 
 const PROGRAM = `
 import { homedir } from 'node:os';
+import { type ModelProvider, openMemoryStore, type Store, type StoreFactory } from 'rye';
+import { describeProvider, describeStore } from 'rye/testing/conformance';
 import { type BehaviorOptions, completedOrThrow, composePresets, openRye, type Preset, type Risk } from 'rye';
 
 const shop: Preset = {
@@ -53,6 +55,18 @@ await rye.run({ directiveId: 'quote', behavior: { tool_budget: 3 } });
 // @ts-expect-error: the risk is elevated
 await rye.run({ directiveId: 'quote', acknowledge: ['elevatedd'] });
 rye.close();
+
+declare const provider: ModelProvider;
+const opened: StoreFactory = openMemoryStore;
+describeStore('memory', openMemoryStore, { openAgain: (store: Store) => store });
+// @ts-expect-error: the situation is tear
+describeStore('memory', openMemoryStore, { torn: () => undefined });
+describeProvider('mine', {
+  answering: async ({ text, calls }) => ({ provider, ...(text === '' && calls.length > 0 ? {} : {}) }),
+  failing: async () => ({ provider }),
+  skips: { hanging: 'never', flooding: 'never' },
+});
+openRye({ projectPath: '/', userSpacePath: '/', env: {}, store: opened });
 `;
 
 it('a strict program compiles against the types of the package as it is built', {

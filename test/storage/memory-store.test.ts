@@ -12,7 +12,7 @@ function open(onSync?: () => Promise<void>): Store {
   return openMemoryStore(onSync ? { ...options, onSync } : options);
 }
 
-describeStore('memory', () => open());
+describeStore('memory', openMemoryStore);
 describeStore('memory with an asynchronous sync', async () => open(() => Promise.resolve()));
 
 /** A sync that waits until the test lets it finish. */

@@ -2,31 +2,13 @@ import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
-import type { Clock } from '../../src/core/clock.ts';
-import type { IdSource } from '../../src/core/ids.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import type { LogReopenOptions, Store } from '../../src/storage/store.ts';
-import { testKey } from '../log/support.ts';
-
-const NOW = '2026-02-17T10:00:56.000Z';
+import { countingIds, STOPPED, testKey } from '../../src/testing/conformance/fixtures.ts';
 
 export const key = testKey();
 
-/** A clock that does not move; storage never waits on it. */
-export const stoppedClock: Clock = {
-  now: () => Date.parse(NOW),
-  monotonic: () => 0,
-  sleep: async () => {},
-};
-
-export function countingIds(): IdSource {
-  let count = 0;
-  const next = (): string => {
-    count += 1;
-    return count.toString(16).padStart(16, '0');
-  };
-  return { entryId: next, uuid: next };
-}
+export { countingIds, STOPPED as stoppedClock };
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), 'rye-storage-')));
 const opened: Store[] = [];
@@ -48,7 +30,7 @@ export interface TestStore extends Store {
 }
 
 export function openTestStore(projectPath = temporaryFolder()): TestStore {
-  const store = openStore({ projectPath, clock: stoppedClock, ids: countingIds() });
+  const store = openStore({ projectPath, clock: STOPPED, ids: countingIds() });
   opened.push(store);
   return {
     ...store,

@@ -27,7 +27,13 @@ beforeEach(async () => {
   const program = path.join(await cliPackage(), 'bin', 'rye.js');
   for (const name of ['bin', 'home', 'project', 'node_modules']) mkdirSync(path.join(folder, name));
   // as `npm install rye` leaves it, for the examples of the library
-  symlinkSync(path.dirname(path.dirname(program)), path.join(folder, 'node_modules', 'rye'));
+  const packages = path.join(folder, 'node_modules');
+  symlinkSync(path.dirname(path.dirname(program)), path.join(packages, 'rye'));
+  mkdirSync(path.join(packages, '.bin'));
+  symlinkSync(
+    path.resolve('node_modules/vitest/vitest.mjs'),
+    path.join(packages, '.bin', 'vitest'),
+  );
   const launcher = path.join(folder, 'bin', 'rye');
   writeFileSync(launcher, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
   chmodSync(launcher, 0o755);

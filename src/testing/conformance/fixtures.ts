@@ -7,7 +7,9 @@ import {
   verify,
 } from 'node:crypto';
 import canonicalize from 'canonicalize';
+import type { Clock } from '../../core/clock.ts';
 import type { EventDraft, LogHeader } from '../../core/events.ts';
+import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../../core/signing.ts';
 import { NO_COST } from '../../core/usage.ts';
@@ -26,6 +28,22 @@ export const T0 = '2026-02-17T10:00:00.000Z';
 export const T1 = '2026-02-17T10:00:01.000Z';
 export const T2 = '2026-02-17T10:00:02.000Z';
 export const COST = { ...NO_COST, turns: 2, spend: 0.25 };
+
+/** A clock that does not move; storage never waits on it. */
+export const STOPPED: Clock = {
+  now: () => Date.parse('2026-02-17T10:00:56.000Z'),
+  monotonic: () => 0,
+  sleep: async () => {},
+};
+
+export function countingIds(): IdSource {
+  let count = 0;
+  const next = (): string => {
+    count += 1;
+    return count.toString(16).padStart(16, '0');
+  };
+  return { entryId: next, uuid: next };
+}
 
 /** Parameters of a root thread without an owner. */
 export function threadParams(

@@ -1,7 +1,17 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Clock } from '../../core/clock.ts';
+import type { IdSource } from '../../core/ids.ts';
 import type { Store } from '../../storage/store.ts';
 import { deliveryCases, steerCases } from './deliveries.ts';
-import { fulfilled, headerFor, T1, threadParams, writerOptions } from './fixtures.ts';
+import {
+  countingIds,
+  fulfilled,
+  headerFor,
+  STOPPED,
+  T1,
+  threadParams,
+  writerOptions,
+} from './fixtures.ts';
 import { ledgerCases } from './ledger.ts';
 import { logCases, tornLogCases } from './logs.ts';
 import { ownerCases } from './owners.ts';
@@ -16,18 +26,22 @@ export interface StoreSituations {
   readonly tear?: (store: Store, threadId: string, text: string) => void | Promise<void>;
 }
 
-/** Declares the tests of the port `Store`. `open` returns an empty store for each call; the suite closes it. */
+/**
+ * Declares the tests of the port `Store`. `open` returns an empty store for each call; it may be the function that
+ * `openRye({ store })` takes, if it does not use the path of the project. The suite closes what it opens.
+ */
 export function describeStore(
   name: string,
-  open: () => Store | Promise<Store>,
+  open: (sources: { readonly clock: Clock; readonly ids: IdSource }) => Store | Promise<Store>,
   { openAgain, tear }: StoreSituations = {},
 ): void {
   const stores: Store[] = [];
-  const opened = async (store: Store | Promise<Store> = open()): Promise<Store> => {
+  const opened = async (store: Store | Promise<Store>): Promise<Store> => {
     stores.push(await store);
     return await store;
   };
-  const openEmpty = async (): Promise<Store> => await opened();
+  const openEmpty = async (): Promise<Store> =>
+    await opened(open({ clock: STOPPED, ids: countingIds() }));
 
   const openTwo = async (
     again: NonNullable<typeof openAgain>,
