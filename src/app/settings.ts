@@ -167,7 +167,7 @@ function readLimitDefaults(resilience: Reader): ThreadConfig['limitDefaults'] {
     throw new RyeError(
       'invalid_limit',
       `${resilience.origin(`limits.${name}`)}: the limit "${name}" is the text ${JSON.stringify(value)}, not a number`,
-      { hint: 'Write it without quotes.' },
+      { hint: `Write a number without quotes, such as ${name}: 10.` },
     );
   }
   const parsed = parseLimits(

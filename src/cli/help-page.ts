@@ -11,6 +11,7 @@ import { ROOT } from './root.ts';
 /** Returns docs/cli.md: every command with its arguments, options and examples. */
 export async function cliPage(): Promise<string> {
   const { commands = [] } = await loadTree(ROOT);
+  const shared = sharedRows(commands.flatMap((command) => command.commands ?? [command]));
   return [
     '# Commands',
     '',
@@ -18,7 +19,11 @@ export async function cliPage(): Promise<string> {
     '',
     'Every command accepts these options, before or after its name:',
     '',
-    ...optionTable(optionSpecs(GLOBAL_OPTIONS)),
+    ...optionSpecs(GLOBAL_OPTIONS).map(optionRow),
+    '',
+    'Arguments and options that several commands share, which name them only:',
+    '',
+    ...[...shared].toSorted(),
     '',
     'rye prints results to stdout and everything else to stderr. A failure prints `rye: message [code]` and a `hint:`; with',
     '`--json` it is the document `{"success": false, "error": {"code", "message", "hint", "details"}}` on stdout.',
@@ -26,9 +31,22 @@ export async function cliPage(): Promise<string> {
     '| exit | meaning |',
     '| --- | --- |',
     ...EXIT_MEANINGS.map(([code, meaning]) => `| ${code} | ${meaning} |`),
-    ...commands.flatMap((command) => sections(command, [ROOT.name])),
+    ...commands.flatMap((command) => sections(command, shared)),
     '',
   ].join('\n');
+}
+
+/** Returns the rows that at least two commands have, except commands that share all of them. */
+function sharedRows(commands: readonly Command[]): ReadonlySet<string> {
+  const once = new Set<string>();
+  const shared = new Set<string>();
+  const known = new Set<Command['options']>();
+  for (const command of commands) {
+    if (known.has(command.options)) continue;
+    known.add(command.options);
+    for (const row of rowsOf(command)) (once.has(row) ? shared : once).add(row);
+  }
+  return shared;
 }
 
 const EXIT_MEANINGS: readonly (readonly [number, string])[] = [
@@ -43,40 +61,63 @@ const EXIT_MEANINGS: readonly (readonly [number, string])[] = [
   [130, 'cancelled'],
 ];
 
-function sections(spec: Command, parents: readonly string[]): readonly string[] {
-  const path = [...parents, spec.name];
-  if (spec.commands !== undefined) {
-    return spec.commands.flatMap((command) => sections(command, path));
-  }
-  const usage = [...path, ...spec.arguments.map(argumentUsage)].join(' ');
-  const { arguments: args, options } = spec;
+/** Returns the section of a group with its commands, or of a command without a group. */
+function sections(spec: Command, shared: ReadonlySet<string>): readonly string[] {
+  const { name, commands, summary, details, defaultCommand } = spec;
+  const path = `${ROOT.name} ${name}`;
+  if (commands === undefined) return ['', `## ${path}`, '', ...entry(spec, [ROOT.name], shared)];
   return [
     '',
-    `## ${path.join(' ')}`,
+    `## ${path}`,
     '',
-    `\`${usage}\` — ${escapeCell(spec.summary)}.${spec.details === undefined ? '' : ` ${spec.details}`}`,
-    ...(args.length === 0 ? [] : ['', ...argumentTable(args)]),
-    ...(options.length === 0 ? [] : ['', ...optionTable(options)]),
-    '',
-    '```sh',
-    ...spec.examples,
-    '```',
+    escaped(sentences(summary, details)),
+    ...(defaultCommand === undefined
+      ? []
+      : [`\`${path}\` alone is \`${path} ${defaultCommand}\`.`]),
+    ...commands.flatMap((command) => ['', ...entry(command, [], shared)]),
   ];
+}
+
+function entry(
+  spec: Command,
+  parent: readonly string[],
+  shared: ReadonlySet<string>,
+): readonly string[] {
+  const { name, arguments: args, summary, details, examples } = spec;
+  const usage = [...parent, name, ...args.map(argumentUsage)].join(' ');
+  const rows = spec.name === ALIAS ? [] : rowsOf(spec);
+  const own = rows.filter((row) => !shared.has(row));
+  const others = rows.filter((row) => shared.has(row) && row.startsWith('- `-')).map(nameOfRow);
+  return [
+    `**\`${usage}\`** ${escaped(sentences(summary, details))}`,
+    '',
+    ...own,
+    ...(others.length === 0 ? [] : [`- shared: ${others.join(', ')}`]),
+    `- e.g. ${examples.map((line) => `\`${line}\``).join(', ')}`,
+  ];
+}
+
+/** The command that has the options of another one, which its summary names. */
+const ALIAS = 'run';
+
+function sentences(summary: string, details: string | undefined): string {
+  return details === undefined ? `${summary}.` : `${summary}. ${details}`;
+}
+
+function rowsOf({ arguments: args, options }: Command): readonly string[] {
+  return [
+    ...args.map(({ name, description }) => `- \`${name}\`: ${escaped(description)}`),
+    ...options.map(optionRow),
+  ];
+}
+
+/** Returns `\`--limit\`` of the row of `--limit NAME=N`. */
+function nameOfRow(row: string): string {
+  return `\`--${/--([\w-]+)/.exec(row)?.[1] ?? ''}\``;
 }
 
 function argumentUsage({ name, optional }: ArgumentSpec): string {
   return optional === true ? `[${name}]` : `<${name}>`;
-}
-
-function argumentTable(specs: readonly ArgumentSpec[]): readonly string[] {
-  const rows = specs.map(
-    ({ name, description }) => `| \`${escapeCell(name)}\` | ${escapeCell(description)} |`,
-  );
-  return ['| argument | |', '| --- | --- |', ...rows];
-}
-
-function optionTable(specs: readonly OptionSpec[]): readonly string[] {
-  return ['| option | |', '| --- | --- |', ...specs.map(optionRow)];
 }
 
 function optionRow(spec: OptionSpec): string {
@@ -88,9 +129,9 @@ function optionRow(spec: OptionSpec): string {
     ...(repeat === true ? ['repeatable'] : []),
   ];
   const suffix = notes.length === 0 ? '' : ` (${notes.join('; ')})`;
-  return `| \`${escapeCell(flags)}\` | ${escapeCell(description + suffix)} |`;
+  return `- \`${flags}\`: ${escaped(description + suffix)}`;
 }
 
-function escapeCell(text: string): string {
-  return text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+function escaped(text: string): string {
+  return text.replaceAll('<', '&lt;');
 }

@@ -76,7 +76,9 @@ export async function assertWritableTarget(option: string, file: string, io: Io)
 function splitPair(text: string, option: string): readonly [string, string] {
   const at = text.indexOf('=');
   if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
-  throw new RyeError('usage', `${option} expects NAME=VALUE, got ${JSON.stringify(text)}`);
+  throw new RyeError('usage', `${option} expects NAME=VALUE, got ${JSON.stringify(text)}`, {
+    hint: `Pass a name and a value: ${option} NAME=VALUE`,
+  });
 }
 
 export interface ValueOptions {
@@ -123,7 +125,8 @@ async function readObject(source: string, option: string, io: Io): Promise<JsonO
     : source;
   const value = parseJson(text);
   if (value !== undefined && isJsonObject(value)) return value;
-  throw new RyeError('invalid_input', `${option} is not a JSON object`, {
+  const kind = value === undefined ? 'valid JSON' : 'a JSON object';
+  throw new RyeError('invalid_input', `${option} is not ${kind}`, {
     hint: `Pass ${option} '{"name": "value"}', @FILE, or - for standard input.`,
   });
 }
@@ -155,6 +158,7 @@ function limitValue(name: string, text: string): number {
   throw new RyeError(
     'invalid_limit',
     `--limit ${name}: expected a number ≥ 0, got ${JSON.stringify(text)}`,
+    { hint: `Pass a number, such as --limit ${name}=10.` },
   );
 }
 

@@ -65,9 +65,25 @@ function informationDocument(error: CommanderError, text: string): string {
 
 function usageError(error: CommanderError): RyeError {
   const [message = error.message, suggestion] = error.message.replace(/^error: /, '').split('\n');
-  return new RyeError('usage', message, {
+  return new RyeError('usage', reworded(message), {
     hint: suggestion?.replace(/^\((.*)\)$/, '$1') ?? 'Add --help for usage and examples.',
   });
+}
+
+/** Puts a message of the parser into the form of rye's own messages. */
+function reworded(message: string): string {
+  return message
+    .replace(/^missing required argument '(.*)'$/, 'missing argument <$1>')
+    .replace(/^option '(.*)' argument missing$/, 'missing value: $1')
+    .replace(/^unknown option '(.*)'$/, 'unknown option $1')
+    .replace(
+      /^option '(.*)' argument '(.*)' is invalid\. It must be (.*)\.$/,
+      '$1: expected $3, got "$2"',
+    )
+    .replace(
+      /^option '(.*)' argument '(.*)' is invalid\. Allowed choices are (.*)\.$/,
+      '$1: expected one of $3, got "$2"',
+    );
 }
 
 interface ParserOptions {
@@ -140,16 +156,15 @@ function addCommand(
   const { run } = command;
   if (run !== undefined) {
     // commander passes the unknown word of a group to its default command
-    parser.allowExcessArguments(group !== undefined).action(async () => {
-      const excess = parser.args[command.arguments.length];
-      const isNamed = group?.parser.args[0] === parser.name();
-      if (excess !== undefined && isNamed) {
+    parser.allowExcessArguments().action(async () => {
+      const isVariadic = command.arguments.some(({ name }) => name.endsWith('...'));
+      const excess = isVariadic ? undefined : parser.args[command.arguments.length];
+      if (excess !== undefined) {
+        const isNamed = group === undefined || group.parser.args[0] === parser.name();
+        if (!isNamed) throw unknownCommand(group.parser, group.command, excess);
         throw new RyeError('usage', `unexpected argument ${JSON.stringify(excess)}`, {
-          hint: `Show its usage with: ${pathOf(parser)} --help`,
+          hint: `Show the usage with: ${pathOf(parser)} --help`,
         });
-      }
-      if (group !== undefined && excess !== undefined) {
-        throw unknownCommand(group.parser, group.command, excess);
       }
       const global = readOptions(GLOBAL_OPTIONS, rootOf(parser).opts());
       const context = { io: options.io, global, root: ROOT };

@@ -16,25 +16,41 @@ function editDistance(left: string, right: string, max = Number.POSITIVE_INFINIT
     if (Math.min(...current) > max) return Number.POSITIVE_INFINITY;
     previous = current;
   }
-  return previous[right.length] ?? 0;
+  const distance = previous[right.length] ?? 0;
+  return distance <= max ? distance : Number.POSITIVE_INFINITY;
 }
 
-/** Up to `limit` candidates that a person may have meant by `wanted`, nearest first. */
+/**
+ * Returns up to `limit` candidates that a person may have meant by `wanted`, nearest first. Compares whole names and
+ * their last segments; drops candidates that are clearly farther than the nearest.
+ */
 export function nearNames(wanted: string, candidates: Iterable<string>, limit = 3): string[] {
   const needle = wanted.toLowerCase();
-  const tolerance = Math.max(2, Math.floor(wanted.length / 3));
+  const needleSegment = needle.slice(needle.lastIndexOf('/') + 1);
   const scored: { name: string; score: number }[] = [];
   for (const name of new Set(candidates)) {
     const other = name.toLowerCase();
-    const lastSegment = other.slice(other.lastIndexOf('/') + 1);
-    const distance = Math.min(
-      editDistance(needle, other, tolerance),
-      editDistance(needle.slice(needle.lastIndexOf('/') + 1), lastSegment, tolerance) + 0.5,
+    const score = Math.min(
+      editDistance(needle, other, toleranceOf(needle)),
+      editDistance(
+        needleSegment,
+        other.slice(other.lastIndexOf('/') + 1),
+        toleranceOf(needleSegment),
+      ) + 0.5,
     );
-    if (distance <= tolerance) scored.push({ name, score: distance });
+    if (score < Number.POSITIVE_INFINITY) scored.push({ name, score });
   }
   scored.sort((a, b) => a.score - b.score || (a.name < b.name ? -1 : 1));
-  return scored.slice(0, limit).map(({ name }) => name);
+  const [nearest] = scored;
+  return scored
+    .filter(({ score }) => score <= (nearest?.score ?? 0) + 1)
+    .slice(0, limit)
+    .map(({ name }) => name);
+}
+
+/** Returns how many edits still count as a typo: a third of the letters, at least one, at most three. */
+function toleranceOf({ length }: string): number {
+  return Math.min(3, Math.max(length < 3 ? 1 : 2, Math.floor(length / 3)));
 }
 
 /** `Did you mean a or b?`, or undefined when nothing is near. */

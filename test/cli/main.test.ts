@@ -47,17 +47,25 @@ describe('usage errors', () => {
     [
       'unknown option',
       ['doctor', '--jsn'],
-      "unknown option '--jsn' [usage]\nhint: Did you mean --json?",
+      'unknown option --jsn [usage]\nhint: Did you mean --json?',
     ],
-    ['missing argument', ['list'], "missing required argument 'type' [usage]"],
-    ['excess argument', ['list', 'tool', 'x'], 'too many arguments'],
+    ['missing argument', ['list'], 'missing argument <type> [usage]'],
+    ['excess argument', ['list', 'tool', 'x'], 'unexpected argument "x" [usage]'],
     [
       'bad choice',
       ['list', 'tool', '--space', 'moon'],
-      'Allowed choices are project, user, system',
+      '--space <SPACE>: expected one of project, user, system, got "moon" [usage]',
     ],
-    ['bad number', ['search', 'all', 'x', '--limit', '1.5'], 'It must be a whole number'],
-    ['empty number', ['search', 'all', 'x', '--limit', ''], 'It must be a whole number'],
+    [
+      'bad number',
+      ['search', 'all', 'x', '--limit', '1.5'],
+      '--limit <N>: expected a whole number, got "1.5"',
+    ],
+    [
+      'empty number',
+      ['search', 'all', 'x', '--limit', ''],
+      '--limit <N>: expected a whole number, got ""',
+    ],
     ['unknown type', ['list', 'toolz'], 'unknown type "toolz" [usage]\nhint: Did you mean tool?'],
     ['validate without a pattern', ['validate', 'tool'], 'rye validate tool needs an ID or a glob'],
     [

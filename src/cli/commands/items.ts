@@ -48,7 +48,7 @@ export const init = defineCommand({
       ...outcome.kept.map((file) => `kept    ${displayPath(file, io)}`),
       `${outcome.key_created ? 'new signing key' : 'signing key'} ${outcome.key_id}`,
     ]);
-    if (!global.json && !global.quiet) io.stderr.write('next: rye execute directive hello\n');
+    if (!global.json && !global.quiet) io.stderr.write('next: rye run hello\n');
     return EXIT.ok;
   },
 });
@@ -212,7 +212,7 @@ export const validate = defineCommand({
   },
 });
 
-/** Formats `file:line:col: code: message`, as compilers do. The hint of an error follows, indented. */
+/** Formats `file:line:col: code: message`, as compilers do. The hint follows, indented. */
 function formatProblem(problem: Problem, io: Io): string {
   const { line, column, hint, severity } = problem;
   const location = formatLocation({
@@ -221,7 +221,7 @@ function formatProblem(problem: Problem, io: Io): string {
   });
   const mark = severity === 'warning' ? 'warning: ' : '';
   const first = `${location}: ${mark}${problem.code}: ${oneLine(problem.message)}`;
-  if (hint === undefined || severity === 'warning') return first;
+  if (hint === undefined) return first;
   const rest = hint.split('\n').map((hintLine) => {
     const indent = /^ */.exec(hintLine)?.[0] ?? '';
     return `  ${indent}${oneLine(hintLine)}`;
