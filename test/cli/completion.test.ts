@@ -3,12 +3,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it, test } from 'vitest';
+import { loadTree } from '../../src/cli/command.ts';
 import { completionScript } from '../../src/cli/commands/completion.ts';
 import { ROOT } from '../../src/cli/root.ts';
 
+const TREE = await loadTree(ROOT);
 const folder = mkdtempSync(path.join(tmpdir(), 'rye-completion-'));
 const script = path.join(folder, 'rye.bash');
-writeFileSync(script, completionScript('bash', ROOT));
+writeFileSync(script, completionScript('bash', TREE));
 afterAll(() => {
   rmSync(folder, { recursive: true });
 });
@@ -38,11 +40,11 @@ describe('bash', () => {
 });
 
 it('gives zsh the bash completion through its own layer', () => {
-  expect(completionScript('zsh', ROOT)).toMatch(/^#compdef rye\n.*bashcompinit/);
+  expect(completionScript('zsh', TREE)).toMatch(/^#compdef rye\n.*bashcompinit/);
 });
 
 it('gives fish a line for every command', () => {
-  const fish = completionScript('fish', ROOT);
+  const fish = completionScript('fish', TREE);
   expect(fish).toContain(
     '__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from init',
   );
