@@ -363,7 +363,6 @@ export interface Store {
   close(): void;
 }
 
-export type { LogProblem } from '../log/codec.ts';
 export type { OpenedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { BudgetRow } from '../policy/budget.ts';
