@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { textOf, userText } from '../../src/core/message.ts';
 import type { ToolDefinition } from '../../src/providers/provider.ts';
-import { recordedFirst } from '../../src/threads/run/run-thread.ts';
+import { recordedFirst } from '../../src/threads/run/loop-ports.ts';
 import { answers, hangs, play, toolOf } from './scripted.ts';
 
 const TOOLS = { rye_ls: toolOf('rye/ls') };

@@ -33,7 +33,7 @@ export interface ChildrenOptions {
   readonly parent: StartedThread;
   readonly starter: ChildStarter;
   readonly recorder: Recorder;
-  readonly onEvent: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
   /** Called when a wait has brought the end of a child. */
   readonly onLearned?: ((threadId: string) => void) | undefined;
 }

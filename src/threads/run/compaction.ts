@@ -23,12 +23,14 @@ import {
 } from '../../log/summary-prompt.ts';
 import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { Compaction, CompactionReason, LoopPorts } from '../../loop/ports.ts';
-import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
+import type { ErrorRule } from '../../policy/error-class.ts';
 import type { ModelProvider, ProviderTraits } from '../../providers/provider.ts';
 import type { Process, Sources, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
+import { errorRulesOf } from './loop-ports.ts';
 import type { Recorder } from './recorder.ts';
+import type { StartedThread } from './start.ts';
 import { type Summarizer, type SummaryAnswer, summarize } from './summarize.ts';
 
 /** Asks the `before_compact` hooks; the context is that of the event. */
@@ -107,7 +109,8 @@ export async function compactSession(
     planCompaction(tree, { sizes, tokens, firstKept }),
   );
   if (made instanceof RyeError) return { kind: 'failed', error: made, drafts, usage: NO_USAGE };
-  return await withSummary(env, { request, sizes, made, report, drafts }, signal);
+  const summary = await summaryOf(env, request, { planned: made, sizes, report }, signal);
+  return { ...summary, drafts: [...drafts, ...summary.drafts] };
 }
 
 /** The planned compaction with the cut that a hook chose; an error for a replacement that can't be used. */
@@ -129,27 +132,26 @@ function afterHooks(
   );
 }
 
-interface Chosen {
-  readonly request: CompactRequest;
+interface ChosenCompaction {
+  readonly planned: CompactionPlan;
   readonly sizes: CompactionSizes;
-  readonly made: CompactionPlan;
   readonly report: CompactReport;
-  readonly drafts: readonly EventDraft[];
 }
 
-/** The summary of a hook, or else of the model. */
-async function withSummary(
+/** Returns the summary of a hook, or else of the model. */
+async function summaryOf(
   env: CompactEnv,
-  { request, sizes, made, report, drafts }: Chosen,
+  request: CompactRequest,
+  { planned, sizes, report }: ChosenCompaction,
   signal: AbortSignal,
 ): Promise<CompactResult> {
   const { model, plan, remainingMicroUsd, reason } = request;
   const { summary, details: own } = report.supplied ?? {};
-  const details: JsonObject = { ...filesAsDetails(made.files), ...own, reason };
+  const details: JsonObject = { ...filesAsDetails(planned.files), ...own, reason };
   if (summary !== undefined) {
     const { usage: _ofNoModel, ...told } = details;
-    const entry = compactionDraft(made, summary, { ...told, from_hook: true });
-    return { kind: 'done', summary, plan: made, drafts: [...drafts, entry], usage: NO_USAGE };
+    const entry = compactionDraft(planned, summary, { ...told, from_hook: true });
+    return { kind: 'done', summary, plan: planned, drafts: [entry], usage: NO_USAGE };
   }
   const instructions = [request.instructions, ...report.instructions].filter(
     (text) => text !== undefined,
@@ -157,15 +159,15 @@ async function withSummary(
   const answer = await summarizeParts(
     { ...env, model, sizes, plan, remainingMicroUsd },
     {
-      planned: made,
+      planned,
       instructions: instructions.length === 0 ? undefined : instructions.join('\n\n'),
     },
     signal,
   );
   const { usage } = answer;
-  if ('error' in answer) return { kind: 'failed', error: answer.error, drafts, usage };
-  const entry = compactionDraft(made, answer.text, { ...details, usage: { ...usage } });
-  return { kind: 'done', summary: answer.text, plan: made, drafts: [...drafts, entry], usage };
+  if ('error' in answer) return { kind: 'failed', error: answer.error, drafts: [], usage };
+  const entry = compactionDraft(planned, answer.text, { ...details, usage: { ...usage } });
+  return { kind: 'done', summary: answer.text, plan: planned, drafts: [entry], usage };
 }
 
 function compactionDraft(
@@ -308,15 +310,6 @@ export async function summarizeMessages(
   return await summarize(summarizer, prompt, signal);
 }
 
-export interface CompactPortParts {
-  readonly env: Stored & Process & Pick<Sources, 'models'>;
-  readonly plan: ThreadPlan;
-  readonly threadId: string;
-  readonly hooks: HookRunner;
-  readonly recorder: Recorder;
-  readonly provider: (model: PlannedModel) => ModelProvider;
-}
-
 /** The first words of the note about a failed compaction. */
 export const NOT_COMPACTED = 'the context was not compacted';
 
@@ -324,40 +317,33 @@ export const NOT_COMPACTED = 'the context was not compacted';
  * Compaction for the loop: folds the log that is on the disk, so that the context after it is the one that a resume
  * would see. It reads the log once per compaction, not per turn.
  */
-export function compactPort(parts: CompactPortParts): NonNullable<LoopPorts['compact']> {
-  const { env, plan, threadId, hooks, provider, recorder } = parts;
+export function compactPort(
+  env: Stored & Process & Pick<Sources, 'models'>,
+  { plan, threadId }: StartedThread,
+  { hooks, recorder }: { readonly hooks: HookRunner; readonly recorder: Recorder },
+  provider: (model: PlannedModel) => ModelProvider,
+): NonNullable<LoopPorts['compact']> {
   return async (request, signal): Promise<Compaction | undefined> => {
     recorder.sign();
     const { events } = await readSigned(env, threadId);
     const tree = buildTree(events);
-    const { model, reason, instructions, tokens, turn, cost, remainingMicroUsd } = request;
     const result = await compactSession(
       {
         clock: env.clock,
         random: env.random,
-        errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
+        errorRules: errorRulesOf(plan),
         traits: env.models.traits,
-        provider: () => provider(model),
+        provider: () => provider(request.model),
         ask: (context, asked) => hooks.beforeCompact(context, asked),
         // on the disk before it is sent: a crash must not forget what it may cost
         onRequest: async (estimate) => {
+          const { turn } = request;
           const payload = { turn, purpose: 'summary', request: estimate } as const;
           recorder.record([{ event_type: 'request_started', payload, durable: true }]);
           await recorder.settled();
         },
       },
-      {
-        tree,
-        threadId,
-        plan,
-        model,
-        reason,
-        instructions,
-        tokens,
-        turn,
-        cost,
-        remainingMicroUsd,
-      },
+      { ...request, tree, threadId, plan },
       signal,
     );
     if (!result) return undefined;

@@ -1,40 +1,31 @@
 import { isoTime } from '../../core/clock.ts';
-import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
+import { toRyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
+import { compact } from '../../core/json.ts';
 import type { PlannedModel } from '../../core/plan.ts';
 import type { ThreadResult } from '../../core/thread.ts';
-import { type Cost, NO_COST } from '../../core/usage.ts';
+import { NO_COST } from '../../core/usage.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { LoopOutcome, LoopPorts } from '../../loop/ports.ts';
-import { parseErrorRules } from '../../policy/error-class.ts';
 import { isTaintNote } from '../../policy/risk.ts';
-import type { ModelProvider, ToolDefinition, ToolList } from '../../providers/provider.ts';
+import type { ModelProvider } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';
-import { Children, type ChildStarter } from '../family/children.ts';
+import type { ChildStarter } from '../family/children.ts';
 import { carriedEntries, predecessorsOf } from '../family/delivery-log.ts';
-import type {
-  Exporting,
-  OpenTools,
-  Preparing,
-  Process,
-  Recovering,
-  Sources,
-  Stored,
-  ThreadEnv,
-} from '../ports.ts';
-import { returnCheck } from '../prepare/directive.ts';
+import type { ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
-import { headerOf, type ThreadDocument } from '../thread-document.ts';
+import { headerOf } from '../thread-document.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
-import { HookRunner } from './hook-runner.ts';
 import { ThreadInbox } from './inbox.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
 import { Cancellation, cancelReason } from './liveness.ts';
+import { recordedFirst, sharedPorts } from './loop-ports.ts';
 import { type Conversation, type Opening, openingMessages, watchRules } from './opening.ts';
 import { ArtifactHashes, Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
+import { openTooling, type Tooling } from './tooling.ts';
 
 export interface RunOptions {
   /** Values of secret inputs, by name. */
@@ -50,15 +41,6 @@ export interface RunOptions {
   readonly conversation?: Conversation | undefined;
 }
 
-interface OpenRun {
-  readonly writer: LogWriter;
-  readonly recorder: Recorder;
-  readonly tools: OpenTools;
-  readonly hooks: HookRunner;
-  readonly children: Children;
-  readonly inbox: ThreadInbox;
-}
-
 /**
  * Runs a started thread to its end and finalizes it on every way out; after a handoff, its successors too. Resolves to
  * the result of the chain in every case; rejects only if not even the finalization could be recorded.
@@ -68,238 +50,267 @@ export async function runThread(
   started: StartedThread,
   options: RunOptions,
 ): Promise<ThreadResult> {
-  const { conversation } = options;
   const results: ThreadResult[] = [];
+  let next: Successor | undefined = { started, conversation: options.conversation };
   // one after the other, so that neither the stack nor memory grows with the chain
-  for (let next: Successor | undefined = { started, conversation }; next; ) {
-    const run: { result: ThreadResult; successor: Successor | undefined } = await runLink(
-      env,
-      next,
-      options,
-    );
-    results.push(run.result);
-    next = run.successor;
+  while (next) {
+    const { result, successor }: FinishedRun = await new ThreadRun(env, next, options).run();
+    results.push(result);
+    next = successor;
   }
   return joinChain(results);
 }
 
-async function runLink(
-  env: ThreadEnv,
-  { started, conversation }: Successor,
-  given: RunOptions,
-): Promise<{ readonly result: ThreadResult; readonly successor: Successor | undefined }> {
-  const options = { ...given, conversation };
-  const cancellation = new Cancellation(env, started, options.signal);
-  let open: OpenRun | undefined;
-  let log: OpenLog | undefined;
-  let outcome: LoopOutcome;
-  let successor: Successor | undefined;
-  try {
-    log = await openLog(env, started, options);
-    open = {
-      ...log,
-      ...(await openSession(env, started, { options, cancellation, log })),
-    };
-    outcome = await drive(env, started, { open, options, cancellation });
-  } catch (error) {
-    outcome = failed(toRyeError(error, 'thread_error').toJSON());
-  }
-  if (outcome.kind === 'handoff' && open) {
-    const { cost, last_text } = outcome;
-    try {
-      // requested during the last call: the successor would not see it
-      const reason = await cancelReason(env.store.registry, started.threadId);
-      if (reason !== undefined) outcome = { kind: 'cancelled', reason, cost, last_text };
-      else successor = await startHandoff(env, { started, cost, recorder: open.recorder });
-    } catch (error) {
-      outcome = { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text };
-    }
-  }
-  cancellation.stop();
-  const result = await finalizeThread(env, {
-    started,
-    outcome,
-    hooks: open?.hooks,
-    log,
-    children: open?.children.ids ?? [],
-    inbox: open?.inbox,
-    successor: successor && {
-      threadId: successor.started.threadId,
-      spendUsd: successor.started.plan.limits.spend,
-    },
-  });
-  await open?.tools.close();
-  await afterEnd(env, result);
-  return { result, successor };
+interface FinishedRun {
+  readonly result: ThreadResult;
+  /** The thread that continues this one after a handoff. */
+  readonly successor: Successor | undefined;
 }
 
-function failed(error: ErrorInfo, cost: Cost = NO_COST): LoopOutcome {
-  return { kind: 'error', error, cost, last_text: '' };
-}
-
-interface OpenLog {
+interface RunLog {
   readonly writer: LogWriter;
   readonly recorder: Recorder;
   readonly live: LiveExport | undefined;
 }
 
-async function openLog(
-  env: Stored & Process & Exporting,
-  { threadId, plan, record, document }: StartedThread,
-  { onEvent, conversation }: RunOptions,
-): Promise<OpenLog> {
-  const owned = {
-    signer: env.signer(),
-    durability: plan.settings.durability,
-    owner: env.owner,
-    epoch: record.epoch,
-  };
-  const writer = conversation?.reopens
-    ? await env.store.logs.reopen(threadId, { ...owned, verifier: env.verifier })
-    : await env.store.logs.create(headerOf(document), owned);
-  const live = await openLiveExport(env, { plan, document }, conversation?.reopens === true);
-  const recorder = new Recorder({
-    writer,
-    clock: env.clock,
-    deltas: plan.settings.token_deltas,
-    onEvent: (event) => {
-      live?.append(event);
-      onEvent?.(event);
-    },
-  });
-  return { writer, recorder, live };
+interface RunSession extends Tooling {
+  readonly inbox: ThreadInbox;
 }
 
-interface SessionParts {
-  readonly options: RunOptions;
-  readonly cancellation: Cancellation;
-  readonly log: { readonly recorder: Recorder };
-}
+/** One run of one thread: opens its log and tools, drives the loop, and finalizes whatever was opened. */
+class ThreadRun {
+  readonly #env: ThreadEnv;
+  readonly #started: StartedThread;
+  readonly #conversation: Conversation | undefined;
+  readonly #options: RunOptions;
+  readonly #cancellation: Cancellation;
+  readonly #artifacts = new ArtifactHashes();
+  #log: RunLog | undefined;
+  #session: RunSession | undefined;
 
-async function openSession(
-  env: Recovering & Sources,
-  started: StartedThread,
-  { options, cancellation, log: { recorder } }: SessionParts,
-): Promise<Pick<OpenRun, 'tools' | 'hooks' | 'children' | 'inbox'>> {
-  const { plan, threadId } = started;
-  const { secrets, children: starter, onEvent } = options;
-  const children = new Children({
-    parent: started,
-    starter,
-    recorder,
-    onEvent,
-    onLearned: (id) => inbox.learned(id),
-  });
-  const tools = await env.tools.open({
-    plan,
-    traits: env.models.traits(plan.model),
-    threadId,
-    secrets,
-    children,
-    record: (drafts) => void recorder.record(drafts),
-  });
-  const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
-  children.attach(hooks);
-  const inbox = new ThreadInbox({
-    env,
-    started,
-    tools,
-    rules: env.config.steer,
-    observe: async (context) => await hooks.observeDelivery(context),
-    syncLog: async () => void (await recorder.checkpoint()),
-  });
-  await env.files.writeCapabilities(
-    threadId,
-    env.renderer.capabilities(plan, tools.definitions().tools),
-  );
-  cancellation.watch();
-  return { tools, hooks, children, inbox };
-}
+  constructor(env: ThreadEnv, { started, conversation }: Successor, options: RunOptions) {
+    this.#env = env;
+    this.#started = started;
+    this.#conversation = conversation;
+    this.#options = options;
+    this.#cancellation = new Cancellation(env, started, options.signal);
+  }
 
-interface DriveParts {
-  readonly open: OpenRun;
-  readonly options: RunOptions;
-  readonly cancellation: Cancellation;
-}
-
-/** Opens the conversation, drives the loop and records each of its events before the next step. */
-async function drive(
-  env: Preparing,
-  started: StartedThread,
-  { open, options, cancellation }: DriveParts,
-): Promise<LoopOutcome> {
-  const { threadId, plan, record } = started;
-  const { recorder, hooks, tools, inbox } = open;
-  const { parent } = started;
-  const { conversation } = options;
-  if (!conversation?.reopens) recorder.record(announcement(started));
-  const parts = { plan, hooks, tools, signal: cancellation.signal };
-  const opening = conversation
-    ? await conversation.open({ ...parts, recorder, writer: open.writer })
-    : await openingMessages(parts);
-  recorder.record(opening.drafts);
-  if (conversation) tools.restore?.(opening.messages);
-  const carried = conversation ? await carriedEntries(env, threadId) : new Set<string>();
-  await inbox.open(carried, await predecessorsOf(env, started));
-  const artifacts = new ArtifactHashes();
-  const ports = loopPorts({
-    artifacts,
-    env,
-    plan,
-    threadId,
-    epoch: record.epoch,
-    open,
-    options,
-    cancellation,
-    opening,
-    parent,
-  });
-  const watching = await watchRules(env, started, conversation !== undefined);
-  const isSynced = plan.settings.durability !== 'off';
-  const place = { recorder, threadId, epoch: record.epoch, isSynced };
-  const loop = runLoop(plan, { ...ports, ...watching }, cancellation.signal);
-  let step = await loop.next();
-  while (!step.done) {
-    let written: readonly LogEvent[] | undefined;
-    try {
-      const drafts = step.value.map((draft) => artifacts.named(draft));
-      written = await write(env, { drafts, ...place });
-      await inbox.written(written);
-    } catch (error) {
-      step = await loop.throw(error);
-      continue;
+  async run(): Promise<FinishedRun> {
+    let outcome = await this.#converse();
+    let successor: Successor | undefined;
+    if (outcome.kind === 'handoff' && this.#log) {
+      ({ outcome, successor } = await this.#handOff(outcome, this.#log.recorder));
     }
-    step = await loop.next(written);
+    this.#cancellation.stop();
+    const result = await finalizeThread(this.#env, {
+      started: this.#started,
+      outcome,
+      hooks: this.#session?.hooks,
+      log: this.#log,
+      children: this.#session?.children.ids ?? [],
+      inbox: this.#session?.inbox,
+      successor: successor && {
+        threadId: successor.started.threadId,
+        spendUsd: successor.started.plan.limits.spend,
+      },
+    });
+    await this.#session?.tools.close();
+    await afterEnd(this.#env, result);
+    return { result, successor };
   }
-  recorder.flush();
-  await recorder.settled();
-  return step.value;
-}
 
-interface Write {
-  readonly drafts: readonly EventDraft[];
-  readonly recorder: Recorder;
-  readonly threadId: string;
-  readonly epoch: number;
-  /** The log is on the disk at each turn's end, so no crash of the machine takes that away. */
-  readonly isSynced: boolean;
-}
-
-async function write(
-  env: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
-  { drafts, recorder, threadId, epoch, isSynced }: Write,
-): Promise<readonly LogEvent[]> {
-  const events = recorder.record(drafts);
-  await recorder.settled();
-  for (const event of events) {
-    if (event.event_type !== 'cost') continue;
-    const head = await recorder.checkpoint();
-    const progress = { cost: event.payload.total, ...(isSynced ? { head } : {}) };
-    await env.store.registry.heartbeat(threadId, epoch, isoTime(env.clock.now()), progress);
+  /** Runs the conversation to its end. A failure to open or to drive it is an outcome too. */
+  async #converse(): Promise<LoopOutcome> {
+    try {
+      const log = await this.#openLog();
+      this.#log = log;
+      const session = await this.#openSession(log.recorder);
+      this.#session = session;
+      const opening = await this.#open(log, session);
+      return await this.#drive(log.recorder, session, opening);
+    } catch (error) {
+      return {
+        kind: 'error',
+        error: toRyeError(error, 'thread_error').toJSON(),
+        cost: NO_COST,
+        last_text: '',
+      };
+    }
   }
-  return events;
+
+  async #openLog(): Promise<RunLog> {
+    const env = this.#env;
+    const { threadId, plan, record, document } = this.#started;
+    const reopens = this.#conversation?.reopens === true;
+    const owned = {
+      signer: env.signer(),
+      durability: plan.settings.durability,
+      owner: env.owner,
+      epoch: record.epoch,
+    };
+    const { logs } = env.store;
+    const writer = reopens
+      ? await logs.reopen(threadId, { ...owned, verifier: env.verifier })
+      : await logs.create(headerOf(document), owned);
+    const live = await openLiveExport(env, { plan, document }, reopens);
+    const recorder = new Recorder({
+      writer,
+      clock: env.clock,
+      deltas: plan.settings.token_deltas,
+      onEvent: (event) => {
+        live?.append(event);
+        this.#options.onEvent?.(event);
+      },
+    });
+    return { writer, recorder, live };
+  }
+
+  async #openSession(recorder: Recorder): Promise<RunSession> {
+    const env = this.#env;
+    const { plan, threadId } = this.#started;
+    const { children: starter, secrets, onEvent } = this.#options;
+    const tooling = await openTooling(env, this.#started, recorder, {
+      starter,
+      secrets,
+      onEvent,
+      onLearned: (id) => inbox.learned(id),
+      record: (drafts) => void recorder.record(drafts),
+    });
+    const { tools, hooks } = tooling;
+    const inbox = new ThreadInbox({
+      env,
+      started: this.#started,
+      tools,
+      rules: env.config.steer,
+      observe: async (context) => await hooks.observeDelivery(context),
+      syncLog: async () => void (await recorder.checkpoint()),
+    });
+    const snapshot = env.renderer.capabilities(plan, tools.definitions().tools);
+    await env.files.writeCapabilities(threadId, snapshot);
+    this.#cancellation.watch();
+    return { ...tooling, inbox };
+  }
+
+  /** Records the beginning of the conversation and opens the inbox. */
+  async #open({ recorder, writer }: RunLog, session: RunSession): Promise<Opening> {
+    const { hooks, tools, inbox } = session;
+    const { threadId, plan } = this.#started;
+    const conversation = this.#conversation;
+    if (!conversation?.reopens) recorder.record(announcement(this.#started));
+    const request = { plan, hooks, tools, signal: this.#cancellation.signal };
+    const opening = conversation
+      ? await conversation.open({ ...request, recorder, writer })
+      : await openingMessages(request);
+    recorder.record(opening.drafts);
+    if (conversation) tools.restore?.(opening.messages);
+    const carried = conversation ? await carriedEntries(this.#env, threadId) : new Set<string>();
+    await inbox.open(carried, await predecessorsOf(this.#env, this.#started));
+    return opening;
+  }
+
+  /** Drives the loop and records its events before the next step. */
+  async #drive(recorder: Recorder, session: RunSession, opening: Opening): Promise<LoopOutcome> {
+    const continues = this.#conversation !== undefined;
+    const ports = {
+      ...this.#ports(recorder, session, opening),
+      ...(await watchRules(this.#env, this.#started, continues)),
+    };
+    const loop = runLoop(this.#started.plan, ports, this.#cancellation.signal);
+    let step = await loop.next();
+    while (!step.done) {
+      let written: readonly LogEvent[];
+      try {
+        written = await this.#write(recorder, step.value);
+        await session.inbox.written(written);
+      } catch (error) {
+        step = await loop.throw(error);
+        continue;
+      }
+      step = await loop.next(written);
+    }
+    recorder.flush();
+    await recorder.settled();
+    return step.value;
+  }
+
+  /** Appends drafts to the log. The registry gets the cost of each turn and, if the log is synced, its signed head. */
+  async #write(recorder: Recorder, drafts: readonly EventDraft[]): Promise<readonly LogEvent[]> {
+    const { threadId, record, plan } = this.#started;
+    const events = recorder.record(drafts.map((draft) => this.#artifacts.named(draft)));
+    await recorder.settled();
+    for (const event of events) {
+      if (event.event_type !== 'cost') continue;
+      const head = await recorder.checkpoint();
+      const isSynced = plan.settings.durability !== 'off';
+      const progress = { cost: event.payload.total, ...(isSynced ? { head } : {}) };
+      const now = isoTime(this.#env.clock.now());
+      await this.#env.store.registry.heartbeat(threadId, record.epoch, now, progress);
+    }
+    return events;
+  }
+
+  #ports(recorder: Recorder, session: RunSession, opening: Opening): LoopPorts {
+    const env = this.#env;
+    const { threadId, plan, record } = this.#started;
+    const { tools, inbox } = session;
+    const { ledger } = env.store;
+    const provider = (model: PlannedModel): ModelProvider => {
+      const opened = env.models.open(model, plan);
+      return this.#options.wrapProvider?.(opened) ?? opened;
+    };
+    return {
+      ...sharedPorts(env, this.#started, session, opening),
+      ...compact({
+        pending: opening.pending,
+        spent: opening.spent,
+        handlers: env.handlers,
+        refreshTools: tools.refresh,
+      }),
+      provider,
+      definitions: recordedFirst(opening.tools ?? [], tools),
+      budget: {
+        remainingMicroUsd: () => ledger.remaining(threadId),
+        held: () => ledger.held(threadId),
+        report: (spent) => ledger.report(threadId, spent, record.epoch),
+      },
+      cancelled: () => this.#cancellation.reason,
+      artifacts: {
+        save: async (callId, content) => {
+          const text = content
+            .map((block) => (block.type === 'text' ? block.text : block.data))
+            .join('\n');
+          const path = await env.files.writeArtifact(threadId, callId, text);
+          this.#artifacts.note(path, text);
+          return path;
+        },
+      },
+      forgetReads: () => tools.forgetReads?.(),
+      gates: [...tools.gates, inbox.gate],
+      inbox,
+      compact: compactPort(env, this.#started, { ...session, recorder }, provider),
+    };
+  }
+
+  /** Starts the successor. Without one the thread ends as cancelled or failed. */
+  async #handOff(
+    outcome: LoopOutcome,
+    recorder: Recorder,
+  ): Promise<{ readonly outcome: LoopOutcome; readonly successor?: Successor }> {
+    const { cost, last_text } = outcome;
+    try {
+      // requested during the last call: the successor would not see it
+      const reason = await cancelReason(this.#env.store.registry, this.#started.threadId);
+      if (reason !== undefined) return { outcome: { kind: 'cancelled', reason, cost, last_text } };
+      const request = { started: this.#started, cost, recorder };
+      return { outcome, successor: await startHandoff(this.#env, request) };
+    } catch (error) {
+      return { outcome: { kind: 'error', error: toRyeError(error).toJSON(), cost, last_text } };
+    }
+  }
 }
 
+/** Returns the first events of a thread's log. */
 function announcement({ plan, document }: StartedThread): EventDraft[] {
   const { directive, model, limits, integrity, inputs, parent_thread_id: parent, warnings } = plan;
   return [
@@ -326,90 +337,4 @@ function announcement({ plan, document }: StartedThread): EventDraft[] {
         return { event_type: 'note', payload: { text: `warning: ${warning}` } };
       }),
   ];
-}
-
-/**
- * Returns the tools offered now for a thread that resumes: the recorded ones in the same bytes, those unlocked since
- * after them. A list is made once for each version of the thread's tools.
- */
-export function recordedFirst(
-  recorded: readonly ToolDefinition[],
-  tools: Pick<OpenTools, 'definitions' | 'withdrawn'>,
-): () => ToolList {
-  if (recorded.length === 0) return () => tools.definitions();
-  const known = new Set(recorded.map(({ name }) => name));
-  let merged: ToolList | undefined;
-  return () => {
-    const { version, tools: offered } = tools.definitions();
-    if (merged?.version === version) return merged;
-    const withdrawn = tools.withdrawn?.();
-    const kept = recorded.filter(({ name }) => withdrawn?.has(name) !== true);
-    merged = { version, tools: [...kept, ...offered.filter(({ name }) => !known.has(name))] };
-    return merged;
-  };
-}
-
-interface PortParts {
-  readonly parent: ThreadDocument | undefined;
-  readonly env: Preparing;
-  readonly plan: StartedThread['plan'];
-  readonly threadId: string;
-  readonly epoch: number;
-  readonly open: OpenRun;
-  readonly options: RunOptions;
-  readonly cancellation: Cancellation;
-  readonly opening: Opening;
-  readonly artifacts: ArtifactHashes;
-}
-
-function loopPorts(parts: PortParts): LoopPorts {
-  const { env, plan, threadId, epoch, open, options, cancellation, opening, parent } = parts;
-  const { artifacts } = parts;
-  const { tools, hooks, inbox } = open;
-  const { ledger } = env.store;
-  const provider = (model: PlannedModel): ModelProvider => {
-    const opened = env.models.open(model, plan);
-    return options.wrapProvider?.(opened) ?? opened;
-  };
-  return {
-    threadId,
-    projectPath: env.projectPath,
-    system: opening.system,
-    history: opening.messages,
-    ...(opening.pending ? { pending: opening.pending } : {}),
-    ...(opening.spent ? { spent: opening.spent } : {}),
-    traits: env.models.traits,
-    provider,
-    definitions: recordedFirst(opening.tools ?? [], tools),
-    tools: tools.set,
-    hooks,
-    ...(env.handlers ? { handlers: env.handlers } : {}),
-    clock: env.clock,
-    budget: {
-      remainingMicroUsd: () => ledger.remaining(threadId),
-      held: () => ledger.held(threadId),
-      report: (spent) => ledger.report(threadId, spent, epoch),
-    },
-    cancelled: () => cancellation.reason,
-    artifacts: {
-      save: async (callId, content) => {
-        const text = content
-          .map((block) => (block.type === 'text' ? block.text : block.data))
-          .join('\n');
-        const path = await env.files.writeArtifact(threadId, callId, text);
-        artifacts.note(path, text);
-        return path;
-      },
-    },
-    errorRules: parseErrorRules(plan.settings.error_classification, 'agent/error_classification'),
-    random: env.random,
-    ...(parent ? { parentLimits: parent.limits } : {}),
-    validate: (schema, input) => tools.validate(schema, input),
-    checkReturn: returnCheck(plan, tools),
-    forgetReads: () => tools.forgetReads?.(),
-    ...(tools.refresh ? { refreshTools: tools.refresh } : {}),
-    gates: [...tools.gates, inbox.gate],
-    inbox,
-    compact: compactPort({ env, plan, threadId, hooks, provider, recorder: open.recorder }),
-  };
 }

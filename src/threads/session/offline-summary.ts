@@ -22,9 +22,7 @@ import {
   summaryText,
 } from '../../log/summary-prompt.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
-import { parseErrorRules } from '../../policy/error-class.ts';
-import { Children } from '../family/children.ts';
-import type { Process, Sources, Stored, ThreadEnv } from '../ports.ts';
+import type { Process, Sources, Stored } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import {
   type AskBeforeCompact,
@@ -34,8 +32,9 @@ import {
   compactSession,
   summarizeMessages,
 } from '../run/compaction.ts';
-import { HookRunner } from '../run/hook-runner.ts';
+import { errorRulesOf } from '../run/loop-ports.ts';
 import { Recorder } from '../run/recorder.ts';
+import { openTooling } from '../run/tooling.ts';
 import { costOf, editLog, entryAt, type LogEdit, type OpenEdit } from './edit.ts';
 import { NO_CHILDREN } from './replay-world.ts';
 
@@ -51,7 +50,7 @@ export type ManualCompaction =
 
 /** Compacts the active branch of a thread that does not run, with its own model, hooks and budget. */
 export async function compactThread(
-  env: ThreadEnv,
+  env: Stored & Process & Sources,
   threadId: string,
   {
     instructions,
@@ -113,7 +112,7 @@ export interface SummarizedBranch {
  * that fails moves nothing; what it cost is booked.
  */
 export async function branchWithModelSummary(
-  env: ThreadEnv,
+  env: Stored & Process & Sources,
   threadId: string,
   { at, instructions, signal }: SummarizedBranch,
 ): Promise<readonly LogEvent[]> {
@@ -188,7 +187,7 @@ function compactEnv(
   return {
     clock: env.clock,
     random: env.random,
-    errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
+    errorRules: errorRulesOf(plan),
     traits: env.models.traits,
     provider: () => {
       if (env.models.traits(plan.model).replayable) throw noModel();
@@ -247,7 +246,7 @@ function paidEdit(
  * run is logged as in a running thread. They start no threads.
  */
 function offlineHooks(
-  env: ThreadEnv,
+  env: Process & Sources,
   { open, plan }: { readonly open: OpenEdit; readonly plan: ThreadPlan },
 ): AskBeforeCompact {
   return async (context, signal) => {
@@ -257,16 +256,8 @@ function offlineHooks(
     const threadId = document.thread_id;
     await begin();
     const recorder = new Recorder({ writer, clock: env.clock, deltas: 'off' });
-    const parent = { threadId, plan, record, document, parent: undefined };
-    const children = new Children({ parent, starter: NO_CHILDREN, recorder, onEvent: undefined });
-    const tools = await env.tools.open({
-      plan,
-      traits: env.models.traits(plan.model),
-      threadId,
-      secrets: {},
-      children,
-    });
-    const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
+    const ended = { threadId, plan, record, document, parent: undefined };
+    const { hooks } = await openTooling(env, ended, recorder, { starter: NO_CHILDREN });
     return await hooks.beforeCompact(context, signal);
   };
 }

@@ -1,24 +1,24 @@
 import { RyeError, toRyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
-import { compact, isJsonObject, type JsonObject } from '../../core/json.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import { NO_USAGE, type Usage } from '../../core/usage.ts';
+import { mapOf, NUMBER } from '../../core/shape.ts';
+import { NO_USAGE } from '../../core/usage.ts';
 import { planCompaction } from '../../log/compaction.ts';
 import { foldContext } from '../../log/context.ts';
 import { type RecordedRun, recordedRun } from '../../log/recorded-run.ts';
 import { buildTree, isKnown, type SessionTree } from '../../log/tree.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { Compaction, CompactionRequest, LoopOutcome, LoopPorts } from '../../loop/ports.ts';
-import { parseErrorRules } from '../../policy/error-class.ts';
-import { Children } from '../family/children.ts';
-import type { OpenTools, Preparing, Process, Sources, Stored, ThreadEnv } from '../ports.ts';
-import { returnCheck } from '../prepare/directive.ts';
+import type { Preparing, Process, Sources, Stored } from '../ports.ts';
 import { prepareThread } from '../prepare/prepare.ts';
 import { compactContext, compactionSizes, NOT_COMPACTED } from '../run/compaction.ts';
-import { HookRunner } from '../run/hook-runner.ts';
-import { openingMessages, watchRules } from '../run/opening.ts';
+import type { HookRunner } from '../run/hook-runner.ts';
+import { sharedPorts } from '../run/loop-ports.ts';
+import { type Opening, openingMessages, watchRules } from '../run/opening.ts';
 import { Recorder } from '../run/recorder.ts';
 import type { StartedThread } from '../run/start.ts';
+import { openTooling, type Tooling } from '../run/tooling.ts';
 import { partOf } from '../verified-log.ts';
 import { readVerified } from './edit.ts';
 import {
@@ -57,7 +57,7 @@ export interface ReplayReport {
  * the same report.
  */
 export async function replayThread(
-  given: ThreadEnv,
+  given: Preparing,
   threadId: string,
   options: ReplayOptions,
 ): Promise<ReplayReport> {
@@ -67,13 +67,13 @@ export async function replayThread(
   const { header, events } = await given.store.logs.read(threadId, partOf(threadId, verdict));
   const tree = buildTree(events);
   const recording = recordedRun(tree, { header, events, from: options.from });
-  const comparison = new ReplayComparison(recording);
-  const notRun: string[] = [];
   const env = replayEnv(given, recordedPlan);
+  const replay = new Replay(env, { recording, tree, events }, options);
+  const { comparison, notRun } = replay;
   try {
     const plan = await todaysPlan(env, recordedPlan);
     const started = await startedLike(given, { document, record, plan });
-    await play(env, { started, recording, tree, events, comparison, notRun, options });
+    await replay.play(started);
   } catch (error) {
     const { code, message } = toRyeError(error);
     comparison.compare({ kind: 'end', value: { status: 'error', code, message } });
@@ -89,7 +89,7 @@ export async function replayThread(
 }
 
 /** Stops the clock and fixes the recorded model. */
-function replayEnv(env: ThreadEnv, { model, fallbacks }: ThreadPlan): ThreadEnv {
+function replayEnv(env: Preparing, { model, fallbacks }: ThreadPlan): Preparing {
   return {
     ...env,
     clock: stoppedClock(env.clock.now()),
@@ -137,63 +137,150 @@ async function startedLike(
   return { threadId: document.thread_id, plan, record, document, parent };
 }
 
-interface Play {
-  readonly started: StartedThread;
+/** What the log of a thread recorded. */
+interface Recorded {
   readonly recording: RecordedRun;
   readonly tree: SessionTree;
   readonly events: readonly (LogEvent | UnknownEvent)[];
+}
+
+/** Plays a recording again, up to the first difference. */
+class Replay {
   readonly comparison: ReplayComparison;
-  readonly notRun: string[];
-  readonly options: ReplayOptions;
-}
+  /** Tools and directives that hooks would have run. */
+  readonly notRun: string[] = [];
+  readonly #env: Stored & Process & Sources;
+  readonly #recorded: Recorded;
+  readonly #options: ReplayOptions;
 
-async function play(env: ThreadEnv, parts: Play): Promise<void> {
-  const { started, recording, comparison, notRun, options } = parts;
-  const { plan, threadId } = started;
-  const writer = memoryWriter(threadId, env.clock);
-  const recorder = new Recorder({
-    writer,
-    clock: env.clock,
-    deltas: 'off',
-    onEvent: options.onEvent,
-  });
-  const children = new Children({
-    parent: started,
-    starter: NO_CHILDREN,
-    recorder,
-    onEvent: undefined,
-  });
-  const opened = await env.tools.open({
-    plan,
-    traits: env.models.traits(plan.model),
-    threadId,
-    secrets: {},
-    children,
-  });
-  const tools = recordedTools(opened, recording.results, notRun);
-  const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
-  const stop = new AbortController();
-  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
-  const opening = await openingOf(parts, { hooks, tools, recorder, signal });
-  if (comparison.isOver) return;
-  const ports = replayPorts(env, { ...parts, tools, hooks, opening });
-  const watching = await watchRules(env, started, recording.historyLeaf !== null);
-  const loop = runLoop(plan, { ...ports, ...watching }, signal);
-  let step = await loop.next();
-  while (!step.done) {
-    const written = recorder.record(step.value);
-    if (!comparison.observe(step.value)) stop.abort('the replay is over');
-    step = await loop.next(written);
+  constructor(env: Stored & Process & Sources, recorded: Recorded, options: ReplayOptions) {
+    this.#env = env;
+    this.#recorded = recorded;
+    this.#options = options;
+    this.comparison = new ReplayComparison(recorded.recording);
   }
-  if (options.signal?.aborted) throw new RyeError('cancelled', 'the replay was cancelled');
-  if (comparison.isOver) return;
-  compareEnd(comparison, step.value);
+
+  async play(started: StartedThread): Promise<void> {
+    const { clock } = this.#env;
+    const { onEvent, signal: cancelled } = this.#options;
+    const { recording } = this.#recorded;
+    const writer = memoryWriter(started.threadId, clock);
+    const recorder = new Recorder({ writer, clock, deltas: 'off', onEvent });
+    const tooling = await openTooling(this.#env, started, recorder, {
+      starter: NO_CHILDREN,
+      wrap: (tools) => recordedTools(tools, recording.results, this.notRun),
+    });
+    const stop = new AbortController();
+    const signal = cancelled ? AbortSignal.any([cancelled, stop.signal]) : stop.signal;
+    const opening = await this.#open(started.plan, tooling, recorder, signal);
+    if (this.comparison.isOver) return;
+    const ports = {
+      ...this.#ports(started, tooling, opening),
+      ...(await watchRules(this.#env, started, recording.historyLeaf !== null)),
+    };
+    const loop = runLoop(started.plan, ports, signal);
+    let step = await loop.next();
+    while (!step.done) {
+      const written = recorder.record(step.value);
+      if (!this.comparison.observe(step.value)) stop.abort('the replay is over');
+      step = await loop.next(written);
+    }
+    if (cancelled?.aborted) throw new RyeError('cancelled', 'the replay was cancelled');
+    if (this.comparison.isOver) return;
+    this.comparison.compare({ kind: 'end', value: endOf(step.value) });
+    this.comparison.finish();
+  }
+
+  /** Renders the opening again and compares it. A replay that starts later takes the recorded context instead. */
+  async #open(
+    plan: ThreadPlan,
+    { hooks, tools }: Tooling,
+    recorder: Recorder,
+    signal: AbortSignal,
+  ): Promise<Pick<Opening, 'system' | 'messages'>> {
+    const { recording, tree } = this.#recorded;
+    if (recording.historyLeaf !== null) return foldContext(tree, { leafId: recording.historyLeaf });
+    const opening = await openingMessages({ plan, hooks, tools, signal });
+    // what hooks load by running something can't be known without running it
+    const drafts = this.notRun.length === 0 ? opening.drafts : recordedOpening(recording);
+    this.comparison.observe(drafts);
+    recorder.record(drafts);
+    return opening;
+  }
+
+  #ports(
+    started: StartedThread,
+    tooling: Tooling,
+    opening: Pick<Opening, 'system' | 'messages'>,
+  ): LoopPorts {
+    const { recording } = this.#recorded;
+    const { signal: cancelled } = this.#options;
+    const provider = recordedProvider(recording.answers);
+    return {
+      ...sharedPorts(this.#env, started, tooling, opening),
+      spent: recording.spent,
+      provider: () => provider,
+      budget: {
+        remainingMicroUsd: () => Promise.resolve(Number.MAX_SAFE_INTEGER),
+        report: () => Promise.resolve(),
+      },
+      cancelled: () => (cancelled?.aborted ? 'the replay was cancelled' : undefined),
+      artifacts: { save: (callId) => Promise.resolve(`artifacts/${callId}`) },
+      inbox: { take: () => Promise.resolve(this.comparison.takeDeliveries()) },
+      compact: (request, signal) => this.#compact(started, tooling.hooks, request, signal),
+    };
+  }
+
+  /**
+   * Plans as the run did and asks today's hooks; gives the recorded summary if the recording has one at this place. An
+   * attempt that failed for want of an answer is none. Everything else is a difference.
+   */
+  async #compact(
+    { plan, threadId }: StartedThread,
+    hooks: HookRunner,
+    request: CompactionRequest,
+    signal: AbortSignal,
+  ): Promise<Compaction | undefined> {
+    const { recording, tree } = this.#recorded;
+    const leafId = this.comparison.lastEntryId ?? recording.historyLeaf;
+    const sizes = compactionSizes(plan, request.model);
+    const planned = planCompaction(tree, { sizes, tokens: request.tokens, leafId });
+    if (!planned) return undefined;
+    const context = compactContext({ ...request, threadId }, planned);
+    const report = await hooks.beforeCompact(context, signal);
+    if ((report.cancelled ?? report.failed) !== undefined) return undefined;
+    const { expected } = this.comparison;
+    if (expected?.kind === 'compaction' && expected.draft?.event_type === 'compaction') {
+      const { messages } = foldContext(tree, { leafId: expected.entryId });
+      const usage = expected.draft.payload.details?.['usage'];
+      return {
+        drafts: [expected.draft],
+        messages,
+        usage: USAGE.fits(usage) ? { ...NO_USAGE, ...usage } : NO_USAGE,
+      };
+    }
+    if (!this.#hasFailedAttempt(leafId)) {
+      this.comparison.compare({ kind: 'compaction', value: {} });
+    }
+    return undefined;
+  }
+
+  /** True if the run tried to compact at this place and failed. */
+  #hasFailedAttempt(leafId: string | null): boolean {
+    const { tree, events } = this.#recorded;
+    const since = leafId === null ? 0 : (tree.byId.get(leafId)?.seq ?? 0);
+    const until = this.comparison.expected?.seq ?? Number.POSITIVE_INFINITY;
+    return events.some(
+      (event) =>
+        event.seq > since &&
+        event.seq < until &&
+        isKnown(event, 'note') &&
+        event.payload.text.startsWith(NOT_COMPACTED),
+    );
+  }
 }
 
-function compareEnd(comparison: ReplayComparison, outcome: LoopOutcome): void {
-  comparison.compare({ kind: 'end', value: endOf(outcome) });
-  comparison.finish();
-}
+const USAGE = mapOf(NUMBER);
 
 function endOf(outcome: LoopOutcome): JsonObject {
   switch (outcome.kind) {
@@ -211,119 +298,7 @@ function endOf(outcome: LoopOutcome): JsonObject {
   }
 }
 
-interface Opened {
-  readonly system: string;
-  readonly messages: LoopPorts['history'];
-}
-
-/** Renders the opening again and compares it. A replay that starts later takes the recorded context instead. */
-async function openingOf(
-  { started, recording, tree, comparison, notRun }: Play,
-  parts: {
-    readonly hooks: HookRunner;
-    readonly tools: OpenTools;
-    readonly recorder: Recorder;
-    readonly signal: AbortSignal;
-  },
-): Promise<Opened> {
-  if (recording.historyLeaf !== null) {
-    return foldContext(tree, { leafId: recording.historyLeaf });
-  }
-  const opening = await openingMessages({ plan: started.plan, ...parts });
-  // what hooks load by running something can't be known without running it
-  const drafts = notRun.length === 0 ? opening.drafts : recordedOpening(recording);
-  comparison.observe(drafts);
-  parts.recorder.record(drafts);
-  return opening;
-}
-
 function recordedOpening({ steps }: RecordedRun): readonly EventDraft[] {
   const end = steps.findIndex(({ kind }) => kind === 'user');
   return steps.slice(0, end + 1).flatMap(({ draft }) => (draft === null ? [] : [draft]));
-}
-
-interface PortParts extends Play {
-  readonly tools: OpenTools;
-  readonly hooks: HookRunner;
-  readonly opening: Opened;
-}
-
-function replayPorts(env: Process & Pick<Sources, 'models'>, parts: PortParts): LoopPorts {
-  const { started, recording, comparison, tools, hooks, opening, options } = parts;
-  const { plan, threadId, parent } = started;
-  const provider = recordedProvider(recording.answers);
-  return {
-    threadId,
-    projectPath: env.projectPath,
-    system: opening.system,
-    history: opening.messages,
-    spent: recording.spent,
-    traits: env.models.traits,
-    provider: () => provider,
-    definitions: () => tools.definitions(),
-    tools: tools.set,
-    hooks,
-    clock: env.clock,
-    budget: {
-      remainingMicroUsd: () => Promise.resolve(Number.MAX_SAFE_INTEGER),
-      report: () => Promise.resolve(),
-    },
-    cancelled: () => (options.signal?.aborted ? 'the replay was cancelled' : undefined),
-    artifacts: { save: (callId) => Promise.resolve(`artifacts/${callId}`) },
-    errorRules: parseErrorRules(plan.settings.error_classification, 'error_classification'),
-    random: env.random,
-    ...(parent ? { parentLimits: parent.limits } : {}),
-    validate: (schema, input) => tools.validate(schema, input),
-    checkReturn: returnCheck(plan, tools),
-    gates: tools.gates,
-    inbox: { take: () => Promise.resolve(comparison.takeDeliveries()) },
-    compact: (request, signal) => recordedCompaction(parts, request, signal),
-  };
-}
-
-/**
- * Plans as the run did and asks today's hooks; gives the recorded summary where the recording has one at this place.
- * An attempt that failed for want of an answer is none. Everything else is a difference.
- */
-async function recordedCompaction(
-  parts: PortParts,
-  request: CompactionRequest,
-  signal: AbortSignal,
-): Promise<Compaction | undefined> {
-  const { started, recording, comparison, tree, hooks } = parts;
-  const { plan, threadId } = started;
-  const leafId = comparison.lastEntryId ?? recording.historyLeaf;
-  const sizes = compactionSizes(plan, request.model);
-  const planned = planCompaction(tree, { sizes, tokens: request.tokens, leafId });
-  if (!planned) return undefined;
-  const report = await hooks.beforeCompact(
-    compactContext({ ...request, threadId }, planned),
-    signal,
-  );
-  if ((report.cancelled ?? report.failed) !== undefined) return undefined;
-  const { expected } = comparison;
-  if (expected?.kind === 'compaction' && expected.draft?.event_type === 'compaction') {
-    const { messages } = foldContext(tree, { leafId: expected.entryId });
-    const usage = expected.draft.payload.details?.['usage'];
-    return {
-      drafts: [expected.draft],
-      messages,
-      usage: isJsonObject(usage) ? (usage as unknown as Usage) : NO_USAGE,
-    };
-  }
-  if (!hasFailedAttempt(parts, leafId)) comparison.compare({ kind: 'compaction', value: {} });
-  return undefined;
-}
-
-/** True if the run tried to compact at this place and failed. */
-function hasFailedAttempt({ tree, events, comparison }: PortParts, leafId: string | null): boolean {
-  const since = leafId === null ? 0 : (tree.byId.get(leafId)?.seq ?? 0);
-  const until = comparison.expected?.seq ?? Number.POSITIVE_INFINITY;
-  return events.some(
-    (event) =>
-      event.seq > since &&
-      event.seq < until &&
-      isKnown(event, 'note') &&
-      event.payload.text.startsWith(NOT_COMPACTED),
-  );
 }

@@ -1,0 +1,61 @@
+import type { ThreadPlan } from '../../core/plan.ts';
+import type { LoopPorts } from '../../loop/ports.ts';
+import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
+import type { ToolDefinition, ToolList } from '../../providers/provider.ts';
+import type { OpenTools, Process, Sources } from '../ports.ts';
+import { returnCheck } from '../prepare/directive.ts';
+import type { Opening } from './opening.ts';
+import type { StartedThread } from './start.ts';
+import type { Tooling } from './tooling.ts';
+
+/** Returns the ports that the loop of a thread has in common with its replay. */
+export function sharedPorts(
+  env: Process & Pick<Sources, 'models'>,
+  { threadId, plan, parent }: StartedThread,
+  { tools, hooks }: Pick<Tooling, 'tools' | 'hooks'>,
+  { system, messages }: Pick<Opening, 'system' | 'messages'>,
+) {
+  return {
+    threadId,
+    projectPath: env.projectPath,
+    system,
+    history: messages,
+    ...(parent ? { parentLimits: parent.limits } : {}),
+    traits: env.models.traits,
+    definitions: () => tools.definitions(),
+    tools: tools.set,
+    hooks,
+    clock: env.clock,
+    errorRules: errorRulesOf(plan),
+    random: env.random,
+    validate: (schema, input) => tools.validate(schema, input),
+    checkReturn: returnCheck(plan, tools),
+    gates: tools.gates,
+  } satisfies Partial<LoopPorts>;
+}
+
+/** Returns the parsed `error_classification` of a plan. */
+export function errorRulesOf({ settings }: ThreadPlan): readonly ErrorRule[] {
+  return parseErrorRules(settings.error_classification, 'agent/error_classification');
+}
+
+/**
+ * Returns the tools offered now for a thread that resumes: the recorded ones in the same bytes, those unlocked since
+ * after them. A list is made once for each version of the thread's tools.
+ */
+export function recordedFirst(
+  recorded: readonly ToolDefinition[],
+  tools: Pick<OpenTools, 'definitions' | 'withdrawn'>,
+): () => ToolList {
+  if (recorded.length === 0) return () => tools.definitions();
+  const known = new Set(recorded.map(({ name }) => name));
+  let merged: ToolList | undefined;
+  return () => {
+    const { version, tools: offered } = tools.definitions();
+    if (merged?.version === version) return merged;
+    const withdrawn = tools.withdrawn?.();
+    const kept = recorded.filter(({ name }) => withdrawn?.has(name) !== true);
+    merged = { version, tools: [...kept, ...offered.filter(({ name }) => !known.has(name))] };
+    return merged;
+  };
+}

@@ -1,0 +1,37 @@
+import { Children, type ChildrenOptions } from '../family/children.ts';
+import type { OpenTools, Process, Sources, ToolSession } from '../ports.ts';
+import { HookRunner } from './hook-runner.ts';
+import type { Recorder } from './recorder.ts';
+import type { StartedThread } from './start.ts';
+
+/** The tools of a thread, the hooks that may run them, and the children that both may start. */
+export interface Tooling {
+  readonly tools: OpenTools;
+  readonly hooks: HookRunner;
+  readonly children: Children;
+}
+
+export interface ToolingOptions
+  extends Pick<ChildrenOptions, 'starter' | 'onEvent' | 'onLearned'>,
+    Pick<ToolSession, 'record'> {
+  /** Values of secret inputs, by name; none by default. */
+  readonly secrets?: Readonly<Record<string, string>>;
+  /** Replaces the tools, for hooks too. */
+  readonly wrap?: (tools: OpenTools) => OpenTools;
+}
+
+export async function openTooling(
+  env: Process & Pick<Sources, 'items' | 'models' | 'tools'>,
+  started: StartedThread,
+  recorder: Recorder,
+  { starter, onEvent, onLearned, record, secrets = {}, wrap }: ToolingOptions,
+): Promise<Tooling> {
+  const { plan, threadId } = started;
+  const children = new Children({ parent: started, starter, recorder, onEvent, onLearned });
+  const traits = env.models.traits(plan.model);
+  const opened = await env.tools.open({ plan, traits, threadId, secrets, children, record });
+  const tools = wrap?.(opened) ?? opened;
+  const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
+  children.attach(hooks);
+  return { tools, hooks, children };
+}
