@@ -74,7 +74,11 @@ export interface ThreadDocument {
 /** thread.json as it is written before the loop starts. */
 export function startDocument(
   plan: ThreadPlan,
-  facts: { readonly threadId: string; readonly now: string; readonly continuationOf?: string },
+  facts: {
+    readonly threadId: string;
+    readonly now: string;
+    readonly continuationOf?: string | undefined;
+  },
 ): ThreadDocument {
   return compact({
     thread_id: facts.threadId,

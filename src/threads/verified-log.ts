@@ -8,7 +8,7 @@ import type {
   Store,
   VerifyOptions,
 } from '../storage/store.ts';
-import type { HeadsPort, ThreadEnv } from './ports.ts';
+import type { HeadsPort, Stored } from './ports.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
 /** Maximum attempts to verify a thread that is being written to. */
@@ -19,7 +19,7 @@ const LOOKS = 5;
  * another process writes in between, both are read again.
  */
 export async function verifyLog(
-  { files, store, verifier, heads }: Pick<ThreadEnv, 'files' | 'store' | 'verifier' | 'heads'>,
+  { files, store, verifier, heads }: Stored,
   threadId: string,
 ): Promise<{ readonly document: ThreadDocument; readonly verdict: LogVerification }> {
   let document = await files.readDocument(threadId);
@@ -61,7 +61,7 @@ export async function verifyAgainstHead(
 
 /** A log that verifies, up to its last signature: no line after it is returned. Refused if its signed part was changed. */
 export async function readSigned(
-  env: Pick<ThreadEnv, 'store' | 'verifier'>,
+  env: Pick<Stored, 'store' | 'verifier'>,
   threadId: string,
 ): Promise<OpenedLog> {
   return await env.store.logs.read(threadId, await signedPart(env, threadId));
@@ -69,7 +69,7 @@ export async function readSigned(
 
 /** The part of a log that signatures cover. Refused if that was changed. */
 export async function signedPart(
-  { store, verifier }: Pick<ThreadEnv, 'store' | 'verifier'>,
+  { store, verifier }: Pick<Stored, 'store' | 'verifier'>,
   threadId: string,
   expected?: LogExtent,
 ): Promise<LogPart> {

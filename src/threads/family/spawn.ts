@@ -7,15 +7,22 @@ import type {
   Embedding,
   LaunchedThread,
   Launching,
+  Preparation,
   Process,
   Stored,
   Supervising,
-  ThreadEnv,
   ThreadFiles,
 } from '../ports.ts';
 import { assertProgram, assertTravels } from '../prepare/policy.ts';
 import type { PreparedThread } from '../prepare/prepare.ts';
-import { endUnstarted, registerThread, reserveBudget, type StartedThread } from '../run/start.ts';
+import {
+  endIfFails,
+  endUnstarted,
+  readParent,
+  registerThread,
+  reserveBudget,
+  type StartedThread,
+} from '../run/start.ts';
 import { startDocument } from '../thread-document.ts';
 import {
   launchProcess,
@@ -62,7 +69,7 @@ export interface LaunchRequest {
  * a slot is free. A failure after the registration ends the thread as `error` and frees what was reserved.
  */
 export async function launchThread(
-  env: ThreadEnv,
+  env: Supervising & Embedding & Pick<Preparation, 'guards'>,
   { prepared, threadId: wanted, options, leaves = false }: LaunchRequest,
 ): Promise<LaunchedThread> {
   const { plan, secrets, parent } = prepared;
@@ -182,7 +189,10 @@ async function secretsLost(
   return secretsGone(threadId);
 }
 
-function holderOf({ store, owner }: ThreadEnv): NonNullable<Handover['holder']> {
+function holderOf({
+  store,
+  owner,
+}: Pick<Stored, 'store'> & Pick<Process, 'owner'>): NonNullable<Handover['holder']> {
   const { pid, process_start: start, host } = store.owners.columns(owner);
   return { pid: pid ?? 0, processStart: start ?? '', host: host ?? '' };
 }
@@ -275,19 +285,15 @@ export async function adoptThread(
   threadId: string,
 ): Promise<StartedThread> {
   const record = await env.store.registry.claim(threadId, env.owner, isoTime(env.clock.now()));
-  try {
+  return await endIfFails(env, threadId, async () => {
     await removeHandover(env.files.folder(threadId));
     const prepared = await env.files.readDocument(threadId);
     const plan = await env.files.readPlan(prepared);
     assertProgram(env, plan, threadId);
-    const parentId = plan.parent_thread_id;
-    const parent = parentId === null ? undefined : await env.files.readDocument(parentId);
+    const parent = await readParent(env.files, plan);
     const now = isoTime(env.clock.now());
     const document = { ...prepared, status: 'running' as const, updated_at: now };
     await env.files.writeDocument(document);
     return { threadId, plan, record, document, parent };
-  } catch (error) {
-    await endUnstarted(env, threadId, { status: 'error', error: toRyeError(error).toJSON() });
-    throw error;
-  }
+  });
 }

@@ -20,14 +20,7 @@ import {
   boundedCapabilities,
   type RiskTable,
 } from '../../policy/risk.ts';
-import type {
-  Embedding,
-  GrantedTool,
-  ItemSource,
-  Sources,
-  ThreadConfig,
-  ThreadEnv,
-} from '../ports.ts';
+import type { Embedding, GrantedTool, ItemSource, Sources, ThreadConfig } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 
 /** defaults → directive → overrides, capped by the parent's signed limits. */
@@ -241,7 +234,7 @@ const HINT =
 
 /** Returns the parts of a program that a plan depends on; none if no part of a program concerns the thread. */
 export function programOf(
-  { program }: Pick<ThreadEnv, 'program'>,
+  { program }: Pick<Embedding, 'program'>,
   { tools, chain, capabilities }: Pick<ThreadPlan, 'tools' | 'chain' | 'capabilities'>,
 ): { readonly program?: ProgramParts } {
   if (!program) return {};

@@ -22,7 +22,6 @@ import type {
   Sources,
   Stored,
   ThreadConfig,
-  ThreadEnv,
 } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import {
@@ -150,7 +149,7 @@ function warningsOf(parts: readonly { readonly warnings: readonly string[] }[]):
 
 /** Returns the thread's capabilities, with a note for each grant on an id of Rye OS. */
 async function planGrants(
-  items: ThreadEnv['items'],
+  items: ItemSource,
   composed: Composed,
   { parent, request }: { parent: ThreadDocument | undefined; request: PrepareRequest },
 ): Promise<{ readonly capabilities: readonly string[]; readonly warnings: readonly string[] }> {

@@ -10,7 +10,7 @@ import type { CarriedContext } from '../../log/continuation.ts';
 import { type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
 import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
-import type { OpenTools, Preparing } from '../ports.ts';
+import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
 import { firedDraft } from '../run/hook-runner.ts';
 import type { Conversation, ConversationParts, Opening } from '../run/opening.ts';
@@ -29,7 +29,10 @@ export interface ContinuationFacts {
  * one. Falls back to the reason alone, because a thread must not fail for its wording.
  */
 export async function continuationMessage(
-  env: Preparing,
+  env: Configured &
+    Pick<Sources, 'items'> &
+    Pick<Preparation, 'environment'> &
+    Pick<Process, 'onNotice'>,
   { plan, previousThreadId, reason }: ContinuationFacts,
 ): Promise<string> {
   const directiveId = plan.continuation_directive ?? SHIPPED;
@@ -58,7 +61,7 @@ export async function continuationMessage(
   }
 }
 
-/** Entries that are appended at once when a path is carried over. */
+/** Entries that are appended at once when a conversation is copied. */
 const CHUNK = 500;
 
 const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost'];
@@ -166,8 +169,8 @@ function messagesOf(drafts: readonly EventDraft[]): readonly Message[] {
   });
 }
 
-/** Subscribers are not shown again what they saw in the predecessor. */
-function appendAll(writer: LogWriter, drafts: readonly EventDraft[]): void {
+/** Appends a copied conversation. Subscribers are not shown again what they saw in the original. */
+export function appendAll(writer: LogWriter, drafts: readonly EventDraft[]): void {
   for (let start = 0; start < drafts.length; start += CHUNK) {
     writer.append(drafts.slice(start, start + CHUNK));
   }

@@ -6,6 +6,7 @@ import {
   addUsage,
   type Cost,
   type MicroUsd,
+  NO_COST,
   NO_USAGE,
   priceMicroUsd,
   toMicroUsd,
@@ -19,6 +20,7 @@ import { likelyTokensOf } from '../../loop/meters.ts';
 import type { ProviderTraits } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import type { Process, Stored } from '../ports.ts';
+import { writerOptions } from '../run/start.ts';
 import { headerOf, type ThreadDocument } from '../thread-document.ts';
 import { rollbackHint, tamperedError, verifyAgainstHead } from '../verified-log.ts';
 
@@ -30,43 +32,31 @@ interface DeadOwner {
 }
 
 /** The log of a thread whose process died. */
-export type DeadLog =
-  | {
-      readonly writer: LogWriter;
-      readonly events: readonly (LogEvent | UnknownEvent)[];
-      /** Bytes that no signature covered. */
-      readonly unverified_bytes?: number;
-    }
-  /** Nothing is added to a log that is not what was signed. */
-  | { readonly failure: ErrorInfo };
-
-/** Returns the bytes without a signature for the recovery report. */
-export function unverifiedIn(log: DeadLog): { readonly unverified_bytes?: number } {
-  if (!('writer' in log) || log.unverified_bytes === undefined) return {};
-  return { unverified_bytes: log.unverified_bytes };
+export interface DeadLog {
+  /** Absent if the log is not what was signed: nothing is added to it, and `failure` tells why. */
+  readonly writer?: LogWriter;
+  readonly failure?: ErrorInfo;
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+  /** Bytes that no signature covered, for the recovery report. */
+  readonly unverified?: { readonly unverified_bytes: number };
 }
 
 /** Opens the log of a dead thread for its end. What no signature covers is moved out of it first. */
 export async function openDeadLog(env: Stored & Process, dead: DeadOwner): Promise<DeadLog> {
-  const { record, document, plan } = dead;
+  const { record, document } = dead;
   const { logs } = env.store;
   const threadId = record.thread_id;
-  const options = {
-    signer: env.signer(),
-    durability: plan.settings.durability,
-    owner: env.owner,
-    epoch: record.epoch,
-  };
+  const options = writerOptions(env, dead);
   const { verifier } = env;
   try {
     const expected = document.transcript;
     const verdict = await verifyAgainstHead(env.store, threadId, { verifier, expected });
     if (!verdict.ok && !verdict.unsigned)
-      return { failure: tamperedError(threadId, verdict).toJSON() };
+      return { failure: tamperedError(threadId, verdict).toJSON(), events: [] };
     const rollback = await env.heads.rollbackOf(document);
     if (rollback !== undefined) {
       const hint = rollbackHint(threadId);
-      return { failure: { code: 'thread_rolled_back', message: rollback, hint } };
+      return { failure: { code: 'thread_rolled_back', message: rollback, hint }, events: [] };
     }
     const writer = await logs.reopen(threadId, {
       ...options,
@@ -76,18 +66,35 @@ export async function openDeadLog(env: Stored & Process, dead: DeadOwner): Promi
     const { events } = await logs.read(threadId, { end: writer.head.bytes });
     const end = verdict.verified_bytes;
     const moved = (await logs.quarantined(threadId)).findLast(({ offset }) => offset === end);
-    return { writer, events, ...(moved ? { unverified_bytes: moved.bytes } : {}) };
+    const unverified = moved && { unverified_bytes: moved.bytes };
+    return { writer, events, ...(unverified ? { unverified } : {}) };
   } catch (error) {
     const failure = toRyeError(error, 'storage_failed');
     // it died between its thread.json and its log
     if (failure.code === 'thread_not_found')
       return { writer: await logs.create(headerOf(document), options), events: [] };
     if (failure.code === 'thread_locked') throw failure;
-    return { failure: failure.toJSON() };
+    return { failure: failure.toJSON(), events: [] };
   }
 }
 
 type Event = LogEvent | UnknownEvent;
+
+/** Returns the event of the end that a log records, unless the thread continued since. */
+export function recordedEnd(
+  events: readonly Event[],
+): Extract<LogEvent, { readonly event_type: 'thread_finished' }> | undefined {
+  const end = events.findLast((event) => isKnown(event, 'thread_finished'));
+  const continues = events.some(
+    (event) => isKnown(event, 'thread_continued') && event.seq > (end?.seq ?? 0),
+  );
+  return continues ? undefined : end;
+}
+
+/** Returns the cost that a log has booked last. */
+export function bookedCost(events: readonly Event[]): Cost {
+  return events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
+}
 
 /** The usage of a process since its last `cost` event, as far as its log shows it. */
 export interface LostUsage {

@@ -74,29 +74,19 @@ async function archiveThread(
   dryRun: boolean,
 ): Promise<ArchivedThread | undefined> {
   const { logs } = env.store;
-  const completed = completedAt ?? '';
+  const ended = { thread_id: threadId, completed_at: completedAt ?? '' };
   const document = await env.files.readDocument(threadId);
   // it never ran: there is no log
   if (document.cost === undefined) return undefined;
   await assertIntact(env, threadId);
   if (dryRun) {
     const bytes = document.transcript?.bytes ?? null;
-    return {
-      thread_id: threadId,
-      completed_at: completed,
-      bytes_before: bytes,
-      bytes_after: bytes,
-    };
+    return { ...ended, bytes_before: bytes, bytes_after: bytes };
   }
   const hold = await logs.hold(threadId, env.owner, epoch);
   try {
     const { before, after } = await logs.archive(threadId);
-    return {
-      thread_id: threadId,
-      completed_at: completed,
-      bytes_before: before,
-      bytes_after: after,
-    };
+    return { ...ended, bytes_before: before, bytes_after: after };
   } finally {
     await hold.release();
   }

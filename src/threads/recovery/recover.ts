@@ -3,9 +3,9 @@ import { type ErrorInfo, messageOf, RyeError, toRyeError } from '../../core/erro
 import type { EventDraft, EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
-import { addUsage, type Cost, NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { addUsage, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
-import { buildTree, isKnown } from '../../log/tree.ts';
+import { buildTree } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { Configured, Process, Recovering, Stored } from '../ports.ts';
 import { finalizeThread, type Verdict } from '../run/finalize.ts';
@@ -14,8 +14,21 @@ import { Recorder } from '../run/recorder.ts';
 import { endUnstarted, type UnstartedEnd } from '../run/start.ts';
 import { openDocument, type ThreadDocument } from '../thread-document.ts';
 import { removeLeftovers } from '../thread-files-fs.ts';
-import { type LostUsage, lostUsage, openDeadLog, unverifiedIn, withLost } from './crashed-log.ts';
-import { bareDocument, endWithoutPlan, rebuildDocument } from './repair.ts';
+import {
+  bookedCost,
+  type LostUsage,
+  lostUsage,
+  openDeadLog,
+  recordedEnd,
+  withLost,
+} from './crashed-log.ts';
+import {
+  bareDocument,
+  endWithoutPlan,
+  LOST_DOCUMENT,
+  rebuildDocument,
+  usablePlan,
+} from './repair.ts';
 
 /** The action taken for a crashed thread. */
 export interface RecoveredThread {
@@ -71,7 +84,7 @@ async function recoverDead(
   // before its cost is read: an owner that wakes up now must not add to it
   await ledger.fence(threadId, record.epoch);
   await removeLeftovers(env.files.folder(threadId));
-  const plan = document && (await planOf(env, document));
+  const plan = document && (await usablePlan(env.files, document));
   const error = crashed(found, death);
   if (document && isRebuilt) {
     const kept = env.files.setAside(threadId);
@@ -121,16 +134,11 @@ async function finishDead(
 ): Promise<RecoveredThread> {
   const { record, document, plan, error } = dead;
   const threadId = record.thread_id;
-  const log = await openDeadLog(env, dead);
-  const recorder =
-    'writer' in log
-      ? new Recorder({ writer: log.writer, clock: env.clock, deltas: 'off' })
-      : undefined;
-  const events = 'writer' in log ? log.events : [];
-  const end = recordedEnd(events);
+  const { writer, events, unverified, failure = error } = await openDeadLog(env, dead);
+  const recorder = writer && new Recorder({ writer, clock: env.clock, deltas: 'off' });
+  const end = recordedEnd(events)?.payload;
   const lost = end ? undefined : lostUsage(events, plan, env.models.traits(plan.model));
   const cost = await costOf(env, { threadId, events, lost });
-  const failure = 'writer' in log ? error : log.failure;
   if (recorder && lost) recorder.record([costOfLost(lost, cost)]);
   if (recorder && !end) settleOpen(recorder, events, error.message);
   const successors = await env.store.registry.list({
@@ -142,7 +150,7 @@ async function finishDead(
     started: { threadId, plan, record, document: openDocument(document), parent: undefined },
     outcome: outcomeOf(end, { failure, cost, cancelled: record.cancel_requested }),
     hooks: undefined,
-    log: recorder && 'writer' in log ? { writer: log.writer, recorder } : undefined,
+    log: writer && recorder && { writer, recorder },
     children: [],
     ...(end ? { recorded: verdictOf(end) } : {}),
     ...(successor ? { successor: { threadId: successor.thread_id } } : {}),
@@ -152,7 +160,7 @@ async function finishDead(
     status: result.status,
     action: actionOf(end, result.status),
     reason: failure.message,
-    ...unverifiedIn(log),
+    ...unverified,
   };
 }
 
@@ -170,15 +178,6 @@ function settleOpen(
 }
 
 type FinishedPayload = EventPayloads['thread_finished'];
-
-/** Returns the end that the log records, unless the thread continued since. */
-function recordedEnd(events: readonly (LogEvent | UnknownEvent)[]): FinishedPayload | undefined {
-  const end = events.findLast((event) => isKnown(event, 'thread_finished'));
-  const isOver = !events.some(
-    (event) => isKnown(event, 'thread_continued') && event.seq > (end?.seq ?? 0),
-  );
-  return isOver ? end?.payload : undefined;
-}
 
 function verdictOf({ status, result, error }: FinishedPayload): Verdict {
   return { status, result, ...(error ? { error } : {}) };
@@ -214,10 +213,8 @@ async function costOf(
   },
 ): Promise<Cost> {
   const { threadId, events, lost } = used;
-  const logged = events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
   const [row] = await env.store.ledger.rows({ thread_id: threadId });
-  const reported = row?.actual ?? 0;
-  return withLost(logged, reported, lost);
+  return withLost(bookedCost(events), row?.actual ?? 0, lost);
 }
 
 /** In the log, so that a recovery that is interrupted itself does not charge for it twice. */
@@ -239,7 +236,7 @@ async function documentOf(
   try {
     return { document: await env.files.readDocument(threadId) };
   } catch (error) {
-    if (!(error instanceof RyeError) || !LOST.has(error.code)) throw error;
+    if (!(error instanceof RyeError) || !LOST_DOCUMENT.has(error.code)) throw error;
     const rebuilt = await rebuildDocument(env, threadId).catch(() => undefined);
     if (rebuilt) return { document: openDocument(rebuilt.document), isRebuilt: true };
     if (error.code === 'thread_not_found') return {};
@@ -247,28 +244,10 @@ async function documentOf(
   }
 }
 
-const LOST: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']);
-
 /** True if the thread's log holds something that was signed. */
 async function hasRun(env: Stored, threadId: string): Promise<boolean> {
   return (await rebuildDocument(env, threadId).catch(() => true)) !== undefined;
 }
-
-async function planOf(
-  env: Pick<Stored, 'files'>,
-  document: ThreadDocument,
-): Promise<ThreadPlan | undefined> {
-  try {
-    return await env.files.readPlan(document);
-  } catch (error) {
-    // a plan that is not the signed one is as good as none
-    const isLost = error instanceof RyeError && LOST_PLAN.has(error.code);
-    if (isLost) return undefined;
-    throw error;
-  }
-}
-
-const LOST_PLAN: ReadonlySet<string> = new Set(['file_not_found', 'thread_tampered']);
 
 function crashed({ thread_id: threadId, pid }: ThreadRecord, death: Death): ErrorInfo {
   const how = death === 'gone' ? 'ended without finishing it' : 'gave no sign of life';

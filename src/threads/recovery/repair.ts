@@ -10,8 +10,9 @@ import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { BudgetRow } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
-import type { Process, Stored, ThreadEnv } from '../ports.ts';
+import type { Process, Stored, ThreadFiles } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
+import { bookedCost, recordedEnd } from './crashed-log.ts';
 
 /** The rows that were restored from the signed files of a project's threads. */
 export interface Restored {
@@ -53,7 +54,7 @@ export async function restoreThreads(env: Stored & Pick<Process, 'owner'>): Prom
 
 /** Threads on disk that the registry does not list. */
 export async function unlistedThreads(
-  env: Pick<ThreadEnv, 'files' | 'store'>,
+  env: Pick<Stored, 'files' | 'store'>,
 ): Promise<readonly string[]> {
   const unlisted: string[] = [];
   for (const threadId of env.files.list()) {
@@ -121,7 +122,7 @@ async function documentOf(env: Stored, threadId: string): Promise<ThreadDocument
   try {
     return await env.files.readDocument(threadId);
   } catch (error) {
-    const isLost = error instanceof RyeError && LOST.has(error.code);
+    const isLost = error instanceof RyeError && LOST_DOCUMENT.has(error.code);
     const rebuilt = isLost ? await rebuildDocument(env, threadId) : undefined;
     if (!rebuilt) throw error;
     env.files.setAside(threadId);
@@ -130,7 +131,8 @@ async function documentOf(env: Stored, threadId: string): Promise<ThreadDocument
   }
 }
 
-const LOST: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']);
+/** Codes of a thread.json that can be rebuilt from the log. */
+export const LOST_DOCUMENT: ReadonlySet<string> = new Set(['thread_not_found', 'thread_damaged']);
 
 /** Names no process: recovery ends threads whose owner is gone. */
 const GONE = { pid: 0, process_start: 'gone' } as const;
@@ -240,16 +242,12 @@ export async function rebuildDocument(env: Stored, threadId: string): Promise<Re
   const { header, events, extent } = found;
   const started = events.find((event) => isKnown(event, 'thread_started'))?.payload;
   if (!started) return undefined;
-  const plan = await planOf(env, threadId, started.plan_sha256);
+  const plan = await usablePlan(env.files, { thread_id: threadId, ...started });
   const begun = plan
     ? startDocument(plan, factsOf(threadId, header))
     : withoutPlan(factsOf(threadId, header), started, parentIn(events));
-  const end = events.findLast((event) => isKnown(event, 'thread_finished'));
-  const isOver =
-    end !== undefined &&
-    !events.some((event) => isKnown(event, 'thread_continued') && event.seq > end.seq);
-  const cost = events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
-  if (!isOver) return { document: begun, plan, cost };
+  const end = recordedEnd(events);
+  if (!end) return { document: begun, plan, cost: bookedCost(events) };
   const document: ThreadDocument = compact({
     ...begun,
     ...endOf(end.payload),
@@ -285,34 +283,29 @@ async function signedLog(env: Stored, threadId: string) {
   }
 }
 
-/** The stored plan, if it is the one whose hash was signed with the log. */
-async function planOf(
-  env: Pick<Stored, 'files'>,
-  threadId: string,
-  sha256: string | undefined,
+/** Returns the stored plan if it is the one whose hash was signed; another one is as good as none. */
+export async function usablePlan(
+  files: Pick<ThreadFiles, 'readPlan'>,
+  document: Parameters<ThreadFiles['readPlan']>[0],
 ): Promise<ThreadPlan | undefined> {
-  if (sha256 === undefined) return undefined;
   try {
-    return await env.files.readPlan({ thread_id: threadId, plan_sha256: sha256 });
+    return await files.readPlan(document);
   } catch (error) {
-    if (error instanceof RyeError && UNUSABLE.has(error.code)) return undefined;
+    if (error instanceof RyeError && LOST_PLAN.has(error.code)) return undefined;
     throw error;
   }
 }
 
-const UNUSABLE: ReadonlySet<string> = new Set(['file_not_found', 'thread_tampered']);
+const LOST_PLAN: ReadonlySet<string> = new Set(['file_not_found', 'thread_tampered']);
 
-function factsOf(
-  threadId: string,
-  header: LogHeader,
-): { readonly threadId: string; readonly now: string; readonly continuationOf?: string } {
+function factsOf(threadId: string, header: LogHeader): Parameters<typeof startDocument>[1] {
   const { created_at: now, continuation_of: continuationOf } = header;
-  return { threadId, now, ...(continuationOf === undefined ? {} : { continuationOf }) };
+  return { threadId, now, continuationOf };
 }
 
 /** A record that grants nothing: what the thread was allowed is only in its plan. */
 function withoutPlan(
-  { threadId, now, continuationOf }: ReturnType<typeof factsOf>,
+  { threadId, now, continuationOf }: Parameters<typeof startDocument>[1],
   started: EventPayloads['thread_started'],
   parentId: string | null,
 ): ThreadDocument {

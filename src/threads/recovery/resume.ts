@@ -3,12 +3,13 @@ import { RyeError } from '../../core/errors.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
-import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { toMicroUsd, toUsd } from '../../core/usage.ts';
 import { isFatalProblem } from '../../log/codec.ts';
 import { branchDraft, carryPath } from '../../log/continuation.ts';
-import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/tree.ts';
+import { buildTree, entryByPrefix, type SessionTree } from '../../log/tree.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
 import type {
+  Configured,
   Embedding,
   Exporting,
   Preparation,
@@ -22,7 +23,7 @@ import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import { assertProgram } from '../prepare/policy.ts';
 import { reexport } from '../run/finalize.ts';
 import { deathOf } from '../run/liveness.ts';
-import { reserveBudget } from '../run/start.ts';
+import { createThread, readParent, reserveBudget } from '../run/start.ts';
 import { openDocument, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
 import {
@@ -30,11 +31,11 @@ import {
   continuedConversation,
   reopenedConversation,
 } from './continuation.ts';
+import { bookedCost } from './crashed-log.ts';
 import { recoverThread } from './recover.ts';
 import {
   assertIntact,
   assertSomethingLeft,
-  createSuccessor,
   overrideLimits,
   payingAncestor,
   remainingLimits,
@@ -112,7 +113,7 @@ function stillRuns({ thread_id, pid, status }: ThreadRecord, asked: string): Rye
 }
 
 async function readResumable(
-  env: Preparing,
+  env: Stored & Process & Configured & Embedding & Pick<Sources, 'models'>,
   record: ThreadRecord,
   { from }: ResumeRequest,
 ): Promise<Resumable> {
@@ -121,8 +122,7 @@ async function readResumable(
   const { document, verdict } = await assertIntact(env, threadId);
   const planned = await files.readPlan(document);
   assertProgram(env, planned, threadId);
-  const { parent_thread_id: parentId } = planned;
-  const parent = parentId === null ? undefined : await files.readDocument(parentId);
+  const parent = await readParent(files, planned);
   const log = await store.logs.read(threadId, partOf(threadId, verdict));
   const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
   const fatal = [...log.problems, ...tree.problems].find(isFatalProblem);
@@ -167,7 +167,7 @@ async function reopen(
   const plan = { ...planned, limits: overrideLimits(planned.limits, limits, parent) };
   const speaksLast = context.messages.at(-1)?.role === 'assistant';
   const seed = message ?? (speaksLast ? await seedOf(env, plan, record) : undefined);
-  const spent = log.events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
+  const spent = bookedCost(log.events);
   const now = isoTime(env.clock.now());
   const { registry } = env.store;
   const claimed = await registry.claim(threadId, env.owner, now);
@@ -222,15 +222,11 @@ async function succeed(
   const hold = await holdEnded(env, threadId, record.epoch);
   try {
     await assertUnchanged(env, record);
-    const started = await createSuccessor(env, {
-      predecessorId: threadId,
-      plan,
-      parent,
-      fund: async (id) => {
-        const amount = toMicroUsd(limits.spend);
-        if (payer === undefined) await ledger.register(id, amount);
-        else await ledger.reserve(id, amount, payer);
-      },
+    const request = { parent, continuationOf: threadId };
+    const started = await createThread(env, plan, request, async (id) => {
+      const amount = toMicroUsd(limits.spend);
+      if (payer === undefined) await ledger.register(id, amount);
+      else await ledger.reserve(id, amount, payer);
     });
     const carry = (rerun: ReadonlySet<string>) =>
       carryPath({ tree, events: log.events, leafId, rerun });

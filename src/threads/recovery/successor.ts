@@ -1,5 +1,4 @@
-import { isoTime } from '../../core/clock.ts';
-import { RyeError, toRyeError } from '../../core/errors.ts';
+import { RyeError } from '../../core/errors.ts';
 import {
   eachLimit,
   type Limits,
@@ -7,7 +6,6 @@ import {
   type PartialLimits,
   USED_LIMIT_NAMES,
 } from '../../core/limits.ts';
-import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
 import { addUsage, type Cost, toMicroUsd, totalTokens, toUsd } from '../../core/usage.ts';
 import { carryTail } from '../../log/continuation.ts';
@@ -17,8 +15,8 @@ import type { Configured, Preparing, Process, Stored } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import type { Conversation } from '../run/opening.ts';
 import type { Recorder } from '../run/recorder.ts';
-import { endUnstarted, registerThread, type StartedThread } from '../run/start.ts';
-import { startDocument, type ThreadDocument } from '../thread-document.ts';
+import { createThread, type StartedThread } from '../run/start.ts';
+import type { ThreadDocument } from '../thread-document.ts';
 import { partOf, tamperedError, verifyLog } from '../verified-log.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
 
@@ -69,43 +67,12 @@ const LEFT_NAMES = {
 /** Refuses a continuation that could not make one turn, before anything is written. */
 export function assertSomethingLeft(threadId: string, limits: Limits, before: Limits): void {
   for (const name of USED_LIMIT_NAMES) {
-    // a limit of 0 from the start is one that the model does not need, such as the spend of a literal run
+    // a limit of 0 from the start is one that the model does not need, such as the spend of a run without a model
     if (limits[name] > 0 || before[name] === 0) continue;
     throw new RyeError(`limit_${name}`, `${threadId} has no ${LEFT_NAMES[name]} left`, {
       hint: `Resume with a higher limit: --limit ${name}=${before[name]}`,
       details: { thread_id: threadId, max: before[name] },
     });
-  }
-}
-
-export interface SuccessorRequest {
-  readonly predecessorId: string;
-  /** The predecessor's plan with the limits that are left. */
-  readonly plan: ThreadPlan;
-  readonly parent: ThreadDocument | undefined;
-  /** Sets its budget aside; absent: its predecessor passes its own on when it ends. */
-  readonly fund?: (threadId: string) => Promise<void>;
-}
-
-/** Registers and claims the thread that continues another one, and writes its thread.json; not linked yet. */
-export async function createSuccessor(
-  env: Stored & Process,
-  { predecessorId, plan, parent, fund }: SuccessorRequest,
-): Promise<StartedThread> {
-  const continuationOf = predecessorId;
-  const registered = await registerThread(env, plan, { parent, continuationOf });
-  const threadId = registered.thread_id;
-  try {
-    await fund?.(threadId);
-    const now = isoTime(env.clock.now());
-    const record = await env.store.registry.claim(threadId, env.owner, now);
-    const document = startDocument(plan, { threadId, now, continuationOf });
-    await env.files.writeDocument(document);
-    await env.files.writePlan(threadId, plan);
-    return { threadId, plan, record, document, parent };
-  } catch (error) {
-    await endUnstarted(env, threadId, { status: 'error', error: toRyeError(error).toJSON() });
-    throw error;
   }
 }
 
@@ -198,11 +165,12 @@ export async function startHandoff(
     reason: 'The context of the previous thread was full. Continue where it stopped.',
   });
   return {
-    started: await createSuccessor(env, {
-      predecessorId: threadId,
-      plan: { ...plan, limits },
-      parent,
-    }),
+    started: await createThread(
+      env,
+      { ...plan, limits },
+      { parent, continuationOf: threadId },
+      () => Promise.resolve(), // the predecessor hands its budget over when it ends
+    ),
     conversation: continuedConversation({
       previousThreadId: threadId,
       traits: env.models.traits,

@@ -118,7 +118,7 @@ class Finalization {
     const { started } = this.#request;
     if (await this.#isTakenOver()) return;
     try {
-      await exportKnowledge(this.#env, started, this.#document(true));
+      await reexport(this.#env, started.plan, this.#document(true));
     } catch (error) {
       const { threadId, plan } = started;
       const { files } = this.#env;
@@ -348,14 +348,6 @@ function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
             },
           };
   }
-}
-
-async function exportKnowledge(
-  env: Stored & Pick<Process, 'onNotice'> & Exporting,
-  { plan }: StartedThread,
-  document: ThreadDocument,
-): Promise<void> {
-  await reexport(env, plan, document);
 }
 
 /** Renders the log's entries once and signs them; the search index follows best effort. */

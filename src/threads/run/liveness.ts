@@ -2,7 +2,7 @@ import { abortText, isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import type { Registry } from '../../storage/store.ts';
-import type { Configured, Process, Stored, ThreadEnv } from '../ports.ts';
+import type { Configured, Process, Stored } from '../ports.ts';
 import type { StartedThread } from './start.ts';
 
 /** `gone`: its process has ended. `stale`: it may live, but gave no sign of life for too long. */
@@ -27,7 +27,7 @@ export function beatMs(staleSeconds: number): number {
  * only while clocks agree: call {@link silentOnes} before acting on `stale`.
  */
 export function deathOf(
-  { store, owner, clock }: Pick<ThreadEnv, 'store' | 'owner' | 'clock'>,
+  { store, owner, clock }: Pick<Stored, 'store'> & Pick<Process, 'owner' | 'clock'>,
   record: ThreadRecord,
   staleSeconds: number,
 ): Death | undefined {
@@ -48,7 +48,7 @@ export function deathOf(
  * that jumps, or another host's clock, can't make a living owner look dead.
  */
 export async function silentOnes(
-  { store, clock }: Pick<ThreadEnv, 'store' | 'clock'>,
+  { store, clock }: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
   suspects: readonly ThreadRecord[],
   staleSeconds: number,
 ): Promise<readonly ThreadRecord[]> {

@@ -24,7 +24,7 @@ import { Cancellation, cancelReason } from './liveness.ts';
 import { recordedFirst, sharedPorts } from './loop-ports.ts';
 import { type Conversation, type Opening, openingMessages, watchRules } from './opening.ts';
 import { ArtifactHashes, Recorder } from './recorder.ts';
-import type { StartedThread } from './start.ts';
+import { type StartedThread, writerOptions } from './start.ts';
 import { openTooling, type Tooling } from './tooling.ts';
 
 export interface RunOptions {
@@ -141,14 +141,9 @@ class ThreadRun {
 
   async #openLog(): Promise<RunLog> {
     const env = this.#env;
-    const { threadId, plan, record, document } = this.#started;
+    const { threadId, plan, document } = this.#started;
     const reopens = this.#conversation?.reopens === true;
-    const owned = {
-      signer: env.signer(),
-      durability: plan.settings.durability,
-      owner: env.owner,
-      epoch: record.epoch,
-    };
+    const owned = writerOptions(env, this.#started);
     const { logs } = env.store;
     const writer = reopens
       ? await logs.reopen(threadId, { ...owned, verifier: env.verifier })

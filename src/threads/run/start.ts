@@ -5,7 +5,7 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd } from '../../core/usage.ts';
 import { nextCallOf } from '../family/child-budget.ts';
-import type { Preparation, Process, Stored } from '../ports.ts';
+import type { Preparation, Process, Stored, ThreadFiles } from '../ports.ts';
 import { startDocument, type ThreadDocument } from '../thread-document.ts';
 
 /** A thread that exists: registered, its budget reserved, its signed thread.json and its plan written. */
@@ -27,34 +27,67 @@ export interface StartRequest {
 
 const MAX_ID_ATTEMPTS = 1000;
 
-/**
- * Starts a plan: register, claim, reserve budget, write thread.json and the plan. A failure after the registration ends the thread
- * as `error` with its reason and frees what was reserved.
- */
+/** Starts a plan: registers it, reserves its budget, claims it, writes thread.json and the plan. */
 export async function startThread(
   env: Stored & Process & Pick<Preparation, 'guards'>,
   plan: ThreadPlan,
   request: StartRequest,
 ): Promise<StartedThread> {
   await env.guards.remember();
-  const registered = await registerThread(env, plan, request);
-  const threadId = registered.thread_id;
-  try {
+  return await createThread(env, plan, request, async (threadId) => {
     await reserveBudget(env, plan, threadId, request.parent);
+  });
+}
+
+/** As {@link startThread} without the guards; `fund` sets the budget aside. */
+export async function createThread(
+  env: Stored & Process,
+  plan: ThreadPlan,
+  request: StartRequest,
+  fund: (threadId: string) => Promise<void>,
+): Promise<StartedThread> {
+  const { parent, continuationOf } = request;
+  const { thread_id: threadId } = await registerThread(env, plan, request);
+  return await endIfFails(env, threadId, async () => {
+    await fund(threadId);
     const now = isoTime(env.clock.now());
     const record = await env.store.registry.claim(threadId, env.owner, now);
-    const document = startDocument(plan, {
-      threadId,
-      now,
-      ...(request.continuationOf === undefined ? {} : { continuationOf: request.continuationOf }),
-    });
+    const document = startDocument(plan, { threadId, now, continuationOf });
     await env.files.writeDocument(document);
     await env.files.writePlan(threadId, plan);
-    return { threadId, plan, record, document, parent: request.parent };
+    return { threadId, plan, record, document, parent };
+  });
+}
+
+/** Runs a step of the start of a thread. If it fails, the thread ends as `error`, and what was reserved is freed. */
+export async function endIfFails<T>(
+  env: Stored & Process,
+  threadId: string,
+  step: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await step();
   } catch (error) {
-    await endUnstarted(env, threadId, { status: 'error', error: infoOf(error) });
+    await endUnstarted(env, threadId, { status: 'error', error: toRyeError(error).toJSON() });
     throw error;
   }
+}
+
+/** Returns the options with which this process opens the log of a thread that it has claimed. */
+export function writerOptions(
+  env: Process,
+  { plan, record }: Pick<StartedThread, 'plan' | 'record'>,
+) {
+  const { durability } = plan.settings;
+  return { signer: env.signer(), durability, owner: env.owner, epoch: record.epoch };
+}
+
+/** Reads and verifies the thread.json of a thread's parent; undefined for a root. */
+export async function readParent(
+  files: Pick<ThreadFiles, 'readDocument'>,
+  { parent_thread_id: parentId }: Pick<ThreadPlan, 'parent_thread_id'>,
+): Promise<ThreadDocument | undefined> {
+  return parentId === null ? undefined : await files.readDocument(parentId);
 }
 
 /**
@@ -180,8 +213,4 @@ async function documentOf(
   } catch {
     return undefined; // it failed before there was one
   }
-}
-
-function infoOf(error: unknown): ErrorInfo {
-  return toRyeError(error).toJSON();
 }

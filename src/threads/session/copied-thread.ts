@@ -1,5 +1,5 @@
 import { isoTime } from '../../core/clock.ts';
-import { messageOf, RyeError, toRyeError } from '../../core/errors.ts';
+import { messageOf, RyeError } from '../../core/errors.ts';
 import type { EventDraft, LogHeader } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
@@ -18,8 +18,9 @@ import type {
   Sources,
   Stored,
 } from '../ports.ts';
+import { appendAll } from '../recovery/continuation.ts';
 import { reexport } from '../run/finalize.ts';
-import { endUnstarted, type StartedThread, startThread } from '../run/start.ts';
+import { endIfFails, type StartedThread, startThread, writerOptions } from '../run/start.ts';
 import { planHash, planText } from '../stored-plan.ts';
 import { headerOf, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
@@ -51,35 +52,22 @@ export async function extractThread(
   }
   const plan = { ...(await env.files.readPlan(source)), parent_thread_id: null };
   const started = await startThread(env, plan, { threadId });
-  try {
-    return await writeExtract(env, started, {
-      drafts: extractDrafts(tree, entryId),
-      from: { thread_id: sourceId, entry_id: entryId },
-    });
-  } catch (error) {
-    await endUnstarted(env, started.threadId, {
-      status: 'error',
-      error: toRyeError(error).toJSON(),
-    });
-    throw error;
-  }
-}
-
-interface Extract {
-  readonly drafts: readonly EventDraft[];
-  readonly from: NonNullable<LogHeader['branched_from']>;
+  const from = { thread_id: sourceId, entry_id: entryId };
+  return await endIfFails(env, started.threadId, async () =>
+    writeExtract(env, started, extractDrafts(tree, entryId), from),
+  );
 }
 
 async function writeExtract(
   env: Stored & Process,
-  { threadId, record, document, plan }: StartedThread,
-  { drafts, from }: Extract,
+  started: StartedThread,
+  drafts: readonly EventDraft[],
+  from: NonNullable<LogHeader['branched_from']>,
 ): Promise<ThreadRecord> {
-  const { epoch } = record;
-  const { durability } = plan.settings;
+  const { threadId, document, record } = started;
   const writer = await env.store.logs.create(
     { ...headerOf(document), branched_from: from },
-    { signer: env.signer(), durability, owner: env.owner, epoch },
+    writerOptions(env, started),
   );
   try {
     const cost = NO_COST;
@@ -92,8 +80,8 @@ async function writeExtract(
     const now = isoTime(env.clock.now());
     const transcript = writer.state();
     await env.files.writeDocument({ ...document, status, updated_at: now, cost, transcript });
-    const facts = { status, now, cost, result: '', epoch } as const;
-    return await env.store.registry.finish(threadId, facts);
+    const end = { status, now, cost, result: '', epoch: record.epoch } as const;
+    return await env.store.registry.finish(threadId, end);
   } finally {
     await writer.close();
   }
@@ -114,9 +102,6 @@ export interface ImportRequest {
   readonly model?: string | undefined;
 }
 
-/** Entries between two checkpoints. */
-const CHUNK = 500;
-
 /**
  * Creates a completed thread from a conversation that rye did not run. It is a root, has spent nothing and may do
  * nothing. Its files are signed like any thread's; `imported_from` and `integrity: unverified` mean that the signature
@@ -134,7 +119,9 @@ export async function importThread(
     : plan;
   const started = await startThread(env, shown, { threadId: request.threadId });
   const { threadId } = started;
-  const { record, document } = await writeOrEnd(env, { ...started, plan }, request);
+  const { record, document } = await endIfFails(env, threadId, async () =>
+    writeImport(env, { ...started, plan }, request),
+  );
   try {
     await reexport(env, plan, document);
   } catch (error) {
@@ -143,35 +130,15 @@ export async function importThread(
   return record;
 }
 
-async function writeOrEnd(
+async function writeImport(
   env: Stored & Process & Exporting,
   started: StartedThread,
   request: ImportRequest,
-): ReturnType<typeof writeImport> {
-  try {
-    return await writeImport(env, started, request);
-  } catch (error) {
-    const info = toRyeError(error).toJSON();
-    await endUnstarted(env, started.threadId, { status: 'error', error: info });
-    throw error;
-  }
-}
-
-async function writeImport(
-  env: Stored & Process & Exporting,
-  { threadId, record, document: begun, plan }: StartedThread,
-  request: ImportRequest,
 ): Promise<{ readonly record: ThreadRecord; readonly document: ThreadDocument }> {
-  const { epoch } = record;
-  const { files, store, owner } = env;
-  const { durability } = plan.settings;
+  const { threadId, record, document: begun, plan } = started;
+  const { files, store } = env;
   const { result, origin } = request;
-  const writer = await store.logs.create(headerOf(begun), {
-    signer: env.signer(),
-    durability,
-    owner,
-    epoch,
-  });
+  const writer = await store.logs.create(headerOf(begun), writerOptions(env, started));
   try {
     await files.writePlan(threadId, plan);
     await files.writeCapabilities(threadId, env.renderer.capabilities(plan, []));
@@ -191,8 +158,8 @@ async function writeImport(
     } as const;
     await files.writeDocument(document);
     await store.ledger.release(threadId);
-    const facts = { status, now, cost, result, epoch } as const;
-    return { record: await store.registry.finish(threadId, facts), document };
+    const end = { status, now, cost, result, epoch: record.epoch } as const;
+    return { record: await store.registry.finish(threadId, end), document };
   } finally {
     await writer.close();
   }
@@ -204,9 +171,7 @@ async function writeLog(
 ): Promise<void> {
   const text = `imported from a session of ${origin.format}`;
   writer.append([{ event_type: 'note', payload: { text, details: { ...origin, problems } } }]);
-  for (let start = 0; start < drafts.length; start += CHUNK) {
-    writer.append(drafts.slice(start, start + CHUNK));
-  }
+  appendAll(writer, drafts);
   const payload = { status: 'completed', result, cost: NO_COST } as const;
   writer.append([{ event_type: 'thread_finished', payload }]);
   await writer.sync();

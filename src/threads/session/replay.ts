@@ -17,7 +17,7 @@ import type { HookRunner } from '../run/hook-runner.ts';
 import { sharedPorts } from '../run/loop-ports.ts';
 import { type Opening, openingMessages, watchRules } from '../run/opening.ts';
 import { Recorder } from '../run/recorder.ts';
-import type { StartedThread } from '../run/start.ts';
+import { readParent, type StartedThread } from '../run/start.ts';
 import { openTooling, type Tooling } from '../run/tooling.ts';
 import { partOf } from '../verified-log.ts';
 import { readVerified } from './edit.ts';
@@ -72,8 +72,8 @@ export async function replayThread(
   const { comparison, notRun } = replay;
   try {
     const plan = await todaysPlan(env, recordedPlan);
-    const started = await startedLike(given, { document, record, plan });
-    await replay.play(started);
+    const parent = await readParent(given.files, document);
+    await replay.play({ threadId, plan, record, document, parent });
   } catch (error) {
     const { code, message } = toRyeError(error);
     comparison.compare({ kind: 'end', value: { status: 'error', code, message } });
@@ -124,17 +124,6 @@ async function todaysPlan(env: Preparing, recorded: ThreadPlan): Promise<ThreadP
   });
   // a failure is part of the recording only where a rule cut an answer: nothing is tried again
   return { ...plan, limits, settings: { ...plan.settings, max_retries: 0 } };
-}
-
-async function startedLike(
-  env: Pick<Stored, 'files'>,
-  { document, record, plan }: Pick<StartedThread, 'document' | 'record' | 'plan'>,
-): Promise<StartedThread> {
-  const parent =
-    document.parent_thread_id === null
-      ? undefined
-      : await env.files.readDocument(document.parent_thread_id);
-  return { threadId: document.thread_id, plan, record, document, parent };
 }
 
 /** What the log of a thread recorded. */
