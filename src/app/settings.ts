@@ -11,7 +11,7 @@ import type { Config } from '../items/config-fs.ts';
 import { parseErrorRules } from '../policy/error-class.ts';
 import { parseLimits } from '../policy/limits.ts';
 import { parseRiskTable, type RiskTable } from '../policy/risk.ts';
-import type { ThreadConfig } from '../threads/ports.ts';
+import type { ThreadConfig } from '../threads/thread-config.ts';
 import { SANDBOX_MODES } from '../tools/sandbox.ts';
 
 /** One merged configuration file with typed, located reads. */

@@ -12,7 +12,7 @@ import type { ThreadDocument } from './thread-document.ts';
 const MAX_BYTES = 1024 * 1024;
 const KEPT_HEADS = 1500;
 
-/** The heads of one project's threads in the user space: one line each, the last line of a thread counts. */
+/** The heads of one project's threads in the user space, one per line. The last line of a thread counts. */
 export class HeadsFile {
   readonly #path: string;
 
@@ -20,7 +20,7 @@ export class HeadsFile {
     this.#path = path;
   }
 
-  /** Undefined if nothing is known of the thread, as on another machine. */
+  /** Returns undefined for an unknown thread, for example on another machine. */
   find(threadId: string): ThreadHead | undefined {
     return this.#read().get(threadId);
   }
@@ -83,7 +83,7 @@ const HEAD = objectOf<ThreadHead>({
   accepted: optional(TEXT),
 });
 
-/** SHA-256 hex of the first `bytes` of a log; undefined if it is shorter. */
+/** Returns the SHA-256 hex of the first `bytes` of a log; undefined if it is shorter. */
 export async function hashOfPrefix(
   log: AsyncIterable<Buffer>,
   bytes: number,
@@ -99,7 +99,7 @@ export async function hashOfPrefix(
   return left === 0 ? hash.digest('hex') : undefined;
 }
 
-/** The bytes of each line of a log, without parsing it. */
+/** Yields the bytes of each line of a log, without parsing it. */
 export async function* linesOf(log: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest = Buffer.alloc(0);
   for await (const chunk of log) {
@@ -115,7 +115,7 @@ export async function* linesOf(log: AsyncIterable<Buffer>): AsyncGenerator<Buffe
 
 const LF = 0x0a;
 
-/** The last end of a thread's log that rye signed, kept apart from the thread's folder: rollbacks are found by it. */
+/** The last signed end of a thread's log, kept apart from the thread's folder to detect rollbacks. */
 export interface ThreadHead extends StoredHead {
   /** SHA-256 hex of a thread.json that a person accepted although the heads are newer. */
   readonly accepted?: string;
@@ -138,7 +138,7 @@ export interface PresentState {
   readonly hashOfPrefix: (bytes: number) => Promise<string | undefined>;
 }
 
-/** Why a thread is older than a head that is known of it; undefined if it is that state or continues it. */
+/** Returns why a thread is older than a known head; undefined if it is at that head or after it. */
 export async function findRollback(
   known: readonly KnownHead[],
   present: PresentState,
@@ -174,7 +174,7 @@ async function olderLog(head: ThreadHead, present: PresentState): Promise<string
   return found === head.sha256 ? undefined : `its log is not the one of ${head.bytes} bytes`;
 }
 
-/** The head that a document names; undefined while its log is open. */
+/** Returns the head that a document names; undefined while its log is open. */
 export function headOfDocument(
   { thread_id, status, updated_at, transcript }: ThreadDocument,
   { epoch, knowledge_sha256 }: Pick<ThreadHead, 'epoch' | 'knowledge_sha256'>,

@@ -2,7 +2,6 @@ import type { Risk } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { RyeError } from '../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
-import type { HookDeclaration } from '../core/hook.ts';
 import type { IdSource, ItemType, Space } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
@@ -13,24 +12,21 @@ import type {
   PlannedTool,
   ProgramParts,
   ThreadPlan,
-  ThreadSettings,
 } from '../core/plan.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import type { Integrity, ThreadRecord, ThreadResult } from '../core/thread.ts';
 import type { HandlerLists } from '../hooks/handlers.ts';
 import type { PolicyGate, ReturnCheck, Validation } from '../loop/ports.ts';
 import type { InjectionHistory, RuleSession } from '../loop/stream-rules/session.ts';
-import type { LimitSource } from '../policy/limits.ts';
-import type { RiskTable } from '../policy/risk.ts';
-import type { SteerRules } from '../policy/steer.ts';
 import type {
   ModelProvider,
   ProviderTraits,
   ToolDefinition,
   ToolList,
 } from '../providers/provider.ts';
-import type { LaunchLimits, Owner, Store } from '../storage/store.ts';
+import type { Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
+import type { ThreadConfig } from './thread-config.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
 /** One item whose bytes were read once and verified; `text` is what runs. */
@@ -61,50 +57,6 @@ export interface RulePlan {
 export interface ItemSource {
   load(type: ItemType, id: string, operation: 'execute' | 'fetch' | 'context'): Promise<LoadedItem>;
 }
-
-/** Configuration that prepare needs, merged over the three spaces, each part with the file that set it. */
-export interface ThreadConfig {
-  readonly limitDefaults: LimitSource;
-  readonly risks: RiskTable;
-  /** Hooks of every source but the directive; already verified under the trust policy. */
-  readonly hooks: {
-    readonly user: readonly HookDeclaration[];
-    readonly builtin: readonly HookDeclaration[];
-    readonly project: readonly HookDeclaration[];
-    readonly infra: readonly HookDeclaration[];
-  };
-  readonly settings: ThreadSettings;
-  readonly coordination: Coordination;
-  readonly recovery: Recovery;
-  readonly steer: SteerRules;
-  /** The effect of a delivery to a finished thread: it waits there, or resumes the thread. */
-  readonly onFinished: 'hold' | 'resume';
-  readonly toolPreloadTokens: number;
-  /** Applies unless the directive or the run overrides it. */
-  readonly behavior: JsonObject;
-  /** Names of environment variables that `{env:…}` may read. */
-  readonly envAllow: readonly string[];
-}
-
-/** The way crashed threads are resumed, and what their logs must prove for it. */
-export interface Recovery {
-  /** `fail` ends a crashed thread as a resumable error, `resume` lets `rye threads recover` resume it. */
-  readonly mode: 'fail' | 'resume';
-  /** Seconds without a sign of life after which an owner counts as dead. */
-  readonly staleSeconds: number;
-  /** `strict` refuses to continue from a log that does not verify, `lenient` warns. */
-  readonly transcriptIntegrity: 'strict' | 'lenient';
-}
-
-/** Maximum children that run at once, and what happens to them when their parent ends. */
-export interface Coordination extends LaunchLimits {
-  readonly onParentCancel: ChildPolicy;
-  readonly onParentError: ChildPolicy;
-  readonly onParentComplete: ChildPolicy;
-}
-
-/** `keep`: children continue after their parent's end. */
-export type ChildPolicy = 'cancel' | 'keep';
 
 export interface ModelRequestFacts {
   /** Tier or model id, from the option or the directive. */
@@ -180,7 +132,7 @@ export interface ToolSession {
   readonly record?: ((drafts: readonly EventDraft[]) => void) | undefined;
 }
 
-/** The `custom_type` of entries by which a model is told that a server has changed its tools. */
+/** The `custom_type` of entries that tell a model that a server has changed its tools. */
 export const TOOLS_CHANGED_ENTRY = 'tools_changed';
 
 export type RunChild = (request: SpawnRequest, signal: AbortSignal) => Promise<ThreadResult>;
@@ -230,7 +182,7 @@ export interface OpenTools {
   readonly refresh?: () => Promise<readonly EventDraft[]>;
   /** Wire names of tools that can't be called any more. */
   readonly withdrawn?: () => ReadonlySet<string>;
-  /** Takes up what an earlier part of the conversation loaded: skills, and tools that were found. */
+  /** Restores what the conversation has loaded so far: skills, and tools that were found. */
   readonly restore?: (messages: readonly Message[]) => void;
   readonly gates: readonly PolicyGate[];
   /** Releases the resources that the tools hold for this thread, such as connections. */
@@ -311,7 +263,7 @@ export interface RunnerCommand {
 export interface Guards {
   /** Throws `guard_changed` if one differs; resolves to a warning for each file that is not obeyed. */
   check(): Promise<readonly string[]>;
-  /** Keeps in the user space what is in force now, so that its removal is noticed. */
+  /** Records the current state in the user space, so that a removal is noticed. */
   remember(): Promise<void>;
 }
 

@@ -37,7 +37,7 @@ import {
 } from '../core/shape.ts';
 import { THINKING_LEVELS } from '../providers/provider.ts';
 
-/** The text of a plan as it is stored; members keep their order through a JSON round trip. */
+/** Returns the stored text of a plan. Members keep their order through a JSON round trip. */
 export function planText(plan: ThreadPlan): string {
   return JSON.stringify(plan);
 }

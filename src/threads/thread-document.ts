@@ -19,7 +19,7 @@ import type { Cost } from '../core/usage.ts';
 import { planHash, planText } from './stored-plan.ts';
 
 /**
- * The content of `thread.json` without its `_signature`: who may do what, decided at the start, and how it ended.
+ * The content of `thread.json` without its `_signature`: the thread's permissions, decided at the start, and its end.
  * Children, resume and verification rely on it and read it only through its signature.
  */
 export interface ThreadDocument {
@@ -55,7 +55,7 @@ export interface ThreadDocument {
   };
   readonly continuation_of?: string;
   readonly continuation_thread_id?: string;
-  /** Present where another program ran the conversation: what it was copied from. */
+  /** The session that an imported conversation was copied from; absent for threads that rye ran. */
   readonly imported_from?: {
     readonly format: 'pi';
     readonly version: number;
@@ -71,7 +71,7 @@ export interface ThreadDocument {
   readonly capabilities_sha256?: string;
 }
 
-/** thread.json as it is written before the loop starts. */
+/** Returns the thread.json that is written before the loop starts. */
 export function startDocument(
   plan: ThreadPlan,
   facts: {
@@ -111,7 +111,7 @@ export function openDocument(document: ThreadDocument): ThreadDocument {
   return { ...open, status: 'running' };
 }
 
-/** Line 1 of the thread's log. */
+/** Returns line 1 of the thread's log. */
 export function headerOf(document: ThreadDocument): LogHeader {
   const { thread_id, directive, created_at, continuation_of } = document;
   return {
@@ -124,7 +124,7 @@ export function headerOf(document: ThreadDocument): LogHeader {
   };
 }
 
-/** A thread document as the JSON value that is signed and written. */
+/** Returns a thread document as the JSON value that is signed and written. */
 export function asJson(document: ThreadDocument): JsonObject {
   return JSON.parse(JSON.stringify(document)) as JsonObject;
 }

@@ -40,12 +40,12 @@ export interface ThreadFilesOptions {
   readonly isStoreLocal: boolean;
 }
 
-/** Files by which a folder is that of a thread; other threads' folders may be in it too. */
+/** Files that make a folder the folder of a thread. It may also hold folders of other threads. */
 const OWN_FILES = ['thread.json', 'plan.json', 'transcript.jsonl', 'transcript.jsonl.gz'];
 
 const RECOVER = 'Free some space or check the permissions, then run `rye threads recover`.';
 
-/** The folder below a project that holds all threads. */
+/** Returns the folder of a project that holds all threads. */
 export function threadsFolder(projectPath: string): string {
   return join(projectPath, '.ai', 'state', 'threads');
 }
@@ -66,7 +66,7 @@ export function exportSubject(path: string): SignedSubject {
   return itemSubject({ type: 'knowledge', id, extension: '.md' });
 }
 
-/** The signed files of threads on disk. Every write is atomic: a reader sees the old file or the new one. */
+/** Opens the signed files of threads on disk. Every write is atomic: a reader sees the old file or the new one. */
 export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   const { projectPath, clock, isStoreLocal } = options;
   const folder = (threadId: string): string => {
@@ -133,7 +133,7 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   };
 }
 
-/** A link or another entry at the place of the export is left alone; the end of the thread deals with it. */
+/** Leaves a link or another entry at this path alone; the end of the thread deals with it. */
 async function openLive(
   root: string,
   path: string,
@@ -250,7 +250,7 @@ function writeNewFile(folder: string, name: string, text: string): string {
   }
 }
 
-/** Threads below a folder: ids have slashes, so a thread's folder may lie in that of another. */
+/** Lists the threads below a folder. IDs contain slashes, so a thread's folder may be inside another thread's folder. */
 function listThreads(root: string): readonly string[] {
   const found: string[] = [];
   const look = (folder: string, id: string): void => {
@@ -279,8 +279,8 @@ function safeName(name: string): string {
 }
 
 /**
- * Refuses with `path_denied` to write where a link below `root` leads elsewhere: a folder that came with a cloned
- * project must not choose which file rye writes.
+ * Refuses with `path_denied` to write through a symbolic link below `root`: a folder from a cloned project must not
+ * choose which file rye writes.
  */
 async function assertOwnPath(root: string, path: string): Promise<void> {
   let current = root;
@@ -296,11 +296,11 @@ async function assertOwnPath(root: string, path: string): Promise<void> {
   }
 }
 
-/** Half-written files, and what was left for a process that never took it: it may hold secrets. */
+/** Names of half-written files, and of handovers that no process took, which may hold secrets. */
 const LEFTOVER =
   /^(?:handover\.json|(?:handover\.json|thread\.json|plan\.json|capabilities\.md)\..+|\.lease-\d+-[0-9a-f]+)$/;
 
-/** Removes what a process that died was about to write to a thread's folder, and the folder where nothing else is in it. */
+/** Removes the files that a dead process left unfinished in a thread's folder, then the folder if it is empty. */
 export async function removeLeftovers(folder: string): Promise<void> {
   try {
     const names = await readdir(folder);
@@ -310,7 +310,7 @@ export async function removeLeftovers(folder: string): Promise<void> {
     await rmdir(folder);
   } catch (error) {
     const code = systemCodeOf(error);
-    // the folder holds the thread's files, or those of a thread whose id begins with this one
+    // the folder holds files of this thread, or of one whose id begins with this one's
     if (code !== 'ENOENT' && code !== 'ENOTEMPTY' && code !== 'EEXIST') throw error;
   }
 }

@@ -59,7 +59,7 @@ export async function verifyAgainstHead(
   };
 }
 
-/** A log that verifies, up to its last signature: no line after it is returned. Refused if its signed part was changed. */
+/** Reads a log up to its last signature. Throws if the signed part was changed. */
 export async function readSigned(
   env: Pick<Stored, 'store' | 'verifier'>,
   threadId: string,
@@ -67,7 +67,7 @@ export async function readSigned(
   return await env.store.logs.read(threadId, await signedPart(env, threadId));
 }
 
-/** The part of a log that signatures cover. Refused if that was changed. */
+/** Returns the part of a log that signatures cover. Throws if that part was changed. */
 export async function signedPart(
   { store, verifier }: Pick<Stored, 'store' | 'verifier'>,
   threadId: string,
@@ -78,7 +78,7 @@ export async function signedPart(
   return partOf(threadId, verdict);
 }
 
-/** The part of a log that precedes what is unsigned or was changed. */
+/** Returns the part of a log before the first unsigned or changed byte. */
 export function partOf(
   threadId: string,
   { verified_bytes: end }: Pick<LogVerification, 'verified_bytes'>,
@@ -90,7 +90,7 @@ export function partOf(
   });
 }
 
-/** The error for a log whose signed part was changed. */
+/** Returns the error for a log whose signed part was changed. */
 export function tamperedError(
   threadId: string,
   { code, reason, offset }: LogTampered,

@@ -8,17 +8,10 @@ import {
   type ThreadStatus,
 } from '../../core/thread.ts';
 import type { Owner } from '../../storage/store.ts';
-import type {
-  ChildPolicy,
-  Coordination,
-  Launching,
-  Process,
-  Recovering,
-  Stored,
-  Supervising,
-} from '../ports.ts';
+import type { Launching, Process, Recovering, Stored, Supervising } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
 import { endUnstarted } from '../run/start.ts';
+import type { ChildPolicy, Coordination } from '../thread-config.ts';
 import { chainEnd, openDescendants } from './children.ts';
 import { wakeFinished } from './deliver.ts';
 import { endProcess, removeHandover, wasLaunched } from './process-fs.ts';
@@ -91,7 +84,7 @@ async function cancelOne(
   await env.store.registry.requestCancel(threadId, reason, isoTime(env.clock.now()));
   if (status !== 'created') return;
   const error = { code: 'cancelled', message: `the thread was cancelled: ${reason}` } as const;
-  // one that was claimed meanwhile has an owner who sees the request
+  // if it was claimed meanwhile, its owner sees the request
   if (await endUnstarted(env, threadId, { status: 'cancelled', error })) {
     await removeHandover(env.files.folder(threadId));
   }
@@ -112,8 +105,8 @@ export interface KilledThread {
 }
 
 /**
- * Ends the process of the end of a thread's chain and then that itself: nothing stays `running`, reserved or waited for. A process
- * that handles SIGTERM finalizes its thread itself. Resolves to the threads that were open before.
+ * Kills the process of the last thread of a chain, then finalizes that thread: nothing stays `running` or reserved. A
+ * process that handles SIGTERM finalizes its thread itself. Resolves to the threads that were open before.
  */
 export async function killThread(
   env: Recovering & Launching,

@@ -78,7 +78,7 @@ async function spareSpend(
       },
     );
   }
-  // the ledger refuses what the parent has not got, and names who holds it
+  // the ledger refuses more than the parent has, and names the holders
   if (wanted > left) return { ...resolved, warnings: [] };
   return {
     ...lowered(resolved, spare, `what ${parentId} can spare`),

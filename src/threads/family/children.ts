@@ -34,7 +34,7 @@ export interface ChildrenOptions {
   readonly starter: ChildStarter;
   readonly recorder: Recorder;
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
-  /** Called when a wait has brought the end of a child. */
+  /** Called when a wait has returned the end of a child. */
   readonly onLearned?: ((threadId: string) => void) | undefined;
 }
 
@@ -61,7 +61,7 @@ export class Children {
     return this.#ids;
   }
 
-  /** The hooks that hear of ends; they need this object to be built themselves. */
+  /** Sets the hooks that are told about ends; they are built after this object. */
   attach(hooks: HookRunner): void {
     this.#hooks = hooks;
   }
@@ -166,7 +166,7 @@ function bubble(event: LogEvent | UnknownEvent): BubbledEvent {
   };
 }
 
-/** A thread and those that it continues, the first one first: what one of them started is a child of them all. */
+/** Returns a thread and those that it continues, the first one first. A child of one is a child of all. */
 async function selfAndBefore(registry: Registry, threadId: string): Promise<readonly string[]> {
   const ids = [threadId];
   let record = await registry.get(threadId);
@@ -177,7 +177,7 @@ async function selfAndBefore(registry: Registry, threadId: string): Promise<read
   return ids;
 }
 
-/** The children of a thread and of those that it continues, oldest first. */
+/** Returns the children of a thread and of those that it continues, oldest first. */
 export async function childrenOf(
   registry: Registry,
   threadId: string,
@@ -209,7 +209,7 @@ async function descendantsOf(
   return [...found.values()];
 }
 
-/** Descendants that are not at their end. */
+/** Returns the descendants that have not ended. */
 export async function openDescendants(
   registry: Registry,
   threadId: string,
@@ -240,7 +240,7 @@ export async function assertDescendant(
   });
 }
 
-/** The end of the chain that starts with `threadId`: itself, when nothing continues it. */
+/** Returns the last thread of the chain that starts with `threadId`; itself if nothing continues it. */
 export async function chainEnd(
   registry: Registry,
   threadId: string,

@@ -10,7 +10,7 @@ import { assertDescendant, chainEnd } from './children.ts';
 import { deliveryBody } from './delivery-log.ts';
 import { launchProcess } from './process-fs.ts';
 
-/** A longer message belongs into a file. */
+/** Maximum bytes of a message; longer text belongs in a file. */
 const MAX_BYTES = 256 * 1024;
 
 export interface SendRequest {
@@ -69,8 +69,7 @@ export async function sendDelivery(
 }
 
 /**
- * Settles a delivery as a person decides. If its thread has crashed, that is recovered first, so that its log decides all
- * that it can prove.
+ * Settles a delivery as a person decides. A crashed thread is recovered first, because its log may already decide.
  */
 export async function settleDelivery(
   env: Recovering & Launching,

@@ -58,7 +58,7 @@ export async function launchProcess(request: LaunchProcess): Promise<number> {
   }
 }
 
-/** Waits until the process has the text. A process that ends before it reads it reports that itself. */
+/** Sends a text and waits until the process has it. A process that ends earlier reports that itself. */
 async function sendSecrets(pipe: Writable | null, json: string): Promise<void> {
   if (pipe === null) return;
   await new Promise<void>((resolve) => {
@@ -80,27 +80,27 @@ const SECRETS = mapOf(TEXT);
 const FILE = 'handover.json';
 
 /**
- * Leaves a text for the process that will run the thread, readable by its owner alone. The file appears whole.
+ * Writes the handover for the process that will run the thread, readable by its owner only. The file appears whole.
  */
 export function leaveHandover(folder: string, text: string): void {
   makeFolders(folder, 0o700);
   writeWhole(join(folder, FILE), text, { mode: 0o600, follow: false });
 }
 
-/** Reads what was left; `spawn_failed` when there is nothing to read. */
+/** Reads the handover; `spawn_failed` if there is none. */
 export async function readHandover(folder: string): Promise<string> {
   try {
     return await readFile(join(folder, FILE), 'utf8');
   } catch (error) {
     throw new RyeError(
       'spawn_failed',
-      `what the thread was to run cannot be read: ${messageOf(error)}`,
+      `the handover of the thread cannot be read: ${messageOf(error)}`,
       { hint: 'Its starter may have died before it was written: start the directive again.' },
     );
   }
 }
 
-/** Removes what was left, read or not. */
+/** Removes the handover, read or not. */
 export async function removeHandover(folder: string): Promise<void> {
   try {
     await unlink(join(folder, FILE));
@@ -133,8 +133,8 @@ export interface EndProcess {
 }
 
 /**
- * Ends a process: SIGTERM, three seconds, SIGKILL. Before each signal its start time is checked, so that a process that
- * got the same pid later is never hit. False when it was gone before.
+ * Ends a process: SIGTERM, three seconds, SIGKILL. Checks its start time before each signal, so that a later process with
+ * the same pid is never hit. Returns false if it was already gone.
  */
 export async function endProcess(request: EndProcess): Promise<boolean> {
   const { pid } = request;

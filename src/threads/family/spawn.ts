@@ -39,7 +39,7 @@ export interface RunnerOptions {
   readonly record_to?: string;
 }
 
-/** The content of the private file that a thread's process is handed over, beside the plan. */
+/** The content of the private file that a thread's process receives in addition to the plan. */
 export interface Handover {
   readonly format: 1;
   readonly options: RunnerOptions;
@@ -155,7 +155,7 @@ export async function startQueued(env: Supervising): Promise<ReadonlyMap<string,
   return failures;
 }
 
-/** Ends a thread that was not started, and forgets what was kept for it. */
+/** Ends a thread that was not started, and drops its handover and secrets. */
 export async function endQueued(
   env: Stored & Process,
   threadId: string,
@@ -205,7 +205,7 @@ function secretsGone(threadId: string): RyeError {
   );
 }
 
-/** The secret inputs of the thread that this process was started for; ends the thread if they did not arrive. */
+/** Returns the secret inputs of the thread that this process was started for; ends the thread if they did not arrive. */
 export async function secretsOf(
   env: Stored & Process,
   threadId: string,
@@ -234,7 +234,7 @@ async function launch(
     });
     heldSecrets.delete(holdKey(env, threadId));
     const { owners, registry } = env.store;
-    // one that is already gone has recorded its end in the registry, or recovery finds it
+    // a process that has already exited recorded its end in the registry, or recovery finds it
     const gone = { ...owners.columns(env.owner), pid, process_start: 'gone' };
     const owner = owners.ofProcess(pid) ?? owners.ofRecord(gone) ?? null;
     await registry.assign(threadId, owner, isoTime(env.clock.now()));
@@ -246,7 +246,7 @@ async function launch(
   }
 }
 
-/** Reads what this process was started to run; the file stays until the thread is claimed. */
+/** Reads a thread's handover; the file stays until the thread is claimed. */
 export async function handoverOf(
   files: Pick<ThreadFiles, 'folder'>,
   threadId: string,

@@ -15,11 +15,11 @@ import { type ChangeWatch, watchFile } from './watch-fs.ts';
 export interface WaitedThread {
   /** As it was asked for. */
   readonly thread_id: string;
-  /** The end of its chain of continuations: whose status and result these are. */
+  /** The last thread of its chain, whose status and result these are. */
   readonly final_thread_id: string;
   readonly directive: string;
   readonly status: ThreadStatus | 'not_found';
-  /** False: the time was up, or one of the others was enough. */
+  /** False after a timeout, or if another thread was enough. */
   readonly done: boolean;
   readonly result: string;
   readonly outputs?: JsonObject;
@@ -38,7 +38,7 @@ export interface WaitRequest {
   readonly threadIds: readonly string[];
   /** `any`: the first end is enough. */
   readonly mode: 'all' | 'any';
-  /** Undefined: for ever. 0: only looks. */
+  /** Undefined waits without a limit, 0 only looks. */
   readonly timeoutMs?: number | undefined;
   readonly signal: AbortSignal;
   /** Called with each thread once, when it has ended. */
@@ -52,7 +52,7 @@ export interface WaitPorts {
   readonly store: Pick<Store, 'registry' | 'owners'>;
   readonly monotonic: () => number;
   readonly watch: ChangeWatch;
-  /** Puts a thread in order whose process is gone; false when that is not possible now. */
+  /** Finalizes a crashed thread; false if that is not possible now. */
   readonly settle: (thread: ThreadRecord) => Promise<boolean>;
 }
 
@@ -61,7 +61,7 @@ const LOOK_AGAIN_MS = 200;
 
 /**
  * Waits until threads and the chains that continue them have ended. Every commit to the registry wakes it, so it
- * learns of an end within milliseconds, from any process. A thread whose process is gone is put in order meanwhile.
+ * learns of an end within milliseconds, from any process. Meanwhile it finalizes threads that have crashed.
  */
 async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<WaitReport> {
   const { threadIds, mode, timeoutMs, signal } = request;
@@ -109,12 +109,12 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
   };
 }
 
-/** True if waiting longer is in vain; a suspended thread continues only when a person resumes it. */
+/** True if there is nothing to wait for; a suspended thread continues only when a person resumes it. */
 function isOver({ status, continuation_thread_id: next }: ThreadRecord): boolean {
   return status === 'suspended' || (isFinal(status) && !(status === 'continued' && next !== null));
 }
 
-/** Active, with a process that is known to be gone. Queued threads have none yet. */
+/** True if an active thread's process is known to be gone. Queued threads have no process yet. */
 function isLost({ store }: Pick<WaitPorts, 'store'>, record: ThreadRecord): boolean {
   const owner = store.owners.ofRecord(record);
   return isActive(record.status) && owner !== undefined && store.owners.state(owner) === 'gone';
@@ -145,10 +145,10 @@ function waited(id: string, record: ThreadRecord | undefined, done: boolean): Wa
   };
 }
 
-/** Minimum time between two looks at the queue by one waiter; the end of any thread starts queued ones too. */
+/** Minimum time between two checks of the queue by one waiter; the end of any thread starts queued ones too. */
 const QUEUE_MS = 500;
 
-/** {@link waitForThreads} over a project's registry; the waiter also starts what is queued and ends what is lost. */
+/** Waits for threads of a project. The waiter also starts queued threads and finalizes crashed ones. */
 export async function waitThreads(
   env: Recovering & Launching,
   request: WaitRequest,
@@ -173,7 +173,7 @@ export async function waitThreads(
     );
   } finally {
     watch.close();
-    // secret inputs in the memory of this process let no other one start what the end of these threads made room for
+    // secret inputs are in the memory of this process: no other process can start those threads
     await startQueued(env);
   }
 }

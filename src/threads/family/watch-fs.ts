@@ -9,8 +9,8 @@ export interface ChangeWatch {
 }
 
 /**
- * Watches the files whose names start with that of `path`: of a SQLite database, every commit of any process changes
- * its `-wal`. Where the system can't watch, only the time passes.
+ * Watches the files whose names start with the name of `path`: each commit to a SQLite database, by any process, changes
+ * its `-wal`. If the system can't watch, waiters wake by time alone.
  */
 export function watchFile(path: string): ChangeWatch {
   const folder = dirname(path);
@@ -50,7 +50,7 @@ function openWatcher(
   if (!existsSync(folder)) return undefined;
   try {
     const watcher = watch(folder, { persistent: false }, (_event, file) => onChange(file));
-    // a watch that breaks leaves the fallback, which is the time
+    // without a watch, waiters still wake by time
     watcher.on('error', () => watcher.close());
     return watcher;
   } catch {

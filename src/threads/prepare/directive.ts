@@ -18,14 +18,8 @@ import {
 import { parseBehavior } from '../../loop/behavior.ts';
 import type { LoopPorts, ReturnCheck } from '../../loop/ports.ts';
 import { OUTPUT_TOOL } from '../../providers/provider.ts';
-import type {
-  ItemSource,
-  LoadedItem,
-  OpenTools,
-  Preparation,
-  Sources,
-  ThreadConfig,
-} from '../ports.ts';
+import type { ItemSource, LoadedItem, OpenTools, Preparation, Sources } from '../ports.ts';
+import type { ThreadConfig } from '../thread-config.ts';
 import type { DirectiveRequest } from './request.ts';
 
 const DIRECTIVE_LAYER = 1;

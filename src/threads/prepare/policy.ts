@@ -20,7 +20,8 @@ import {
   boundedCapabilities,
   type RiskTable,
 } from '../../policy/risk.ts';
-import type { Embedding, GrantedTool, ItemSource, Sources, ThreadConfig } from '../ports.ts';
+import type { Embedding, GrantedTool, ItemSource, Sources } from '../ports.ts';
+import type { ThreadConfig } from '../thread-config.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 
 /** defaults → directive → overrides, capped by the parent's signed limits. */

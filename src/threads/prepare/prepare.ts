@@ -21,7 +21,6 @@ import type {
   Process,
   Sources,
   Stored,
-  ThreadConfig,
 } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import {
@@ -61,15 +60,16 @@ export async function prepareThread(
 ): Promise<PreparedThread> {
   const ignored = await env.guards.check();
   const parent = await loadParent(env, request.parentThreadId ?? env.parentFromEnvironment);
-  const config = env.config;
+  const { config } = env;
   const { directiveId, inputs = {} } = request;
   const resolved = await resolveDirective(env.items, config, { directiveId, inputs });
   const { composed } = resolved;
   const { values, secretNames } = resolveInputs(composed.inputs, inputs, {
     fileExists: env.fileExists,
   });
-  const limits = await planSpend(env, config, { request, composed, parent });
-  const grants = await planGrants(env.items, composed, { parent, request });
+
+  const limits = await planSpend(env, request, composed, parent);
+  const grants = await planGrants(env.items, request, composed, parent);
   const { capabilities } = grants;
   const models = await planModels(env, request, composed);
   const { model, fallbacks, origin: modelOrigin, unfit } = models;
@@ -88,11 +88,12 @@ export async function prepareThread(
   });
   // after the policy: a directive that may not run needs no key
   if (unfit && request.isDryRun !== true) throw unfit;
+
   const context = await loadContext(env.items, composed);
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
   const behavior = await planBehavior(env, config, { composed, given: behaviorOf(request) });
   assertAliases(behavior, risk.tools);
-  const text = interpolateDirective(env, config, { composed, values, secretNames });
+  const text = interpolateDirective(env, composed, values, secretNames);
   const hooks = await planHooks(env, resolved, capabilities);
   const plan: ThreadPlan = {
     format: 1,
@@ -121,7 +122,7 @@ export async function prepareThread(
     allow_unpriced: request.allowUnpriced ?? false,
     continuation_directive: composed.continuationDirective ?? null,
     behavior,
-    origins: planOrigins({ inputs, resolved, limitOrigins: limits.origins, modelOrigin }),
+    origins: planOrigins(resolved, inputs, limits.origins, modelOrigin),
     warnings: [
       ...ignored,
       ...warningsOf([composed, resolved, limits, granted, text, rules, hooks, models, grants]),
@@ -150,8 +151,9 @@ function warningsOf(parts: readonly { readonly warnings: readonly string[] }[]):
 /** Returns the thread's capabilities, with a note for each grant on an id of Rye OS. */
 async function planGrants(
   items: ItemSource,
+  request: PrepareRequest,
   composed: Composed,
-  { parent, request }: { parent: ThreadDocument | undefined; request: PrepareRequest },
+  parent: ThreadDocument | undefined,
 ): Promise<{ readonly capabilities: readonly string[]; readonly warnings: readonly string[] }> {
   const renamed = await renamedGrants(items, composed);
   return {
@@ -163,19 +165,12 @@ async function planGrants(
 /** The limits of the thread; a child spends no more than its parent can spare. */
 async function planSpend(
   env: Stored & Configured,
-  config: ThreadConfig,
-  {
-    request,
-    composed,
-    parent,
-  }: {
-    readonly request: PrepareRequest;
-    readonly composed: Composed;
-    readonly parent: ThreadDocument | undefined;
-  },
+  request: PrepareRequest,
+  composed: Composed,
+  parent: ThreadDocument | undefined,
 ): Promise<SharedLimits> {
   const { directiveId, limits: overrides = {} } = request;
-  const resolved = planLimits(config, composed, { overrides, parent });
+  const resolved = planLimits(env.config, composed, { overrides, parent });
   const declared = composed.rawLimits;
   return await shareSpend(env, resolved, { directiveId, parent, declared, overrides });
 }
@@ -261,15 +256,12 @@ async function loadKnowledge(items: ItemSource, id: string, origin: string) {
 }
 
 function interpolateDirective(
-  env: Pick<Preparation, 'environment'>,
-  config: ThreadConfig,
-  {
-    composed,
-    values,
-    secretNames,
-  }: { composed: Composed; values: JsonObject; secretNames: readonly string[] },
+  { environment, config }: Pick<Preparation, 'environment'> & Configured,
+  composed: Composed,
+  values: JsonObject,
+  secretNames: readonly string[],
 ) {
-  const scope = { inputs: values, secretNames, env: env.environment, envAllow: config.envAllow };
+  const scope = { inputs: values, secretNames, env: environment, envAllow: config.envAllow };
   const body = interpolateText(composed.body, scope);
   const steps = interpolateSteps(composed.steps, scope);
   const { name, description, permissionsXml, outputs } = composed;
@@ -282,17 +274,12 @@ function interpolateDirective(
   };
 }
 
-function planOrigins({
-  inputs: given,
-  resolved,
-  limitOrigins,
-  modelOrigin,
-}: {
-  readonly inputs: JsonObject;
-  readonly resolved: ResolvedDirective;
-  readonly limitOrigins: Readonly<Record<string, string>>;
-  readonly modelOrigin: string;
-}): Record<string, string> {
+function planOrigins(
+  resolved: ResolvedDirective,
+  given: JsonObject,
+  limitOrigins: Readonly<Record<string, string>>,
+  modelOrigin: string,
+): Record<string, string> {
   const { composed, hooks, routedBy } = resolved;
   const limits = Object.entries(limitOrigins).map(([name, origin]) => [`limits.${name}`, origin]);
   const inputs = composed.inputs

@@ -77,7 +77,7 @@ interface RunSession extends Tooling {
   readonly inbox: ThreadInbox;
 }
 
-/** One run of one thread: opens its log and tools, drives the loop, and finalizes whatever was opened. */
+/** One run of one thread: opens its log and tools, drives the loop, and finalizes the thread. */
 class ThreadRun {
   readonly #env: ThreadEnv;
   readonly #started: StartedThread;

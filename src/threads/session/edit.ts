@@ -13,7 +13,7 @@ import { configuredModel } from '../prepare/plan-at-head.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { tamperedError, verifyLog } from '../verified-log.ts';
 
-/** A log that is open for an edit: what is in it, and what is known of its thread. */
+/** A log that is open for an edit, with its content and its thread. */
 export interface OpenEdit {
   readonly tree: SessionTree;
   readonly document: ThreadDocument;
@@ -37,7 +37,7 @@ async function recordOf({ store }: Pick<Stored, 'store'>, threadId: string): Pro
   });
 }
 
-/** A thread's signed document and its row, for a log that verifies. */
+/** Reads a thread's signed document and its row. Throws if the log does not verify. */
 export async function readVerified(
   env: Stored,
   threadId: string,
@@ -129,7 +129,7 @@ async function bookCost(
   await env.store.registry.heartbeat(id, epoch, isoTime(env.clock.now()), { cost });
 }
 
-/** The cost of a thread so far. */
+/** Returns the cost of a thread so far. */
 export function costOf({ cost }: ThreadDocument): Cost {
   return cost ?? NO_COST;
 }
@@ -147,22 +147,22 @@ function assertIdle(record: ThreadRecord): ThreadRecord {
   );
 }
 
-/** An entry by its id or a unique start of it; `root` is the place before the first entry. */
+/** Finds an entry by its id or a unique prefix; null for `root`, the place before the first entry. */
 export function entryAt(tree: SessionTree, reference: string): string | null {
   return reference === 'root' ? null : entryByPrefix(tree, reference).id;
 }
 
 export interface BranchRequest {
-  /** Entry id, a unique start of one, or `root`. */
+  /** Entry id, a unique prefix of one, or `root`. */
   readonly at: string;
-  /** Told to the model in the place of the branch that is left. */
+  /** Shown to the model in place of the abandoned branch. */
   readonly summary?: string | undefined;
   readonly details?: JsonObject | undefined;
   /** A message that the new branch begins with. */
   readonly message?: string | undefined;
 }
 
-/** Moves the leaf; returns what was written, nothing where the leaf is there already and nothing is to be added. */
+/** Moves the head. Returns the events written; none if the head is there already and nothing is added. */
 export async function branchThread(
   env: Stored & Process,
   threadId: string,
@@ -203,7 +203,7 @@ function oneLine(text: string): string {
   return text.trim().replaceAll(/\s*[\r\n]+\s*/g, ' ');
 }
 
-/** Puts a title on the thread, by which lists and exports call it. */
+/** Sets the thread's title, which lists and exports show. */
 export async function titleThread(
   env: Stored & Process,
   threadId: string,
@@ -243,7 +243,7 @@ export async function changeThinking(
   ]);
 }
 
-/** State that is kept with the thread and never sent to the model. */
+/** Appends state that is kept with the thread and never sent to the model. */
 export async function appendCustom(
   env: Stored & Process,
   threadId: string,
@@ -263,7 +263,7 @@ export interface CustomMessage {
   readonly details?: JsonObject;
 }
 
-/** Text for the model that is no person's message. */
+/** Appends text for the model that is not a person's message. */
 export async function appendCustomMessage(
   env: Stored & Process,
   threadId: string,
@@ -293,7 +293,7 @@ export async function editContext(
       throw new RyeError(
         'usage',
         `entry ${target.id} (${target.event_type}) is not a message of the active branch`,
-        { hint: 'Branch to a leaf below it first, or choose another entry.' },
+        { hint: 'Branch to an entry below it first, or choose another entry.' },
       );
     }
     const why = reason === undefined ? {} : { reason };

@@ -108,7 +108,7 @@ export interface SummarizedBranch {
 }
 
 /**
- * Moves the leaf and lets the thread's model summarize the abandoned branch, back to the common entry. A summary
+ * Moves the head and lets the thread's model summarize the abandoned branch, back to the common entry. A summary
  * that fails moves nothing; what it cost is booked.
  */
 export async function branchWithModelSummary(
@@ -164,7 +164,7 @@ export async function branchWithModelSummary(
 
 const BRANCH_SHARE = 0.5;
 
-/** The thread's plan with the model that the active branch set last. */
+/** Returns the thread's plan with the model that the active branch set last. */
 async function planInForce(
   env: Pick<Stored, 'files'> & Pick<Sources, 'models'>,
   { document, tree }: OpenEdit,
@@ -173,7 +173,7 @@ async function planInForce(
   return await planAtLeaf(env, plan, { tree, leafId: tree.leafId });
 }
 
-/** The entries from where the two paths part to the leaf. */
+/** Returns the entries from the fork of the two paths to the head. */
 function abandoned(tree: SessionTree, target: string | null): readonly TreeEntry[] {
   const kept = new Set(pathTo(tree, target).map(({ id }) => id));
   return pathTo(tree, tree.leafId).filter(({ id }) => !kept.has(id));
@@ -207,7 +207,7 @@ function noModel(): RyeError {
   );
 }
 
-/** The thread's own limit and its budget, and the parent's, hold for model calls after its end too. */
+/** Returns the remaining budget. The limit and budget of the thread and of its parent apply to model calls after its end too. */
 async function remainingOf(
   env: Pick<Stored, 'store'>,
   { document }: OpenEdit,
@@ -242,8 +242,8 @@ function paidEdit(
 }
 
 /**
- * The `before_compact` hooks of a thread that does not run. Its tools are opened only where it has such hooks; what they
- * run is logged as in a running thread. They start no threads.
+ * Asks the `before_compact` hooks of an idle thread. Its tools are opened only if it has such hooks; what they run is
+ * logged as in a running thread. They start no threads.
  */
 function offlineHooks(
   env: Process & Sources,

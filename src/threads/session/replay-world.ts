@@ -16,7 +16,7 @@ import { errorOutput, type Tool, type ToolOutput, textOutput } from '../../tools
 import type { ChildStarter } from '../family/children.ts';
 import { type OpenTools, TOOLS_CHANGED_ENTRY } from '../ports.ts';
 
-/** A clock at which no time passes: nothing times out and every duration is 0. */
+/** Returns a clock that never advances: nothing times out and every duration is 0. */
 export function stoppedClock(now: number): Clock {
   return {
     now: () => now,
@@ -29,7 +29,7 @@ export function stoppedClock(now: number): Clock {
   };
 }
 
-/** A log that is kept nowhere. */
+/** Returns a log writer that keeps nothing. */
 export function memoryWriter(threadId: string, clock: Clock): LogWriter {
   let cursor = LOG_START;
   const append = (drafts: readonly EventDraft[]): readonly LogEvent[] =>
@@ -60,8 +60,8 @@ export function memoryWriter(threadId: string, clock: Clock): LogWriter {
 }
 
 /**
- * Streams the recorded answers in order. An answer that a rule cut ends at the cut: a rule of today must cut it there
- * too, at the latest at its end, or it counts as an answer.
+ * Streams the recorded answers in order. An answer that a rule cut ends at the cut: a current rule must cut it there
+ * too, or it counts as a whole answer.
  */
 export function recordedProvider(answers: readonly AssistantMessage[]): ModelProvider {
   let next = 0;
@@ -108,8 +108,8 @@ function* eventsOf(answer: AssistantMessage): Generator<ModelEvent> {
 }
 
 /**
- * Today's tools, judged as they are, that give what was recorded instead of running. What hooks run has no recorded
- * result: it gives nothing and is noted in `notRun`.
+ * Returns today's tools with their gates, but with recorded results instead of effects. Tools that hooks run have no
+ * recorded result: they return nothing and are listed in `notRun`.
  */
 export function recordedTools(
   tools: OpenTools,
@@ -161,7 +161,7 @@ function withExecute(tool: Tool, execute: (callId: string) => ToolOutput): Tool 
   };
 }
 
-/** For runs that have no effect beyond themselves. */
+/** Refuses to start children, for runs without outside effects. */
 export const NO_CHILDREN: ChildStarter = {
   run: () => Promise.reject(noThread()),
   launch: () => Promise.reject(noThread()),
@@ -172,11 +172,11 @@ function noThread(): RyeError {
   return new RyeError('hook_failed', 'no other thread is started from here');
 }
 
-/** The first place at which a replay is not what was recorded. */
+/** The first step at which a replay differs from the recording. */
 export interface ReplayDifference {
   /** Counts the compared steps from 0. */
   readonly step: number;
-  /** Entry of the recorded step; null where the recording has no such step. */
+  /** Entry of the recorded step; null if the recording has no such step. */
   readonly entry_id: string | null;
   readonly seq: number | null;
   /** Dotted path of the member that differs, or `kind`. */
@@ -185,7 +185,7 @@ export interface ReplayDifference {
   readonly replayed: JsonValue;
 }
 
-/** Follows a replay along the recorded steps and stops at the first difference, or where the recording breaks off. */
+/** Compares a replay with the recorded steps, up to the first difference or the end of the recording. */
 export class ReplayComparison {
   readonly #steps: readonly RecordedStep[];
   readonly #hasEnd: boolean;
@@ -202,7 +202,7 @@ export class ReplayComparison {
     return this.#difference;
   }
 
-  /** Steps that were the same. */
+  /** Number of equal steps. */
   get matched(): number {
     return this.#next;
   }
@@ -211,17 +211,17 @@ export class ReplayComparison {
     return this.#steps[this.#next];
   }
 
-  /** Nothing is left to compare with. */
+  /** True if nothing is left to compare. */
   get isOver(): boolean {
     return this.#difference !== undefined || (!this.#hasEnd && this.expected === undefined);
   }
 
-  /** Entry of the last step that was the same; null where none has one yet. */
+  /** Entry of the last equal step that has one; null if none has. */
   get lastEntryId(): string | null {
     return this.#steps[this.#next - 1]?.entryId ?? null;
   }
 
-  /** Takes what the replay writes; false when the comparison is over. */
+  /** Compares what the replay writes; false when the comparison is over. */
   observe(drafts: readonly EventDraft[]): boolean {
     for (const draft of drafts) {
       const step = stepOf(draft);
@@ -248,7 +248,7 @@ export class ReplayComparison {
     };
   }
 
-  /** The steps up to the next answer that came from outside and are not yet given to the replay. */
+  /** Takes the recorded deliveries before the next answer that the replay has not received yet. */
   takeDeliveries(): readonly EventDraft[] {
     const drafts: EventDraft[] = [];
     for (let index = this.#next; index < this.#steps.length; index += 1) {
@@ -261,7 +261,7 @@ export class ReplayComparison {
     return drafts;
   }
 
-  /** The replay is over: every recorded step must have been taken. */
+  /** Ends the replay: a recorded step that is left over is a difference. */
   finish(): void {
     const { expected } = this;
     if (this.#difference || !expected) return;
@@ -302,7 +302,7 @@ function differenceOf(recorded: RunStep, replayed: RunStep): Difference | undefi
   return firstDifference(recorded.value, replayed.value, recorded.kind);
 }
 
-/** Goes down into objects and lists of one length, so that the difference shown is a small one. */
+/** Descends into objects and lists of equal length, to report the smallest difference. */
 function firstDifference(left: JsonValue, right: JsonValue, path: string): Difference | undefined {
   if (jsonEquals(left, right)) return undefined;
   const keys = commonKeys(left, right);

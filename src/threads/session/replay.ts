@@ -47,14 +47,14 @@ export interface ReplayReport {
   readonly steps: number;
   readonly matched: number;
   readonly difference: ReplayDifference | null;
-  /** Tools and directives that hooks would have run; a replay has no effects, so it leaves them out. */
+  /** Tools and directives that hooks would have run; a replay has no effects, so it skips them. */
   readonly not_run: readonly string[];
 }
 
 /**
- * Plays the recorded answers through the loop with today's directive, rules, hooks and gates. Tools are not run: they
- * give what they gave. Nothing is written and no model is asked, so the same log, items and configuration always give
- * the same report.
+ * Plays the recorded answers through the loop with today's directive, rules, hooks and gates. Tools don't run: they
+ * return their recorded results. Nothing is written and no model is called, so the same log, items and configuration
+ * always give the same report.
  */
 export async function replayThread(
   given: Preparing,
@@ -104,7 +104,7 @@ function replayEnv(env: Preparing, { model, fallbacks }: ThreadPlan): Preparing 
   };
 }
 
-/** The directive as it is prepared today, under the limits that the thread was given. */
+/** Prepares the directive as it is today, under the limits that the thread was given. */
 async function todaysPlan(env: Preparing, recorded: ThreadPlan): Promise<ThreadPlan> {
   const {
     directive,
@@ -122,11 +122,11 @@ async function todaysPlan(env: Preparing, recorded: ThreadPlan): Promise<ThreadP
     acknowledge: recorded.acknowledged.map(({ risk }) => risk),
     behavior,
   });
-  // a failure is part of the recording only where a rule cut an answer: nothing is tried again
+  // a recording has a failure only if a rule cut an answer: nothing is retried
   return { ...plan, limits, settings: { ...plan.settings, max_retries: 0 } };
 }
 
-/** What the log of a thread recorded. */
+/** The recording in the log of a thread. */
 interface Recorded {
   readonly recording: RecordedRun;
   readonly tree: SessionTree;
@@ -221,8 +221,8 @@ class Replay {
   }
 
   /**
-   * Plans as the run did and asks today's hooks; gives the recorded summary if the recording has one at this place. An
-   * attempt that failed for want of an answer is none. Everything else is a difference.
+   * Plans as the run did and asks today's hooks, then returns the summary that was recorded here. An attempt that failed
+   * without an answer counts as none. Everything else is a difference.
    */
   async #compact(
     { plan, threadId }: StartedThread,
