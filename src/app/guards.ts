@@ -262,7 +262,7 @@ function textOf(path: string): string | undefined {
     const code = systemCodeOf(error);
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
     throw new RyeError('guard_changed', `${path} cannot be read: ${messageOf(error)}`, {
-      hint: 'Check who owns it and its permissions.',
+      hint: 'Check its owner and permissions.',
       cause: error,
     });
   }

@@ -94,7 +94,9 @@ export class Items implements ItemsService {
     const items = await this.#workspace.items(false);
     const spaces = await this.#spaces(type);
     const found = spaces.find(type, id);
-    const item = found ? items.admit(found, 'fetch') : items.load(type, id, 'fetch');
+    const item = found
+      ? items.admit(found, 'fetch')
+      : items.load(type, id, 'fetch', await this.#unfiledIds(type));
     const copiedTo =
       options.copyTo === undefined ? undefined : await this.#copy(item, options.copyTo, items);
     if (copiedTo !== undefined && options.copyTo !== item.space) {
@@ -225,6 +227,12 @@ export class Items implements ItemsService {
     if (tool) return { owner: 'rye', item: builtinItem(tool) };
     const own = programItems(this.#workspace, type).find((one) => one.id === id);
     return own && { owner: 'the program', item: programItem(own) };
+  }
+
+  async #unfiledIds(type: ItemType): Promise<readonly string[]> {
+    const unfiled =
+      type === 'tool' ? await this.#builtinTools() : programItems(this.#workspace, type);
+    return unfiled.map(({ id }) => id);
   }
 
   async #spaces(type: SignableType): Promise<Spaces> {

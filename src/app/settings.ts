@@ -76,13 +76,10 @@ export class Reader {
   }
 
   #refuse(path: string, value: JsonValue, expected: string): never {
-    throw new RyeError(
-      'config_invalid',
-      `${this.origin(path)}: ${path} is ${JSON.stringify(value)}, not ${expected}`,
-      {
-        hint: `Correct it, or remove it to use the default. \`rye config get ${this.#name}.${path}\` shows where it is set.`,
-      },
-    );
+    throw new RyeError('config_invalid', `${path} is ${JSON.stringify(value)}, not ${expected}`, {
+      location: { path: this.origin(path) },
+      hint: `Correct it, or remove it to use the default. \`rye config get ${this.#name}.${path}\` shows where it is set.`,
+    });
   }
 }
 
@@ -166,8 +163,11 @@ function readLimitDefaults(resilience: Reader): ThreadConfig['limitDefaults'] {
     if (typeof value !== 'string') continue;
     throw new RyeError(
       'invalid_limit',
-      `${resilience.origin(`limits.${name}`)}: the limit "${name}" is the text ${JSON.stringify(value)}, not a number`,
-      { hint: `Write a number without quotes, such as ${name}: 10.` },
+      `the limit "${name}" is the text ${JSON.stringify(value)}, not a number`,
+      {
+        location: { path: resilience.origin(`limits.${name}`) },
+        hint: `Write a number without quotes, such as ${name}: 10.`,
+      },
     );
   }
   const parsed = parseLimits(

@@ -248,10 +248,12 @@ export class ToolCatalog implements ToolSource {
       return { tool, builtin: false };
     }
     const alias = this.#workspace.spaces.find('tool', id) ? undefined : aliasOf('tool', id);
-    const fixed = this.#fixedTools(scope).find((tool) => tool.id === id || tool.id === alias);
+    const tools = this.#fixedTools(scope);
+    const fixed = tools.find((tool) => tool.id === id || tool.id === alias);
+    const others = tools.map((tool) => tool.id);
     return fixed
       ? { tool: fixed, builtin: true }
-      : { tool: await this.#itemTool(id, scope), builtin: false };
+      : { tool: await this.#itemTool(id, scope, others), builtin: false };
   }
 
   /** Tools that every thread's set knows. */
@@ -370,9 +372,13 @@ export class ToolCatalog implements ToolSource {
     }
   }
 
-  async #itemTool(id: string, scope: ToolScope | undefined): Promise<Tool> {
+  async #itemTool(
+    id: string,
+    scope: ToolScope | undefined,
+    others: readonly string[] = [],
+  ): Promise<Tool> {
     const items: VerifiedItems = await this.#workspace.items(this.#options.allowUnsigned);
-    const item = items.load('tool', id, 'execute');
+    const item = items.load('tool', id, 'execute', others);
     const metadata = await readToolMetadata(item.text, item.path);
     assertIdentity({ type: 'tool', id, path: item.path }, { category: metadata.category });
     if (metadata.unsupported) throw metadata.unsupported;

@@ -195,7 +195,7 @@ function unknownCommand(parser: Parser, { commands = [] }: Command, word: string
   return new RyeError('usage', `unknown command ${JSON.stringify(word)}`, {
     hint:
       replacementOf(path, word) ??
-      didYouMean(word, names) ??
+      didYouMean(word, names, (name) => `\`${path} ${name}\``) ??
       `List the commands with: ${path} --help`,
   });
 }

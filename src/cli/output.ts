@@ -1,6 +1,7 @@
 import path from 'node:path';
 import picocolors from 'picocolors';
 import { EXIT, type ExitCode } from '../core/errors.ts';
+import { type JsonObject, toText } from '../core/json.ts';
 import type { Context } from './command.ts';
 import type { Io, Sink } from './io.ts';
 import { type Colors, displayWidth, oneLine, truncate } from './terminal-text.ts';
@@ -90,4 +91,18 @@ export function displayPath(file: string, io: Io): string {
 /** Returns `1 item` or `2 items`. */
 export function count(total: number, noun: string): string {
   return `${total} ${noun}${total === 1 ? '' : 's'}`;
+}
+
+/** Returns the declared outputs, one line each, or the last text if the directive returned none. */
+export function resultText({
+  result,
+  outputs,
+}: {
+  readonly result: string | null;
+  readonly outputs?: JsonObject | null | undefined;
+}): string {
+  if (outputs === undefined || outputs === null) return result ?? '';
+  return Object.entries(outputs)
+    .map(([name, value]) => `${oneLine(`${name}: ${value === undefined ? '' : toText(value)}`)}\n`)
+    .join('');
 }

@@ -53,9 +53,13 @@ function toleranceOf({ length }: string): number {
   return Math.min(3, Math.max(length < 3 ? 1 : 2, Math.floor(length / 3)));
 }
 
-/** `Did you mean a or b?`, or undefined when nothing is near. */
-export function didYouMean(wanted: string, candidates: Iterable<string>): string | undefined {
-  const names = nearNames(wanted, candidates);
+/** Returns `Did you mean a or b?`, or undefined if nothing is near. */
+export function didYouMean(
+  wanted: string,
+  candidates: Iterable<string>,
+  format = (name: string): string => name,
+): string | undefined {
+  const names = nearNames(wanted, candidates).map(format);
   return names.length === 0 ? undefined : `Did you mean ${names.join(' or ')}?`;
 }
 

@@ -36,7 +36,7 @@ export function resolveInputs(
   for (const declaration of declarations) {
     const written = supplied.find(([name]) => name === declaration.name)?.[1];
     const result = resolveOne(declaration, written, options);
-    if ('problem' in result) problems.push(`${declaration.name} ${result.problem}`);
+    if ('problem' in result) problems.push(result.problem);
     else if (result.value !== undefined) values.set(declaration.name, result.value);
   }
   if (problems.length > 0) throw refusal(problems, declarations);
@@ -46,6 +46,8 @@ export function resolveInputs(
   return { values: Object.fromEntries(values), secretNames };
 }
 
+const MISSING = 'missing input';
+
 type Resolution = { readonly value: JsonValue | undefined } | { readonly problem: string };
 
 function resolveOne(
@@ -53,19 +55,22 @@ function resolveOne(
   raw: JsonValue | undefined,
   { fileExists }: InputOptions,
 ): Resolution {
-  const { type, required, secret, values } = declaration;
+  const { name, type, required, secret, values } = declaration;
+  const quoted = JSON.stringify(name);
   const value = raw === undefined || raw === null ? declaration.default : raw;
-  if (value === undefined) return required ? { problem: 'is required' } : { value: undefined };
+  if (value === undefined)
+    return required ? { problem: `${MISSING} ${quoted}` } : { value: undefined };
   if (required && typeof value === 'string' && value.trim() === '') {
-    return { problem: 'is required and must not be empty' };
+    return { problem: `${MISSING} ${quoted}: it is empty` };
   }
+  const shown = `input ${quoted}${secret ? '' : `: ${formatValue(value)}`}`;
   const result = coerce(value, type, values);
   if ('problem' in result) {
-    return { problem: secret ? result.problem : `= ${formatValue(value)} ${result.problem}` };
+    return { problem: `${shown} ${result.problem}` };
   }
   if (type === 'file' && fileExists !== undefined && typeof result.value === 'string') {
     if (!fileExists(result.value)) {
-      return { problem: secret ? 'cannot be read' : `= ${formatValue(value)} cannot be read` };
+      return { problem: `${shown} cannot be read` };
     }
   }
   return result;
@@ -86,16 +91,20 @@ function unknownInputs(
     .filter(([name]) => !names.includes(name))
     .map(([name]) => {
       const [suggestion] = nearNames(name, names);
-      return `${name} is not an input${suggestion === undefined ? '' : ` (did you mean ${suggestion}?)`}`;
+      return `unknown input ${JSON.stringify(name)}${suggestion === undefined ? '' : ` (did you mean ${suggestion}?)`}`;
     });
 }
 
 function refusal(problems: readonly string[], declarations: readonly InputDeclaration[]): RyeError {
+  const missing = declarations.filter(({ name }) =>
+    problems.some((problem) => problem.startsWith(`${MISSING} ${JSON.stringify(name)}`)),
+  );
+  const options = missing.map(({ name }) => ` --input ${name}=VALUE`).join('');
   const valid = declarations.map(
     ({ name, type, required }) => `${name} (${type}${required ? ', required' : ''})`,
   );
   return new RyeError('invalid_input', problems.join('; '), {
-    hint: `Valid inputs: ${valid.join(', ')}.`,
+    hint: `${options === '' ? '' : `Pass${options}. `}Valid inputs: ${valid.join(', ')}.`,
     details: { problems, inputs: declarations.map(({ name }) => name) },
   });
 }

@@ -45,8 +45,16 @@ export interface ItemsOptions extends VerifyContext {
 }
 
 export interface VerifiedItems {
-  /** Returns the item, checked for the operation. Throws `item_not_found`, the errors of `Spaces.find`, or the verdict's code. */
-  load(type: SignableType, id: string, operation: Operation): VerifiedItem;
+  /**
+   * Returns the item, checked for the operation. Throws `item_not_found`, the errors of `Spaces.find`, or the verdict's
+   * code. `others` are ids of items without a file, for the hint.
+   */
+  load(
+    type: SignableType,
+    id: string,
+    operation: Operation,
+    others?: readonly string[],
+  ): VerifiedItem;
   /** Applies the same checks to a file that is already read. */
   admit(found: FoundFile, operation: Operation): VerifiedItem;
   /** Applies the same checks to another file of a skill. */
@@ -103,17 +111,16 @@ export function openItems(options: ItemsOptions): VerifiedItems {
     },
     check: (found) =>
       found.type === 'skill' ? verifySkill(found, options) : verifyFile(found, options),
-    load(type, id, operation) {
+    load(type, id, operation, others = []) {
       const alias = aliasOf(type, id);
       const found =
         options.spaces.find(type, id) ??
         (alias === undefined ? undefined : options.spaces.find(type, alias));
       if (found !== undefined) return admit(found, operation);
-      throw itemNotFound(
-        type,
-        id,
-        options.spaces.list(type).map((item) => item.id),
-      );
+      throw itemNotFound(type, id, [
+        ...options.spaces.list(type).map((item) => item.id),
+        ...others,
+      ]);
     },
   };
 }

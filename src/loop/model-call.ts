@@ -297,12 +297,14 @@ function failureError(
 ): ErrorInfo {
   const { provider, id } = run.models.current;
   const code = failureCode(category, failure.type);
+  const isStep = code === 'tool_failed'; // only a step of the literal provider fails so
+  const source = isStep ? '' : `${provider}/${id}: `;
   const wait =
     waitSeconds === undefined
       ? ''
       : `; it asks to wait ${Math.ceil(waitSeconds)} s, which is longer than the thread may still run`;
-  return new RyeError(code, `${provider}/${id}: ${failure.message}${wait}`, {
-    hint: NO_TOOLS.test(failure.message) ? CALLS_AS_TEXT : HINTS[category],
+  return new RyeError(code, `${source}${failure.message}${wait}`, {
+    hint: isStep ? STEP_HINT : NO_TOOLS.test(failure.message) ? CALLS_AS_TEXT : HINTS[category],
     details: compact({
       retry_after_seconds: waitSeconds,
       category,
@@ -315,6 +317,9 @@ function failureError(
 
 /** The message with which Ollama and others refuse tools for a model without tool support. */
 const NO_TOOLS = /does not support (?:tools|function)/i;
+
+const STEP_HINT =
+  "Correct the step or the directive's <permissions>, sign the directive and run it again.";
 
 const HINTS: Partial<Record<Classification['category'], string>> = {
   rate_limited: 'Wait and resume the thread, or configure a fallback model.',

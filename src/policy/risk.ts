@@ -235,7 +235,7 @@ function refusal({ capability, risk }: AssessedRisk, table: RiskTable): RyeError
     blocked ? 'risk_blocked' : 'acknowledge_required',
     `the capability "${capability}" is ${risk}${reason} and ${blocked ? 'blocked' : 'refused'} unless acknowledged`,
     {
-      hint: `Ask for less, or accept it: <acknowledge risk="${risk}">why</acknowledge> in <permissions>, or --acknowledge ${risk}. With --async, in hooks and for children only the file counts. For the whole project: risk_levels: {${risk}: allow} in .ai/config/agent/capability_risk.yaml, then rye sign config agent/capability_risk.`,
+      hint: `Pass --acknowledge ${risk} (not for --async, hooks and children), or add <acknowledge risk="${risk}">REASON</acknowledge> to the directive's <permissions>.`,
       details: { capability, risk },
     },
   );

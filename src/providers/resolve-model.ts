@@ -170,7 +170,7 @@ function fromNamedProvider(
     throw new RyeError('model_not_found', `unknown provider ${JSON.stringify(name)}`, {
       hint:
         didYouMean(name, names) ??
-        `Configured: ${names.join(', ')}. To add it, write .ai/config/agent/providers/${file}.yaml (kind, base_url, api_key_env, tiers, models with pricing; see docs/providers.md) and run rye sign config agent/providers/${file}.`,
+        `Configured: ${names.join(', ')}. To add it, write .ai/config/agent/providers/${file}.yaml (see docs/providers.md) and run: rye sign config agent/providers/${file}`,
       details: { provider: name },
     });
   }
@@ -356,7 +356,7 @@ function notOfProvider(
           ? `Pass ${listed(elsewhere)}, which has it.`
           : [
               didYouMean(wanted, names) ?? `It has ${Object.keys(provider.models).join(', ')}.`,
-              howToAdd(wanted, provider.name),
+              howToAdd(provider.name),
             ].join(' '),
       details: { wanted, providers: [provider.name] },
     },
@@ -374,17 +374,15 @@ function unknownModel(wanted: string, providers: readonly ProviderConfig[]): Rye
     {
       hint: [
         didYouMean(wanted, names) ??
-          `Tiers: ${TIERS.join(', ')}. rye models list shows all models.`,
-        howToAdd(wanted, FAMILIES.find(([prefix]) => prefix.test(wanted))?.[1]),
+          `Use a tier (${TIERS.join(', ')}) or a model of: rye models list.`,
+        howToAdd(FAMILIES.find(([prefix]) => prefix.test(wanted))?.[1]),
       ].join(' '),
       details: { wanted, providers: providers.map(({ name }) => name) },
     },
   );
 }
 
-/** The two ways to a model that no file lists. */
-function howToAdd(id: string, provider: string | undefined): string {
-  const file = `.ai/config/agent/providers/${provider ?? 'NAME'}.yaml`;
-  const named = provider === undefined ? '--provider NAME --allow-unpriced' : '--allow-unpriced';
-  return `Or list it with its price in ${file} (models: {${id}: {context_window, max_output_tokens, pricing: {input, output}}}) and sign that, or run with ${named}, which drops the spend limit.`;
+/** Names the two ways to a model that no file lists. */
+function howToAdd(provider = 'NAME'): string {
+  return `To add a model with its price, edit .ai/config/agent/providers/${provider}.yaml (see docs/providers.md); to run it without a price, pass --provider ${provider} --allow-unpriced.`;
 }

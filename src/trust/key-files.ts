@@ -71,13 +71,13 @@ export function readOfferedKey(
   text: string,
   owner: string | undefined,
   keys: KeyLookup,
+  source = 'the key',
 ): TrustedKeyFile {
   if (text.includes('PRIVATE KEY-----')) {
     throw new RyeError('invalid_input', 'this is a private key, which only its owner may have', {
       hint: 'Trust the public key, as "rye keys export" prints it.',
     });
   }
-  const source = 'the key to trust';
   if (text.trimStart().startsWith('-----BEGIN')) {
     return { key: readPublicKey(text, source), owner: owner ?? 'unknown' };
   }

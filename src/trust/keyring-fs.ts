@@ -136,8 +136,9 @@ class DiskKeyring implements Keyring {
     return { key_id: own.keyId, pem: own.pem };
   }
 
-  inspect(text: string, options: { readonly owner?: string } = {}) {
-    const { key, owner, projects } = this.#scoped(readOfferedKey(text, options.owner, this));
+  inspect(text: string, options: { readonly owner?: string; readonly source?: string } = {}) {
+    const offered = readOfferedKey(text, options.owner, this, options.source);
+    const { key, owner, projects } = this.#scoped(offered);
     return { key_id: key.keyId, owner, ...(projects === undefined ? {} : { projects }) };
   }
 

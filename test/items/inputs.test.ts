@@ -95,18 +95,20 @@ describe('resolveInputs', () => {
   test.each([{}, { a: '' }, { a: '  ' }, { a: null }])('refuses %j for a required text', (raw) => {
     expect(
       errorOf(() => resolveInputs([input('a', 'string', { required: true })], raw)).message,
-    ).toContain('a is required');
+    ).toMatch(/^missing input "a"/);
   });
 
   it('reports every problem at once with the nearest names', () => {
     const declared = [input('count', 'integer'), input('name', 'string', { required: true })];
     const error = errorOf(() => resolveInputs(declared, { cuont: '1', count: 'x' }));
     expect(error.details?.['problems']).toEqual([
-      'cuont is not an input (did you mean count?)',
-      'count = "x" is not a number',
-      'name is required',
+      'unknown input "cuont" (did you mean count?)',
+      'input "count": "x" is not a number',
+      'missing input "name"',
     ]);
-    expect(error.hint).toBe('Valid inputs: count (integer), name (string, required).');
+    expect(error.hint).toBe(
+      'Pass --input name=VALUE. Valid inputs: count (integer), name (string, required).',
+    );
   });
 
   it('checks that a file is there through the callback', () => {
@@ -114,7 +116,7 @@ describe('resolveInputs', () => {
     const fileExists = (path: string): boolean => path === 'there';
     expect(resolveInputs(declared, { f: 'there' }, { fileExists }).values).toEqual({ f: 'there' });
     expect(errorOf(() => resolveInputs(declared, { f: 'gone' }, { fileExists })).message).toBe(
-      'f = "gone" cannot be read',
+      'input "f": "gone" cannot be read',
     );
   });
 
@@ -145,7 +147,7 @@ describe('resolveInputs', () => {
   it('takes __proto__ as a name like any other', () => {
     const raw = JSON.parse('{"__proto__": "x"}') as Record<string, string>;
     expect(errorOf(() => resolveInputs([input('a', 'string')], raw)).message).toContain(
-      '__proto__ is not an input',
+      'unknown input "__proto__"',
     );
   });
 

@@ -89,8 +89,11 @@ export interface KeysService {
   list(): Promise<readonly KeySummary[]>;
   /** The public key as PEM text. */
   export(): Promise<{ readonly key_id: string; readonly pem: string }>;
-  /** Returns the key that {@link trust} would trust and its projects; refuses what it would refuse. */
-  inspect(text: string, options?: { owner?: string }): Promise<KeyOffer>;
+  /**
+   * Returns the key that {@link trust} would trust and its projects; refuses what it would refuse. `source` names the
+   * text in errors.
+   */
+  inspect(text: string, options?: { owner?: string; source?: string }): Promise<KeyOffer>;
   /** Trusts a PEM or a trusted-key TOML. */
   trust(text: string, options?: { owner?: string }): Promise<KeySummary>;
   revoke(keyId: string, options?: { reason?: string }): Promise<KeySummary>;

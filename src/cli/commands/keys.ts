@@ -56,9 +56,11 @@ const trust = defineCommand({
   examples: ['rye keys trust alice.pem --owner alice', 'rye keys trust - < alice.pem'],
   run: async (call) => {
     const { owner } = call.options;
-    const content = await readTextSource(call.args.file, 'rye keys trust', call.io);
+    const { file } = call.args;
+    const content = await readTextSource(file, 'rye keys trust', call.io);
+    const source = file === '-' ? 'standard input' : file;
     const key = await withRye(call, async (rye) => {
-      const offer = await rye.keys.inspect(content, compact({ owner }));
+      const offer = await rye.keys.inspect(content, compact({ owner, source }));
       const scope = offer.projects === undefined ? 'everywhere' : offer.projects.join(', ');
       await confirm(
         call,

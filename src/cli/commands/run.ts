@@ -20,8 +20,7 @@ import {
 } from '../command.ts';
 import { assertWritableTarget, readLimits, readTextSource, readValues } from '../input.ts';
 import type { Io } from '../io.ts';
-import { printDocument, printLine, printLines } from '../output.ts';
-import { resultText } from '../render/text.ts';
+import { printDocument, printLine, printLines, resultText } from '../output.ts';
 import { withRye } from '../session.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
 import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../thread-run.ts';

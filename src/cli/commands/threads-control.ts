@@ -18,7 +18,7 @@ import {
 } from '../command.ts';
 import { failureText } from '../failure.ts';
 import { readTextSource } from '../input.ts';
-import { canRedraw, formatTable, printDocument, printLines, printResult } from '../output.ts';
+import { canRedraw, formatTable, printDocument, printLines, printResult, resultText } from '../output.ts';
 import { createWaitLine } from '../render/thread-tree.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
@@ -91,7 +91,7 @@ function waitRows({ threads }: WaitReport): readonly (readonly string[])[] {
       : `${thread.thread_id} → ${thread.final_thread_id}`,
     thread.status,
     formatUsd(thread.cost?.spend ?? 0),
-    thread.error?.message ?? thread.result,
+    thread.error?.message ?? resultText(thread),
   ]);
 }
 

@@ -30,6 +30,7 @@ import {
   printLine,
   printLines,
   printResult,
+  resultText,
 } from '../output.ts';
 import { formatLogEvent, markMembers, warnUnverified } from '../render/log-line.ts';
 import { drawThreadTree, type TreeStyle } from '../render/thread-tree.ts';
@@ -54,6 +55,7 @@ export const show = defineCommand({
 
 function threadLines(details: ThreadDetails, io: Io): readonly string[] {
   const { thread, chain, children, paths, explanation } = details;
+  const result = resultText(thread);
   const lines: (readonly [string, string | null])[] = [
     ['thread', thread.thread_id],
     ['directive', thread.directive],
@@ -76,7 +78,7 @@ function threadLines(details: ThreadDetails, io: Io): readonly string[] {
     ...details.unverified.map((part) => describeUnverified(thread, part)),
     ...children.map(describeChild),
     ...details.deliveries.map(describeDelivery),
-    ...(thread.result === null ? [] : ['', neutralize(thread.result).trimEnd()]),
+    ...(result === '' ? [] : ['', neutralize(result).trimEnd()]),
   ];
 }
 

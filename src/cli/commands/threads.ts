@@ -4,7 +4,7 @@ import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
 import { formatUsd } from '../../core/usage.ts';
 import { choice, commandsOf, defineCommand, defineGroup, flag, integer, text } from '../command.ts';
-import { count, formatTable, printResult } from '../output.ts';
+import { count, formatTable, printResult, resultText } from '../output.ts';
 import { withThreadList } from '../session.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
 
@@ -40,7 +40,7 @@ const list = defineCommand({
         thread.created_at,
         String(thread.cost.turns),
         formatUsd(thread.cost.spend),
-        truncate(thread.error?.message ?? thread.result ?? '', MAX_RESULT),
+        truncate(thread.error?.message ?? resultText(thread), MAX_RESULT),
       ]);
       const headings = ['THREAD', 'STATUS', 'CREATED', 'TURNS', 'SPEND', 'RESULT'];
       return formatTable(headings, rows, io.stdout);

@@ -1,10 +1,9 @@
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
-import { type JsonObject, toText } from '../../core/json.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
-import { printDocument, printLine } from '../output.ts';
+import { printDocument, printLine, resultText } from '../output.ts';
 import { type Colors, neutralize, oneLine } from '../terminal-text.ts';
 import { runLine, type Tone } from './progress-line.ts';
 
@@ -34,11 +33,6 @@ export function paint(tone: Tone, text: string, colors: Colors): string {
   return painters[tone](text);
 }
 
-/** Returns the declared outputs, one line each, or the last text if the directive returned none. */
-export function resultText({ result, outputs }: ThreadResult): string {
-  return outputs === undefined ? result : outputLines(outputs);
-}
-
 /** Prints the final result on stdout, neutralized if it is a terminal. */
 export function printResult(result: ThreadResult, io: Io): void {
   const text = resultText(result);
@@ -50,12 +44,6 @@ export function printResult(result: ThreadResult, io: Io): void {
 /** Formats `completed hello-1771322456 (2 turns, …)`. */
 export function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): string {
   return `${paint(status === 'completed' ? 'good' : 'bad', status, colors)} ${thread_id} (${formatCost(cost)})`;
-}
-
-function outputLines(outputs: JsonObject): string {
-  return Object.entries(outputs)
-    .map(([name, value]) => `${oneLine(`${name}: ${value === undefined ? '' : toText(value)}`)}\n`)
-    .join('');
 }
 
 /** Prints why a thread did not succeed, in the common form of failures. */

@@ -210,7 +210,7 @@ const UNWRITABLE =
 const HINTS: readonly (readonly [RegExp, string])[] = [
   [/^(SQLITE_FULL|ENOSPC|EDQUOT)/, 'The disk is full: free some space and try again.'],
   [/^SQLITE_(CORRUPT|NOTADB)/, 'The file is damaged. Rebuild it with: rye doctor --repair'],
-  [/^(SQLITE_IOERR|EFBIG|EIO)/, 'The disk or a limit on file sizes refused it: check both.'],
+  [/^(SQLITE_IOERR|EFBIG|EIO)/, 'Check the disk and the limit on file sizes (ulimit -f).'],
   [/^SQLITE_(BUSY|LOCKED)/, 'Another process holds the database: try again when it is done.'],
 ];
 
@@ -222,7 +222,7 @@ function storageError(error: unknown, path: string): unknown {
   if (UNWRITABLE.test(system)) {
     return new RyeError('state_unwritable', `cannot write ${path}: ${messageOf(error)}`, {
       ...options,
-      hint: 'Check who owns the .ai/state folder of the project and its permissions.',
+      hint: "Check the owner and permissions of the project's .ai/state folder.",
     });
   }
   const hint = HINTS.find(([pattern]) => pattern.test(system))?.[1];

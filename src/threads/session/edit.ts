@@ -139,9 +139,9 @@ function assertIdle(record: ThreadRecord): ThreadRecord {
   if (!isActive(status)) return record;
   throw new RyeError(
     'thread_locked',
-    `thread ${id} is ${status}: only its own process writes its log`,
+    `thread ${id} is ${status}; only its own process may write its log`,
     {
-      hint: `Wait for its end or cancel it; if it has crashed, run: rye threads recover ${id}`,
+      hint: `Wait until it ends, or run: rye threads cancel ${id}. If it has crashed, run: rye threads recover ${id}`,
       details: { thread_id: id, status },
     },
   );

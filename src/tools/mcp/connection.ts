@@ -88,7 +88,9 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     throw new RyeError(
       'tool_failed',
       `the MCP server ${server.name} can't be used: ${why}${stderr}`,
-      { hint: 'Check its entry in mcp.yaml by running its command or opening its url by hand.' },
+      {
+        hint: 'Correct its entry in .ai/config/mcp.yaml. To test it, run its command or open its URL.',
+      },
     );
   }
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { deserializeMessage, serializeMessage } from '@modelcontextprotocol/sdk/shared/stdio.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
-import { messageOf, RyeError } from '../../core/errors.ts';
+import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import {
   type Confine,
   type ConfinedCommand,
@@ -74,7 +74,9 @@ export class StdioTransport implements Transport {
     try {
       await once(child, 'spawn');
     } catch (error) {
-      throw new RyeError('spawn_failed', `${JSON.stringify(command)}: ${messageOf(error)}`, {
+      const isMissing = systemCodeOf(error) === 'ENOENT';
+      const reason = isMissing ? 'program not found' : messageOf(error);
+      throw new RyeError('spawn_failed', `${reason}: ${command}`, {
         hint: 'Check that the program is installed and on PATH.',
       });
     }
