@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
-import { calls, says, toolUse, type WireTurn } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse, type WireTurn } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 const FILE_TOOLS = ['rye/file-system/read', 'rye/file-system/edit'];
@@ -22,7 +22,7 @@ const edit = (file: string, id: string): WireTurn =>
 
 /** The messages of each request, without the marks that move on. */
 async function requests(behavior: JsonObject, turns: readonly WireTurn[]) {
-  const lab = await libraryLab([...turns, says('Done.')]);
+  const lab = await libraryLab([...turns, reply('Done.')]);
   for (const file of ['a.txt', 'b.txt']) writeFileSync(path.join(lab.project, file), LONG);
   await lab.directive('work', FILE_TOOLS);
   expect(await lab.open().run({ directiveId: 'team/work', behavior })).toMatchObject({

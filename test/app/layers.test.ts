@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 const WORK = 'team/work';
@@ -49,7 +49,7 @@ it('a run gets the behavior of its options, else of its directive, else of the c
 // Requirement: coerced-input
 it('a tool gets its coerced input when the model sends text for a number', async () => {
   const call = calls(toolUse('shop_price', { count: '42', rush: 'yes' }));
-  const lab = await libraryLab([call, says('Done.')]);
+  const lab = await libraryLab([call, reply('Done.')]);
   await lab.directive('work', ['shop/price']);
   const got: unknown[] = [];
   const outcome = await lab.open().run({

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { Preset } from '../../src/app/presets.ts';
 import { completedOrThrow, type RunOutcome, type RunRequest } from '../../src/app/run-types.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 const WORK = 'team/work';
@@ -39,7 +39,7 @@ describe('run', () => {
   // Requirement: end-status-recorded, close-ends-work
   it('resolves with every kind of end', async () => {
     const lab = await libraryLab([
-      says('All done.'),
+      reply('All done.'),
       { status: 401, error: { type: 'authentication_error', message: 'no' } },
       calls(toolUse('rye_file_system_ls', {}, 'a')),
     ]);
@@ -65,7 +65,7 @@ describe('run', () => {
 
   // Requirement: end-reported-once
   it('reports the end exactly once on every exit path', async () => {
-    const lab = await libraryLab([says('Done.'), { status: 401 }, 'hang']);
+    const lab = await libraryLab([reply('Done.'), { status: 401 }, 'hang']);
     await lab.directive('work');
     const rye = lab.open();
     const ends: string[] = [];
@@ -134,7 +134,7 @@ describe('run', () => {
   it('takes follow-ups in order, one each time the model has finished', async () => {
     const lab = await libraryLab(async ({ index }) => {
       if (index === 1) await run.followUp('One more.');
-      return says(`Answer ${index}.`);
+      return reply(`Answer ${index}.`);
     });
     await lab.directive('work');
     const run = lab.open().start({ directiveId: WORK, followUps: ['Now this.', 'And that.'] });
@@ -149,7 +149,7 @@ describe('run', () => {
 
   it('is steered while it is under way', async () => {
     const lab = await libraryLab(async ({ index }) => {
-      if (index > 0) return says('Done.');
+      if (index > 0) return reply('Done.');
       await run.steer('Look twice.');
       return calls(toolUse('rye_file_system_ls', {}, 'a'));
     });
@@ -163,7 +163,7 @@ describe('run', () => {
 
   // Requirement: abort-throws, match-on-class
   it('throws for those who want it', async () => {
-    const lab = await libraryLab([says('Done.'), { status: 401 }]);
+    const lab = await libraryLab([reply('Done.'), { status: 401 }]);
     await lab.directive('work');
     const rye = lab.open();
     expect(completedOrThrow(await rye.run({ directiveId: WORK })).result).toBe('Done.');
@@ -186,7 +186,7 @@ describe('behavior', () => {
       calls(
         toolUse('rye_file_system_edit', { path: 'a.txt', old_string: 'one', new_string: '1' }, 'd'),
       ),
-      says('Done.'),
+      reply('Done.'),
     ]);
     writeFileSync(path.join(lab.project, 'a.txt'), 'one\n');
     await lab.directive('work', ['rye/file-system/*']);
@@ -270,7 +270,7 @@ describe('tools of the program', () => {
   it('that return a function or never end tell the model so within their time', async () => {
     const lab = await libraryLab([
       calls(toolUse('shop_odd', {}, 'a'), toolUse('shop_deaf', {}, 'b')),
-      says('I see.'),
+      reply('I see.'),
     ]);
     await lab.directive('work', ['shop/odd', 'shop/deaf']);
     const tools = {
@@ -306,8 +306,8 @@ describe('handlers', () => {
         ),
       ),
       calls(toolUse('rye_file_system_ls', {}, 'b')),
-      says('Child done.'),
-      says('Parent done.'),
+      reply('Child done.'),
+      reply('Parent done.'),
     ]);
     await lab.directive('child', ['rye/file-system/ls']);
     await lab.directive('work', ['rye/file-system/ls'], {
@@ -341,7 +341,7 @@ describe('handlers', () => {
 
   // Requirement: last-writer-wins
   it('a subscriber that throws is dropped, and the run continues', async () => {
-    const lab = await libraryLab([says('Done.')]);
+    const lab = await libraryLab([reply('Done.')]);
     await lab.directive('work');
     let told = 0;
     const outcome = await lab.open().run({
@@ -357,7 +357,7 @@ describe('handlers', () => {
   });
 
   it('that observe change nothing when they fail, and are reported once', async () => {
-    const lab = await libraryLab([says('Done.')]);
+    const lab = await libraryLab([reply('Done.')]);
     await lab.directive('work');
     const notices: string[] = [];
     const rye = lab.open({ onNotice: (notice) => notices.push(notice) });

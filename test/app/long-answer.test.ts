@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
-import { says, text } from '../helpers/wire-server.ts';
+import { reply, text } from '../helpers/wire-server.ts';
 import { type LibraryLab, libraryLab } from './library-lab.ts';
 
 /** A line of a log has at most 16 MiB; `npm run test:soak` sends an answer of 17. */
@@ -27,7 +27,7 @@ it('a long answer is kept completely, beside the log if it is too long for a lin
   const count = (MIB * 1024 * 1024) / PIECE;
   const pieces = Array.from({ length: count }, (_, index) => `${index}:`.padEnd(PIECE, '.'));
   const whole = pieces.join('');
-  const lab = await libraryLab([{ steps: [text(...pieces)] }, says('Second.')]);
+  const lab = await libraryLab([{ steps: [text(...pieces)] }, reply('Second.')]);
   await lab.directive('work');
   const rye = lab.open();
   await talkative(lab, rye);

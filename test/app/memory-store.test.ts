@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import { openMemoryStore } from '../../src/storage/memory-store.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 it.each([
@@ -12,7 +12,7 @@ it.each([
   'openRye runs, lists, steers and verifies threads on a memory store that is durable %s',
   async (_when, onSync) => {
     const lab = await libraryLab(async ({ index }) => {
-      if (index > 0) return says('Done.');
+      if (index > 0) return reply('Done.');
       await run.steer('Look twice.');
       return calls(toolUse('rye_file_system_ls', {}, 'a'));
     });

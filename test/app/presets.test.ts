@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { composePresets, type Preset } from '../../src/app/presets.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 describe('composePresets', () => {
@@ -83,8 +83,8 @@ describe('a preset', () => {
   it('gives a run what it holds', async () => {
     const lab = await libraryLab([
       calls(toolUse('shop_price', { item: 'tea', count: '2' }, 'a')),
-      says('Done.'),
-      says('Done.'),
+      reply('Done.'),
+      reply('Done.'),
     ]);
     await lab.directive('work', ['shop/price'], { metadata: '<limits turns="9" />' });
     const told: unknown[] = [];
@@ -126,7 +126,7 @@ describe('a preset', () => {
       calls(
         toolUse('rye_execute', { item_type: 'tool', item_id: 'lab/late', parameters: {} }, 'b'),
       ),
-      says('Done.'),
+      reply('Done.'),
     ]);
     await lab.directive('work', ['lab/*']);
     const ran = path.join(lab.project, 'ran');
@@ -158,7 +158,7 @@ describe('a preset', () => {
   });
 
   it('cannot give a tool that the directive does not grant, or of unknown risk', async () => {
-    const lab = await libraryLab([says('Done.')]);
+    const lab = await libraryLab([reply('Done.')]);
     await lab.directive('plain');
     await lab.directive('work', ['shop/any']);
     const any = { description: 'Any.', inputSchema: { type: 'object' }, execute: () => 'x' };

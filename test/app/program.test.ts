@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Preset } from '../../src/app/presets.ts';
 import { runThreadProcess } from '../../src/app/thread-process.ts';
 import type { ThreadPlan } from '../../src/core/plan.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 const WORK = { directiveId: 'team/work' };
@@ -59,7 +59,7 @@ describe('what a program brings along', () => {
 
   it('is not lost when a model starts a child that runs by itself', async () => {
     const child = { item_type: 'directive', item_id: 'team/child', parameters: {}, async: true };
-    const lab = await libraryLab([calls(toolUse('rye_execute', child, 'a')), says('Done.')]);
+    const lab = await libraryLab([calls(toolUse('rye_execute', child, 'a')), reply('Done.')]);
     await lab.directive('child');
     await lab.directive('work', [], {
       metadata: '<permissions><execute><directive>team/child</directive></execute></permissions>',
@@ -73,7 +73,7 @@ describe('what a program brings along', () => {
 
   // Requirement: handlers-per-program-and-run
   it('is not lost when the thread is resumed elsewhere, and observers are told there too', async () => {
-    const lab = await libraryLab([says('First.'), says('Second.')]);
+    const lab = await libraryLab([reply('First.'), reply('Second.')]);
     await lab.directive('work');
     const run = await lab.open({ preset: GUARDED }).run({ ...WORK, behavior: { nudge: false } });
     const threadId = String(run.threadId);

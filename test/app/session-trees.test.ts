@@ -4,7 +4,7 @@ import type { Rye } from '../../src/app/api/rye.ts';
 import { isRecord } from '../../src/core/json.ts';
 import { textOf } from '../../src/core/message.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 
 let lab: Lab;
 let rye: Rye;
@@ -15,9 +15,9 @@ beforeEach(async () => {
   writeFileSync(`${lab.project}/a.txt`, 'content of a\n'.repeat(100));
   await lab.model(({ body }) => {
     const text = JSON.stringify([body.system ?? '', body.messages]);
-    if (text.includes('You summarize part of the record')) return says('THE SAME SUMMARY');
+    if (text.includes('You summarize part of the record')) return reply('THE SAME SUMMARY');
     return text.includes('"tool_result"')
-      ? says('Read.')
+      ? reply('Read.')
       : calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'toolu_1'));
   });
   lab.signed(

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { JsonObject } from '../../src/core/json.ts';
 import { chatCall, chatText, startChatServer } from '../helpers/chat-server.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
 const STRICT = {
@@ -61,9 +61,9 @@ const WIRES: readonly (readonly [string, Wire])[] = [
 /** Runs a directive whose model first answers with another text and then returns these results in turn. */
 async function given({ schema, isCall, isChat }: Wire, results: readonly object[]) {
   const lab = await libraryLab([
-    says('There are four.'),
+    reply('There are four.'),
     ...results.map((result, index) =>
-      isCall ? calls(toolUse('__output__', result, `o${index}`)) : says(JSON.stringify(result)),
+      isCall ? calls(toolUse('__output__', result, `o${index}`)) : reply(JSON.stringify(result)),
     ),
   ]);
   const chat = await startChatServer([

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { calls, says, startWireServer, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, startWireServer, toolUse } from '../helpers/wire-server.ts';
 import { workspace } from '../helpers/workspace.ts';
 
 function write(root: string, file: string, text: string | Uint8Array): void {
@@ -156,7 +156,7 @@ test('rye_execute of an unknown tool names the id that was asked for', async () 
         parameters: {},
       }),
     ),
-    says('Done.'),
+    reply('Done.'),
   ]);
   onTestFinished(() => server.close());
   const env = { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url };

@@ -6,7 +6,7 @@ import { calls, startWireServer, toolUse } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
 const KEY = 'sk-secret-of-this-test';
-const says = (text: string): ChatTurn => ({ steps: chatText(text) });
+const reply = (text: string): ChatTurn => ({ steps: chatText(text) });
 const does = (name: string, input: unknown, id: string) => ({
   steps: chatCall(0, name, input, id),
 });
@@ -98,9 +98,9 @@ test('a schema is kept: natively, after a question, and with the result as outpu
   );
   const { server, env } = await serve(
     does('rye_core_greet', { who: 'Ada' }, 'call_1'),
-    says('There are four.'),
-    says('{"n": "four"}'),
-    says('{"n": 4}'),
+    reply('There are four.'),
+    reply('{"n": "four"}'),
+    reply('{"n": 4}'),
   );
   const result = (await here.json(['run', 'count', '--json-schema', schema], {
     env,
@@ -190,10 +190,10 @@ test('a local server without a key and without tool support is called by text', 
   writeFileSync(path.join(folder, 'local.yaml'), `${yaml.join('\n')}\n`);
   await here.rye(['sign', 'config', 'agent/providers/local']);
   const { server } = await serve(
-    says(
+    reply(
       'I greet.\n<tool_call>\n{"name": "rye_core_greet", "arguments": {"who": "Ada"}}\n</tool_call>',
     ),
-    says(
+    reply(
       '```tool_call\n{"name": "rye_directive_return", "arguments": {"greeting": "Hello, Ada!"}}\n```',
     ),
   );

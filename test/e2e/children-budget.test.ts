@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import {
   calls,
-  says,
+  reply,
   startWireServer,
   toolUse,
   type WireRequest,
@@ -41,7 +41,7 @@ async function serve(turns: readonly WireTurn[]) {
   const server = await startWireServer((request) => {
     if (isKid(request)) return 'hang';
     requests.push(request);
-    return turns[requests.length - 1] ?? says('Done.');
+    return turns[requests.length - 1] ?? reply('Done.');
   });
   onTestFinished(() => server.close());
   return { requests, env: { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url } };
@@ -66,7 +66,7 @@ test('an async child that declares the whole budget leaves its parent the next c
   const here = await workspace();
   await directive(here, 'kid', limits('5.0'));
   await directive(here, 'par', limits('1.0') + KIDS);
-  const { requests, env } = await serve([calls(start('a')), says('Started it.')]);
+  const { requests, env } = await serve([calls(start('a')), reply('Started it.')]);
   const result = await run(here, env);
   expect(result).toMatchObject({ status: 'completed', children: [expect.any(String)] });
   expect(requests).toHaveLength(2);
@@ -83,7 +83,7 @@ test('a child that would get less than half of its declared spend is refused, na
   const here = await workspace();
   await directive(here, 'kid', limits('3.0'));
   await directive(here, 'par', limits('0.03') + KIDS);
-  const { requests, env } = await serve([calls(start('a')), says('I continue alone.')]);
+  const { requests, env } = await serve([calls(start('a')), reply('I continue alone.')]);
   const result = await run(here, env);
   expect(result).toMatchObject({ status: 'completed', children: [] });
   const told = JSON.stringify(requests[1]?.body.messages.at(-1));
@@ -99,7 +99,7 @@ test('a second child is refused with the name of the one that holds the money', 
   const { requests, env } = await serve([
     calls(start('a')),
     calls(start('b')),
-    says('One is enough.'),
+    reply('One is enough.'),
   ]);
   const result = await run(here, env);
   expect(result).toMatchObject({ status: 'completed', children: [expect.stringMatching(/^kid-/)] });
@@ -112,12 +112,12 @@ test('a parent that ran out names the children that hold its money', async () =>
   await directive(here, 'kid', limits('0.9'));
   await directive(here, 'par', limits('1.0') + KIDS);
   const big = { steps: calls(start('a')).steps, usage: { input_tokens: 10, output_tokens: 5 } };
-  const spent = { ...says('More.'), usage: { input_tokens: 10, output_tokens: 9960 } };
+  const spent = { ...reply('More.'), usage: { input_tokens: 10, output_tokens: 9960 } };
   const more = {
     steps: [...calls(toolUse('rye_execute', { item_type: 'x' }, 'b')).steps],
     usage: spent.usage,
   };
-  const { env } = await serve([big, more, says('Done.')]);
+  const { env } = await serve([big, more, reply('Done.')]);
   const result = await run(here, env);
   expect(result).toMatchObject({ status: 'error', error: { code: 'limit_spend' } });
   expect(result.error?.message).toContain(`running children hold $0.9000: ${result.children[0]}`);

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import {
   calls,
-  says,
+  reply,
   startWireServer,
   text,
   toolUse,
@@ -136,7 +136,7 @@ test('an overloaded provider is asked again; one that refuses the key is not', a
 
 test('the spend cap is a promise: the call that could break it is not made', async () => {
   const here = await workspace();
-  const { server, env } = await serve([says('never asked')]);
+  const { server, env } = await serve([reply('never asked')]);
   const { code, stdout } = await here.rye(['--json', 'run', 'hello', '--limit', 'spend=0.000001'], {
     env,
   });

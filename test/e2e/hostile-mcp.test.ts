@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 import { expect, onTestFinished, test } from 'vitest';
 import { cliPackage } from '../helpers/run-cli.ts';
-import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
+import { calls, reply, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
 const PROGRAM = path.resolve(import.meta.dirname, '../fixtures/hostile-mcp.mjs');
@@ -62,7 +62,7 @@ async function run(here: Workspace, env: Readonly<Record<string, string>>) {
 test('tools with bad or colliding names are dropped with a warning, and the run continues', async () => {
   const { here, server, env } = await lab(
     { odd: { mode: 'names' }, good: { mode: 'good' } },
-    ({ index }) => (index === 0 ? calls(toolUse('mcp_good_fine', {})) : says('Done.')),
+    ({ index }) => (index === 0 ? calls(toolUse('mcp_good_fine', {})) : reply('Done.')),
   );
   const { code, stderr } = await run(here, env);
   expect(code, stderr).toBe(0);
@@ -79,7 +79,7 @@ test('tools with bad or colliding names are dropped with a warning, and the run 
 test('two servers whose tools would share a name keep the first, and the run continues', async () => {
   const { here, server, env } = await lab(
     { a: { mode: 'good' }, a_fine: { mode: 'good' }, 'a-fine': { mode: 'good' } },
-    () => says('Done.'),
+    () => reply('Done.'),
   );
   const { code, stderr } = await run(here, env);
   expect(code, stderr).toBe(0);
@@ -92,7 +92,7 @@ test.each(['endless', 'huge'])(
   'a server that answers with an %s line is ended, and the model is told why',
   async (mode) => {
     const { here, server, env } = await lab({ bad: { mode } }, ({ index }) =>
-      index === 0 ? calls(toolUse('mcp_bad_fine', {})) : says('Done.'),
+      index === 0 ? calls(toolUse('mcp_bad_fine', {})) : reply('Done.'),
     );
     const { code, stderr } = await run(here, env);
     expect(code, stderr).toBe(0);
@@ -130,7 +130,7 @@ test('an interrupt ends a run at once while a server floods its output and ignor
 });
 
 test('thousands of tools cost a bounded catalog, and the person is told', async () => {
-  const { here, server, env } = await lab({ big: { mode: 'many' } }, () => says('Done.'));
+  const { here, server, env } = await lab({ big: { mode: 'many' } }, () => reply('Done.'));
   const { code, stderr } = await run(here, env);
   expect(code, stderr).toBe(0);
   const request = JSON.stringify(server.requests[0]?.body);
@@ -143,7 +143,7 @@ test('thousands of tools cost a bounded catalog, and the person is told', async 
 test('eager means that all tools of an ordinary server are offered with their schemas', async () => {
   const { here, server, env } = await lab(
     { one: { mode: 'names' }, two: { mode: 'good', disclosure: 'lazy' } },
-    () => says('Done.'),
+    () => reply('Done.'),
   );
   const { code } = await run(here, env);
   expect(code).toBe(0);

@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
+import { calls, reply, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
 const SERVERS = path.resolve('node_modules', '@modelcontextprotocol');
@@ -142,7 +142,7 @@ test('a thread works with two skills and three servers, one over HTTP and one la
       toolUse('skills_use', { name: 'filing' }, 'g'),
     ),
     calls(toolUse('mcp_memory_create_entities', { entities: [entity] }, 'e')),
-    says('done'),
+    reply('done'),
   ]);
   expect(result).toMatchObject({ success: true, result: 'done' });
   const [first, second, third, fourth] = server.requests.map(({ body }) => body);

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import {
   calls,
-  says,
+  reply,
   startWireServer,
   toolUse,
   type WireScript,
@@ -108,7 +108,7 @@ test("the design document's hooks file acts on directives that grant nothing", a
       'directives/team/api-work.md': directive('team/api-work'),
       'directives/project/record-learnings.md': directive('project/record-learnings'),
     },
-    () => says('Done.'),
+    () => reply('Done.'),
   );
   const plain = await here.rye(['run', 'plain'], { env });
   expect(plain.code, plain.stderr).toBe(0);
@@ -144,7 +144,7 @@ test('an after_complete hook of a signed project file starts its directive', asy
         '<limits turns="2" spend="0.1"/>',
       ),
     },
-    ({ index }) => (index < 2 ? lists(index) : says(index === 2 ? 'Done.' : 'Recorded.')),
+    ({ index }) => (index < 2 ? lists(index) : reply(index === 2 ? 'Done.' : 'Recorded.')),
   );
   const run = await here.rye(['run', 'plain'], { env });
   expect(run.code, run.stderr).toBe(0);
@@ -165,7 +165,7 @@ test('a project file gets no more than the user allows, and an action beyond it 
     'config/agent/hooks.yaml': hooks,
     'directives/plain.md': directive('plain'),
   };
-  const { here, server, env } = await lab(files, () => says('Done.'));
+  const { here, server, env } = await lab(files, () => reply('Done.'));
   const missing = 'rye.execute.tool.rye.file-system.ls';
   const { plan } = (await here.json(['run', 'plain', '--dry-run'], { env })) as {
     plan: { warnings: string[] };
@@ -207,7 +207,7 @@ test('a project hook on error is asked before the builtin default and decides', 
     ({ index }) =>
       index === 0
         ? { status: 403, error: { type: 'permission_error', message: 'not today' } }
-        : says('Done.'),
+        : reply('Done.'),
   );
   const explained = await here.rye(['hooks', 'explain', 'plain', '--event', 'error']);
   const order = explained.stdout.split('\n').map((line) => line.trim().split(/\s+/));
@@ -240,7 +240,7 @@ test('a project hook on limit escalates before the builtin default ends the thre
         '<limits turns="2"/><permissions><execute><tool>rye/file-system/ls</tool></execute></permissions>',
       ),
     },
-    ({ index }) => (index < 3 ? lists(index) : says('Done.')),
+    ({ index }) => (index < 3 ? lists(index) : reply('Done.')),
   );
   const run = (await here.json(['run', 'plain'], { env })) as {
     success: boolean;
@@ -268,7 +268,7 @@ test('inject interpolates the context of its event in YAML and in a directive', 
         '<hooks><hook id="x" event="thread_started"><action inject="own=${directive}"/></hook></hooks>',
       ),
     },
-    () => says('Done.'),
+    () => reply('Done.'),
   );
   const run = await here.rye(['run', 'plain'], { env });
   expect(run.code, run.stderr).toBe(0);
@@ -294,7 +294,7 @@ test('a directive hook routes on the parts of the model that it asks for', async
       'directives/base.md': directive('base'),
       'directives/plain.md': directive('plain', '<model tier="fast"/>'),
     },
-    () => says('Done.'),
+    () => reply('Done.'),
   );
   const { plan } = (await here.json(['run', 'plain', '--dry-run'], { env })) as {
     plan: { chain: { id: string }[] };
@@ -314,7 +314,7 @@ test('a dry run marks the hooks that the directive suppresses', async () => {
       ),
       'directives/project/record-learnings.md': directive('project/record-learnings'),
     },
-    () => says('Done.'),
+    () => reply('Done.'),
   );
   const { stdout } = await here.rye(['run', 'plain', '--dry-run'], { env });
   expect(stdout).toMatch(/inject_project_conventions on thread_started.*suppressed/);
@@ -327,7 +327,7 @@ test('an unknown member of a hooks file is refused, so that a typo removes no gu
       'config/agent/hooks.yaml': 'hooks: []\n',
       'directives/plain.md': directive('plain'),
     },
-    () => says('Done.'),
+    () => reply('Done.'),
   );
   write(here.project, 'config/agent/hooks.yaml', 'hoks:\n  - { id: a }\n');
   const signed = await here.rye(['sign', 'config', 'agent/hooks']);

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import {
   calls,
-  says,
+  reply,
   startWireServer,
   toolUse,
   type WireScript,
@@ -172,7 +172,7 @@ test('a parent reads the returned error of its child in the result of the call',
   const { env, server } = await serve([
     calls(toolUse('rye_execute', { item_type: 'directive', item_id: 'kid', parameters: {} })),
     calls(toolUse(RETURN, BLOCKED)),
-    says('My child is blocked.'),
+    reply('My child is blocked.'),
   ]);
   const result = (await here.json(['run', 'par'], { env })) as unknown as Result;
   expect(result).toMatchObject({ status: 'completed' });

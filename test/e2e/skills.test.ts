@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'nod
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { LogEvent } from '../../src/core/events.ts';
-import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
+import { calls, reply, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { type Workspace, workspace } from '../helpers/workspace.ts';
 
 function write(folder: string, file: string, text: string): string {
@@ -73,7 +73,7 @@ test('a thread loads the skills that it may fetch, reads their files and gains n
       toolUse('skills_read', { name: 'tables', path: 'references/late.md' }, 'h'),
       toolUse('skills_run_script', { name: 'tables', path: 'references/form.md' }, 'i'),
     ),
-    says('done'),
+    reply('done'),
   ]);
   expect(await here.json(['run', 'work'], { env })).toMatchObject({
     success: true,
@@ -146,10 +146,10 @@ test('a script of a skill runs as it was signed: no shell, a reduced environment
       run('SKILL.md', 'h'),
       toolUse('skills_run_script', { name: 'reading', path: 'scripts/x.sh' }, 'i'),
     ),
-    says('done'),
+    reply('done'),
     calls(toolUse('skills_use', { name: 'counting' }, 'j')),
     calls(run('scripts/count.py', 'k')),
-    says('done'),
+    reply('done'),
   ]);
   expect(await here.json(['run', 'work'], { env })).toMatchObject({ success: true });
   const bodies = server.requests.map(({ body }) => body);
@@ -215,13 +215,13 @@ test('a resumed thread still has its skills and the tools that they brought, and
   write(here.project, 'note.txt', 'the text of the note');
   const { server, env } = await serve([
     calls(toolUse('skills_use', { name: 'long' }, 'a')),
-    says('done'),
+    reply('done'),
     calls(
       toolUse('skills_read', { name: 'long', path: 'references/form.md' }, 'b'),
       toolUse('rye_file_system_read', { path: 'note.txt' }, 'c'),
       toolUse('rye_file_system_ls', { path: '.' }, 'd'),
     ),
-    says('done again'),
+    reply('done again'),
   ]);
   const tight = { env, args: ['-c', 'resilience.tool_preload.max_tokens=0'] };
   const result = await here.json([...tight.args, 'run', 'work'], { env });
@@ -292,7 +292,7 @@ test('skills of other programs are used if configured and signed, after rye’s 
   ]);
   const { server, env } = await serve([
     calls(toolUse('skills_use', { name: 'both' }, 'a')),
-    says('done'),
+    reply('done'),
   ]);
   await here.json(['run', 'work'], { env });
   const system = JSON.stringify(server.requests[0]?.body.system);
@@ -313,7 +313,7 @@ test('a skill is refused if signed files changed or disappeared, and the message
   await signed(here, 'skill', 'sound');
   await directive(here, '<fetch><skill>*</skill></fetch>');
   const wire = await serve(({ index }) =>
-    index === 0 ? calls(toolUse('skills_use', { name: 'sound' }, 'a')) : says('Done.'),
+    index === 0 ? calls(toolUse('skills_use', { name: 'sound' }, 'a')) : reply('Done.'),
   );
   write(skills, 'tables/scripts/run.sh', 'echo changed\n');
   rmSync(path.join(skills, 'tables/references/gone.md'));
@@ -327,7 +327,7 @@ test('a skill is refused if signed files changed or disappeared, and the message
 
   // one that changes while the thread runs is refused when it is loaded
   const late = await serve(({ index }) => {
-    if (index > 0) return says('Done.');
+    if (index > 0) return reply('Done.');
     write(skills, 'sound/SKILL.md', '---\nname: sound\ndescription: x\n---\n\nEVIL BODY\n');
     return calls(toolUse('skills_use', { name: 'sound' }, 'a'));
   });

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import {
   calls,
-  says,
+  reply,
   startWireServer,
   toolUse,
   type WireBody,
@@ -57,7 +57,7 @@ async function lab(next: (previous: string, index: number) => WireTurn) {
 test('the model sees head, tail and exit status of a long command', async () => {
   const command = 'for i in $(seq 1 20000); do echo row $i; done; echo FINAL-ERROR-LINE; exit 3';
   const { run } = await lab((_previous, index) =>
-    index === 0 ? calls(toolUse('rye_bash', { command })) : says('Done.'),
+    index === 0 ? calls(toolUse('rye_bash', { command })) : reply('Done.'),
   );
   const [result = ''] = await run();
   expect(result).toMatch(/row 1\nrow 2\n/);
@@ -71,7 +71,7 @@ test('a long file is read in pages, each with the offset that continues it', asy
   const offsets: number[] = [];
   const { here, run } = await lab((previous, index) => {
     const next = Number(/continue with offset=(\d+)/.exec(previous)?.[1] ?? (index === 0 ? 1 : 0));
-    if (next === 0) return says('Done.');
+    if (next === 0) return reply('Done.');
     offsets.push(next);
     return calls(toolUse('rye_file_system_read', { path: 'long.txt', offset: next }, `t${index}`));
   });
@@ -94,7 +94,7 @@ test('the artifact of a large result is read in pages', async () => {
       );
     const artifact = /path="([^"]+)"/.exec(previous)?.[1];
     const next = /continue with (offset|from_byte)=(\d+)/.exec(previous);
-    if (artifact === undefined && next === null) return says('Done.');
+    if (artifact === undefined && next === null) return reply('Done.');
     pathOf ??= artifact;
     const where = next === null ? {} : { [next[1] ?? '']: Number(next[2]) };
     return calls(toolUse('rye_file_system_read', { path: pathOf, ...where }, `t${index}`));
@@ -123,7 +123,7 @@ test('grep, glob and search skip the exports of earlier threads unless they are 
   ];
   const { here, run } = await lab((_previous, index) => {
     const step = steps[index];
-    return step === undefined ? says('Done.') : calls(step);
+    return step === undefined ? reply('Done.') : calls(step);
   });
   await here.rye(['run', 'hello', '--input', 'who=pelican', '--thread-id', 'old']);
   writeFileSync(path.join(here.project, 'notes.md'), 'a pelican\n');

@@ -205,7 +205,7 @@ export function toolUse(name: string, input: unknown, id?: string): WireStep {
 }
 
 /** An answer of only text. */
-export function says(words: string, usage?: WireUsage): WireAnswer {
+export function reply(words: string, usage?: WireUsage): WireAnswer {
   return { steps: [text(words)], ...(usage === undefined ? {} : { usage }) };
 }
 

@@ -7,7 +7,7 @@ import { foldContext, type SessionContext, startedCallIds } from '../../src/log/
 import { buildTree } from '../../src/log/tree.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
-import { says, type WireServer } from '../helpers/wire-server.ts';
+import { reply, type WireServer } from '../helpers/wire-server.ts';
 
 // Made once by the first rye that wrote a version, and never again: what people have on their disks does not change
 // either. `whole` is a completed thread with every edit, `part` a suspended copy of its beginning, `entries.jsonl`
@@ -27,7 +27,7 @@ let lab: Lab;
 let server: WireServer;
 beforeEach(async () => {
   lab = await openLab();
-  server = await lab.model([says('Going on.')]);
+  server = await lab.model([reply('Going on.')]);
 }, 60_000);
 afterEach(async () => await lab.remove(), 60_000);
 

@@ -4,7 +4,7 @@ import { withAliases } from '../../src/providers/aliases.ts';
 import type { ModelEvent, ModelRequest } from '../../src/providers/provider.ts';
 import { createToolSearch } from '../../src/tools/disclosure.ts';
 import { libraryLab } from '../app/library-lab.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 
 const ALIASES = new Map([['rye_bash', 'Bash']]);
 const CALL = { type: 'tool_call', call_id: 'a', name: 'rye_bash', input: {} } as const;
@@ -77,7 +77,7 @@ it('come back as the names that the thread knows', async () => {
 
 // Requirement: record-without-alias
 it('a thread records no alias', async () => {
-  const lab = await libraryLab([calls(toolUse('List', {}, 'a')), says('Done.')]);
+  const lab = await libraryLab([calls(toolUse('List', {}, 'a')), reply('Done.')]);
   await lab.directive('work', ['rye/file-system/ls']);
   const lines: string[] = [];
   const outcome = await lab.open().run({

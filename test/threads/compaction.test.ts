@@ -8,7 +8,7 @@ import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { type RunningCli, startCli } from '../faults/world.ts';
 import {
   calls,
-  says,
+  reply,
   toolUse,
   type WireBody,
   type WireRequest,
@@ -86,13 +86,13 @@ function reader(
   return ({ body }) => {
     if (isSummary(body)) {
       summary += 1;
-      return summaries[Math.min(summary, summaries.length) - 1] ?? says('summary');
+      return summaries[Math.min(summary, summaries.length) - 1] ?? reply('summary');
     }
     const file = files[step];
     step += 1;
     const answer =
       file === undefined
-        ? says('All read.')
+        ? reply('All read.')
         : calls(toolUse(READ, { path: `${file}.txt` }, `toolu_${step}`));
     return { ...answer, usage: usageOf(body) };
   };
@@ -109,7 +109,7 @@ function only(events: readonly (LogEvent | UnknownEvent)[], type: string) {
 
 describe('a running thread whose context fills', () => {
   it('is compacted and continues; the next request is the fold of its log', async () => {
-    const { server, result, events } = await work(reader([says('## Goal\nRead all files.')]));
+    const { server, result, events } = await work(reader([reply('## Goal\nRead all files.')]));
     expect(result.status).toBe('completed');
     const compactions = only(events, 'compaction');
     expect(compactions.length).toBeGreaterThan(0);
@@ -126,7 +126,7 @@ describe('a running thread whose context fills', () => {
 
   it('carries files and the previous summary into each next summary', async () => {
     const { server, events } = await work(
-      reader([says('SUMMARY ONE'), says('SUMMARY TWO'), says('SUMMARY THREE')], FILES),
+      reader([reply('SUMMARY ONE'), reply('SUMMARY TWO'), reply('SUMMARY THREE')], FILES),
     );
     const compactions = only(events, 'compaction');
     expect(compactions.length).toBeGreaterThan(2);
@@ -142,7 +142,7 @@ describe('a running thread whose context fills', () => {
 
   it('books what the summary costs', async () => {
     const usage = { input_tokens: 5000, output_tokens: 100 };
-    const { result, events } = await work(reader([says('SUMMARY', usage)], ['a', 'b', 'c']));
+    const { result, events } = await work(reader([reply('SUMMARY', usage)], ['a', 'b', 'c']));
     const [compaction] = only(events, 'compaction');
     const cost = events.find(
       ({ event_type, seq }) => event_type === 'cost' && seq > (compaction?.seq ?? 0),
@@ -152,9 +152,9 @@ describe('a running thread whose context fills', () => {
   });
 
   it.each([
-    ['is cut off', { ...says('half a sum'), stop_reason: 'max_tokens' }],
+    ['is cut off', { ...reply('half a sum'), stop_reason: 'max_tokens' }],
     ['calls a tool', calls(toolUse(READ, { path: 'a.txt' }, 'toolu_s'))],
-    ['is empty', says('')],
+    ['is empty', reply('')],
     ['fails', { status: 400, error: { type: 'invalid_request_error', message: 'no' } }],
     ['never ends', { steps: [{ kind: 'wait', until: new Promise(() => {}) }] }],
   ] satisfies [string, WireTurn][])(
@@ -174,7 +174,7 @@ describe('a running thread whose context fills', () => {
     let refused = 0;
     let step = 0;
     const script: WireScript = ({ body }) => {
-      if (isSummary(body)) return says('SHORT');
+      if (isSummary(body)) return reply('SHORT');
       step += 1;
       if (step === 1) return calls(toolUse(READ, { path: 'a.txt' }, 'toolu_1'));
       if (step === 2) return calls(toolUse(READ, { path: 'b.txt' }, 'toolu_2'));
@@ -183,7 +183,7 @@ describe('a running thread whose context fills', () => {
         const message = 'prompt is too long: 250000 tokens > 200000 maximum';
         return { status: 400, error: { type: 'invalid_request_error', message } };
       }
-      return says('Done.');
+      return reply('Done.');
     };
     const { result, events } = await work(script, { config: [] });
     expect(result.status).toBe('completed');
@@ -222,10 +222,10 @@ describe('a summary that is broken off', () => {
     const read = reader([], ['a', 'b']);
     const server = await lab.model(async (request) => {
       if (!isSummary(request.body)) return read(request);
-      if (!running) return says('SUMMARY');
+      if (!running) return reply('SUMMARY');
       running.child.kill('SIGKILL');
       await running.done;
-      return says('NEVER');
+      return reply('NEVER');
     });
     lab.signed('directives/work.md', DIRECTIVE);
     const start = async (...args: readonly string[]) => {
@@ -257,7 +257,7 @@ describe('a summary that is broken off', () => {
   });
 
   it('is not begun where it might cost more than is left', async () => {
-    const { rye, result, server } = await work(reader([says('NEVER')]), {
+    const { rye, result, server } = await work(reader([reply('NEVER')]), {
       config: [],
       spend: '0.008',
     });
@@ -278,7 +278,7 @@ describe('before_compact hooks', () => {
     `hooks:\n  - id: mine\n    event: before_compact\n    ${action}\n`;
 
   it('cancel', async () => {
-    const { result, events, server } = await work(reader([says('NEVER')], ['a', 'b']), {
+    const { result, events, server } = await work(reader([reply('NEVER')], ['a', 'b']), {
       hooks: hook('action: {control: abort}'),
     });
     expect(result.status).toBe('completed');
@@ -288,7 +288,7 @@ describe('before_compact hooks', () => {
   });
 
   it('instruct', async () => {
-    const { server } = await work(reader([says('S')], ['a', 'b']), {
+    const { server } = await work(reader([reply('S')], ['a', 'b']), {
       hooks: hook('action: {inject: "Keep every letter a."}'),
     });
     const asked = server.requests.find(({ body }) => isSummary(body))?.body as WireBody;
@@ -314,7 +314,7 @@ describe('before_compact hooks', () => {
 
   it('replace the summary', async () => {
     lab.signed('tools/my/give.mjs', TOOL);
-    const { events, server, result } = await work(reader([says('NEVER')], ['a', 'b']), {
+    const { events, server, result } = await work(reader([reply('NEVER')], ['a', 'b']), {
       hooks: replacing('{"summary":"MINE","details":{"version":2}}'),
       tools: '<tool>my/give</tool>',
     });
@@ -330,7 +330,7 @@ describe('before_compact hooks', () => {
 
   it('stop the compaction of a running thread, and not the thread, with a cut that is none', async () => {
     lab.signed('tools/my/give.mjs', TOOL);
-    const { events, result } = await work(reader([says('NEVER')], ['a', 'b']), {
+    const { events, result } = await work(reader([reply('NEVER')], ['a', 'b']), {
       hooks: replacing('{"summary":"MINE","first_kept_entry_id":"ffffffffffffffff"}'),
       tools: '<tool>my/give</tool>',
     });
@@ -343,7 +343,7 @@ describe('before_compact hooks', () => {
 
   it('choose what stays in full, among the entries that they are given', async () => {
     lab.signed('tools/my/give.mjs', TOOL);
-    const { rye, result, server } = await work(reader([says('OF THE MODEL')]), {
+    const { rye, result, server } = await work(reader([reply('OF THE MODEL')]), {
       hooks: replacing('${instructions}').replaceAll("'", '"'),
       tools: '<tool>my/give</tool>',
       config: [],

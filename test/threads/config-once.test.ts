@@ -3,7 +3,7 @@ import { executeDirective } from '../../src/app/thread-runs.ts';
 import { Workspace } from '../../src/app/workspace.ts';
 import type { Config } from '../../src/items/config-fs.ts';
 import { directive, openLab } from '../attacks/lab.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 
 /** Counts how often each configuration file is asked for: validating the configuration asks for each file once. */
 class CountingWorkspace extends Workspace {
@@ -26,7 +26,7 @@ it('a run of a directive validates the configuration once', async () => {
   const lab = await openLab();
   onTestFinished(async () => await lab.remove());
   const answers = [calls(toolUse('rye_file_system_ls', { path: '.' }))];
-  await lab.model(() => answers.shift() ?? says('Done.'));
+  await lab.model(() => answers.shift() ?? reply('Done.'));
   const permissions = '<execute><tool>rye/file-system/ls</tool></execute>';
   lab.signed('directives/work.md', directive('work', { permissions }));
   const { project: projectPath, home: userSpacePath, env } = lab;

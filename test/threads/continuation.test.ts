@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
 import {
   calls,
-  says,
+  reply,
   startWireServer,
   toolUse,
   type WireScript,
@@ -91,7 +91,7 @@ test('the summary hooks of a thread that hands off have run before those of its 
   let asked = 0;
   const { here, rye, server } = await relay(() => {
     asked += 1;
-    if (asked > 2) return says('Done.', USAGE);
+    if (asked > 2) return reply('Done.', USAGE);
     return {
       ...calls(toolUse('team_notes', { thread: 'own', save: `step ${asked} ` })),
       usage: USAGE,

@@ -6,13 +6,13 @@ import type { ThreadEnv } from '../../src/threads/ports.ts';
 import { assertIntact } from '../../src/threads/recovery/successor.ts';
 import { titleThread } from '../../src/threads/session/edit.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
-import { says } from '../helpers/wire-server.ts';
+import { reply } from '../helpers/wire-server.ts';
 
 /** A finished thread, and another process that acts right after thread.json was read for the first time. */
 async function scene(act: (here: Lab, id: string) => Promise<void>) {
   const here = await openLab();
   onTestFinished(async () => await here.remove());
-  await here.model(() => says('Done.'));
+  await here.model(() => reply('Done.'));
   here.signed('directives/work.md', directive('work'));
   const { thread_id: id } = await here.run('work');
   const { project: projectPath, home: userSpacePath, env } = here;

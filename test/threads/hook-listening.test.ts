@@ -3,7 +3,7 @@ import path from 'node:path';
 import { expect, it } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { libraryLab } from '../app/library-lab.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 
 const EVENTS = ['thread_started', 'tool_gate', 'tool_after', 'after_step', 'after_complete'];
 
@@ -11,7 +11,7 @@ it('a run asks the hooks of every event that one is on for, and none that is swi
   const lab = await libraryLab([
     calls(toolUse('rye_file_system_ls', {}, 'a')),
     calls(toolUse('rye_file_system_glob', { pattern: '*' }, 'b')),
-    says('Done.'),
+    reply('Done.'),
   ]);
   const hooks = [
     ...EVENTS.map((event) => ({ id: `on_${event}`, event, action: { emit: 'seen' } })),

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
 import { textOf } from '../../src/core/message.ts';
 import { type Lab, openLab } from '../attacks/lab.ts';
-import { says } from '../helpers/wire-server.ts';
+import { reply } from '../helpers/wire-server.ts';
 
 let lab: Lab;
 let rye: Rye;
@@ -137,7 +137,7 @@ describe('an imported session', () => {
   });
 
   it('continues with a current model, which is told that the tools are gone', async () => {
-    const server = await lab.model([says('Still in the zoo.')]);
+    const server = await lab.model([reply('Still in the zoo.')]);
     const { thread } = await lab.rye().trees.importSession({ path: sessionFile() });
     const resumed = await lab.rye().recovery.resume({
       threadId: thread.thread_id,

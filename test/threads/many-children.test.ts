@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { toMicroUsd } from '../../src/core/usage.ts';
-import { says, startWireServer } from '../helpers/wire-server.ts';
+import { reply, startWireServer } from '../helpers/wire-server.ts';
 import { directive, lab, processesOf } from './lab.ts';
 
 /** The full count is for a quiet machine: then the waiter's median is held to its 50 ms too. */
@@ -24,7 +24,7 @@ test(`${CHILDREN} children of one parent all end, their waiters wake at once, an
     const [, n = '0'] = /PAY (\d+)/.exec(JSON.stringify(body.messages)) ?? [];
     // the last ones end when they are waited for, however slow the starts are
     if (Number(n) >= CHILDREN - WATCHED) await held;
-    return says('Paid.', { input_tokens: 1000 + Number(n) * 10, output_tokens: 100 });
+    return reply('Paid.', { input_tokens: 1000 + Number(n) * 10, output_tokens: 100 });
   });
   onTestFinished(() => server.close());
   const here = await lab({ coordination: 'concurrency: { max_children: 5, max_total: 20 }\n' });

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { libraryLab } from '../app/library-lab.ts';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 
 /** An event by its type and by who speaks, or which turn it belongs to. */
 function line({ event_type, payload }: LogEvent | UnknownEvent): string {
@@ -20,8 +20,8 @@ function line({ event_type, payload }: LogEvent | UnknownEvent): string {
 it('a whole run, from its start to its end', async () => {
   const lab = await libraryLab([
     calls(toolUse('rye_file_system_ls', {}, 'a')),
-    says('Done.'),
-    says('Better.'),
+    reply('Done.'),
+    reply('Better.'),
   ]);
   await lab.directive('work', ['rye/file-system/ls']);
   const lines: string[] = [];

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
-import { calls, says, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
+import { calls, reply, startWireServer, toolUse, type WireScript } from '../helpers/wire-server.ts';
 import { directive, type Lab, lab } from './lab.ts';
 
 // Defects of comparable systems that the other tests of this room do not cover.
@@ -106,7 +106,7 @@ test('the continuation of a root is a root with the same depth, inputs and overr
   const url = await serve(() => {
     asked += 1;
     return asked > 4
-      ? says('Done.', usage)
+      ? reply('Done.', usage)
       : { ...calls(toolUse('team_gate', { name: `g${asked}` })), usage };
   });
   const result = await withModel(here, url).threads.execute({

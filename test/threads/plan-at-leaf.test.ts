@@ -2,7 +2,7 @@ import { readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
-import { says, type WireBody, type WireServer } from '../helpers/wire-server.ts';
+import { reply, type WireBody, type WireServer } from '../helpers/wire-server.ts';
 
 const HAIKU = 'claude-haiku-5-5';
 const SONNET = 'claude-sonnet-5';
@@ -20,7 +20,7 @@ function last({ requests }: WireServer): WireBody | undefined {
 
 it('a thread continues with the model and the thinking level that its path set', async () => {
   const here = await lab();
-  const server = await here.model(() => says('Done.'));
+  const server = await here.model(() => reply('Done.'));
   const { thread_id: id } = await here.run('work');
   const { trees, recovery } = here.rye();
   const [answer] = (await trees.view(id)).rows.slice(-1);
@@ -59,7 +59,7 @@ it('a thread continues with the model and the thinking level that its path set',
 
 it('a suspended thread continues under its own id with the model that was set', async () => {
   const here = await lab();
-  const server = await here.model(() => says('Done.'));
+  const server = await here.model(() => reply('Done.'));
   const { thread_id: id } = await here.run('work');
   const { trees, recovery, threads } = here.rye();
   const made = await trees.extract(id, { at: (await trees.view(id)).leaf_id ?? '' });
@@ -75,7 +75,7 @@ it('a thread that fell back continues with the fallback', async () => {
   const server = await here.model(({ body }) =>
     body.model === HAIKU
       ? { status: 404, error: { type: 'not_found_error', message: 'no such model' } }
-      : says('Done.'),
+      : reply('Done.'),
   );
   const { thread_id: id } = await here.run('work');
   expect(server.requests.map(({ body }) => body.model)).toEqual([HAIKU, SONNET]);
@@ -86,7 +86,7 @@ it('a thread that fell back continues with the fallback', async () => {
 it('the model that was set writes the summaries too', async () => {
   const here = await lab();
   const server = await here.model(({ body }) =>
-    JSON.stringify(body.system ?? '').includes('You summarize') ? says('SUMMARY') : says('Done.'),
+    JSON.stringify(body.system ?? '').includes('You summarize') ? reply('SUMMARY') : reply('Done.'),
   );
   const { thread_id: id } = await here.run('work');
   const { trees } = here.rye();
@@ -97,7 +97,7 @@ it('the model that was set writes the summaries too', async () => {
 
 it('a model that no thread could continue with is not written', async () => {
   const here = await lab();
-  await here.model(() => says('Done.'));
+  await here.model(() => reply('Done.'));
   const { thread_id: id } = await here.run('work');
   const { trees } = here.rye();
   const file = path.join(here.project, '.ai/state/threads', id, 'transcript.jsonl');
@@ -117,7 +117,7 @@ it('a model that no thread could continue with is not written', async () => {
 
 it('a model that is not configured any more is named with the entry that set it', async () => {
   const here = await lab();
-  await here.model(() => says('Done.'));
+  await here.model(() => reply('Done.'));
   here.signed(
     'config/agent/providers/mine.yaml',
     'kind: anthropic\nbase_url: http://127.0.0.1:9\nprices_as_of: "2026-11-21"\ntiers: {fast: own}\nmodels:\n  own: {context_window: 9000, max_output_tokens: 900, pricing: {input: 1, output: 1}}\n',

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import { libraryLab } from '../app/library-lab.ts';
-import { calls, says, toolUse, type WireRequest } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse, type WireRequest } from '../helpers/wire-server.ts';
 
 /** The content of a request, without the cache marks that move with each turn. */
 function contentOf({ body }: WireRequest): { system: string; tools: string; messages: string[] } {
@@ -21,8 +21,8 @@ it('what was sent comes again byte for byte, on every turn and on resume', async
     calls(toolUse('rye_file_system_ls', {}, 'a')),
     calls(toolUse('tool_search', { names: ['rye_file_system_glob'] }, 'b')),
     calls(toolUse('rye_file_system_glob', { pattern: '*' }, 'c')),
-    says('Done.'),
-    says('More done.'),
+    reply('Done.'),
+    reply('More done.'),
   ]);
   const config = path.join(lab.project, '.ai/config/agent/resilience.yaml');
   mkdirSync(path.dirname(config), { recursive: true });

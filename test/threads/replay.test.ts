@@ -5,7 +5,7 @@ import { type DirectiveParts, directive, type Lab, openLab } from '../attacks/la
 import { runCli } from '../helpers/run-cli.ts';
 import {
   calls,
-  says,
+  reply,
   text,
   toolUse,
   type WireBody,
@@ -30,8 +30,8 @@ async function recorded(here: Lab, permissions = WRITE): Promise<string> {
       text('This is FORBIDDEN.'),
       toolUse('rye_file_system_write', { path: 'a.txt', content: 'one\n' }, 'toolu_1'),
     ),
-    says('Done.'),
-    says('Done again.'),
+    reply('Done.'),
+    reply('Done again.'),
   ]);
   here.signed('directives/job.md', directive('job', { permissions }));
   const { thread_id, status } = await here.run('job');
@@ -157,7 +157,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
   'children, two at once and one in the background': {
     script: ({ body }) => {
       const spoken = wordsOf(body);
-      if (spoken.includes('Be a child.')) return says('A word of the child.');
+      if (spoken.includes('Be a child.')) return reply('A word of the child.');
       if (!spoken.includes('tool_result')) {
         return calls(toolUse('rye_execute', CHILD, 'c1'), toolUse('rye_execute', CHILD, 'c2'));
       }
@@ -169,7 +169,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
           toolUse('rye_agent_threads_orchestrator', { operation: 'wait_threads' }, 'c4'),
         );
       }
-      return says('All heard.');
+      return reply('All heard.');
     },
     parts: {
       permissions:
@@ -181,14 +181,14 @@ const SCENES: Readonly<Record<string, Scene>> = {
   },
   'a result that had to be corrected until it matched its schema': {
     script: ({ index }) =>
-      [says('Seven.'), says('{"n": "seven"}'), says('{"n": 7}')][index] ?? says('{"n": 7}'),
+      [reply('Seven.'), reply('{"n": "seven"}'), reply('{"n": 7}')][index] ?? reply('{"n": 7}'),
     request: { behavior: { schema: SCHEMA } },
     shows: /"outputs":\{"n":7\}/,
   },
   'rules that cut two answers, one of them with a slow expression': {
     script: ({ index }) =>
-      [says('This is FORBIDDEN.'), says('This is foobaz.'), says('This is fine.')][index] ??
-      says('More.'),
+      [reply('This is FORBIDDEN.'), reply('This is foobaz.'), reply('This is fine.')][index] ??
+      reply('More.'),
     files: {
       'rules/no-word.md': RULE,
       'rules/slow.md': "---\ncondition: 'foo(?!bar)'\nengine: js\n---\nNot that.\n",
@@ -201,7 +201,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
       if (body.model === 'claude-haiku-5-5') {
         return { status: 404, error: { type: 'not_found_error', message: 'no such model' } };
       }
-      return says('Done.');
+      return reply('Done.');
     },
     parts: {
       metadata: '<model id="claude-haiku-5-5" provider="anthropic" fallback="claude-sonnet-5" />',
@@ -249,11 +249,11 @@ it('plays messages of people and other threads at the turns at which they were h
     LOOK,
     async ({ rye }) => {
       await rye.deliveries.send(THREAD, 'And a summary.', { mode: 'idle' });
-      return says('Metric.');
+      return reply('Metric.');
     },
-    says('Heard.'),
-    says('Summary.'),
-    says('Nothing more.'),
+    reply('Heard.'),
+    reply('Summary.'),
+    reply('Nothing more.'),
   ]);
   expect(await here.run()).toMatchObject({ status: 'completed' });
   const events = JSON.stringify(await here.events());
@@ -270,7 +270,7 @@ it('plays messages of people and other threads at the turns at which they were h
 
 it('plays each run of a thread that was suspended and resumed', async () => {
   const here = await lab();
-  await here.model(({ index }) => (index === 0 ? WRITES : says('Done.')));
+  await here.model(({ index }) => (index === 0 ? WRITES : reply('Done.')));
   here.signed(
     'config/agent/hooks.yaml',
     'hooks:\n  - id: pause\n    event: after_step\n    condition: {path: turn, op: eq, value: 1}\n    action: {control: suspend, reason: look}\n',

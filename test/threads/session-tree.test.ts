@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Rye } from '../../src/app/api/rye.ts';
 import { textOf } from '../../src/core/message.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
-import { calls, says, toolUse, type WireScript, type WireServer } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse, type WireScript, type WireServer } from '../helpers/wire-server.ts';
 
 const READ = 'rye_file_system_read';
 
@@ -16,12 +16,12 @@ let id: string;
 const SCRIPT: WireScript = ({ body }) => {
   const text = JSON.stringify([body.system ?? '', body.messages]);
   if (text.includes('You summarize part of the record')) {
-    return { ...says('THE SUMMARY'), usage: { input_tokens: 1000, output_tokens: 50 } };
+    return { ...reply('THE SUMMARY'), usage: { input_tokens: 1000, output_tokens: 50 } };
   }
   if (!text.includes('"tool_result"')) {
     return calls(toolUse(READ, { path: 'a.txt' }, 'toolu_1'));
   }
-  return says(`Answer ${body.messages.length}.`);
+  return reply(`Answer ${body.messages.length}.`);
 };
 
 beforeEach(async () => {
@@ -317,9 +317,9 @@ describe('a replay', () => {
   it('of a compacted run gives the recorded summary', async () => {
     let step = 0;
     await lab.model(({ body }) => {
-      if (JSON.stringify(body.system ?? '').includes('You summarize')) return says('SUMMED UP');
+      if (JSON.stringify(body.system ?? '').includes('You summarize')) return reply('SUMMED UP');
       step += 1;
-      if (step > 4) return says('Done.');
+      if (step > 4) return reply('Done.');
       return {
         ...calls(toolUse(READ, { path: 'a.txt', offset: step }, `toolu_${step}`)),
         usage: { input_tokens: step * 1000, output_tokens: 5 },

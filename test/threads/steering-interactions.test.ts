@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { says } from '../helpers/wire-server.ts';
+import { reply } from '../helpers/wire-server.ts';
 import { type Desk, decisions, desk, LOOK, runUntilTaken, THREAD } from './steering-desk.ts';
 
 const ON = 'steer: { active_turn: enabled, min_interval_seconds: 0 }\n';
@@ -11,7 +11,7 @@ async function leftUnanswered(): Promise<Desk> {
       await rye.deliveries.send(THREAD, 'Hear me.');
       return LOOK;
     },
-    says('Later.'),
+    reply('Later.'),
   ]);
   expect(await runUntilTaken(here)).toMatchObject({ status: 'cancelled' });
   expect(await here.one()).toMatchObject({ state: 'queued', answer_id: null });
@@ -52,8 +52,8 @@ describe('a branch', () => {
         await rye.deliveries.send(THREAD, 'Hear me.');
         return LOOK;
       },
-      says('Heard.'),
-      says('Later.'),
+      reply('Heard.'),
+      reply('Later.'),
     ]);
     await here.run();
     const { before } = await entryOf(here);
@@ -71,8 +71,8 @@ describe('a stream rule that cuts the answer', () => {
           await fromThread('news');
           return LOOK;
         },
-        says('Do git push --force now.'),
-        says('With the news.'),
+        reply('Do git push --force now.'),
+        reply('With the news.'),
       ],
       {
         coordination: ON,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { calls, says, toolUse } from '../helpers/wire-server.ts';
+import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { decisions, desk, LOOK, runUntilTaken, THREAD } from './steering-desk.ts';
 
 const ON = 'steer: { active_turn: enabled, min_interval_seconds: 0 }\n';
@@ -16,7 +16,7 @@ describe('a person who steers a running thread', () => {
         const under = await one();
         expect(under).toMatchObject({ state: 'queued', answer_id: null });
         expect(under.entry_id).not.toBeNull();
-        return says('Metric.');
+        return reply('Metric.');
       },
     ]);
     expect(await here.run()).toMatchObject({ status: 'completed', result: 'Metric.' });
@@ -37,7 +37,7 @@ describe('a person who steers a running thread', () => {
           await rye.deliveries.send(THREAD, `number ${word}`);
         return LOOK;
       },
-      says('Done.'),
+      reply('Done.'),
     ]);
     await here.run();
     const spoken = here.lastHeard()[1] ?? '';
@@ -59,8 +59,8 @@ describe('a person who steers a running thread', () => {
           await rye.deliveries.send(THREAD, 'And a summary.', { mode });
           return LOOK;
         },
-        says('First.'),
-        says('Summary.'),
+        reply('First.'),
+        reply('Summary.'),
       ]);
       expect(await here.run()).toMatchObject({ result: 'Summary.' });
       const [, second, third] = here.lastHeard();
@@ -71,7 +71,7 @@ describe('a person who steers a running thread', () => {
   );
 
   it('is held by a thread that has ended, and heard when that is resumed', async () => {
-    const here = await desk([LOOK, says('First.'), says('Second.')]);
+    const here = await desk([LOOK, reply('First.'), reply('Second.')]);
     await here.run();
     const { outlook, delivery } = await here.rye.deliveries.send(THREAD, 'One more thing.');
     expect(outlook).toContain(`rye threads resume ${THREAD}`);
@@ -87,7 +87,7 @@ describe('a person who steers a running thread', () => {
   });
 
   it('can only be refused for what can be seen: an empty message, an unknown thread, one that does not run', async () => {
-    const here = await desk([LOOK, says('First.')]);
+    const here = await desk([LOOK, reply('First.')]);
     await here.run();
     const { deliveries } = here.rye;
     await expect(deliveries.send(THREAD, '  ')).rejects.toMatchObject({ code: 'invalid_input' });
@@ -106,8 +106,8 @@ describe('a person who steers a running thread', () => {
 
 describe('a message from another thread', () => {
   it('waits for the end of the run; with the switch off every earlier request is the same to the byte', async () => {
-    const script = [LOOK, says('First.'), says('Taken in.')] as const;
-    const quiet = await desk([LOOK, says('First.')]);
+    const script = [LOOK, reply('First.'), reply('Taken in.')] as const;
+    const quiet = await desk([LOOK, reply('First.')]);
     await quiet.run();
     const here = await desk([
       async ({ fromThread }) => {
@@ -147,7 +147,7 @@ describe('a message from another thread', () => {
           await fromThread('news');
           return LOOK;
         },
-        says('With the news.'),
+        reply('With the news.'),
       ],
       { coordination: ON },
     );
@@ -188,8 +188,8 @@ describe('a message from another thread', () => {
           await fromThread('news');
           return LOOK;
         },
-        says('First.'),
-        says('Second.'),
+        reply('First.'),
+        reply('Second.'),
       ],
       { coordination: ON, ...options },
     );
@@ -204,10 +204,10 @@ describe('a message from another thread', () => {
       [
         async ({ fromThread }) => {
           await fromThread('news');
-          return says('Hm.');
+          return reply('Hm.');
         },
-        says('End.'),
-        says('Later.'),
+        reply('End.'),
+        reply('Later.'),
       ],
       { coordination: ON },
     );
@@ -226,11 +226,11 @@ describe('a message from another thread', () => {
         await rye.deliveries.send(THREAD, 'person', { mode: 'follow-up' });
         return LOOK;
       },
-      says('1'),
-      says('2'),
-      says('3'),
-      says('4'),
-      says('5'),
+      reply('1'),
+      reply('2'),
+      reply('3'),
+      reply('4'),
+      reply('5'),
     ]);
     expect(await here.run()).toMatchObject({ result: '5' });
     const spoken = here.lastHeard().slice(2);
@@ -247,7 +247,7 @@ describe('a message from another thread', () => {
         await fromThread('news');
         return LOOK;
       },
-      says('The work.'),
+      reply('The work.'),
       { status: 401, error: { type: 'authentication_error', message: 'revoked' } },
     ]);
     expect(await here.run()).toMatchObject({ status: 'completed', result: 'The work.' });
@@ -268,8 +268,8 @@ describe('a message from another thread', () => {
         await fromThread('news');
         return LOOK;
       },
-      says('The work.'),
-      says('I see the news.'),
+      reply('The work.'),
+      reply('I see the news.'),
     ]);
     await runUntilTaken(here);
     const waiting = await here.one();
@@ -293,7 +293,7 @@ describe('a message from another thread', () => {
         await fromThread('news');
         return LOOK;
       },
-      says('First.'),
+      reply('First.'),
     ]);
     expect(await here.run({ turns: 2 })).toMatchObject({ status: 'completed', result: 'First.' });
     expect(await here.one()).toMatchObject({ state: 'queued', entry_id: null });
@@ -307,7 +307,7 @@ describe('a message from another thread', () => {
           return LOOK;
         },
         calls(toolUse('rye_directive_return', { answer: 'forty-two' })),
-        says('Noted.'),
+        reply('Noted.'),
       ],
       { outputs: '<output name="answer" type="string" required="true">Answer.</output>' },
     );
@@ -395,8 +395,8 @@ describe('what is delivered', () => {
         return LOOK;
       },
       calls(toolUse('rye_file_system_write', { path: 'owned.txt', content: 'x' })),
-      says('First.'),
-      says('Second.'),
+      reply('First.'),
+      reply('Second.'),
     ]);
     await here.run();
     const entries = (await here.events()).flatMap((event) =>
@@ -421,8 +421,8 @@ describe('what is delivered', () => {
           await fromThread(long);
           return LOOK;
         },
-        says('First.'),
-        says('Second.'),
+        reply('First.'),
+        reply('Second.'),
       ],
       { coordination: ON },
     );
@@ -444,7 +444,7 @@ describe('what is delivered', () => {
           return LOOK;
         },
         LOOK,
-        says('End.'),
+        reply('End.'),
       ],
       {
         hooks:

@@ -8,7 +8,7 @@ import { LIMITS } from '../../src/core/limits.ts';
 import { handoverOf } from '../../src/threads/family/spawn.ts';
 import { signDocument } from '../../src/trust/signature.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
-import { says } from '../helpers/wire-server.ts';
+import { reply } from '../helpers/wire-server.ts';
 
 const FOLDER = 'state/threads/one';
 
@@ -16,7 +16,7 @@ const FOLDER = 'state/threads/one';
 async function labWithThread(): Promise<Lab> {
   const lab = await openLab();
   onTestFinished(async () => await lab.remove());
-  await lab.model(() => says('Done.'));
+  await lab.model(() => reply('Done.'));
   lab.signed('directives/work.md', directive('work'));
   await lab.run('work', { threadId: 'one' });
   return lab;

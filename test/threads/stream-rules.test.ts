@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { runCli } from '../helpers/run-cli.ts';
-import { calls, says, text, toolUse, type WireRequest } from '../helpers/wire-server.ts';
+import { calls, reply, text, toolUse, type WireRequest } from '../helpers/wire-server.ts';
 
 const WRITE = '<execute><tool>rye/file-system/write</tool></execute>';
 // in two pieces, so that no scanner takes it for a leak
@@ -41,7 +41,7 @@ it('a key-shaped string in a file is stopped before the file is written, and the
       toolUse('rye_file_system_write', { path: 'a.env', content: `TOKEN=${TOKEN} # and more` }),
     ),
     calls(toolUse('rye_file_system_write', { path: 'a.env', content: 'TOKEN=\n' })),
-    says('Done.'),
+    reply('Done.'),
   ]);
   here.signed('directives/job.md', directive('job', { permissions: WRITE }));
   const result = await here.run('job');
@@ -65,7 +65,7 @@ it('a key-shaped string in a file is stopped before the file is written, and the
 
 it("a project's rule watches its threads; hooks hear of it", async () => {
   const here = await lab();
-  await here.model([says('This is FORBIDDEN.'), says('Fine.')]);
+  await here.model([reply('This is FORBIDDEN.'), reply('Fine.')]);
   here.signed('rules/team/no-word.md', rule('condition: FORBIDDEN'));
   here.signed(
     'config/agent/hooks.yaml',
@@ -87,7 +87,7 @@ it('an unsigned rule is skipped with a notice, and hides no shipped rule of its 
   const here = await lab();
   await here.model([
     calls(toolUse('rye_file_system_write', { path: 'a.env', content: `TOKEN=${TOKEN} ` })),
-    says('Done.'),
+    reply('Done.'),
   ]);
   here.write('rules/secret-vcs-token.md', rule('enabled: false\ncondition: x'));
   here.signed('directives/job.md', directive('job', { permissions: WRITE }));
@@ -103,7 +103,7 @@ it('a signed rule of the project replaces a shipped one, or disables it', async 
   here.signed('rules/secret-vcs-token.md', rule('enabled: false\ncondition: x'));
   here.signed('rules/ts-no-any.md', rule('condition: MINE'));
   here.signed('directives/job.md', directive('job'));
-  await here.model([says('x')]);
+  await here.model([reply('x')]);
   const { rules } = await here.rye().threads.plan({ directiveId: 'job' });
   const names = rules?.stream.map(({ name }) => name) ?? [];
   expect(names).not.toContain('secret-vcs-token');
@@ -112,7 +112,7 @@ it('a signed rule of the project replaces a shipped one, or disables it', async 
 
 it("a project's settings count only when they are signed", async () => {
   const here = await lab();
-  await here.model([says('x')]);
+  await here.model([reply('x')]);
   here.signed('directives/job.md', directive('job'));
   const count = async () =>
     (await here.rye().threads.plan({ directiveId: 'job' })).rules?.stream.length;
@@ -126,7 +126,7 @@ it('rules without a condition are told from the start, or listed for those who m
   const here = await lab();
   const { requests } = await here.model([
     calls(toolUse('rye_fetch', { item_type: 'rule', item_id: 'team/style' })),
-    says('Done.'),
+    reply('Done.'),
   ]);
   here.signed('rules/team/tone.md', rule('always_apply: true', 'Be brief.'));
   here.signed('rules/team/style.md', rule('description: How we write code', 'Two spaces.'));
@@ -147,7 +147,7 @@ it('rules without a condition are told from the start, or listed for those who m
 
 it('a resumed thread remembers what it was told', async () => {
   const here = await lab();
-  await here.model([says('FORBIDDEN'), says('Fine.'), says('FORBIDDEN again')]);
+  await here.model([reply('FORBIDDEN'), reply('Fine.'), reply('FORBIDDEN again')]);
   here.signed('rules/no-word.md', rule('condition: FORBIDDEN'));
   here.signed('directives/job.md', directive('job'));
   const { thread_id } = await here.run('job');
@@ -157,7 +157,7 @@ it('a resumed thread remembers what it was told', async () => {
 
 it('a rule with engine: js interrupts a real run', async () => {
   const here = await lab();
-  await here.model([says('foobaz'), says('Fine.')]);
+  await here.model([reply('foobaz'), reply('Fine.')]);
   here.signed('rules/js.md', rule("condition: 'foo(?!bar)'\nengine: js"));
   here.signed('directives/job.md', directive('job'));
   expect(await here.run('job')).toMatchObject({ status: 'completed', result: 'Fine.' });

@@ -18,7 +18,14 @@ import {
 } from '../command.ts';
 import { failureText } from '../failure.ts';
 import { readTextSource } from '../input.ts';
-import { canRedraw, formatTable, printDocument, printLines, printResult, resultText } from '../output.ts';
+import {
+  canRedraw,
+  formatTable,
+  printDocument,
+  printLines,
+  printResult,
+  resultText,
+} from '../output.ts';
 import { createWaitLine } from '../render/thread-tree.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';

@@ -8,7 +8,7 @@ import { displayWidth } from '../../../src/cli/terminal-text.ts';
 import type { LogProblem } from '../../../src/log/codec.ts';
 import { directive, type Lab, openLab } from '../../attacks/lab.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
-import { calls, says, toolUse, type WireServer } from '../../helpers/wire-server.ts';
+import { calls, reply, toolUse, type WireServer } from '../../helpers/wire-server.ts';
 
 let lab: Lab;
 let server: WireServer;
@@ -18,11 +18,11 @@ beforeAll(async () => {
   writeFileSync(path.join(lab.project, 'a.txt'), 'content of a\n');
   server = await lab.model(({ body }) => {
     const request = JSON.stringify([body.system ?? '', body.messages]);
-    if (request.includes('You summarize part of the record')) return says('THE SUMMARY');
+    if (request.includes('You summarize part of the record')) return reply('THE SUMMARY');
     if (!request.includes('"tool_result"')) {
       return calls(toolUse('rye_file_system_read', { path: 'a.txt' }, 'toolu_1'));
     }
-    return says(`Answer ${body.messages.length}.`);
+    return reply(`Answer ${body.messages.length}.`);
   });
   lab.signed(
     'directives/work.md',

@@ -2,7 +2,7 @@ import type { EventDraft, LogEvent, UnknownEvent } from '../../../src/core/event
 import type { ExportSource } from '../../../src/export/source.ts';
 import { place } from '../../log/support.ts';
 import { sourceOf } from '../support.ts';
-import { answers, asks, calls, gives, says, thinks } from './story.ts';
+import { answers, asks, calls, gives, reply, thinks } from './story.ts';
 
 /** Ways into a page, each would call `ryePwned` if it were taken as markup, script or style. */
 const ATTACKS: readonly string[] = [
@@ -43,7 +43,7 @@ export function hostileSource(): ExportSource {
     answers(
       index,
       thinks(attack),
-      says(attack),
+      reply(attack),
       calls(attack, attack, { [attack]: attack, path: `a.${attack}`, command: attack }),
     ),
     ...gives(attack, attack, attack, index % 2 === 0 ? 'ok' : 'error'),

@@ -21,7 +21,7 @@ export function answers(turn: number, ...content: readonly AssistantBlock[]): Ev
   return { event_type: 'message', payload: { turn, message: { ...message, stop_reason, usage } } };
 }
 
-export function says(text: string): AssistantBlock {
+export function reply(text: string): AssistantBlock {
   return { type: 'text', text };
 }
 
@@ -97,7 +97,7 @@ export const STORY: readonly EventDraft[] = [
   },
   asks('Why does the total of March not match? Look into `ledger.csv` and fix the importer.'),
   { event_type: 'turn_started', payload: { turn: 1 } },
-  answers(1, says('I would rather guess than look.')),
+  answers(1, reply('I would rather guess than look.')),
   costs(1, 0.0021),
   { event_type: 'leaf', payload: { target_id: 'e2' } },
   {
@@ -107,7 +107,7 @@ export const STORY: readonly EventDraft[] = [
   answers(
     2,
     thinks('The importer parses amounts. I should look at the *file* first, then at the code.'),
-    says('I look at the file first.'),
+    reply('I look at the file first.'),
     calls('c1', 'rye_bash', { command: 'head -3 ledger.csv && wc -l ledger.csv' }),
     calls('c2', 'rye_file_system_read', { path: 'src/import.ts' }),
   ),
@@ -149,7 +149,7 @@ export const STORY: readonly EventDraft[] = [
   },
   answers(
     3,
-    says(CODE),
+    reply(CODE),
     calls('c3', 'rye_file_system_write', {
       path: 'src/import.ts',
       content: 'export const a = 1;\nexport const b = "two";\n',
@@ -166,7 +166,7 @@ export const STORY: readonly EventDraft[] = [
     },
   },
   asks('Thank you. Is there anything else?'),
-  answers(4, says('No. March is 48,112.75 now, which is what the bank says.')),
+  answers(4, reply('No. March is 48,112.75 now, which is what the bank says.')),
   costs(4, 0.0203),
   { event_type: 'label', payload: { target_id: 'e12', label: 'the fix' } },
   { event_type: 'title', payload: { title: 'The total of March' } },

@@ -10,7 +10,7 @@ import {
   grammarProblems,
 } from '../../../src/testing/conformance/provider.ts';
 import {
-  says,
+  reply,
   startWireServer,
   text,
   type WireServer,
@@ -96,7 +96,7 @@ describe('failures of a response', () => {
   });
 
   test('one attempt is made for every failure', async () => {
-    await withServer([{ status: 529 }, says('no')], async (server) => {
+    await withServer([{ status: 529 }, reply('no')], async (server) => {
       await collect(claudeAt(server.url));
       expect(server.requests).toHaveLength(1);
     });
@@ -274,7 +274,7 @@ async function ask(env: Record<string, string>, config = providerConfig()): Prom
 
 describe('credentials', () => {
   test('the key, else the token, of the given environment is sent', async () => {
-    await withServer([says('a'), says('b')], async ({ url, requests }) => {
+    await withServer([reply('a'), reply('b')], async ({ url, requests }) => {
       await ask({
         ANTHROPIC_BASE_URL: url,
         ANTHROPIC_API_KEY: 'the-key',
@@ -289,7 +289,7 @@ describe('credentials', () => {
   });
 
   test('extra headers and the configured address are used', async () => {
-    await withServer([says('a')], async ({ url, requests }) => {
+    await withServer([reply('a')], async ({ url, requests }) => {
       const config = providerConfig({ baseUrl: `${url}/proxy`, headers: { 'X-Team': 'blue' } });
       await ask({ ANTHROPIC_API_KEY: 'k' }, config);
       expect(requests[0]).toMatchObject({
@@ -332,7 +332,7 @@ test('nothing is written to the terminal, not even about deprecated models', asy
   );
   vi.stubEnv('ANTHROPIC_LOG', 'debug');
   const malformed: WireTurn = { steps: [{ kind: 'raw', bytes: 'event: x\ndata: {\n\n' }] };
-  await withServer([says('a'), malformed, { status: 500 }], async ({ url }) => {
+  await withServer([reply('a'), malformed, { status: 500 }], async ({ url }) => {
     const provider = claudeAt(url);
     for (let call = 0; call < 3; call += 1)
       await collect(provider, aRequest({ model: 'claude-sonnet-4-5' }));

@@ -12,7 +12,7 @@ function build(overrides: Partial<ModelRequest>, provider = 'anthropic'): WireBo
   return buildRequest(request, traitsOfId(request.model), provider) as unknown as WireBody;
 }
 
-function says(content: readonly AssistantBlock[], model = 'claude-sonnet-5-5'): Message {
+function reply(content: readonly AssistantBlock[], model = 'claude-sonnet-5-5'): Message {
   return {
     role: 'assistant',
     content,
@@ -64,7 +64,7 @@ describe('turns', () => {
       messages: [
         userText('go'),
         userText('now'),
-        says([{ type: 'text', text: 'ok' }, call('a'), call('b')]),
+        reply([{ type: 'text', text: 'ok' }, call('a'), call('b')]),
         userText('by the way'),
         result('b', 'second'),
         result('a', 'first', 'timeout'),
@@ -84,7 +84,7 @@ describe('turns', () => {
     const body = build({
       messages: [
         userText('go'),
-        says([{ type: 'text', text: ' \n' }]),
+        reply([{ type: 'text', text: ' \n' }]),
         userText(''),
         userText('on'),
       ],
@@ -94,7 +94,7 @@ describe('turns', () => {
   });
 
   test('an empty result is a result', () => {
-    const body = build({ messages: [userText('go'), says([call('a')]), result('a', '')] });
+    const body = build({ messages: [userText('go'), reply([call('a')]), result('a', '')] });
     expect(checkRequest(body)).toEqual([]);
     expect(blocksOf(body, 2)[0]).toMatchObject({ type: 'tool_result', content: [] });
   });
@@ -106,7 +106,7 @@ describe('turns', () => {
     const body = build({
       messages: [
         { role: 'user', content: [image] },
-        says([call('a')]),
+        reply([call('a')]),
         {
           role: 'tool_result',
           call_id: 'a',
@@ -126,7 +126,7 @@ describe('turns', () => {
 
   test('call ids of other providers are made fit, on both sides alike', () => {
     const body = build({
-      messages: [userText('go'), says([call('a:b/c.1')]), result('a:b/c.1', 'x')],
+      messages: [userText('go'), reply([call('a:b/c.1')]), result('a:b/c.1', 'x')],
     });
     expect(checkRequest(body)).toEqual([]);
     expect(blocksOf(body, 1)[0]?.id).toBe('a_b_c_1');
@@ -140,7 +140,7 @@ describe('thinking of earlier answers', () => {
   const unsigned: AssistantBlock = { type: 'thinking', text: 'why' };
   const history = (model: string): Message[] => [
     userText('go'),
-    says([signed, hidden, redacted, unsigned, call('a')], model),
+    reply([signed, hidden, redacted, unsigned, call('a')], model),
     result('a', 'x'),
   ];
 
@@ -166,7 +166,7 @@ describe('thinking of earlier answers', () => {
 });
 
 function turn(id: string): Message[] {
-  return [says([{ type: 'text', text: 'x' }, call(id)]), result(id, 'y')];
+  return [reply([{ type: 'text', text: 'x' }, call(id)]), result(id, 'y')];
 }
 
 describe('cache marks', () => {
@@ -189,7 +189,7 @@ describe('cache marks', () => {
   test('skip thinking at the end of the newest message', () => {
     const thought: AssistantBlock = { type: 'thinking', text: 'hm', signature: 's' };
     const body = build({
-      messages: [userText('go'), says([{ type: 'text', text: 'x' }, thought])],
+      messages: [userText('go'), reply([{ type: 'text', text: 'x' }, thought])],
     });
     expect(marksOf(body)).toEqual(['system.0', 'tools.1', 'messages.0.0', 'messages.1.0']);
   });

@@ -8,7 +8,7 @@ import {
   replayProvider,
 } from '../../../src/providers/replay/recording.ts';
 import { aRequest, collect, failureIn } from '../../../src/testing/conformance/provider.ts';
-import { says, startWireServer, text, thinking, toolUse } from '../../helpers/wire-server.ts';
+import { reply, startWireServer, text, thinking, toolUse } from '../../helpers/wire-server.ts';
 import { claudeAt, SECRET_KEY } from '../fixtures.ts';
 
 /** A real conversation of three calls with a failing second one, both as events and as a recording. */
@@ -16,7 +16,7 @@ async function recorded() {
   const server = await startWireServer([
     { steps: [thinking('hm'), text('a ', 'b'), toolUse('rye_first', { n: 1 })] },
     { status: 529, error: { type: 'overloaded_error', message: 'busy' } },
-    says('end'),
+    reply('end'),
   ]);
   const lines: string[] = [];
   const provider = recordingProvider(claudeAt(server.url), (line) => {

@@ -7,7 +7,7 @@ import type { LogEvent, UnknownEvent } from '../../../src/core/events.ts';
 import { type LibraryLab, libraryLab } from '../../app/library-lab.ts';
 import {
   calls,
-  says,
+  reply,
   toolUse,
   type WireBlock,
   type WireBody,
@@ -41,12 +41,12 @@ function scripted(steps: readonly Step[]): (request: WireRequest) => WireTurn {
       const turn = steps[next]?.(body) ?? undefined;
       if (turn === 'wait') {
         waited += 1;
-        if (waited > PATIENCE) return says('nothing changed');
+        if (waited > PATIENCE) return reply('nothing changed');
         return calls(toolUse('mcp_live_evolve', { list: 'none' }, `wait-${index}`));
       }
       next += 1;
       if (turn) return turn;
-      if (next > steps.length) return says('done');
+      if (next > steps.length) return reply('done');
     }
   };
 }
@@ -240,7 +240,7 @@ test('a list that can not be read leaves the tools as they were; resources and p
 test('a resumed thread first fetches the current tools of its servers', async () => {
   const opened = await labOf(await overHttp(), [
     call('stable', 'first'),
-    () => says('done'),
+    () => reply('done'),
     // after the resume
     until((names) => names.includes('mcp_live_fresh')),
     call('stable', 'changed'),

@@ -3,11 +3,11 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import type { HandlerMap } from '../../../src/hooks/handlers.ts';
 import { libraryLab } from '../../app/library-lab.ts';
-import { says } from '../../helpers/wire-server.ts';
+import { reply } from '../../helpers/wire-server.ts';
 
 // Requirement: server-start-event, server-outcomes-differ
 test('each start is told with its duration and how it went', async () => {
-  const lab = await libraryLab([says('Done.')]);
+  const lab = await libraryLab([reply('Done.')]);
   const everything = path.resolve('node_modules/@modelcontextprotocol/server-memory/dist/index.js');
   const servers = {
     memory: { command: process.execPath, args: [everything] },
