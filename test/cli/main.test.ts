@@ -33,7 +33,11 @@ describe('a group without a command', () => {
 
 describe('usage errors', () => {
   const cases: readonly (readonly [name: string, args: readonly string[], message: string])[] = [
-    ['unknown command', ['lits'], 'rye: unknown command "lits" [usage]\nhint: Did you mean list?'],
+    [
+      'unknown command',
+      ['lits'],
+      'rye: unknown command "lits" [usage]\nhint: Did you mean `rye list`?',
+    ],
     [
       'command that is an option',
       ['version'],
@@ -42,7 +46,7 @@ describe('usage errors', () => {
     [
       'unknown command of a group with a default',
       ['threads', 'logz'],
-      'unknown command "logz" [usage]\nhint: Did you mean logs?',
+      'unknown command "logz" [usage]\nhint: Did you mean `rye threads logs`?',
     ],
     [
       'unknown option',
