@@ -91,7 +91,10 @@ export function remaining(rows: readonly BudgetRow[], threadId: string): MicroUs
   return Math.max(0, row.max - subtreeSums(rows, threadId).committed);
 }
 
-/** The row that registering a root makes; registering it again sets its maximum and reopens it. */
+/**
+ * The row that registering a root makes; registering it again sets its maximum, at least what is spent and held, and
+ * reopens it.
+ */
 export function planRegister(
   rows: readonly BudgetRow[],
   threadId: string,
@@ -103,7 +106,7 @@ export function planRegister(
   return {
     thread_id: threadId,
     parent_id: null,
-    max,
+    max: Math.max(max, subtreeSums(rows, threadId).committed),
     reserved: 0,
     actual: existing?.actual ?? 0,
     status: 'active',
@@ -149,6 +152,55 @@ export function planReserve(rows: readonly BudgetRow[], reservation: Reservation
     throw insufficient(reservation, Math.max(0, left - keep), reservedBy(rows, parentId));
   }
   return row;
+}
+
+/** A grant for another run of a thread that has ended. */
+export interface Reopening {
+  readonly threadId: string;
+  /** Money that the run may spend, with everything that it starts. */
+  readonly grant: MicroUsd;
+  /** Money that must stay with the ancestor that pays. Default 0. */
+  readonly keep?: MicroUsd;
+}
+
+/**
+ * The row of an ended thread after it was made active again: its maximum is what its subtree spent and still holds, plus
+ * the grant. `actual` stays. The nearest active ancestor must have room for the grant: `budget_insufficient`. Without
+ * one, nobody pays, and the row is its own cap. A row that is active already is treated as if it had been released.
+ */
+export function planReopen(rows: readonly BudgetRow[], reopening: Reopening): BudgetRow {
+  const { threadId, grant, keep = 0 } = reopening;
+  assertAmount(grant, threadId);
+  const row = required(rows, threadId);
+  const max = subtreeSums(rows, threadId).committed + grant;
+  const reopened: BudgetRow = {
+    ...row,
+    max,
+    reserved: row.parent_id === null ? 0 : max,
+    status: 'active',
+  };
+  const payer = activeAncestor(rows, row);
+  if (payer === undefined) return reopened;
+  const { committed } = subtreeSums(applyRow(rows, reopened), payer.thread_id);
+  if (committed <= payer.max - keep) return reopened;
+  const { thread_id: parentId } = payer;
+  const without = applyRow(rows, { ...row, status: 'released' });
+  const spare = Math.max(0, remaining(without, parentId) - keep);
+  const held = reservedBy(without, parentId);
+  throw insufficient({ childId: threadId, parentId, amount: grant }, spare, held);
+}
+
+/** Returns the nearest ancestor that is active; undefined if all have ended. */
+function activeAncestor(rows: readonly BudgetRow[], row: BudgetRow): BudgetRow | undefined {
+  const seen = new Set([row.thread_id]);
+  let at = row.parent_id;
+  while (at !== null && !seen.has(at)) {
+    seen.add(at);
+    const ancestor = find(rows, at);
+    if (ancestor?.status === 'active') return ancestor;
+    at = ancestor?.parent_id ?? null;
+  }
+  return undefined;
 }
 
 /** The row after a thread reported its own spend so far. Never lowered: reports may arrive out of order. */

@@ -134,6 +134,12 @@ export interface Ledger {
    * it does not fit, with `illegal_transition` when the parent has ended.
    */
   reserve(childId: string, amount: MicroUsd, parentId: string, keep?: MicroUsd): Promise<void>;
+  /**
+   * Makes a thread that has ended active again, with `grant` above what its subtree spent and still holds; what it
+   * spent stays. The nearest active ancestor pays and keeps at least `keep` (default 0): `budget_insufficient` when the
+   * grant does not fit. Without an active ancestor the thread is its own cap.
+   */
+  reopen(threadId: string, grant: MicroUsd, keep?: MicroUsd): Promise<void>;
   /** Sets the thread's own spend so far. Never lowers it. Refused with `thread_locked` to an owner that was fenced. */
   report(threadId: string, actual: MicroUsd, epoch: number): Promise<void>;
   /** From now on only owners with this epoch or a higher one report for the thread. */

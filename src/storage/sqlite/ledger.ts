@@ -5,6 +5,7 @@ import {
   planHandOver,
   planRegister,
   planRelease,
+  planReopen,
   planReport,
   planReserve,
   remaining,
@@ -41,6 +42,17 @@ const SUBTREE = `
   )
   SELECT ${COLUMNS} FROM budget_ledger WHERE thread_id IN (SELECT id FROM subtree)`;
 
+// from a thread up to the nearest active ancestor, or to its root; the rows below that one are all that a grant needs
+const PAYER = `
+  WITH RECURSIVE above (id, parent, status, depth) AS (
+    SELECT thread_id, parent_id, 'released', 0 FROM budget_ledger WHERE thread_id = ?
+    UNION
+    SELECT up.thread_id, up.parent_id, up.status, depth + 1 FROM budget_ledger AS up
+      JOIN above ON up.thread_id = above.parent
+      WHERE above.status = 'released' AND depth < 1000
+  )
+  SELECT id FROM above ORDER BY depth DESC LIMIT 1`;
+
 /**
  * The budget ledger in one SQLite file. Each decision is made by `policy/budget` over the subtree's rows, read and
  * changed under one write lock; nothing but a thread's own numbers is stored, all sums are derived.
@@ -53,7 +65,7 @@ export class SqliteLedger implements Ledger {
   }
 
   async register(threadId: string, max: MicroUsd): Promise<void> {
-    this.#change(() => planRegister(this.#row(threadId), threadId, max));
+    this.#change(() => planRegister(this.#subtree(threadId), threadId, max));
   }
 
   async reserve(childId: string, amount: MicroUsd, parentId: string, keep = 0): Promise<void> {
@@ -63,6 +75,13 @@ export class SqliteLedger implements Ledger {
         rows.set(row.thread_id, row);
       }
       return planReserve([...rows.values()], { childId, parentId, amount, keep });
+    });
+  }
+
+  async reopen(threadId: string, grant: MicroUsd, keep = 0): Promise<void> {
+    this.#change(() => {
+      const top = this.#database.get(PAYER, threadId) as { readonly id: string } | undefined;
+      return planReopen(this.#subtree(top?.id ?? threadId), { threadId, grant, keep });
     });
   }
 

@@ -162,6 +162,68 @@ export function ledgerCases(open: OpenStore): void {
     expect(await ledger.remaining('root')).toBe(90);
   });
 
+  it('reopens a thread that has ended, paid by its nearest active ancestor', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await ledger.reserve('a', 60, 'root');
+    await ledger.reserve('b', 30, 'a');
+    await ledger.report('a', 20, 1);
+    await ledger.report('b', 10, 1);
+    await ledger.release('a');
+    // a grandchild that still runs keeps its claim
+    expect(await ledger.remaining('root')).toBe(50);
+    await ledger.release('b');
+    await ledger.reopen('b', 40);
+    expect(await ledger.remaining('b')).toBe(40);
+    expect(await ledger.remaining('root')).toBe(30);
+    await expect(ledger.reopen('a', 31)).rejects.toMatchObject({ code: 'budget_insufficient' });
+    await expect(ledger.reopen('a', 30, 1)).rejects.toMatchObject({ code: 'budget_insufficient' });
+    await ledger.reopen('a', 30);
+    expect(await ledger.remaining('root')).toBe(0);
+    expect(await ledger.rows({ thread_id: 'a' })).toEqual([
+      {
+        thread_id: 'a',
+        parent_id: 'root',
+        max: 100,
+        reserved: 100,
+        actual: 20,
+        status: 'active',
+      },
+    ]);
+    await ledger.report('a', 15, 1);
+    expect(await ledger.subtreeSpend('root')).toBe(30);
+    await expect(ledger.reopen('none', 1)).rejects.toMatchObject({ code: 'budget_unregistered' });
+  });
+
+  it('makes a thread whose ancestors have ended its own cap, and keeps it when they go on', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await ledger.reserve('a', 60, 'root');
+    for (const id of ['a', 'root']) await ledger.release(id);
+    await ledger.reopen('a', 500);
+    expect(await ledger.remaining('a')).toBe(500);
+    await ledger.reopen('root', 10);
+    expect(await ledger.remaining('root')).toBe(10);
+    expect(await ledger.remaining('a')).toBe(500);
+    await expect(ledger.reopen('a', 511)).rejects.toMatchObject({ code: 'budget_insufficient' });
+    await ledger.reopen('a', 510);
+    expect(await ledger.remaining('root')).toBe(0);
+  });
+
+  it('gives a grant once, also when two ask at the same time', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    for (const id of ['a', 'b']) {
+      await ledger.reserve(id, 50, 'root');
+      await ledger.release(id);
+    }
+    const asked = await Promise.allSettled(
+      ['a', 'b'].map(async (id) => await ledger.reopen(id, 60)),
+    );
+    expect(fulfilled(asked, 'budget_insufficient')).toBe(1);
+    expect(await ledger.remaining('root')).toBe(40);
+  });
+
   it('restores rows that are missing, parents first', async () => {
     const { ledger } = await open();
     const row = { max: 50, reserved: 50, actual: 7, status: 'active' } as const;
