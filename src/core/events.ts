@@ -66,7 +66,29 @@ export interface EventPayloads {
     /** SHA-256 hex of plan.json, so that a lost thread.json can be rebuilt; absent in older logs. */
     readonly plan_sha256?: string;
   };
+  /** Begins a successor's own part, after the entries that it was given. */
   thread_continued: { readonly previous_thread_id: string };
+  /** Begins each run of the thread from the second on; `thread_finished` ends it. The header begins the first. */
+  run_started: {
+    /** Counts from 1, so the first event of this type has 2. */
+    readonly run: number;
+    readonly reason: RunReason;
+    /** The head that the run continues from; null: before the first entry. */
+    readonly from_entry: string | null;
+    /** The thread's limits from now on, as totals over its runs. */
+    readonly limits: JsonObject;
+    readonly provider: string;
+    readonly model: string;
+    /** SHA-256 hex of the plan that this run follows. */
+    readonly plan_sha256: string;
+  };
+  /** What the run follows that the one before did not: policy that became stricter, or a refreshed directive. */
+  plan_changed: {
+    readonly changes: readonly PlanChange[];
+    /** SHA-256 hex of the plan before and after. */
+    readonly before_sha256: string;
+    readonly after_sha256: string;
+  };
   turn_started: { readonly turn: number; readonly request?: RequestEstimate };
   /** Another model call of the turn, after the one that `turn_started` announced. */
   request_started: {
@@ -196,6 +218,27 @@ export interface EventPayloads {
   note: { readonly text: string; readonly details?: JsonObject };
 }
 
+/** Why a thread runs again: by a person or program, for a message, from another entry, after a crash or after an error. */
+export type RunReason = 'resumed' | 'answered' | 'branched' | 'recovered' | 'retried';
+
+/** One part of a plan that changed, such as a rule or a permission. */
+export interface PlanChange {
+  /** What kind of part it is, such as `rule`, `hook`, `capability` or `directive`. */
+  readonly type: string;
+  readonly id: string;
+  /** The files that it came from, with their hashes; absent: there was none, or there is none now. */
+  readonly before?: PlanSource;
+  readonly after?: PlanSource;
+  /** What the change means for the run, as a sentence for people. */
+  readonly text?: string;
+}
+
+export interface PlanSource {
+  readonly space?: string;
+  readonly path?: string;
+  readonly sha256?: string;
+}
+
 /** Maximum that a model call may use. The estimate is on the disk before the call is made. */
 export interface RequestEstimate {
   readonly provider: string;
@@ -271,6 +314,8 @@ export type EntryType = (typeof ENTRY_TYPES)[number];
 const LOG_ONLY = {
   thread_started: true,
   thread_continued: true,
+  run_started: true,
+  plan_changed: true,
   turn_started: true,
   request_started: true,
   token_delta: true,

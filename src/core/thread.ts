@@ -13,7 +13,7 @@ export const THREAD_STATUSES = [
 ] as const;
 export type ThreadStatus = (typeof THREAD_STATUSES)[number];
 
-/** Statuses that a thread does not leave by itself. */
+/** Statuses that a thread does not leave by itself: only a resume runs it again. */
 export type FinalStatus = Extract<ThreadStatus, 'completed' | 'error' | 'cancelled' | 'continued'>;
 
 const NEXT: Record<ThreadStatus, readonly ThreadStatus[]> = {
@@ -21,10 +21,10 @@ const NEXT: Record<ThreadStatus, readonly ThreadStatus[]> = {
   created: ['running', 'error', 'cancelled'],
   running: ['completed', 'error', 'cancelled', 'continued', 'suspended'],
   suspended: ['running', 'error', 'cancelled', 'continued'],
-  // a finished thread gains a successor when it is resumed
-  completed: ['continued'],
-  error: ['continued'],
-  cancelled: ['continued'],
+  // a resume runs a finished thread again; one whose log is archived gains a successor
+  completed: ['running', 'continued'],
+  error: ['running', 'continued'],
+  cancelled: ['running', 'continued'],
   continued: [],
 };
 

@@ -131,6 +131,8 @@ export class Redaction {
 /** Log-only types whose payload describes the course of the run, not its subject. */
 const KEPT: ReadonlySet<string> = new Set([
   'thread_continued',
+  'run_started',
+  'plan_changed',
   'turn_started',
   'request_started',
   'token_delta',

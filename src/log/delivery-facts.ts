@@ -1,6 +1,7 @@
 import type { DeliveryFacts } from '../core/delivery.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { type Message, type StopReason, textOf } from '../core/message.ts';
+import { beginsRun } from './runs.ts';
 import { isKnown } from './tree.ts';
 
 /** The `custom_type` of entries that carry a delivery. */
@@ -45,7 +46,7 @@ class FactsFold implements DeliveryFacts {
     } else if (isKnown(event, 'thread_finished')) {
       const isDone = event.payload.status === 'completed' && !this.#hasFailedRun;
       this.finished = isDone ? 'completed' : 'other';
-    } else if (isKnown(event, 'thread_continued')) this.finished = undefined;
+    } else if (beginsRun(event)) this.finished = undefined;
   }
 
   #injected({ id, payload }: LogEvent & { readonly event_type: 'custom_message' }): void {

@@ -293,12 +293,14 @@ export function malformedLog(path: string, problem: string): RyeError {
   });
 }
 
+const KEPT: ReadonlySet<string> = new Set(['tool_call_start', 'thread_continued', 'run_started']);
+
 /**
  * Lines that a context and an export do not need. Unknown types may be entries; `tool_call_start` is kept because a missing
- * result must tell whether its call was started, `thread_continued` because a continuation's own events begin after it.
+ * result must tell whether its call was started, the beginnings of runs because a run's own events come after them.
  */
 const SKIPPED: ReadonlySet<string> = new Set<string>(
-  LOG_ONLY_TYPES.filter((type) => type !== 'tool_call_start' && type !== 'thread_continued'),
+  LOG_ONLY_TYPES.filter((type) => !KEPT.has(type)),
 );
 const TYPE = Buffer.from('"event_type":"');
 /** The type of most entries, with the quote that ends it. */

@@ -96,6 +96,13 @@ export interface Registry {
     now: string,
     silentSince?: string | null,
   ): Promise<ThreadRecord>;
+  /**
+   * Takes an ended or suspended thread over for another run: `→ running`, the epoch raised, the end of the run before and
+   * a request to cancel it cleared. Refused with `thread_locked` if it is no longer as `before`.
+   */
+  resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord>;
+  /** Undoes {@link resume} for a run that could not begin: the thread has its earlier end again. */
+  revert(before: ThreadRecord, epoch: number): Promise<void>;
   /** A sign of life, and how far the thread has come if given. Refused with `thread_locked` to an owner that lost. */
   heartbeat(threadId: string, epoch: number, now: string, progress?: TurnProgress): Promise<void>;
   /** The end of the signed log when its owner last reported it: a log that ends before it was cut. */

@@ -37,6 +37,8 @@ const TYPES: Record<EventType, true> = {
   leaf: true,
   thread_started: true,
   thread_continued: true,
+  run_started: true,
+  plan_changed: true,
   turn_started: true,
   request_started: true,
   token_delta: true,

@@ -35,6 +35,8 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
   budget: ({ max_usd, parent_thread_id: parent }) =>
     `${formatUsd(max_usd)}${parent === undefined ? '' : ` of ${parent}`}`,
   thread_continued: ({ previous_thread_id: previous }) => `continues ${previous}`,
+  run_started: ({ run, reason, model }) => `run ${run} (${reason}) with ${model}`,
+  plan_changed: ({ changes }) => changes.map(({ type, id }) => `${type} ${id}`).join(', '),
   turn_started: ({ turn }) => `turn ${turn}`,
   request_started: ({ purpose, request: { provider, model } }) =>
     `${purpose} with ${provider}/${model}`,

@@ -97,6 +97,7 @@ type NoteTable = {
 
 const NOTES: NoteTable = {
   thread_continued: ({ previous_thread_id: id }) => plainNote(`continued from ${id}`),
+  run_started: ({ run, reason }) => plainNote(`run ${run} begins: ${reason}`),
   limit_reached: ({ code, current, max }) => ({
     tone: 'bad',
     text: `limit reached: ${code}, ${current} of ${max}`,

@@ -98,6 +98,23 @@ export function insertRecord(database: LazyDatabase, record: ThreadRecord): bool
   return database.run(`INSERT OR IGNORE INTO threads (${COLUMNS}) VALUES (${places})`, row) === 1;
 }
 
+/** Gives a thread the end back that it had before a resume that could not begin. Its epoch stays raised. */
+export function restoreEnd(database: LazyDatabase, before: ThreadRecord): void {
+  const { outputs, error } = before;
+  database.run(
+    `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, result = ?, outputs = ?, error = ?,
+       cancel_requested = ? WHERE thread_id = ?`,
+    before.status,
+    before.updated_at,
+    before.completed_at,
+    before.result,
+    outputs ? JSON.stringify(outputs) : null,
+    error ? JSON.stringify(error) : null,
+    before.cancel_requested,
+    before.thread_id,
+  );
+}
+
 export function recordOf(row: RegistryRow): ThreadRecord {
   return {
     ...row,

@@ -28,6 +28,7 @@ import {
   REGISTRY_MIGRATIONS,
   type RegistryRow,
   recordOf,
+  restoreEnd,
   SqliteHeads,
   signedHead,
   takeLaunch,
@@ -96,17 +97,32 @@ export class SqliteRegistry implements Registry {
     return this.#database.immediate(() => {
       const record = this.#require(threadId);
       const isSilent = silentSince !== null && record.heartbeat_at === silentSince;
-      if (record.status !== 'running') assertTransition(threadId, record.status, 'running');
-      else if (!isSilent) this.#assertOwnerGone(record);
+      if (isFinal(record.status)) throw endedThread(record);
+      if (record.status === 'running' && !isSilent) this.#assertOwnerGone(record);
+      return this.#own(threadId, owner, now);
+    });
+  }
+
+  async resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord> {
+    const { thread_id: threadId } = before;
+    return this.#database.immediate(() => {
+      const { status, epoch } = this.#require(threadId);
+      if (status !== before.status || epoch !== before.epoch) throw continuedElsewhere(threadId);
+      assertTransition(threadId, status, 'running');
       this.#database.run(
-        `UPDATE threads SET status = 'running', pid = ?, process_start = ?, host = ?, epoch = epoch + 1,
-           heartbeat_at = ?, updated_at = ? WHERE thread_id = ?`,
-        ...columnsOf(owner),
-        now,
-        now,
+        `UPDATE threads SET completed_at = NULL, result = NULL, outputs = NULL, error = NULL, cancel_requested = NULL
+           WHERE thread_id = ?`,
         threadId,
       );
-      return this.#require(threadId);
+      return this.#own(threadId, owner, now);
+    });
+  }
+
+  async revert(before: ThreadRecord, epoch: number): Promise<void> {
+    const { thread_id: threadId } = before;
+    this.#database.immediate(() => {
+      assertEpoch(this.#require(threadId), epoch);
+      restoreEnd(this.#database, before);
     });
   }
 
@@ -144,6 +160,7 @@ export class SqliteRegistry implements Registry {
     return this.#database.immediate(() => {
       const record = this.#require(threadId);
       assertEpoch(record, params.epoch);
+      if (isFinal(record.status) && params.status === 'running') throw endedThread(record);
       assertTransition(threadId, record.status, params.status);
       const { status, now, cost, result, outputs, error } = params;
       this.#database.run(
@@ -313,6 +330,19 @@ export class SqliteRegistry implements Registry {
     );
   }
 
+  /** Makes the thread `running` for a new owner. */
+  #own(threadId: string, owner: Owner, now: string): ThreadRecord {
+    this.#database.run(
+      `UPDATE threads SET status = 'running', pid = ?, process_start = ?, host = ?, epoch = epoch + 1,
+         heartbeat_at = ?, updated_at = ? WHERE thread_id = ?`,
+      ...columnsOf(owner),
+      now,
+      now,
+      threadId,
+    );
+    return this.#require(threadId);
+  }
+
   #find(threadId: string): ThreadRecord | undefined {
     const row = this.#database.get(
       `SELECT ${COLUMNS} FROM threads WHERE thread_id = ?`,
@@ -359,4 +389,20 @@ export class SqliteRegistry implements Registry {
       `thread ${successor.thread_id} cannot continue ${threadId}: that comes after it in the chain`,
     );
   }
+}
+
+/** The error for a claim of a thread that ended: only a resume runs it again. */
+function endedThread({ thread_id: threadId, status }: ThreadRecord): RyeError {
+  return new RyeError('illegal_transition', `thread ${threadId} is ${status}: no process runs it`, {
+    hint: `Run it again: rye threads resume ${threadId}`,
+    details: { thread_id: threadId, from: status, to: 'running' },
+  });
+}
+
+function continuedElsewhere(threadId: string): RyeError {
+  return new RyeError(
+    'thread_locked',
+    `thread ${threadId} was continued by another process just now`,
+    { hint: `See: rye threads show ${threadId}`, details: { thread_id: threadId } },
+  );
 }

@@ -141,6 +141,42 @@ export function registryCases(open: OpenStore): void {
     });
   });
 
+  it('gives an ended thread to one of many that resume it at once, without its earlier end', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    await registry.register(threadParams('a-1'));
+    const { epoch } = await registry.claim('a-1', self, T0);
+    await registry.requestCancel('a-1', 'enough', T0);
+    const end = { now: T1, cost: COST, result: 'done', outputs: { n: 1 }, epoch };
+    const before = await registry.finish('a-1', { ...end, status: 'completed' });
+    await expect(registry.claim('a-1', self, T1)).rejects.toMatchObject({
+      code: 'illegal_transition',
+    });
+    const resumes = await Promise.allSettled(
+      [1, 2, 3, 4].map(async () => await registry.resume(before, self, T1)),
+    );
+    expect(fulfilled(resumes, 'thread_locked')).toBe(1);
+    const reopened = { result: null, outputs: null, completed_at: null, cancel_requested: null };
+    expect(await registry.get('a-1')).toMatchObject({
+      ...reopened,
+      status: 'running',
+      epoch: 2,
+      cost: COST,
+    });
+    await registry.revert(before, 2);
+    expect(await registry.get('a-1')).toMatchObject({
+      status: 'completed',
+      result: 'done',
+      outputs: { n: 1 },
+      completed_at: before.completed_at,
+      cancel_requested: 'enough',
+      epoch: 2,
+    });
+    await expect(registry.resume(before, self, T1)).rejects.toMatchObject({
+      code: 'thread_locked',
+    });
+  });
+
   it('refuses an id that differs from another one only in letter case', async () => {
     const { registry } = await open();
     await registry.register(threadParams('demo/a-1'));

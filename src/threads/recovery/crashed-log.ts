@@ -14,6 +14,7 @@ import {
   type Usage,
 } from '../../core/usage.ts';
 import { foldContext } from '../../log/context.ts';
+import { beginsRun } from '../../log/runs.ts';
 import { messageBytes } from '../../log/summary-prompt.ts';
 import { buildTree, isKnown } from '../../log/tree.ts';
 import { likelyTokensOf } from '../../loop/meters.ts';
@@ -80,14 +81,12 @@ export async function openDeadLog(env: Stored & Process, dead: DeadOwner): Promi
 
 type Event = LogEvent | UnknownEvent;
 
-/** Returns the event of the end that a log records, unless the thread continued since. */
+/** Returns the event of the end that a log records, unless another run began since. */
 export function recordedEnd(
   events: readonly Event[],
 ): Extract<LogEvent, { readonly event_type: 'thread_finished' }> | undefined {
   const end = events.findLast((event) => isKnown(event, 'thread_finished'));
-  const continues = events.some(
-    (event) => isKnown(event, 'thread_continued') && event.seq > (end?.seq ?? 0),
-  );
+  const continues = events.some((event) => beginsRun(event) && event.seq > (end?.seq ?? 0));
   return continues ? undefined : end;
 }
 
@@ -204,9 +203,7 @@ function reservedFor(request: RequestEstimate, plan: ThreadPlan): Used {
 
 /** Everything before such an event is paid for. */
 function isBooked(event: Event): boolean {
-  return (
-    isKnown(event, 'cost') || isKnown(event, 'thread_started') || isKnown(event, 'thread_continued')
-  );
+  return isKnown(event, 'cost') || isKnown(event, 'thread_started') || beginsRun(event);
 }
 
 function isAsked(event: Event): boolean {
