@@ -7,9 +7,10 @@ import {
   USED_LIMIT_NAMES,
 } from '../../core/limits.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
-import { addUsage, type Cost, toMicroUsd, totalTokens, toUsd } from '../../core/usage.ts';
+import { addUsage, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { carryTail } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
+import { limitsOfRun, type UsedLimits } from '../../policy/run-limits.ts';
 import type { LogVerification } from '../../storage/store.ts';
 import type { Configured, Preparing, Process, Stored } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
@@ -20,29 +21,9 @@ import type { ThreadDocument } from '../thread-document.ts';
 import { partOf, tamperedError, verifyLog } from '../verified-log.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
 
-/** The used part of a thread's limits, its children's spend included. */
-export interface UsedLimits {
-  readonly cost: Cost;
-  /** USD of the thread and all below it. */
-  readonly subtreeSpend: number;
-  readonly spawns: number;
-}
-
 /** Returns the remaining limits of a thread for its continuation; never below 0. Depth is not used up. */
 export function remainingLimits(limits: Limits, used: UsedLimits): Limits {
-  const { cost, subtreeSpend, spawns } = used;
-  return {
-    turns: remainder(limits.turns, cost.turns),
-    tokens: remainder(limits.tokens, totalTokens(cost)),
-    spend: toUsd(remainder(toMicroUsd(limits.spend), toMicroUsd(subtreeSpend))),
-    duration_seconds: remainder(limits.duration_seconds, cost.elapsed_seconds),
-    spawns: remainder(limits.spawns, spawns),
-    depth: limits.depth,
-  };
-}
-
-function remainder(max: number, used: number): number {
-  return Math.max(0, max - used);
+  return limitsOfRun(limits, used).run;
 }
 
 /** Limits with a person's overrides, within what the parent may give. */
