@@ -24,11 +24,7 @@ export function sessionTreeEdits(workspace: Workspace): SessionTreeEdits {
       if (summary !== 'model') {
         return await branchThread(ports(), id, { at, summary: summary?.text, message });
       }
-      const opened = await env();
-      const events = await branchWithModelSummary(opened, id, { at, instructions, signal });
-      if (message === undefined) return events;
-      const leaf = events.findLast((event) => event.id !== undefined)?.id ?? at;
-      return [...events, ...(await branchThread(opened, id, { at: leaf, message }))];
+      return await branchWithModelSummary(await env(), id, { at, instructions, message, signal });
     },
     extract: async (id, options) => await extractThread(ports(), id, options),
     label: async (id, entry, label) => await labelEntry(ports(), id, { entry, label }),

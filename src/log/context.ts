@@ -9,6 +9,7 @@ import {
   toolCallsOf,
   userText,
 } from '../core/message.ts';
+import { recoveredFate } from './open-calls.ts';
 import { isKnown, listOf, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** Settings in force at the leaf; absent means that nothing on the path set it. */
@@ -70,11 +71,46 @@ export function foldContext(tree: SessionTree, options: ContextOptions = {}): Se
   sources.length = count;
   const conversation = withoutSuperseded({ messages, sources });
   return {
-    ...repairPairing(conversation, (callId) => options.startedCalls?.has(callId) ?? false),
+    ...repairPairing(conversation, outcomesOf(tree, options.startedCalls)),
     system: facts.prompt?.text ?? '',
     tools: facts.prompt?.tools ?? [],
     settings: facts.settings,
   };
+}
+
+/** What a log knows of a call that has no result on the path. */
+export interface Outcomes {
+  /** The result that another branch of the log has. */
+  readonly result: (callId: string) => ToolResultMessage | undefined;
+  readonly wasStarted: (callId: string) => boolean;
+}
+
+/** The results of a whole log, collected when the first one is asked for: almost no path needs them. */
+function outcomesOf(tree: SessionTree, startedCalls?: ReadonlySet<string>): Outcomes {
+  let results: ReadonlyMap<string, TreeEntry> | undefined;
+  return {
+    result: (callId) => {
+      results ??= resultEntries(tree);
+      const entry = results.get(callId);
+      const message = entry && messageOf(entry);
+      return message?.role === 'tool_result' ? message : undefined;
+    },
+    wasStarted: (callId) => startedCalls?.has(callId) ?? false,
+  };
+}
+
+/** The first result of each call in a log; one that a tool returned comes before one that a recovery wrote. */
+export function resultEntries(tree: SessionTree): ReadonlyMap<string, TreeEntry> {
+  const results = new Map<string, TreeEntry>();
+  const recovered = new Map<string, TreeEntry>();
+  for (const entry of tree.entries) {
+    if (!isKnown(entry, 'message')) continue;
+    const { message } = entry.payload;
+    if (message.role !== 'tool_result') continue;
+    const found = recoveredFate(message.data) === undefined ? results : recovered;
+    if (!found.has(message.call_id)) found.set(message.call_id, entry);
+  }
+  return new Map([...recovered, ...results]);
 }
 
 /** The settings that the entries of a path make. */
@@ -216,18 +252,21 @@ interface Item {
   readonly message: Message;
 }
 
+const NO_OUTCOMES: Outcomes = { result: () => undefined, wasStarted: () => false };
+
 /**
  * Gives every tool call exactly one result, right after its message and in the order of the calls. Results
- * without a call and second results are dropped; a missing one is added, and states whether the call was started.
+ * without a call and second results are dropped. A missing one is added: a text that states whether the call was
+ * started; at the end of the path the result that the log has elsewhere, because a finished effect stays finished.
  */
 export function repairPairing(
   conversation: Conversation,
-  wasStarted: (callId: string) => boolean,
+  outcomes: Outcomes = NO_OUTCOMES,
 ): Conversation {
   const { messages, sources } = conversation;
   if (isPaired(messages)) return conversation;
   const items = messages.map((message, at): Item => ({ message, entryId: sources[at] ?? null }));
-  const repaired = repairedItems(items, wasStarted);
+  const repaired = repairedItems(items, outcomes);
   return {
     messages: repaired.map(({ message }) => message),
     sources: repaired.map(({ entryId }) => entryId),
@@ -251,10 +290,7 @@ function isPaired(messages: readonly Message[]): boolean {
   return true;
 }
 
-function repairedItems(
-  items: readonly Item[],
-  wasStarted: (callId: string) => boolean,
-): readonly Item[] {
+function repairedItems(items: readonly Item[], outcomes: Outcomes): readonly Item[] {
   const repaired: Item[] = [];
   let index = 0;
   while (index < items.length) {
@@ -264,7 +300,15 @@ function repairedItems(
     repaired.push(current);
     if (current.message.role !== 'assistant') continue;
     const end = nextAssistant(items, index);
-    const answers = answersOf(current.message, items.slice(index, end), wasStarted);
+    const later = items.slice(index, end);
+    // what was sent stays as it was sent: only a path that ends with its calls takes results from elsewhere
+    const isLast =
+      end === items.length && later.every(({ message }) => message.role === 'tool_result');
+    const answers = answersOf(
+      current.message,
+      later,
+      isLast ? outcomes : { ...outcomes, result: NO_OUTCOMES.result },
+    );
     // not spread: a list may be longer than a call may have arguments
     for (const answer of answers) repaired.push(answer);
     index = end;
@@ -282,7 +326,7 @@ function nextAssistant(items: readonly Item[], from: number): number {
 function answersOf(
   assistant: AssistantMessage,
   later: readonly Item[],
-  wasStarted: (callId: string) => boolean,
+  { result, wasStarted }: Outcomes,
 ): readonly Item[] {
   const results = new Map<string, Item[]>();
   for (const item of later) {
@@ -295,13 +339,13 @@ function answersOf(
     (call) =>
       results.get(call.call_id)?.shift() ?? {
         entryId: null,
-        message: missingResult(call, wasStarted(call.call_id)),
+        message: result(call.call_id) ?? missingResult(call, wasStarted(call.call_id)),
       },
   );
   return [...answers, ...later.filter(({ message }) => message.role !== 'tool_result')];
 }
 
-/** Returns the result for a call whose own was never recorded. */
+/** Returns the result for a call that has none anywhere in the log. */
 function missingResult(call: ToolCallBlock, started: boolean): ToolResultMessage {
   const text = started
     ? 'This call was interrupted. It may have taken effect in part or in full: check before repeating it.'

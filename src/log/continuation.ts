@@ -1,7 +1,7 @@
 import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
-import { type Message, textOf } from '../core/message.ts';
-import { foldContext, type SessionContext, startedCallIds } from './context.ts';
+import { type Message, textOf, toolCallsOf } from '../core/message.ts';
+import { foldContext, resultEntries, type SessionContext, startedCallIds } from './context.ts';
 import { recoveredFate } from './open-calls.ts';
 import { messageTokens } from './summary-prompt.ts';
 import { entryById, isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
@@ -29,8 +29,9 @@ export function carryPath({ tree, events, leafId, rerun }: CarryRequest): Carrie
   const context = foldContext(tree, { leafId, startedCalls: startedCallIds(events) });
   if (leafId === null) return { ...context, drafts: [] };
   const { messages, sources } = withoutRerun(context, rerun);
-  const madeUp = madeUpResults(messages, sources);
-  const drafts = extractDrafts(tree, leafId)
+  const recorded = resultEntries(tree);
+  const madeUp = madeUpResults(messages, sources, recorded);
+  const drafts = extractDrafts(tree, events, leafId)
     .filter((draft) => !isRerun(draft, rerun))
     .flatMap((draft): readonly EventDraft[] => [
       draft,
@@ -100,17 +101,19 @@ function tailDraft(tree: SessionTree, message: Message, source: string | null): 
   };
 }
 
-/** Results that the fold added, by the entry that they follow. */
+/** Results that the fold added and the log has nowhere, by the entry that they follow. */
 function madeUpResults(
   messages: readonly Message[],
   sources: readonly (string | null)[],
+  recorded: ReadonlyMap<string, unknown>,
 ): ReadonlyMap<string, readonly Message[]> {
   const found = new Map<string, Message[]>();
   let last: string | null = null;
   for (const [index, message] of messages.entries()) {
     const source = sources[index] ?? null;
     if (source !== null) last = source;
-    else if (last !== null) found.set(last, [...(found.get(last) ?? []), message]);
+    else if (last !== null && !(message.role === 'tool_result' && recorded.has(message.call_id)))
+      found.set(last, [...(found.get(last) ?? []), message]);
   }
   return found;
 }
@@ -144,20 +147,30 @@ function isRerunResult(message: Message, rerun: ReadonlySet<string> | undefined)
   );
 }
 
-/** Moves the leaf to an entry, or before the first one with `null`; the next entry starts a branch there. */
-export function branchDraft(tree: SessionTree, targetId: string | null): EventDraft {
+/**
+ * Moves the head to an entry, or before the first one with `null`; the next entry starts a branch there. Where the path
+ * ends with calls whose results stand elsewhere in the log, copies of these results begin the branch.
+ */
+export function branchDrafts(tree: SessionTree, targetId: string | null): readonly EventDraft[] {
   if (targetId !== null) entryById(tree, targetId);
-  return { event_type: 'leaf', payload: { target_id: targetId }, durable: true };
+  const results = targetId === null ? [] : outcomesAtEnd(tree, targetId);
+  return [
+    { event_type: 'leaf', payload: { target_id: targetId }, durable: true },
+    ...results.map(messageDraft),
+  ];
 }
 
-/** Moves the leaf and hangs a summary of the branch that is left there; the abandoned leaf must exist. */
+/** Moves the head and hangs a summary of the branch that is left there; the abandoned head must exist. */
 export function branchWithSummaryDrafts(
   tree: SessionTree,
   targetId: string | null,
   { summary, details }: { readonly summary: string; readonly details?: JsonObject },
 ): readonly EventDraft[] {
   const payload = { from_id: tree.leafId ?? '', summary, ...(details ? { details } : {}) };
-  return [branchDraft(tree, targetId), { event_type: 'branch_summary', payload, durable: true }];
+  return [
+    ...branchDrafts(tree, targetId),
+    { event_type: 'branch_summary', payload, durable: true },
+  ];
 }
 
 /** Names an entry, or removes its name with `null`. */
@@ -166,21 +179,126 @@ export function labelDraft(tree: SessionTree, targetId: string, label: string | 
   return { event_type: 'label', payload: { target_id: targetId, label } };
 }
 
+/** A draft of a copied path, and the event that it copies. */
+export interface Copy {
+  readonly draft: EventDraft;
+  readonly origin: LogEvent | UnknownEvent;
+}
+
 /**
- * Drafts that rebuild the path to `entryId` in a new thread, ids kept. Label entries are taken out of the chain and
- * the labels in force on the path are set again at its end; a compaction that kept from one keeps from the entry
- * after it.
+ * Rebuilds the path to `entryId` in a new thread, ids kept: its entries, and after each answer the starts of its calls
+ * and the results that the log has below `entryId` or on another branch, because a finished effect stays finished. Label entries are taken out of the chain and the labels in force on the path are set again at its end; a
+ * compaction that kept from one keeps from the entry after it.
  */
-export function extractDrafts(tree: SessionTree, entryId: string): readonly EventDraft[] {
+export function copyPath(
+  tree: SessionTree,
+  events: readonly (LogEvent | UnknownEvent)[],
+  entryId: string,
+): readonly Copy[] {
   const path = pathTo(tree, entryId);
   const kept = path.filter((entry) => !isDropped(entry));
   const successor = successors(path);
-  const copies = kept.map((entry) => copyDraft(entry, successor));
-  const labels = kept.flatMap(({ id }): EventDraft[] => {
-    const label = tree.labels.get(id);
-    return label === undefined ? [] : [{ event_type: 'label', payload: { target_id: id, label } }];
-  });
-  return [...copies, ...labels];
+  const starts = startsByAnswer(kept, events);
+  const outcomes = outcomesElsewhere(tree, kept);
+  const labelEntries = newestLabels(tree);
+  return [
+    ...kept.flatMap((entry): readonly Copy[] => [
+      { draft: copyDraft(entry, successor), origin: entry },
+      ...(starts.get(entry.id) ?? []).map(copyOf),
+      ...(outcomes.get(entry.id) ?? []).map((origin) => ({
+        draft: copyDraft(origin, successor),
+        origin,
+      })),
+    ]),
+    ...kept.flatMap(({ id }): readonly Copy[] => {
+      const label = tree.labels.get(id);
+      const origin = labelEntries.get(id);
+      if (label === undefined || !origin) return [];
+      return [{ draft: { event_type: 'label', payload: { target_id: id, label } }, origin }];
+    }),
+  ];
+}
+
+/** The drafts of {@link copyPath}. */
+export function extractDrafts(
+  tree: SessionTree,
+  events: readonly (LogEvent | UnknownEvent)[],
+  entryId: string,
+): readonly EventDraft[] {
+  return copyPath(tree, events, entryId).map(({ draft }) => draft);
+}
+
+function copyOf(origin: LogEvent): Copy {
+  const { event_type, payload } = origin;
+  return { draft: { event_type, payload } as EventDraft, origin };
+}
+
+/** The starts of calls, by the entry of the answer that made them. */
+function startsByAnswer(
+  path: readonly TreeEntry[],
+  events: readonly (LogEvent | UnknownEvent)[],
+): ReadonlyMap<string, readonly LogEvent[]> {
+  const answers = new Map<string, string>();
+  for (const entry of path) for (const id of callIdsOf(entry)) answers.set(id, entry.id);
+  const starts = new Map<string, LogEvent[]>();
+  if (answers.size === 0) return starts;
+  for (const event of events) {
+    if (!isKnown(event, 'tool_call_start')) continue;
+    const answer = answers.get(event.payload.call_id);
+    if (answer === undefined) continue;
+    const same = starts.get(answer);
+    if (same) same.push(event);
+    else starts.set(answer, [event]);
+  }
+  return starts;
+}
+
+function callIdsOf(entry: TreeEntry): readonly string[] {
+  if (!isKnown(entry, 'message') || entry.payload.message.role !== 'assistant') return [];
+  return toolCallsOf(entry.payload.message).map(({ call_id: id }) => id);
+}
+
+/** Results that the path lacks and the log has, by the entry of the answer whose calls they belong to. */
+function outcomesElsewhere(
+  tree: SessionTree,
+  path: readonly TreeEntry[],
+): ReadonlyMap<string, readonly TreeEntry[]> {
+  const answered = new Set(path.map(answeredCall));
+  const missing = path.filter((entry) => callIdsOf(entry).some((id) => !answered.has(id)));
+  if (missing.length === 0) return new Map();
+  const results = resultEntries(tree);
+  return new Map(
+    missing.map((answer) => [
+      answer.id,
+      callIdsOf(answer).flatMap((id) => (answered.has(id) ? [] : (results.get(id) ?? []))),
+    ]),
+  );
+}
+
+/** The results from elsewhere in the log that the fold adds at the end of a path. */
+function outcomesAtEnd(tree: SessionTree, entryId: string): readonly Message[] {
+  const { messages, sources } = foldContext(tree, { leafId: entryId });
+  const recorded = resultEntries(tree);
+  return messages.filter(
+    (message, index) =>
+      sources[index] === null && message.role === 'tool_result' && recorded.has(message.call_id),
+  );
+}
+
+function answeredCall(entry: TreeEntry): string | undefined {
+  if (!isKnown(entry, 'message')) return undefined;
+  const { message } = entry.payload;
+  return message.role === 'tool_result' ? message.call_id : undefined;
+}
+
+/** The entry that set each label, by what it names. */
+function newestLabels(tree: SessionTree): ReadonlyMap<string, TreeEntry> {
+  const newest = new Map<string, TreeEntry>();
+  if (tree.labels.size === 0) return newest;
+  for (const entry of tree.entries) {
+    if (isKnown(entry, 'label')) newest.set(entry.payload.target_id, entry);
+  }
+  return newest;
 }
 
 /** Labels are set again at the end; a `leaf` entry has a place on the path but moves nothing. */

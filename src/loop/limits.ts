@@ -219,7 +219,7 @@ async function outgoingMessages(
   if (!ports.handlers?.context_transform) return { messages, worstTokens: 0 };
   const changed = await transformMessages(run, messages);
   if (changed === messages) return { messages, worstTokens: 0 };
-  const { messages: paired } = repairPairing({ messages: changed, sources: [] }, () => false);
+  const { messages: paired } = repairPairing({ messages: changed, sources: [] });
   const meter = new ContextMeter();
   meter.reset(paired);
   return { messages: paired, worstTokens: meter.worstTokens(conversation.preambleBytes) };

@@ -252,7 +252,7 @@ describe('pairing', () => {
     fc.assert(
       fc.property(fc.array(message, { maxLength: 12 }), (messages) => {
         const sources = messages.map((_, index) => String(index));
-        const whole = repairPairing({ messages, sources }, () => false);
+        const whole = repairPairing({ messages, sources });
         const repaired = whole.messages;
         expect(whole.sources.map((source) => messages[Number(source ?? 'none')])).toEqual(
           whole.sources.map((source, index) => (source === null ? undefined : repaired[index])),
@@ -267,7 +267,7 @@ describe('pairing', () => {
           );
           expect(repaired[at + 1 + calls.length]?.role).not.toBe('tool_result');
         }
-        expect(repairPairing(whole, () => false)).toEqual(whole);
+        expect(repairPairing(whole)).toEqual(whole);
         expect(repaired.filter(({ role }) => role !== 'tool_result')).toEqual(
           messages.filter(({ role }) => role !== 'tool_result'),
         );

@@ -5,7 +5,7 @@ import { textOf } from '../../src/core/message.ts';
 import { decodeLine, encodeEvent } from '../../src/log/codec.ts';
 import { foldContext } from '../../src/log/context.ts';
 import {
-  branchDraft,
+  branchDrafts,
   branchWithSummaryDrafts,
   extractDrafts,
   labelDraft,
@@ -102,7 +102,7 @@ function play(operations: readonly Operation[]): {
       drafts.push({ event_type: 'custom', payload: { custom_type: 't', data: { n } } });
       model.add('custom');
     } else if (op === 'root') {
-      drafts.push(branchDraft(treeNow(), null));
+      drafts.push(...branchDrafts(treeNow(), null));
       model.add('leaf');
       model.leaf = null;
     } else if (node) playAt(node, { op, n, drafts, model, treeNow });
@@ -124,7 +124,7 @@ function playAt(node: Node, { op, n, drafts, model, treeNow }: Turn): void {
     const summary = `left ${n}`;
     drafts.push(
       ...(op === 'branch'
-        ? [branchDraft(treeNow(), node.id)]
+        ? branchDrafts(treeNow(), node.id)
         : branchWithSummaryDrafts(treeNow(), node.id, { summary })),
     );
     model.add('leaf');
@@ -229,7 +229,7 @@ describe('any session', () => {
         const { events } = play(operations);
         const tree = buildTree(events);
         if (tree.leafId === null) return;
-        const copy = buildTree(place(extractDrafts(tree, tree.leafId), 'n'));
+        const copy = buildTree(place(extractDrafts(tree, tree.entries, tree.leafId), 'n'));
         expect(copy.problems).toEqual([]);
         const kept = new Set(
           pathTo(tree, tree.leafId)

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { EventDraft, LogEvent } from '../../src/core/events.ts';
 import { isFatalProblem } from '../../src/log/codec.ts';
 import {
-  branchDraft,
+  branchDrafts,
   branchWithSummaryDrafts,
   extractDrafts,
   labelDraft,
@@ -175,11 +175,11 @@ describe('branches', () => {
   const tree = buildTree(BRANCHED);
 
   it('move the leaf only to what is there', () => {
-    expect(branchDraft(tree, 'e2')).toMatchObject({
+    expect(branchDrafts(tree, 'e2')[0]).toMatchObject({
       event_type: 'leaf',
       payload: { target_id: 'e2' },
     });
-    expect(() => branchDraft(tree, 'zz')).toThrow('no entry zz');
+    expect(() => branchDrafts(tree, 'zz')).toThrow('no entry zz');
     expect(() => labelDraft(tree, 'zz', 'x')).toThrow('no entry zz');
     expect(labelDraft(tree, 'e2', 'x').payload).toEqual({ target_id: 'e2', label: 'x' });
   });
@@ -219,7 +219,7 @@ describe('branches', () => {
         userMessage('other branch'),
       ]),
     );
-    const copy = buildTree(place(extractDrafts(source, 'e7'), 'n'));
+    const copy = buildTree(place(extractDrafts(source, source.entries, 'e7'), 'n'));
     expect(copy.problems).toEqual([]);
     expect(ids(copy.entries).slice(0, 4)).toEqual(['e1', 'e3', 'e6', 'e7']);
     expect([...copy.labels]).toEqual([['e1', 'start']]);
@@ -230,7 +230,7 @@ describe('branches', () => {
   it('carry entries of unknown types along', () => {
     const [a, b] = place([userMessage('a'), userMessage('b')]);
     const odd = { ...b, event_type: 'hologram', payload: { x: 1 } } as unknown as LogEvent;
-    const copy = place(extractDrafts(buildTree([...(a ? [a] : []), odd]), 'e2'));
+    const copy = place(extractDrafts(buildTree([...(a ? [a] : []), odd]), [], 'e2'));
     expect(copy.at(-1)).toMatchObject({
       event_type: 'hologram',
       payload: { x: 1 },

@@ -180,7 +180,7 @@ describe('a session that pi wrote', () => {
   it('is a new session in pi when a branch was extracted to a thread', () => {
     const { manager, text } = fullSession();
     const tree = buildTree(place(imported(text).drafts));
-    const events = place(extractDrafts(tree, tree.leafId ?? ''), 'n');
+    const events = place(extractDrafts(tree, tree.entries, tree.leafId ?? ''), 'n');
     const header = { ...HEADER, branched_from: { thread_id: 'x', entry_id: 'y' } };
     const opened = open(exported(events, header));
     expect(opened.getSessionId()).not.toBe(manager.getSessionId());

@@ -83,11 +83,48 @@ describe('a finished thread', () => {
     expect(await intact()).toBe('ok');
   });
 
-  it('goes back to the place before its first entry', async () => {
-    await rye.trees.branch(id, { at: 'root', message: 'From the start.' });
-    const { messages } = await rye.trees.context(id);
-    expect(messages.map(({ content }) => textOf(content))).toEqual(['From the start.']);
+  it('asks the opening message anew at the root and keeps the system prompt and the tools', async () => {
+    const before = await rye.trees.context(id);
+    await rye.trees.branch(id, { at: 'root' });
+    const anew = await rye.trees.context(id);
+    expect(anew.system).toBe(before.system);
+    expect(anew.messages).toEqual(before.messages.slice(0, 1));
+    await rye.recovery.resume({ threadId: id });
+    const { system, tools, messages } = server.requests.at(-2)?.body ?? {};
+    const first = server.requests[0]?.body;
+    expect({ system, tools }).toEqual({ system: first?.system, tools: first?.tools });
+    expect(messages?.[0]).toMatchObject({ role: 'user' });
+    expect(JSON.stringify(messages)).toContain('Do the work.');
     expect(await intact()).toBe('ok');
+  });
+
+  it('begins with a message instead of the opening one at the root', async () => {
+    const { system } = await rye.trees.context(id);
+    await rye.trees.branch(id, { at: 'root', message: 'From the start.' });
+    const context = await rye.trees.context(id);
+    expect(context.messages.map(({ content }) => textOf(content))).toEqual(['From the start.']);
+    expect(context.system).toBe(system);
+    expect(await intact()).toBe('ok');
+  });
+
+  it('keeps the results of finished calls in a branch and in a fork at their answer', async () => {
+    const at = await entryOf('assistant');
+    const result = { role: 'tool_result', call_id: 'toolu_1', outcome: 'ok' };
+    expect((await rye.trees.context(id, at)).messages.at(-1)).toMatchObject(result);
+
+    const { thread_id: fork } = await rye.trees.extract(id, { at });
+    expect((await rye.trees.context(fork)).messages.at(-1)).toMatchObject(result);
+    const log = readFileSync(
+      path.join(lab.project, '.ai/state/threads', fork, 'transcript.jsonl'),
+      'utf8',
+    );
+    expect(log.match(/"event_type":"tool_call_start"/g)).toHaveLength(1);
+
+    await rye.trees.branch(id, { at, message: 'And now?' });
+    const { messages } = await rye.trees.context(id);
+    expect(messages.slice(-2)).toMatchObject([result, { role: 'user' }]);
+    expect(await intact()).toBe('ok');
+    expect(await intact(fork)).toBe('ok');
   });
 
   it('is branched with a given summary of the abandoned branch', async () => {

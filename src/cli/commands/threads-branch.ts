@@ -17,7 +17,7 @@ import { ERASE_LINE } from '../terminal-text.ts';
 import { resumeThread } from '../thread-run.ts';
 
 const BRANCH_OPTIONS = {
-  at: text('ENTRY', 'Entry ID or a unique start of it; root: before the first entry'),
+  at: text('ENTRY', 'Entry ID or a unique start of it; root: ask the opening message anew'),
   summary: optionalText(
     'TEXT',
     'Start the new branch with a summary of the old one; without TEXT the model writes it',
@@ -60,13 +60,17 @@ export const branch = defineCommand({
     const signal = io.cancellation();
     return await withRye(call, async (rye) => {
       const id = await rye.threads.resolveId(args.id);
-      // with --run the resume brings the message
-      const request = { ...options, at, message: run ? undefined : message };
+      // with --run the resume brings the message; at the root it takes the place of the opening one
+      const isResumed = run && at !== 'root';
+      const request = { ...options, at, message: isResumed ? undefined : message };
       const branched = options.new
         ? await fork(rye, id, request)
         : await rewind(rye, id, request, signal);
       const { thread_id: threadId, leaf_id: head } = branched;
-      if (run) return await resumeThread(call, rye, compact({ threadId, message }));
+      if (run) {
+        const resumed = { threadId, message: isResumed ? message : undefined };
+        return await resumeThread(call, rye, compact(resumed));
+      }
       return printResult(call, branched, () => [
         branched.branched_from === undefined
           ? `the head of ${id} is now ${head ?? 'before the first entry'}`
@@ -84,17 +88,21 @@ async function rewind(
 ): Promise<Branched> {
   const { at, label, instructions, message } = request;
   const target = at === 'root' ? 'root' : (await trees.entry(id, at)).id;
-  // before the head moves, because a label is an entry too
-  if (label !== undefined) await trees.label(id, target, label);
   const summary = summaryOf(request);
+  const isNew = summary !== undefined || target === 'root';
+  // before the head moves, because a label is an entry too
+  if (label !== undefined && !isNew) await trees.label(id, target, label);
   const written = await trees.branch(
     id,
     compact({ at: target, summary, instructions, message, signal }),
   );
-  const last = written.findLast((event) => event.id !== undefined);
-  if (!last) return { thread_id: id, leaf_id: target === 'root' ? null : target };
-  const leaf_id = last.event_type === 'leaf' ? last.payload.target_id : (last.id ?? null);
-  return { thread_id: id, leaf_id };
+  const first =
+    written.find(({ event_type }) => event_type === 'branch_summary') ??
+    written.findLast((event) => event.id !== undefined);
+  if (label !== undefined && isNew && first?.id !== undefined) {
+    await trees.label(id, first.id, label);
+  }
+  return { thread_id: id, leaf_id: (await trees.view(id)).leaf_id };
 }
 
 async function fork({ trees }: Rye, id: string, request: BranchRequest): Promise<Branched> {
@@ -103,9 +111,15 @@ async function fork({ trees }: Rye, id: string, request: BranchRequest): Promise
     throw new RyeError('usage', '--summary cannot be combined with --new: the copy has one branch');
   }
   const { thread_id } = await trees.extract(id, compact({ at, threadId }));
-  const target = (await trees.entry(id, at)).id;
-  if (label !== undefined) await trees.label(thread_id, target, label);
-  if (message !== undefined) await trees.branch(thread_id, { at: target, message });
+  const target = at === 'root' ? undefined : (await trees.entry(id, at)).id;
+  if (label !== undefined && target !== undefined) await trees.label(thread_id, target, label);
+  const { leaf_id: head } = await trees.view(thread_id);
+  if (message !== undefined) {
+    await trees.branch(thread_id, {
+      at: target === undefined ? 'root' : (head ?? target),
+      message,
+    });
+  }
   return { thread_id, leaf_id: (await trees.view(thread_id)).leaf_id, branched_from: id };
 }
 

@@ -112,19 +112,19 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
 export interface ReopenedConversation {
   readonly threadId: string;
   readonly context: Omit<CarriedContext, 'drafts'>;
-  /** Moves the head first, if the thread continues from an earlier entry. */
-  readonly leafDraft?: EventDraft | undefined;
+  /** Move the head first, if the thread continues from an earlier entry. */
+  readonly headDrafts: readonly EventDraft[];
   readonly message: string | undefined;
   readonly spent: NonNullable<Opening['spent']>;
 }
 
 /** Continues a suspended thread in its own log. */
 export function reopenedConversation(facts: ReopenedConversation): Conversation {
-  const { threadId, context, leafDraft, message, spent } = facts;
+  const { threadId, context, headDrafts, message, spent } = facts;
   return {
     reopens: true,
     open: async (parts) => {
-      if (leafDraft) parts.recorder.record([leafDraft]);
+      if (headDrafts.length > 0) parts.recorder.record(headDrafts);
       const drafts = await continuedDrafts(parts, { previousThreadId: threadId, message });
       return {
         system: context.system,

@@ -5,7 +5,7 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import { toMicroUsd, toUsd } from '../../core/usage.ts';
 import { isFatalProblem } from '../../log/codec.ts';
-import { branchDraft, carryPath } from '../../log/continuation.ts';
+import { branchDrafts, carryPath } from '../../log/continuation.ts';
 import { buildTree, entryByPrefix, type SessionTree } from '../../log/tree.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
 import type {
@@ -193,7 +193,7 @@ async function reopen(
     conversation: reopenedConversation({
       threadId,
       context,
-      leafDraft: from === undefined ? undefined : branchDraft(tree, leafId),
+      headDrafts: from === undefined ? [] : branchDrafts(tree, leafId),
       message: seed,
       spent,
     }),

@@ -24,10 +24,10 @@ import { endIfFails, type StartedThread, startThread, writerOptions } from '../r
 import { planHash, planText } from '../stored-plan.ts';
 import { headerOf, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
-import { entryAt, readVerified } from './edit.ts';
+import { entryAt, openingDrafts, readVerified } from './edit.ts';
 
 export interface ExtractRequest {
-  /** The last entry of the path that the new thread begins with. */
+  /** The last entry of the path that the new thread begins with; `root` asks the opening message anew. */
   readonly at: string;
   readonly threadId?: string | undefined;
 }
@@ -50,11 +50,16 @@ export async function extractThread(
       hint: 'Name an entry with --at.',
     });
   }
-  const plan = { ...(await env.files.readPlan(source)), parent_thread_id: null };
+  const planned = await env.files.readPlan(source);
+  const plan = { ...planned, parent_thread_id: null };
+  const drafts = [
+    ...extractDrafts(tree, events, entryId),
+    ...(at === 'root' ? openingDrafts(tree, planned, undefined) : []),
+  ];
   const started = await startThread(env, plan, { threadId });
   const from = { thread_id: sourceId, entry_id: entryId };
   return await endIfFails(env, started.threadId, async () =>
-    writeExtract(env, started, extractDrafts(tree, entryId), from),
+    writeExtract(env, started, drafts, from),
   );
 }
 

@@ -2,9 +2,11 @@ import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
-import { branchDraft, branchWithSummaryDrafts, labelDraft } from '../../log/continuation.ts';
+import { joinContents } from '../../hooks/dispatch.ts';
+import { branchDrafts, branchWithSummaryDrafts, labelDraft } from '../../log/continuation.ts';
 import { buildTree, entryByPrefix, isKnown, pathTo, type SessionTree } from '../../log/tree.ts';
 import { THINKING_LEVELS } from '../../providers/provider.ts';
 import type { LogVerification, LogWriter } from '../../storage/store.ts';
@@ -27,6 +29,24 @@ export interface OpenEdit {
 export interface LogEdit {
   readonly drafts: readonly EventDraft[];
   readonly cost?: Cost;
+}
+
+/** `context` for an edit that changes what a model is sent next; `names` for one that doesn't. */
+type EditScope = 'context' | 'names';
+
+/** Refuses to change the context of a thread that another one continues: nothing would ever use it. */
+async function assertNotContinued(env: Pick<Stored, 'store'>, threadId: string): Promise<void> {
+  const { status } = await recordOf(env, threadId);
+  if (status !== 'continued') return;
+  const last = (await env.store.registry.chain(threadId)).at(-1)?.thread_id ?? threadId;
+  throw new RyeError(
+    'illegal_transition',
+    `thread ${threadId} was continued by ${last}: a change here would have no effect`,
+    {
+      hint: `Change ${last}, or fork this thread: rye threads branch ${threadId} --at ENTRY --new`,
+      details: { thread_id: threadId, continued_by: last },
+    },
+  );
 }
 
 async function recordOf({ store }: Pick<Stored, 'store'>, threadId: string): Promise<ThreadRecord> {
@@ -61,7 +81,9 @@ export async function editLog(
   env: Stored & Process,
   threadId: string,
   make: (open: OpenEdit) => LogEdit | Promise<LogEdit>,
+  scope: EditScope = 'context',
 ): Promise<readonly LogEvent[]> {
+  if (scope === 'context') await assertNotContinued(env, threadId);
   const { document, record, writer } = await openVerified(env, threadId);
   let hasBegun = false;
   const begin = async (): Promise<void> => {
@@ -147,18 +169,55 @@ function assertIdle(record: ThreadRecord): ThreadRecord {
   );
 }
 
-/** Finds an entry by its id or a unique prefix; null for `root`, the place before the first entry. */
+/** Finds an entry by its id or a unique prefix. `root` is the system prompt, or null before the first entry. */
 export function entryAt(tree: SessionTree, reference: string): string | null {
-  return reference === 'root' ? null : entryByPrefix(tree, reference).id;
+  return reference === 'root' ? rootOf(tree) : entryByPrefix(tree, reference).id;
+}
+
+/** Returns the system prompt that the path to the head begins with; null if there is none. */
+function rootOf(tree: SessionTree): string | null {
+  const first = pathTo(tree, tree.leafId)[0] ?? tree.entries[0];
+  return first !== undefined && isKnown(first, 'system_prompt') ? first.id : null;
+}
+
+/**
+ * Asks the opening message anew: the first message of the path to the head, or a person's message with the context of
+ * the directive around it.
+ */
+export function openingDrafts(
+  tree: SessionTree,
+  plan: ThreadPlan,
+  message: string | undefined,
+): readonly EventDraft[] {
+  if (message !== undefined) {
+    const before = joinContents(plan.context, 'before');
+    const after = joinContents(plan.context, 'after');
+    return [userDraft([before, message, after].filter((part) => part !== '').join('\n\n'))];
+  }
+  const first = pathTo(tree, tree.leafId).find(
+    (entry) => isKnown(entry, 'message') && entry.payload.message.role === 'user',
+  );
+  if (first === undefined || !isKnown(first, 'message')) return [];
+  return [{ event_type: 'message', payload: { message: first.payload.message } }];
+}
+
+/** Returns the message that a branch begins with: a person's; at the root the opening one if there is none. */
+export function firstDrafts(
+  tree: SessionTree,
+  plan: ThreadPlan,
+  { at, message }: Pick<BranchRequest, 'at' | 'message'>,
+): readonly EventDraft[] {
+  if (at === 'root') return openingDrafts(tree, plan, message);
+  return message === undefined ? [] : [userDraft(message)];
 }
 
 export interface BranchRequest {
-  /** Entry id, a unique prefix of one, or `root`. */
+  /** Entry id, a unique prefix of one, or `root`: then the opening message is asked anew. */
   readonly at: string;
   /** Shown to the model in place of the abandoned branch. */
   readonly summary?: string | undefined;
   readonly details?: JsonObject | undefined;
-  /** A message that the new branch begins with. */
+  /** A message that the new branch begins with; at the root it takes the place of the directive's text. */
   readonly message?: string | undefined;
 }
 
@@ -168,15 +227,16 @@ export async function branchThread(
   threadId: string,
   { at, summary, details, message }: BranchRequest,
 ): Promise<readonly LogEvent[]> {
-  return await editLog(env, threadId, ({ tree }) => {
+  return await editLog(env, threadId, async ({ tree, document }) => {
     const target = entryAt(tree, at);
     const moved: readonly EventDraft[] =
       summary === undefined
         ? target === tree.leafId
           ? []
-          : [branchDraft(tree, target)]
+          : branchDrafts(tree, target)
         : branchWithSummaryDrafts(tree, target, { summary, ...(details ? { details } : {}) });
-    return { drafts: [...moved, ...(message === undefined ? [] : [userDraft(message)])] };
+    const plan = await env.files.readPlan(document);
+    return { drafts: [...moved, ...firstDrafts(tree, plan, { at, message })] };
   });
 }
 
@@ -194,9 +254,8 @@ export async function labelEntry(
   { entry, label }: { readonly entry: string; readonly label: string | null },
 ): Promise<readonly LogEvent[]> {
   const text = label === null || label.trim() === '' ? null : oneLine(label);
-  return await appendToTree(env, threadId, (tree) => [
-    labelDraft(tree, entryByPrefix(tree, entry).id, text),
-  ]);
+  const draft = (tree: SessionTree) => [labelDraft(tree, entryByPrefix(tree, entry).id, text)];
+  return await appendToTree(env, threadId, draft, 'names');
 }
 
 function oneLine(text: string): string {
@@ -209,9 +268,8 @@ export async function titleThread(
   threadId: string,
   title: string,
 ): Promise<readonly LogEvent[]> {
-  return await appendToTree(env, threadId, () => [
-    { event_type: 'title', payload: { title: oneLine(title) } },
-  ]);
+  const draft = { event_type: 'title', payload: { title: oneLine(title) } } as const;
+  return await appendToTree(env, threadId, () => [draft], 'names');
 }
 
 /** Sets the model that continues the thread: a tier, an alias or an id. Refused if the thread could not run on it. */
@@ -249,9 +307,8 @@ export async function appendCustom(
   threadId: string,
   { customType, data }: { readonly customType: string; readonly data: JsonObject },
 ): Promise<readonly LogEvent[]> {
-  return await appendToTree(env, threadId, () => [
-    { event_type: 'custom', payload: { custom_type: customType, data } },
-  ]);
+  const draft = { event_type: 'custom', payload: { custom_type: customType, data } } as const;
+  return await appendToTree(env, threadId, () => [draft], 'names');
 }
 
 export interface CustomMessage {
@@ -313,6 +370,7 @@ async function appendToTree(
   env: Stored & Process,
   threadId: string,
   make: (tree: SessionTree) => readonly EventDraft[],
+  scope: EditScope = 'context',
 ): Promise<readonly LogEvent[]> {
-  return await editLog(env, threadId, ({ tree }) => ({ drafts: make(tree) }));
+  return await editLog(env, threadId, ({ tree }) => ({ drafts: make(tree) }), scope);
 }

@@ -35,7 +35,7 @@ import {
 import { errorRulesOf } from '../run/loop-ports.ts';
 import { Recorder } from '../run/recorder.ts';
 import { openTooling } from '../run/tooling.ts';
-import { costOf, editLog, entryAt, type LogEdit, type OpenEdit } from './edit.ts';
+import { costOf, editLog, entryAt, firstDrafts, type LogEdit, type OpenEdit } from './edit.ts';
 import { NO_CHILDREN } from './replay-world.ts';
 
 /** The result of a compaction that a person started. */
@@ -104,6 +104,8 @@ function outcomeOf(
 export interface SummarizedBranch {
   readonly at: string;
   readonly instructions?: string | undefined;
+  /** A message that the new branch begins with. */
+  readonly message?: string | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -114,7 +116,7 @@ export interface SummarizedBranch {
 export async function branchWithModelSummary(
   env: Stored & Process & Sources,
   threadId: string,
-  { at, instructions, signal }: SummarizedBranch,
+  { at, instructions, message, signal }: SummarizedBranch,
 ): Promise<readonly LogEvent[]> {
   let failure: RyeError | undefined;
   const written = await editLog(env, threadId, async (open): Promise<LogEdit> => {
@@ -156,7 +158,8 @@ export async function branchWithModelSummary(
       summary: summaryText({ history: answer.text }, files),
       details: { ...filesAsDetails(files), usage: { ...answer.usage } },
     });
-    return paidEdit(drafts, { plan, cost, usage: answer.usage });
+    const first = firstDrafts(tree, plan, { at, message });
+    return paidEdit([...drafts, ...first], { plan, cost, usage: answer.usage });
   });
   if (failure) throw failure;
   return written;
