@@ -3,6 +3,7 @@ import { behavior } from '../../src/schemas/behavior.ts';
 import { payloads } from '../../src/schemas/events.ts';
 import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
 import { providerFile } from '../../src/schemas/provider.ts';
+import { settings } from '../../src/schemas/settings.ts';
 import { itemDocuments } from './items.ts';
 import { runDocuments } from './runs.ts';
 import { sessionDocuments } from './sessions.ts';
@@ -18,6 +19,7 @@ const CHECKED = {
   'mcp-http': httpServer,
   'mcp-stdio': stdioServer,
   provider: providerFile,
+  settings,
 };
 
 /** Configuration that docs/schemas describes: the title, and the name of the declaration. */
@@ -48,6 +50,10 @@ export function schemaFiles(): ReadonlyMap<string, string> {
     ...CONFIGURATION.map(([name, title]): [string, string] => [
       `docs/schemas/config/${name}.json`,
       textOf(jsonSchema(CHECKED[name].meta({ title }), withoutMessages)),
+    ]),
+    ...Object.entries(settings.shape).map(([name, schema]): [string, string] => [
+      `docs/schemas/config/${name.replace('agent/', '')}.json`,
+      textOf(jsonSchema(schema.meta({ title: `.ai/config/${name}.yaml` }), withoutMessages)),
     ]),
     ...Object.entries(CHECKED).map(([name, schema]): [string, string] => {
       const { $schema: _dialect, ...rest } = jsonSchema(schema);

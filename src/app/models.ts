@@ -1,6 +1,6 @@
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
-import { isRecord, type JsonObject } from '../core/json.ts';
+import type { JsonObject } from '../core/json.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import { appendWhole, assertWritable, writeOutput } from '../disk/whole-file.ts';
 import type { Config } from '../items/config-fs.ts';
@@ -35,6 +35,7 @@ import {
   usableProviders,
 } from '../providers/resolve-model.ts';
 import type { ModelSource } from '../threads/ports.ts';
+import { readSettings } from './settings.ts';
 import type { Workspace } from './workspace.ts';
 
 export interface ModelsOptions {
@@ -173,14 +174,13 @@ export class Models implements ModelSource {
       ),
     );
     const catalog = parseCatalog(Object.fromEntries(files), kinds);
-    const agent = (await config.load('agent/agent')).value['provider'];
-    const chosen = isRecord(agent) ? agent['default'] : undefined;
+    const { provider } = await readSettings(config, 'agent/agent');
     this.#catalog = catalog;
     return {
       catalog,
       kinds,
       usable: usableProviders(catalog, env),
-      defaultProvider: typeof chosen === 'string' ? chosen : undefined,
+      defaultProvider: provider?.default ?? undefined,
     };
   }
 }

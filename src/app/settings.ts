@@ -1,90 +1,52 @@
+import { type CheckedSchema, findProblem } from '../core/check.ts';
 import { RyeError } from '../core/errors.ts';
 import type { HookDeclaration, HookLayer } from '../core/hook.ts';
-import { isRecord, type JsonObject, type JsonValue } from '../core/json.ts';
+import type { JsonObject } from '../core/json.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
 import type { ThreadSettings } from '../core/plan.ts';
-import { didYouMean } from '../core/text.ts';
-import { type RawHook, readHooks } from '../hooks/declaration.ts';
+import { parseHooks } from '../hooks/declaration.ts';
 import { DEFAULT_PROJECT_BOUND, grantFile, readCapabilities } from '../hooks/sources.ts';
 import type { LoadedConfig } from '../items/config.ts';
 import type { Config } from '../items/config-fs.ts';
 import { parseErrorRules } from '../policy/error-class.ts';
 import { parseLimits } from '../policy/limits.ts';
 import { parseRiskTable, type RiskTable } from '../policy/risk.ts';
+import files from '../schemas/settings.json' with { type: 'json' };
+import type { SettingsFiles } from '../schemas/settings.ts';
 import type { ThreadConfig } from '../threads/thread-config.ts';
-import { SANDBOX_MODES } from '../tools/sandbox.ts';
 
-/** One merged configuration file with typed, located reads. */
-export class Reader {
-  readonly #name: string;
-  readonly #config: LoadedConfig;
+const schemas: Readonly<Record<keyof SettingsFiles, CheckedSchema>> = files.properties;
 
-  constructor(name: string, config: LoadedConfig) {
-    this.#name = name;
-    this.#config = config;
-  }
-
-  get(path: string): JsonValue | undefined {
-    return path
-      .split('.')
-      .reduce<JsonValue | undefined>(
-        (value, key) => (isRecord(value) ? value[key] : undefined),
-        this.#config.value,
-      );
-  }
-
-  /** A non-negative finite number. */
-  number(path: string, fallback: number): number {
-    const value = this.get(path) ?? fallback;
-    if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value;
-    return this.#refuse(path, value, 'a number of 0 or more');
-  }
-
-  boolean(path: string, fallback: boolean): boolean {
-    const value = this.get(path) ?? fallback;
-    return typeof value === 'boolean' ? value : this.#refuse(path, value, 'true or false');
-  }
-
-  oneOf<T extends string>(path: string, known: readonly T[], fallback: T): T {
-    const value = this.get(path) ?? fallback;
-    return (
-      known.find((one) => one === value) ?? this.#refuse(path, value, `one of ${known.join(', ')}`)
-    );
-  }
-
-  texts(path: string): readonly string[] {
-    const value = this.get(path) ?? [];
-    if (Array.isArray(value) && value.every((one) => typeof one === 'string')) return value;
-    return this.#refuse(path, value, 'a list of texts');
-  }
-
-  mapping(path: string): JsonObject {
-    const value = this.get(path) ?? {};
-    return isRecord(value) ? value : this.#refuse(path, value, 'a mapping');
-  }
-
-  list(path: string): readonly JsonValue[] {
-    const value = this.get(path) ?? [];
-    return Array.isArray(value) ? value : this.#refuse(path, value, 'a list');
-  }
-
-  origin(path: string): string {
-    for (const [known, origin] of this.#config.origins) {
-      if (known === path || known.startsWith(`${path}.`)) return origin;
-    }
-    return `config ${this.#name}`;
-  }
-
-  #refuse(path: string, value: JsonValue, expected: string): never {
-    throw new RyeError('config_invalid', `${path} is ${JSON.stringify(value)}, not ${expected}`, {
-      location: { path: this.origin(path) },
-      hint: `Correct it, or remove it to use the default. \`rye config get ${this.#name}.${path}\` shows where it is set.`,
-    });
-  }
+/** Reads a merged configuration file. Throws `config_invalid` with the place of the first mistake. */
+export async function readSettings<N extends keyof SettingsFiles>(
+  config: Config,
+  name: N,
+): Promise<SettingsFiles[N]> {
+  return checkedSettings(name, await config.load(name));
 }
 
-async function reader(config: Config, name: string): Promise<Reader> {
-  return new Reader(name, await config.load(name));
+function checkedSettings<N extends keyof SettingsFiles>(
+  name: N,
+  config: LoadedConfig,
+): SettingsFiles[N] {
+  const problem = findProblem(schemas[name], config.value);
+  if (!problem) return config.value;
+  const path = problem.path.join('.');
+  const what = problem.known ? `unknown member "${path}"` : `${path} ${problem.text}`;
+  throw new RyeError('config_invalid', what, {
+    location: { path: originOf(name, config, path) },
+    hint: problem.known
+      ? (problem.hint ?? `Members are ${problem.known.join(', ')}.`)
+      : `Correct it, or remove it to use the default. \`rye config get ${name}.${path}\` shows where it is set.`,
+  });
+}
+
+/** Returns the place of a member, or of the first one below it. */
+function originOf(name: string, { origins }: LoadedConfig, path: string): string {
+  for (const [known, origin] of origins) {
+    if (known === path || known.startsWith(`${path}.`)) return origin;
+  }
+  return `config ${name}`;
 }
 
 const threadConfigs = new WeakMap<Config, Promise<ThreadConfig>>();
@@ -99,73 +61,84 @@ export function readThreadConfig(config: Config): Promise<ThreadConfig> {
 }
 
 async function parseThreadConfig(config: Config): Promise<ThreadConfig> {
-  const [resilience, coordination, errors, interpolation, risks, hooks] = await Promise.all([
-    reader(config, 'agent/resilience'),
-    reader(config, 'agent/coordination'),
-    reader(config, 'agent/error_classification'),
-    reader(config, 'interpolation'),
-    readRisks(config),
-    readConfiguredHooks(config),
-  ]);
+  const [limits, patterns, resilience, coordination, interpolation, risks, hooks] =
+    await Promise.all([
+      config.load('agent/resilience').then(readLimitDefaults),
+      config.load('agent/error_classification').then(readErrorPatterns),
+      readSettings(config, 'agent/resilience'),
+      readSettings(config, 'agent/coordination'),
+      readSettings(config, 'interpolation'),
+      readRisks(config),
+      readConfiguredHooks(config),
+    ]);
+  const concurrency = filled(coordination.concurrency, { max_children: 5, max_total: 20 });
+  const policy = filled(coordination.child_policy, {
+    on_parent_cancel: 'cancel',
+    on_parent_error: 'cancel',
+    on_parent_complete: 'keep',
+  });
+  const steer = filled(coordination.steer, {
+    active_turn: 'disabled',
+    min_interval_seconds: 10,
+    proof_seconds: 5,
+  });
+  const recovery = filled(coordination.recovery, { mode: 'fail', stale_seconds: 60 });
   return {
-    limitDefaults: readLimitDefaults(resilience),
+    limitDefaults: limits,
     risks,
     hooks,
-    settings: readSettings({ resilience, errors, coordination }),
-    coordination: readCoordination(coordination),
-    recovery: readRecovery(coordination),
-    steer: readSteer(coordination),
-    onFinished: coordination.oneOf('deliveries.on_finished', ['hold', 'resume'], 'hold'),
-    toolPreloadTokens: resilience.number('tool_preload.max_tokens', 2000),
-    behavior: resilience.mapping('behavior'),
-    envAllow: interpolation.texts('env_allow'),
+    settings: threadSettings(resilience, coordination, patterns),
+    coordination: {
+      maxChildren: slots(concurrency.max_children),
+      maxTotal: slots(concurrency.max_total),
+      onParentCancel: policy.on_parent_cancel,
+      onParentError: policy.on_parent_error,
+      onParentComplete: policy.on_parent_complete,
+    },
+    recovery: {
+      mode: recovery.mode,
+      staleSeconds: Math.max(1, recovery.stale_seconds),
+      transcriptIntegrity: coordination.transcript_integrity ?? 'strict',
+    },
+    steer: {
+      enabled: steer.active_turn === 'enabled',
+      minIntervalMs: steer.min_interval_seconds * 1000,
+      proofMs: steer.proof_seconds * 1000,
+    },
+    onFinished: coordination.deliveries?.on_finished ?? 'hold',
+    toolPreloadTokens: resilience.tool_preload?.max_tokens ?? 2000,
+    behavior: (resilience.behavior ?? {}) as JsonObject,
+    envAllow: interpolation.env_allow ?? [],
   };
 }
 
-function readSteer(coordination: Reader): ThreadConfig['steer'] {
-  return {
-    enabled:
-      coordination.oneOf('steer.active_turn', ['enabled', 'disabled'], 'disabled') === 'enabled',
-    minIntervalMs: coordination.number('steer.min_interval_seconds', 10) * 1000,
-    proofMs: coordination.number('steer.proof_seconds', 5) * 1000,
-  };
+type Filled<T> = { readonly [K in keyof T]-?: NonNullable<T[K]> };
+
+/** Returns the members of a group, with the default of each that is absent or null. */
+export function filled<T extends object>(
+  group: T | null | undefined,
+  defaults: NoInfer<Filled<T>>,
+): Filled<T> {
+  const set: Partial<T> = group ?? {};
+  const names = Object.keys(defaults) as (keyof T)[];
+  return Object.fromEntries(names.map((name) => [name, set[name] ?? defaults[name]])) as Filled<T>;
 }
 
-function readRecovery(coordination: Reader): ThreadConfig['recovery'] {
-  return {
-    mode: coordination.oneOf('recovery.mode', ['fail', 'resume'], 'fail'),
-    staleSeconds: Math.max(1, coordination.number('recovery.stale_seconds', 60)),
-    transcriptIntegrity: coordination.oneOf(
-      'transcript_integrity',
-      ['strict', 'lenient'],
-      'strict',
-    ),
-  };
+function slots(count: number): number {
+  return Math.max(1, Math.floor(count));
 }
 
-function readCoordination(coordination: Reader): ThreadConfig['coordination'] {
-  const policies = ['cancel', 'keep'] as const;
-  const slots = (path: string, fallback: number): number =>
-    Math.max(1, Math.floor(coordination.number(path, fallback)));
-  return {
-    maxChildren: slots('concurrency.max_children', 5),
-    maxTotal: slots('concurrency.max_total', 20),
-    onParentCancel: coordination.oneOf('child_policy.on_parent_cancel', policies, 'cancel'),
-    onParentError: coordination.oneOf('child_policy.on_parent_error', policies, 'cancel'),
-    onParentComplete: coordination.oneOf('child_policy.on_parent_complete', policies, 'keep'),
-  };
-}
-
-function readLimitDefaults(resilience: Reader): ThreadConfig['limitDefaults'] {
-  const limits = resilience.get('limits');
-  if (!isRecord(limits)) return { limits: {}, origins: {} };
+function readLimitDefaults(config: LoadedConfig): ThreadConfig['limitDefaults'] {
+  const { limits } = checkedSettings('agent/resilience', config);
+  if (!limits) return { limits: {}, origins: {} };
+  const origin = (name: string): string => originOf('agent/resilience', config, `limits.${name}`);
   for (const [name, value] of Object.entries(limits)) {
     if (typeof value !== 'string') continue;
     throw new RyeError(
       'invalid_limit',
       `the limit "${name}" is the text ${JSON.stringify(value)}, not a number`,
       {
-        location: { path: resilience.origin(`limits.${name}`) },
+        location: { path: origin(name) },
         hint: `Write a number without quotes, such as ${name}: 10.`,
       },
     );
@@ -174,47 +147,58 @@ function readLimitDefaults(resilience: Reader): ThreadConfig['limitDefaults'] {
     Object.entries(limits).map(([name, value]) => ({
       name,
       value,
-      location: { path: resilience.origin(`limits.${name}`) },
+      location: { path: origin(name) },
     })),
     'the default limits',
   );
-  const origins = Object.fromEntries(
-    LIMIT_NAMES.map((name) => [name, resilience.origin(`limits.${name}`)]),
-  );
+  const origins = Object.fromEntries(LIMIT_NAMES.map((name) => [name, origin(name)]));
   return { limits: parsed.limits, origins };
 }
 
-function readSettings({
-  resilience,
-  errors,
-  coordination,
-}: Record<'resilience' | 'errors' | 'coordination', Reader>): ThreadSettings {
-  const patterns = errors.list('patterns');
-  parseErrorRules(patterns, errors.origin('patterns')); // a typo is an error here, before anything runs
+/** Returns the patterns as they are written; a mistake in one is an error here, before anything runs. */
+function readErrorPatterns(config: LoadedConfig): readonly JsonObject[] {
+  const name = 'agent/error_classification';
+  const patterns = checkedSettings(name, config).patterns ?? [];
+  parseErrorRules(patterns, originOf(name, config, 'patterns'));
+  return patterns as readonly JsonObject[];
+}
+
+function threadSettings(
+  resilience: SettingsFiles['agent/resilience'],
+  coordination: SettingsFiles['agent/coordination'],
+  patterns: readonly JsonObject[],
+): ThreadSettings {
+  const tools = filled(resilience.tools, {
+    parallel: 4,
+    result_max_bytes: 32_768,
+    allow_paths: [],
+    sandbox: 'off',
+    allow_domains: [],
+    allow_caches: [],
+  });
+  const retry = filled(resilience.retry, { max_retries: 3, stall_seconds: 60 });
+  const continuation = filled(coordination.continuation, {
+    mode: 'compact',
+    trigger_threshold: 0.9,
+  });
   return {
-    tools_parallel: Math.max(1, Math.floor(resilience.number('tools.parallel', 4))),
-    durability: resilience.oneOf('transcript.durability', ['turn', 'always', 'off'], 'turn'),
-    token_deltas: resilience.oneOf(
-      'transcript.token_deltas',
-      ['every', 'coalesced', 'off'],
-      'coalesced',
-    ),
-    max_retries: Math.floor(resilience.number('retry.max_retries', 3)),
-    stall_seconds: resilience.number('retry.stall_seconds', 60),
-    result_max_bytes: resilience.number('tools.result_max_bytes', 32_768),
-    error_classification: patterns.filter((one): one is JsonObject => isRecord(one)),
-    cache: resilience.boolean('cache', true),
+    tools_parallel: slots(tools.parallel),
+    ...filled(resilience.transcript, { durability: 'turn', token_deltas: 'coalesced' }),
+    max_retries: Math.floor(retry.max_retries),
+    stall_seconds: retry.stall_seconds,
+    result_max_bytes: tools.result_max_bytes,
+    error_classification: patterns,
+    cache: resilience.cache ?? true,
     context_limit: {
-      threshold: coordination.number('continuation.trigger_threshold', 0.9),
-      mode: coordination.oneOf('continuation.mode', ['compact', 'handoff'], 'compact'),
-      reserve_tokens: coordination.number('compaction.reserve_tokens', 16_384),
-      keep_recent_tokens: coordination.number('compaction.keep_recent_tokens', 20_000),
+      threshold: continuation.trigger_threshold,
+      mode: continuation.mode,
+      ...filled(coordination.compaction, { reserve_tokens: 16_384, keep_recent_tokens: 20_000 }),
     },
-    allow_paths: resilience.texts('tools.allow_paths'),
+    allow_paths: tools.allow_paths,
     sandbox: {
-      mode: resilience.oneOf('tools.sandbox', SANDBOX_MODES, 'off'),
-      allow_domains: resilience.texts('tools.allow_domains'),
-      allow_caches: resilience.texts('tools.allow_caches'),
+      mode: tools.sandbox,
+      allow_domains: tools.allow_domains,
+      allow_caches: tools.allow_caches,
     },
   };
 }
@@ -232,31 +216,28 @@ async function readRisks(config: Config): Promise<RiskTable> {
 
 /** Hooks of every configured source. A file with a mistake is an error: a guard that can't be read must not be skipped. */
 export async function readConfiguredHooks(config: Config): Promise<ThreadConfig['hooks']> {
-  const [user, project, shipped] = await Promise.all([
+  const [user, project, shipped, system] = await Promise.all([
     config.loadFrom('agent/hooks', 'user'),
     config.loadFrom('agent/hooks', 'project'),
     config.load('agent/hook_conditions'),
+    config.loadFrom('agent/hook_conditions', 'system'),
   ]);
   const userFile = hooksFile(user, 'user');
   const projectFile = hooksFile(project, 'project');
   const bound = userFile.projectBound ?? DEFAULT_PROJECT_BOUND;
   return {
-    user: grantFile(hooksOf(user, 'hooks', 0), { declared: userFile.declared, bound: undefined }),
-    builtin: hooksOf(shipped, 'builtin_hooks', 2),
-    project: grantFile(hooksOf(project, 'hooks', 3), { declared: projectFile.declared, bound }),
-    infra: hooksOf(await config.loadFrom('agent/hook_conditions', 'system'), 'infra_hooks', 4),
+    user: grantFile(hooksOf('agent/hooks', 'hooks', user, 0), {
+      declared: userFile.declared,
+      bound: undefined,
+    }),
+    builtin: hooksOf('agent/hook_conditions', 'builtin_hooks', shipped, 2),
+    project: grantFile(hooksOf('agent/hooks', 'hooks', project, 3), {
+      declared: projectFile.declared,
+      bound,
+    }),
+    infra: hooksOf('agent/hook_conditions', 'infra_hooks', system, 4),
   };
 }
-
-/** Members of a hooks file beside its hooks; the last three describe the file and change nothing. */
-const HOOKS_FILE_MEMBERS = [
-  'hooks',
-  'capabilities',
-  'project_capabilities',
-  'schema_version',
-  'category',
-  'description',
-];
 
 /** Returns the capabilities that a hooks file grants to its hooks and, for the user's file, to those of projects. */
 function hooksFile(
@@ -266,52 +247,51 @@ function hooksFile(
   readonly declared: readonly string[] | undefined;
   readonly projectBound: readonly string[] | undefined;
 } {
-  const file = new Reader('agent/hooks', config);
-  const refuse = (name: string, what: string, hint: string | undefined): never => {
-    throw new RyeError('config_invalid', `${file.origin(name)}: ${what}`, { hint });
-  };
-  for (const name of Object.keys(config.value)) {
-    if (HOOKS_FILE_MEMBERS.includes(name)) continue;
-    const known = `A hooks file has ${HOOKS_FILE_MEMBERS.slice(0, 3).join(', ')}.`;
-    refuse(name, `unknown member "${name}"`, didYouMean(name, HOOKS_FILE_MEMBERS) ?? known);
+  const file = checkedSettings('agent/hooks', config);
+  const bound = file.project_capabilities;
+  if (bound !== undefined && space === 'project') {
+    const origin = originOf('agent/hooks', config, 'project_capabilities');
+    throw new RyeError('config_invalid', `${origin}: a project cannot set project_capabilities`, {
+      hint: 'Move project_capabilities to ~/.ai/config/agent/hooks.yaml.',
+    });
   }
-  const listOf = (name: string): readonly string[] | undefined =>
-    config.value[name] === undefined ? undefined : readCapabilities(file.texts(name));
-  const projectBound = listOf('project_capabilities');
-  if (projectBound !== undefined && space === 'project') {
-    refuse(
-      'project_capabilities',
-      'a project cannot set project_capabilities',
-      'Move project_capabilities to ~/.ai/config/agent/hooks.yaml.',
-    );
-  }
-  return { declared: listOf('capabilities'), projectBound };
+  return { declared: listOf(file.capabilities), projectBound: listOf(bound) };
 }
 
-/** Throws the first mistake of a hooks file: `config_invalid`, `hook_invalid` or `condition_invalid`. */
-export function assertHooksFile(config: LoadedConfig, space: 'user' | 'project'): void {
-  hooksFile(config, space);
-  hooksOf(config, 'hooks', space === 'user' ? 0 : 3);
+function listOf(texts: readonly string[] | null | undefined): readonly string[] | undefined {
+  return texts === undefined ? undefined : readCapabilities(texts ?? []);
 }
 
-/** Throws for the default limits of a resilience file that cannot be used. */
-export function assertLimits(config: LoadedConfig): void {
-  readLimitDefaults(new Reader('agent/resilience', config));
+/** Throws the first mistake of one configuration file. Does nothing for a file that is not declared here. */
+export function assertSettings(
+  name: string,
+  config: LoadedConfig,
+  space: 'user' | 'project',
+): void {
+  if (name === 'agent/hooks') {
+    hooksFile(config, space);
+    hooksOf(name, 'hooks', config, space === 'user' ? 0 : 3);
+  } else if (name === 'agent/resilience') readLimitDefaults(config);
+  else if (name === 'agent/error_classification') readErrorPatterns(config);
+  else if (isDeclared(name)) checkedSettings(name, config);
 }
 
-function hooksOf(config: LoadedConfig, list: string, layer: HookLayer): readonly HookDeclaration[] {
-  const raw = config.value[list];
-  if (raw === undefined || raw === null) return [];
-  const file = new Reader('agent/hooks', config);
-  if (!Array.isArray(raw)) {
-    throw new RyeError('config_invalid', `${file.origin(list)}: ${list} is not a list of hooks`);
-  }
-  const entries: RawHook[] = raw.map((value, index) => ({
+function isDeclared(name: string): name is keyof SettingsFiles {
+  return Object.hasOwn(schemas, name);
+}
+
+/** Returns the hooks of a list. Throws the first mistake: `config_invalid`, `hook_invalid` or `condition_invalid`. */
+function hooksOf(
+  name: 'agent/hooks' | 'agent/hook_conditions',
+  list: 'hooks' | 'builtin_hooks' | 'infra_hooks',
+  config: LoadedConfig,
+  layer: HookLayer,
+): readonly HookDeclaration[] {
+  const file: { readonly [L in typeof list]?: readonly unknown[] | null | undefined } =
+    checkedSettings(name, config);
+  const entries = (file[list] ?? []).map((value, index) => ({
     value,
-    origin: file.origin(`${list}.${index}`),
+    origin: originOf(name, config, `${list}.${index}`),
   }));
-  const { hooks, problems } = readHooks(entries, layer);
-  const [problem] = problems;
-  if (problem) throw problem;
-  return hooks;
+  return parseHooks(entries, layer);
 }

@@ -17,6 +17,7 @@ import type { ScriptOptions } from '../tools/script.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from '../tools/skills/active-skills.ts';
 import { createSkillTools, isSkillTool, SKILLS_USE_ID } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
+import { readSettings } from './settings.ts';
 import type { ProgramSkill, Workspace } from './workspace.ts';
 
 export interface GrantedSkills {
@@ -32,32 +33,10 @@ export const NO_SKILLS: GrantedSkills = { skills: [], maxActive: 0, warnings: []
 /** Folders of other programs' skills, relative to the project and the home folder. */
 const FOREIGN_FOLDER = '.claude';
 
-interface SkillSettings {
-  readonly compat: boolean;
-  readonly maxActive: number;
-}
-
-async function skillSettings(workspace: Workspace): Promise<SkillSettings> {
-  const { value, origins } = await (await workspace.config()).load('agent/agent');
-  const skills = isRecord(value['skills']) ? value['skills'] : {};
-  const { compat = false, max_active: maxActive = 20 } = skills;
-  const refuse = (member: string, expected: string): never => {
-    const path = `skills.${member}`;
-    const where = origins.get(path) ?? 'config agent/agent';
-    const given = JSON.stringify(skills[member]);
-    throw new RyeError('config_invalid', `${where}: ${path} is ${given}, not ${expected}`);
-  };
-  if (typeof compat !== 'boolean') return refuse('compat', 'true or false');
-  if (typeof maxActive !== 'number' || !Number.isSafeInteger(maxActive) || maxActive < 1) {
-    return refuse('max_active', 'a whole number above 0');
-  }
-  return { compat, maxActive };
-}
-
 /** Returns the spaces to search for skills, including those of other programs if `skills.compat` is set. */
 export async function skillSpaces(workspace: Workspace): Promise<Spaces> {
-  const { compat } = await skillSettings(workspace);
-  if (!compat) return workspace.spaces;
+  const { skills } = await readSettings(await workspace.config(), 'agent/agent');
+  if (!skills?.compat) return workspace.spaces;
   const { projectPath, userSpacePath } = workspace.options;
   const paths = { projectPath, userSpacePath, systemPath: workspace.systemPath };
   return withForeignSkills(workspace.spaces, openSpaces(paths, FOREIGN_FOLDER));
@@ -74,7 +53,8 @@ export async function grantedSkills(
   capabilities: readonly string[],
   allowUnsigned: boolean,
 ): Promise<GrantedSkills> {
-  const { maxActive } = await skillSettings(workspace);
+  const settings = await readSettings(await workspace.config(), 'agent/agent');
+  const maxActive = settings.skills?.max_active ?? 20;
   const spaces = await skillSpaces(workspace);
   const known = spaces.list('skill').filter(({ shadowedBy }) => shadowedBy === null);
   const ofProgram = new Map(workspace.programSkills.map((skill) => [skill.id, skill]));

@@ -8,7 +8,7 @@ import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import { validateItem } from '../items/validate.ts';
 import { parseLimits } from '../policy/limits.ts';
 import type { Problem } from './api/items.ts';
-import { assertHooksFile, assertLimits } from './settings.ts';
+import { assertSettings } from './settings.ts';
 import { isForeignSkill } from './skills.ts';
 
 /** Everything that is wrong with a file: its form first, then what policy and hooks would refuse. */
@@ -49,7 +49,7 @@ function directiveProblems({ text, path }: FoundFile): readonly Problem[] {
   return problems;
 }
 
-/** Returns the problems of a configuration file: its form, unknown settings, hooks and limits. */
+/** Returns the problems of a configuration file: its form, unknown settings, and what they may not be. */
 async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly Problem[]> {
   const { id, path, space } = file;
   const problems: Problem[] = [];
@@ -65,10 +65,7 @@ async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly
     const config = await readConfigFile(file);
     for (const { path: setting, origin, hint } of await unknownIn(file, spaces))
       problems.push(unknownProblem({ setting, origin, hint, path }));
-    if (id === 'agent/hooks') {
-      await collect(() => assertHooksFile(config, space === 'user' ? 'user' : 'project'));
-    }
-    if (id === 'agent/resilience') await collect(() => assertLimits(config));
+    await collect(() => assertSettings(id, config, space === 'user' ? 'user' : 'project'));
   });
   return problems;
 }

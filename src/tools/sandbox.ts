@@ -8,8 +8,7 @@ import { type Confine, type ConfinedCommand, runProcess } from './process.ts';
 import { readRules } from './sandbox-reads.ts';
 
 /** `auto` confines commands if the machine supports it; `required` refuses to run them otherwise. */
-export const SANDBOX_MODES = ['off', 'auto', 'required'] as const;
-export type SandboxMode = (typeof SANDBOX_MODES)[number];
+export type SandboxMode = 'off' | 'auto' | 'required';
 
 export interface SandboxSettings {
   readonly mode: SandboxMode;

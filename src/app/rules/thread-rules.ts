@@ -2,12 +2,7 @@ import { basename } from 'node:path';
 import { EXIT, toRyeError } from '../../core/errors.ts';
 import { SPACES } from '../../core/ids.ts';
 import { compact } from '../../core/json.ts';
-import {
-  INTERRUPT_MODES,
-  REPEAT_MODES,
-  type RuleSettings,
-  type ThreadPlan,
-} from '../../core/plan.ts';
+import { type RuleSettings, type ThreadPlan } from '../../core/plan.ts';
 
 import type { Config } from '../../items/config-fs.ts';
 import { parseRule, ruleName } from '../../items/rule.ts';
@@ -25,7 +20,7 @@ import { bakedRule, type RuleContent } from '../../startup/baked-rules.ts';
 import type { RulePlan, RuleSource } from '../../threads/ports.ts';
 import { compileGlob } from '../../tools/glob-pattern.ts';
 import { sha256Hex } from '../../trust/keys.ts';
-import { Reader } from '../settings.ts';
+import { filled, readSettings } from '../settings.ts';
 import type { Workspace } from '../workspace.ts';
 
 export interface RuleCatalog {
@@ -145,20 +140,23 @@ export class ThreadRules implements RuleSource {
   }
 }
 
-const NAME = 'agent/rules';
-
 /** The group of stream rules over all spaces. Errors: `config_invalid` with the place. */
 async function readRuleSettings(config: Config): Promise<RuleSettings> {
-  const reader = new Reader(NAME, await config.load(NAME));
+  const rules = filled(await readSettings(config, 'agent/rules'), {
+    enabled: true,
+    context_mode: 'discard',
+    interrupt_mode: 'always',
+    repeat_mode: 'once',
+    repeat_gap: 10,
+    builtin_rules: true,
+    disabled_rules: [],
+    max_interrupts_per_run: 5,
+    buffer_limit: 65_536,
+  });
   return {
-    enabled: reader.boolean('enabled', true),
-    context_mode: reader.oneOf('context_mode', ['discard', 'keep'], 'discard'),
-    interrupt_mode: reader.oneOf('interrupt_mode', INTERRUPT_MODES, 'always'),
-    repeat_mode: reader.oneOf('repeat_mode', REPEAT_MODES, 'once'),
-    repeat_gap: Math.floor(reader.number('repeat_gap', 10)),
-    builtin_rules: reader.boolean('builtin_rules', true),
-    disabled_rules: reader.texts('disabled_rules'),
-    max_interrupts_per_run: Math.floor(reader.number('max_interrupts_per_run', 5)),
-    buffer_limit: Math.max(1024, Math.floor(reader.number('buffer_limit', 65_536))),
+    ...rules,
+    repeat_gap: Math.floor(rules.repeat_gap),
+    max_interrupts_per_run: Math.floor(rules.max_interrupts_per_run),
+    buffer_limit: Math.max(1024, Math.floor(rules.buffer_limit)),
   };
 }

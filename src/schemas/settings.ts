@@ -1,0 +1,104 @@
+import * as z from 'zod';
+
+const not = (expected: string) => ({ problem: `is {value}, not ${expected}` });
+const amount = z.number().min(0).nullish().meta(not('a number of 0 or more'));
+const flag = z.boolean().nullish().meta(not('true or false'));
+const texts = z.array(z.string()).nullish().meta(not('a list of texts'));
+const hookList = z.array(z.unknown()).nullish().meta({ problem: 'is not a list of hooks' });
+const oneOf = <const T extends string>(...names: readonly T[]) =>
+  z
+    .enum(names)
+    .nullish()
+    .meta(not(`one of ${names.join(', ')}`));
+const map = z.record(z.string(), z.unknown()).nullish().meta(not('a mapping'));
+const group = <T extends z.core.$ZodShape>(members: T) =>
+  z.object(members).nullish().meta(not('a mapping'));
+const childPolicy = oneOf('cancel', 'keep');
+
+const agent = z.object({
+  provider: group({ default: z.string().nullish().meta(not('the name of a provider')) }),
+  skills: group({
+    compat: flag,
+    max_active: z.int().min(1).nullish().meta(not('a whole number above 0')),
+  }),
+});
+
+const coordination = z.object({
+  continuation: group({ mode: oneOf('compact', 'handoff'), trigger_threshold: amount }),
+  compaction: group({ reserve_tokens: amount, keep_recent_tokens: amount }),
+  concurrency: group({ max_children: amount, max_total: amount }),
+  child_policy: group({
+    on_parent_cancel: childPolicy,
+    on_parent_error: childPolicy,
+    on_parent_complete: childPolicy,
+  }),
+  deliveries: group({ on_finished: oneOf('hold', 'resume') }),
+  steer: group({
+    active_turn: oneOf('enabled', 'disabled'),
+    min_interval_seconds: amount,
+    proof_seconds: amount,
+  }),
+  recovery: group({ mode: oneOf('fail', 'resume'), stale_seconds: amount }),
+  transcript_integrity: oneOf('strict', 'lenient'),
+});
+
+const resilience = z.object({
+  limits: map,
+  retry: group({ max_retries: amount, stall_seconds: amount }),
+  tools: group({
+    parallel: amount,
+    result_max_bytes: amount,
+    allow_paths: texts,
+    sandbox: oneOf('off', 'auto', 'required'),
+    allow_domains: texts,
+    allow_caches: texts,
+  }),
+  tool_preload: group({ max_tokens: amount }),
+  transcript: group({
+    token_deltas: oneOf('every', 'coalesced', 'off'),
+    durability: oneOf('turn', 'always', 'off'),
+  }),
+  cache: flag,
+  behavior: map,
+});
+
+const rules = z.object({
+  enabled: flag,
+  context_mode: oneOf('discard', 'keep'),
+  interrupt_mode: oneOf('never', 'prose-only', 'tool-only', 'always'),
+  repeat_mode: oneOf('once', 'after-gap'),
+  repeat_gap: amount,
+  builtin_rules: flag,
+  disabled_rules: texts,
+  max_interrupts_per_run: amount,
+  buffer_limit: amount,
+});
+
+const hooks = z.strictObject({
+  hooks: hookList,
+  capabilities: texts,
+  project_capabilities: texts,
+  // these describe the file and change nothing
+  schema_version: z.unknown().optional(),
+  category: z.unknown().optional(),
+  description: z.unknown().optional(),
+});
+
+/** Files of `.ai/config/` by name. */
+export const settings = z.object({
+  'agent/agent': agent,
+  'agent/coordination': coordination,
+  'agent/error_classification': z.object({
+    patterns: z.array(z.unknown()).nullish().meta(not('a list')),
+  }),
+  'agent/hook_conditions': z.object({
+    builtin_hooks: hookList,
+    infra_hooks: hookList,
+  }),
+  'agent/hooks': hooks,
+  'agent/resilience': resilience,
+  'agent/rules': rules,
+  interpolation: z.object({ env_allow: texts }),
+});
+
+export type SettingsFiles = z.infer<typeof settings>;
