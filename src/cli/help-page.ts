@@ -21,9 +21,11 @@ export async function cliPage(): Promise<string> {
     '',
     ...optionSpecs(GLOBAL_OPTIONS).map(optionRow),
     '',
-    'Arguments and options that several commands share, which name them only:',
+    'Arguments and options of several commands, which only name them:',
     '',
     ...[...shared].toSorted(),
+    '',
+    '`...` marks an option that may be repeated. Commands below the options are examples.',
     '',
     'rye prints results to stdout and everything else to stderr. A failure prints `rye: message [code]` and a `hint:`; with',
     '`--json` it is the document `{"success": false, "error": {"code", "message", "hint", "details"}}` on stdout.',
@@ -65,39 +67,57 @@ const EXIT_MEANINGS: readonly (readonly [number, string])[] = [
 function sections(spec: Command, shared: ReadonlySet<string>): readonly string[] {
   const { name, commands, summary, details, defaultCommand } = spec;
   const path = `${ROOT.name} ${name}`;
-  if (commands === undefined) return ['', `## ${path}`, '', ...entry(spec, [ROOT.name], shared)];
+  const text = escaped(sentences(summary, details));
+  if (commands === undefined) {
+    return ['', `## \`${usageOf(path, spec)}\``, '', text, ...rowsBelow(path, spec, shared)];
+  }
   return [
     '',
     `## ${path}`,
     '',
-    escaped(sentences(summary, details)),
+    text,
     ...(defaultCommand === undefined
       ? []
       : [`\`${path}\` alone is \`${path} ${defaultCommand}\`.`]),
-    ...commands.flatMap((command) => ['', ...entry(command, [], shared)]),
+    ...commands.flatMap((command) => [
+      '',
+      `\`${usageOf(command.name, command)}\` ${escaped(sentences(command.summary, command.details))}`,
+      ...rowsBelow(`${path} ${command.name}`, command, shared),
+    ]),
   ];
 }
 
-function entry(
-  spec: Command,
-  parent: readonly string[],
-  shared: ReadonlySet<string>,
-): readonly string[] {
-  const { name, arguments: args, summary, details, examples } = spec;
-  const usage = [...parent, name, ...args.map(argumentUsage)].join(' ');
-  const rows = spec.name === ALIAS ? [] : rowsOf(spec);
+function usageOf(path: string, { arguments: args }: Command): string {
+  return [path, ...args.map(argumentUsage)].join(' ');
+}
+
+/** Returns the options and examples of a command. */
+function rowsBelow(path: string, spec: Command, shared: ReadonlySet<string>): readonly string[] {
+  if (spec.name === ALIAS) return [];
+  const rows = rowsOf(spec);
+  const examples = spec.examples.filter((line) => !isPlain(line, path, spec));
   const own = rows.filter((row) => !shared.has(row));
   const others = rows.filter((row) => shared.has(row) && row.startsWith('- `-')).map(nameOfRow);
   return [
-    `**\`${usage}\`** ${escaped(sentences(summary, details))}`,
-    '',
     ...own,
-    ...(others.length === 0 ? [] : [`- shared: ${others.join(', ')}`]),
-    `- e.g. ${examples.map((line) => `\`${line}\``).join(', ')}`,
+    ...(others.length === 0 ? [] : [`- ${others.join(', ')}`]),
+    ...(examples.length === 0 ? [] : [`- ${examples.map((line) => `\`${line}\``).join(', ')}`]),
   ];
 }
 
-/** The command that has the options of another one, which its summary names. */
+/** True if an example shows no more than the usage and the rows: the command with its arguments and flags. */
+function isPlain(example: string, path: string, { arguments: args, options }: Command): boolean {
+  if (example !== path && !example.startsWith(`${path} `)) return false;
+  const flags = new Set([
+    '--json',
+    ...options.map((one) => (one.value === undefined ? `--${one.name}` : '')),
+  ]);
+  const words = example.slice(path.length).match(/'[^']*'|\S+/g) ?? [];
+  const others = words.filter((word) => !flags.has(word));
+  return others.length <= args.length && others.every((word) => !/^[-<>]/.test(word));
+}
+
+/** The command that has the options and examples of another one, which its summary names. */
 const ALIAS = 'run';
 
 function sentences(summary: string, details: string | undefined): string {
@@ -106,7 +126,7 @@ function sentences(summary: string, details: string | undefined): string {
 
 function rowsOf({ arguments: args, options }: Command): readonly string[] {
   return [
-    ...args.map(({ name, description }) => `- \`${name}\`: ${escaped(description)}`),
+    ...args.map(({ name, description }) => `- \`${name}\` ${escaped(description)}`),
     ...options.map(optionRow),
   ];
 }
@@ -122,14 +142,12 @@ function argumentUsage({ name, optional }: ArgumentSpec): string {
 
 function optionRow(spec: OptionSpec): string {
   const { name, short, choices, repeat, description } = spec;
-  const value = spec.optional === true ? `[${spec.value}]` : spec.value;
+  const isShort = choices !== undefined && choices.length < 9;
+  const value =
+    (isShort ? choices.join('|') : undefined) ??
+    (spec.optional === true ? `[${spec.value}]` : spec.value);
   const flags = `${short === undefined ? '' : `-${short}, `}--${name}${value === undefined ? '' : ` ${value}`}`;
-  const notes = [
-    ...(choices === undefined ? [] : [choices.join(', ')]),
-    ...(repeat === true ? ['repeatable'] : []),
-  ];
-  const suffix = notes.length === 0 ? '' : ` (${notes.join('; ')})`;
-  return `- \`${flags}\`: ${escaped(description + suffix)}`;
+  return `- \`${flags}${repeat === true ? '...' : ''}\` ${escaped(description)}`;
 }
 
 function escaped(text: string): string {

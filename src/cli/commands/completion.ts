@@ -27,10 +27,7 @@ const SHELL: Argument<Shell> = {
 
 export const completion = defineCommand({
   arguments: { shell: SHELL },
-  examples: [
-    'rye completion bash > ~/.local/share/bash-completion/completions/rye',
-    'rye completion fish > ~/.config/fish/completions/rye.fish',
-  ],
+  examples: ['rye completion bash > ~/.local/share/bash-completion/completions/rye'],
   run: async ({ args: { shell }, io, global, root }) => {
     const script = completionScript(shell, await loadTree(root));
     if (global.json) printDocument(io, { success: true, shell, script });

@@ -9,7 +9,7 @@ import { oneLine } from '../terminal-text.ts';
 
 export const doctor = defineCommand({
   details:
-    'Each check is ok, warn or fail, with a hint. The exit status is 1 if one fails. With --repair rye first rebuilds the registry, the ledger and the search index from signed files: it moves damaged ones aside and deletes nothing. It refuses to repair while a thread runs.',
+    'Exits with 1 if a check fails. --repair first rebuilds the registry, the ledger and the search index from signed files. It moves damaged ones aside, deletes nothing, and refuses to run while a thread runs.',
   options: { repair: flag('Rebuild damaged or missing databases from signed files') },
   examples: ['rye doctor', 'rye doctor --repair'],
   run: async (call) => {

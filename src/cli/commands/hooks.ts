@@ -31,7 +31,11 @@ const explain = defineCommand({
   summary: 'Explain which hooks would fire for a directive',
   arguments: { directive: argument('ID of the directive') },
   options: {
-    event: choice('EVENT', HOOK_EVENTS, 'Only hooks on this event'),
+    event: choice(
+      'EVENT',
+      HOOK_EVENTS,
+      'Only hooks on this event, such as error; see docs/hooks.md',
+    ),
     input: listOption('NAME=VALUE', 'An input that conditions may read'),
   },
   examples: ['rye hooks explain hello --event error'],

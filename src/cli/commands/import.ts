@@ -12,10 +12,7 @@ const ryeOs = defineCommand({
     'Reads every .ai folder below DIR and changes nothing there. rye signs and plans a private copy; it runs no tool, model or server.',
   arguments: { dir: argument('A Rye OS project or checkout') },
   options: {
-    patch: text(
-      'FILE',
-      'Write the mechanical changes to FILE, for git apply in DIR; FILE must not exist',
-    ),
+    patch: text('FILE', 'Write the mechanical changes to FILE, a new file for `git apply` in DIR'),
   },
   examples: ['rye import rye-os ../project --patch project.patch'],
   run: async (call) => {

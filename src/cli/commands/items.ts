@@ -114,7 +114,7 @@ const CONTEXT_LINES = 3;
 
 export const search = defineCommand({
   details:
-    'Full-text search with AND, OR, NOT, "phrases", prefix* and the fields title: tag: directive: status: model: after: before:. A search of knowledge includes the exports of past threads.',
+    'A query may use AND, OR, NOT, "phrases", prefix* and the fields title: tag: directive: status: model: after: before:. Knowledge includes the exports of past threads.',
   arguments: {
     type: typeArgument([...ITEM_TYPES, 'all'], 'An item type, or all'),
     query: argument('Words and operators; quote it for the shell'),
@@ -257,15 +257,13 @@ export const sign = defineCommand({
 
 export const verify = defineCommand({
   details:
-    'For a thread it checks thread.json, the plan, every checkpoint of the transcript, capabilities.md, artifacts and the knowledge export, and that this is the newest state that the registry and your user space know. It needs no registry.',
+    'For a thread it checks thread.json, the plan, every checkpoint of the transcript, capabilities.md, artifacts and the knowledge export, and that no newer state is known. It needs no registry.',
   arguments: {
     type: typeArgument([...ITEM_TYPES, 'config', 'thread'], 'An item type, config or thread'),
     pattern: argument('An ID or a quoted glob; for a thread, the thread ID', { name: 'id|glob' }),
   },
   options: {
-    acceptHead: flag(
-      'After you restored a thread on purpose: accept the state on disk as its newest',
-    ),
+    acceptHead: flag('Accept the state on disk as the newest, after you restored a thread'),
   },
   examples: ["rye verify directive '**'", 'rye verify thread hello-1771322456'],
   run: async (call) => {

@@ -38,7 +38,7 @@ const status = defineCommand({
 const accept = defineCommand({
   name: 'accept',
   summary: 'Pin the power files as they are now, signed with your key',
-  details: 'Signed files take effect. Unsigned and missing files are unpinned and no longer apply.',
+  details: 'Signed files take effect; unsigned and missing ones no longer apply.',
   options: { yes: flag('Do not ask; without a terminal, rye never asks', { short: 'y' }) },
   examples: ['rye lock accept', 'rye lock accept --yes --json'],
   run: async (call) => {
@@ -72,7 +72,7 @@ function changeLine({ type, id, change, detail }: GuardChange): string {
 
 export const lock = defineGroup({
   details:
-    'The lock file pins the configuration, rules and skills that apply to every run. If one of them changes, rye refuses to run until you accept the change.',
+    'The lock file pins the configuration, rules and skills of every run. If one changes, rye refuses to run until you accept the change.',
   examples: ['rye lock', 'rye lock accept'],
   defaultCommand: 'status',
   commands: [status, accept],

@@ -66,7 +66,7 @@ const test = defineCommand({
   name: 'test',
   summary: 'Show which rules a text would trigger',
   details:
-    'A file is checked as if a tool wrote it, other text as if the model answered it. The exit status is 1 if there are no rules, or if the text does not trigger the rule of --rule.',
+    'Checks a file as if a tool wrote it, other text as if the model answered it. Exits with 1 if there are no rules, or if the text does not trigger --rule.',
   arguments: {
     sample: argument('A text, the path of a file, or - for standard input', { name: 'text|file' }),
   },
@@ -116,8 +116,7 @@ async function isExistingFile(name: string, io: Io): Promise<boolean> {
 const scan = defineCommand({
   name: 'scan',
   summary: 'Check existing files against the rules',
-  details:
-    'Each file is checked as if a tool wrote it. The exit status is 1 if a file triggers a rule.',
+  details: 'Checks each file as if a tool wrote it. Exits with 1 if a file triggers a rule.',
   arguments: { folder: optionalArgument('A folder or file (default: the project)') },
   options: {
     rule,

@@ -66,9 +66,8 @@ const directive = defineCommand({
   options: DIRECTIVE_OPTIONS,
   examples: [
     'rye execute directive hello --input who=Ada',
-    'rye execute directive rye/core/project_report --input path=. --limit spend=0.50',
-    'rye execute directive hello --dry-run --json',
-    'rye run hello --output-format stream-json',
+    'rye run rye/core/project_report --input path=. --limit spend=0.50',
+    'rye run hello --dry-run --json',
     'rye run hello --async',
   ],
   run: async (call) => {

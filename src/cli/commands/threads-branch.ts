@@ -41,12 +41,11 @@ interface Branched {
 
 export const branch = defineCommand({
   details:
-    'Moves the head, the entry where the conversation continues; removes nothing. With --new rye copies the path into a new, suspended thread and does not change this one.',
+    'Moves the head, the entry where the conversation continues, and removes nothing. --new copies the path into a new, suspended thread instead.',
   arguments: { id: THREAD },
   options: BRANCH_OPTIONS,
   examples: [
-    'rye threads branch hello-1771322456 --at 3fa9 --message "Try it without the cache."',
-    'rye threads branch 2456 --at 3fa9 --summary',
+    'rye threads branch 2456 --at 3fa9 --message "Try it without the cache."',
     'rye threads branch 2456 --at 3fa9 --new --run --message "Again, in French."',
   ],
   run: async (call) => {
@@ -130,9 +129,9 @@ function summaryOf({ summary }: BranchRequest): BranchOptions['summary'] {
 
 export const open = defineCommand({
   details:
-    'Shows the tree on the left and the selected entry on the right. Press ? for the keys: filters, folding, search, labels, branching and resuming from an entry. In scripts, use `rye threads entries`.',
+    'Press ? for the keys: filter, fold, search, label, branch, and resume from an entry. In scripts, use `rye threads entries`.',
   arguments: { id: THREAD },
-  examples: ['rye threads open hello-1771322456'],
+  examples: ['rye threads open 2456'],
   run: async (call) => {
     const { args, io } = call;
     assertTerminal(call);

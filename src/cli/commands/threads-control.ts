@@ -39,7 +39,7 @@ const THREAD_IDS: Argument<readonly string[]> = {
 
 export const wait = defineCommand({
   details:
-    'Follows continuations to their end. The exit status is 0 only if every thread completed, and 5 on a timeout.',
+    'Follows continuations. Exits with 0 only if every thread completed, and with 5 on a timeout.',
   arguments: { ids: THREAD_IDS },
   options: {
     any: flag('Return when one of them has ended'),
@@ -128,11 +128,10 @@ function stopOptions({ tree, reason }: ValuesOf<typeof STOP_OPTIONS>): {
 }
 
 export const cancel = defineCommand({
-  details:
-    'The process of the thread sees the request within a moment, stops its work and finalizes the thread as cancelled.',
+  details: "The thread's process stops its work and finalizes the thread as cancelled.",
   arguments: { id: THREAD },
   options: STOP_OPTIONS,
-  examples: ['rye threads cancel hello-1771322456 --tree --reason "wrong folder"'],
+  examples: ['rye threads cancel 2456 --tree --reason "wrong folder"'],
   run: async (call) => {
     const { thread_id, threads } = await withRye(call, async (rye) => {
       const id = await rye.threads.resolveId(call.args.id);
@@ -150,7 +149,7 @@ export const kill = defineCommand({
   details: 'Sends SIGTERM, and SIGKILL after three seconds. The thread is finalized as cancelled.',
   arguments: { id: THREAD },
   options: STOP_OPTIONS,
-  examples: ['rye threads kill hello-1771322456'],
+  examples: ['rye threads kill 2456'],
   run: async (call) => {
     const { thread_id, threads } = await withRye(call, async (rye) => {
       const id = await rye.threads.resolveId(call.args.id);
@@ -169,7 +168,7 @@ export const kill = defineCommand({
 
 export const steer = defineCommand({
   details:
-    'The model of a running thread sees the message before its next call, or with --mode idle or follow-up when it has finished. A thread that does not run gets it when you resume it.',
+    'The model of a running thread sees the message before its next call, or with --mode idle or follow-up when it has finished. Any other thread gets it when you resume it.',
   arguments: { id: THREAD, message: argument('The message, or - for stdin') },
   options: { mode: choice('MODE', DELIVERY_MODES, 'When to deliver it (default: auto)') },
   examples: [
@@ -200,16 +199,13 @@ const RESOLUTIONS = ['delivered', 'dropped', 'retry'] as const;
 
 export const deliveries = defineCommand({
   details:
-    'With --json each message has all its attempts and decisions. A message is manual if the model may already have acted on it: resolve it with --resolve. rye recovers a crashed thread first.',
+    'A message is manual if the model may already have acted on it: settle it with --resolve. --json adds all attempts and decisions. Recovers a crashed thread first.',
   arguments: { id: THREAD },
   options: {
     resolve: integer('N', 'Resolve message N'),
-    as: choice('RESOLUTION', RESOLUTIONS, 'delivered, dropped, or retry as a new message'),
+    as: choice('RESOLUTION', RESOLUTIONS, 'Outcome of message N; retry sends it as a new one'),
   },
-  examples: [
-    'rye threads deliveries hello-1771322456',
-    'rye threads deliveries 2456 --resolve 3 --as retry',
-  ],
+  examples: ['rye threads deliveries 2456', 'rye threads deliveries 2456 --resolve 3 --as retry'],
   run: async (call) => {
     const { args, options, io } = call;
     const { resolve: seq } = options;

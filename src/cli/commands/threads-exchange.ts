@@ -21,7 +21,7 @@ import { oneLine } from '../terminal-text.ts';
 
 const exportThread = defineCommand({
   details:
-    'html: one self-contained page with the whole tree, the conversation, costs and the verification result; it loads nothing. md: the conversation of one branch. jsonl: one branch as an unsigned log. pi: a pi session file with all branches. rye exports the readable part of a damaged log and reports the damage in the exit status.',
+    'html: one self-contained page with the whole tree, the costs and the verification result. md: the conversation of one branch. jsonl: one branch as an unsigned log. pi: a pi session file with all branches. If the log is damaged, exports the readable part and fails.',
   arguments: { id: THREAD },
   options: {
     format: choice(
@@ -36,8 +36,7 @@ const exportThread = defineCommand({
     ),
   },
   examples: [
-    'rye threads export hello-1771322456 --out hello.html',
-    'rye threads export hello-1771322456 --out hello.html --redact --branch',
+    'rye threads export 2456 --out hello.html --redact --branch',
     'rye threads export 2456 --format jsonl --branch 3fa9',
   ],
   run: async (call) => {
@@ -134,7 +133,7 @@ async function printExport(chunks: Iterable<string>, io: Io): Promise<void> {
 
 const importThread = defineCommand({
   details:
-    'Reads a session file of version 1, 2 or 3 with all its branches, and does not change it. The thread is completed and has no permissions; you can search, branch, export and resume it. Damaged or unknown lines are listed on stderr.',
+    'Reads session files of version 1 to 3 with all branches. The thread is completed and has no permissions; you can search, branch, export and resume it. Lists damaged or unknown lines on stderr.',
   arguments: { file: argument('The session file (.jsonl)') },
   options: {
     threadId: text('ID', 'ID for the new thread (must not exist yet)'),

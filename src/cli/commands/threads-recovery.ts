@@ -11,24 +11,18 @@ import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../t
 
 export const resume = defineCommand({
   details:
-    'A suspended thread keeps its ID. Any other thread continues in a new one, with the same directive, inputs, model and parent, the rest of the limits, and the whole conversation. rye verifies the log first.',
+    'A suspended thread keeps its ID. Any other continues in a new thread with the same directive, inputs, model, parent and conversation, and the rest of the limits. Verifies the log first.',
   arguments: { id: THREAD },
   options: {
     message: text('TEXT', 'Message to the model', { short: 'm' }),
     from: text('ENTRY', 'Resume from this entry of the session instead of its end'),
-    limit: list(
-      'NAME=N',
-      'Set a limit of the continuation instead of using the rest of the old one',
-    ),
-    input: list(
-      'NAME=VALUE',
-      'A secret input, which rye does not store; NAME=@FILE reads a file. Other inputs are kept',
-    ),
+    limit: list('NAME=N', 'A limit of the continuation (default: the rest of the old one)'),
+    input: list('NAME=VALUE', 'A secret input, which rye does not store; other inputs are kept'),
     allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
     ...OUTPUT_OPTIONS,
   },
   examples: [
-    'rye threads resume hello-1771322456 --message "Now in French."',
+    'rye threads resume 2456 --message "Now in French."',
     'rye threads resume 2456 --from 3fa9 --limit turns=10',
   ],
   run: async (call) => {
@@ -62,13 +56,13 @@ export const recover = defineCommand({
   },
   options: {
     rebuild: flag(
-      'Rebuild a damaged or forged thread.json of this thread from its signed log; keeps the old file',
+      'Rebuild a damaged or forged thread.json from the signed log; keeps the old file',
     ),
   },
   examples: [
     'rye threads recover',
-    'rye threads recover hello-1771322456 --json',
-    'rye threads recover hello-1771322456 --rebuild',
+    'rye threads recover 2456 --json',
+    'rye threads recover 2456 --rebuild',
   ],
   run: async (call) => {
     const { args, options, io, global } = call;
@@ -130,7 +124,7 @@ const DEFAULT_AGE = '30d';
 
 export const gc = defineCommand({
   details:
-    'You can still read, verify and resume from compressed logs. A thread is skipped while its chain, parent or children are recent or still open.',
+    'You can still read, verify and resume them. Skips threads whose chain, parent or children are recent or still open.',
   options: {
     olderThan: text('AGE', 'Time since the end, such as 12h, 30d or 8w (default: 30d)'),
     dryRun: flag('Show what would be compressed and change nothing'),

@@ -38,13 +38,13 @@ export const entries = defineCommand({
     filter: choice(
       'FILTER',
       FILTERS,
-      'Which entries to show (default: all but settings and hidden entries)',
+      'Entries to show (default: all but settings and hidden ones)',
     ),
     search: text('WORDS', 'Only entries with all of these words'),
     entry: text('ENTRY', 'Show one entry in full, by its ID or a unique start of it'),
   },
   examples: [
-    'rye threads entries hello-1771322456',
+    'rye threads entries 2456',
     'rye threads entries 2456 --filter user-only --search invoice',
   ],
   run: async (call) => {
@@ -158,7 +158,7 @@ export const label = defineCommand({
     entry: argument('Entry ID or a unique start of it'),
     label: optionalArgument('The label'),
   },
-  examples: ['rye threads label hello-1771322456 3fa9 "before the rewrite"'],
+  examples: ['rye threads label 2456 3fa9 "before the rewrite"'],
   run: async (call) => {
     const { id, entry, label: name = null } = call.args;
     const outcome = await withRye(call, async ({ threads, trees }) => {
@@ -181,7 +181,7 @@ const compactThread = defineCommand({
     "The thread's model writes the summary within the rest of the limits. The recent conversation stays in full, and all entries stay in the log.",
   arguments: { id: THREAD },
   options: { instructions: text('TEXT', 'What the summary should focus on') },
-  examples: ['rye threads compact hello-1771322456 --instructions "Keep every invoice number."'],
+  examples: ['rye threads compact 2456 --instructions "Keep every invoice number."'],
   run: async (call) => {
     const { args, options, io, global } = call;
     const { instructions } = options;
@@ -203,13 +203,13 @@ const compactThread = defineCommand({
 
 export const replay = defineCommand({
   details:
-    'rye calls no model, runs no tool and writes nothing: tools return their recorded results. It shows the first difference from the recording; with --verify a difference is a failure.',
+    'Calls no model, runs no tool and writes nothing: tools return their recorded results. Shows the first difference from the recording.',
   arguments: { id: THREAD },
   options: {
     from: text('ENTRY', 'Replay from after this entry'),
     verify: flag('Exit with status 1 if the replay differs'),
   },
-  examples: ['rye threads replay hello-1771322456 --verify'],
+  examples: ['rye threads replay 2456 --verify'],
   run: async (call) => {
     const { args, options, io, global } = call;
     const { from } = options;

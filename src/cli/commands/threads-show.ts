@@ -111,17 +111,16 @@ function describeChild(child: ThreadRecord): string {
 }
 
 export const logs = defineCommand({
-  details:
-    'With --json the events are one document. With --json --follow each event is one line, because a live log has no end.',
+  details: '--json prints one document; with --follow it prints one event per line.',
   arguments: { id: THREAD },
   options: {
     follow: flag('Stream new events until the thread ends', { short: 'f' }),
     text: flag('Human-readable output (default)'),
     tail: integer('N', 'The last N events', { short: 'n' }),
     since: integer('SEQ', 'Only events after SEQ'),
-    unverified: flag('Only lines that no signature covers, each marked; they may be forged'),
+    unverified: flag('Only lines that no signature covers; they may be forged'),
   },
-  examples: ['rye threads logs hello-1771322456 --tail 20', 'rye threads logs 2456 --follow'],
+  examples: ['rye threads logs 2456 --tail 20', 'rye threads logs 2456 --follow'],
   run: async (call) => {
     const { args, options, io, global } = call;
     if (options.unverified) return await printUnverified(call, args.id);
@@ -170,7 +169,7 @@ export const tree = defineCommand({
   arguments: { id: optionalArgument('Only this thread and its descendants') },
   options: {
     watch: flag('Redraw at each change until all threads have ended', { short: 'w' }),
-    limit: integer('N', 'At most N roots (default 20)'),
+    limit: integer('N', 'At most N roots (default: 20)'),
   },
   examples: ['rye threads tree', 'rye threads tree 2456 --watch'],
   run: async (call) =>
@@ -267,7 +266,7 @@ function openIn(nodes: readonly ThreadTreeNode[]): readonly string[] {
 const STATS_KEYS = ['directive', 'model', 'day'] as const satisfies readonly StatsKey[];
 
 export const stats = defineCommand({
-  options: { by: choice('KEY', STATS_KEYS, 'directive (default), model, or day') },
+  options: { by: choice('KEY', STATS_KEYS, 'Group by (default: directive)') },
   examples: ['rye threads stats', 'rye threads stats --by day --json'],
   run: async (call) => {
     const { by = 'directive' } = call.options;

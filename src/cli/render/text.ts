@@ -4,7 +4,7 @@ import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine, resultText } from '../output.ts';
-import { type Colors, neutralize, oneLine } from '../terminal-text.ts';
+import { type Colors, neutralize } from '../terminal-text.ts';
 import { runLine, type Tone } from './progress-line.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
