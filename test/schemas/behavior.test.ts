@@ -1,7 +1,9 @@
 import * as fc from 'fast-check';
-import { it } from 'vitest';
+import { expectTypeOf, it } from 'vitest';
+import type { BehaviorOptions } from '../../src/core/behavior.ts';
 import { isRecord, type JsonObject } from '../../src/core/json.ts';
 import { parseBehavior } from '../../src/loop/behavior.ts';
+import type { BehaviorFile } from '../../src/schemas/behavior.ts';
 import { parseBehavior as parseByHand } from './by-hand/behavior.ts';
 import { expectSame, mutated } from './old-and-new.ts';
 
@@ -57,4 +59,24 @@ it('behavior is read and refused as by hand', () => {
     }),
     { numRuns: 2000 },
   );
+});
+
+it('the options of the library are the declared ones, and null unsets one', () => {
+  type Set<T> = { readonly [K in keyof T]-?: NonNullable<T[K]> };
+  type Options = Set<BehaviorOptions>;
+  type File = Set<BehaviorFile>;
+  // these have a short form, and tools as one text
+  type Short = 'schema' | 'tool_budgets' | 'tool_aliases' | 'dedup_tools' | 'persist_exclude_tools';
+
+  expectTypeOf<keyof Options>().toEqualTypeOf<keyof File>();
+  expectTypeOf<Omit<Options, Short | 'thinking_decay'>>().toEqualTypeOf<
+    Omit<File, Short | 'thinking_decay'>
+  >();
+  expectTypeOf<Options['thinking_decay']>().toExtend<File['thinking_decay']>();
+  expectTypeOf<File['tool_aliases']>().toExtend<Options['tool_aliases']>();
+  expectTypeOf<Extract<Options['tool_budgets'][string], object>>().toExtend<
+    File['tool_budgets'][string]
+  >();
+  expectTypeOf<File['dedup_tools']>().toExtend<Options['dedup_tools']>();
+  expectTypeOf<File['persist_exclude_tools']>().toExtend<Options['persist_exclude_tools']>();
 });

@@ -1,5 +1,7 @@
 import * as fc from 'fast-check';
-import { expect, it } from 'vitest';
+import { expect, expectTypeOf, it } from 'vitest';
+import type { z } from 'zod';
+import type { EntryType, EventPayloads } from '../../src/core/events.ts';
 import { isRecord, type JsonObject } from '../../src/core/json.ts';
 import { payloadProblem } from '../../src/log/payload.ts';
 import { payloads } from '../../src/schemas/events.ts';
@@ -68,4 +70,20 @@ it('the check by hand of messages refuses what their declaration refuses', () =>
 
 it('every checked type has a document here', () => {
   expect(Object.keys(DOCUMENTS)).toEqual(expect.arrayContaining(Object.keys(payloads.shape)));
+});
+
+it('every payload that is written has what its declaration asks for', () => {
+  type Declared = z.infer<typeof payloads>;
+  type DeepMutable<T> = T extends object ? { -readonly [K in keyof T]: DeepMutable<T[K]> } : T;
+  // `action` and `content` of a context edit depend on each other
+  type Compared = Exclude<keyof Declared, 'context_edit' | 'message'>;
+
+  expectTypeOf<keyof Declared>().toEqualTypeOf<Exclude<EntryType, 'context_injected'>>();
+  expectTypeOf<DeepMutable<Pick<EventPayloads, Compared>>>().toExtend<Pick<Declared, Compared>>();
+  expectTypeOf<EventPayloads['context_edit']['action']>().toEqualTypeOf<
+    Declared['context_edit']['action']
+  >();
+  expectTypeOf<EventPayloads['message']['message']['role']>().toEqualTypeOf<
+    Declared['message']['message']['role']
+  >();
 });
