@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { calls, reply, startWireServer, toolUse } from '../helpers/wire-server.ts';
 import { workspace } from '../helpers/workspace.ts';
 
-/** What Node writes with NODE_V8_COVERAGE. */
+/** A file that Node writes with NODE_V8_COVERAGE. */
 interface Coverage {
   readonly result: readonly {
     readonly url: string;
