@@ -2,9 +2,10 @@ import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
-import type { JsonObject } from '../core/json.ts';
+
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, isFinal, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
+import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import type {
   ExecuteToolRequest,
@@ -183,10 +184,10 @@ function isOnDisk(workspace: Workspace, part: string): boolean {
 }
 
 async function readDocument(
-  read: () => Promise<object>,
-): Promise<{ readonly document: JsonObject | null; readonly problem: string | undefined }> {
+  read: () => Promise<ThreadDocument>,
+): Promise<{ readonly document: ThreadDocument | null; readonly problem: string | undefined }> {
   try {
-    return { document: (await read()) as JsonObject, problem: undefined };
+    return { document: await read(), problem: undefined };
   } catch (error) {
     return { document: null, problem: `its thread.json is not used: ${messageOf(error)}` };
   }

@@ -1,6 +1,7 @@
 import type { TreeRow } from '../app/api/trees.ts';
 import { neutralize, wrapText } from '../cli/terminal-text.ts';
 import type { AssistantBlock, ContentBlock, Message } from '../core/message.ts';
+import { timeOf } from '../core/original.ts';
 import type { Style } from './layout.ts';
 
 /** A line of the entry's pane. */
@@ -56,7 +57,7 @@ function headOf({ entry, label, kind, leaf, active }: TreeRow): readonly Paragra
   const place = leaf ? 'the leaf' : active ? 'on the active branch' : 'on another branch';
   return [
     { text: label === undefined ? kind : `${kind}  [${label}]`, style: 'heading' },
-    { text: `${entry.id} · seq ${entry.seq} · ${entry.timestamp}`, style: 'dim' },
+    { text: `${entry.id} · seq ${entry.seq} · ${timeOf(entry)}`, style: 'dim' },
     { text: place, style: 'dim' },
     { text: '', style: 'plain' },
   ];

@@ -22,6 +22,9 @@ export interface Cost extends Usage {
   readonly elapsed_seconds: number;
 }
 
+/** Cost of a session that another program ran: its working time is unknown. */
+export type SessionCost = Omit<Cost, 'elapsed_seconds'>;
+
 export const NO_USAGE: Usage = {
   input_tokens: 0,
   output_tokens: 0,
@@ -95,12 +98,12 @@ export function formatTokens(tokens: number): string {
   return `${(tokens / 1_000_000).toFixed(1)}M`;
 }
 
-/** `2 turns, 12.3k tokens, $0.0310, 4.2s`. */
-export function formatCost(cost: Cost): string {
+/** `2 turns, 12.3k tokens, $0.0310, 4.2s`; without the time if it is unknown. */
+export function formatCost(cost: SessionCost & Partial<Cost>): string {
   return [
     `${cost.turns} turn${cost.turns === 1 ? '' : 's'}`,
     `${formatTokens(totalTokens(cost))} tokens`,
     formatUsd(cost.spend),
-    formatSeconds(cost.elapsed_seconds),
+    ...(cost.elapsed_seconds === undefined ? [] : [formatSeconds(cost.elapsed_seconds)]),
   ].join(', ');
 }

@@ -1,5 +1,7 @@
 import { stringify } from 'yaml';
+import { compact } from '../core/json.ts';
 import { withoutControls } from '../core/text.ts';
+import { formatCost } from '../core/usage.ts';
 import { pathTo } from '../log/tree.ts';
 import { bounded, fence, inlineCode, quote, renderEvent } from './markdown.ts';
 import type { ExportFacts, ExportSource } from './source.ts';
@@ -46,6 +48,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
     continuation_thread_id: continued_by,
     cost,
     outputs,
+    imported_from: origin,
   } = document;
   const metadata = {
     name: thread_id.slice(thread_id.lastIndexOf('/') + 1),
@@ -63,6 +66,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
     ...(continuation_of === undefined ? {} : { continuation_of }),
     ...(continued_by === undefined ? {} : { continuation_thread_id: continued_by }),
     ...(outputs ? { outputs } : {}),
+    ...(origin ? { imported_from: originOf(origin) } : {}),
     capabilities_ref: capabilitiesRef,
     tags: ['thread', status],
   };
@@ -71,9 +75,15 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
   return `---\n${yaml}---`;
 }
 
+function originOf({ format, session_id, started_at, ended_at, cost }: Origin): object {
+  return compact({ format, session_id, started_at, ended_at, cost });
+}
+
+type Origin = NonNullable<Facts['document']['imported_from']>;
+
 /** Renders the outcome and the cost of a thread, as blocks. */
 export function renderOutcome({ document }: Facts): readonly string[] {
-  const { status, result = '', outputs, error, cost } = document;
+  const { status, result = '', outputs, error, cost, imported_from: origin } = document;
   const parts = [`## Outcome: ${status}`];
   if (error) parts.push(quote(`${error.code}: ${error.message}`));
   if (result !== '') parts.push(fence(bounded(result), 'text'));
@@ -84,6 +94,7 @@ export function renderOutcome({ document }: Facts): readonly string[] {
       `${cost.turns} turns, ${tokens} tokens, $${cost.spend.toFixed(6)}, ${cost.elapsed_seconds} s`,
     );
   }
+  if (origin?.cost) parts.push(`Imported: ${formatCost(origin.cost)}`);
   return parts;
 }
 

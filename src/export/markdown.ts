@@ -1,5 +1,6 @@
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { type ContentBlock, type Message, textOf } from '../core/message.ts';
+import { originalTimeOf } from '../core/original.ts';
 import { withoutControls } from '../core/text.ts';
 import { isKnown } from '../log/tree.ts';
 
@@ -8,6 +9,13 @@ const MAX_RESULT_CHARS = 16_384;
 
 /** One entry of a conversation as Markdown blocks; none for an entry that people need not read. */
 export function renderEvent(event: LogEvent | UnknownEvent): readonly string[] {
+  const [heading, ...blocks] = blocksOf(event);
+  if (heading === undefined) return [];
+  const time = originalTimeOf(event);
+  return [heading, ...(time === undefined ? [] : [`*Time:* ${inlineCode(time)}`]), ...blocks];
+}
+
+function blocksOf(event: LogEvent | UnknownEvent): readonly string[] {
   if (isKnown(event, 'message')) return renderMessage(event.payload);
   if (isKnown(event, 'custom_message')) {
     const { custom_type: type, content, display } = event.payload;

@@ -31,15 +31,16 @@ export class Redaction {
     const { pi_line: _original, ...given } = payload as Payload;
     switch (type) {
       case 'message': {
-        const { message, turn, label } = given;
-        return compact({
-          message: this.#message(message as Message),
-          turn,
-          label: this.scrub(label),
-        });
+        const { message, label, turn, original_time, original_usd } = given;
+        const rest = this.scrub({ label, original_time, original_usd });
+        return compact({ message: this.#message(message as Message), turn, ...rest });
       }
       case 'custom':
-        return { custom_type: given['custom_type'], data: this.#blank(given['data']) };
+        return compact({
+          custom_type: given['custom_type'],
+          data: this.#blank(given['data']),
+          original_time: this.scrub(given['original_time']),
+        });
       case 'custom_message': {
         const { details: _details, ...rest } = given;
         const content = rest['display'] === true ? rest['content'] : this.#text(rest['content']);

@@ -1,7 +1,7 @@
 import type { ErrorInfo } from '../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
-import type { Cost } from '../core/usage.ts';
+import type { Cost, SessionCost } from '../core/usage.ts';
 import type { LogProblem } from '../log/codec.ts';
 import { buildTree, isKnown, pathTo, type SessionTree } from '../log/tree.ts';
 
@@ -17,6 +17,14 @@ export interface ExportFacts {
     readonly continuation_of?: string;
     readonly continuation_thread_id?: string;
     readonly cost?: Cost;
+    readonly imported_from?: {
+      readonly format: string;
+      readonly session_id: string;
+      readonly title?: string;
+      readonly started_at?: string;
+      readonly ended_at?: string;
+      readonly cost?: SessionCost;
+    };
     readonly result?: string;
     readonly outputs?: JsonObject;
     readonly error?: ErrorInfo;

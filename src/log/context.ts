@@ -14,6 +14,7 @@ import { isKnown, listOf, pathTo, type SessionTree, type TreeEntry } from './tre
 
 /** Settings in force at the leaf; absent means that nothing on the path set it. */
 export interface ContextSettings {
+  /** The model that was set or that answered last. */
   readonly model?: { readonly provider: string; readonly model: string };
   readonly thinking?: string;
   readonly title?: string;
@@ -125,15 +126,24 @@ interface PathFacts {
 function factsOf(path: readonly TreeEntry[]): PathFacts {
   let prompt: EventPayloads['system_prompt'] | undefined;
   let settings: ContextSettings = {};
+  let speaker: EventPayloads['model_change'] | undefined;
   let compactionAt = -1;
   const edits = new Map<string, Edit>();
   for (let index = 0; index < path.length; index += 1) {
     const entry = path[index];
-    if (!entry || isKnown(entry, 'message')) continue;
-    if (isKnown(entry, 'system_prompt')) prompt = entry.payload;
+    if (!entry) continue;
+    if (isKnown(entry, 'message')) {
+      if (entry.payload.message.role === 'assistant') speaker = entry.payload.message;
+      continue;
+    }
+    if (isKnown(entry, 'model_change')) speaker = entry.payload;
+    else if (isKnown(entry, 'system_prompt')) prompt = entry.payload;
     else if (isKnown(entry, 'compaction')) compactionAt = index;
     else if (isKnown(entry, 'context_edit')) edits.set(entry.payload.target_id, entry.payload);
     else settings = settingAfter(settings, entry);
+  }
+  if (speaker) {
+    settings = { model: { provider: speaker.provider, model: speaker.model }, ...settings };
   }
   return { ...(prompt ? { prompt } : {}), settings, edits, compactionAt };
 }
@@ -144,10 +154,6 @@ export function titleOf(tree: SessionTree): string | null {
 }
 
 function settingAfter(settings: ContextSettings, entry: TreeEntry): ContextSettings {
-  if (isKnown(entry, 'model_change')) {
-    const { provider, model } = entry.payload;
-    return { ...settings, model: { provider, model } };
-  }
   if (isKnown(entry, 'thinking_change')) return { ...settings, thinking: entry.payload.level };
   if (isKnown(entry, 'title')) return { ...settings, title: entry.payload.title };
   return settings;

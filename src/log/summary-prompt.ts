@@ -221,10 +221,12 @@ export interface FilesTouched {
 
 export const NO_FILES: FilesTouched = { read: [], changed: [] };
 
-/** Wire names of the tools that read one file. */
-export const READERS: ReadonlySet<string> = new Set(['rye_file_system_read']);
-/** Wire names of the tools that change one file. */
+/** Wire names of the tools that read one file; the short one is pi's, in imported sessions. */
+export const READERS: ReadonlySet<string> = new Set(['rye_file_system_read', 'read']);
+/** Wire names of the tools that change one file; the short ones are pi's. */
 export const WRITERS: ReadonlySet<string> = new Set([
+  'write',
+  'edit',
   'rye_file_system_write',
   'rye_file_system_edit',
   'rye_file_system_multi_edit',

@@ -9,9 +9,11 @@ import {
   type Message,
   type StopReason,
 } from '../core/message.ts';
+import { originalLineOf, timeOf } from '../core/original.ts';
 import { totalTokens, type Usage } from '../core/usage.ts';
 import type { ExportSource } from '../export/source.ts';
 import { isKnown, type TreeEntry } from '../log/tree.ts';
+import { exportedDetails } from './details.ts';
 import { PI_VERSION } from './session.ts';
 
 /** The parts of a thread that a pi session is made from. */
@@ -48,9 +50,9 @@ function originsOf({ tree, redactions }: PiSource): ReadonlyMap<string, Line> {
   const origins = new Map<string, Line>();
   if (redactions !== undefined) return origins;
   for (const { id, payload } of tree.entries) {
-    const { pi_line: text } = payload as JsonObject;
-    const value = typeof text === 'string' ? parseJson(text) : undefined;
-    if (typeof text === 'string' && isJsonObject(value)) origins.set(id, { text, value });
+    const text = originalLineOf({ payload });
+    const value = text === undefined ? undefined : parseJson(text);
+    if (text !== undefined && isJsonObject(value)) origins.set(id, { text, value });
   }
   return origins;
 }
@@ -103,10 +105,10 @@ interface Place {
 }
 
 function lineOf(entry: TreeEntry, { origin, parentId, place }: Place): string {
-  const { id, timestamp } = entry;
+  const { id } = entry;
   if (!origin) {
     const { type, ...rest } = converted(entry, place);
-    return encode({ type, id, parentId, timestamp, ...rest });
+    return encode({ type, id, parentId, timestamp: timeOf(entry), ...rest });
   }
   const { text, value } = origin;
   const isUntouched =
@@ -148,7 +150,7 @@ function converted(entry: TreeEntry, place: Place['place']): JsonObject {
   if (isKnown(entry, 'message')) {
     return {
       type: 'message',
-      message: piMessage(entry.payload.message, Date.parse(entry.timestamp)),
+      message: piMessage(entry.payload.message, Date.parse(timeOf(entry))),
     };
   }
   if (isKnown(entry, 'model_change')) {
@@ -161,7 +163,8 @@ function converted(entry: TreeEntry, place: Place['place']): JsonObject {
   if (isKnown(entry, 'compaction')) return compaction(entry, place);
   if (isKnown(entry, 'branch_summary')) {
     const { from_id, summary, details } = entry.payload;
-    return { type: 'branch_summary', fromId: place(from_id) ?? 'root', summary, details };
+    const fromId = place(from_id) ?? 'root';
+    return { type: 'branch_summary', fromId, summary, ...exportedDetails(details) };
   }
   return convertedState(entry);
 }
@@ -199,9 +202,7 @@ function compaction(
     summary,
     firstKeptEntryId: place(first) ?? id,
     tokensBefore: tokens_before,
-    details,
-    // pi drops entries without a summary: rye wrote one, as an extension would
-    fromHook: true,
+    ...exportedDetails(details),
   };
 }
 

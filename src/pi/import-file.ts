@@ -45,10 +45,10 @@ export async function importSession(
   const reader = createPiReader({ path, newId });
   const { bytes, sha256 } = await readLines(path, (...line) => reader.push(...line));
   const session = reader.end();
-  const { drafts, problems, model: speaker, messages } = importPi(session, newId);
+  const { drafts, problems, model: speaker, messages, original } = importPi(session, newId);
   const { version, sessionId: session_id } = session;
   const thread = await importThread(env, {
-    origin: { format: 'pi', version, session_id, file: basename(path), bytes, sha256 },
+    origin: { format: 'pi', version, session_id, file: basename(path), bytes, sha256, ...original },
     drafts,
     speaker,
     result: lastAnswer(drafts),

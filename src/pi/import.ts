@@ -1,8 +1,13 @@
+import { isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
-import { isJsonObject, type JsonObject, toText } from '../core/json.ts';
+import { compact, isJsonObject, type JsonObject, toText } from '../core/json.ts';
 import { textOf, toolCallsOf } from '../core/message.ts';
+import { originalCostOf } from '../core/original.ts';
+import { addUsage, NO_USAGE, toMicroUsd, toUsd } from '../core/usage.ts';
 import { MAX_LINE_BYTES } from '../log/codec.ts';
+import type { ImportedFrom } from '../threads/thread-document.ts';
+import { importedDetails } from './details.ts';
 import { contentOf, customMessageDraft, messageDraft } from './messages.ts';
 import {
   type PiEntry,
@@ -20,6 +25,8 @@ export interface PiImport {
   readonly model: { readonly provider: string; readonly model: string } | undefined;
   /** Messages on all branches. */
   readonly messages: number;
+  /** What the session states about itself. */
+  readonly original: Pick<ImportedFrom, 'title' | 'started_at' | 'ended_at' | 'cost'>;
 }
 
 /**
@@ -58,9 +65,37 @@ export function importPi(session: PiSession, newId: () => string): PiImport {
   return {
     drafts: [withLine(root, session.header), ...drafts],
     problems,
+    original: originalOf(session, drafts),
     model: lastModel(drafts),
     messages: drafts.filter(({ event_type }) => event_type === 'message').length,
   };
+}
+
+function originalOf(
+  { header, entries }: PiSession,
+  drafts: readonly EventDraft[],
+): PiImport['original'] {
+  let cost = { ...NO_USAGE, turns: 0 };
+  let spend = 0;
+  for (const draft of drafts) {
+    if (draft.event_type !== 'message' || draft.payload.message.role !== 'assistant') continue;
+    cost = { ...addUsage(cost, draft.payload.message.usage), turns: cost.turns + 1 };
+    spend += originalCostOf(draft) ?? 0;
+  }
+  const times = [header, ...entries.map(({ record }) => record)].flatMap(
+    (record) => originalTime(record) ?? [],
+  );
+  const title = drafts.findLast(({ event_type }) => event_type === 'title');
+  return compact({
+    title:
+      title?.event_type === 'title' && title.payload.title !== '' ? title.payload.title : undefined,
+    started_at: times[0],
+    ended_at: times.reduce<string | undefined>(
+      (last, time) => (last === undefined || time > last ? time : last),
+      undefined,
+    ),
+    cost: { ...cost, spend: toUsd(toMicroUsd(spend)) },
+  });
 }
 
 /** The text of the last answer. */
@@ -76,9 +111,20 @@ export function lastAnswer(drafts: readonly EventDraft[]): string {
 // what the envelope of an event takes besides the payload
 const ENVELOPE_BYTES = 4096;
 
-/** Keeps the original line beside the converted entry. Throws `item_too_large` if both exceed one line of a log. */
-function withLine(draft: EventDraft, { text, line }: PiRecord): EventDraft {
-  const made = { ...draft, payload: { ...draft.payload, pi_line: text } } as EventDraft;
+/**
+ * Keeps the original line, time and cost beside the converted entry. Throws `item_too_large` if the entry exceeds one
+ * line of a log.
+ */
+function withLine(draft: EventDraft, record: PiRecord): EventDraft {
+  const { text, line } = record;
+  const original = compact({
+    original_time: originalTime(record),
+    original_usd: originalUsd(record),
+  });
+  const made = {
+    ...draft,
+    payload: { ...draft.payload, ...original, pi_line: text },
+  } as EventDraft;
   // only a long line can become too long
   if (text.length * 8 > MAX_LINE_BYTES) {
     const bytes = Buffer.byteLength(JSON.stringify(made.payload)) + ENVELOPE_BYTES;
@@ -91,6 +137,24 @@ function withLine(draft: EventDraft, { text, line }: PiRecord): EventDraft {
     }
   }
   return made;
+}
+
+/** The time of an entry, else that of its message, which is in milliseconds. */
+function originalTime(record: PiRecord): string | undefined {
+  const { timestamp } = record.value;
+  const entryMs = typeof timestamp === 'string' ? Date.parse(timestamp) : Number.NaN;
+  const ms = Number.isNaN(entryMs) ? piMessageOf(record)?.['timestamp'] : entryMs;
+  return typeof ms === 'number' && Math.abs(ms) <= MAX_DATE_MS ? isoTime(ms) : undefined;
+}
+
+// the latest moment that a Date can hold
+const MAX_DATE_MS = 8.64e15;
+
+function originalUsd(record: PiRecord): number | undefined {
+  const { usage } = piMessageOf(record) ?? {};
+  const cost = isJsonObject(usage) ? usage['cost'] : undefined;
+  const total = isJsonObject(cost) ? cost['total'] : undefined;
+  return typeof total === 'number' && total >= 0 ? total : undefined;
 }
 
 const SYSTEM =
@@ -175,7 +239,7 @@ function modelDraft({ provider, modelId, model }: JsonObject): EventDraft | unde
 }
 
 function compactionDraft(value: JsonObject, { firstKeptId }: PiEntry): EventDraft | undefined {
-  const { summary, tokensBefore, details } = value;
+  const { summary, tokensBefore } = value;
   if (typeof summary !== 'string') return undefined;
   return {
     event_type: 'compaction',
@@ -183,20 +247,21 @@ function compactionDraft(value: JsonObject, { firstKeptId }: PiEntry): EventDraf
       summary,
       first_kept_entry_id: firstKeptId,
       tokens_before: typeof tokensBefore === 'number' ? tokensBefore : 0,
-      ...(isJsonObject(details) ? { details } : {}),
+      ...importedDetails(value),
     },
   };
 }
 
 /** Up to 2026 pi wrote where the branch begins, not which leaf was left: `from_id` may be either. */
-function branchSummaryDraft({ summary, fromId, details }: JsonObject): EventDraft | undefined {
+function branchSummaryDraft(value: JsonObject): EventDraft | undefined {
+  const { summary, fromId } = value;
   if (typeof summary !== 'string') return undefined;
   return {
     event_type: 'branch_summary',
     payload: {
       from_id: typeof fromId === 'string' ? fromId : '',
       summary,
-      ...(isJsonObject(details) ? { details } : {}),
+      ...importedDetails(value),
     },
   };
 }

@@ -15,8 +15,29 @@ import {
   TEXT,
 } from '../core/shape.ts';
 import { type Integrity, THREAD_STATUSES, type ThreadStatus } from '../core/thread.ts';
-import type { Cost } from '../core/usage.ts';
+import type { Cost, SessionCost } from '../core/usage.ts';
 import { planHash, planText } from './stored-plan.ts';
+
+/** The session of another program that a thread was imported from. */
+export interface ImportedFrom {
+  readonly format: 'pi';
+  readonly version: number;
+  readonly session_id: string;
+  /** Name of the file, without its folder. */
+  readonly file: string;
+  readonly bytes: number;
+  readonly sha256: string;
+  /** The name that a person gave it. */
+  readonly title?: string;
+  /** Times of its header and of its last entry. */
+  readonly started_at?: string;
+  readonly ended_at?: string;
+  /**
+   * What it had cost on all branches, as it states. The thread's own `cost` and its limits only count what rye spends.
+   * Absent in older documents.
+   */
+  readonly cost?: SessionCost;
+}
 
 /**
  * The content of `thread.json` without its `_signature`: the thread's permissions, decided at the start, and its end.
@@ -56,15 +77,7 @@ export interface ThreadDocument {
   readonly continuation_of?: string;
   readonly continuation_thread_id?: string;
   /** The session that an imported conversation was copied from; absent for threads that rye ran. */
-  readonly imported_from?: {
-    readonly format: 'pi';
-    readonly version: number;
-    readonly session_id: string;
-    /** Name of the file, without its folder. */
-    readonly file: string;
-    readonly bytes: number;
-    readonly sha256: string;
-  };
+  readonly imported_from?: ImportedFrom;
   /** SHA-256 hex of the plan, which is stored beside this file and may be handed over to another process. */
   readonly plan_sha256?: string;
   /** SHA-256 hex of the capability snapshot without its signature, once the thread has ended. */

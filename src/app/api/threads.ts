@@ -10,6 +10,7 @@ import type { KilledThread } from '../../threads/family/cancel.ts';
 import type { SentDelivery } from '../../threads/family/deliver.ts';
 import type { WaitReport } from '../../threads/family/wait.ts';
 import type { LaunchedThread } from '../../threads/ports.ts';
+import type { ThreadDocument } from '../../threads/thread-document.ts';
 import type { ExecuteDirectiveRequest } from '../presets.ts';
 
 export interface ExecuteToolRequest {
@@ -44,7 +45,7 @@ export interface ThreadListFilter {
 
 export interface ThreadDetails {
   readonly thread: ThreadRecord;
-  readonly document: JsonObject | null;
+  readonly document: ThreadDocument | null;
   readonly children: readonly ThreadRecord[];
   /** Messages that wait for it, or that a person has to judge. */
   readonly deliveries: readonly Delivery[];

@@ -6,6 +6,7 @@ import {
 } from '../../app/api/trees.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact, type JsonValue } from '../../core/json.ts';
+import { timeOf } from '../../core/original.ts';
 import {
   argument,
   type Context,
@@ -92,7 +93,7 @@ function documentOf({ thread_id, title, leaf_id, rows, total, problems }: TreeVi
     parent_id: row.entry.parent_id,
     shown_parent_id: row.parentId,
     seq: row.entry.seq,
-    timestamp: row.entry.timestamp,
+    timestamp: timeOf(row.entry),
     event_type: row.entry.event_type,
     kind: row.kind,
     depth: row.depth,

@@ -64,6 +64,7 @@ function threadLines(details: ThreadDetails, io: Io): readonly string[] {
     ['created', thread.created_at],
     ['completed', thread.completed_at],
     ['cost', formatCost(thread.cost)],
+    ['imported', describeOrigin(details.document?.imported_from)],
     ['active turn', describeTurn(details.active_turn)],
     ['parent', thread.parent_id],
     ['error', thread.error === null ? null : `${thread.error.message} [${thread.error.code}]`],
@@ -81,6 +82,19 @@ function threadLines(details: ThreadDetails, io: Io): readonly string[] {
     ...(result === '' ? [] : ['', neutralize(result).trimEnd()]),
   ];
 }
+
+/** Formats the session that a thread was imported from. Its cost is no part of the thread's own. */
+function describeOrigin(origin: Origin | undefined): string | null {
+  if (!origin) return null;
+  const { format, file, title, started_at: start, ended_at: end, cost } = origin;
+  return [
+    `${format} session ${file}${title === undefined ? '' : ` (${title})`}`,
+    ...(start === undefined ? [] : [`${start} to ${end ?? start}`]),
+    ...(cost ? [formatCost(cost)] : []),
+  ].join(', ');
+}
+
+type Origin = NonNullable<NonNullable<ThreadDetails['document']>['imported_from']>;
 
 function field(name: string, value: string): string {
   return `${name.padEnd(11)} ${value}`;

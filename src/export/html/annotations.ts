@@ -1,4 +1,5 @@
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
+import { originalCostOf } from '../../core/original.ts';
 import { formatUsd, NO_USAGE, type Usage } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 
@@ -55,6 +56,8 @@ export function annotate(events: readonly (LogEvent | UnknownEvent)[]): Annotati
     if (event.id !== undefined) {
       entryId = event.id;
       if (isPaidFor(event)) answerId = event.id;
+      const original = originalCost(event);
+      if (original) costs.set(event.id, original);
       continue;
     }
     const note = noteOf(event);
@@ -73,6 +76,16 @@ export function annotate(events: readonly (LogEvent | UnknownEvent)[]): Annotati
     } else noteChild(children, event);
   }
   return { notes, costs, settled, children: [...children.values()], checkpoints, keys: [...keys] };
+}
+
+/** An imported answer was paid for before rye had it. */
+function originalCost(event: LogEvent | UnknownEvent): TurnCost | undefined {
+  const spend = originalCostOf(event);
+  if (spend === undefined || !isKnown(event, 'message')) return undefined;
+  const { message } = event.payload;
+  return message.role === 'assistant'
+    ? { usage: { ...NO_USAGE, ...message.usage }, spend }
+    : undefined;
 }
 
 function isPaidFor(event: LogEvent | UnknownEvent): boolean {

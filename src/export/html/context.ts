@@ -73,7 +73,7 @@ export function count(total: number, noun: string): string {
 }
 
 /** Renders a log's time of day; shows any other value as it is. */
-export function timeOf(timestamp: string): Html {
+export function renderTime(timestamp: string): Html {
   const clock = /^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)/.exec(timestamp)?.[1];
   return html`<time datetime="${timestamp}" title="${timestamp}">${clock ?? timestamp}</time>`;
 }

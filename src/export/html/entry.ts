@@ -10,10 +10,11 @@ import {
   textOf,
   type UserMessage,
 } from '../../core/message.ts';
+import { timeOf } from '../../core/original.ts';
 import { formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
 import { isKnown, type TreeEntry } from '../../log/tree.ts';
 import { numberOr } from './annotations.ts';
-import { anchorOf, count, folded, type PageContext, timeOf } from './context.ts';
+import { anchorOf, count, folded, type PageContext, renderTime } from './context.ts';
 import { type Html, html, NOTHING } from './safe.ts';
 
 /** The presentation of an entry: its class, the speaker, and the body. */
@@ -39,7 +40,7 @@ export function renderEntry(entry: TreeEntry, page: PageContext): Html {
 /** The label, what a reader should know before reading, and the address. */
 function marksOf(entry: TreeEntry, page: PageContext): Html {
   const label = page.source.tree.labels.get(entry.id);
-  return html`${label !== undefined && html`<span class="label">${label}</span>`}${tagsOf(entry, page)}<a class="anchor" href="${anchorOf(entry.id)}">${timeOf(entry.timestamp)}</a>`;
+  return html`${label !== undefined && html`<span class="label">${label}</span>`}${tagsOf(entry, page)}<a class="anchor" href="${anchorOf(entry.id)}">${renderTime(timeOf(entry))}</a>`;
 }
 
 /** Renders an entry; shows its raw data if the payload does not match its type, as a foreign log may have it. */

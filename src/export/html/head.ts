@@ -1,4 +1,13 @@
-import { formatSeconds, formatTokens, formatUsd, totalTokens } from '../../core/usage.ts';
+import {
+  addUsage,
+  type Cost,
+  formatCost,
+  formatSeconds,
+  formatTokens,
+  formatUsd,
+  type SessionCost,
+  totalTokens,
+} from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import { numberOr } from './annotations.ts';
 import { count, folded, type PageContext } from './context.ts';
@@ -41,8 +50,9 @@ export function renderFoot({ source }: PageContext): Html {
 }
 
 function figures({ source }: PageContext): Html {
-  const { cost } = source.facts.document;
-  if (!cost) return NOTHING;
+  const { cost: own, imported_from: origin } = source.facts.document;
+  if (!own) return NOTHING;
+  const cost = totalOf(own, origin?.cost);
   const list: readonly (readonly [string, string])[] = [
     ['turns', String(numberOr(cost.turns))],
     ['tokens', formatTokens(numberOr(totalTokens(cost)))],
@@ -52,9 +62,17 @@ function figures({ source }: PageContext): Html {
   return html`<ul class="figures">${list.map(([name, value]) => html`<li><b>${value}</b> ${name}</li>`)}</ul>`;
 }
 
+/** The cost of an imported thread includes that of its session. */
+function totalOf(own: Cost, original: SessionCost | undefined): Cost {
+  if (!original) return own;
+  const { turns, spend } = original;
+  return { ...own, ...addUsage(own, original), turns: own.turns + turns, spend: own.spend + spend };
+}
+
 function factList({ source }: PageContext): readonly Html[] {
   const { header, facts } = source;
   const { document } = facts;
+  const origin = document.imported_from;
   const models = new Set(
     source.tree.entries.flatMap((entry) =>
       isKnown(entry, 'message') && entry.payload.message.role === 'assistant'
@@ -66,8 +84,14 @@ function factList({ source }: PageContext): readonly Html[] {
     ['Thread', header.thread_id],
     ['Directive', document.directive],
     ['Model', models.size === 0 ? document.model : [...models].join(', ')],
-    ['Begun', document.created_at],
-    ['Ended', facts.finishedAt],
+    ['Begun', origin?.started_at ?? document.created_at],
+    [
+      'Ended',
+      document.cost?.turns === 0 ? (origin?.ended_at ?? facts.finishedAt) : facts.finishedAt,
+    ],
+    ['Imported from', origin && `${origin.format} session ${origin.session_id}`],
+    ['Imported', origin && document.created_at],
+    ['Imported cost', origin?.cost && formatCost(origin.cost)],
     ['Parent', document.parent_thread_id],
     ['Continues', document.continuation_of],
     ['Continued by', document.continuation_thread_id],
@@ -76,7 +100,7 @@ function factList({ source }: PageContext): readonly Html[] {
       'Items',
       source.itemIntegrity === 'unverified' ? 'unsigned items were allowed' : source.itemIntegrity,
     ],
-    ['Tokens', document.cost && tokensOf(document.cost)],
+    ['Tokens', document.cost && tokensOf(totalOf(document.cost, origin?.cost))],
   ];
   return rows.flatMap(([name, value]) =>
     value === undefined || value === null || value === ''
@@ -85,9 +109,7 @@ function factList({ source }: PageContext): readonly Html[] {
   );
 }
 
-type DocumentCost = NonNullable<PageContext['source']['facts']['document']['cost']>;
-
-function tokensOf(cost: DocumentCost): string {
+function tokensOf(cost: Cost): string {
   return `${cost.input_tokens} in, ${cost.output_tokens} out, ${cost.cache_read_tokens} cache read, ${cost.cache_write_tokens} cache write`;
 }
 

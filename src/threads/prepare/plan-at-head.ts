@@ -1,5 +1,5 @@
 import { RyeError } from '../../core/errors.ts';
-import { isRecord } from '../../core/json.ts';
+import { originalLineOf } from '../../core/original.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
 import { THINKING_LEVELS } from '../../providers/provider.ts';
@@ -39,7 +39,7 @@ async function withModel(
 ): Promise<ThreadPlan> {
   const change = path.findLast((entry) => isKnown(entry, 'model_change'));
   // what an imported session ran on was weighed when it was imported
-  if (!change || isImported(change)) return plan;
+  if (!change || originalLineOf(change) !== undefined) return plan;
   const { provider, model: id } = change.payload;
   const chain = [plan.model, ...plan.fallbacks];
   const at = chain.findIndex((one) => one.provider === provider && one.id === id);
@@ -55,10 +55,6 @@ async function withModel(
       cause: error,
     });
   }
-}
-
-function isImported({ payload }: TreeEntry): boolean {
-  return isRecord(payload) && Object.hasOwn(payload, 'pi_line');
 }
 
 /** A model of today's configuration for a thread that was planned before; refused where it could not run on it. */

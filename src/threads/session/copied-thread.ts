@@ -22,7 +22,7 @@ import { appendAll } from '../recovery/continuation.ts';
 import { reexport } from '../run/finalize.ts';
 import { endIfFails, type StartedThread, startThread, writerOptions } from '../run/start.ts';
 import { planHash, planText } from '../stored-plan.ts';
-import { headerOf, type ThreadDocument } from '../thread-document.ts';
+import { headerOf, type ImportedFrom, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
 import { entryAt, openingDrafts, readVerified } from './edit.ts';
 
@@ -94,7 +94,7 @@ async function writeExtract(
 
 /** A conversation from another program, as log entries. */
 export interface ImportRequest {
-  readonly origin: NonNullable<ThreadDocument['imported_from']>;
+  readonly origin: ImportedFrom;
   readonly drafts: readonly EventDraft[];
   /** The provider and model that answered, as the other program names them. */
   readonly speaker: { readonly provider: string; readonly model: string } | undefined;
@@ -195,7 +195,7 @@ async function importPlan(
     overrides: none,
   });
   const { model, fallbacks, unfit } = await resolveModel(env, request);
-  const { format, sha256, file } = request.origin;
+  const { format, sha256, file, title } = request.origin;
   if (unfit) {
     env.onNotice('no model is usable here, so a resume of the thread will fail; see --model');
   }
@@ -210,7 +210,7 @@ async function importPlan(
       integrity: 'unverified',
       name: format,
       version: '1.0.0',
-      description: `A session of ${format}, imported from ${file}`,
+      description: title ?? `A session of ${format}, imported from ${file}`,
       category: 'imported',
     },
     chain: [],
