@@ -87,7 +87,9 @@ it('shows the times of the session, not those of the import', async () => {
     cwd: here.project,
     env: here.env,
   });
-  expect(JSON.parse(listed.stdout).entries).toMatchObject([{ timestamp: '2025-11-20T10:00:07.000Z' }]);
+  expect(JSON.parse(listed.stdout).entries).toMatchObject([
+    { timestamp: '2025-11-20T10:00:07.000Z' },
+  ]);
 });
 
 it('has the totals of the session, which are no part of what rye spent', async () => {
@@ -117,4 +119,98 @@ it('has the totals of the session, which are no part of what rye spent', async (
   const resumed = await here.rye().recovery.resume({ threadId: id, message: 'And now?' });
   expect(resumed).toMatchObject({ status: 'completed', cost: { turns: 1 } });
   expect(resumed.cost.spend).toBeLessThan(0.1);
+});
+
+const SAID = '---\ncondition: QQ\n---\nDo not say QQ.\n';
+const ALWAYS = '---\nalwaysApply: true\n---\nAnswer in French.\n';
+
+it('is watched by the rules in force when it is resumed, and told those that always apply', async () => {
+  const here = await lab();
+  const { requests } = await here.model([reply('QQ says'), reply('Fine.'), reply('Again.')]);
+  const id = await imported(here, priced);
+  here.signed('rules/team/no-qq.md', SAID);
+  here.signed('rules/team/french.md', ALWAYS);
+  here.signed('~/rules/mine.md', SAID.replaceAll('QQ', 'ZZ'));
+  const resumed = await here.rye().recovery.resume({ threadId: id, message: 'And now?' });
+  expect(resumed).toMatchObject({ status: 'completed', result: 'Fine.' });
+  expect(requests).toHaveLength(2);
+  const [first, second] = requests.map(({ body }) => body);
+  expect(JSON.stringify(first?.system)).toContain('Answer in French.');
+  expect(JSON.stringify(second?.system)).toBe(JSON.stringify(first?.system));
+  expect(JSON.stringify(second?.messages)).toContain('Do not say QQ.');
+  expect(JSON.stringify(second?.messages)).not.toContain('QQ says');
+  const events = await here.events(resumed.thread_id);
+  const matched = events.filter(({ event_type: type }) => type === 'rule_matched');
+  expect(matched).toMatchObject([{ payload: { rule: 'no-qq', interrupted: true } }]);
+  const { settings, system } = await here.rye().trees.context(resumed.thread_id);
+  expect(settings.model).toMatchObject({ model: 'claude-haiku-5-5' });
+  // what was sent is recorded once, and a later resume sends the same
+  expect(system.split('Answer in French.')).toHaveLength(2);
+  await here.rye().recovery.resume({ threadId: id, message: 'Once more.' });
+  expect(JSON.stringify(requests[2]?.body.system)).toBe(JSON.stringify(first?.system));
+  expect((await here.rye().threads.verify(resumed.thread_id)).ok).toBe(true);
+});
+
+it('is watched by no rule that is not signed', async () => {
+  const here = await lab();
+  await here.model([reply('QQ says')]);
+  const id = await imported(here, priced);
+  here.write('rules/team/no-qq.md', SAID);
+  const resumed = await here.rye().recovery.resume({ threadId: id, message: 'And now?' });
+  expect(resumed.result).toBe('QQ says');
+});
+
+const tool = (name: string, args: object) => [
+  answered({ type: 'toolCall', id: `c${count}`, name, arguments: args }),
+  entry({
+    message: {
+      role: 'toolResult',
+      toolCallId: `c${count - 1}`,
+      toolName: name,
+      content: [{ type: 'text', text: 'x'.repeat(400) }],
+      isError: false,
+    },
+  }),
+];
+
+it('counts the files of the session in its next compaction', async () => {
+  const here = await lab();
+  await here.model([reply('Summary.')]);
+  const id = await imported(here, () => [
+    asked('Begin.'),
+    ...tool('read', { path: 'old.txt' }),
+    entry({
+      type: 'compaction',
+      summary: 'Earlier.',
+      firstKeptEntryId: 'p1',
+      tokensBefore: 900,
+      details: { readFiles: ['seen.txt'], modifiedFiles: ['made.txt'] },
+    }),
+    ...tool('read', { path: 'a.txt' }),
+    ...tool('bash', { command: 'ls' }),
+    ...tool('edit', { path: 'b.txt', oldText: 'x', newText: 'y' }),
+    ...tool('write', { path: 'c.txt', content: 'x' }),
+    asked(`Go on. ${'y'.repeat(4000)}`),
+    answered('Done.'),
+  ]);
+  await here.rye().trees.compact(id, {});
+  const { rows } = await here.rye().trees.view(id, { filter: 'all' });
+  const details = rows.flatMap(({ entry: { event_type: type, payload } }) =>
+    type === 'compaction' ? [{ ...(payload as { details?: object }).details }] : [],
+  );
+  expect(details.at(-1)).toMatchObject({
+    read_files: ['a.txt', 'old.txt', 'seen.txt'],
+    changed_files: ['b.txt', 'c.txt', 'made.txt'],
+  });
+  const lines = [...(await here.rye().exports.export(id, { format: 'pi' })).chunks].join('');
+  const exported = lines
+    .split('\n')
+    .flatMap((line) => (line.includes('"type":"compaction"') ? [JSON.parse(line)] : []));
+  expect(exported.at(-1)).toMatchObject({
+    details: {
+      readFiles: ['a.txt', 'old.txt', 'seen.txt'],
+      modifiedFiles: ['b.txt', 'c.txt', 'made.txt'],
+    },
+  });
+  expect(exported.at(-1)).not.toHaveProperty('fromHook');
 });

@@ -4,19 +4,44 @@ import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
 import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
 import { THINKING_LEVELS } from '../../providers/provider.ts';
 import type { Sources } from '../ports.ts';
-import { assertPriced } from './policy.ts';
+import { assertPriced, planRules } from './policy.ts';
 
 /**
  * The plan under the settings at a leaf: the model and the thinking level that entries of its path set last. Throws as a
  * start does for a model that is not configured any more or has no price.
  */
 export async function planAtLeaf(
-  env: Pick<Sources, 'models'>,
+  env: Pick<Sources, 'models' | 'rules'>,
   plan: ThreadPlan,
   { tree, leafId }: { readonly tree: SessionTree; readonly leafId: string | null },
 ): Promise<ThreadPlan> {
   const path = pathTo(tree, leafId);
-  return await withModel(env, withThinking(plan, path), path);
+  return await withRules(env, await withModel(env, withThinking(plan, path), path));
+}
+
+/** An imported session was planned without rules: those in force now apply, as to a new thread. */
+async function withRules(
+  env: Pick<Sources, 'models' | 'rules'>,
+  plan: ThreadPlan,
+): Promise<ThreadPlan> {
+  if (plan.rules || !isImport(plan)) return plan;
+  const { directive, model, capabilities } = plan;
+  const { rules, blocks, warnings } = await planRules(env, {
+    directive: directive.id,
+    model,
+    capabilities,
+  });
+  return {
+    ...plan,
+    ...(rules ? { rules } : {}),
+    context: [...plan.context, ...blocks],
+    warnings: [...plan.warnings, ...warnings],
+  };
+}
+
+/** True for the plan of a conversation that rye did not run. */
+export function isImport({ chain, directive }: ThreadPlan): boolean {
+  return chain.length === 0 && directive.category === 'imported';
 }
 
 function withThinking(plan: ThreadPlan, path: readonly TreeEntry[]): ThreadPlan {
@@ -76,11 +101,11 @@ export async function configuredModel(
 /** A plan for no model has none of the rules that one is to be watched by; that of an imported session has nothing to do. */
 function assertSameNature(
   { models }: Pick<Sources, 'models'>,
-  { model, chain, directive }: ThreadPlan,
+  plan: ThreadPlan,
   other: PlannedModel,
 ): void {
-  const isImport = chain.length === 0 && directive.category === 'imported';
-  if (isImport || models.traits(model).replayable === models.traits(other).replayable) return;
+  const { model, directive } = plan;
+  if (isImport(plan) || models.traits(model).replayable === models.traits(other).replayable) return;
   throw new RyeError(
     'usage',
     `the thread was planned for ${model.provider}/${model.id} and can't continue with ${other.provider}/${other.id}`,

@@ -12,8 +12,14 @@ import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts
 import type { LogWriter } from '../../storage/store.ts';
 import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
+import { isImport } from '../prepare/plan-at-head.ts';
 import { firedDraft } from '../run/hook-runner.ts';
-import type { Conversation, ConversationParts, Opening } from '../run/opening.ts';
+import {
+  type Conversation,
+  type ConversationParts,
+  injectedDrafts,
+  type Opening,
+} from '../run/opening.ts';
 
 const SHIPPED = 'rye/agent/continuation';
 
@@ -95,9 +101,10 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
       appendAll(parts.writer, carried.drafts);
       await parts.recorder.checkpoint();
       await facts.onCarried?.();
+      const system = systemNow(parts, carried);
       const drafts = await continuedDrafts(parts, facts);
       const recorded = {
-        system: carried.system,
+        system,
         tools: carried.tools as unknown as readonly ToolDefinition[],
       };
       if (rerun) {
@@ -125,9 +132,10 @@ export function reopenedConversation(facts: ReopenedConversation): Conversation 
     reopens: true,
     open: async (parts) => {
       if (headDrafts.length > 0) parts.recorder.record(headDrafts);
+      const system = systemNow(parts, context);
       const drafts = await continuedDrafts(parts, { previousThreadId: threadId, message });
       return {
-        system: context.system,
+        system,
         tools: context.tools as unknown as readonly ToolDefinition[],
         drafts,
         messages: [...context.messages, ...messagesOf(drafts)],
@@ -135,6 +143,23 @@ export function reopenedConversation(facts: ReopenedConversation): Conversation 
       };
     },
   };
+}
+
+/** Returns the recorded system text; to that of an imported session it adds the rules in force, and records both. */
+function systemNow(
+  { plan, recorder }: ConversationParts,
+  { system, tools }: Pick<CarriedContext, 'system' | 'tools'>,
+): string {
+  const added = plan.context.filter(
+    ({ position, content }) => position === 'system' && !system.includes(content),
+  );
+  if (added.length === 0 || !isImport(plan)) return system;
+  const text = [system, joinContents(added, 'system')].filter((part) => part !== '').join('\n\n');
+  recorder.record([
+    { event_type: 'system_prompt', payload: { text, tools } },
+    ...injectedDrafts(added),
+  ]);
+  return text;
 }
 
 /** Returns `thread_continued`, the events of its hooks, and the message with the hooks' text around it. */

@@ -113,7 +113,7 @@ function stillRuns({ thread_id, pid, status }: ThreadRecord, asked: string): Rye
 }
 
 async function readResumable(
-  env: Stored & Process & Configured & Embedding & Pick<Sources, 'models'>,
+  env: Stored & Process & Configured & Embedding & Pick<Sources, 'models' | 'rules'>,
   record: ThreadRecord,
   { from }: ResumeRequest,
 ): Promise<Resumable> {

@@ -77,7 +77,7 @@ export async function openingMessages({
     ...report.fired.map(firedDraft),
     ...report.drafts,
     { event_type: 'system_prompt', payload: { text: system, tools: definitions } },
-    ...injected([...plan.context, ...report.contents]),
+    ...injectedDrafts([...plan.context, ...report.contents]),
     { event_type: 'message', payload: { message } },
   ];
   return { system, drafts, messages: [message] };
@@ -86,7 +86,7 @@ export async function openingMessages({
 /**
  * Returns events that name the source of each piece of the context; its text is in the message and the system prompt.
  */
-function injected(blocks: readonly ContextBlock[]): EventDraft[] {
+export function injectedDrafts(blocks: readonly ContextBlock[]): EventDraft[] {
   return (['system', 'before', 'after'] as const).flatMap((position): EventDraft[] => {
     const here = blocks.filter((block) => block.position === position);
     if (here.length === 0) return [];

@@ -169,7 +169,7 @@ const BRANCH_SHARE = 0.5;
 
 /** Returns the thread's plan with the model that the active branch set last. */
 async function planInForce(
-  env: Pick<Stored, 'files'> & Pick<Sources, 'models'>,
+  env: Pick<Stored, 'files'> & Pick<Sources, 'models' | 'rules'>,
   { document, tree }: OpenEdit,
 ): Promise<ThreadPlan> {
   const plan = await env.files.readPlan(document);
