@@ -62,7 +62,7 @@ function lookingActions({ env, children }: OrchestratorScope): Pick<Orchestrator
           mode: call.mode,
           timeoutMs: call.timeoutSeconds === undefined ? undefined : call.timeoutSeconds * 1000,
           signal: context.signal,
-          onEnd: async (record) => await children.learned(record),
+          onEnd: async (record, run) => await children.learned(record, run),
         }),
       ),
     list_active: async (_call, { threadId }) => listing(await openDescendants(registry, threadId)),

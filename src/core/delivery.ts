@@ -61,6 +61,8 @@ export interface Delivery {
   readonly entry_id: string | null;
   /** The answer that covered that entry; null until there is one. */
   readonly answer_id: string | null;
+  /** The run of the child that ended, for a child's result; absent: its first. */
+  readonly child_run?: number;
 }
 
 /** Kind of an attempt. `turn_start`: the delivery begins a run. `turn_steer`: the delivery joins an active run. */

@@ -24,7 +24,16 @@ export interface EnqueueParams {
   readonly sourceKey?: string;
   readonly text: string;
   readonly requiresArtifact: boolean;
+  /** The run of the child whose end this is. */
+  readonly childRun?: number;
   readonly now: string;
+}
+
+/** A child whose end its parent has by waiting. */
+export interface WaitedChild {
+  readonly threadId: string;
+  /** The run of the child that ended; absent if that is not known: its oldest end that is open. */
+  readonly run?: number;
 }
 
 /** A run, and the claim of the process that owns it. */
@@ -139,7 +148,7 @@ export interface Deliveries {
     now: string,
   ): Promise<void>;
   /** The thread has the results of these children by waiting for them: they are not delivered as well. */
-  consumeWaited(key: RunKey, children: readonly string[], now: string): Promise<void>;
+  consumeWaited(key: RunKey, children: readonly WaitedChild[], now: string): Promise<void>;
   /**
    * Ends the run and settles its deliveries. With `next`, opens another run for the first waiting delivery in the same
    * transaction (the transition `admitIdle`); returns that delivery, whose entry the caller writes.

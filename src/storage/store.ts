@@ -71,6 +71,11 @@ export interface FinishParams {
   readonly error?: ErrorInfo;
   /** Refused with `thread_locked` if the row's epoch is higher: another owner took the thread over. */
   readonly epoch: number;
+  /**
+   * The run whose end this is; absent: the one that the thread is in. Given by a recovery that knows the run from the
+   * log: a run that was claimed but wrote nothing leaves the end of the one before as it was.
+   */
+  readonly run?: number;
 }
 
 /**
@@ -103,6 +108,13 @@ export interface Registry {
   resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord>;
   /** Undoes {@link resume} for a run that could not begin: the thread has its earlier end again. */
   revert(before: ThreadRecord, epoch: number): Promise<void>;
+  /** The number of the current or last run, from 1: each {@link resume} begins the next one. 0 for an unknown thread. */
+  runOf(threadId: string): Promise<number>;
+  /**
+   * The thread as it was when one of its runs ended, also if it has been resumed since; undefined while that run goes
+   * on. The ends of the last runs are kept; without the one asked for, the thread is returned as it is.
+   */
+  endOf(threadId: string, run: number): Promise<ThreadRecord | undefined>;
   /** A sign of life, and how far the thread has come if given. Refused with `thread_locked` to an owner that lost. */
   heartbeat(threadId: string, epoch: number, now: string, progress?: TurnProgress): Promise<void>;
   /** The end of the signed log when its owner last reported it: a log that ends before it was cut. */
@@ -379,4 +391,10 @@ export interface Store {
 export type { OpenedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { BudgetRow } from '../policy/budget.ts';
-export type { ResolveParams, RunKey, SteerParams, SteerPoint } from './deliveries.ts';
+export type {
+  ResolveParams,
+  RunKey,
+  SteerParams,
+  SteerPoint,
+  WaitedChild,
+} from './deliveries.ts';

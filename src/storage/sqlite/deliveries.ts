@@ -17,6 +17,7 @@ import type {
   RunKey,
   SteerParams,
   SteerPoint,
+  WaitedChild,
 } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import {
@@ -94,7 +95,7 @@ export class SqliteDeliveries implements Deliveries {
     this.#database.immediate(() => consume(this.#database, { key, ...covered, now }));
   }
 
-  async consumeWaited(key: RunKey, children: readonly string[], now: string): Promise<void> {
+  async consumeWaited(key: RunKey, children: readonly WaitedChild[], now: string): Promise<void> {
     this.#database.immediate(() => consumeWaited(this.#database, { key, children, now }));
   }
 

@@ -6,7 +6,7 @@ import {
 } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
-import type { EnqueueParams, ResolveParams } from '../deliveries.ts';
+import type { EnqueueParams, ResolveParams, WaitedChild } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import {
   attemptsOf,
@@ -33,7 +33,7 @@ export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery
   const target = endOfChain(database, threadId);
   database.run(
     `INSERT INTO deliveries (delivery_id, thread_id, sent_to, class, kind, mode, source, source_key, text,
-       requires_artifact, max_attempts, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       requires_artifact, max_attempts, created_at, child_run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     deliveryId,
     target,
     threadId,
@@ -46,6 +46,7 @@ export function enqueue(database: LazyDatabase, params: EnqueueParams): Delivery
     Number(params.requiresArtifact),
     MAX_ATTEMPTS,
     now,
+    params.childRun ?? null,
   );
   recordDecision(database, {
     at: now,
@@ -79,10 +80,16 @@ function endOfChain(database: LazyDatabase, threadId: string): string {
 }
 
 /**
- * Enqueues the end of a background child in the transaction that ends it, so that no end lacks a delivery.
+ * Enqueues the end of a background child's run in the transaction that ends it, so that no end lacks a delivery, and
+ * none has two.
  * `continued` is no end: what continues it will deliver.
  */
-export function enqueueChildEnd(database: LazyDatabase, child: ThreadRecord, now: string): void {
+export function enqueueChildEnd(
+  database: LazyDatabase,
+  child: ThreadRecord,
+  run: number,
+  now: string,
+): void {
   const { thread_id: id, parent_id: parentId, status, result, outputs } = child;
   if (parentId === null || (status !== 'completed' && status !== 'error' && status !== 'cancelled'))
     return;
@@ -91,14 +98,16 @@ export function enqueueChildEnd(database: LazyDatabase, child: ThreadRecord, now
   };
   if (row.background === 0) return;
   const size = Buffer.byteLength(result ?? '') + (outputs ? JSON.stringify(outputs).length : 0);
+  const name = run === 1 ? id : `${id}#${run}`;
   enqueue(database, {
-    deliveryId: `child/${id}`,
+    deliveryId: `child/${name}`,
     threadId: parentId,
     class: 'background',
     kind: 'child_result',
     mode: 'auto',
     source: id,
-    sourceKey: `child:${id}`,
+    sourceKey: `child:${name}`,
+    childRun: run,
     text: '',
     requiresArtifact: size > INLINE_BYTES,
     now,
@@ -137,15 +146,17 @@ function isInFlight(database: LazyDatabase, { run_id }: DeliveryRow): boolean {
 /** The waiting thread has the results of these children already: they are not delivered as well. */
 export function closeWaited(
   database: LazyDatabase,
-  { threadId, children, now }: { threadId: string; children: readonly string[]; now: string },
+  { threadId, children, now }: { threadId: string; children: readonly WaitedChild[]; now: string },
 ): void {
-  for (const child of children) {
+  for (const { threadId: child, run = null } of children) {
     // one that is in the log, or being put there, counts as delivered or not by its own run
     const row = database.get(
       `SELECT * FROM deliveries WHERE thread_id = ? AND kind = 'child_result' AND source = ?
-         AND state <> 'closed' AND entry_id IS NULL`,
+         AND state <> 'closed' AND entry_id IS NULL AND coalesce(child_run, 1) = coalesce(?, child_run, 1)
+         ORDER BY seq`,
       threadId,
       child,
+      run,
     ) as DeliveryRow | undefined;
     const text = 'its parent waited for it';
     if (row) close(database, { row, reason: 'consumed_by_wait', text, now });
@@ -185,6 +196,7 @@ export function resolve(database: LazyDatabase, params: ResolveParams): Delivery
     source: row.source,
     text: row.text,
     requiresArtifact: row.requires_artifact === 1,
+    ...(row.child_run === null ? {} : { childRun: row.child_run }),
     now,
   });
 }

@@ -133,6 +133,7 @@ export interface DeliveryRow {
   readonly run_id: string | null;
   readonly accepted: number;
   readonly answer_id: string | null;
+  readonly child_run: number | null;
 }
 
 export interface RunRow {
@@ -153,11 +154,12 @@ export interface RunRow {
 type DecisionRow = Omit<DeliveryDecision, 'details'> & { readonly details: string };
 
 export function deliveryOf(row: DeliveryRow): Delivery {
-  const { run_id: _run, accepted, entry_id, requires_artifact, ...rest } = row;
+  const { run_id: _run, accepted, entry_id, requires_artifact, child_run: run, ...rest } = row;
   return {
     ...rest,
     requires_artifact: requires_artifact === 1,
     entry_id: accepted === 1 ? entry_id : null,
+    ...(run === null || run === 1 ? {} : { child_run: run }),
   };
 }
 

@@ -1,6 +1,12 @@
 import type { Delivery } from '../../core/delivery.ts';
 import { riskOf, settleDelivery } from '../../policy/steer.ts';
-import type { EndRunParams, OpenRunParams, RecoverParams, RunKey } from '../deliveries.ts';
+import type {
+  EndRunParams,
+  OpenRunParams,
+  RecoverParams,
+  RunKey,
+  WaitedChild,
+} from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import { acceptRow, headOf, insertAttempt, reject } from './delivery-attempts.ts';
 import { close, closeWaited, moveDeliveries } from './delivery-queue.ts';
@@ -117,7 +123,7 @@ function cover(
 /** The thread has these children's results already, by waiting for them. */
 export function consumeWaited(
   database: LazyDatabase,
-  { key, children, now }: { key: RunKey; children: readonly string[]; now: string },
+  { key, children, now }: { key: RunKey; children: readonly WaitedChild[]; now: string },
 ): void {
   assertEpoch(database, key.threadId, key.epoch);
   closeWaited(database, { threadId: key.threadId, children, now });
@@ -263,7 +269,11 @@ function settleRow(
 export function recover(database: LazyDatabase, params: RecoverParams): void {
   const { threadId, epoch, facts, now } = params;
   assertEpoch(database, threadId, epoch);
-  closeWaited(database, { threadId, children: [...facts.waitedFor], now });
+  closeWaited(database, {
+    threadId,
+    children: [...facts.waitedFor].map((id) => ({ threadId: id })),
+    now,
+  });
   const run = database.get(
     `SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`,
     threadId,

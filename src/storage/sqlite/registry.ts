@@ -20,15 +20,19 @@ import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
 import {
   assertEpoch,
   assign,
+  beginRun,
   COLUMNS,
   conditions,
+  dropRunsAfter,
   idsLike,
   insertRecord,
   noteProgress,
+  pastEnd,
   REGISTRY_MIGRATIONS,
   type RegistryRow,
   recordOf,
   restoreEnd,
+  runOf,
   SqliteHeads,
   signedHead,
   takeLaunch,
@@ -106,14 +110,11 @@ export class SqliteRegistry implements Registry {
   async resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord> {
     const { thread_id: threadId } = before;
     return this.#database.immediate(() => {
-      const { status, epoch } = this.#require(threadId);
+      const record = this.#require(threadId);
+      const { status, epoch } = record;
       if (status !== before.status || epoch !== before.epoch) throw continuedElsewhere(threadId);
       assertTransition(threadId, status, 'running');
-      this.#database.run(
-        `UPDATE threads SET completed_at = NULL, result = NULL, outputs = NULL, error = NULL, cancel_requested = NULL
-           WHERE thread_id = ?`,
-        threadId,
-      );
+      beginRun(this.#database, record);
       return this.#own(threadId, owner, now);
     });
   }
@@ -123,6 +124,21 @@ export class SqliteRegistry implements Registry {
     this.#database.immediate(() => {
       assertEpoch(this.#require(threadId), epoch);
       restoreEnd(this.#database, before);
+    });
+  }
+
+  async runOf(threadId: string): Promise<number> {
+    return runOf(this.#database, threadId);
+  }
+
+  async endOf(threadId: string, run: number): Promise<ThreadRecord | undefined> {
+    return this.#database.immediate(() => {
+      const record = this.#find(threadId);
+      if (!record) return undefined;
+      const past = pastEnd(this.#database, threadId, run);
+      if (past) return { ...record, ...past };
+      const isOver = isFinal(record.status) || record.status === 'suspended';
+      return isOver || runOf(this.#database, threadId) > run ? record : undefined;
     });
   }
 
@@ -162,13 +178,23 @@ export class SqliteRegistry implements Registry {
       assertEpoch(record, params.epoch);
       if (isFinal(record.status) && params.status === 'running') throw endedThread(record);
       assertTransition(threadId, record.status, params.status);
-      const { status, now, cost, result, outputs, error } = params;
+      const {
+        status,
+        now,
+        cost,
+        result,
+        outputs,
+        error,
+        run = runOf(this.#database, threadId),
+      } = params;
+      const past = pastEnd(this.#database, threadId, run);
+      dropRunsAfter(this.#database, threadId, run);
       this.#database.run(
         `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, cost = ?, result = ?, outputs = ?,
            error = ? WHERE thread_id = ?`,
         status,
         now,
-        isFinal(status) ? (record.completed_at ?? now) : null,
+        isFinal(status) ? (past?.completed_at ?? now) : null,
         JSON.stringify(cost),
         result,
         outputs ? JSON.stringify(outputs) : null,
@@ -176,7 +202,7 @@ export class SqliteRegistry implements Registry {
         threadId,
       );
       const ended = this.#require(threadId);
-      enqueueChildEnd(this.#database, ended, now);
+      enqueueChildEnd(this.#database, ended, run, now);
       return ended;
     });
   }

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { DeliveryFacts } from '../../core/delivery.ts';
 import type { EnqueueParams, RunKey, SteerParams } from '../../storage/deliveries.ts';
 import type { Store } from '../../storage/store.ts';
-import { COST, type OpenStore, T0, T1, T2, threadParams } from './fixtures.ts';
+import { COST, goneOwner, type OpenStore, T0, T1, T2, threadParams } from './fixtures.ts';
 
 const READS_ONLY = {
   requires_approval: false,
@@ -135,7 +135,7 @@ export function deliveryCases(open: OpenStore): void {
       () => admitted(store, key),
       () => deliveries.accept(key, [entry], T1),
       () => deliveries.consume(key, { entryIds: [entry], answerId: 'x' }, T1),
-      () => deliveries.consumeWaited(key, ['b-1'], T1),
+      () => deliveries.consumeWaited(key, [{ threadId: 'b-1' }], T1),
       () => deliveries.updateRun(key, 'compact', READS_ONLY),
       () => deliveries.publishPoint(key, POINT),
       () => deliveries.requestSteer(steer(key)),
@@ -269,11 +269,41 @@ export function deliveryCases(open: OpenStore): void {
       { kind: 'child_result', source: 'k-1', class: 'background', state: 'queued' },
       { source: 'k-2' },
     ]);
-    await deliveries.consumeWaited(key, ['k-1', 'k-3'], T1);
+    await deliveries.consumeWaited(key, [{ threadId: 'k-1' }, { threadId: 'k-3' }], T1);
     expect(await deliveries.list('a-1')).toMatchObject([
       { state: 'closed', close_reason: 'consumed_by_wait' },
       { state: 'queued' },
     ]);
+  });
+
+  it('sends the end of each run of a background child, once', async () => {
+    const store = await open();
+    const { deliveries, registry, owners } = store;
+    const self = owners.self();
+    const key = await running(store);
+    await registry.register(threadParams('k-1', { parentId: 'a-1' }));
+    await registry.assign('k-1', null, T0);
+    await registry.claim('k-1', self, T0);
+    const end = { status: 'completed', now: T1, cost: COST, result: 'ok' } as const;
+    const first = await registry.finish('k-1', { ...end, epoch: 1 });
+    // a run that wrote nothing has no end of its own
+    await registry.resume(first, goneOwner({ owners }), T1);
+    await registry.claim('k-1', self, T1);
+    const again = await registry.finish('k-1', { ...end, epoch: 3, run: 1 });
+    expect(await deliveries.list('a-1')).toHaveLength(1);
+    await registry.resume(again, self, T1);
+    await registry.finish('k-1', { ...end, epoch: 4 });
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { delivery_id: 'child/k-1', state: 'queued' },
+      { delivery_id: 'child/k-1#2', state: 'queued', source: 'k-1', child_run: 2 },
+    ]);
+    await deliveries.consumeWaited(key, [{ threadId: 'k-1', run: 2 }], T1);
+    expect(await deliveries.list('a-1')).toMatchObject([
+      { state: 'queued' },
+      { state: 'closed', close_reason: 'consumed_by_wait' },
+    ]);
+    await deliveries.consumeWaited(key, [{ threadId: 'k-1' }], T1);
+    expect(await deliveries.list('a-1')).toMatchObject([{ state: 'closed' }, { state: 'closed' }]);
   });
 }
 

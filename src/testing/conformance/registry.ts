@@ -9,6 +9,7 @@ import {
   otherHost,
   T0,
   T1,
+  T2,
   threadParams,
 } from './fixtures.ts';
 
@@ -175,6 +176,65 @@ export function registryCases(open: OpenStore): void {
     await expect(registry.resume(before, self, T1)).rejects.toMatchObject({
       code: 'thread_locked',
     });
+  });
+
+  it('keeps the end of a run for those who wait for it, also when the next ones have begun', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    expect(await registry.runOf('a-1')).toBe(0);
+    expect(await registry.endOf('a-1', 1)).toBeUndefined();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', self, T0);
+    expect(await registry.runOf('a-1')).toBe(1);
+    expect(await registry.endOf('a-1', 1)).toBeUndefined();
+    const end = { status: 'completed', now: T1, cost: COST } as const;
+    const first = await registry.finish('a-1', { ...end, result: 'one', outputs: {}, epoch: 1 });
+    expect(await registry.endOf('a-1', 1)).toEqual(first);
+    const running = await registry.resume(first, self, T1);
+    expect(running.completed_at).toBeNull();
+    expect(await registry.runOf('a-1')).toBe(2);
+    expect(await registry.endOf('a-1', 2)).toBeUndefined();
+    expect(await registry.endOf('a-1', 1)).toMatchObject({
+      status: 'completed',
+      result: 'one',
+      outputs: {},
+      completed_at: T1,
+    });
+    await registry.requestCancel('a-1', 'enough', T1);
+    const error = { code: 'cancelled', message: 'enough' } as const;
+    const cancelled = {
+      ...end,
+      status: 'cancelled',
+      now: T2,
+      result: '',
+      error,
+      epoch: 2,
+    } as const;
+    const second = await registry.finish('a-1', cancelled);
+    expect(second).toMatchObject({ completed_at: T2, outputs: null, error });
+    await registry.resume(second, self, T2);
+    expect(await registry.endOf('a-1', 1)).toMatchObject({ result: 'one', error: null });
+    expect(await registry.endOf('a-1', 2)).toMatchObject({ status: 'cancelled', error });
+    expect(await registry.get('a-1')).toMatchObject({ cancel_requested: null, cost: COST });
+    expect(await registry.endOf('a-1', 3)).toBeUndefined();
+  });
+
+  it('gives a thread its earlier end back when a run wrote nothing, with the same time', async () => {
+    const { registry, owners } = await open();
+    const self = owners.self();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', self, T0);
+    const end = { status: 'completed', cost: COST, result: 'one' } as const;
+    const first = await registry.finish('a-1', { ...end, now: T1, epoch: 1 });
+    await registry.resume(first, goneOwner({ owners }), T2);
+    const { epoch } = await registry.claim('a-1', self, T2);
+    const recovered = await registry.finish('a-1', { ...end, now: T2, epoch, run: 1 });
+    expect(recovered).toEqual({ ...first, epoch: 3, updated_at: T2, heartbeat_at: T2 });
+    expect(await registry.runOf('a-1')).toBe(1);
+    await registry.resume(recovered, self, T2);
+    await registry.revert(recovered, 4);
+    expect(await registry.runOf('a-1')).toBe(1);
+    expect(await registry.endOf('a-1', 1)).toMatchObject({ status: 'completed', result: 'one' });
   });
 
   it('refuses an id that differs from another one only in letter case', async () => {

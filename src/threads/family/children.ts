@@ -2,7 +2,7 @@ import { RyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
 import { isFinal, type ThreadRecord, type ThreadResult } from '../../core/thread.ts';
-import type { Registry } from '../../storage/store.ts';
+import type { Registry, WaitedChild } from '../../storage/store.ts';
 import type { LaunchedThread, SpawnRequest } from '../ports.ts';
 import type { HookRunner } from '../run/hook-runner.ts';
 import type { Recorder } from '../run/recorder.ts';
@@ -35,7 +35,7 @@ export interface ChildrenOptions {
   readonly recorder: Recorder;
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
   /** Called when a wait has returned the end of a child. */
-  readonly onLearned?: ((threadId: string) => void) | undefined;
+  readonly onLearned?: ((child: WaitedChild) => void) | undefined;
 }
 
 /** The end of a child, as its parent's log and hooks see it. */
@@ -48,8 +48,8 @@ export type FinishedChild = Pick<
 export class Children {
   readonly #options: ChildrenOptions;
   readonly #ids: string[] = [];
-  /** Background children whose end is not in the log yet. */
-  readonly #open = new Set<string>();
+  /** The last run of each background child whose end is in the log; 0: none. */
+  readonly #learned = new Map<string, number>();
   #hooks: HookRunner | undefined;
 
   constructor(options: ChildrenOptions) {
@@ -106,18 +106,21 @@ export class Children {
   }
 
   /**
-   * Records the end of a launched child once, when its parent learns of it. Ignores threads that are not its children.
+   * Records the end of each run of a launched child once, when its parent learns of it. Ignores threads that are not its
+   * children.
    */
-  async learned(child: FinishedChild): Promise<void> {
-    this.#options.onLearned?.(child.thread_id);
-    if (!this.#open.delete(child.thread_id)) return;
+  async learned(child: FinishedChild, run: number): Promise<void> {
+    this.#options.onLearned?.({ threadId: child.thread_id, run });
+    const known = this.#learned.get(child.thread_id);
+    if (known === undefined || known >= run) return;
+    this.#learned.set(child.thread_id, run);
     this.#ended(child.thread_id, child.status, child.cost.spend);
     await this.#observe(child);
   }
 
   #launched(launched: LaunchedThread): LaunchedThread {
     this.#started(launched.thread_id, launched.directive);
-    this.#open.add(launched.thread_id);
+    this.#learned.set(launched.thread_id, 0);
     return launched;
   }
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type ErrorInfo, messageOf } from '../../core/errors.ts';
 import type { JsonObject } from '../../core/json.ts';
-import { isActive, isFinal, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
+import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
 import type { Cost } from '../../core/usage.ts';
 import type { Store } from '../../storage/store.ts';
 import type { Launching, Recovering } from '../ports.ts';
@@ -41,8 +41,8 @@ export interface WaitRequest {
   /** Undefined waits without a limit, 0 only looks. */
   readonly timeoutMs?: number | undefined;
   readonly signal: AbortSignal;
-  /** Called with each thread once, when it has ended. */
-  readonly onEnd?: ((thread: ThreadRecord) => Promise<void> | void) | undefined;
+  /** Called with each thread once, when the run that is waited for has ended. */
+  readonly onEnd?: ((thread: ThreadRecord, run: number) => Promise<void> | void) | undefined;
   /** Called whenever the registry may have changed. */
   readonly onLook?: (() => Promise<void> | void) | undefined;
 }
@@ -60,7 +60,8 @@ export interface WaitPorts {
 const LOOK_AGAIN_MS = 200;
 
 /**
- * Waits until threads and the chains that continue them have ended. Every commit to the registry wakes it, so it
+ * Waits until threads and the chains that continue them have ended: the run that each is in when the wait begins, also if
+ * another one follows it. Every commit to the registry wakes it, so it
  * learns of an end within milliseconds, from any process. Meanwhile it finalizes threads that have crashed.
  */
 async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<WaitReport> {
@@ -69,20 +70,32 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
   const deadline = timeoutMs === undefined ? Infinity : ports.monotonic() + timeoutMs;
   const ended = new Map<string, ThreadRecord>();
   const seen = new Map<string, ThreadRecord | undefined>();
+  /** The run that is waited for, by thread: of one that continues another since the wait began, its first. */
+  const runs = new Map<string, number>();
+  const found = async (id: string): Promise<readonly [ThreadRecord | undefined, boolean]> => {
+    const { registry } = ports.store;
+    const last = await chainEnd(registry, id);
+    if (!last) return [undefined, false];
+    const { thread_id: threadId } = last;
+    const run = runs.get(threadId) ?? (seen.has(id) ? 1 : await registry.runOf(threadId));
+    runs.set(threadId, run);
+    const end = await registry.endOf(threadId, run);
+    return [end ?? last, end !== undefined && !isHandedOff(end)];
+  };
   const unsettled = new Set<string>();
   const look = async (): Promise<void> => {
     await request.onLook?.();
     for (const id of ids) {
       if (ended.has(id)) continue;
-      let record = await chainEnd(ports.store.registry, id);
+      let [record, isOver] = await found(id);
       if (record && isLost(ports, record) && !unsettled.has(record.thread_id)) {
         if (!(await ports.settle(record))) unsettled.add(record.thread_id);
-        record = await chainEnd(ports.store.registry, id);
+        [record, isOver] = await found(id);
       }
       seen.set(id, record);
-      if (!record || !isOver(record)) continue;
+      if (!record || !isOver) continue;
       ended.set(id, record);
-      await request.onEnd?.(record);
+      await request.onEnd?.(record, runs.get(record.thread_id) ?? 1);
     }
   };
   const missing = (): number => ids.filter((id) => seen.has(id) && !seen.get(id)).length;
@@ -109,9 +122,9 @@ async function waitForThreads(ports: WaitPorts, request: WaitRequest): Promise<W
   };
 }
 
-/** True if there is nothing to wait for; a suspended thread continues only when a person resumes it. */
-function isOver({ status, continuation_thread_id: next }: ThreadRecord): boolean {
-  return status === 'suspended' || (isFinal(status) && !(status === 'continued' && next !== null));
+/** True for a thread whose successor is waited for instead. */
+function isHandedOff({ status, continuation_thread_id: next }: ThreadRecord): boolean {
+  return status === 'continued' && next !== null;
 }
 
 /** True if an active thread's process is known to be gone. Queued threads have no process yet. */

@@ -14,7 +14,7 @@ import { isReturnName } from '../../loop/outputs.ts';
 import type { InboxPort, PolicyGate, SafePoint } from '../../loop/ports.ts';
 import { meet } from '../../policy/capability.ts';
 import { type DeclaredTool, runTraits, type SteerRules } from '../../policy/steer.ts';
-import type { RunKey, SteerParams, SteerPoint } from '../../storage/store.ts';
+import type { RunKey, SteerParams, SteerPoint, WaitedChild } from '../../storage/store.ts';
 import type { Tool } from '../../tools/tool.ts';
 import { deliveryBody, renderDelivery } from '../family/delivery-log.ts';
 import type { OpenTools, Process, Stored } from '../ports.ts';
@@ -55,7 +55,7 @@ export class ThreadInbox implements InboxPort {
   #uncovered: string[] = [];
   /** Entries that a request of this run carried or may have carried. */
   readonly #requested = new Set<string>();
-  readonly #learned = new Set<string>();
+  readonly #learned: WaitedChild[] = [];
   readonly #fromHooks: EventDraft[] = [];
   #isAfterBatch = false;
   readonly #openCalls = new Set<string>();
@@ -141,8 +141,8 @@ export class ThreadInbox implements InboxPort {
   }
 
   /** The thread has waited for this child: its result is a tool result, not a delivery. */
-  learned(childId: string): void {
-    this.#learned.add(childId);
+  learned(child: WaitedChild): void {
+    this.#learned.push(child);
   }
 
   /** Refuses, after a steer, every tool that the proof did not cover. */
@@ -273,9 +273,9 @@ export class ThreadInbox implements InboxPort {
     return renderDelivery({ delivery, marker, body, artifact });
   }
 
-  async #childOf({ kind, source }: Delivery): Promise<ChildEnd | undefined> {
+  async #childOf({ kind, source, child_run: run = 1 }: Delivery): Promise<ChildEnd | undefined> {
     if (kind !== 'child_result') return undefined;
-    const record = await this.#options.env.store.registry.get(source);
+    const record = await this.#options.env.store.registry.endOf(source, run);
     if (!record) return undefined;
     const { thread_id, directive, status, result, outputs, error, cost } = record;
     return {
@@ -291,9 +291,8 @@ export class ThreadInbox implements InboxPort {
 
   /** By now the results of waiting are in the log. */
   async #settleLearned(): Promise<void> {
-    if (this.#learned.size === 0 || !this.#isOpen) return;
-    const children = [...this.#learned];
-    this.#learned.clear();
+    if (this.#learned.length === 0 || !this.#isOpen) return;
+    const children = this.#learned.splice(0);
     await this.#store.consumeWaited(this.#key, children, this.#now);
   }
 

@@ -169,7 +169,7 @@ class ThreadRun {
       starter,
       secrets,
       onEvent,
-      onLearned: (id) => inbox.learned(id),
+      onLearned: (child) => inbox.learned(child),
       record: (drafts) => void recorder.record(drafts),
     });
     const { tools, hooks } = tooling;
