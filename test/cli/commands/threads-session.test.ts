@@ -162,8 +162,10 @@ describe('threads branch', () => {
       err: '',
     });
     expect((await json('threads', 'entries', id))['leaf_id']).toBe(to);
-    const root = await rye('threads', 'branch', id, '--at', 'root');
-    expect(root.out).toBe(`the head of ${id} is now before the first entry\n`);
+    const root = await json('threads', 'branch', id, '--at', 'root');
+    const opening = (await entries(id, '--filter', 'all')).find(({ leaf }) => leaf);
+    expect(opening).toMatchObject({ kind: 'user', id: root['leaf_id'] });
+    expect(opening?.text).toContain('<directive');
   });
 
   it('starts the branch with a summary of the old one: a given text, or one that the model writes', async () => {
@@ -186,6 +188,21 @@ describe('threads branch', () => {
       ({ kind }) => kind === 'branch_summary',
     );
     expect(summary?.text).toContain('THE SUMMARY');
+  });
+
+  it('puts the label on the summary, or on the message that begins at the root', async () => {
+    const { id, at } = await thread();
+    await rye('threads', 'branch', id, '--at', at('user'), '--summary', 'Left.', '--label', 'two');
+    await rye('threads', 'branch', id, '--at', 'root', '--label', 'three');
+    const labeled = await entries(id, '--filter', 'labeled-only');
+    expect(
+      labeled
+        .map(({ label, kind }) => [label, kind])
+        .toSorted(([left = ''], [right = '']) => left.localeCompare(right)),
+    ).toEqual([
+      ['three', 'user'],
+      ['two', 'branch_summary'],
+    ]);
   });
 
   it('resumes from there with --run', async () => {
@@ -212,7 +229,6 @@ describe('threads branch', () => {
   it.each([
     [[], 2, '[usage]'],
     [['--at', 'zzz'], 6, '[entry_not_found]'],
-    [['--at', 'root', '--label', 'x'], 6, '[entry_not_found]'],
   ])('refuses %s', async (options, code, message) => {
     const { id } = await thread();
     const before = await json('threads', 'entries', id);
