@@ -79,7 +79,7 @@ export function foldContext(tree: SessionTree, options: ContextOptions = {}): Se
   };
 }
 
-/** What a log knows of a call that has no result on the path. */
+/** The outcome of a call that has no result on the path, as far as the log knows it. */
 export interface Outcomes {
   /** The result that another branch of the log has. */
   readonly result: (callId: string) => ToolResultMessage | undefined;

@@ -149,7 +149,7 @@ function isRerunResult(message: Message, rerun: ReadonlySet<string> | undefined)
 
 /**
  * Moves the head to an entry, or before the first one with `null`; the next entry starts a branch there. Where the path
- * ends with calls whose results stand elsewhere in the log, copies of these results begin the branch.
+ * ends with calls whose results are elsewhere in the log, copies of these results begin the branch.
  */
 export function branchDrafts(tree: SessionTree, targetId: string | null): readonly EventDraft[] {
   if (targetId !== null) entryById(tree, targetId);

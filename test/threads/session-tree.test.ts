@@ -83,7 +83,7 @@ describe('a finished thread', () => {
     expect(await intact()).toBe('ok');
   });
 
-  it('asks the opening message anew at the root and keeps the system prompt and the tools', async () => {
+  it('asks the opening message again at the root and keeps the system prompt and the tools', async () => {
     const before = await rye.trees.context(id);
     await rye.trees.branch(id, { at: 'root' });
     const anew = await rye.trees.context(id);

@@ -17,7 +17,7 @@ import { ERASE_LINE } from '../terminal-text.ts';
 import { resumeThread } from '../thread-run.ts';
 
 const BRANCH_OPTIONS = {
-  at: text('ENTRY', 'Entry ID or a unique start of it; root: ask the opening message anew'),
+  at: text('ENTRY', 'Entry ID or a unique start of it; root: ask the opening message again'),
   summary: optionalText(
     'TEXT',
     'Start the new branch with a summary of the old one; without TEXT the model writes it',

@@ -27,7 +27,7 @@ import { partOf } from '../verified-log.ts';
 import { entryAt, openingDrafts, readVerified } from './edit.ts';
 
 export interface ExtractRequest {
-  /** The last entry of the path that the new thread begins with; `root` asks the opening message anew. */
+  /** The last entry of the path that the new thread begins with; `root` asks the opening message again. */
   readonly at: string;
   readonly threadId?: string | undefined;
 }

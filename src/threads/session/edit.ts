@@ -181,7 +181,7 @@ function rootOf(tree: SessionTree): string | null {
 }
 
 /**
- * Asks the opening message anew: the first message of the path to the head, or a person's message with the context of
+ * Asks the opening message again: the first message of the path to the head, or a person's message with the context of
  * the directive around it.
  */
 export function openingDrafts(
@@ -212,7 +212,7 @@ export function firstDrafts(
 }
 
 export interface BranchRequest {
-  /** Entry id, a unique prefix of one, or `root`: then the opening message is asked anew. */
+  /** Entry id, a unique prefix of one, or `root`: then the opening message is asked again. */
   readonly at: string;
   /** Shown to the model in place of the abandoned branch. */
   readonly summary?: string | undefined;
