@@ -72,13 +72,18 @@ function childrenByParent(rows: readonly BudgetRow[]): ReadonlyMap<string, reado
  * The claim of a child on its parent. A finished child keeps the claims of its descendants that still run, so that
  * their reservations are not given out twice.
  */
-function claim(row: BudgetRow, committed: MicroUsd): MicroUsd {
-  return row.status === 'active' ? Math.max(row.reserved, committed) : committed;
+function claim(row: BudgetRow, below: MicroUsd): MicroUsd {
+  return row.status === 'active' ? Math.max(row.reserved, below) : below;
 }
 
 /** Spend of a thread and all its descendants, running or finished. 0 for an unknown thread. */
 export function subtreeSpend(rows: readonly BudgetRow[], threadId: string): MicroUsd {
   return subtreeSums(rows, threadId).spend;
+}
+
+/** Spend of a thread and all its descendants, and what the running ones still hold. 0 for an unknown thread. */
+export function committedSpend(rows: readonly BudgetRow[], threadId: string): MicroUsd {
+  return subtreeSums(rows, threadId).committed;
 }
 
 /**
@@ -88,7 +93,7 @@ export function subtreeSpend(rows: readonly BudgetRow[], threadId: string): Micr
  */
 export function remaining(rows: readonly BudgetRow[], threadId: string): MicroUsd {
   const row = required(rows, threadId);
-  return Math.max(0, row.max - subtreeSums(rows, threadId).committed);
+  return Math.max(0, row.max - committedSpend(rows, threadId));
 }
 
 /**
@@ -106,7 +111,7 @@ export function planRegister(
   return {
     thread_id: threadId,
     parent_id: null,
-    max: Math.max(max, subtreeSums(rows, threadId).committed),
+    max: Math.max(max, committedSpend(rows, threadId)),
     reserved: 0,
     actual: existing?.actual ?? 0,
     status: 'active',
@@ -135,7 +140,7 @@ export function planReserve(rows: readonly BudgetRow[], reservation: Reservation
   if (childId === parentId || (existing !== undefined && existing.parent_id !== parentId)) {
     throw takenBy(existing ?? parent);
   }
-  const used = existing === undefined ? 0 : subtreeSums(rows, childId).committed;
+  const used = existing === undefined ? 0 : committedSpend(rows, childId);
   const row: BudgetRow = {
     thread_id: childId,
     parent_id: parentId,
@@ -145,9 +150,8 @@ export function planReserve(rows: readonly BudgetRow[], reservation: Reservation
     status: 'active',
   };
   const after = [...rows.filter((other) => other.thread_id !== childId), row];
-  const committed = subtreeSums(after, parentId).committed;
   if (parent.status !== 'active') throw parentEnded(reservation);
-  if (used > amount || committed > parent.max - keep) {
+  if (used > amount || committedSpend(after, parentId) > parent.max - keep) {
     const left = remaining(rows, parentId);
     throw insufficient(reservation, Math.max(0, left - keep), reservedBy(rows, parentId));
   }
@@ -172,7 +176,7 @@ export function planReopen(rows: readonly BudgetRow[], reopening: Reopening): Bu
   const { threadId, grant, keep = 0 } = reopening;
   assertAmount(grant, threadId);
   const row = required(rows, threadId);
-  const max = subtreeSums(rows, threadId).committed + grant;
+  const max = committedSpend(rows, threadId) + grant;
   const reopened: BudgetRow = {
     ...row,
     max,
@@ -181,8 +185,8 @@ export function planReopen(rows: readonly BudgetRow[], reopening: Reopening): Bu
   };
   const payer = activeAncestor(rows, row);
   if (payer === undefined) return reopened;
-  const { committed } = subtreeSums(applyRow(rows, reopened), payer.thread_id);
-  if (committed <= payer.max - keep) return reopened;
+  if (committedSpend(applyRow(rows, reopened), payer.thread_id) <= payer.max - keep)
+    return reopened;
   const { thread_id: parentId } = payer;
   const without = applyRow(rows, { ...row, status: 'released' });
   const spare = Math.max(0, remaining(without, parentId) - keep);

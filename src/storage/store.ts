@@ -156,15 +156,22 @@ export interface Ledger {
   /**
    * Makes a thread that has ended active again, with `grant` above what its subtree spent and still holds; what it
    * spent stays. The nearest active ancestor pays and keeps at least `keep` (default 0): `budget_insufficient` when the
-   * grant does not fit. Without an active ancestor the thread is its own cap.
+   * grant does not fit. Without an active ancestor the thread is its own cap. With an epoch it fences as {@link fence} does.
    */
-  reopen(threadId: string, grant: MicroUsd, keep?: MicroUsd): Promise<void>;
+  reopen(
+    threadId: string,
+    grant: MicroUsd,
+    options?: { readonly epoch?: number; readonly keep?: MicroUsd },
+  ): Promise<void>;
   /** Sets the thread's own spend so far. Never lowers it. Refused with `thread_locked` to an owner that was fenced. */
   report(threadId: string, actual: MicroUsd, epoch: number): Promise<void>;
   /** From now on only owners with this epoch or a higher one report for the thread. */
   fence(threadId: string, epoch: number): Promise<void>;
-  /** Ends the thread's claim: what it did not spend returns to the parent. Idempotent. */
-  release(threadId: string): Promise<void>;
+  /**
+   * Ends the thread's claim: what it did not spend returns to the parent. Idempotent. Without effect for the epoch of an
+   * owner that was fenced: the budget is that of a later run.
+   */
+  release(threadId: string, epoch?: number): Promise<void>;
   /**
    * Releases a thread and passes the rest of its budget, at most `amount`, to its successor, so that no other thread
    * can take it in between. Returns what the successor got. Once only: refused for a released thread.
@@ -177,6 +184,8 @@ export interface Ledger {
   /** Inserts rows that are missing, parents first; returns the ids of those that were. */
   restore(rows: readonly BudgetRow[]): Promise<readonly string[]>;
   subtreeSpend(threadId: string): Promise<MicroUsd>;
+  /** The spend of the subtree, and what its running threads still hold. */
+  committed(threadId: string): Promise<MicroUsd>;
   /** In the order of their registration. */
   rows(filter?: Partial<Pick<BudgetRow, 'thread_id' | 'status'>>): Promise<readonly BudgetRow[]>;
 }

@@ -1,6 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
 import type { MicroUsd } from '../../core/usage.ts';
 import {
+  committedSpend,
   type Held,
   planHandOver,
   planRegister,
@@ -78,10 +79,17 @@ export class SqliteLedger implements Ledger {
     });
   }
 
-  async reopen(threadId: string, grant: MicroUsd, keep = 0): Promise<void> {
+  async reopen(
+    threadId: string,
+    grant: MicroUsd,
+    { epoch = 0, keep = 0 }: Parameters<Ledger['reopen']>[2] = {},
+  ): Promise<void> {
     this.#change(() => {
+      if (epoch > 0) this.#assertEpoch(threadId, epoch);
       const top = this.#database.get(PAYER, threadId) as { readonly id: string } | undefined;
-      return planReopen(this.#subtree(top?.id ?? threadId), { threadId, grant, keep });
+      const row = planReopen(this.#subtree(top?.id ?? threadId), { threadId, grant, keep });
+      this.#fence(threadId, epoch);
+      return row;
     });
   }
 
@@ -95,6 +103,10 @@ export class SqliteLedger implements Ledger {
   }
 
   async fence(threadId: string, epoch: number): Promise<void> {
+    this.#fence(threadId, epoch);
+  }
+
+  #fence(threadId: string, epoch: number): void {
     this.#database.run(
       'UPDATE budget_ledger SET epoch = max(epoch, ?) WHERE thread_id = ?',
       epoch,
@@ -102,8 +114,10 @@ export class SqliteLedger implements Ledger {
     );
   }
 
-  async release(threadId: string): Promise<void> {
-    this.#change(() => planRelease(this.#row(threadId), threadId));
+  async release(threadId: string, epoch = Number.POSITIVE_INFINITY): Promise<void> {
+    this.#change(() =>
+      this.#epochOf(threadId) > epoch ? undefined : planRelease(this.#row(threadId), threadId),
+    );
   }
 
   async handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd> {
@@ -121,6 +135,10 @@ export class SqliteLedger implements Ledger {
 
   async held(threadId: string): Promise<readonly Held[]> {
     return reservedBy(this.#subtree(threadId), threadId);
+  }
+
+  async committed(threadId: string): Promise<MicroUsd> {
+    return committedSpend(this.#subtree(threadId), threadId);
   }
 
   async subtreeSpend(threadId: string): Promise<MicroUsd> {
@@ -180,19 +198,24 @@ export class SqliteLedger implements Ledger {
   }
 
   #assertEpoch(threadId: string, epoch: number): void {
+    const current = this.#epochOf(threadId);
+    if (current <= epoch) return;
+    throw new RyeError(
+      'thread_locked',
+      `thread ${threadId} was taken over: its budget is at epoch ${current}, this process has ${epoch}`,
+      {
+        hint: 'Another process runs this thread now; this one must stop.',
+        details: { thread_id: threadId, epoch: current },
+      },
+    );
+  }
+
+  #epochOf(threadId: string): number {
     const row = this.#database.get(
       'SELECT epoch FROM budget_ledger WHERE thread_id = ?',
       threadId,
     ) as { readonly epoch: number } | undefined;
-    if (row === undefined || row.epoch <= epoch) return;
-    throw new RyeError(
-      'thread_locked',
-      `thread ${threadId} was taken over: its budget is at epoch ${row.epoch}, this process has ${epoch}`,
-      {
-        hint: 'Another process runs this thread now; this one must stop.',
-        details: { thread_id: threadId, epoch: row.epoch },
-      },
-    );
+    return row?.epoch ?? 0;
   }
 
   #row(threadId: string): readonly BudgetRow[] {

@@ -172,12 +172,16 @@ export function ledgerCases(open: OpenStore): void {
     await ledger.release('a');
     // a grandchild that still runs keeps its claim
     expect(await ledger.remaining('root')).toBe(50);
+    expect(await ledger.committed('a')).toBe(50);
     await ledger.release('b');
+    expect(await ledger.committed('a')).toBe(30);
     await ledger.reopen('b', 40);
     expect(await ledger.remaining('b')).toBe(40);
     expect(await ledger.remaining('root')).toBe(30);
     await expect(ledger.reopen('a', 31)).rejects.toMatchObject({ code: 'budget_insufficient' });
-    await expect(ledger.reopen('a', 30, 1)).rejects.toMatchObject({ code: 'budget_insufficient' });
+    await expect(ledger.reopen('a', 30, { keep: 1 })).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
     await ledger.reopen('a', 30);
     expect(await ledger.remaining('root')).toBe(0);
     expect(await ledger.rows({ thread_id: 'a' })).toEqual([
@@ -208,6 +212,23 @@ export function ledgerCases(open: OpenStore): void {
     await expect(ledger.reopen('a', 511)).rejects.toMatchObject({ code: 'budget_insufficient' });
     await ledger.reopen('a', 510);
     expect(await ledger.remaining('root')).toBe(0);
+  });
+
+  it('leaves the budget of a run to its owner, not to the one of the run before', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await ledger.report('root', 10, 1);
+    await ledger.release('root', 1);
+    await ledger.reopen('root', 50, { epoch: 2 });
+    await ledger.release('root', 1);
+    await expect(ledger.report('root', 20, 1)).rejects.toMatchObject({ code: 'thread_locked' });
+    await expect(ledger.reopen('root', 90, { epoch: 1 })).rejects.toMatchObject({
+      code: 'thread_locked',
+    });
+    expect(await ledger.rows({ status: 'active' })).toMatchObject([{ max: 60, actual: 10 }]);
+    await ledger.report('root', 20, 2);
+    await ledger.release('root', 2);
+    expect(await ledger.rows({ status: 'active' })).toEqual([]);
   });
 
   it('gives a grant once, also when two ask at the same time', async () => {

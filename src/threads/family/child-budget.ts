@@ -1,6 +1,7 @@
 import { RyeError } from '../../core/errors.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { beginsRun } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
 import { type RawLimit, type ResolvedLimits, worstMicroUsd } from '../../policy/limits.ts';
 import type { Configured, Stored } from '../ports.ts';
@@ -112,14 +113,17 @@ export async function nextCallOf(env: Stored, thread: ThreadDocument): Promise<M
   const last = events[at];
   const request = last && isKnown(last, 'turn_started') ? last.payload.request : undefined;
   if (!request) return 0;
-  const model = [plan.model, ...plan.fallbacks].find(
-    ({ provider, id }) => provider === request.provider && id === request.model,
-  );
+  // what precedes a run is paid for, and its model may have been another one
+  const isOfEarlierRun = events.findLastIndex(beginsRun) > at;
+  const model =
+    [plan.model, ...plan.fallbacks].find(
+      ({ provider, id }) => provider === request.provider && id === request.model,
+    ) ?? (isOfEarlierRun ? plan.model : undefined);
   if (!model?.pricing) return 0;
   const { pricing } = model;
   const costOf = (inputTokens: number): MicroUsd =>
     worstMicroUsd({ inputTokens, pricing }, NEXT_OUTPUT_TOKENS);
-  const isBooked = events.slice(at).some((event) => isKnown(event, 'cost'));
+  const isBooked = isOfEarlierRun || events.slice(at).some((event) => isKnown(event, 'cost'));
   const unbooked = isBooked ? 0 : costOf(request.input_tokens);
   return unbooked + costOf(request.input_tokens + MORE_INPUT_TOKENS);
 }

@@ -319,8 +319,14 @@ async function releaseEnded(env: Pick<Stored, 'store'>): Promise<readonly Recove
     if (!record || isActive(record.status)) continue;
     const owner = owners.ofRecord(record);
     if (owner && owners.state(owner) !== 'gone') continue;
-    await ledger.report(threadId, toMicroUsd(record.cost.spend), record.epoch);
-    await ledger.release(threadId);
+    try {
+      await ledger.report(threadId, toMicroUsd(record.cost.spend), record.epoch);
+    } catch (error) {
+      // another process has resumed it since
+      if (error instanceof RyeError && error.code === 'thread_locked') continue;
+      throw error;
+    }
+    await ledger.release(threadId, record.epoch);
     released.push({
       thread_id: threadId,
       status: record.status,

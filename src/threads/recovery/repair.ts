@@ -370,7 +370,7 @@ export async function endWithoutPlan(
     hint: `It can't be resumed. Start it again: rye run ${document.directive}`,
   };
   await ledger.report(threadId, toMicroUsd(cost.spend), epoch);
-  await ledger.release(threadId);
+  await ledger.release(threadId, epoch);
   await recoverDeliveries(env, threadId, epoch);
   const end = { status: 'error' as const, result: '', error, cost };
   const { transcript: _open, outputs: _none, ...rest } = document;

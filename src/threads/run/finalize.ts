@@ -229,7 +229,7 @@ class Finalization {
     const { started, successor } = this.#request;
     const { ledger } = this.#env.store;
     if (successor?.spendUsd === undefined || this.#verdict.status !== 'continued') {
-      await ledger.release(started.threadId);
+      await ledger.release(started.threadId, started.record.epoch);
       return;
     }
     const amount = toMicroUsd(successor.spendUsd);
