@@ -206,7 +206,7 @@ export interface RuleSettings {
   readonly repeat_gap: number;
   readonly builtin_rules: boolean;
   readonly disabled_rules: readonly string[];
-  /** After this many, matches of a run lead to reminders only. */
+  /** After this many interrupts and reminders, matches of a run are only recorded. */
   readonly max_interrupts_per_run: number;
   /** Characters of one stream that rules with `engine: js` are given at once. */
   readonly buffer_limit: number;

@@ -176,6 +176,7 @@ const CONTEXTS = {
       tool: text(),
       path: text(),
       interrupted: flag(),
+      outcome: text('interrupted, reminded or recorded'),
     },
   ),
   before_compact: record(

@@ -145,6 +145,22 @@ it('rules without a condition are told from the start, or listed for those who m
   expect(context.map(({ id }) => id)).toEqual(['rule:tone']);
 });
 
+it('a reminder without end stops at the cap, and the thread completes with its answer', async () => {
+  const here = await lab();
+  const { requests } = await here.model(Array.from({ length: 12 }, () => reply('MILD')));
+  here.signed(
+    'rules/mild.md',
+    rule('condition: MILD\ninterrupt: never\nrepeat: after-gap\ngap: 0'),
+  );
+  here.signed('directives/job.md', directive('job', { limits: 'turns="12" spend="0.10"' }));
+  const result = await here.run('job');
+  expect(result).toMatchObject({ status: 'completed', result: 'MILD' });
+  expect(requests).toHaveLength(6);
+  const events = await here.events(result.thread_id);
+  expect(ofType(events, 'rule_injection')).toHaveLength(5);
+  expect(ofType(events, 'rule_matched').at(-1)).toMatchObject({ outcome: 'recorded' });
+});
+
 it('a resumed thread remembers what it was told', async () => {
   const here = await lab();
   await here.model([reply('FORBIDDEN'), reply('Fine.'), reply('FORBIDDEN again')]);

@@ -20,8 +20,11 @@ interface Match {
   readonly call?: number;
   readonly tool?: string;
   readonly path?: string;
-  readonly interrupts: boolean;
+  readonly outcome: Outcome;
 }
+
+/** The effect of a match. After the cap of the run, it is only recorded. */
+type Outcome = 'interrupted' | 'reminded' | 'recorded';
 
 /** Prose of one kind: all its pieces are one text. */
 interface Prose {
@@ -131,17 +134,22 @@ export class AnswerWatch implements StreamWatcher {
   }
 
   reminderFor(call: number): Reminder | undefined {
-    const due = [...this.#matches.values()].filter((match) => match.call === call);
+    const due = this.#due().filter((match) => match.call === call);
     if (due.length === 0) return undefined;
     return { text: renderBroken(due, REMINDER), injection: this.#tell(due) };
   }
 
   takeFollowUps(): readonly EventDraft[] {
-    const due = [...this.#matches.values()].filter(
+    const due = this.#due().filter(
       ({ source, rule }) => source !== 'tool' && !this.#told.has(rule),
     );
     if (due.length === 0) return [];
     return [this.#tell(due), hidden(renderBroken(due, REMINDER), due)];
+  }
+
+  /** Returns the matches that the model is told about without a cut. */
+  #due(): readonly Match[] {
+    return [...this.#matches.values()].filter(({ outcome }) => outcome === 'reminded');
   }
 
   #feed(source: ProseSource, piece: string): void {
@@ -258,19 +266,20 @@ export class AnswerWatch implements StreamWatcher {
     if (result === true && !this.#isOver) onMatch();
   }
 
-  #matched(found: Omit<Match, 'interrupts'>): void {
+  #matched(found: Omit<Match, 'outcome'>): void {
     const { rule, source } = found;
     if (this.#matches.has(rule)) return;
-    const interrupts = cutsAnswer(rule, source) && this.#session.mayInterrupt(rule);
-    const match: Match = { ...found, interrupts };
+    const match: Match = { ...found, outcome: this.#outcomeOf(found) };
+    const { outcome } = match;
     this.#matches.set(rule, match);
-    this.#mustInterrupt ||= interrupts;
+    this.#mustInterrupt ||= outcome === 'interrupted';
     const facts = compact({
       rule: rule.name,
       stream: source,
       tool: match.tool,
       path: match.path,
-      interrupted: interrupts,
+      interrupted: outcome === 'interrupted',
+      outcome,
     });
     this.#record({
       event_type: 'rule_matched',
@@ -279,12 +288,21 @@ export class AnswerWatch implements StreamWatcher {
     this.#triggers.push(facts);
   }
 
+  #outcomeOf({ rule, source, call }: Omit<Match, 'outcome'>): Outcome {
+    if (cutsAnswer(rule, source) && this.#session.mayInterrupt(rule)) return 'interrupted';
+    // one reminder for each call, and one for all prose
+    const due = new Set(this.#due().map((match) => match.call));
+    return due.has(call) || this.#session.mayInject(due.size) ? 'reminded' : 'recorded';
+  }
+
   /** Tells all rules that the cut answer broke, so that the next one need not break the others. */
   #interrupt(): Interrupt | undefined {
     if (!this.#mustInterrupt || this.#isOver) return undefined;
     this.#isOver = true;
     const matches = [...this.#matches.values()];
-    const cutting = matches.filter(({ interrupts }) => interrupts).map(({ rule }) => rule);
+    const cutting = matches
+      .filter(({ outcome }) => outcome === 'interrupted')
+      .map(({ rule }) => rule);
     this.#session.countInterrupt(cutting);
     const names = cutting.map(({ name }) => name).join(', ');
     return {
@@ -296,6 +314,7 @@ export class AnswerWatch implements StreamWatcher {
 
   /** Notes the rules as told. The caller records the entry together with what tells them. */
   #tell(matches: readonly Match[]): EventDraft {
+    this.#session.countInjection();
     for (const { rule } of matches) {
       this.#told.add(rule);
       this.#session.history.mark(rule.sha256, this.#age);

@@ -20,7 +20,7 @@ export interface RuleSessionOptions {
   readonly slow?: SlowMatcher | undefined;
 }
 
-/** Remembers the stream rules of a run: the reminders sent, and how often an answer was cut. */
+/** Remembers the stream rules of a run: what the model was told, and how often an answer was cut. */
 export class RuleSession {
   readonly rules: RuleSet;
   readonly settings: RuleSettings;
@@ -29,7 +29,7 @@ export class RuleSession {
   readonly slow: SlowChecks | undefined;
   readonly #toolIds: ReadonlyMap<string, string>;
   readonly #interrupts = new Map<StreamRule, number>();
-  #total = 0;
+  #injections = 0;
 
   constructor(options: RuleSessionOptions) {
     this.rules = options.rules;
@@ -42,12 +42,20 @@ export class RuleSession {
 
   /** True if one more answer may be cut for the rule. */
   mayInterrupt(rule: StreamRule): boolean {
-    const count = this.#interrupts.get(rule) ?? 0;
-    return count < MAX_INTERRUPTS_PER_RULE && this.#total < this.settings.max_interrupts_per_run;
+    return (this.#interrupts.get(rule) ?? 0) < MAX_INTERRUPTS_PER_RULE && this.mayInject(0);
+  }
+
+  /** True if the model may be told once more after so many injections that are already due. */
+  mayInject(due: number): boolean {
+    return this.#injections + due < this.settings.max_interrupts_per_run;
+  }
+
+  /** Counts an interrupt or a reminder toward the cap of the run. */
+  countInjection(): void {
+    this.#injections += 1;
   }
 
   countInterrupt(rules: Iterable<StreamRule>): void {
-    this.#total += 1;
     for (const rule of rules) this.#interrupts.set(rule, (this.#interrupts.get(rule) ?? 0) + 1);
   }
 

@@ -427,7 +427,14 @@ describe('weaknesses of the original that this has not', () => {
     expect(records).toEqual([
       {
         event_type: 'rule_matched',
-        payload: { rule: 'mild', stream: 'text', interrupted: false, sha256: MILD.sha256, turn: 3 },
+        payload: {
+          rule: 'mild',
+          stream: 'text',
+          interrupted: false,
+          outcome: 'reminded',
+          sha256: MILD.sha256,
+          turn: 3,
+        },
       },
     ]);
     expect(watcher.takeTriggers()).toMatchObject([{ rule: 'mild', stream: 'text' }]);

@@ -353,9 +353,35 @@ it('a run has one cap over all rules', async () => {
   const { requests, outcome } = await watched({
     rules,
     session: { settings: { max_interrupts_per_run: 2 } },
-    turns: [hangs('A1'), hangs('A2'), answers('A3'), answers('Good.')],
+    turns: [hangs('A1'), hangs('A2'), answers('A3')],
   });
-  expect([requests.length, outcome.kind]).toEqual([4, 'completed']);
+  expect(requests).toHaveLength(3);
+  expect(outcome).toMatchObject({ kind: 'completed', result: 'A3' });
+});
+
+it('reminders count toward the cap, in prose and beside results; matches after it are only recorded', async () => {
+  const mild = ruleOf('mild', 'MILD', { interrupt: 'never', repeat: 'after-gap', gap: 0 });
+  const { outcome, events, requests } = await watched({
+    rules: [mild, NEVER, ruleOf('other', 'OTHER', { interrupt: 'never' })],
+    session: { settings: { max_interrupts_per_run: 3 } },
+    turns: [
+      answers('MILD'),
+      answersStreamed('', [write('a', 'MILD'), write('b', 'OTHER')]),
+      answersStreamed('', [write('c', 'MILD')]),
+      answers('MILD'),
+    ],
+  });
+  expect(outcome).toMatchObject({ kind: 'completed', result: 'MILD' });
+  expect(requests).toHaveLength(4);
+  expect(typesOf(events, 'rule_injection')).toHaveLength(3);
+  const outcomes = events.flatMap((event) =>
+    event.event_type === 'rule_matched' ? [event.payload['outcome']] : [],
+  );
+  expect(outcomes).toEqual([
+    ...['reminded', 'reminded'],
+    ...['reminded', 'reminded'],
+    ...['recorded', 'recorded'],
+  ]);
 });
 
 it('hooks hear of each rule that was broken, after the cut, with what it is about', async () => {
