@@ -6,10 +6,10 @@ export type * from './app/api/rules.ts';
 export type * from './app/api/rye.ts';
 export type * from './app/api/threads.ts';
 export type * from './app/api/trees.ts';
-export { defineDirective } from './app/define-directive.ts';
-export { defineTool, type ToolDeclaration } from './app/define-tool.ts';
 export { openRye } from './app/open-rye.ts';
 export { composePresets, type LibraryTool, type Preset } from './app/presets.ts';
+export { defineDirective } from './app/program/define-directive.ts';
+export { defineTool, type ToolDeclaration } from './app/program/define-tool.ts';
 export {
   completedOrThrow,
   type RunHandle,

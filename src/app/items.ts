@@ -38,7 +38,7 @@ import type {
   SignOutcome,
   VerifyOutcome,
 } from './api/items.ts';
-import { type ProgramItem, programItems } from './program-items.ts';
+import { type ProgramItem, programItems } from './program/items.ts';
 import type { Workspace } from './workspace.ts';
 
 const compileGlob: GlobCompiler = async (pattern) =>

@@ -51,8 +51,8 @@ export function openRye(given: OpenRyeOptions): Rye {
     run: async (request) => await start(request).outcome,
     defineDirective: async (declaration) => {
       const [{ defineDirective }, { loadDefined }] = await Promise.all([
-        import('./define-directive.ts'),
-        import('./program-directives.ts'),
+        import('./program/define-directive.ts'),
+        import('./program/directives.ts'),
       ]);
       const directive = defineDirective(declaration);
       loadDefined(directive);

@@ -8,7 +8,7 @@ import type { PrimaryActions } from '../tools/primary/actions.ts';
 import type { SearchKnowledge } from '../tools/search/search-tool.ts';
 import { errorOutput, type ToolOutput, textOutput } from '../tools/tool.ts';
 import { Items } from './items.ts';
-import { programItems } from './program-items.ts';
+import { programItems } from './program/items.ts';
 import { searchItems } from './search.ts';
 import type { ToolScope } from './session-tools.ts';
 import type { Workspace } from './workspace.ts';

@@ -26,7 +26,7 @@ import { verifyFile, verifySkill } from '../items/verified-fs.ts';
 import { grantedGlobs } from '../policy/capability.ts';
 import type { SearchIndex } from '../storage/search-index.ts';
 import { signatureState } from '../trust/signature.ts';
-import { programItems } from './program-items.ts';
+import { programItems } from './program/items.ts';
 import type { Workspace } from './workspace.ts';
 
 export interface SearchRequest {

@@ -9,7 +9,7 @@ import { compileSchema } from '../tools/schema.ts';
 import { projectGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { libraryTools, type Preset } from './presets.ts';
-import { loadDefined } from './program-directives.ts';
+import { loadDefined } from './program/directives.ts';
 import { ThreadRules } from './rules/thread-rules.ts';
 import { runnerCommand } from './runner-command.ts';
 import { refreshIndex } from './search.ts';

@@ -39,7 +39,7 @@ import { environmentSecrets, withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalog } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
 import { lateRiskCheck } from './late-risk.ts';
-import { mcpServers, openRemote, reachesServer } from './mcp.ts';
+import { mcpServers, openRemote, reachesServer } from './mcp/mcp.ts';
 import { messageSender, orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
 import {

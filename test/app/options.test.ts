@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { defineTool } from '../../src/app/define-tool.ts';
+import { defineTool } from '../../src/app/program/define-tool.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import type { IdSource } from '../../src/core/ids.ts';
 import type { RunEvent } from '../../src/hooks/handlers.ts';

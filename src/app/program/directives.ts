@@ -1,14 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
-import { formatLocation, RyeError } from '../core/errors.ts';
-import { isRecord, type JsonValue, parseJson } from '../core/json.ts';
-import { parseHooks } from '../hooks/declaration.ts';
-import { assertIdentity } from '../items/binding.ts';
-import { parseDirective } from '../items/directive.ts';
-import type { Directive } from '../items/directive-ast.ts';
-import { unknownBehavior } from '../loop/behavior.ts';
-import type { LoadedItem } from '../threads/ports.ts';
-import { sha256Hex } from '../trust/keys.ts';
-import type { DefinedDirective, DirectiveHook } from './api/directives.ts';
+import { formatLocation, RyeError } from '../../core/errors.ts';
+import { isRecord, type JsonValue, parseJson } from '../../core/json.ts';
+import { parseHooks } from '../../hooks/declaration.ts';
+import { assertIdentity } from '../../items/binding.ts';
+import { parseDirective } from '../../items/directive.ts';
+import type { Directive } from '../../items/directive-ast.ts';
+import { unknownBehavior } from '../../loop/behavior.ts';
+import type { LoadedItem } from '../../threads/ports.ts';
+import { sha256Hex } from '../../trust/keys.ts';
+import type { DefinedDirective, DirectiveHook } from '../api/directives.ts';
 import { type DirectiveSource, directiveSource } from './define-directive.ts';
 
 const DIRECTIVE_LAYER = 1;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ItemType } from '../core/ids.ts';
-import type { Workspace } from './workspace.ts';
+import type { ItemType } from '../../core/ids.ts';
+import type { Workspace } from '../workspace.ts';
 
 /** An item that the program vouches for instead of a signature. */
 export interface ProgramItem {

@@ -1,10 +1,10 @@
 import { basename, dirname } from 'node:path';
-import { VERBS } from '../core/capability.ts';
-import { RyeError } from '../core/errors.ts';
-import { assertItemId, ITEM_TYPES } from '../core/ids.ts';
-import { isRecord } from '../core/json.ts';
-import { didYouMean } from '../core/text.ts';
-import type { DirectiveDeclaration, DirectiveHook } from './api/directives.ts';
+import { VERBS } from '../../core/capability.ts';
+import { RyeError } from '../../core/errors.ts';
+import { assertItemId, ITEM_TYPES } from '../../core/ids.ts';
+import { isRecord } from '../../core/json.ts';
+import { didYouMean } from '../../core/text.ts';
+import type { DirectiveDeclaration, DirectiveHook } from '../api/directives.ts';
 
 const ROOT = [
   'id',

@@ -1,4 +1,4 @@
-import { RyeError } from '../core/errors.ts';
+import { RyeError } from '../../core/errors.ts';
 import type {
   DefinedDirective,
   DirectiveDeclaration,
@@ -6,7 +6,7 @@ import type {
   DirectiveInputs,
   DirectiveOutputDeclarations,
   DirectiveOutputs,
-} from './api/directives.ts';
+} from '../api/directives.ts';
 import { DirectiveWriter } from './directive-writer.ts';
 
 /** The declaration of a directive, and the member that each line of its text comes from. */

@@ -1,27 +1,27 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { capabilityOf } from '../core/capability.ts';
-import type { EventDraft, McpServerStart } from '../core/events.ts';
-import { wireName } from '../core/ids.ts';
-import { isRecord, parseJson } from '../core/json.ts';
-import type { PlannedTool, ThreadPlan } from '../core/plan.ts';
-import { covers, meet } from '../policy/capability.ts';
-import { riskOf } from '../policy/risk.ts';
-import type { ProviderTraits } from '../providers/provider.ts';
-import type { OpenTools } from '../threads/ports.ts';
-import type { ThreadConfig } from '../threads/thread-config.ts';
-import { definitionTokens } from '../tools/disclosure.ts';
-import type { McpServerConfig } from '../tools/mcp/config.ts';
-import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
-import { McpServers } from '../tools/mcp/servers.ts';
-import { childEnvironment } from '../tools/process.ts';
-import { environmentSecrets, withoutSecretsIn } from '../tools/secrets.ts';
-import type { Tool } from '../tools/tool.ts';
-import { sha256Hex } from '../trust/keys.ts';
-import { McpChanges } from './mcp-changes.ts';
-import { type SessionTools, threadSandbox } from './session-tools.ts';
-import { readThreadConfig } from './settings.ts';
-import type { Workspace } from './workspace.ts';
+import { capabilityOf } from '../../core/capability.ts';
+import type { EventDraft, McpServerStart } from '../../core/events.ts';
+import { wireName } from '../../core/ids.ts';
+import { isRecord, parseJson } from '../../core/json.ts';
+import type { PlannedTool, ThreadPlan } from '../../core/plan.ts';
+import { covers, meet } from '../../policy/capability.ts';
+import { riskOf } from '../../policy/risk.ts';
+import type { ProviderTraits } from '../../providers/provider.ts';
+import type { OpenTools } from '../../threads/ports.ts';
+import type { ThreadConfig } from '../../threads/thread-config.ts';
+import { definitionTokens } from '../../tools/disclosure.ts';
+import type { McpServerConfig } from '../../tools/mcp/config.ts';
+import { serverOfTool } from '../../tools/mcp/mcp-tools.ts';
+import { McpServers } from '../../tools/mcp/servers.ts';
+import { childEnvironment } from '../../tools/process.ts';
+import { environmentSecrets, withoutSecretsIn } from '../../tools/secrets.ts';
+import type { Tool } from '../../tools/tool.ts';
+import { sha256Hex } from '../../trust/keys.ts';
+import { type SessionTools, threadSandbox } from '../session-tools.ts';
+import { readThreadConfig } from '../settings.ts';
+import type { Workspace } from '../workspace.ts';
+import { McpChanges } from './changes.ts';
 
 declare const __RYE_VERSION__: string;
 
@@ -44,7 +44,7 @@ export function mcpServers(workspace: Workspace): McpServers {
     connect: async (server) => {
       const { projectPath, env } = workspace.options;
       const { settings } = await readThreadConfig(await workspace.config());
-      const { connect } = await import('../tools/mcp/connection.ts');
+      const { connect } = await import('../../tools/mcp/connection.ts');
       try {
         return await connect({
           server,
@@ -83,7 +83,7 @@ async function readServers(workspace: Workspace): Promise<ConfiguredServers> {
   if ([value['servers'], given, ofProgram].every((servers) => servers === undefined)) {
     return { servers: [], problems: [] };
   }
-  const { parseServers } = await import('../tools/mcp/config.ts');
+  const { parseServers } = await import('../../tools/mcp/config.ts');
   const { disclosure } = value;
   const own = parseServers({ servers: value['servers'], disclosure, origin: 'config mcp', env });
   const names = new Set(own.servers.map(({ name }) => name));

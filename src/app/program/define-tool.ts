@@ -1,6 +1,6 @@
-import type { JsonObject } from '../core/json.ts';
-import type { FromSchema, ToolContext, ToolOutput, ToolTraits } from '../tools/tool.ts';
-import type { LibraryTool } from './presets.ts';
+import type { JsonObject } from '../../core/json.ts';
+import type { FromSchema, ToolContext, ToolOutput, ToolTraits } from '../../tools/tool.ts';
+import type { LibraryTool } from '../presets.ts';
 
 /** A tool whose input is typed by its schema. With `outputSchema`, its result is typed too. */
 export interface ToolDeclaration<I, O> {

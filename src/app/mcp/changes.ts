@@ -1,14 +1,14 @@
-import { messageOf } from '../core/errors.ts';
-import type { EventDraft, EventPayloads } from '../core/events.ts';
-import { wireName } from '../core/ids.ts';
-import { compact } from '../core/json.ts';
-import type { PlannedTool } from '../core/plan.ts';
-import { TOOLS_CHANGED_ENTRY } from '../threads/ports.ts';
-import type { Connection } from '../tools/mcp/connection.ts';
-import { compareTools, serverOfTool, type Withdrawal } from '../tools/mcp/mcp-tools.ts';
-import type { McpServers } from '../tools/mcp/servers.ts';
-import type { Tool } from '../tools/tool.ts';
-import type { SessionTools } from './session-tools.ts';
+import { messageOf } from '../../core/errors.ts';
+import type { EventDraft, EventPayloads } from '../../core/events.ts';
+import { wireName } from '../../core/ids.ts';
+import { compact } from '../../core/json.ts';
+import type { PlannedTool } from '../../core/plan.ts';
+import { TOOLS_CHANGED_ENTRY } from '../../threads/ports.ts';
+import type { Connection } from '../../tools/mcp/connection.ts';
+import { compareTools, serverOfTool, type Withdrawal } from '../../tools/mcp/mcp-tools.ts';
+import type { McpServers } from '../../tools/mcp/servers.ts';
+import type { Tool } from '../../tools/tool.ts';
+import type { SessionTools } from '../session-tools.ts';
 
 interface McpChangesOptions {
   readonly servers: McpServers;
