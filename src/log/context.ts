@@ -9,6 +9,7 @@ import {
   toolCallsOf,
   userText,
 } from '../core/message.ts';
+import { originalLineOf } from '../core/original.ts';
 import { recoveredFate } from './open-calls.ts';
 import { isKnown, listOf, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
@@ -84,6 +85,8 @@ export interface Outcomes {
   /** The result that another branch of the log has. */
   readonly result: (callId: string) => ToolResultMessage | undefined;
   readonly wasStarted: (callId: string) => boolean;
+  /** True for an answer that another program sent on, so that nothing is known of what was sent with it. */
+  readonly wasImported: (entryId: string | null) => boolean;
 }
 
 /** The results of a whole log, collected when the first one is asked for: almost no path needs them. */
@@ -97,6 +100,10 @@ function outcomesOf(tree: SessionTree, startedCalls?: ReadonlySet<string>): Outc
       return message?.role === 'tool_result' ? message : undefined;
     },
     wasStarted: (callId) => startedCalls?.has(callId) ?? false,
+    wasImported: (entryId) => {
+      const entry = entryId === null ? undefined : tree.byId.get(entryId);
+      return entry !== undefined && originalLineOf(entry) !== undefined;
+    },
   };
 }
 
@@ -215,7 +222,7 @@ type Edit = EventPayloads['context_edit'];
 const OMITTED = '(left out of the context)';
 
 /** A replaced assistant message keeps its calls and an omitted result leaves a note, so that pairs stay whole. */
-function editedMessage(message: Message, edit: Edit | undefined): Message | undefined {
+export function editedMessage(message: Message, edit: Edit | undefined): Message | undefined {
   if (!edit) return message;
   if (edit.action === 'omit') {
     return message.role === 'tool_result'
@@ -258,7 +265,11 @@ interface Item {
   readonly message: Message;
 }
 
-const NO_OUTCOMES: Outcomes = { result: () => undefined, wasStarted: () => false };
+const NO_OUTCOMES: Outcomes = {
+  result: () => undefined,
+  wasStarted: () => false,
+  wasImported: () => false,
+};
 
 /**
  * Gives every tool call exactly one result, right after its message and in the order of the calls. Results
@@ -307,13 +318,14 @@ function repairedItems(items: readonly Item[], outcomes: Outcomes): readonly Ite
     if (current.message.role !== 'assistant') continue;
     const end = nextAssistant(items, index);
     const later = items.slice(index, end);
-    // what was sent stays as it was sent: only a path that ends with its calls takes results from elsewhere
-    const isLast =
-      end === items.length && later.every(({ message }) => message.role === 'tool_result');
+    // what rye sent stays as it was sent: only a path that ends with its calls takes results from elsewhere
+    const isOpen =
+      outcomes.wasImported(current.entryId) ||
+      (end === items.length && later.every(({ message }) => message.role === 'tool_result'));
     const answers = answersOf(
       current.message,
       later,
-      isLast ? outcomes : { ...outcomes, result: NO_OUTCOMES.result },
+      isOpen ? outcomes : { ...outcomes, result: NO_OUTCOMES.result },
     );
     // not spread: a list may be longer than a call may have arguments
     for (const answer of answers) repaired.push(answer);

@@ -14,6 +14,7 @@ import { totalTokens, type Usage } from '../core/usage.ts';
 import type { ExportSource } from '../export/source.ts';
 import { isKnown, type TreeEntry } from '../log/tree.ts';
 import { exportedDetails } from './details.ts';
+import { editedEntries } from './edits.ts';
 import { PI_VERSION } from './session.ts';
 
 /** The parts of a thread that a pi session is made from. */
@@ -32,13 +33,15 @@ export function* exportPi(source: PiSource): Generator<string> {
   const places = new Map<string, string | null>();
   const place = (id: string | null): string | null =>
     id === null ? null : (places.get(id) ?? null);
+  const edited = editedEntries(tree, source.leafId, ({ id }) => !origins.has(id));
   let lastId: string | null = null;
   for (const entry of tree.entries) {
     const parentId = place(entry.parent_id);
     const isHidden = isKnown(entry, 'leaf') || entry === root;
     places.set(entry.id, isHidden ? parentId : entry.id);
     if (isHidden) continue;
-    yield lineOf(entry, { origin: origins.get(entry.id), parentId, place });
+    const at = { origin: origins.get(entry.id), parentId, place };
+    yield edited.has(entry.id) ? editedLine(entry, edited.get(entry.id), at) : lineOf(entry, at);
     lastId = entry.id;
   }
   const leafId = place(source.leafId);
@@ -117,6 +120,19 @@ function lineOf(entry: TreeEntry, { origin, parentId, place }: Place): string {
     isSameKept(entry, value) &&
     !isHookMessage(value);
   return isUntouched ? `${text}\n` : encode(migrated(entry, value, parentId));
+}
+
+/** An entry after context edits. What is not in the context becomes a `custom` entry, which pi does not send. */
+function editedLine(entry: TreeEntry, after: TreeEntry | undefined, at: Place): string {
+  const before = JSON.parse(lineOf(entry, at)) as JsonObject;
+  const { id, parentId, timestamp, ...data } = before;
+  const place = { id, parentId, timestamp };
+  if (!after) return encode({ type: 'custom', ...place, customType: 'rye/omitted', data });
+  const { type, message: now, ...rest } = converted(after, at.place);
+  const { message: was } = before;
+  const message =
+    isJsonObject(was) && isJsonObject(now) ? { ...was, content: now['content'] } : now;
+  return encode({ type, ...place, ...rest, message });
 }
 
 /** Finds the first kept entry of a compaction: removing labels from the chain may have removed the named one. */

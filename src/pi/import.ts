@@ -25,7 +25,7 @@ export interface PiImport {
   readonly model: { readonly provider: string; readonly model: string } | undefined;
   /** Messages on all branches. */
   readonly messages: number;
-  /** What the session states about itself. */
+  /** Facts that the session states about itself. */
   readonly original: Pick<ImportedFrom, 'title' | 'started_at' | 'ended_at' | 'cost'>;
 }
 

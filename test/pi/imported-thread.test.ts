@@ -92,7 +92,7 @@ it('shows the times of the session, not those of the import', async () => {
   ]);
 });
 
-it('has the totals of the session, which are no part of what rye spent', async () => {
+it('has the totals of the session, which do not count as spent by rye', async () => {
   const here = await lab();
   await here.model([reply('Still there.')]);
   const id = await imported(here, priced);

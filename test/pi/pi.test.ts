@@ -379,6 +379,54 @@ describe('a thread of rye', () => {
   });
 });
 
+describe('summaries', () => {
+  const DETAILS = { read_files: ['a.txt'], changed_files: ['b.txt'], reason: 'manual' };
+  const drafts = (own: JsonObject): EventDraft[] => [
+    userMessage('one'),
+    {
+      event_type: 'compaction',
+      payload: { summary: 's', first_kept_entry_id: 'e1', tokens_before: 1, details: own },
+    },
+    { event_type: 'branch_summary', payload: { from_id: 'e1', summary: 'b', details: own } },
+  ];
+  const summariesOf = (text: string): JsonObject[] =>
+    text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as JsonObject)
+      .filter(({ summary }) => summary !== undefined);
+  const detailsAfter = (text: string) =>
+    imported(text).drafts.flatMap((draft) =>
+      draft.event_type === 'compaction' || draft.event_type === 'branch_summary'
+        ? [draft.payload.details]
+        : [],
+    );
+
+  it("have their file lists under pi's names there, and under ours here", () => {
+    const text = exported(place(drafts(DETAILS)));
+    for (const entry of summariesOf(text)) {
+      expect(entry).not.toHaveProperty('fromHook');
+      expect(entry['details']).toEqual({
+        readFiles: ['a.txt'],
+        modifiedFiles: ['b.txt'],
+        reason: 'manual',
+      });
+    }
+    const bare = `${text.trim()}\n`;
+    expect(detailsAfter(bare)).toEqual([DETAILS, DETAILS]);
+    expect(roundTrip(bare)).toBe(bare);
+  });
+
+  it('of hooks are marked, and what they hold stays as it is', () => {
+    const own = { ...DETAILS, from_hook: true };
+    const text = exported(place(drafts(own)));
+    for (const entry of summariesOf(text)) {
+      expect(entry).toMatchObject({ fromHook: true, details: DETAILS });
+    }
+    expect(detailsAfter(text)).toEqual([own, own]);
+  });
+});
+
 describe('what a file may hold', () => {
   const head = (rest: object = {}) =>
     JSON.stringify({ type: 'session', version: 3, id: 's-3', timestamp: 't', cwd: '/w', ...rest });
@@ -496,6 +544,22 @@ describe('what a file may hold', () => {
     expect(texts(text.join('\n')).at(-1)).toContain('<summary>\nc\n</summary>');
     expect(texts([...text, summary('d', 'b')].join('\n')).at(-1)).toContain('d');
     expect(texts([...text, summary('e', 'root')].join('\n'))).toHaveLength(2);
+  });
+
+  it('a call with a result on another branch: it has the result on both', () => {
+    const entry = (id: string, parentId: string | null, message: JsonObject) =>
+      JSON.stringify({ type: 'message', id, parentId, timestamp: 't', message });
+    const text = [
+      head(),
+      line('a', null, 'one'),
+      entry('b', 'a', answer([CALL], 'toolUse')),
+      entry('c', 'b', result('toolu_1', 'content of a')),
+      line('d', 'b', 'another way'),
+    ].join('\n');
+    expect(texts(text)).toEqual(['one', '', 'content of a', 'another way']);
+    const tree = buildTree(place(imported(text).drafts));
+    const [, , settled] = foldContext(tree).messages;
+    expect(settled).toMatchObject({ role: 'tool_result', call_id: 'toolu_1', outcome: 'ok' });
   });
 
   it('a title before the header, as omp writes it', () => {

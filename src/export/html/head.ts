@@ -72,7 +72,6 @@ function totalOf(own: Cost, original: SessionCost | undefined): Cost {
 function factList({ source }: PageContext): readonly Html[] {
   const { header, facts } = source;
   const { document } = facts;
-  const origin = document.imported_from;
   const models = new Set(
     source.tree.entries.flatMap((entry) =>
       isKnown(entry, 'message') && entry.payload.message.role === 'assistant'
@@ -84,14 +83,7 @@ function factList({ source }: PageContext): readonly Html[] {
     ['Thread', header.thread_id],
     ['Directive', document.directive],
     ['Model', models.size === 0 ? document.model : [...models].join(', ')],
-    ['Begun', origin?.started_at ?? document.created_at],
-    [
-      'Ended',
-      document.cost?.turns === 0 ? (origin?.ended_at ?? facts.finishedAt) : facts.finishedAt,
-    ],
-    ['Imported from', origin && `${origin.format} session ${origin.session_id}`],
-    ['Imported', origin && document.created_at],
-    ['Imported cost', origin?.cost && formatCost(origin.cost)],
+    ...times(facts),
     ['Parent', document.parent_thread_id],
     ['Continues', document.continuation_of],
     ['Continued by', document.continuation_thread_id],
@@ -100,13 +92,32 @@ function factList({ source }: PageContext): readonly Html[] {
       'Items',
       source.itemIntegrity === 'unverified' ? 'unsigned items were allowed' : source.itemIntegrity,
     ],
-    ['Tokens', document.cost && tokensOf(totalOf(document.cost, origin?.cost))],
+    ['Tokens', document.cost && tokensOf(totalOf(document.cost, document.imported_from?.cost))],
   ];
   return rows.flatMap(([name, value]) =>
     value === undefined || value === null || value === ''
       ? []
       : [html`<div><dt>${name}</dt><dd>${value}</dd></div>`],
   );
+}
+
+/** The times of a thread; those of the session that it was imported from, if rye did not continue it. */
+function times({
+  document,
+  finishedAt,
+}: PageContext['source']['facts']): readonly (readonly [string, string | undefined])[] {
+  const { created_at: createdAt, imported_from: origin, cost } = document;
+  if (!origin)
+    return [
+      ['Begun', createdAt],
+      ['Ended', finishedAt],
+    ];
+  return [
+    ['Begun', origin.started_at ?? createdAt],
+    ['Ended', cost?.turns === 0 ? (origin.ended_at ?? finishedAt) : finishedAt],
+    ['Imported', `${createdAt}, ${origin.format} session ${origin.session_id}`],
+    ['Imported cost', origin.cost && formatCost(origin.cost)],
+  ];
 }
 
 function tokensOf(cost: Cost): string {
