@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { behavior } from '../../src/schemas/behavior.ts';
 import { payloads } from '../../src/schemas/events.ts';
+import { hookFile, hooks } from '../../src/schemas/hooks.ts';
 import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
 import { providerFile } from '../../src/schemas/provider.ts';
 import { settings } from '../../src/schemas/settings.ts';
@@ -16,21 +17,29 @@ type JsonSchema = z.core.JSONSchema.BaseSchema;
 const CHECKED = {
   behavior,
   events: payloads,
+  hooks,
   'mcp-http': httpServer,
   'mcp-stdio': stdioServer,
   provider: providerFile,
   settings,
 };
 
-/** Configuration that docs/schemas describes: the title, and the name of the declaration. */
-const CONFIGURATION = [
+/** Files that docs/schemas describes: the name there, the title and the declaration. */
+const DESCRIBED = [
   [
-    'behavior',
+    'config/behavior',
     'Behavior of a thread: <behavior>, and behavior in .ai/config/agent/resilience.yaml',
+    behavior,
   ],
-  ['mcp-http', 'An HTTP server in .ai/config/mcp.yaml'],
-  ['mcp-stdio', 'A server with standard input and output in .ai/config/mcp.yaml'],
-  ['provider', '.ai/config/agent/providers/NAME.yaml'],
+  ['config/hook', 'A hook: <hook>, and in the files of hooks in .ai/config/agent', hookFile],
+  ['config/mcp-http', 'An HTTP server in .ai/config/mcp.yaml', httpServer],
+  [
+    'config/mcp-stdio',
+    'A server with standard input and output in .ai/config/mcp.yaml',
+    stdioServer,
+  ],
+  ['config/provider', '.ai/config/agent/providers/NAME.yaml', providerFile],
+  ['events', 'Payloads of the entries in transcript.jsonl, by event type', payloads],
 ] as const;
 
 /** Returns all generated files by path from the root of the repository. */
@@ -47,9 +56,9 @@ export function schemaFiles(): ReadonlyMap<string, string> {
       `docs/schemas/${name}.json`,
       textOf(jsonSchema(schema)),
     ]),
-    ...CONFIGURATION.map(([name, title]): [string, string] => [
-      `docs/schemas/config/${name}.json`,
-      textOf(jsonSchema(CHECKED[name].meta({ title }), withoutMessages)),
+    ...DESCRIBED.map(([name, title, schema]): [string, string] => [
+      `docs/schemas/${name}.json`,
+      textOf(jsonSchema(schema.meta({ title }), withoutMessages)),
     ]),
     ...Object.entries(settings.shape).map(([name, schema]): [string, string] => [
       `docs/schemas/config/${name.replace('agent/', '')}.json`,
@@ -82,6 +91,7 @@ function jsonSchema(schema: z.ZodType, edit?: (node: JsonSchema) => void): JsonS
 /** Removes what only the messages of rye need. */
 function withoutMessages(node: JsonSchema): void {
   delete node['problem'];
+  delete node['missing'];
   delete node['hint'];
 }
 

@@ -23,6 +23,8 @@ export interface CheckedSchema {
   readonly maxLength?: number;
   readonly pattern?: string;
   readonly problem?: string;
+  /** Words the failure of an absent value instead. */
+  readonly missing?: string;
   readonly hint?: string;
 }
 
@@ -45,7 +47,7 @@ const MAX_SHOWN = 200;
 
 /**
  * Returns the first part of a value that does not match, or undefined. In an object unknown members come first, then the
- * members in the order of the schema; an undefined member is absent. Of alternatives, the one that matches furthest counts.
+ * members in the order of the schema; an undefined member is absent. Of alternatives, those of the value's type count, and of these the one that matches furthest.
  */
 export function findProblem(schema: CheckedSchema, value: unknown): Problem | undefined {
   const found = check(schema, value);
@@ -63,13 +65,15 @@ function check(schema: CheckedSchema, value: unknown): Found | undefined {
   if (!found || found.text !== undefined || schema.problem === undefined) return found;
   const names = schema.enum?.filter((name) => typeof name === 'string') ?? [];
   const near = typeof value === 'string' ? didYouMean(value, names) : undefined;
-  const text = schema.problem.replaceAll('{value}', () => shown(value));
+  const problem = value === undefined ? (schema.missing ?? schema.problem) : schema.problem;
+  const text = problem.replaceAll('{value}', () => shown(value));
   return { path: [], text, hint: near ?? schema.hint };
 }
 
 function checkUnion(branches: readonly CheckedSchema[], value: unknown): Found | undefined {
+  const fitting = branches.filter(({ type }) => type === undefined || hasType(type, value));
   let furthest: Found | undefined;
-  for (const branch of branches) {
+  for (const branch of fitting.length > 0 ? fitting : branches) {
     const found = check(branch, value);
     if (!found) return undefined;
     if (!furthest || reach(found) > reach(furthest)) furthest = found;
@@ -83,15 +87,17 @@ function reach({ path, text }: Found): number {
 
 function checkOne(schema: CheckedSchema, value: unknown): Found | undefined {
   const { type, enum: names, const: only } = schema;
-  if (typeof type === 'string' ? !isType(type, value) : type?.every((one) => !isType(one, value))) {
-    return HERE;
-  }
+  if (type !== undefined && !hasType(type, value)) return HERE;
   if (names && !names.includes(value)) return HERE;
   if (only !== undefined && value !== only) return HERE;
   if (typeof value === 'number') return isWithin(schema, value) ? undefined : HERE;
   if (typeof value === 'string') return isText(schema, value) ? undefined : HERE;
   if (Array.isArray(value)) return checkItems(schema, value);
   return isRecord(value) ? checkMembers(schema, value) : undefined;
+}
+
+function hasType(type: string | readonly string[], value: unknown): boolean {
+  return typeof type === 'string' ? isType(type, value) : type.some((one) => isType(one, value));
 }
 
 function isType(type: string, value: unknown): boolean {

@@ -11,8 +11,10 @@ import { compact, isRecord, type JsonValue } from '../core/json.ts';
 import { parseCapability } from '../policy/capability.ts';
 import { conditionPaths, parseCondition } from '../policy/condition.ts';
 import { interpolationPaths } from '../policy/interpolate.ts';
-import { knownMembers, parseAction, type Refuse, refuseName } from './action.ts';
-import { contextPathProblem, type DispatchKind, dispatchKind, isHookEvent } from './contexts.ts';
+import declared from '../schemas/hooks.json' with { type: 'json' };
+import type { HookFile } from '../schemas/hooks.ts';
+import { parseAction, type Refuse, refuseProblem } from './action.ts';
+import { contextPathProblem, type DispatchKind, dispatchKind } from './contexts.ts';
 
 /** A hook as written in YAML or typed from XML. `origin` is `file:line`. */
 export interface RawHook {
@@ -27,25 +29,8 @@ export interface ReadHooks {
 }
 
 const DEFAULT_TIMEOUT_SECONDS = 30;
-const MAX_TIMEOUT_SECONDS = 3600;
 const MAX_ID_LENGTH = 200;
 const DIRECTIVE_LAYER: HookLayer = 1;
-
-const MEMBERS = [
-  'id',
-  'event',
-  'layer',
-  'condition',
-  'action',
-  'actions',
-  'position',
-  'wrap',
-  'enabled',
-  'timeout_seconds',
-  'on_error',
-  'description',
-  'capabilities',
-];
 
 /** Events whose result can take an injected text: they occur between turns, not inside a batch of calls. */
 const INJECTABLE: ReadonlySet<HookEvent> = new Set([
@@ -116,56 +101,49 @@ function readHook({ value, origin }: RawHook, layer: HookLayer): HookDeclaration
   const refuse: Refuse = (message, hint) => {
     throw new RyeError('hook_invalid', name + message, { location, hint });
   };
-  if (!isRecord(value))
-    return refuse('a hook is not a mapping', 'Write a list of {id, event, action}.');
-  knownMembers(value, MEMBERS, refuse);
-  const id = hookId(value['id'], refuse);
+  const isSwitch = isRecord(value) && isSwitchOff(value);
+  const written = isSwitch ? { ...value, event: SWITCHED_OFF_EVENT } : value;
+  refuseProblem(declared.properties.hook, written, refuse);
+  const file = written as HookFile;
+  const { id, event, description } = file;
+  if (id.length > MAX_ID_LENGTH) refuse(`its id is longer than ${MAX_ID_LENGTH} characters`);
   const common = {
     id,
+    event,
     layer,
     origin,
-    enabled: flagMember(value, 'enabled', refuse),
-    position: choiceMember(value, 'position', ['before', 'after'] as const, refuse) ?? 'before',
-    wrap: flagMember(value, 'wrap', refuse),
-    timeout_seconds: timeoutMember(value['timeout_seconds'], refuse),
-    ...optionalMembers(value, refuse),
+    enabled: file.enabled ?? true,
+    position: file.position ?? 'before',
+    wrap: file.wrap ?? true,
+    timeout_seconds: file.timeout_seconds ?? DEFAULT_TIMEOUT_SECONDS,
+    ...compact({
+      on_error: file.on_error,
+      description: typeof description === 'string' ? description : undefined,
+      capabilities: file.capabilities?.map((entry) => parseCapability(String(entry))),
+    }),
   };
-  if (isSwitchOff(value)) return { ...common, event: SWITCHED_OFF_EVENT, actions: [] };
+  if (isSwitch) return { ...common, actions: [] };
 
-  const event = eventMember(value['event'], refuse);
-  checkFits(value, { event, layer }, refuse);
-  const condition = conditionMember(value['condition'], event, location);
-  const actions = actionsMember(value, refuse);
+  checkFits(file, layer, refuse);
+  const condition = conditionMember(file.condition, event, location);
+  const actions = actionsMember(file, refuse);
   for (const action of actions) checkAction(action, event, refuse);
-  if (condition !== undefined) checkConditionPaths(condition, event, refuse);
-  return { ...common, event, ...(condition === undefined ? {} : { condition }), actions };
+  if (condition === undefined) return { ...common, actions };
+  checkConditionPaths(condition, event, refuse);
+  return { ...common, condition, actions };
 }
 
 /** Placeholder for the event of a switched-off hook, which is known only when the layers are merged. */
 const SWITCHED_OFF_EVENT: HookEvent = 'after_complete';
 
-/** `{id, enabled: false}` alone switches off a hook of the same id. */
-function isSwitchOff(value: Record<string, unknown>): boolean {
-  return (
-    value['enabled'] === false && value['action'] === undefined && value['actions'] === undefined
-  );
+/** `{id, enabled: false}` alone switches off a hook of the same id. Another value of `enabled` is refused later. */
+function isSwitchOff({ enabled = true, action, actions }: Record<string, unknown>): boolean {
+  return enabled !== true && action === undefined && actions === undefined;
 }
 
 /** True if a declaration only switches another one off: its event then means nothing. */
 export function switchesOff(hook: HookDeclaration): boolean {
   return !hook.enabled && hook.actions.length === 0;
-}
-
-function hookId(value: unknown, refuse: Refuse): string {
-  if (typeof value !== 'string' || value.trim() === '')
-    return refuse('it has no id', 'Give each hook an id.');
-  return value.length > MAX_ID_LENGTH
-    ? refuse(`its id is longer than ${MAX_ID_LENGTH} characters`)
-    : value;
-}
-
-function eventMember(value: unknown, refuse: Refuse): HookEvent {
-  return isHookEvent(value) ? value : refuseName('event', value, HOOK_EVENTS, refuse);
 }
 
 function conditionMember(
@@ -186,8 +164,7 @@ function withRequestedModel(condition: Condition): Condition {
   return { ...condition, path: condition.path.replace(/^model\./, 'requested_model.') };
 }
 
-function actionsMember(value: Record<string, unknown>, refuse: Refuse): readonly HookAction[] {
-  const { action, actions } = value;
+function actionsMember({ action, actions }: HookFile, refuse: Refuse): readonly HookAction[] {
   if (action !== undefined && actions !== undefined)
     return refuse('it has both action and actions');
   const listed = action === undefined ? actions : [action];
@@ -196,23 +173,8 @@ function actionsMember(value: Record<string, unknown>, refuse: Refuse): readonly
   return listed.map((entry) => parseAction(entry, refuse));
 }
 
-function optionalMembers(
-  value: Record<string, unknown>,
-  refuse: Refuse,
-): Pick<HookDeclaration, 'on_error' | 'description' | 'capabilities'> {
-  const { description, capabilities } = value;
-  if (capabilities !== undefined && !Array.isArray(capabilities)) {
-    return refuse('"capabilities" is not a list of capabilities');
-  }
-  return compact({
-    on_error: choiceMember(value, 'on_error', ['ignore', 'fail'] as const, refuse),
-    description: typeof description === 'string' ? description : undefined,
-    capabilities: capabilities?.map((entry) => parseCapability(String(entry))),
-  });
-}
-
 const FITTING: readonly {
-  readonly member: string;
+  readonly member: 'position' | 'wrap' | 'on_error';
   readonly kinds: readonly DispatchKind[];
   readonly why: string;
 }[] = [
@@ -226,17 +188,13 @@ const FITTING: readonly {
 ];
 
 /** Refuses members that can't mean anything for the event or in the layer. */
-function checkFits(
-  value: Record<string, unknown>,
-  { event, layer }: { readonly event: HookEvent; readonly layer: HookLayer },
-  refuse: Refuse,
-): void {
+function checkFits(file: HookFile, layer: HookLayer, refuse: Refuse): void {
   for (const { member, kinds, why } of FITTING) {
-    if (value[member] !== undefined && !kinds.includes(dispatchKind(event))) {
-      refuse(`"${member}" on the event ${event} ${why}`);
+    if (file[member] !== undefined && !kinds.includes(dispatchKind(file.event))) {
+      refuse(`"${member}" on the event ${file.event} ${why}`);
     }
   }
-  if (value['capabilities'] !== undefined && layer === DIRECTIVE_LAYER) {
+  if (file.capabilities !== undefined && layer === DIRECTIVE_LAYER) {
     refuse(
       '"capabilities" is not for hooks of a directive',
       "They act under the capabilities of their thread: grant it in the directive's <permissions>.",
@@ -294,32 +252,4 @@ function checkPaths(paths: readonly string[], event: HookEvent, refuse: Refuse):
       near ?? `"rye hooks schema ${event}" shows what is.`,
     );
   }
-}
-
-function flagMember(value: Record<string, unknown>, name: string, refuse: Refuse): boolean {
-  const flag = value[name];
-  if (flag === undefined) return true;
-  return typeof flag === 'boolean'
-    ? flag
-    : refuse(`"${name}" is ${JSON.stringify(flag)}, not true or false`);
-}
-
-function choiceMember<const T extends string>(
-  value: Record<string, unknown>,
-  name: string,
-  valid: readonly T[],
-  refuse: Refuse,
-): T | undefined {
-  const chosen = value[name];
-  if (chosen === undefined) return undefined;
-  return valid.find((known) => known === chosen) ?? refuseName(name, chosen, valid, refuse);
-}
-
-function timeoutMember(value: unknown, refuse: Refuse): number {
-  if (value === undefined) return DEFAULT_TIMEOUT_SECONDS;
-  return typeof value === 'number' && value > 0 && value <= MAX_TIMEOUT_SECONDS
-    ? value
-    : refuse(
-        `"timeout_seconds" is ${JSON.stringify(value)}, not a number above 0 and up to ${MAX_TIMEOUT_SECONDS}`,
-      );
 }
