@@ -82,7 +82,7 @@ export interface EventPayloads {
     /** SHA-256 hex of the plan that this run follows. */
     readonly plan_sha256: string;
   };
-  /** What the run follows that the one before did not: policy that became stricter, or a refreshed directive. */
+  /** Changes since the run before: a policy that became stricter, or a refreshed directive. */
   plan_changed: {
     readonly changes: readonly PlanChange[];
     /** SHA-256 hex of the plan before and after. */
@@ -223,13 +223,13 @@ export type RunReason = 'resumed' | 'answered' | 'branched' | 'recovered' | 'ret
 
 /** One part of a plan that changed, such as a rule or a permission. */
 export interface PlanChange {
-  /** What kind of part it is, such as `rule`, `hook`, `capability` or `directive`. */
+  /** The kind of part, such as `rule`, `hook`, `capability` or `directive`. */
   readonly type: string;
   readonly id: string;
   /** The files that it came from, with their hashes; absent: there was none, or there is none now. */
   readonly before?: PlanSource;
   readonly after?: PlanSource;
-  /** What the change means for the run, as a sentence for people. */
+  /** The effect on the run, as a sentence for people. */
   readonly text?: string;
 }
 

@@ -170,7 +170,7 @@ export interface Reopening {
 /**
  * The row of an ended thread after it was made active again: its maximum is what its subtree spent and still holds, plus
  * the grant. `actual` stays. The nearest active ancestor must have room for the grant: `budget_insufficient`. Without
- * one, nobody pays, and the row is its own cap. A row that is active already is treated as if it had been released.
+ * one, no thread pays, and the row is its own cap. A row that is active already is treated as if it had been released.
  */
 export function planReopen(rows: readonly BudgetRow[], reopening: Reopening): BudgetRow {
   const { threadId, grant, keep = 0 } = reopening;

@@ -7,7 +7,7 @@ import {
 } from '../core/limits.ts';
 import { type Cost, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 
-/** What all runs of a thread together have used. */
+/** The use of all runs of a thread together. */
 export interface UsedLimits {
   readonly cost: Cost;
   /** USD that the thread and all below it spent, and that those below still hold. */
@@ -19,13 +19,13 @@ export interface UsedLimits {
 export interface RunLimits {
   /** The thread's limits from now on, as totals over its runs. */
   readonly total: Limits;
-  /** What this run may use. */
+  /** The limits of this run. */
   readonly run: Limits;
 }
 
 /**
- * Returns the limits of the next run of a thread: what is left of its totals, or exactly what a person grants it, within
- * what the parent may give. Depth is not used up.
+ * Returns the limits of the next run of a thread: the rest of its totals, or exactly the grant of a person, within
+ * the parent's limits. Depth is not used up.
  */
 export function limitsOfRun(
   limits: Limits,

@@ -253,7 +253,7 @@ describe('planning', () => {
     expect(remaining(applyRow(rows, reopened), 'a')).toBe(20);
   });
 
-  it('makes the nearest active ancestor pay, and nobody if it lacks the room', () => {
+  it('makes the nearest active ancestor pay, and fails if it lacks the room', () => {
     const rows = [
       row('r', null, { actual: 30 }),
       row('a', 'r', { actual: 20, status: 'released' }),

@@ -286,7 +286,7 @@ export function deliveryCases(open: OpenStore): void {
     await registry.claim('k-1', self, T0);
     const end = { status: 'completed', now: T1, cost: COST, result: 'ok' } as const;
     const first = await registry.finish('k-1', { ...end, epoch: 1 });
-    // a run that wrote nothing has no end of its own
+    // a run that wrote nothing has no end
     await registry.resume(first, goneOwner({ owners }), T1);
     await registry.claim('k-1', self, T1);
     const again = await registry.finish('k-1', { ...end, epoch: 3, run: 1 });

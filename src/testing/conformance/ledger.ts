@@ -199,7 +199,7 @@ export function ledgerCases(open: OpenStore): void {
     await expect(ledger.reopen('none', 1)).rejects.toMatchObject({ code: 'budget_unregistered' });
   });
 
-  it('makes a thread whose ancestors have ended its own cap, and keeps it when they go on', async () => {
+  it('makes a thread whose ancestors have ended its own cap, and keeps it when they resume', async () => {
     const { ledger } = await open();
     await ledger.register('root', 100);
     await ledger.reserve('a', 60, 'root');
