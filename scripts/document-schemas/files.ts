@@ -39,7 +39,7 @@ const DESCRIBED = [
     stdioServer,
   ],
   ['config/provider', '.ai/config/agent/providers/NAME.yaml', providerFile],
-  ['events', 'Payloads of the entries in transcript.jsonl, by event type', payloads],
+  ['log/entries', 'Payloads of the entries in transcript.jsonl, by event type', payloads],
 ] as const;
 
 /** Returns all generated files by path from the root of the repository. */

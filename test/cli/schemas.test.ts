@@ -116,7 +116,12 @@ it('the generated schemas are up to date (else: npm run docs:schemas)', () => {
     readFileSync(path.join(root, file), 'utf8'),
   ]);
   expect(Object.fromEntries(generated)).toEqual(Object.fromEntries(schemaFiles()));
-  const published = ['docs/schemas', 'docs/schemas/config', 'src/schemas'].flatMap((folder) =>
+  const published = [
+    'docs/schemas',
+    'docs/schemas/config',
+    'docs/schemas/log',
+    'src/schemas',
+  ].flatMap((folder) =>
     readdirSync(path.join(root, folder))
       .filter((file) => file.endsWith('.json'))
       .map((file) => `${folder}/${file}`),
