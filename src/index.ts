@@ -123,7 +123,7 @@ export type {
   ThreadResult,
   ThreadStatus,
 } from './core/thread.ts';
-export type { Cost, MicroUsd, Pricing, Usage } from './core/usage.ts';
+export type { Cost, MicroUsd, Pricing, SessionCost, Usage } from './core/usage.ts';
 export type { HookContexts } from './hooks/contexts.ts';
 export type {
   CallContext,
@@ -227,5 +227,6 @@ export type { WaitedThread, WaitReport } from './threads/family/wait.ts';
 export type { LaunchedThread } from './threads/ports.ts';
 export type { DirectiveRequest } from './threads/prepare/request.ts';
 export type { ReplayDifference } from './threads/session/replay-world.ts';
+export type { ImportedFrom, ThreadDocument } from './threads/thread-document.ts';
 export type { FromSchema, ToolContext, ToolOutput, ToolTraits } from './tools/tool.ts';
 export type { FoundLock, GuardChange, Lock, Pin } from './trust/lock.ts';
