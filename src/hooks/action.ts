@@ -90,7 +90,7 @@ function itemAction(file: ActionFiles['primary'], refuse: Refuse): HookAction {
   return { kind: 'item', primary, item_type, item_id: itemId(item_id, refuse), params: all };
 }
 
-/** Reads a call of the internal control tool, which has names of its own. */
+/** Reads a call of the internal control tool, which has other member names. */
 function controlCall(params: JsonObject, refuse: Refuse): ControlAction {
   const { action, suspend_reason, limit_type, current_value: _ignored, ...rest } = params;
   const control = action === 'skip' ? 'continue' : action;

@@ -116,7 +116,7 @@ export const hookFile = hook.extend({
   actions: z.array(action).min(1).optional(),
 });
 
-/** What the hooks of a file are checked against. */
+/** The declarations that hooks are checked against at run time. */
 export const hooks = z.object({ hook, actions, controls });
 export type HookFile = z.infer<typeof hook>;
 export type ActionFiles = z.infer<typeof actions>;
