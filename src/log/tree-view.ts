@@ -1,33 +1,54 @@
-import { type Message, textOf, toolCallsOf } from '../core/message.ts';
+import type { JsonObject } from '../core/json.ts';
+import { type Message, type ToolCallBlock, textOf, toolCallsOf } from '../core/message.ts';
+import { describeEntry, searchedTexts } from './entry-text.ts';
 import { isKnown, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** The entries of a tree that a view shows. */
 export const TREE_FILTERS = ['default', 'no-tools', 'user-only', 'labeled-only', 'all'] as const;
 export type TreeFilter = (typeof TREE_FILTERS)[number];
 
-/** One entry of a drawn tree. */
+/** One entry of a drawn tree, or a divider between entries. */
 export interface TreeRow {
   readonly entry: TreeEntry;
   /** Id of the nearest shown ancestor; null for a root. */
   readonly parentId: string | null;
   /** Grows only where branches part, so that a long conversation stays at the left. */
   readonly depth: number;
+  /** Lines of the tree before the row, two columns for each level: `├─`, `└─`, `│ ` or blanks. */
+  readonly lines: string;
   readonly label?: string;
   /** On the path from the root to the leaf. */
   readonly active: boolean;
   readonly leaf: boolean;
+  /** True for the nearest shown ancestor of a leaf that the filter hides. */
+  readonly aboveLeaf: boolean;
   /** Kind of the entry, and of a message its role. */
   readonly kind: string;
   readonly text: string;
+  /** The call that a result answers. */
+  readonly call?: ToolCallBlock | undefined;
+  /** Present for a row that is no entry of the tree. */
+  readonly divider?: TreeDivider;
+}
+
+/** A line between the entries: the start of a run, or the thread that this one continues or is continued by. */
+export interface TreeDivider {
+  readonly text: string;
+  /** Drawn before the first shown entry with a higher seq; after the leaf if there is none. */
+  readonly seq: number;
+  readonly timestamp: string;
+  readonly payload: JsonObject;
+  /** The thread that the line leads to. */
+  readonly thread?: string;
 }
 
 export interface ViewOptions {
   readonly filter?: TreeFilter;
-  /** Only entries whose label, kind and text contain all of these words; letter case does not matter. */
+  /** Only entries whose label, kind, id and content have all of these words; letter case does not matter. */
   readonly search?: string;
+  /** In order of seq. A search hides them. */
+  readonly dividers?: readonly TreeDivider[];
 }
-
-const MAX_TEXT = 200;
 
 const SETTINGS: ReadonlySet<string> = new Set([
   'label',
@@ -48,33 +69,45 @@ const SETTINGS: ReadonlySet<string> = new Set([
  */
 export function viewTree(
   tree: SessionTree,
-  { filter = 'default', search = '' }: ViewOptions = {},
+  { filter = 'default', search = '', dividers = [] }: ViewOptions = {},
 ): readonly TreeRow[] {
-  const words = search
+  const words = wordsOf(search);
+  const links = linksOf(tree, { filter, words });
+  const rows: TreeRow[] = [];
+  const stack: Pending[] = [];
+  pushChildren(stack, links, ROOT);
+  for (let next = stack.pop(); next; next = stack.pop()) {
+    rows.push(new Row(tree, links, next));
+    pushChildren(stack, links, next);
+  }
+  if (words.length === 0 && filter !== 'labeled-only') {
+    for (const divider of dividers) insertDivider(rows, divider);
+  }
+  return rows;
+}
+
+/** Splits a query into words in lower case. */
+export function wordsOf(query: string): readonly string[] {
+  return query
     .toLowerCase()
     .split(/\s+/)
     .filter((word) => word !== '');
-  const links = linksOf(tree, (entry) => isShown(tree, entry, { filter, words }));
-  const { entries, labels } = tree;
-  const rows: TreeRow[] = [];
-  const stack: Pending[] = [];
-  pushChildren(stack, links, { parent: NOWHERE, depth: 0 });
-  for (let next = stack.pop(); next; next = stack.pop()) {
-    const { at, parent, depth } = next;
-    const entry = entries[at];
-    if (!entry) continue;
-    rows.push(
-      new Row(entry, {
-        parentId: entries[parent]?.id ?? null,
-        depth,
-        label: labels.get(entry.id),
-        active: links.active[at] === 1,
-        leaf: at === links.leaf,
-      }),
-    );
-    pushChildren(stack, links, { parent: at, depth });
-  }
-  return rows;
+}
+
+/** True if label, kind, id and the whole content of a row have all words. Reads no further than needed. */
+export function holds(
+  { entry, label = '', call }: Pick<TreeRow, 'entry' | 'label' | 'call'>,
+  words: readonly string[],
+): boolean {
+  let missing = words;
+  const isFound = (text: string): boolean => {
+    const searched = text.toLowerCase();
+    missing = missing.filter((word) => !searched.includes(word));
+    return missing.length === 0;
+  };
+  if (isFound(`${label} ${kindOf(entry)} ${entry.id}`)) return true;
+  for (const text of searchedTexts(entry, call)) if (isFound(text)) return true;
+  return false;
 }
 
 /** Describes its entry only when asked: few rows of a large tree are ever displayed. */
@@ -82,32 +115,52 @@ class Row implements TreeRow {
   readonly entry: TreeEntry;
   readonly parentId: string | null;
   readonly depth: number;
+  readonly lines: string;
   readonly label?: string;
   readonly active: boolean;
   readonly leaf: boolean;
+  readonly aboveLeaf: boolean;
+  readonly #tree: SessionTree;
+  readonly #isAnswered: boolean;
   #text: string | undefined;
 
-  constructor(entry: TreeEntry, { parentId, depth, label, active, leaf }: Place) {
-    this.entry = entry;
-    this.parentId = parentId;
+  constructor(tree: SessionTree, links: Links, { at, parent, depth, lines }: Pending) {
+    const { entries, labels, leafId } = tree;
+    this.entry = entryAt(tree, at);
+    this.parentId = entries[parent]?.id ?? null;
     this.depth = depth;
+    this.lines = lines;
+    const label = labels.get(this.entry.id);
     if (label !== undefined) this.label = label;
-    this.active = active;
-    this.leaf = leaf;
+    this.active = links.active[at] === 1;
+    this.leaf = this.entry.id === leafId;
+    this.aboveLeaf = at === links.leaf && !this.leaf;
+    this.#tree = tree;
+    this.#isAnswered = isAnswered(this.entry, links.answers[at]);
   }
 
   get kind(): string {
     return kindOf(this.entry);
   }
 
+  get call(): ToolCallBlock | undefined {
+    return callOf(this.#tree, this.entry);
+  }
+
   get text(): string {
-    this.#text ??= describeEntry(this.entry);
+    const { call } = this;
+    this.#text ??= describeEntry(this.entry, {
+      isAnswered: this.#isAnswered,
+      ...(call && { call }),
+    });
     return this.#text;
   }
 }
 
-interface Place extends Pick<TreeRow, 'parentId' | 'depth' | 'active' | 'leaf'> {
-  readonly label: string | undefined;
+function entryAt({ entries }: SessionTree, at: number): TreeEntry {
+  const entry = entries[at];
+  if (!entry) throw new RangeError(`the tree has no entry ${at}`);
+  return entry;
 }
 
 /** The position of no entry: the parent of roots, the end of a list of siblings. */
@@ -123,17 +176,27 @@ interface Links {
   readonly nextSibling: Int32Array;
   /** 1 for entries on the path to the leaf. */
   readonly active: Uint8Array;
-  /** The leaf; where it is not shown, the entry that it hangs on. */
+  /** For each answer, how many of its calls have a result. */
+  readonly answers: Uint16Array;
+  /** The leaf; if it is not shown, the entry that it hangs on. */
   readonly leaf: number;
 }
 
-function linksOf(tree: SessionTree, shows: (entry: TreeEntry) => boolean): Links {
+interface Shown {
+  readonly filter: TreeFilter;
+  readonly words: readonly string[];
+}
+
+function linksOf(tree: SessionTree, shown: Shown): Links {
   const { entries, byId, leafId } = tree;
   const parents = parentsOf(tree);
+  const answers = countAnswers(tree, parents);
   // for each entry the nearest shown one: itself or an ancestor
   const anchors = new Int32Array(entries.length);
   for (const [at, entry] of entries.entries()) {
-    anchors[at] = shows(entry) ? at : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
+    anchors[at] = isShown(tree, entry, { ...shown, answers: answers[at] ?? 0 })
+      ? at
+      : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
   }
   const firstChild = new Int32Array(entries.length + 1).fill(NOWHERE);
   const nextSibling = new Int32Array(entries.length).fill(NOWHERE);
@@ -146,7 +209,7 @@ function linksOf(tree: SessionTree, shows: (entry: TreeEntry) => boolean): Links
   const active = new Uint8Array(entries.length);
   const leaf = leafId === null ? NOWHERE : byId.positionOf(leafId);
   for (let at = leaf; at !== NOWHERE; at = parents[at] ?? NOWHERE) active[at] = 1;
-  return { firstChild, nextSibling, active, leaf: anchors[leaf] ?? NOWHERE };
+  return { firstChild, nextSibling, active, answers, leaf: anchors[leaf] ?? NOWHERE };
 }
 
 /** Positions of parents, which come before their children. */
@@ -160,43 +223,128 @@ function parentsOf({ entries, byId }: SessionTree): Int32Array {
   return parents;
 }
 
+/** Counts the results of each answer, which come after it with nothing but entries of their own kind between. */
+function countAnswers({ entries }: SessionTree, parents: Int32Array): Uint16Array {
+  const answers = new Uint16Array(entries.length);
+  const askers = new Int32Array(entries.length).fill(NOWHERE);
+  for (const [at, entry] of entries.entries()) {
+    const role = roleOf(entry);
+    if (role === 'assistant') askers[at] = at;
+    else if (role !== 'user') {
+      const asker = askers[parents[at] ?? NOWHERE] ?? NOWHERE;
+      askers[at] = asker;
+      if (role === 'tool_result' && asker !== NOWHERE) answers[asker] = (answers[asker] ?? 0) + 1;
+    }
+  }
+  return answers;
+}
+
+/** Finds the call that a result answers on the way from it to the root. */
+function callOf(tree: SessionTree, result: TreeEntry): ToolCallBlock | undefined {
+  if (!isKnown(result, 'message')) return undefined;
+  const { message } = result.payload;
+  if (message.role !== 'tool_result') return undefined;
+  let at = result.parent_id;
+  while (at !== null) {
+    const entry = tree.byId.get(at);
+    if (!entry || roleOf(entry) === 'user') return undefined;
+    if (roleOf(entry) === 'assistant') {
+      return callsOf(entry).find(({ call_id: id }) => id === message.call_id);
+    }
+    at = entry.parent_id;
+  }
+  return undefined;
+}
+
 interface Pending {
   readonly at: number;
   readonly parent: number;
   readonly depth: number;
+  readonly lines: string;
+  /** Lines before the rows that continue the branch. */
+  readonly stem: string;
 }
+
+const ROOT: Pending = { at: NOWHERE, parent: NOWHERE, depth: 0, lines: '', stem: '' };
 
 /** In the order of a stack: the active branch comes off it first, then the others in log order. */
 function pushChildren(
   stack: Pending[],
   { firstChild, nextSibling, active }: Links,
-  { parent, depth }: Omit<Pending, 'at'>,
+  { at: parent, depth, stem }: Pending,
 ): void {
   const siblings: number[] = [];
   let at = firstChild[parent + 1] ?? NOWHERE;
   for (; at !== NOWHERE; at = nextSibling[at] ?? NOWHERE) siblings.push(at);
-  const own = siblings.length > 1 && parent !== NOWHERE ? depth + 1 : depth;
-  const first = siblings.find((sibling) => active[sibling] === 1);
-  for (const sibling of siblings.toReversed()) {
-    if (sibling !== first) stack.push({ at: sibling, parent, depth: own });
+  const [only] = siblings;
+  if (only === undefined) return;
+  if (siblings.length === 1) {
+    stack.push({ at: only, parent, depth, lines: stem, stem });
+    return;
   }
-  if (first !== undefined) stack.push({ at: first, parent, depth: own });
+  const first = siblings.findIndex((sibling) => active[sibling] === 1);
+  if (first > 0) siblings.unshift(...siblings.splice(first, 1));
+  for (const [index, sibling] of siblings.toReversed().entries()) {
+    const [lines, next] = index === 0 ? ['└─', '  '] : ['├─', '│ '];
+    stack.push({ at: sibling, parent, depth: depth + 1, lines: stem + lines, stem: stem + next });
+  }
+}
+
+function insertDivider(rows: TreeRow[], divider: TreeDivider): void {
+  let next: TreeRow | undefined;
+  for (const row of rows) {
+    const isLater = !row.divider && row.entry.seq > divider.seq;
+    if (isLater && row.entry.seq < (next?.entry.seq ?? Number.POSITIVE_INFINITY)) next = row;
+  }
+  if (next) {
+    const lines = next.lines.replace(/[├└]─$/, '│ ');
+    rows.splice(rows.indexOf(next), 0, dividerRow({ ...placeOf(next), lines }, divider));
+    return;
+  }
+  const at = rows.findIndex(({ leaf, aboveLeaf }) => leaf || aboveLeaf);
+  const last = rows[at];
+  if (!last) return;
+  const lines = last.lines.replace(/├─$/, '│ ').replace(/└─$/, '  ');
+  const place = { ...placeOf(last), parentId: last.entry.id, lines };
+  rows.splice(at + 1, 0, dividerRow(place, divider));
+}
+
+function placeOf({
+  parentId,
+  depth,
+  active,
+}: TreeRow): Pick<TreeRow, 'parentId' | 'depth' | 'active'> {
+  return { parentId, depth, active };
+}
+
+function dividerRow(
+  place: Pick<TreeRow, 'parentId' | 'depth' | 'active' | 'lines'>,
+  divider: TreeDivider,
+): TreeRow {
+  const { seq, timestamp, payload, text } = divider;
+  const event_type = 'divider';
+  const event = { event_type, seq, timestamp, payload, thread_id: '', id: `${event_type}-${seq}` };
+  const entry: TreeEntry = { ...event, parent_id: place.parentId };
+  return { ...place, entry, leaf: false, aboveLeaf: false, kind: event_type, text, divider };
 }
 
 function isShown(
   tree: SessionTree,
   entry: TreeEntry,
-  { filter, words }: { readonly filter: TreeFilter; readonly words: readonly string[] },
+  { filter, words, answers }: Shown & { readonly answers: number },
 ): boolean {
-  if (!passes(tree, entry, filter)) return false;
+  if (!passes(tree, entry, filter, answers)) return false;
   if (words.length === 0) return true;
-  const label = tree.labels.get(entry.id) ?? '';
-  const text = `${label} ${kindOf(entry)} ${describeEntry(entry)}`.toLowerCase();
-  return words.every((word) => text.includes(word));
+  const label = tree.labels.get(entry.id);
+  const call = callOf(tree, entry);
+  return holds({ entry, ...(label !== undefined && { label }), ...(call && { call }) }, words);
 }
 
-/** True if a filter shows an entry; an answer with only calls is shown at the head and with the calls. */
-function passes(tree: SessionTree, entry: TreeEntry, filter: TreeFilter): boolean {
+/**
+ * True if a filter shows an entry. An answer with only calls is shown at the head, with a label and while a result is
+ * missing; else the rows of its results show the calls.
+ */
+function passes(tree: SessionTree, entry: TreeEntry, filter: TreeFilter, answers: number): boolean {
   switch (filter) {
     case 'all':
       return true;
@@ -205,9 +353,13 @@ function passes(tree: SessionTree, entry: TreeEntry, filter: TreeFilter): boolea
     case 'user-only':
       return roleOf(entry) === 'user';
     case 'no-tools':
-      return roleOf(entry) !== 'tool_result' && !isWordless(tree, entry) && isUsual(tree, entry);
+      return roleOf(entry) !== 'tool_result' && !isWordless(tree, entry) && isUsual(entry);
     case 'default':
-      return isUsual(tree, entry);
+      return (
+        isUsual(entry) &&
+        (!isWordless(tree, entry) ||
+          (callsOf(entry).length > 0 && (!isAnswered(entry, answers) || tree.labels.has(entry.id))))
+      );
   }
 }
 
@@ -215,13 +367,9 @@ function roleOf(entry: TreeEntry): Message['role'] | undefined {
   return isKnown(entry, 'message') ? entry.payload.message.role : undefined;
 }
 
-function isHidden(entry: TreeEntry): boolean {
-  return isKnown(entry, 'custom_message') && !entry.payload.display;
-}
-
-function isUsual(tree: SessionTree, entry: TreeEntry): boolean {
-  if (SETTINGS.has(entry.event_type) || isHidden(entry)) return false;
-  return !isWordless(tree, entry) || callsOf(entry).length > 0;
+function isUsual(entry: TreeEntry): boolean {
+  const isHidden = isKnown(entry, 'custom_message') && !entry.payload.display;
+  return !isHidden && !SETTINGS.has(entry.event_type);
 }
 
 /** An answer that was not cut and has no text. */
@@ -235,60 +383,16 @@ function isWordless(tree: SessionTree, entry: TreeEntry): boolean {
   );
 }
 
-function callsOf(entry: TreeEntry): readonly unknown[] {
+/** True if all calls of an answer have a result. */
+function isAnswered(entry: TreeEntry, answers = 0): boolean {
+  return answers >= callsOf(entry).length;
+}
+
+function callsOf(entry: TreeEntry): readonly ToolCallBlock[] {
   if (!isKnown(entry, 'message') || entry.payload.message.role !== 'assistant') return [];
   return toolCallsOf(entry.payload.message);
 }
 
 function kindOf(entry: TreeEntry): string {
   return roleOf(entry) ?? entry.event_type;
-}
-
-/** Describes an entry in one line of at most 200 characters. */
-function describeEntry(entry: TreeEntry): string {
-  const text = entryText(entry).replaceAll(/\s+/g, ' ').trim();
-  return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT - 1)}…`;
-}
-
-function entryText(entry: TreeEntry): string {
-  if (isKnown(entry, 'message')) return messageText(entry.payload.message);
-  if (isKnown(entry, 'custom_message')) {
-    return `${entry.payload.custom_type}: ${entry.payload.content.slice(0, MAX_TEXT)}`;
-  }
-  if (isKnown(entry, 'compaction')) {
-    return `${entry.payload.tokens_before} tokens: ${entry.payload.summary.slice(0, MAX_TEXT)}`;
-  }
-  if (isKnown(entry, 'branch_summary')) return entry.payload.summary.slice(0, MAX_TEXT);
-  if (isKnown(entry, 'label')) {
-    return `${entry.payload.target_id}: ${entry.payload.label ?? '(cleared)'}`;
-  }
-  if (isKnown(entry, 'title')) return entry.payload.title;
-  if (isKnown(entry, 'leaf')) return `to ${entry.payload.target_id ?? 'the root'}`;
-  return otherText(entry);
-}
-
-function otherText(entry: TreeEntry): string {
-  if (isKnown(entry, 'model_change')) return `${entry.payload.provider}/${entry.payload.model}`;
-  if (isKnown(entry, 'thinking_change')) return entry.payload.level;
-  if (isKnown(entry, 'custom')) return entry.payload.custom_type;
-  if (isKnown(entry, 'context_edit')) return `${entry.payload.action} ${entry.payload.target_id}`;
-  if (isKnown(entry, 'system_prompt')) {
-    const { text, tools } = entry.payload;
-    return `${tools.length} tools ${text.slice(0, MAX_TEXT)}`;
-  }
-  if (isKnown(entry, 'rule_injection')) {
-    return entry.payload.rules.map(({ name }) => name).join(', ');
-  }
-  return '';
-}
-
-function messageText(message: Message): string {
-  const text = message.content
-    .map((block) => (block.type === 'text' ? block.text.slice(0, MAX_TEXT * 2) : ''))
-    .join(' ');
-  if (message.role === 'tool_result') return `${message.name} ${message.outcome}: ${text}`;
-  if (message.role === 'user') return text;
-  const calls = toolCallsOf(message).map(({ name }) => `→ ${name}`);
-  const cut = message.stop_reason === 'aborted' ? ['(cut)'] : [];
-  return [text.trim(), ...calls, ...cut].filter((part) => part !== '').join(' ');
 }

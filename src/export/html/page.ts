@@ -151,7 +151,7 @@ export function pageData({ source }: PageContext): PageData {
     views: Object.fromEntries(
       TREE_FILTERS.map((filter) => {
         const view = viewTree(tree, { filter });
-        const leafRow = view.find(({ leaf }) => leaf);
+        const leafRow = view.find(({ leaf, aboveLeaf }) => leaf || aboveLeaf);
         return [
           filter,
           {
