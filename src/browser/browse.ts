@@ -1,6 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Rye } from '../app/api/rye.ts';
 import type { Colors } from '../cli/terminal-text.ts';
 import { toRyeError } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
 import { frameOf } from './frame.ts';
 import { paint } from './paint.ts';
 import {
@@ -14,11 +16,25 @@ import {
 import { openTerminal } from './terminal.ts';
 import { type Key, update } from './update.ts';
 
+/** Minimum milliseconds between two looks at a log that is followed. */
+const FOLLOW_MS = 200;
+
 /** An effect that ends the browser. */
-type Ending = Extract<Effect, { kind: 'quit' | 'resume' }>;
+type EndingEffect = Extract<Effect, { kind: 'quit' | 'resume' }> | ModelBranch;
+/** A summary by the model takes its time and costs money, so the command line runs it. */
+type ModelBranch = Extract<Effect, { kind: 'branch' }> & { readonly summary: 'model' };
+type WriteEffect = Extract<Effect, { kind: 'branch' | 'label' }>;
+
+/** What the person left the browser with, and the thread that was shown then. */
+export interface Ending {
+  readonly effect: EndingEffect;
+  readonly threadId: string;
+}
 
 interface BrowseOptions {
   readonly colors: Colors;
+  /** Shows new entries from the start. */
+  readonly follow: boolean;
   /** Ends the browser. */
   readonly signal: AbortSignal;
 }
@@ -30,9 +46,8 @@ interface End {
 
 /** Reads the session tree of a thread, which takes a moment for a large log. */
 export async function readTree({ trees }: Rye, threadId: string): Promise<TreeSource> {
-  const tree = await trees.open(threadId);
-  const { title, total } = tree;
-  return { threadId, title, total, rows: (filter) => tree.rows(filter) };
+  const { title, total, leaf_id: leafId, rows, isSent } = await trees.open(threadId);
+  return { threadId, title, total, leafId, rows, isSent };
 }
 
 /** Shows the tree in the terminal until the person leaves. Always restores the terminal. */
@@ -51,7 +66,10 @@ class Session {
   #lines: readonly string[] | undefined;
   /** True during a write; keys are dropped then. */
   #isBusy = false;
-  #ending: Ending | undefined;
+  #ending: EndingEffect | undefined;
+  /** The states of the threads that led to this one. */
+  readonly #above: BrowserState[] = [];
+  #follower: AbortController | undefined;
 
   constructor(rye: Rye, tree: TreeSource, options: BrowseOptions, end: End) {
     this.#rye = rye;
@@ -84,7 +102,10 @@ class Session {
     };
     signal.addEventListener('abort', quit, { once: true });
     if (signal.aborted) quit();
-    else this.#guarded(() => this.#draw());
+    else {
+      this.#guarded(() => this.#draw());
+      if (this.#options.follow) this.#toggleFollow();
+    }
   }
 
   #guarded(action: () => void): void {
@@ -97,11 +118,12 @@ class Session {
   }
 
   /** Leaves at once, or at the end of a write. */
-  #leave(ending: Ending): void {
-    this.#ending = ending;
+  #leave(effect: EndingEffect): void {
+    this.#ending = effect;
     if (this.#isBusy) return;
+    this.#follower?.abort();
     this.#terminal.close();
-    this.#end.resolve(ending);
+    this.#end.resolve({ effect, threadId: this.#state.source.threadId });
   }
 
   #resized(): void {
@@ -118,24 +140,55 @@ class Session {
     if (this.#isBusy && key.name !== 'ctrl+c') return;
     const { state, effect } = update(this.#state, key);
     this.#state = state;
-    if (effect?.kind === 'quit' || effect?.kind === 'resume') {
+    if (effect && isEnding(effect)) {
       this.#leave(effect);
       return;
     }
-    if (effect) void this.#apply(effect);
+    if (effect) this.#apply(effect);
     this.#draw();
   }
 
-  async #apply(effect: Exclude<Effect, Ending>): Promise<void> {
+  #apply(effect: Exclude<Effect, EndingEffect>): void {
+    const { threadId } = this.#state.source;
+    switch (effect.kind) {
+      case 'follow':
+        this.#toggleFollow();
+        break;
+      case 'back': {
+        const above = this.#above.pop();
+        if (!above) break;
+        this.#stopFollowing();
+        this.#state = withSize(above, this.#terminal.size);
+        break;
+      }
+      case 'open':
+        void this.#busy('reading…', async () => {
+          const source = await readTree(this.#rye, effect.thread);
+          this.#stopFollowing();
+          this.#above.push({ ...this.#state, notice: '' });
+          const { size, trail } = this.#state;
+          this.#state = openState(source, size, [...trail, threadId]);
+        });
+        break;
+      case 'branch':
+      case 'label':
+        void this.#busy('writing…', async () => {
+          const notice = await this.#write(threadId, effect);
+          this.#state = withSource(this.#state, await readTree(this.#rye, threadId), notice);
+        });
+    }
+  }
+
+  /** Does something that takes a moment; a failure is a notice. */
+  async #busy(notice: string, action: () => Promise<void>): Promise<void> {
     this.#isBusy = true;
-    this.#state = { ...this.#state, notice: 'writing…' };
+    this.#state = { ...this.#state, notice };
     try {
-      const { threadId } = this.#state.source;
-      const notice = await this.#write(threadId, effect);
-      this.#state = withSource(this.#state, await readTree(this.#rye, threadId), notice);
+      await action();
     } catch (error) {
-      const { message, code } = toRyeError(error);
-      this.#state = { ...this.#state, notice: `${message} [${code}]` };
+      const { message, code, hint } = toRyeError(error);
+      const next = hint === undefined ? '' : ` ${hint}`;
+      this.#state = { ...this.#state, notice: `${message} [${code}]${next}` };
     }
     this.#isBusy = false;
     if (this.#ending) this.#leave(this.#ending);
@@ -143,15 +196,74 @@ class Session {
   }
 
   /** Does what `rye threads branch` and `rye threads label` do. */
-  async #write(threadId: string, effect: Exclude<Effect, Ending>): Promise<string> {
+  async #write(threadId: string, effect: WriteEffect): Promise<string> {
     const { trees } = this.#rye;
     const { entry } = effect;
     if (effect.kind === 'branch') {
-      const written = await trees.branch(threadId, { at: entry });
+      const { summary } = effect;
+      const written = await trees.branch(threadId, compact({ at: entry, summary }));
       return written.length === 0 ? 'the head is there already' : `the head is now ${entry}`;
     }
     await trees.label(threadId, entry, effect.label);
     return effect.label === null ? 'label removed' : `labeled ${effect.label}`;
+  }
+
+  #stopFollowing(): void {
+    this.#follower?.abort();
+    this.#follower = undefined;
+    this.#state = { ...this.#state, isFollowing: false };
+  }
+
+  #toggleFollow(): void {
+    if (this.#state.isFollowing) {
+      this.#stopFollowing();
+      return;
+    }
+    this.#follower = new AbortController();
+    this.#state = { ...this.#state, isFollowing: true };
+    void this.#follow(this.#follower.signal);
+  }
+
+  /** Reads the tree again whenever the log has grown, until the thread ends. */
+  async #follow(signal: AbortSignal): Promise<void> {
+    const { threadId } = this.#state.source;
+    let notice = 'the thread has ended';
+    try {
+      let isStale = false;
+      let reading: Promise<void> | undefined;
+      const reload = async (): Promise<void> => {
+        while (isStale && !signal.aborted) {
+          isStale = false;
+          const start = performance.now();
+          const source = await readTree(this.#rye, threadId);
+          if (!signal.aborted) this.#refresh(source, this.#state.notice);
+          // a large log is not read all the time
+          const pause = Math.max(FOLLOW_MS, 4 * (performance.now() - start));
+          await sleep(pause, undefined, { signal });
+        }
+        reading = undefined;
+      };
+      for await (const _ of this.#rye.threads.logs(threadId, { tail: 1, follow: true, signal })) {
+        isStale = true;
+        reading ??= reload().catch((error: unknown) => {
+          if (!signal.aborted) this.#refresh(this.#state.source, toRyeError(error).message);
+        });
+      }
+      await reading;
+    } catch (error) {
+      notice = toRyeError(error).message;
+    }
+    if (signal.aborted) return;
+    this.#stopFollowing();
+    this.#refresh(this.#state.source, notice);
+  }
+
+  #refresh(source: TreeSource, notice: string): void {
+    if (this.#isBusy) return;
+    this.#guarded(() => {
+      this.#state = withSource(this.#state, source, notice);
+      this.#draw();
+    });
   }
 
   #draw(): void {
@@ -162,4 +274,9 @@ class Session {
     this.#lines = lines;
     if (output !== '') this.#terminal.write(output);
   }
+}
+
+function isEnding(effect: Effect): effect is EndingEffect {
+  const { kind } = effect;
+  return kind === 'quit' || kind === 'resume' || (kind === 'branch' && effect.summary === 'model');
 }

@@ -1,129 +1,239 @@
-import type { TreeRow } from '../app/api/trees.ts';
-import { neutralize, wrapText } from '../cli/terminal-text.ts';
-import type { AssistantBlock, ContentBlock, Message } from '../core/message.ts';
-import { timeOf } from '../core/original.ts';
+import { getImageDimensions } from '@mariozechner/pi-tui';
+import { childThreadOf, shortKind, type TreeRow, taskOf } from '../app/api/trees.ts';
+import { oneLine } from '../cli/terminal-text.ts';
+import {
+  type AssistantBlock,
+  type ContentBlock,
+  type ImageBlock,
+  isErrorOutcome,
+  type Message,
+  type ToolCallBlock,
+} from '../core/message.ts';
 import type { Style } from './layout.ts';
-
-/** A line of the entry's pane. */
-export interface EntryLine {
-  readonly text: string;
-  readonly style: Style;
-}
-
-/** A piece of an entry that is wrapped as one text. */
-interface Paragraph {
-  readonly text: string;
-  readonly style: Style;
-}
+import {
+  changeLines,
+  jsonLines,
+  type Line,
+  markdownLines,
+  outputLines,
+  plainLines,
+} from './rich-text.ts';
 
 /** Maximum characters shown of one text. */
 const MAX_TEXT = 200_000;
-const TAB = '    ';
+const GAP: Line = [];
 
-let cached:
-  | { entry: unknown; label: unknown; columns: number; lines: readonly EntryLine[] }
-  | undefined;
+let cached: { key: readonly unknown[]; lines: readonly Line[] } | undefined;
 
 /** Wraps the content of an entry to a width. Caches the last result, which a pane reads repeatedly. */
-export function entryLines(row: TreeRow, columns: number): readonly EntryLine[] {
-  const { entry, label } = row;
-  if (cached?.entry !== entry || cached.label !== label || cached.columns !== columns) {
-    const lines = [...headOf(row), ...bodyOf(row)].flatMap((paragraph) =>
-      wrapped(paragraph, columns),
-    );
-    cached = { entry, label, columns, lines };
+export function entryLines(
+  row: TreeRow,
+  columns: number,
+  isSent: (entry: string) => boolean,
+): readonly Line[] {
+  const key = [row.entry, row.label, row.leaf, columns, isSent];
+  if (!cached || cached.key.some((part, at) => part !== key[at])) {
+    const pane = new Pane(columns);
+    pane.head(row, isSent);
+    pane.body(row);
+    cached = { key, lines: pane.lines };
   }
   return cached.lines;
 }
 
-function wrapped({ text, style }: Paragraph, columns: number): readonly EntryLine[] {
-  const shown = text.length <= MAX_TEXT ? text : text.slice(0, MAX_TEXT);
-  const rest = text.length - shown.length;
-  const lines = wrapText(neutralize(shown).trimEnd().replaceAll('\t', TAB), columns).map(
-    (line) => ({
-      text: line,
-      style,
-    }),
-  );
-  if (rest === 0) return lines;
-  const more = `… ${rest} more characters; \`rye threads entries --json\` has them all`;
-  return [
-    ...lines,
-    ...wrapText(more, columns).map((line): EntryLine => ({ text: line, style: 'dim' })),
-  ];
-}
+/** Collects the lines of one entry. */
+class Pane {
+  readonly lines: Line[] = [];
+  readonly #columns: number;
 
-function headOf({ entry, label, kind, leaf, active }: TreeRow): readonly Paragraph[] {
-  const place = leaf ? 'the leaf' : active ? 'on the active branch' : 'on another branch';
-  return [
-    { text: label === undefined ? kind : `${kind}  [${label}]`, style: 'heading' },
-    { text: `${entry.id} · seq ${entry.seq} · ${timeOf(entry)}`, style: 'dim' },
-    { text: place, style: 'dim' },
-    { text: '', style: 'plain' },
-  ];
-}
+  constructor(columns: number) {
+    this.#columns = columns;
+  }
 
-function bodyOf({ entry }: TreeRow): readonly Paragraph[] {
-  const payload: Readonly<Record<string, unknown>> = { ...entry.payload };
-  switch (entry.event_type) {
-    case 'message':
-      return messageParagraphs(payload['message'] as Message);
-    case 'compaction':
-    case 'branch_summary':
-      return textWithRest(payload, 'summary');
-    case 'custom_message':
-      return textWithRest(payload, 'content');
-    case 'system_prompt':
-      return textWithRest(payload, 'text');
-    default:
-      return Object.entries(payload).flatMap(member);
+  head(row: TreeRow, isSent: (entry: string) => boolean): void {
+    const { entry, label, kind, divider } = row;
+    const when = entry.timestamp.replace('T', ' ').replace(/\.\d+Z$/, ' UTC');
+    const title =
+      divider?.text ?? (label === undefined ? shortKind(kind) : `${shortKind(kind)}  [${label}]`);
+    this.#plain(title, 'heading');
+    this.#plain(divider ? when : `${when} · entry ${entry.id}`, 'dim');
+    if (!divider) {
+      const isDropped = entry.event_type === 'message' && !isSent(entry.id);
+      this.#plain(`${placeOf(row)}${isDropped ? ' · no longer sent to the model' : ''}`, 'dim');
+    }
+    const thread = divider?.thread ?? childThreadOf(entry);
+    if (thread !== undefined) this.#plain(`Enter opens thread ${thread}`, 'key');
+    this.lines.push(GAP);
+  }
+
+  body({ entry, call }: TreeRow): void {
+    const payload: Readonly<Record<string, unknown>> = { ...entry.payload };
+    switch (entry.event_type) {
+      case 'message':
+        this.#message(payload['message'] as Message, call);
+        break;
+      case 'compaction':
+      case 'branch_summary':
+        this.#withRest(payload, 'summary');
+        break;
+      case 'custom_message':
+        this.#withRest(payload, 'content');
+        break;
+      case 'system_prompt':
+        this.#withRest(payload, 'text');
+        break;
+      default:
+        this.#members(payload);
+    }
+  }
+
+  #message(message: Message, call: ToolCallBlock | undefined): void {
+    switch (message.role) {
+      case 'user': {
+        const task = taskOf(message);
+        if (task) {
+          this.#plain(`directive ${task.name}`, 'key');
+          this.#text(task.task, markdownLines);
+          this.lines.push(GAP);
+          const count = task.instructions.split('\n').length;
+          this.#plain(
+            `${count} lines of standard instructions are folded; \`rye threads entries --entry\` prints them`,
+            'dim',
+          );
+        }
+        for (const block of task ? message.content.slice(1) : message.content) this.#block(block);
+        break;
+      }
+      case 'tool_result': {
+        const { name, outcome, content } = message;
+        if (call) this.#call(call);
+        else this.#plain(name, 'tool');
+        this.#plain(`→ ${outcome}`, isErrorOutcome(outcome) ? 'warn' : 'tool');
+        for (const block of content) {
+          if (block.type === 'image') this.#image(block, call);
+          else this.#text(block.text, outputLines);
+        }
+        break;
+      }
+      case 'assistant':
+        for (const block of message.content) this.#block(block);
+        this.#plain(answerFacts(message), 'dim');
+    }
+  }
+
+  #block(block: ContentBlock | AssistantBlock): void {
+    switch (block.type) {
+      case 'text':
+        if (block.text === '') return;
+        this.#text(block.text, markdownLines);
+        break;
+      case 'thinking':
+        this.#plain('thinking', 'key');
+        this.#plain(block.text === '' ? '(kept by the provider)' : block.text, 'thinking');
+        break;
+      case 'image':
+        this.#image(block);
+        break;
+      case 'tool_call':
+        this.#call(block);
+    }
+    this.lines.push(GAP);
+  }
+
+  #call({ name, input, malformed }: ToolCallBlock): void {
+    this.#plain(name, 'tool');
+    if (malformed !== undefined) this.#plain(malformed, 'warn');
+    const { edits, ...rest } = input;
+    const changes = [rest, ...(Array.isArray(edits) ? edits : [])].flatMap(changeOf);
+    const isShown = changes.length > 0;
+    this.#members(isShown ? withoutChange(rest) : input);
+    for (const [before, after] of changes) {
+      this.#add(changeLines(before, after, this.#columns));
+      this.lines.push(GAP);
+    }
+  }
+
+  #image({ data, media_type: type }: ImageBlock, call?: ToolCallBlock): void {
+    const path = call?.input['path'];
+    const size = getImageDimensions(data, type);
+    const facts = [
+      ...(typeof path === 'string' ? [path] : []),
+      type,
+      ...(size ? [`${size.widthPx} × ${size.heightPx}`] : []),
+      `${Math.floor((data.length * 3) / 4).toLocaleString('en')} bytes`,
+    ];
+    this.#plain(`[image: ${facts.join(', ')}]`, 'tool');
+  }
+
+  /** Shows the main text of a payload, then its other members. */
+  #withRest(payload: Readonly<Record<string, unknown>>, name: string): void {
+    const { [name]: text, ...rest } = payload;
+    this.#text(String(text), markdownLines);
+    this.lines.push(GAP);
+    this.#members(rest);
+  }
+
+  #members(values: Readonly<Record<string, unknown>>): void {
+    for (const [name, value] of Object.entries(values)) {
+      const shown = oneLine(name);
+      if (typeof value === 'string' && value.includes('\n')) {
+        this.#plain(`${shown}:`, 'key');
+        this.#text(value, outputLines);
+      } else if (typeof value === 'object' && value !== null && Object.keys(value).length > 0) {
+        this.#plain(`${shown}:`, 'key');
+        this.#add(jsonLines(value, this.#columns));
+      } else {
+        this.#plain(
+          `${shown}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+          'plain',
+        );
+      }
+    }
+  }
+
+  #plain(text: string, style: Style): void {
+    this.#text(text, (shown, columns) => plainLines(shown, style, columns));
+  }
+
+  #text(text: string, render: (text: string, columns: number) => readonly Line[]): void {
+    this.#add(render(text.slice(0, MAX_TEXT), this.#columns));
+    const rest = text.length - MAX_TEXT;
+    if (rest <= 0) return;
+    this.#plain(`… ${rest} more characters; \`rye threads entries --json\` has them all`, 'dim');
+  }
+
+  #add(lines: readonly Line[]): void {
+    // a spread of many lines would overflow the stack
+    for (const line of lines) this.lines.push(line);
   }
 }
 
-/** Returns the main text of a payload, then its other members. */
-function textWithRest(
-  payload: Readonly<Record<string, unknown>>,
-  name: string,
-): readonly Paragraph[] {
-  const rest = Object.entries(payload).filter(([key]) => key !== name);
-  return [
-    { text: String(payload[name]), style: 'plain' },
-    { text: '', style: 'plain' },
-    ...rest.flatMap(member),
-  ];
+function placeOf({ leaf, aboveLeaf, active }: TreeRow): string {
+  if (leaf) return 'the head: the conversation continues here';
+  if (aboveLeaf) return 'the head is below this entry, hidden by the filter';
+  return active ? 'on the path to the head' : 'on another branch';
 }
 
-function member([name, value]: readonly [string, unknown]): readonly Paragraph[] {
-  if (typeof value === 'string') {
-    return value.includes('\n')
-      ? [
-          { text: `${name}:`, style: 'key' },
-          { text: value, style: 'plain' },
-        ]
-      : [{ text: `${name}: ${value}`, style: 'plain' }];
-  }
-  return [{ text: `${name}: ${JSON.stringify(value, null, 2)}`, style: 'plain' }];
+const CHANGE_NAMES = [
+  ['old_string', 'new_string'],
+  ['oldText', 'newText'],
+] as const;
+
+/** Returns the texts before and after, if an input replaces text. */
+function changeOf(input: unknown): readonly (readonly [string, string])[] {
+  if (typeof input !== 'object' || input === null) return [];
+  const values: Readonly<Record<string, unknown>> = { ...input };
+  return CHANGE_NAMES.flatMap(([old, now]) => {
+    const [before, after] = [values[old], values[now]];
+    return typeof before === 'string' && typeof after === 'string'
+      ? [[before, after] as const]
+      : [];
+  });
 }
 
-function messageParagraphs(message: Message): readonly Paragraph[] {
-  const blocks = message.content.flatMap((block) => blockParagraphs(block));
-  switch (message.role) {
-    case 'user':
-      return blocks;
-    case 'tool_result':
-      return [
-        { text: `← ${message.name}  ${message.outcome}`, style: outcomeStyle(message.outcome) },
-        { text: message.call_id, style: 'dim' },
-        { text: '', style: 'plain' },
-        ...blocks,
-      ];
-    case 'assistant':
-      return [...blocks, { text: answerFacts(message), style: 'dim' }];
-  }
-}
-
-function outcomeStyle(outcome: string): Style {
-  return outcome === 'ok' ? 'tool' : 'warn';
+function withoutChange(input: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const names = new Set<string>(CHANGE_NAMES.flat());
+  return Object.fromEntries(Object.entries(input).filter(([name]) => !names.has(name)));
 }
 
 function answerFacts(message: Extract<Message, { role: 'assistant' }>): string {
@@ -132,36 +242,6 @@ function answerFacts(message: Extract<Message, { role: 'assistant' }>): string {
   const tokens =
     usage.input_tokens === undefined
       ? ''
-      : ` · ${usage.input_tokens}+${usage.output_tokens} tokens`;
+      : ` · ${usage.input_tokens} tokens in, ${usage.output_tokens} out`;
   return `${provider}/${model} · ${stop}${tokens}`;
-}
-
-function blockParagraphs(block: ContentBlock | AssistantBlock): readonly Paragraph[] {
-  const end: Paragraph = { text: '', style: 'plain' };
-  switch (block.type) {
-    case 'text':
-      return block.text === '' ? [] : [{ text: block.text, style: 'plain' }, end];
-    case 'thinking':
-      return [
-        { text: 'thinking', style: 'key' },
-        { text: block.text === '' ? '(kept by the provider)' : block.text, style: 'thinking' },
-        end,
-      ];
-    case 'image':
-      return [
-        {
-          text: `[image ${block.media_type}, ${block.data.length} base64 characters]`,
-          style: 'dim',
-        },
-      ];
-    case 'tool_call':
-      return [
-        { text: `→ ${block.name}`, style: 'tool' },
-        { text: block.call_id, style: 'dim' },
-        ...(block.malformed === undefined
-          ? Object.entries(block.input).flatMap(member)
-          : [{ text: block.malformed, style: 'warn' } as const]),
-        end,
-      ];
-  }
 }

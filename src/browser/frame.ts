@@ -1,9 +1,16 @@
-import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../app/api/trees.ts';
+import {
+  holds,
+  shortKind,
+  TREE_FILTERS,
+  type TreeFilter,
+  type TreeRow,
+  wordsOf,
+} from '../app/api/trees.ts';
 import { displayWidth, graphemesOf, oneLine, truncate } from '../cli/terminal-text.ts';
 import { entryLines } from './entry-lines.ts';
 import { helpLines } from './help.ts';
 import { layoutOf, type Span, type Style } from './layout.ts';
-import { countBelow, holds, isFoldable, wordsOf } from './outline.ts';
+import { countBelow } from './outline.ts';
 import { type BrowserState, chosenRow, type Mode } from './state.ts';
 
 /** One row of the screen: the left pane, and the right pane after the line between them. */
@@ -46,10 +53,11 @@ function fit(spans: readonly Span[], columns: number): readonly Span[] {
   return fitted;
 }
 
-function head({ source, outline, filter, size }: BrowserState): FrameRow {
+function head({ source, trail, isFollowing, outline, filter, size }: BrowserState): FrameRow {
   const { threadId, title, total } = source;
-  const id = oneLine(threadId);
-  const shown = `${outline.rows.length}/${total}`;
+  const id = oneLine([...trail, threadId].join(' › '));
+  const count = outline.rows.filter(({ divider }) => !divider).length;
+  const shown = `${count} of ${total} entries${isFollowing ? ' · following' : ''}`;
   const named = tabsOf(filter, () => true);
   const room = size.columns - displayWidth(id) - displayWidth(shown) - 2;
   const isWide = displayWidth(named.map(({ text }) => text).join('')) <= room;
@@ -89,9 +97,12 @@ function body(state: BrowserState): readonly FrameRow[] {
   });
 }
 
-const MAX_INDENT_SHARE = 3;
+const MAX_LINES_SHARE = 3;
+/** Minimum columns of a tree that shows times. */
+const TIMED_COLUMNS = 60;
+const TIME_COLUMNS = 12;
 
-/** A line of the tree: cursor, fold, place, kind, label, text. */
+/** A line of the tree: cursor, connectors, place, kind, label, text, and if there is room the time. */
 function treeLine(state: BrowserState, at: number, words: readonly string[]): readonly Span[] {
   const { outline, top, cursor } = state;
   const index = top + at;
@@ -103,35 +114,57 @@ function treeLine(state: BrowserState, at: number, words: readonly string[]): re
   }
   const isChosen = index === cursor;
   const columns = layoutOf(state).treeColumns;
-  const indent = ' '.repeat(Math.min(row.depth * 2, Math.floor(columns / MAX_INDENT_SHARE)));
   const isFolded = outline.folded.has(row.entry.id);
-  const fold = isFolded ? '+' : isFoldable(outline, position) ? '-' : ' ';
-  const below = isFolded ? ` (+${countBelow(outline, position)})` : '';
   const spans: Span[] = [
-    {
-      text: `${isChosen ? '›' : ' '}${indent}${fold}${placeMark(row)} `,
-      style: row.active ? 'plain' : 'dim',
-    },
-    { text: `${shortKind(row.kind).padEnd(KIND_COLUMNS)}${below} `, style: kindStyle(row.kind) },
-    ...(row.label === undefined
-      ? []
-      : [{ text: `[${oneLine(row.label)}] `, style: 'label' } as const]),
-    { text: oneLine(row.text), style: textStyle(row, words) },
+    { text: isChosen ? '› ' : '  ', style: 'key' },
+    { text: linesOf(row, columns), style: 'dim' },
+    ...contentOf(row, words, isFolded ? countBelow(outline, position) : 0),
   ];
-  return isChosen ? chosen(spans, { columns, isFocused: state.focus === 'tree' }) : spans;
+  const before = outline.rows[outline.visible[index - 1] ?? -1];
+  const line = columns < TIMED_COLUMNS ? spans : timed(spans, columns, row, before);
+  return isChosen ? chosen(line, { columns, isFocused: state.focus === 'tree' }) : line;
 }
 
-function placeMark({ leaf, active }: TreeRow): string {
+/** Keeps the innermost connectors of a tree that is too deep for its pane. */
+function linesOf({ lines }: TreeRow, columns: number): string {
+  const most = Math.floor(columns / MAX_LINES_SHARE / 2) * 2;
+  return lines.length <= most ? lines : `… ${lines.slice(lines.length - most + 2)}`;
+}
+
+function contentOf(row: TreeRow, words: readonly string[], hidden: number): readonly Span[] {
+  if (row.divider) return [{ text: `── ${oneLine(row.text)} ──`, style: 'key' }];
+  const kind = shortKind(row.kind).padEnd(KIND_COLUMNS);
+  return [
+    { text: `${placeMark(row)} `, style: row.leaf ? 'label' : row.active ? 'plain' : 'dim' },
+    { text: `${oneLine(kind).padEnd(KIND_COLUMNS)} `, style: kindStyle(row.kind) },
+    { text: hidden === 0 ? '' : `(+${hidden} folded) `, style: 'label' },
+    { text: row.label === undefined ? '' : `[${oneLine(row.label)}] `, style: 'label' },
+    { text: oneLine(row.text), style: textStyle(row, words) },
+  ];
+}
+
+/** Adds the time at the right edge, with the date if the day differs from that of the row before. */
+function timed(
+  spans: readonly Span[],
+  columns: number,
+  { entry: { timestamp } }: TreeRow,
+  before: TreeRow | undefined,
+): readonly Span[] {
+  const isSameDay = before?.entry.timestamp.slice(0, 10) === timestamp.slice(0, 10);
+  const time = timestamp.slice(isSameDay ? 11 : 5, 16).replace('T', ' ');
+  const fitted = fit(spans, columns - TIME_COLUMNS);
+  const width = fitted.reduce((sum, { text }) => sum + displayWidth(text), 0);
+  const gap = ' '.repeat(Math.max(1, columns - width - time.length));
+  return [...fitted, { text: `${gap}${oneLine(time)}`, style: 'dim' }];
+}
+
+function placeMark({ leaf, aboveLeaf, active }: TreeRow): string {
   if (leaf) return '◆';
+  if (aboveLeaf) return '◇';
   return active ? '●' : '○';
 }
 
 const KIND_COLUMNS = 5;
-const SHORT_KINDS: Readonly<Record<string, string>> = { assistant: 'model', tool_result: 'tool' };
-
-function shortKind(kind: string): string {
-  return SHORT_KINDS[kind] ?? oneLine(kind);
-}
 
 function kindStyle(kind: string): Style {
   if (kind === 'user') return 'user';
@@ -157,8 +190,8 @@ function chosen(
 function entryLine(state: BrowserState, at: number): readonly Span[] {
   const row = chosenRow(state);
   if (!row) return [];
-  const line = entryLines(row, layoutOf(state).entryColumns)[state.scroll + at];
-  return line ? [line] : [];
+  const { isSent } = state.source;
+  return entryLines(row, layoutOf(state).entryColumns, isSent)[state.scroll + at] ?? [];
 }
 
 /** A ruler with the place in tree and entry, then keys, a question, what is typed, or a notice. */
@@ -167,25 +200,33 @@ function foot(state: BrowserState): readonly FrameRow[] {
 }
 
 function ruler(state: BrowserState): string {
-  const { outline, cursor, scroll, size, focus } = state;
+  const { outline, cursor, scroll, size, focus, source } = state;
   const row = chosenRow(state);
   const count = outline.visible.length;
-  const tree = `${Math.min(cursor + 1, count)} of ${count}`;
+  const parts = [`row ${Math.min(cursor + 1, count)} of ${count}`];
   const { entryColumns, bodyRows } = layoutOf(state);
-  const lines = row ? entryLines(row, entryColumns).length : 0;
-  const entry = lines > bodyRows ? ` · entry ${Math.min(lines, scroll + bodyRows)}/${lines}` : '';
-  const where = focus === 'entry' ? ' · in the entry' : '';
-  const text = `── ${tree}${entry}${where} `;
+  const lines = row ? entryLines(row, entryColumns, source.isSent).length : 0;
+  if (lines > bodyRows && (focus === 'entry' || entryColumns < size.columns)) {
+    const end = Math.min(lines, scroll + bodyRows);
+    parts.push(`text: lines ${scroll + 1} to ${end} of ${lines}`);
+  }
+  if (outline.rows[outline.head]?.leaf !== true && source.leafId !== null) {
+    parts.push(
+      `the filter hides the head ${oneLine(source.leafId).slice(0, 8)}${outline.head === -1 ? '' : ', which is below ◇'}`,
+    );
+  }
+  const text = `── ${parts.join(' · ')} `;
   return text + '─'.repeat(Math.max(0, size.columns - displayWidth(text)));
 }
 
 const TREE_KEYS =
-  '? help  q quit  ⏎ read  / search  f filter  ← → fold  L label  b branch  r resume';
+  '? help  q quit  ⏎ read  / search  f filter  ← → fold  L label  b branch  r resume  F follow';
 const ENTRY_KEYS = '? help  q quit  ↑ ↓ scroll  ← tree  / search  L label  b branch  r resume';
 const PROMPTS = {
   search: 'search: ',
   label: 'label (empty clears): ',
   resume: 'message (may be empty): ',
+  summary: 'summary of the branch you leave: ',
 } as const;
 
 function footLine({ mode, notice, focus, size }: BrowserState): readonly Span[] {

@@ -5,20 +5,24 @@ const KEYS: readonly (readonly [string, string])[] = [
   ['↑ ↓  k j', 'one entry up or down'],
   ['PgUp PgDn  Space', 'a page; Ctrl+U and Ctrl+D half of one'],
   ['g G  Home End', 'the first or the last entry'],
-  ['a', 'the leaf of the thread'],
-  ['← h', 'fold the branch, or go to where it begins'],
-  ['→ l', 'unfold it, or go to where the next one begins'],
+  ['a', 'the head of the thread'],
+  ['← h', 'fold the branch, or move to its first entry'],
+  ['→ l', 'unfold it, or move to the first entry of the next one'],
   ['Enter  Tab', 'read the entry: the keys above scroll it; Esc goes back'],
+  ['Enter', 'on a call that started a thread, or on a handoff: open that thread'],
+  ['Esc  Backspace', 'return to the thread before'],
   ['1 2 3 4 5', 'filter: default, no-tools, user-only, labeled-only, all'],
-  ['f F', 'the next or the previous filter'],
+  ['f p  Ctrl+O', 'the next or the previous filter'],
   ['/  n N', 'search; the next or the previous match'],
   ['L', 'label the entry'],
-  ['b', 'branch: continue from this entry'],
-  ['r', 'resume: run the thread on from this entry'],
+  ['b', 'branch: move the head here, with a summary of the other branch or without'],
+  ['r', 'resume the thread from this entry'],
+  ['F', 'follow a running thread: show new entries'],
   ['q  Ctrl+C', 'quit'],
   ['Ctrl+Z', 'stop the job; fg resumes it'],
 ];
-const MARKS = '◆ the leaf   ● on its path   ○ on another branch   + folded   - can be folded';
+const MARKS =
+  '◆ the head: the conversation continues here   ◇ the filter hides the head, which is below   ● on the path to the head   ○ on another branch';
 const KEY_COLUMNS = 18;
 const NARROW = 60;
 

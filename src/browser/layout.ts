@@ -49,6 +49,9 @@ export type Style =
   | 'model'
   | 'tool'
   | 'thinking'
+  | 'code'
+  | 'added'
+  | 'removed'
   | 'label'
   | 'match'
   | 'warn';

@@ -1,4 +1,4 @@
-import type { TreeRow } from '../app/api/trees.ts';
+import { holds, type TreeRow, wordsOf } from '../app/api/trees.ts';
 
 /**
  * The rows of a drawn tree, what hangs below which of them, and which are seen with some folded. Positions are indexes
@@ -10,6 +10,8 @@ export interface Outline {
   readonly ends: Int32Array;
   /** For each row, the first row of its branch. */
   readonly starts: Int32Array;
+  /** Position of the head, or of its nearest ancestor if the filter hides it; -1 if there is neither. */
+  readonly head: number;
   /** Ids of folded entries. */
   readonly folded: ReadonlySet<string>;
   /** Positions of the rows that are seen. */
@@ -31,7 +33,8 @@ export function outlineOf(rows: readonly TreeRow[]): Outline {
     const parent = parents[at] ?? -1;
     if (parent !== -1) ends[parent] = Math.max(ends[parent] ?? 0, ends[at] ?? 0);
   }
-  return withFolds({ rows, ends, starts }, new Set());
+  const head = rows.findIndex(({ leaf, aboveLeaf }) => leaf || aboveLeaf);
+  return withFolds({ rows, ends, starts, head }, new Set());
 }
 
 function parentsOf(rows: readonly TreeRow[]): Int32Array {
@@ -47,7 +50,7 @@ function parentsOf(rows: readonly TreeRow[]): Int32Array {
 
 /** The same rows with other folds. */
 export function withFolds(
-  { rows, ends, starts }: Pick<Outline, 'rows' | 'ends' | 'starts'>,
+  { rows, ends, starts, head }: Omit<Outline, 'folded' | 'visible'>,
   folded: ReadonlySet<string>,
 ): Outline {
   const visible = new Int32Array(rows.length);
@@ -58,7 +61,7 @@ export function withFolds(
     const isFolded = folded.size > 0 && folded.has(rows[at]?.entry.id ?? '');
     at = isFolded ? (ends[at] ?? at + 1) : at + 1;
   }
-  return { rows, ends, starts, folded, visible: visible.subarray(0, count) };
+  return { rows, ends, starts, head, folded, visible: visible.subarray(0, count) };
 }
 
 /** True for the first row of a branch with something below it. */
@@ -98,14 +101,6 @@ export function reveal(outline: Outline, at: number): Outline {
     : withFolds(outline, new Set(kept.filter((id) => !hides.has(id))));
 }
 
-/** Splits a query into words in lower case. */
-export function wordsOf(query: string): readonly string[] {
-  return query
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== '');
-}
-
 /** Returns the position of the next row with all words, wrapping around; the row at `from` is checked last. */
 export function findRow(
   rows: readonly TreeRow[],
@@ -117,16 +112,7 @@ export function findRow(
   for (let count = 1; count <= length; count += 1) {
     const at = (from + step * count + length * 2) % length;
     const row = rows[at];
-    if (row && holds(row, words)) return at;
+    if (row && !row.divider && holds(row, words)) return at;
   }
   return undefined;
-}
-
-/** Searches label, kind, text and id, like `rye threads entries --search`. */
-export function holds(
-  { label = '', kind, text, entry }: TreeRow,
-  words: readonly string[],
-): boolean {
-  const searched = `${label} ${kind} ${text} ${entry.id}`.toLowerCase();
-  return words.every((word) => searched.includes(word));
 }

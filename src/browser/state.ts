@@ -1,35 +1,56 @@
 import { TREE_FILTERS, type TreeFilter, type TreeRow } from '../app/api/trees.ts';
 import { entryLines } from './entry-lines.ts';
 import { type Focus, layoutOf, type Size } from './layout.ts';
-import { indexOfRow, type Outline, outlineOf } from './outline.ts';
+import { indexOfRow, type Outline, outlineOf, withFolds } from './outline.ts';
 
 /** The tree that the browser shows. */
 export interface TreeSource {
   readonly threadId: string;
   readonly title: string | null;
   readonly total: number;
+  readonly leafId: string | null;
   rows(filter: TreeFilter): readonly TreeRow[];
+  /** True if the context of the entry's branch holds the entry. */
+  readonly isSent: (entry: string) => boolean;
 }
 
 /** A side effect that the browser requests. */
 export type Effect =
   | { readonly kind: 'quit' }
   | { readonly kind: 'label'; readonly entry: string; readonly label: string | null }
-  | { readonly kind: 'branch'; readonly entry: string }
+  /** `model`: the browser is left, because the summary costs a model call. */
+  | {
+      readonly kind: 'branch';
+      readonly entry: string;
+      readonly summary?: 'model' | { readonly text: string };
+    }
+  | { readonly kind: 'open'; readonly thread: string }
+  | { readonly kind: 'back' }
+  | { readonly kind: 'follow' }
   | { readonly kind: 'resume'; readonly entry: string; readonly message: string };
 
 /** Purpose of the prompt at the bottom of the screen. */
-export type PromptKind = 'search' | 'label' | 'resume';
+export type PromptKind = 'search' | 'label' | 'resume' | 'summary';
 
 export type Mode =
   | { readonly kind: 'browse' }
   | { readonly kind: 'help'; readonly scroll: number }
   | { readonly kind: 'prompt'; readonly prompt: PromptKind; readonly text: string }
-  | { readonly kind: 'confirm'; readonly question: string; readonly effect: Effect };
+  /** `others` are further answers than yes, by their keys. */
+  | {
+      readonly kind: 'confirm';
+      readonly question: string;
+      readonly effect: Effect;
+      readonly others?: Readonly<Record<string, Effect | PromptKind>>;
+    };
 
 /** Everything that the screen depends on. Immutable: a key produces a new state. */
 export interface BrowserState {
   readonly source: TreeSource;
+  /** The threads that led to this one, from the first. */
+  readonly trail: readonly string[];
+  /** True while new entries are shown as they are written. */
+  readonly isFollowing: boolean;
   readonly size: Size;
   readonly filter: TreeFilter;
   readonly outline: Outline;
@@ -50,9 +71,15 @@ export interface BrowserState {
 export const BROWSE: Mode = { kind: 'browse' };
 
 /** Returns the first state: everything unfolded, the head selected. */
-export function openState(source: TreeSource, size: Size): BrowserState {
+export function openState(
+  source: TreeSource,
+  size: Size,
+  trail: readonly string[] = [],
+): BrowserState {
   const state: BrowserState = {
     source,
+    trail,
+    isFollowing: false,
     size,
     filter: 'default',
     outline: outlineOf(source.rows('default')),
@@ -94,12 +121,9 @@ function inView(state: BrowserState): BrowserState {
   return { ...state, top: Math.max(0, top) };
 }
 
-/** Selects the head, or the last row of its branch if it is hidden. */
+/** Selects the head, or its nearest shown ancestor. */
 export function atLeaf(state: BrowserState): BrowserState {
-  const { rows } = state.outline;
-  const leaf = rows.findIndex((row) => row.leaf);
-  const at = leaf === -1 ? rows.findLastIndex((row) => row.active) : leaf;
-  return moveToRow(state, at === -1 ? 0 : at);
+  return moveToRow(state, Math.max(0, state.outline.head));
 }
 
 /** Changes the filter. Keeps the selection, or moves it to the nearest visible row before it. */
@@ -107,13 +131,16 @@ export function withFilter(state: BrowserState, filter: TreeFilter): BrowserStat
   return withRows({ ...state, filter }, chosenRow(state)?.entry.seq);
 }
 
-/** Replaces the tree after a write. */
+/** Replaces the tree after a write. A follower that looks at the head stays with it. */
 export function withSource(state: BrowserState, source: TreeSource, notice: string): BrowserState {
-  return { ...withRows({ ...state, source }, chosenRow(state)?.entry.seq), notice };
+  const isAtHead = state.isFollowing && state.outline.visible[state.cursor] === state.outline.head;
+  const next = withRows({ ...state, source }, isAtHead ? undefined : chosenRow(state)?.entry.seq);
+  return { ...next, notice };
 }
 
 function withRows(state: BrowserState, seq: number | undefined): BrowserState {
-  const outline = outlineOf(state.source.rows(state.filter));
+  const whole = outlineOf(state.source.rows(state.filter));
+  const outline = withFolds(whole, state.outline.folded);
   const next = { ...state, outline, scroll: 0 };
   return seq === undefined ? atLeaf(next) : moveToRow(next, nearestRow(outline.rows, seq));
 }
@@ -141,7 +168,7 @@ export function scrollTo(state: BrowserState, line: number): BrowserState {
   const row = chosenRow(state);
   if (!row) return state;
   const { entryColumns, bodyRows } = layoutOf(state);
-  const last = entryLines(row, entryColumns).length - bodyRows;
+  const last = entryLines(row, entryColumns, state.source.isSent).length - bodyRows;
   return { ...state, scroll: Math.max(0, Math.min(line, last)) };
 }
 

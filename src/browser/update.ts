@@ -1,4 +1,4 @@
-import { TREE_FILTERS } from '../app/api/trees.ts';
+import { childThreadOf, TREE_FILTERS } from '../app/api/trees.ts';
 import { graphemesOf } from '../cli/terminal-text.ts';
 import { helpLines } from './help.ts';
 import { layoutOf } from './layout.ts';
@@ -52,8 +52,20 @@ function browsed(state: BrowserState, { name }: Key): Step {
   if (name === 'q') return { state, effect: { kind: 'quit' } };
   const common = EVERYWHERE.get(name);
   if (common) return { state: common(state) };
+  if (name === 'shift+f') return { state, effect: { kind: 'follow' } };
+  if (state.focus === 'tree') {
+    if (name === 'backspace' || name === 'escape') return { state, effect: { kind: 'back' } };
+    const thread = name === 'enter' ? threadOf(state) : undefined;
+    if (thread !== undefined) return { state, effect: { kind: 'open', thread } };
+  }
   const move = (state.focus === 'tree' ? IN_TREE : IN_ENTRY).get(name);
   return { state: move ? move(state) : state };
+}
+
+/** Returns the thread that the chosen row leads to. */
+function threadOf(state: BrowserState): string | undefined {
+  const row = chosenRow(state);
+  return row && (row.divider?.thread ?? childThreadOf(row.entry));
 }
 
 /** Scrolls help that is longer than the screen; another key closes it. */
@@ -85,10 +97,12 @@ const toFocus =
   (state) => ({ ...state, focus });
 const prompt =
   (kind: PromptKind): Move =>
-  (state) =>
-    chosenRow(state)
-      ? { ...state, mode: { kind: 'prompt', prompt: kind, text: textFor(state, kind) } }
-      : state;
+  (state) => {
+    const row = chosenRow(state);
+    if (!row) return state;
+    if (row.divider && kind !== 'search') return { ...state, notice: 'choose an entry first' };
+    return { ...state, mode: { kind: 'prompt', prompt: kind, text: textFor(state, kind) } };
+  };
 
 function textFor(state: BrowserState, kind: PromptKind): string {
   return kind === 'label' ? (chosenRow(state)?.label ?? '') : '';
@@ -101,8 +115,9 @@ const EVERYWHERE: ReadonlyMap<string, Move> = new Map<string, Move>([
     (state) => withFilter(state, filter),
   ]),
   ['f', (state) => withFilter(state, nextFilter(state.filter, 1))],
-  ['shift+f', (state) => withFilter(state, nextFilter(state.filter, -1))],
   ['ctrl+o', (state) => withFilter(state, nextFilter(state.filter, 1))],
+  ['shift+ctrl+o', (state) => withFilter(state, nextFilter(state.filter, -1))],
+  ['p', (state) => withFilter(state, nextFilter(state.filter, -1))],
   ['/', prompt('search')],
   ['n', (state) => found(state, 1)],
   ['shift+n', (state) => found(state, -1)],
@@ -200,17 +215,36 @@ function found(state: BrowserState, step: 1 | -1): BrowserState {
 function askBranch(state: BrowserState): BrowserState {
   const row = chosenRow(state);
   if (!row) return state;
-  const { id } = row.entry;
-  const question = `Move the head to ${id} and continue the conversation there?`;
-  return { ...state, mode: { kind: 'confirm', question, effect: { kind: 'branch', entry: id } } };
+  if (row.divider) return { ...state, notice: 'choose an entry first' };
+  if (row.leaf) return { ...state, notice: 'the head is there already' };
+  const successor = state.outline.rows.find(({ divider }) => divider?.isSuccessor)?.divider?.thread;
+  if (successor !== undefined) {
+    const notice = `this thread was handed off to ${successor}: branch there (Enter on its line opens it)`;
+    return { ...state, notice };
+  }
+  const { id: entry } = row.entry;
+  return {
+    ...state,
+    mode: {
+      kind: 'confirm',
+      question: `Move the head to ${entry.slice(0, 8)}?  m: model summary  t: own summary`,
+      effect: { kind: 'branch', entry },
+      others: { m: { kind: 'branch', entry, summary: 'model' }, t: 'summary' },
+    },
+  };
 }
 
 function confirmed(
   state: BrowserState,
-  { effect }: Extract<Mode, { kind: 'confirm' }>,
+  { effect, others }: Extract<Mode, { kind: 'confirm' }>,
   { name }: Key,
 ): Step {
   const rest = { ...state, mode: BROWSE };
+  const other = others?.[name];
+  if (typeof other === 'string') {
+    return { state: { ...state, mode: { kind: 'prompt', prompt: other, text: '' } } };
+  }
+  if (other) return { state: rest, effect: other };
   if (name === 'y' || name === 'shift+y') return { state: rest, effect };
   if (name === 'n' || name === 'escape' || name === 'q') {
     return { state: { ...rest, notice: 'nothing was changed' } };
@@ -250,6 +284,11 @@ function entered(
     case 'label': {
       const label = text.trim();
       return { state, effect: { kind: 'label', entry: id, label: label === '' ? null : label } };
+    }
+    case 'summary': {
+      const summary = text.trim();
+      if (summary === '') return { state: { ...state, notice: 'nothing was changed' } };
+      return { state, effect: { kind: 'branch', entry: id, summary: { text: summary } } };
     }
     case 'resume': {
       const message = text.trim();

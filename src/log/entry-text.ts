@@ -63,9 +63,12 @@ function answerText(message: Extract<Message, { role: 'assistant' }>, isAnswered
   return parts.filter((part) => part !== '').join(' ');
 }
 
-/** Shows a call as `name(arguments…)`; a lone text argument without its name. */
+/** Arguments that hold what is written, of the built-in tools and of pi's. */
+const CONTENTS = new Set(['old_string', 'new_string', 'edits', 'oldText', 'newText', 'content']);
+
+/** Shows a call as `name(arguments…)`, without contents of files; a lone text argument without its name. */
 export function callText({ name, input, malformed }: ToolCallBlock): string {
-  const members = Object.entries(input);
+  const members = Object.entries(input).filter(([key]) => !CONTENTS.has(key));
   const [[, only] = []] = members;
   const text =
     malformed ??

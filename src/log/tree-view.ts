@@ -40,6 +40,8 @@ export interface TreeDivider {
   readonly payload: JsonObject;
   /** The thread that the line leads to. */
   readonly thread?: string;
+  /** True if this thread was handed off to that one. */
+  readonly isSuccessor?: boolean;
 }
 
 export interface ViewOptions {
@@ -395,4 +397,11 @@ function callsOf(entry: TreeEntry): readonly ToolCallBlock[] {
 
 function kindOf(entry: TreeEntry): string {
   return roleOf(entry) ?? entry.event_type;
+}
+
+const SHORT_KINDS: Readonly<Record<string, string>> = { assistant: 'model', tool_result: 'tool' };
+
+/** Returns the kind of a row as people are shown it. */
+export function shortKind(kind: string): string {
+  return SHORT_KINDS[kind] ?? kind.replaceAll('_', ' ');
 }

@@ -214,6 +214,19 @@ export function childrenOf(tree: SessionTree, id: string | null): readonly TreeE
   return tree.children.get(id) ?? [];
 }
 
+/** Returns the leaf of the branch that an entry is on: the head if it is below the entry, else its newest descendant. */
+export function leafThrough(tree: SessionTree, id: string): string | null {
+  const start = tree.byId.positionOf(id);
+  const through = new Set([id]);
+  let leaf = id;
+  for (const entry of tree.entries.slice(start + 1)) {
+    if (entry.parent_id === null || !through.has(entry.parent_id)) continue;
+    through.add(entry.id);
+    leaf = entry.id;
+  }
+  return tree.leafId !== null && through.has(tree.leafId) ? tree.leafId : leaf;
+}
+
 /** One line of a drawn tree. */
 export interface TreeLine {
   readonly entry: TreeEntry;

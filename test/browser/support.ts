@@ -52,7 +52,9 @@ export function sourceOf(drafts: readonly EventDraft[]): TreeSource {
     threadId: 'demo/count-1',
     title: null,
     total: tree.entries.length,
+    leafId: tree.leafId,
     rows: (filter) => viewTree(tree, { filter }),
+    isSent: () => true,
   };
 }
 

@@ -12,7 +12,8 @@ import type { PiProblem } from '../../pi/session.ts';
 import type { ManualCompaction } from '../../threads/session/offline-summary.ts';
 import type { ReplayOptions, ReplayReport } from '../../threads/session/replay.ts';
 
-export { TREE_FILTERS } from '../../log/tree-view.ts';
+export { childThreadOf, taskOf } from '../../log/entry-text.ts';
+export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-view.ts';
 export type {
   ContextSettings,
   ImportedSession,
@@ -40,7 +41,10 @@ export interface TreeView {
 
 /** A session tree as it was when it was read, to be looked at in several ways. */
 export interface OpenedTree extends Omit<TreeView, 'rows'> {
+  /** The rows with dividers. */
   rows(filter: TreeFilter): readonly TreeRow[];
+  /** True if the context of the branch that the entry is on holds the entry. */
+  isSent(entry: string): boolean;
 }
 
 export interface BranchOptions {
@@ -69,7 +73,12 @@ export interface FoldedContext {
 export interface SessionTreeReads {
   view(
     threadId: string,
-    options?: { readonly filter?: TreeFilter; readonly search?: string },
+    options?: {
+      readonly filter?: TreeFilter;
+      readonly search?: string;
+      /** Adds rows for the starts of later runs and for the threads before and after this one. */
+      readonly dividers?: boolean;
+    },
   ): Promise<TreeView>;
   /** Reads a tree once for any number of looks at it. */
   open(threadId: string): Promise<OpenedTree>;

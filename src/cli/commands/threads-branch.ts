@@ -30,7 +30,7 @@ const BRANCH_OPTIONS = {
   run: flag('Resume from there at once, like `rye threads resume`'),
 } as const;
 
-type BranchRequest = ValuesOf<typeof BRANCH_OPTIONS> & { readonly at: string };
+type BranchRequest = Partial<ValuesOf<typeof BRANCH_OPTIONS>> & { readonly at: string };
 
 interface Branched {
   readonly thread_id: string;
@@ -65,19 +65,21 @@ export const branch = defineCommand({
       const branched = options.new
         ? await fork(rye, id, request)
         : await rewind(rye, id, request, signal);
-      const { thread_id: threadId, leaf_id: head } = branched;
+      const { thread_id: threadId } = branched;
       if (run) {
         const resumed = { threadId, message: isResumed ? message : undefined };
         return await resumeThread(call, rye, compact(resumed));
       }
       return printResult(call, branched, () => [
-        branched.branched_from === undefined
-          ? `the head of ${id} is now ${head ?? 'before the first entry'}`
-          : threadId,
+        branched.branched_from === undefined ? headLine(id, branched) : threadId,
       ]);
     });
   },
 });
+
+function headLine(id: string, { leaf_id: head }: Branched): string {
+  return `the head of ${id} is now ${head ?? 'before the first entry'}`;
+}
 
 async function rewind(
   { trees }: Rye,
@@ -129,27 +131,32 @@ function summaryOf({ summary }: BranchRequest): BranchOptions['summary'] {
 
 export const open = defineCommand({
   details:
-    'Press ? for the keys: filter, fold, search, label, branch, and resume from an entry. In scripts, use `rye threads entries`.',
+    'Press ? for the keys: filter, fold, search, label, open child threads, branch, and resume from an entry. In scripts, use `rye threads entries`.',
   arguments: { id: THREAD },
+  options: { follow: flag('Show new entries of a running thread') },
   examples: ['rye threads open 2456'],
   run: async (call) => {
-    const { args, io } = call;
+    const { args, options, io } = call;
     assertTerminal(call);
     const signal = io.cancellation();
     return await withRye(call, async (rye) => {
-      const threadId = await rye.threads.resolveId(args.id);
+      const opened = await rye.threads.resolveId(args.id);
       const { browse, readTree } = await import('../../browser/browse.ts');
-      io.stderr.write(`reading ${threadId}…`);
-      const tree = await readTree(rye, threadId);
+      io.stderr.write(`reading ${opened}…`);
+      const tree = await readTree(rye, opened);
       io.stderr.write(ERASE_LINE);
-      const ending = await browse(rye, tree, { colors: colorsOf(io.stdout, call), signal });
-      if (ending.kind === 'resume') {
-        const { entry: from, message } = ending;
-        return await resumeThread(
-          call,
-          rye,
-          compact({ threadId, from, message: message || undefined }),
-        );
+      const colors = colorsOf(io.stdout, call);
+      const { follow } = options;
+      const { effect, threadId } = await browse(rye, tree, { colors, follow, signal });
+      if (effect.kind === 'resume') {
+        const { entry: from, message } = effect;
+        const request = compact({ threadId, from, message: message || undefined });
+        return await resumeThread(call, rye, request);
+      }
+      if (effect.kind === 'branch') {
+        io.stderr.write('the model summarizes the branch that you leave…\n');
+        const branched = await rewind(rye, threadId, { at: effect.entry, summary: true }, signal);
+        return printResult(call, branched, () => [headLine(threadId, branched)]);
       }
       return signal.aborted ? EXIT.cancelled : EXIT.ok;
     });

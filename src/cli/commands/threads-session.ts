@@ -1,5 +1,6 @@
 import {
   type ReplayReport,
+  shortKind,
   type TreeFilter,
   type TreeRow,
   type TreeView,
@@ -33,7 +34,7 @@ const FILTERS = [
 
 export const entries = defineCommand({
   details:
-    'Each line is one entry: the start of its ID, its kind and its text. ● marks the active branch, ◆ the head.',
+    'Each line is one entry: the start of its ID, its time (UTC), its kind and its text. ● marks the path to the head, ○ other branches, ◆ the head, ◇ the nearest entry above a head that the filter hides.',
   arguments: { id: THREAD },
   options: {
     filter: choice(
@@ -41,7 +42,10 @@ export const entries = defineCommand({
       FILTERS,
       'Entries to show (default: all but settings and hidden ones)',
     ),
-    search: text('WORDS', 'Only entries with all of these words'),
+    search: text(
+      'WORDS',
+      'Only entries with all of these words in their text, arguments or results',
+    ),
     entry: text('ENTRY', 'Show one entry in full, by its ID or a unique start of it'),
   },
   examples: [
@@ -58,7 +62,8 @@ export const entries = defineCommand({
     }
     const { view, mark } = await withRye(call, async ({ threads, trees }) => {
       const id = await threads.resolveId(args.id);
-      const found = await trees.view(id, compact({ filter, search }));
+      const dividers = !global.json;
+      const found = await trees.view(id, compact({ filter, search, dividers }));
       return { view: found, mark: await threads.mark(id) };
     });
     warnUnverified(mark, io);
@@ -69,10 +74,18 @@ export const entries = defineCommand({
     for (const { offset, message } of view.problems) {
       io.stderr.write(`rye: warning: byte ${offset}: ${message}\n`);
     }
-    if (!global.quiet) io.stderr.write(`${view.rows.length} of ${view.total} entries\n`);
+    if (!global.quiet) io.stderr.write(`${countLine(view)}\n`);
     return EXIT.ok;
   },
 });
+
+/** States how many entries are shown, and where the head is if the filter hides it. */
+function countLine({ rows, total, leaf_id: head }: TreeView): string {
+  const count = `${rows.filter(({ divider }) => !divider).length} of ${total} entries`;
+  if (head === null || rows.some(({ leaf }) => leaf)) return count;
+  const above = rows.some(({ aboveLeaf }) => aboveLeaf) ? ', which is below ◇' : '';
+  return `${count}; the head ${oneLine(head)} is hidden${above}`;
+}
 
 /** Prints one entry in full, as it is in the log. */
 async function showEntry(context: Context, idPart: string, entryId: string): Promise<ExitCode> {
@@ -108,25 +121,46 @@ function documentOf({ thread_id, title, leaf_id, rows, total, problems }: TreeVi
 
 const ID_CHARS = 8;
 
-/** Draws a session tree as lines: indented at branches, cut to the width of a terminal. */
+/** Terminals with fewer columns have no room for times. */
+const TIMED_COLUMNS = 80;
+
+/** Draws a session tree as lines, cut to the width of a terminal. Dims other branches. */
 function drawSessionTree({ rows }: TreeView, sink: Sink, colors: Colors): readonly string[] {
   const width = idWidth(rows);
+  const isTimed = !sink.isTty || sink.columns >= TIMED_COLUMNS;
+  let day = '';
   return rows.map((row) => {
-    const line = lineOf(row, width);
-    return painted(sink.isTty ? truncate(line, sink.columns) : line, row, width, colors);
+    const [date = '', time = ''] = row.entry.timestamp.split('T');
+    const clock = `${date === day ? '' : date.slice(5)} ${time.slice(0, 5)} `.padStart(12);
+    if (!row.divider) day = date;
+    const start = `${row.divider ? '' : row.entry.id.slice(0, width)}`.padEnd(width + 1);
+    const place = isTimed
+      ? `${start}${row.divider ? ' '.repeat(12) : oneLine(clock).padStart(11)} `
+      : start;
+    const line = `${place}${row.lines}${contentOf(row)}`.trimEnd();
+    const shown = sink.isTty ? truncate(line, sink.columns) : line;
+    return painted(shown, row, place.length + row.lines.length, colors);
   });
 }
 
-/** Dims other branches; highlights messages of people, the head and labels. */
-function painted(line: string, row: TreeRow, width: number, colors: Colors): string {
+/** Dims other branches and what is before the mark; highlights messages of people, the head and labels. */
+function painted(line: string, row: TreeRow, start: number, colors: Colors): string {
+  if (row.divider) return colors.cyan(line);
   if (!row.active) return colors.dim(line);
-  const idEnd = Math.min(width, line.length);
-  const content = line.slice(idEnd);
+  const content = line.slice(start);
   const label = row.label === undefined ? '' : inBrackets(row.label);
   const [before = '', ...after] = label === '' ? [content] : content.split(label);
   const strong = row.leaf || row.kind === 'user' ? colors.bold : String;
   const rest = after.length === 0 ? '' : `${colors.yellow(label)}${strong(after.join(label))}`;
-  return `${colors.dim(line.slice(0, idEnd))}${strong(before)}${rest}`;
+  return `${colors.dim(line.slice(0, start))}${strong(before)}${rest}`;
+}
+
+function contentOf(row: TreeRow): string {
+  const { active, leaf, aboveLeaf, kind, label, text: content, divider } = row;
+  if (divider) return `── ${oneLine(content)} ──`;
+  const mark = leaf ? '◆' : aboveLeaf ? '◇' : active ? '●' : '○';
+  const name = label === undefined ? '' : `${inBrackets(label)} `;
+  return `${mark} ${oneLine(shortKind(kind))}: ${name}${oneLine(content)}`;
 }
 
 function inBrackets(label: string): string {
@@ -135,7 +169,7 @@ function inBrackets(label: string): string {
 
 /** Returns how many characters tell the shown ids apart, so that a shown id can be typed. */
 function idWidth(rows: readonly TreeRow[]): number {
-  const sorted = rows.map(({ entry }) => entry.id).toSorted();
+  const sorted = rows.flatMap(({ entry, divider }) => (divider ? [] : [entry.id])).toSorted();
   let width = ID_CHARS;
   for (let index = 1; index < sorted.length; index += 1) {
     const left = sorted[index - 1] ?? '';
@@ -143,14 +177,6 @@ function idWidth(rows: readonly TreeRow[]): number {
     while (width < right.length && left.slice(0, width) === right.slice(0, width)) width += 1;
   }
   return width;
-}
-
-function lineOf(row: TreeRow, width: number): string {
-  const { entry, depth, active, leaf, kind, label, text: content } = row;
-  const mark = leaf ? '◆' : active ? '●' : '○';
-  const name = label === undefined ? '' : `${inBrackets(label)} `;
-  const id = entry.id.slice(0, width).padEnd(Math.min(width, ID_CHARS));
-  return `${id} ${'  '.repeat(depth)}${mark} ${kind}: ${name}${oneLine(content)}`.trimEnd();
 }
 
 export const label = defineCommand({
