@@ -25,7 +25,7 @@ type EndingEffect = Extract<Effect, { kind: 'quit' | 'resume' }> | ModelBranch;
 type ModelBranch = Extract<Effect, { kind: 'branch' }> & { readonly summary: 'model' };
 type WriteEffect = Extract<Effect, { kind: 'branch' | 'label' }>;
 
-/** What the person left the browser with, and the thread that was shown then. */
+/** The effect that ended the browser, and the thread that was shown then. */
 export interface Ending {
   readonly effect: EndingEffect;
   readonly threadId: string;
@@ -46,8 +46,16 @@ interface End {
 
 /** Reads the session tree of a thread, which takes a moment for a large log. */
 export async function readTree({ trees }: Rye, threadId: string): Promise<TreeSource> {
-  const { title, total, leaf_id: leafId, rows, isSent } = await trees.open(threadId);
-  return { threadId, title, total, leafId, rows, isSent };
+  const tree = await trees.open(threadId);
+  const { title, total, leaf_id: leafId } = tree;
+  return {
+    threadId,
+    title,
+    total,
+    leafId,
+    rows: (filter) => tree.rows(filter),
+    isSent: (entry) => tree.isSent(entry),
+  };
 }
 
 /** Shows the tree in the terminal until the person leaves. Always restores the terminal. */

@@ -99,8 +99,8 @@ function body(state: BrowserState): readonly FrameRow[] {
 
 const MAX_LINES_SHARE = 3;
 /** Minimum columns of a tree that shows times. */
-const TIMED_COLUMNS = 60;
-const TIME_COLUMNS = 12;
+const TIMED_COLUMNS = 80;
+const TIME_COLUMNS = 13;
 
 /** A line of the tree: cursor, connectors, place, kind, label, text, and if there is room the time. */
 function treeLine(state: BrowserState, at: number, words: readonly string[]): readonly Span[] {
@@ -154,7 +154,7 @@ function timed(
   const time = timestamp.slice(isSameDay ? 11 : 5, 16).replace('T', ' ');
   const fitted = fit(spans, columns - TIME_COLUMNS);
   const width = fitted.reduce((sum, { text }) => sum + displayWidth(text), 0);
-  const gap = ' '.repeat(Math.max(1, columns - width - time.length));
+  const gap = ' '.repeat(Math.max(1, columns - width - time.length - 1));
   return [...fitted, { text: `${gap}${oneLine(time)}`, style: 'dim' }];
 }
 
@@ -211,9 +211,8 @@ function ruler(state: BrowserState): string {
     parts.push(`text: lines ${scroll + 1} to ${end} of ${lines}`);
   }
   if (outline.rows[outline.head]?.leaf !== true && source.leafId !== null) {
-    parts.push(
-      `the filter hides the head ${oneLine(source.leafId).slice(0, 8)}${outline.head === -1 ? '' : ', which is below ◇'}`,
-    );
+    const where = outline.head === -1 ? '' : ', which is below ◇';
+    parts.push(`the filter hides the head${where}`);
   }
   const text = `── ${parts.join(' · ')} `;
   return text + '─'.repeat(Math.max(0, size.columns - displayWidth(text)));

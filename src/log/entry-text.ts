@@ -51,10 +51,22 @@ function resultText(
 ): string {
   const mark = isErrorOutcome(outcome) ? '✗' : '→';
   const named = outcome === 'ok' ? mark : `${mark} ${outcome}:`;
-  return `${call ? callText(call) : shortToolName(name)} ${named} ${startOf(content)}`;
+  const text = childText(content) ?? startOf(content);
+  return `${call ? callText(call) : shortToolName(name)} ${named} ${text}`;
 }
 
-/** Leaves out calls that rows of their own show with their results. */
+/** Describes the result of a call that started a thread by the status and the result of that thread. */
+function childText([block]: readonly ContentBlock[]): string | undefined {
+  if (block?.type !== 'text' || !THREAD_ID.test(block.text)) return undefined;
+  try {
+    const { thread_id: id, status = 'started', result = '' } = JSON.parse(block.text);
+    return `${status}: ${result === '' ? id : String(result).slice(0, MAX_TEXT * 2)}`;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Omits calls that the rows of their results show. */
 function answerText(message: Extract<Message, { role: 'assistant' }>, isAnswered: boolean): string {
   const text = startOf(message.content).trim();
   const calls = isAnswered && text !== '' ? [] : toolCallsOf(message).map(callText);
@@ -68,7 +80,8 @@ const CONTENTS = new Set(['old_string', 'new_string', 'edits', 'oldText', 'newTe
 
 /** Shows a call as `name(arguments…)`, without contents of files; a lone text argument without its name. */
 export function callText({ name, input, malformed }: ToolCallBlock): string {
-  const members = Object.entries(input).filter(([key]) => !CONTENTS.has(key));
+  const hidden = input['item_type'] === 'directive' ? 'item_type' : undefined;
+  const members = Object.entries(input).filter(([key]) => key !== hidden && !CONTENTS.has(key));
   const [[, only] = []] = members;
   const text =
     malformed ??
@@ -144,7 +157,7 @@ function* stringsOf(value: unknown): Generator<string> {
       yield key;
       yield* stringsOf(member);
     }
-  } else if (value !== undefined) yield String(value);
+  } else if (value !== undefined) yield JSON.stringify(value);
 }
 
 const THREAD_ID = /^\s*\{\s*(?:"success":\s*\w+,\s*)?"thread_id":\s*"([^"]+)"/;

@@ -19,6 +19,7 @@ export interface TreeRow {
   readonly label?: string;
   /** On the path from the root to the leaf. */
   readonly active: boolean;
+  /** The leaf. Filters that hide settings mark the last entry of the conversation before it. */
   readonly leaf: boolean;
   /** True for the nearest shown ancestor of a leaf that the filter hides. */
   readonly aboveLeaf: boolean;
@@ -127,7 +128,7 @@ class Row implements TreeRow {
   #text: string | undefined;
 
   constructor(tree: SessionTree, links: Links, { at, parent, depth, lines }: Pending) {
-    const { entries, labels, leafId } = tree;
+    const { entries, labels } = tree;
     this.entry = entryAt(tree, at);
     this.parentId = entries[parent]?.id ?? null;
     this.depth = depth;
@@ -135,8 +136,8 @@ class Row implements TreeRow {
     const label = labels.get(this.entry.id);
     if (label !== undefined) this.label = label;
     this.active = links.active[at] === 1;
-    this.leaf = this.entry.id === leafId;
-    this.aboveLeaf = at === links.leaf && !this.leaf;
+    this.leaf = at === links.head;
+    this.aboveLeaf = at === links.nearHead && !this.leaf;
     this.#tree = tree;
     this.#isAnswered = isAnswered(this.entry, links.answers[at]);
   }
@@ -180,8 +181,10 @@ interface Links {
   readonly active: Uint8Array;
   /** For each answer, how many of its calls have a result. */
   readonly answers: Uint16Array;
-  /** The leaf; if it is not shown, the entry that it hangs on. */
-  readonly leaf: number;
+  /** The head of the conversation. */
+  readonly head: number;
+  /** The nearest shown entry to the head: itself or an ancestor. */
+  readonly nearHead: number;
 }
 
 interface Shown {
@@ -208,10 +211,24 @@ function linksOf(tree: SessionTree, shown: Shown): Links {
     nextSibling[at] = firstChild[slot] ?? NOWHERE;
     firstChild[slot] = at;
   }
-  const active = new Uint8Array(entries.length);
   const leaf = leafId === null ? NOWHERE : byId.positionOf(leafId);
+  const active = pathOf(parents, leaf);
+  const head = shown.filter === 'all' ? leaf : conversationEnd(tree, parents, leaf);
+  return { firstChild, nextSibling, active, answers, head, nearHead: anchors[head] ?? NOWHERE };
+}
+
+/** Returns an array with 1 for each entry on the path to the leaf. */
+function pathOf(parents: Int32Array, leaf: number): Uint8Array {
+  const active = new Uint8Array(parents.length);
   for (let at = leaf; at !== NOWHERE; at = parents[at] ?? NOWHERE) active[at] = 1;
-  return { firstChild, nextSibling, active, answers, leaf: anchors[leaf] ?? NOWHERE };
+  return active;
+}
+
+/** Returns the last entry of the conversation up to the leaf, which may be a label or a state that was saved after it. */
+function conversationEnd({ entries }: SessionTree, parents: Int32Array, leaf: number): number {
+  let at = leaf;
+  while (at !== NOWHERE && SETTINGS.has(entries[at]?.event_type ?? '')) at = parents[at] ?? NOWHERE;
+  return at === NOWHERE ? leaf : at;
 }
 
 /** Positions of parents, which come before their children. */
@@ -225,7 +242,7 @@ function parentsOf({ entries, byId }: SessionTree): Int32Array {
   return parents;
 }
 
-/** Counts the results of each answer, which come after it with nothing but entries of their own kind between. */
+/** Counts the results of each answer, which come after it with only other results and settings between. */
 function countAnswers({ entries }: SessionTree, parents: Int32Array): Uint16Array {
   const answers = new Uint16Array(entries.length);
   const askers = new Int32Array(entries.length).fill(NOWHERE);

@@ -2,10 +2,21 @@ import picocolors from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import { frameOf } from '../../src/browser/frame.ts';
 import { paint } from '../../src/browser/paint.ts';
+import { openState } from '../../src/browser/state.ts';
 import { displayWidth } from '../../src/cli/terminal-text.ts';
 import type { EventDraft } from '../../src/core/events.ts';
 import { userMessage } from '../log/support.ts';
-import { answer, BRANCHED, opened, press, screenOf, toolResult } from './support.ts';
+import {
+  answer,
+  BRANCHED,
+  opened,
+  paneOf,
+  press,
+  screenOf,
+  sourceOf,
+  toolResult,
+  treeOf,
+} from './support.ts';
 
 const plain = picocolors.createColors(false);
 const ESCAPE = '\u001b';
@@ -64,23 +75,20 @@ describe('the screen', () => {
         { type: 'tool_call', call_id: 'c1', name: 'read', input: { path: 'a.ts', lines: [1, 2] } },
       ]),
     ];
-    const pane = screenOf(opened(drafts))
-      .slice(1, -2)
-      .map((line) => line.split('│ ')[1] ?? '');
-    expect(pane.slice(0, 17)).toEqual([
-      'assistant',
-      'e2 · seq 2 · 2026-02-17T10:00:56.001Z',
-      'the leaf',
+    expect(paneOf(opened(drafts)).slice(0, 17)).toEqual([
+      'model',
+      '2026-02-17 10:00:56 UTC · entry e2',
+      'the head: the conversation continues here',
       '',
       'thinking',
       'Which file?',
       '',
       'I look.',
       '',
-      '→ read',
-      'c1',
+      'read',
       'path: a.ts',
-      'lines: [',
+      'lines:',
+      '[',
       '  1,',
       '  2',
       ']',
@@ -90,15 +98,118 @@ describe('the screen', () => {
 
   it('gives the entry the whole of a narrow screen', () => {
     const narrow = opened(BRANCHED, { columns: 40, rows: 12 });
-    expect(screenOf(narrow).join('\n')).not.toContain('│');
+    expect(frameOf(narrow).rows.filter(({ right }) => right)).toEqual([]);
     const entry = screenOf(press(narrow, 'enter').state);
-    expect(entry[1]).toBe('assistant');
+    expect(entry[1]).toBe('model');
     expect(entry.join('\n')).toContain('A semicolon is missing.');
   });
 
   it('truncates a text that is too long for a pane and shows how much is hidden', () => {
     const state = press(opened([userMessage('word '.repeat(50_000))]), 'enter', 'end').state;
     expect(screenOf(state).join('\n')).toContain('50000 more characters');
+  });
+
+  it('renders Markdown, formats JSON and colors the change of an edit', () => {
+    const edit = { path: 'a.ts', old_string: 'one\ntwo\nthree', new_string: 'one\n2\nthree' };
+    const drafts = [
+      userMessage('# Title\n\n- **bold** item\n1. `code`\n> quoted\n```ts\nlet a;\n```'),
+      answer([{ type: 'tool_call', call_id: 'c1', name: 'rye_file_system_edit', input: edit }]),
+      toolResult('c1', '{"lines":[1],"ok":true}', 'rye_file_system_edit'),
+    ];
+    const state = opened(drafts);
+    expect(paneOf(press(state, 'g').state).slice(4, 10)).toEqual([
+      'Title',
+      '',
+      '• bold item',
+      '1. code',
+      '▏ quoted',
+      'let a;',
+    ]);
+    expect(paneOf(state).slice(4, 19)).toEqual([
+      'rye_file_system_edit',
+      'path: a.ts',
+      '  one',
+      '- two',
+      '+ 2',
+      '  three',
+      '',
+      '→ ok',
+      '{',
+      '  "lines": [',
+      '    1',
+      '  ],',
+      '  "ok": true',
+    ]);
+    const styles = frameOf(state).rows.flatMap(({ right = [] }) => right);
+    expect(styles).toContainEqual({ text: '- two', style: 'removed' });
+    expect(styles).toContainEqual({ text: '+ 2', style: 'added' });
+  });
+
+  it('names an image with its type and its dimensions', () => {
+    const data = `iVBORw0KGgoAAAANSUhEUgAAAAUAAAAF${'A'.repeat(8)}`;
+    const content = [{ type: 'image', media_type: 'image/png', data }] as const;
+    const draft = {
+      event_type: 'message',
+      payload: { message: { role: 'user', content } },
+    } as const;
+    expect(paneOf(opened([draft]))).toContain('[image: image/png, 5 × 5, 30 bytes]');
+  });
+
+  it('folds the markup and the standard instructions of a directive to its task', () => {
+    const task =
+      '<directive name="work">\n<description>Works.</description>\n<permissions><execute/></permissions>\nRead a.ts.\n</directive>\n\nCarry it out.\n\n- Begin.';
+    const state = opened([userMessage(task)]);
+    expect(treeOf(state)).toEqual(['› ◆ user  Read a.ts.'.padEnd(45).trimEnd()]);
+    expect(paneOf(state).slice(4, 8)).toEqual([
+      'directive work',
+      'Read a.ts.',
+      '',
+      '3 lines of standard instructions are folded; `rye',
+    ]);
+  });
+
+  it('shows times in a wide tree, with the date where the day changes', () => {
+    const [first = '', second = ''] = treeOf(opened(BRANCHED, { columns: 200, rows: 20 }));
+    expect(first).toMatch(/What is wrong\? +02-17 10:00$/);
+    expect(second).toMatch(/read\(a\.ts\) +10:00$/);
+  });
+
+  it('draws the start of a run and a handoff as lines between the entries', () => {
+    const at = { timestamp: '2026-02-18T09:30:00.000Z', payload: {} };
+    const source = sourceOf(BRANCHED, [
+      { ...at, text: 'run 2 · branched', seq: 6 },
+      { ...at, text: 'handed off to next', seq: 99, thread: 'next', isSuccessor: true },
+    ]);
+    const state = openState(source, { columns: 100, rows: 20 });
+    expect(treeOf(state).slice(2)).toEqual([
+      '  ● tool  read(a.ts) → export const a = 1;',
+      '  │ ── run 2 · branched ──',
+      '  ├─● user  Look again.',
+      '› │ ◆ model A semicolon is missing.',
+      '  │ ── handed off to next ──',
+      '  └─○ model Nothing is wrong.',
+    ]);
+    const next = press(state, 'down');
+    expect(paneOf(next.state)).toContain('Enter opens thread next');
+    expect(press(next.state, 'enter').effect).toEqual({ kind: 'open', thread: 'next' });
+    for (const key of ['b', 'shift+l', 'r']) {
+      expect(press(next.state, key).state.notice).toBe('choose an entry first');
+    }
+    expect(press(state, 'g', 'b').state.notice).toContain('this thread was handed off to next');
+  });
+
+  it('marks the head only on the head, and states when a filter hides it', () => {
+    const state = press(opened(), '3').state;
+    expect(treeOf(state)).toEqual(['  ● user  What is wrong?', '› ◇ user  Look again.']);
+    expect(screenOf(state).at(-2)).toContain('the filter hides the head, which is below ◇');
+    expect(paneOf(state)).toContain('the head is below this entry, hidden by the filter');
+    expect(screenOf(press(opened(), '4').state).at(-2)).toContain('the filter hides the head');
+  });
+
+  it('states that a message is no longer sent', () => {
+    const sent = 'on another branch · no longer sent to the model';
+    expect(paneOf(press(opened(), 'end').state)).toContain(sent);
+    expect(paneOf(opened()).join('\n')).not.toContain('no longer sent');
   });
 
   it('paints only the rows that changed', () => {

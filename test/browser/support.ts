@@ -6,7 +6,7 @@ import type { EventDraft } from '../../src/core/events.ts';
 import type { AssistantBlock } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { buildTree } from '../../src/log/tree.ts';
-import { viewTree } from '../../src/log/tree-view.ts';
+import { type TreeDivider, viewTree } from '../../src/log/tree-view.ts';
 import { place, userMessage } from '../log/support.ts';
 
 export function answer(content: readonly AssistantBlock[]): EventDraft {
@@ -21,9 +21,9 @@ export function answer(content: readonly AssistantBlock[]): EventDraft {
   return { event_type: 'message', payload: { message } };
 }
 
-export function toolResult(call_id: string, text: string): EventDraft {
+export function toolResult(call_id: string, text: string, name = 'read'): EventDraft {
   const content = [{ type: 'text', text }] as const;
-  const message = { role: 'tool_result', call_id, name: 'read', content, outcome: 'ok' } as const;
+  const message = { role: 'tool_result', call_id, name, content, outcome: 'ok' } as const;
   return { event_type: 'message', payload: { message } };
 }
 
@@ -46,15 +46,18 @@ export const BRANCHED: readonly EventDraft[] = [
   answer([{ type: 'text', text: 'A semicolon is missing.' }]),
 ];
 
-export function sourceOf(drafts: readonly EventDraft[]): TreeSource {
+export function sourceOf(
+  drafts: readonly EventDraft[],
+  dividers: readonly TreeDivider[] = [],
+): TreeSource {
   const tree = buildTree(place(drafts));
   return {
     threadId: 'demo/count-1',
     title: null,
     total: tree.entries.length,
     leafId: tree.leafId,
-    rows: (filter) => viewTree(tree, { filter }),
-    isSent: () => true,
+    rows: (filter) => viewTree(tree, { filter, dividers }),
+    isSent: (entry) => entry !== 'e4',
   };
 }
 
@@ -99,10 +102,22 @@ function linesOf({ rows, border }: Frame): readonly string[] {
 
 /** The lines of the tree's pane. */
 export function treeOf(state: BrowserState): readonly string[] {
-  return screenOf(state)
-    .slice(1, -2)
-    .map((line) => line.split('│')[0]?.trimEnd() ?? '')
+  return frameOf(state)
+    .rows.slice(1, -2)
+    .map(({ left }) =>
+      left
+        .map(({ text }) => text)
+        .join('')
+        .trimEnd(),
+    )
     .filter((line) => line !== '');
+}
+
+/** The lines of the entry's pane, from its first. */
+export function paneOf(state: BrowserState): readonly string[] {
+  return frameOf(state)
+    .rows.slice(1, -2)
+    .map(({ right = [] }) => right.map(({ text }) => text).join(''));
 }
 
 /** Id of the chosen entry. */

@@ -115,7 +115,7 @@ describe('rye threads open in a terminal', () => {
     terminal.type('Step 1 of 1');
     terminal.press('Enter');
     await terminal.shows(/›.*Step 1 of 1/);
-    await terminal.shows('→ rye_core_greet');
+    await terminal.shows('rye_core_greet');
     terminal.press('L');
     terminal.type('the ünïcode label');
     terminal.press('Enter');
@@ -142,7 +142,7 @@ describe('rye threads open in a terminal', () => {
     await expect.poll(() => terminal.screen(), WAIT).not.toContain('│');
     await terminal.shows('›');
     terminal.press('Enter');
-    await terminal.shows('· seq ');
+    await terminal.shows('· entry ');
     terminal.press('Escape');
     await terminal.shows('›');
     terminal.resize(120, 30);

@@ -9,6 +9,7 @@ import {
   press,
   screenOf,
   sourceOf,
+  toolResult,
   treeOf,
 } from './support.ts';
 
@@ -19,12 +20,12 @@ describe('the browser', () => {
   it('opens at the leaf, the active branch first', () => {
     const state = opened();
     expect(treeOf(state)).toEqual([
-      ' -● user  What is wrong?',
-      '  ● model [the call] → read',
-      '  ● tool  read ok: export const a = 1;',
-      '   -● user  Look again.',
-      '›   ◆ model A semicolon is missing.',
-      '    ○ model Nothing is wrong.',
+      '  ● user  What is wrong?',
+      '  ● model [the call] → read(a.ts)',
+      '  ● tool  read(a.ts) → export const a = 1;',
+      '  ├─● user  Look again.',
+      '› │ ◆ model A semicolon is missing.',
+      '  └─○ model Nothing is wrong.',
     ]);
     expect(chosenId(state)).toBe('e8');
   });
@@ -52,12 +53,14 @@ describe('the browser', () => {
   it('folds a branch, shows how much is hidden, and unfolds it', () => {
     const folded = press(opened(), 'up', 'left').state;
     expect(treeOf(folded).slice(3)).toEqual([
-      '›  +● user  (+1) Look again.',
-      '    ○ model Nothing is wrong.',
+      '› ├─● user  (+1 folded) Look again.',
+      '  └─○ model Nothing is wrong.',
     ]);
     expect(chosenId(press(folded, 'down').state)).toBe('e4');
     expect(treeOf(press(folded, 'right').state)).toHaveLength(6);
-    expect(treeOf(press(opened(), 'g', 'h').state)).toEqual(['›+● user  (+5) What is wrong?']);
+    expect(treeOf(press(opened(), 'g', 'h').state)).toEqual([
+      '› ● user  (+5 folded) What is wrong?',
+    ]);
   });
 
   it.each([
@@ -75,7 +78,9 @@ describe('the browser', () => {
   it('goes through the filters both ways and keeps the choice where it is shown', () => {
     const call = press(opened(), ...TO_CALL).state;
     expect(press(call, 'f').state.filter).toBe('no-tools');
-    expect(press(call, 'shift+f').state.filter).toBe('all');
+    expect(press(call, 'p').state.filter).toBe('all');
+    expect(press(call, 'shift+ctrl+o').state.filter).toBe('all');
+    expect(press(call, 'ctrl+o').state.filter).toBe('no-tools');
     expect(press(call, 'f', 'f', 'f', 'f', 'f').state.filter).toBe('default');
     expect(chosenId(press(call, '5').state)).toBe('e2');
     expect(chosenId(press(call, '3').state)).toBe('e1');
@@ -144,6 +149,68 @@ describe('the browser', () => {
       message: 'continue',
     });
     expect(press(opened(), 'r', 'enter', 'y').effect).toMatchObject({ message: '' });
+  });
+
+  it('branches with a summary by the model or by the person, and not to the head', () => {
+    const asked = press(opened(), ...TO_CALL, 'b').state;
+    const branch = { kind: 'branch', entry: 'e2' };
+    expect(press(asked, 'm').effect).toEqual({ ...branch, summary: 'model' });
+    const typing = press(asked, 't', '"It failed."');
+    expect(screenOf(typing.state).at(-1)).toContain('summary of the branch you leave: It failed.');
+    expect(press(typing.state, 'enter').effect).toEqual({
+      ...branch,
+      summary: { text: 'It failed.' },
+    });
+    const empty = press(asked, 't', 'enter');
+    expect([empty.effect, empty.state.notice]).toEqual([undefined, 'nothing was changed']);
+    expect(press(opened(), 'b').state.notice).toBe('the head is there already');
+  });
+
+  it('opens the thread that a call started, returns and follows', () => {
+    const input = { item_type: 'directive', item_id: 'demo/kid' };
+    const drafts = [
+      answer([{ type: 'tool_call', call_id: 'c1', name: 'rye_execute', input }]),
+      toolResult(
+        'c1',
+        '{"thread_id":"kid-1","status":"completed","result":"Nothing."}',
+        'rye_execute',
+      ),
+    ];
+    const state = opened(drafts);
+    expect(treeOf(state)).toEqual(['› ◆ tool  execute(demo/kid) → completed: Not…']);
+    expect(press(state, 'enter').effect).toEqual({ kind: 'open', thread: 'kid-1' });
+    expect(press(state, 'tab').state.focus).toBe('entry');
+    for (const key of ['escape', 'backspace']) {
+      expect(press(state, key).effect).toEqual({ kind: 'back' });
+    }
+    expect(press(state, 'shift+f').effect).toEqual({ kind: 'follow' });
+  });
+
+  it('stays at the head while it follows, else at the choice', () => {
+    const source = sourceOf([...BRANCHED, userMessage('more')]);
+    const following = { ...opened(), isFollowing: true };
+    expect(chosenId(withSource(following, source, ''))).toBe('e9');
+    const elsewhere = press(following, 'g').state;
+    expect(chosenId(withSource(elsewhere, source, ''))).toBe('e1');
+  });
+
+  it('searches the full text, the arguments and the results', () => {
+    const input = { path: 'src/deep.ts', edits: [{ old_string: 'needle in arguments' }] };
+    const drafts = [
+      userMessage(`${'word '.repeat(200)} needle at the end`),
+      answer([{ type: 'tool_call', call_id: 'c1', name: 'edit', input }]),
+      toolResult('c1', `${'line\n'.repeat(500)} needle in the result`, 'edit'),
+      answer([{ type: 'text', text: 'Done.' }]),
+    ];
+    const state = opened(drafts);
+    for (const [query, id] of [
+      ['"needle end"', 'e1'],
+      ['"needle arguments"', 'e3'],
+      ['"needle result"', 'e3'],
+      ['"DEEP.TS"', 'e3'],
+    ] as const) {
+      expect([query, chosenId(press(state, '/', query, 'enter').state)]).toEqual([query, id]);
+    }
   });
 
   it('scrolls the entry no further than its end', () => {

@@ -84,7 +84,7 @@ function countLine({ rows, total, leaf_id: head }: TreeView): string {
   const count = `${rows.filter(({ divider }) => !divider).length} of ${total} entries`;
   if (head === null || rows.some(({ leaf }) => leaf)) return count;
   const above = rows.some(({ aboveLeaf }) => aboveLeaf) ? ', which is below ◇' : '';
-  return `${count}; the head ${oneLine(head)} is hidden${above}`;
+  return `${count}; the filter hides the head${above}`;
 }
 
 /** Prints one entry in full, as it is in the log. */
@@ -130,13 +130,14 @@ function drawSessionTree({ rows }: TreeView, sink: Sink, colors: Colors): readon
   const isTimed = !sink.isTty || sink.columns >= TIMED_COLUMNS;
   let day = '';
   return rows.map((row) => {
-    const [date = '', time = ''] = row.entry.timestamp.split('T');
-    const clock = `${date === day ? '' : date.slice(5)} ${time.slice(0, 5)} `.padStart(12);
+    const { timestamp, id } = row.entry;
+    const [date = '', time = ''] = oneLine(timestamp).split('T');
+    const clock = `${date === day ? '' : date.slice(5)} ${time.slice(0, 5)}`.padStart(11);
     if (!row.divider) day = date;
-    const start = `${row.divider ? '' : row.entry.id.slice(0, width)}`.padEnd(width + 1);
-    const place = isTimed
-      ? `${start}${row.divider ? ' '.repeat(12) : oneLine(clock).padStart(11)} `
-      : start;
+    const columns = isTimed ? [clock] : [];
+    const place = row.divider
+      ? ' '.repeat(width + 1 + (isTimed ? 12 : 0))
+      : [id.slice(0, width).padEnd(Math.min(width, ID_CHARS)), ...columns, ''].join(' ');
     const line = `${place}${row.lines}${contentOf(row)}`.trimEnd();
     const shown = sink.isTty ? truncate(line, sink.columns) : line;
     return painted(shown, row, place.length + row.lines.length, colors);

@@ -83,7 +83,7 @@ describe('threads entries', () => {
     await rye('threads', 'label', id, at('tool_result'), 'the file');
     const kinds = async (filter: string) =>
       (await entries(id, '--filter', filter)).map(({ kind }) => kind);
-    expect(await kinds('default')).toEqual(['user', 'assistant', 'tool_result', 'assistant']);
+    expect(await kinds('default')).toEqual(['user', 'tool_result', 'assistant']);
     expect(await kinds('no-tools')).toEqual(['user', 'assistant']);
     expect(await kinds('user-only')).toEqual(['user']);
     expect(await kinds('labeled-only')).toEqual(['tool_result']);
@@ -91,14 +91,18 @@ describe('threads entries', () => {
       expect.arrayContaining(['system_prompt', 'label', 'custom']),
     );
     const drawn = await rye('threads', 'entries', id);
-    expect(drawn).toMatchObject({ code: 0, err: expect.stringContaining('4 of ') });
-    expect(drawn.out.split('\n').map((line) => line.slice(9, 30).trimEnd())).toEqual([
-      '● user: <directive na',
-      '● assistant: → rye_fi',
-      '● tool_result: [the f',
-      '◆ assistant: Answer 3',
+    expect(drawn).toMatchObject({ code: 0, err: expect.stringContaining('3 of ') });
+    expect(drawn.out.split('\n').map((line) => line.slice(21).trimEnd())).toEqual([
+      '● user: Do the work.',
+      '● tool: [the file] read(a.txt) → 1\tcontent of a'.replace('\t', ' '),
+      '◆ model: Answer 3.',
       '',
     ]);
+    expect(drawn.out.slice(8, 21)).toMatch(/^ \d\d-\d\d \d\d:\d\d $/);
+    const users = await rye('threads', 'entries', id, '--filter', 'user-only');
+    expect(users.out).toContain('◇ user: Do the work.');
+    expect(users.err).toContain('; the filter hides the head, which is below ◇\n');
+    expect((await entries(id, '--filter', 'user-only')).map(({ leaf }) => leaf)).toEqual([false]);
     expect(await rye('threads', 'entries', id, '--filter', 'most')).toMatchObject({ code: 2 });
   });
 
@@ -123,20 +127,21 @@ describe('threads entries', () => {
     expect(colored.map(stripVTControlCharacters)).toEqual(plain);
     const escape = '\u001b';
     expect(colored[0]).toContain(`${escape}[33m[the start]${escape}[39m`);
-    expect(colored.at(-1)).toMatch(new RegExp(`^${escape}\\[2m.* ○ assistant: Answer 3`));
+    expect(colored.at(-1)).toMatch(new RegExp(`^${escape}\\[2m.* └─○ model: Answer 3`));
     expect(plain.map((line) => line.slice(9).trim().slice(0, 3))).toEqual([
       '● u',
-      '● a',
       '● t',
-      '◆ u',
-      '○ a',
+      '├─◆',
+      '└─○',
     ]);
   });
 
-  it('searches all words in label, kind and text', async () => {
+  it('searches all words in label, kind, text and arguments', async () => {
     const { id } = await thread();
     const found = await entries(id, '--search', 'CONTENT tool_result');
     expect(found.map(({ kind }) => kind)).toEqual(['tool_result']);
+    const byArguments = await entries(id, '--search', 'path a.txt');
+    expect(byArguments.map(({ kind }) => kind)).toEqual(['tool_result']);
     const none = await rye('threads', 'entries', id, '--search', 'zebra');
     expect([none.code, none.out]).toEqual([0, '']);
   });
