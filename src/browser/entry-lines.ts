@@ -9,6 +9,7 @@ import {
   type Message,
   type ToolCallBlock,
 } from '../core/message.ts';
+import { timeOf } from '../core/original.ts';
 import type { Style } from './layout.ts';
 import {
   changeLines,
@@ -52,7 +53,9 @@ class Pane {
 
   head(row: TreeRow, isSent: (entry: string) => boolean): void {
     const { entry, label, kind, divider } = row;
-    const when = entry.timestamp.replace('T', ' ').replace(/\.\d+Z$/, ' UTC');
+    const when = timeOf(entry)
+      .replace('T', ' ')
+      .replace(/\.\d+Z$/, ' UTC');
     const title =
       divider?.text ?? (label === undefined ? shortKind(kind) : `${shortKind(kind)}  [${label}]`);
     this.#plain(title, 'heading');

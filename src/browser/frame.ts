@@ -7,6 +7,7 @@ import {
   wordsOf,
 } from '../app/api/trees.ts';
 import { displayWidth, graphemesOf, oneLine, truncate } from '../cli/terminal-text.ts';
+import { timeOf } from '../core/original.ts';
 import { entryLines } from './entry-lines.ts';
 import { helpLines } from './help.ts';
 import { layoutOf, type Span, type Style } from './layout.ts';
@@ -147,10 +148,11 @@ function contentOf(row: TreeRow, words: readonly string[], hidden: number): read
 function timed(
   spans: readonly Span[],
   columns: number,
-  { entry: { timestamp } }: TreeRow,
+  { entry }: TreeRow,
   before: TreeRow | undefined,
 ): readonly Span[] {
-  const isSameDay = before?.entry.timestamp.slice(0, 10) === timestamp.slice(0, 10);
+  const timestamp = timeOf(entry);
+  const isSameDay = before && timeOf(before.entry).slice(0, 10) === timestamp.slice(0, 10);
   const time = timestamp.slice(isSameDay ? 11 : 5, 16).replace('T', ' ');
   const fitted = fit(spans, columns - TIME_COLUMNS);
   const width = fitted.reduce((sum, { text }) => sum + displayWidth(text), 0);

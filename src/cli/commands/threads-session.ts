@@ -130,8 +130,8 @@ function drawSessionTree({ rows }: TreeView, sink: Sink, colors: Colors): readon
   const isTimed = !sink.isTty || sink.columns >= TIMED_COLUMNS;
   let day = '';
   return rows.map((row) => {
-    const { timestamp, id } = row.entry;
-    const [date = '', time = ''] = oneLine(timestamp).split('T');
+    const { id } = row.entry;
+    const [date = '', time = ''] = oneLine(timeOf(row.entry)).split('T');
     const clock = `${date === day ? '' : date.slice(5)} ${time.slice(0, 5)}`.padStart(11);
     if (!row.divider) day = date;
     const columns = isTimed ? [clock] : [];
