@@ -6,7 +6,7 @@ export type Line = readonly Span[];
 
 const TAB = '    ';
 
-export function clean(text: string): string {
+function clean(text: string): string {
   return neutralize(text).trimEnd().replaceAll('\t', TAB);
 }
 

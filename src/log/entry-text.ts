@@ -79,7 +79,7 @@ function answerText(message: Extract<Message, { role: 'assistant' }>, isAnswered
 const CONTENTS = new Set(['old_string', 'new_string', 'edits', 'oldText', 'newText', 'content']);
 
 /** Shows a call as `name(arguments…)`, without contents of files; a lone text argument without its name. */
-export function callText({ name, input, malformed }: ToolCallBlock): string {
+function callText({ name, input, malformed }: ToolCallBlock): string {
   const hidden = input['item_type'] === 'directive' ? 'item_type' : undefined;
   const members = Object.entries(input).filter(([key]) => key !== hidden && !CONTENTS.has(key));
   const [[, only] = []] = members;
@@ -99,7 +99,7 @@ function valueText(value: unknown): string {
 }
 
 /** Returns the name of a tool without the prefix of the built-in ones. */
-export function shortToolName(name: string): string {
+function shortToolName(name: string): string {
   return name.replace(/^rye_(?:file_system_)?(?=.)/, '');
 }
 

@@ -109,10 +109,12 @@ describe('rye threads open in a terminal', () => {
     terminal.press('5');
     await terminal.shows('[5 all]');
     await terminal.shows('thread_completed');
+    terminal.press('C-o');
+    await terminal.shows('[1 default]');
     terminal.press('/');
     terminal.type('making the greeting');
     terminal.press('C-u');
-    terminal.type('Step 1 of 1');
+    terminal.type('assistant Step 1 of 1');
     terminal.press('Enter');
     await terminal.shows(/›.*Step 1 of 1/);
     await terminal.shows('rye_core_greet');
@@ -124,12 +126,17 @@ describe('rye threads open in a terminal', () => {
     await terminal.shows('y/n Move the head');
     terminal.press('y');
     await terminal.shows('the head is now');
-    await terminal.shows(/›.*◆ model \[the ünïcode label\]/);
+    // the result of its call is finished, so it comes along to the new branch
+    await terminal.shows(/›.*● model \[the ünïcode label\]/);
+    await terminal.shows(/├─◆ tool/);
     terminal.press('q');
     await terminal.isGivenBack(0);
     const view = await space.json(['threads', 'entries', threadId]);
     expect(view['entries']).toContainEqual(
-      expect.objectContaining({ label: 'the ünïcode label', leaf: true, kind: 'assistant' }),
+      expect.objectContaining({ label: 'the ünïcode label', leaf: false, kind: 'assistant' }),
+    );
+    expect(view['entries']).toContainEqual(
+      expect.objectContaining({ leaf: true, kind: 'tool_result' }),
     );
     expect(await space.json(['verify', 'thread', threadId])).toMatchObject({ success: true });
   });
@@ -142,7 +149,7 @@ describe('rye threads open in a terminal', () => {
     await expect.poll(() => terminal.screen(), WAIT).not.toContain('│');
     await terminal.shows('›');
     terminal.press('Enter');
-    await terminal.shows('· entry ');
+    await terminal.shows('UTC ·');
     terminal.press('Escape');
     await terminal.shows('›');
     terminal.resize(120, 30);
