@@ -34,7 +34,7 @@ it('waits for the run that is current when the wait begins, and answers with its
   const end = async (epoch: number, result: string) =>
     await registry.finish(id, { status: 'completed', now, cost: ran.cost, result, epoch });
 
-  // nothing goes on: the last end is the answer
+  // no run is under way: the last end is the answer
   expect((await rye.children.wait([id])).threads).toMatchObject([{ result: 'The first answer.' }]);
   const second = await again();
   const looked = await rye.children.wait([id], { timeoutSeconds: 0 });
