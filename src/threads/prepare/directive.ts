@@ -105,7 +105,10 @@ export interface PlannedHooks {
  */
 export async function planHooks(
   env: Pick<Sources, 'items'> & Pick<Preparation, 'isShipped'>,
-  { hooks: merged, composed }: Pick<ResolvedDirective, 'hooks' | 'composed'>,
+  {
+    hooks: merged,
+    composed,
+  }: Pick<ResolvedDirective, 'hooks'> & { readonly composed: Pick<Composed, 'suppress'> },
   capabilities: readonly string[],
 ): Promise<PlannedHooks> {
   const hooks = merged.map((hook) => ({

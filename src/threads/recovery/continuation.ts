@@ -12,7 +12,6 @@ import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts
 import type { LogWriter } from '../../storage/store.ts';
 import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
-import { isImport } from '../prepare/plan-at-head.ts';
 import { firedDraft } from '../run/hook-runner.ts';
 import {
   type Conversation,
@@ -145,7 +144,7 @@ export function reopenedConversation(facts: ReopenedConversation): Conversation 
   };
 }
 
-/** Returns the recorded system text; to that of an imported session it adds the rules in force, and records both. */
+/** Returns the recorded system text. Adds what the plan has beyond it, such as rules in force now, and records both. */
 function systemNow(
   { plan, recorder }: ConversationParts,
   { system, tools }: Pick<CarriedContext, 'system' | 'tools'>,
@@ -153,7 +152,7 @@ function systemNow(
   const added = plan.context.filter(
     ({ position, content }) => position === 'system' && !system.includes(content),
   );
-  if (added.length === 0 || !isImport(plan)) return system;
+  if (added.length === 0) return system;
   const text = [system, joinContents(added, 'system')].filter((part) => part !== '').join('\n\n');
   recorder.record([
     { event_type: 'system_prompt', payload: { text, tools } },

@@ -1,5 +1,6 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
+import type { PlanChange } from '../../core/events.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
@@ -9,7 +10,6 @@ import { branchDrafts, carryPath } from '../../log/continuation.ts';
 import { buildTree, entryByPrefix, type SessionTree } from '../../log/tree.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
 import type {
-  Configured,
   Embedding,
   Exporting,
   Preparation,
@@ -20,12 +20,14 @@ import type {
   Stored,
 } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
+import { planForRun } from '../prepare/plan-for-run.ts';
 import { assertProgram } from '../prepare/policy.ts';
 import { reexport } from '../run/finalize.ts';
 import { deathOf } from '../run/liveness.ts';
 import { createThread, readParent, reserveBudget } from '../run/start.ts';
 import { openDocument, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
+import { recordingChanges } from './changed-plan.ts';
 import {
   continuationMessage,
   continuedConversation,
@@ -59,6 +61,8 @@ interface Resumable {
   readonly record: ThreadRecord;
   readonly document: ThreadDocument;
   readonly plan: ThreadPlan;
+  /** What the plan holds that the stored one does not. */
+  readonly changes: readonly PlanChange[];
   readonly parent: ThreadDocument | undefined;
   readonly log: OpenedLog;
   readonly tree: SessionTree;
@@ -81,9 +85,12 @@ export async function prepareResume(
   assertSecrets(resumable.plan, request.secrets);
   const { status, parent_id: parentId } = resumable.record;
   const isPaid = parentId === null || (await payingAncestor(env, parentId)) === parentId;
-  return status === 'suspended' && isPaid && resumable.isIntact
-    ? await reopen(env, resumable, request)
-    : await succeed(env, resumable, request);
+  const next =
+    status === 'suspended' && isPaid && resumable.isIntact
+      ? await reopen(env, resumable, request)
+      : await succeed(env, resumable, request);
+  const { changes, document } = resumable;
+  return recordingChanges(next, { changes, before: document.plan_sha256 ?? '' });
 }
 
 /** Returns the last thread of the chain once no process runs it; a crashed one is recovered. */
@@ -113,7 +120,7 @@ function stillRuns({ thread_id, pid, status }: ThreadRecord, asked: string): Rye
 }
 
 async function readResumable(
-  env: Stored & Process & Configured & Embedding & Pick<Sources, 'models' | 'rules'>,
+  env: Preparing,
   record: ThreadRecord,
   { from }: ResumeRequest,
 ): Promise<Resumable> {
@@ -122,6 +129,7 @@ async function readResumable(
   const { document, verdict } = await assertIntact(env, threadId);
   const planned = await files.readPlan(document);
   assertProgram(env, planned, threadId);
+  const { plan: current, changes } = await planForRun(env, planned, threadId);
   const parent = await readParent(files, planned);
   const log = await store.logs.read(threadId, partOf(threadId, verdict));
   const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
@@ -134,8 +142,8 @@ async function readResumable(
     );
   }
   const leafId = from === undefined ? tree.leafId : entryByPrefix(tree, from).id;
-  const plan = await planAtLeaf(env, planned, { tree, leafId });
-  return { record, document, plan, parent, log, tree, leafId, isIntact: verdict.ok };
+  const plan = await planAtLeaf(env, current, { tree, leafId });
+  return { record, document, plan, changes, parent, log, tree, leafId, isIntact: verdict.ok };
 }
 
 /** Secrets are never stored, so a directive that has some needs them again. */
