@@ -46,6 +46,7 @@ export type {
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
 export type {
+  ChangedSource,
   CheckpointPayload,
   EventDraft,
   EventPayloads,
@@ -53,7 +54,9 @@ export type {
   FirstCheckpointPayload,
   LogEvent,
   LogHeader,
+  PlanChange,
   RequestEstimate,
+  RunReason,
   UnknownEvent,
 } from './core/events.ts';
 export type {
@@ -176,6 +179,7 @@ export type {
   ThinkingLevel,
   ToolDefinition,
 } from './providers/provider.ts';
+export type { ModelFile, ProviderFile } from './schemas/provider.ts';
 export type {
   AdmitParams,
   Deliveries,
@@ -187,6 +191,7 @@ export type {
   RunKey,
   SteerParams,
   SteerPoint,
+  WaitedChild,
 } from './storage/deliveries.ts';
 export type { DatabaseState, StoreMaintenance } from './storage/maintenance.ts';
 export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store.ts';

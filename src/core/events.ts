@@ -227,13 +227,14 @@ export interface PlanChange {
   readonly type: string;
   readonly id: string;
   /** The files that it came from, with their hashes; absent: there was none, or there is none now. */
-  readonly before?: PlanSource;
-  readonly after?: PlanSource;
+  readonly before?: ChangedSource;
+  readonly after?: ChangedSource;
   /** The effect on the run, as a sentence for people. */
   readonly text?: string;
 }
 
-export interface PlanSource {
+/** A file that a part of a plan came from. */
+export interface ChangedSource {
   readonly space?: string;
   readonly path?: string;
   readonly sha256?: string;
