@@ -109,7 +109,6 @@ function readHook({ value, origin }: RawHook, layer: HookLayer): HookDeclaration
   if (id.length > MAX_ID_LENGTH) refuse(`its id is longer than ${MAX_ID_LENGTH} characters`);
   const common = {
     id,
-    event,
     layer,
     origin,
     enabled: file.enabled ?? true,
@@ -121,6 +120,7 @@ function readHook({ value, origin }: RawHook, layer: HookLayer): HookDeclaration
       description: typeof description === 'string' ? description : undefined,
       capabilities: file.capabilities?.map((entry) => parseCapability(String(entry))),
     }),
+    event,
   };
   if (isSwitch) return { ...common, actions: [] };
 
