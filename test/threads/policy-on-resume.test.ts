@@ -79,7 +79,7 @@ it('an edited rule is told again, and what it matched before still counts', asyn
   expect(resumed.result).toBe('QQ');
   expect(here.notices).toEqual([
     'the rule no-word was edited; its present version applies from now on',
-    expect.stringContaining(`to apply it: rye threads resume ${thread_id} --refresh`),
+    expect.stringContaining('; the change applies to new threads only'),
   ]);
   const next = await resume(here, resumed.thread_id);
   expect(next.result).toBe('Good.');
@@ -146,7 +146,7 @@ it('a gate that is new since the plan refuses, one that is gone refuses still; n
   expect(existsSync(join(here.project, 'a.txt'))).toBe(false);
   expect(here.notices).toEqual([
     'the hook shut is new or was edited, and applies',
-    `the hook say is new or was edited; to apply it: rye threads resume ${thread_id} --refresh`,
+    'the hook say is new or was edited; the change applies to new threads only',
   ]);
   expect(JSON.stringify(requests)).not.toContain('Injected.');
   await edit(here, 'config', 'agent/hooks', 'hooks: []\n');
@@ -190,6 +190,6 @@ it('a directive whose key was revoked since the plan refuses the resume', async 
   await here.rye().keys.revoke(here.stranger.keyId);
   await expect(resume(here, thread_id)).rejects.toMatchObject({
     code: 'key_revoked',
-    hint: expect.stringContaining(`Then run: rye threads resume ${thread_id} --refresh`),
+    hint: expect.stringContaining(`Then run: rye threads resume ${thread_id}`),
   });
 });

@@ -24,7 +24,7 @@ interface Tightened extends PlanForRun {
 
 /**
  * Returns the plan of a thread under the policy in force now where that is stricter: new and edited rules, gates and other
- * hooks that stop, ceilings of ancestors. What would widen it waits for `--refresh`, and is noticed. Throws
+ * hooks that stop, ceilings of ancestors. What would widen it is only noticed. Throws
  * `key_revoked` or `key_untrusted` if a file that the thread was planned from is not trusted any more.
  */
 export async function planForRun(
@@ -43,12 +43,8 @@ export async function planForRun(
     kept.push(...found.kept);
   }
   for (const { text } of changes) if (text !== undefined) env.onNotice(text);
-  for (const text of kept) env.onNotice(`${text}; to apply it: ${refreshCommand(threadId)}`);
+  for (const text of kept) env.onNotice(`${text}; the change applies to new threads only`);
   return { plan, changes };
-}
-
-function refreshCommand(threadId: string): string {
-  return `rye threads resume ${threadId} --refresh`;
 }
 
 /** Reads the files of the plan again: keeps the capabilities within the ceilings that ancestors set now. */
@@ -143,7 +139,7 @@ function asUnusable(error: unknown, threadId: string): RyeError {
     code,
     `thread ${threadId} was planned with a file that is refused: ${message}`,
     {
-      hint: `${hint}. Then run: ${refreshCommand(threadId)}`,
+      hint: `${hint}. Then run: rye threads resume ${threadId}`,
       details,
       cause: error,
     },
