@@ -60,6 +60,8 @@ export interface ExportSource {
   readonly version: string;
   /** Number of redacted values; undefined without redaction. */
   readonly redactions?: number;
+  /** Returns the address of a thread's page relative to this export, if it exists. */
+  readonly pageOf?: (threadId: string) => string | undefined;
 }
 
 /** Writes one format, in pieces. The same source always gives the same text. */

@@ -1,4 +1,5 @@
 import type { EventPayloads, LogEvent, UnknownEvent } from '../../core/events.ts';
+import { isJsonObject, type JsonObject } from '../../core/json.ts';
 import { originalCostOf } from '../../core/original.ts';
 import { formatUsd, NO_USAGE, type Usage } from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
@@ -7,6 +8,19 @@ import { isKnown } from '../../log/tree.ts';
 export interface Note {
   readonly tone: 'plain' | 'warn' | 'bad' | 'seal';
   readonly text: string;
+  /** True for machinery that the page shows only with its details. */
+  readonly detail?: boolean;
+  /** The child thread that the note is about. */
+  readonly child?: string;
+}
+
+/** A run of the thread after its first one. */
+export interface RunStart {
+  readonly run: number | undefined;
+  readonly reason: string;
+  readonly timestamp: string;
+  readonly model: string;
+  readonly limits: JsonObject;
 }
 
 export interface TurnCost {
@@ -24,6 +38,8 @@ export interface ChildThread {
 
 /** The information of events outside of the tree, by entry and for the thread. */
 export interface Annotations {
+  /** By the first entry of the run; '' for a run without entries. */
+  readonly runs: ReadonlyMap<string, readonly RunStart[]>;
   /** By the id of the preceding entry; '' for notes before the first. */
   readonly notes: ReadonlyMap<string, readonly Note[]>;
   /** By the entry of the answer, or of the summary, that was paid for. */
@@ -48,6 +64,8 @@ export function annotate(events: readonly (LogEvent | UnknownEvent)[]): Annotati
   const settled = new Map<string, EventPayloads['tool_settled']>();
   const children = new Map<string, ChildThread>();
   const keys = new Set<string>();
+  const runs = new Map<string, RunStart[]>();
+  let starting: RunStart[] = [];
   let checkpoints = 0;
   let entryId = '';
   let answerId = '';
@@ -55,11 +73,16 @@ export function annotate(events: readonly (LogEvent | UnknownEvent)[]): Annotati
   for (const event of events) {
     if (event.id !== undefined) {
       entryId = event.id;
+      if (starting.length > 0 && !isDetail(event)) {
+        runs.set(entryId, starting);
+        starting = [];
+      }
       if (isPaidFor(event)) answerId = event.id;
       const original = originalCost(event);
       if (original) costs.set(event.id, original);
       continue;
     }
+    if (event.event_type === 'run_started') starting.push(runStart(event));
     const note = noteOf(event);
     if (note) notes.set(entryId, [...(notes.get(entryId) ?? []), note]);
     if (isKnown(event, 'tool_settled')) settled.set(event.payload.call_id, event.payload);
@@ -75,7 +98,26 @@ export function annotate(events: readonly (LogEvent | UnknownEvent)[]): Annotati
       spent = total;
     } else noteChild(children, event);
   }
-  return { notes, costs, settled, children: [...children.values()], checkpoints, keys: [...keys] };
+  if (starting.length > 0) runs.set('', starting);
+  const list = [...children.values()];
+  return { runs, notes, costs, settled, children: list, checkpoints, keys: [...keys] };
+}
+
+/** True for an entry of the machinery, which the page shows only with its details. */
+export function isDetail(entry: LogEvent | UnknownEvent): boolean {
+  if (isKnown(entry, 'custom_message')) return !entry.payload.display;
+  return isKnown(entry, 'custom') || isKnown(entry, 'label') || isKnown(entry, 'title');
+}
+
+function runStart({ payload, timestamp }: LogEvent | UnknownEvent): RunStart {
+  const { run, reason, model, limits } = payload as JsonObject;
+  return {
+    run: typeof run === 'number' ? run : undefined,
+    reason: typeof reason === 'string' ? reason : '',
+    timestamp,
+    model: typeof model === 'string' ? model : '',
+    limits: isJsonObject(limits) ? limits : {},
+  };
 }
 
 /** An imported answer was paid for before rye had it. */
@@ -110,7 +152,6 @@ type NoteTable = {
 
 const NOTES: NoteTable = {
   thread_continued: ({ previous_thread_id: id }) => plainNote(`continued from ${id}`),
-  run_started: ({ run, reason }) => plainNote(`run ${run} begins: ${reason}`),
   limit_reached: ({ code, current, max }) => ({
     tone: 'bad',
     text: `limit reached: ${code}, ${current} of ${max}`,
@@ -124,17 +165,21 @@ const NOTES: NoteTable = {
   hook_fired: ({ id, event, matched, outcome, error }) => {
     if (error !== undefined)
       return { tone: 'bad', text: `hook ${id} at ${event} failed: ${error}` };
-    return matched ? plainNote(`hook ${id} at ${event}: ${outcome}`) : undefined;
+    if (!matched) return undefined;
+    return { ...plainNote(`hook ${id} at ${event}: ${outcome}`), detail: true };
   },
   rule_matched: ({ rule, stream, interrupted }) => ({
     tone: interrupted === true ? 'warn' : 'plain',
     text: `rule ${text(rule)} matched the ${text(stream)} stream${interrupted === true ? ' and cut the answer' : ''}`,
   }),
-  child_thread_started: ({ child_thread_id: id, directive }) =>
-    plainNote(`child thread ${id} started: ${directive}`),
+  child_thread_started: ({ child_thread_id: id, directive }) => ({
+    ...plainNote(`child thread ${id} started: ${directive}`),
+    child: id,
+  }),
   child_thread_finished: ({ child_thread_id: id, status, spend }) => ({
     tone: status === 'completed' ? 'plain' : 'warn',
     text: `child thread ${id} ended: ${status}, ${formatUsd(numberOr(spend))}`,
+    child: id,
   }),
   delivery: ({ decision, kind, source, run_id: run }) =>
     plainNote(
@@ -151,6 +196,7 @@ const NOTES: NoteTable = {
   checkpoint: ({ key_id: key, to }) => ({
     tone: 'seal',
     text: `sealed up to byte ${to} with key ${key}`,
+    detail: true,
   }),
 };
 

@@ -1,54 +1,75 @@
-import hljs from 'highlight.js/lib/common';
-import MarkdownIt, { type Token } from 'markdown-it';
-import type { EventPayloads } from '../../core/events.ts';
-import { withoutControls } from '../../core/text.ts';
+import { type ToolCallBlock, textOf, toolCallsOf } from '../../core/message.ts';
 import { foldContext } from '../../log/context.ts';
-import { isKnown, pathTo, type TreeEntry } from '../../log/tree.ts';
+import { isKnown, pathTo, type SessionTree, type TreeEntry } from '../../log/tree.ts';
 import { type TreeRow, viewTree } from '../../log/tree-view.ts';
 import type { ExportSource } from '../source.ts';
 import { type Annotations, annotate } from './annotations.ts';
-import { type Html, html, printable, trusted } from './safe.ts';
+import { callLine } from './call.ts';
+import { taskOf } from './directive.ts';
+import { CodeRenderer, gist, ImageRenderer, plain, proseRenderer } from './prose.ts';
+import { type Html, html, printable } from './safe.ts';
 
 /** Everything that rendering an entry needs. */
 export interface PageContext {
   readonly source: ExportSource;
   readonly annotations: Annotations;
   readonly code: CodeRenderer;
+  readonly images: ImageRenderer;
   readonly prose: (text: string) => Html;
   /** Entries of the open path. */
   readonly active: ReadonlySet<string>;
-  /** Messages of the open path that the model would be sent next. */
-  readonly inContext: ReadonlySet<string>;
-  /** The newest edit of each entry on the open path. */
-  readonly edits: ReadonlyMap<string, EventPayloads['context_edit']>;
+  /** What the model sees of the open path's entries, where that differs. */
+  readonly marks: ReadonlyMap<string, ViewMark>;
   /** The visible part of the tree. */
   readonly rows: readonly TreeRow[];
   /** The branches of the conversation by the entry where it forks. */
   readonly forks: ReadonlyMap<string, readonly TreeRow[]>;
+  readonly calls: Calls;
+  /** Number of each answer on its own branch. */
+  readonly turns: ReadonlyMap<string, number>;
 }
 
 /** Looks at the whole source once, so that each entry can be rendered by itself. */
 export function pageContext(source: ExportSource): PageContext {
   const { tree, leafId, events } = source;
-  const path = pathTo(tree, leafId);
   const code = new CodeRenderer();
   const rows = viewTree(tree);
-  const sources = foldContext(tree, { leafId }).sources.filter((id) => id !== null);
   return {
     source,
     annotations: annotate(events),
     code,
+    images: new ImageRenderer(),
     prose: proseRenderer(code),
-    active: new Set(path.map(({ id }) => id)),
-    inContext: new Set(sources),
-    edits: new Map(path.flatMap(editOf)),
+    active: new Set(pathTo(tree, leafId).map(({ id }) => id)),
+    marks: marksOf(tree, leafId),
     rows,
     forks: forksOf(rows),
+    calls: callsOf(tree, leafId),
+    turns: turnsOf(tree),
   };
 }
 
-function editOf(entry: TreeEntry): readonly [string, EventPayloads['context_edit']][] {
-  return isKnown(entry, 'context_edit') ? [[entry.payload.target_id, entry.payload]] : [];
+/** The difference between an entry and what the model sees of it. */
+export type ViewMark = 'unsent' | 'omitted' | 'replaced';
+
+/** Returns what the model sees of the entries on the path to a head, where that differs from the entry. */
+export function marksOf(tree: SessionTree, leafId: string | null): ReadonlyMap<string, ViewMark> {
+  const path = pathTo(tree, leafId);
+  const sent = new Set(foldContext(tree, { leafId }).sources);
+  const marks = new Map<string, ViewMark>();
+  for (const entry of path) if (isRead(entry) && !sent.has(entry.id)) marks.set(entry.id, 'unsent');
+  for (const entry of path) {
+    if (!isKnown(entry, 'context_edit')) continue;
+    const { target_id: target, action } = entry.payload;
+    marks.set(target, action === 'omit' ? 'omitted' : 'replaced');
+  }
+  return marks;
+}
+
+/** True for a message with a heading: results share the box of their call. */
+function isRead(entry: TreeEntry): boolean {
+  if (isKnown(entry, 'message')) return entry.payload.message?.role !== 'tool_result';
+  return isKnown(entry, 'custom_message') && entry.payload.display;
 }
 
 function forksOf(rows: readonly TreeRow[]): PageContext['forks'] {
@@ -62,108 +83,152 @@ function forksOf(rows: readonly TreeRow[]): PageContext['forks'] {
   return new Map([...children].filter(([, siblings]) => siblings.length > 1));
 }
 
+/** A call that the answer shows itself: on some branch no result does. */
+export interface LooseCall {
+  readonly call: ToolCallBlock;
+  /** Entries with a result, each on a branch of its own. */
+  readonly results: readonly string[];
+}
+
+/** The calls of a tree and their results. */
+export interface Calls {
+  /** By the entry of a result: the call that it answers. */
+  readonly answered: ReadonlyMap<string, ToolCallBlock>;
+  /** By the entry of an answer: calls without a result on every branch. */
+  readonly loose: ReadonlyMap<string, readonly LooseCall[]>;
+}
+
+/** Steps from a result back to its call; parallel calls of one answer are few. */
+const MAX_STEPS = 500;
+
+function callsOf(tree: SessionTree, leafId: string | null): Calls {
+  const answered = new Map<string, ToolCallBlock>();
+  const results = new Map<string, string[]>();
+  const settled = new Set<string>();
+  const keyOf = (entryId: string, callId: string): string => JSON.stringify([entryId, callId]);
+  for (const entry of tree.entries) {
+    const callId = resultCallOf(entry);
+    if (callId === undefined) continue;
+    let isOnEveryBranch = true;
+    let at = parentOf(tree, entry);
+    for (let step = 0; at && step < MAX_STEPS; step += 1) {
+      isOnEveryBranch &&= tree.children.get(at.id)?.length === 1 && at.id !== leafId;
+      const call = callsIn(at).find(({ call_id: id }) => id === callId);
+      if (call) {
+        const key = keyOf(at.id, callId);
+        answered.set(entry.id, call);
+        results.set(key, [...(results.get(key) ?? []), entry.id]);
+        if (isOnEveryBranch) settled.add(key);
+        break;
+      }
+      at = parentOf(tree, at);
+    }
+  }
+  const loose = new Map<string, readonly LooseCall[]>();
+  for (const entry of tree.entries) {
+    const list = callsIn(entry)
+      .filter(({ call_id: id }) => !settled.has(keyOf(entry.id, id)))
+      .map((call) => ({ call, results: results.get(keyOf(entry.id, call.call_id)) ?? [] }));
+    if (list.length > 0) loose.set(entry.id, list);
+  }
+  return { answered, loose };
+}
+
+function resultCallOf(entry: TreeEntry): string | undefined {
+  if (!isKnown(entry, 'message')) return undefined;
+  const { message } = entry.payload;
+  return message?.role === 'tool_result' ? message.call_id : undefined;
+}
+
+function callsIn(entry: TreeEntry): readonly ToolCallBlock[] {
+  if (!isKnown(entry, 'message')) return [];
+  const { message } = entry.payload;
+  return message?.role === 'assistant' && Array.isArray(message.content)
+    ? toolCallsOf(message)
+    : [];
+}
+
+export function parentOf(tree: SessionTree, { parent_id: id }: TreeEntry): TreeEntry | undefined {
+  return id === null ? undefined : tree.byId.get(id);
+}
+
+/** Counts the answers of each branch from its root; attempts of one turn share its number. */
+function turnsOf(tree: SessionTree): ReadonlyMap<string, number> {
+  interface Place {
+    readonly count: number;
+    readonly turn: number | undefined;
+  }
+  const places = new Map<string | null, Place>();
+  const turns = new Map<string, number>();
+  for (const entry of tree.entries) {
+    let place = places.get(entry.parent_id) ?? { count: 0, turn: undefined };
+    if (isKnown(entry, 'message') && entry.payload.message?.role === 'assistant') {
+      const { turn } = entry.payload;
+      const isRetry = turn !== undefined && turn === place.turn;
+      place = { count: isRetry ? place.count : place.count + 1, turn };
+      turns.set(entry.id, place.count);
+    }
+    places.set(entry.id, place);
+  }
+  return turns;
+}
+
+/** The text of an entry's row in the tree and of links to it. */
+export function rowText(
+  { entry, kind, text }: TreeRow,
+  { calls }: Pick<PageContext, 'calls'>,
+): string {
+  // hidden entries are not in the page at all
+  if (isKnown(entry, 'custom_message') && !entry.payload.display)
+    return `${entry.payload.custom_type}: for the model only`;
+  if (!isKnown(entry, 'message')) return plain(text === '' ? kind : text);
+  const { message } = entry.payload;
+  if (message?.role === 'tool_result') return callLine(message.name, calls.answered.get(entry.id));
+  if (message?.role === 'user') {
+    const task = taskOf(textOf(message.content));
+    return task ? plain(gist(task.text)) : plain(text === '' ? 'image' : text);
+  }
+  const words = gist(textOf(message.content));
+  if (words !== '') return plain(words);
+  return plain(text.replaceAll(/→ rye_(?:file_system_)?/g, '→ '));
+}
+
 /** Address of an entry within the page. */
 export function anchorOf(id: string): string {
   return `#entry-${encodeURIComponent(printable(id))}`;
 }
 
-/** `1 tool`, `2 tools`. */
-export function count(total: number, noun: string): string {
-  return `${total.toLocaleString('en')} ${noun}${total === 1 ? '' : 's'}`;
-}
-
-/** Renders a log's time of day; shows any other value as it is. */
-export function renderTime(timestamp: string): Html {
-  const clock = /^\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)/.exec(timestamp)?.[1];
-  return html`<time datetime="${timestamp}" title="${timestamp}">${clock ?? timestamp}</time>`;
-}
-
-/** Something that is shown when a person asks for it. */
-export function folded(
-  kind: string,
-  summary: Html,
-  body: Html | readonly Html[],
-  isOpen = false,
+/** A thread as a link to its page, if that lies beside this one; else the command that makes one. */
+export function childAddress(
+  id: string,
+  { source }: Pick<PageContext, 'source'>,
+  words = id,
 ): Html {
-  return html`<details class="fold ${kind}"${isOpen && html` open`}><summary>${summary}</summary><div class="fold-body">${body}</div></details>`;
+  const page = source.pageOf?.(id);
+  if (page === undefined)
+    return html`<code>${id}</code> <code class="command">rye threads export ${id} --format html</code>`;
+  const address = page.split('/').map(encodeURIComponent).join('/');
+  return html`<a href="./${address}">${words}</a>`;
 }
 
-/** Longer texts are shown as they are, not as Markdown. */
-const MAX_MARKDOWN_CHARS = 200_000;
-/** Headings of a message rank below those of the page. */
-const HEADING_SHIFT = 2;
-const MAX_HEADING = 6;
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+const TIMESTAMP = /^(\d{4})-(\d\d)-(\d\d)T(\d\d:\d\d)(:\d\d)/;
 
-const LINK = /^(?:https?|mailto):/i;
-
-/**
- * Renders untrusted Markdown as harmless HTML: no raw markup, links only to the web and to mail, images as words. Keeps
- * line ends, as a chat does: prompts are often XML instead of Markdown.
- */
-function proseRenderer(code: CodeRenderer): (text: string) => Html {
-  const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
-  markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
-  markdown.validateLink = (url) => LINK.test(url);
-  const { rules } = markdown.renderer;
-  rules.image = (tokens, index) => {
-    const token = tokens[index];
-    const source = token?.attrGet('src') ?? '';
-    return html`<span class="image" title="${source}">image, not loaded: ${token?.content ?? ''}</span>`
-      .text;
-  };
-  const fence = (content: string, info: string): string =>
-    code.block(content.replace(/\n$/, ''), info.trim().split(/\s+/)[0]?.toLowerCase()).text;
-  rules.fence = (tokens, index) => fence(tokens[index]?.content ?? '', tokens[index]?.info ?? '');
-  rules.code_block = (tokens, index) => fence(tokens[index]?.content ?? '', '');
-  markdown.core.ruler.push('rye', ({ tokens }) => {
-    harmless(tokens);
-  });
-  return (text) =>
-    text.length > MAX_MARKDOWN_CHARS
-      ? code.block(text)
-      : html`<div class="prose" dir="auto">${trusted(withoutControls(markdown.render(printable(text))))}</div>`;
+/** `17 Feb 2026` and `10:00`; undefined for anything that is no timestamp. */
+export function dayAndTime(
+  timestamp: string,
+): { readonly day: string; readonly time: string; readonly seconds: string } | undefined {
+  const match = TIMESTAMP.exec(timestamp);
+  if (!match) return undefined;
+  const [, year = '', month = '', day = '', time = '', seconds = ''] = match;
+  const name = MONTHS[Number(month) - 1] ?? month;
+  return { day: `${Number(day)} ${name} ${year}`, time, seconds };
 }
 
-/** Links send no referrer, classes align cells, headings rank below those of the page. */
-function harmless(tokens: readonly Token[]): void {
-  for (const token of tokens) {
-    if (token.type === 'link_open') {
-      token.attrSet('rel', 'noopener noreferrer nofollow');
-      token.attrSet('target', '_blank');
-    } else if (token.type === 'td_open' || token.type === 'th_open') {
-      // a style attribute is what the page's own policy forbids
-      const alignment = /^text-align:(right|center)$/.exec(token.attrGet('style') ?? '')?.[1];
-      token.attrs = alignment === undefined ? null : [['class', alignment]];
-    } else if (/^heading_(?:open|close)$/.test(token.type)) {
-      token.tag = `h${Math.min(MAX_HEADING, Number(token.tag.slice(1)) + HEADING_SHIFT)}`;
-    }
-    harmless(token.children ?? []);
-  }
-}
-
-/** A longer text is shown as its head and its tail. */
-const MAX_SHOWN_CHARS = 16_384;
-/** Coloring costs far more than escaping, so a page has a budget for it. */
-const MAX_COLORED_CHARS = 500_000;
-
-/** Shows code and plain output. One for each page: it counts the characters that the page has colored so far. */
-export class CodeRenderer {
-  #left = MAX_COLORED_CHARS;
-
-  /** Returns a block of code or output; colors it if the language is known and the text is short enough. */
-  block(text: string, language?: string): Html {
-    if (text.length <= MAX_SHOWN_CHARS)
-      return html`<pre><code>${this.inline(text, language)}</code></pre>`;
-    const half = MAX_SHOWN_CHARS / 2;
-    return html`<pre><code>${text.slice(0, half)}</code></pre><p class="cut">${(text.length - MAX_SHOWN_CHARS).toLocaleString('en')} characters are omitted here; the log has them.</p><pre><code>${text.slice(-half)}</code></pre>`;
-  }
-
-  /** The code itself, without a block around it. */
-  inline(text: string, language?: string): Html {
-    const isLanguage = language !== undefined && hljs.getLanguage(language) !== undefined;
-    if (!isLanguage || text.length > MAX_SHOWN_CHARS || text.length > this.#left)
-      return html`${text}`;
-    this.#left -= text.length;
-    return trusted(hljs.highlight(printable(text), { language, ignoreIllegals: true }).value);
-  }
+/** Renders a time of day, with the date if the day is another than before; shows any other value as it is. */
+export function renderTime(timestamp: string, before?: string): Html {
+  const at = dayAndTime(timestamp);
+  const text = at && `${at.time}${at.seconds}`;
+  const isNewDay = at !== undefined && at.day !== (before && dayAndTime(before)?.day);
+  return html`<time datetime="${timestamp}" title="${timestamp}">${isNewDay && `${at.day}, `}${text ?? timestamp}</time>`;
 }

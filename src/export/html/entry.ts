@@ -1,46 +1,54 @@
 import type { EventPayloads } from '../../core/events.ts';
-import type { JsonValue } from '../../core/json.ts';
-import {
-  type AssistantBlock,
-  type AssistantMessage,
-  type ContentBlock,
-  isErrorOutcome,
-  type ToolCallBlock,
-  type ToolResultMessage,
-  textOf,
-  type UserMessage,
-} from '../../core/message.ts';
+import type { AssistantBlock, AssistantMessage, UserMessage } from '../../core/message.ts';
 import { timeOf } from '../../core/original.ts';
-import { formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
+import { formatTokens, formatUsd } from '../../core/usage.ts';
 import { isKnown, type TreeEntry } from '../../log/tree.ts';
-import { numberOr } from './annotations.ts';
-import { anchorOf, count, folded, type PageContext, renderTime } from './context.ts';
+import { isDetail, numberOr, type RunStart } from './annotations.ts';
+import {
+  anchorOf,
+  childAddress,
+  dayAndTime,
+  type PageContext,
+  parentOf,
+  renderTime,
+  rowText,
+  type ViewMark,
+} from './context.ts';
+import { taskOf } from './directive.ts';
+import { count, folded, gist, plain } from './prose.ts';
 import { type Html, html, NOTHING } from './safe.ts';
+import { toolBox } from './tool.ts';
 
 /** The presentation of an entry: its class, the speaker, and the body. */
 interface Shape {
   readonly look: 'user' | 'assistant' | 'tool_result' | 'injected' | 'summary' | 'setting';
   readonly who: string;
   readonly body: Html;
+  readonly cost?: Html;
 }
 
 /** Renders one entry of the tree with its label, the model's view of it, and the log's notes about it. */
 export function renderEntry(entry: TreeEntry, page: PageContext): Html {
-  const { look, who, body } = soundShape(entry, page);
+  const { look, who, body, cost } = soundShape(entry, page);
   const isHidden = !page.active.has(entry.id);
   // the summary line of a folded result replaces the heading
   const heading =
     look === 'tool_result'
       ? NOTHING
-      : html`<header><span class="who">${who}</span>${marksOf(entry, page)}</header>`;
-  return html`<article class="entry ${look}" id="entry-${entry.id}" tabindex="-1"${isHidden && html` hidden`}>${heading}${body}${forkLinks(entry, page)}${notesBehind(entry.id, page)}</article>
+      : html`<header><span class="who">${who}</span>${cost}${marksOf(entry, page)}</header>`;
+  return html`${runDividers(entry.id, page)}<article class="entry ${look}${isDetail(entry) && html` detail`}" id="entry-${entry.id}" tabindex="-1"${isHidden && html` hidden`}>${heading}${body}${forkLinks(entry, page)}${notesBehind(entry.id, page)}</article>
 `;
 }
 
 /** The label, what a reader should know before reading, and the address. */
 function marksOf(entry: TreeEntry, page: PageContext): Html {
   const label = page.source.tree.labels.get(entry.id);
-  return html`${label !== undefined && html`<span class="label">${label}</span>`}${tagsOf(entry, page)}<a class="anchor" href="${anchorOf(entry.id)}">${renderTime(timeOf(entry))}</a>`;
+  return html`${label !== undefined && html`<span class="label">${label}</span>`}${tagsOf(entry, page)}<a class="anchor" href="${anchorOf(entry.id)}">${entryTime(entry, page)}</a>`;
+}
+
+function entryTime(entry: TreeEntry, { source }: PageContext): Html {
+  const before = parentOf(source.tree, entry);
+  return renderTime(timeOf(entry), before && timeOf(before));
 }
 
 /** Renders an entry; shows its raw data if the payload does not match its type, as a foreign log may have it. */
@@ -68,15 +76,18 @@ function messageShape(
   entry: TreeEntry & { readonly payload: EventPayloads['message'] },
   page: PageContext,
 ): Shape {
-  const { message, turn } = entry.payload;
+  const { message } = entry.payload;
   if (message.role === 'tool_result') {
-    return { look: 'tool_result', who: '', body: toolResult(message, marksOf(entry, page), page) };
+    const call = page.calls.answered.get(entry.id);
+    const box = { call, result: message, marks: marksOf(entry, page) };
+    return { look: 'tool_result', who: '', body: toolBox(box, page) };
   }
   if (message.role === 'user') {
     return { look: 'user', who: 'User', body: userMessage(message, page) };
   }
-  const who = turn === undefined ? 'Assistant' : `Assistant, turn ${turn}`;
-  return { look: 'assistant', who, body: assistantMessage(message, entry.id, page) };
+  const who = `Assistant, turn ${page.turns.get(entry.id) ?? 1}`;
+  const body = assistantMessage(message, entry.id, page);
+  return { look: 'assistant', who, body, cost: costLine(message, entry.id, page) };
 }
 
 function customMessageShape(
@@ -127,7 +138,7 @@ function settingShape(entry: TreeEntry, page: PageContext): Setting {
 
 function asData({ payload }: TreeEntry, { code }: PageContext): Html {
   const summary = html`<span class="name">Data</span>`;
-  return folded('data', summary, code.block(JSON.stringify(payload, null, 2), 'json'));
+  return folded('data', summary, code.whole(JSON.stringify(payload, null, 2), 'json'));
 }
 
 function quietLine(text: string): Html {
@@ -148,7 +159,7 @@ function systemPrompt(
   const names = tools.flatMap(({ name }) => (typeof name === 'string' ? [name] : [])).join(', ');
   const summary = html`<span class="name">Instructions</span><span class="measure">${count(text.length, 'character')}, ${count(tools.length, 'tool')}</span>`;
   const body = [
-    code.block(text, 'markdown'),
+    code.whole(text, 'markdown'),
     names === '' ? NOTHING : html`<p class="quiet">Tools: ${names}</p>`,
   ];
   return { who: 'System prompt', body: folded('data', summary, body) };
@@ -160,7 +171,7 @@ function injectedContext(
 ): Setting {
   const body = blocks.map(({ id, source, content }) => {
     const summary = html`<span class="name">${id}</span><span class="measure">${source}, ${position}</span>`;
-    return folded('data', summary, code.block(content, 'markdown'));
+    return folded('data', summary, code.whole(content, 'markdown'));
   });
   return { who: 'Context', body: html`${body}` };
 }
@@ -174,74 +185,87 @@ function contextEdit(
   const body =
     content === undefined
       ? what
-      : html`${what}${folded('data', html`<span class="name">Text for the model</span>`, code.block(content))}`;
+      : html`${what}${folded('data', html`<span class="name">Text for the model</span>`, code.whole(content))}`;
   return { who: 'Context edit', body };
 }
 
-/** Returns the notes that precede an entry. */
-function tagsOf(entry: TreeEntry, { active, inContext, edits }: PageContext): readonly Html[] {
+/** What the model sees of an entry, in words. The script has the same for other branches. */
+export const MARK_WORDS: Readonly<Record<ViewMark, string>> = {
+  unsent: 'no longer sent',
+  omitted: 'hidden from the model',
+  replaced: 'edited for the model',
+};
+
+function tagsOf(entry: TreeEntry, { marks }: PageContext): readonly Html[] {
   const tags: Html[] = [];
-  const tag = (text: string, title: string): void => {
-    tags.push(html`<span class="tag" title="${title}">${text}</span>`);
-  };
   if (isKnown(entry, 'message') && entry.payload.message.role === 'assistant') {
     const { stop_reason: reason } = entry.payload.message;
-    if (reason === 'aborted') tag('cut off', 'a person, a rule or a limit ended this answer');
-    else if (reason !== 'end' && reason !== 'tool_calls') tag(reason, 'why the model stopped');
+    if (reason === 'aborted')
+      tags.push(
+        html`<span class="tag" title="a person, a rule or a limit ended this answer">cut off</span>`,
+      );
+    else if (reason !== 'end' && reason !== 'tool_calls')
+      tags.push(html`<span class="tag" title="why the model stopped">${reason}</span>`);
   }
-  const edit = edits.get(entry.id);
-  if (edit)
-    tag(
-      edit.action === 'omit' ? 'hidden from the model' : 'edited for the model',
-      edit.reason ?? '',
-    );
-  if (isRead(entry) && active.has(entry.id) && !inContext.has(entry.id) && !edit) {
-    tag('no longer sent', 'a summary or a newer answer replaces it: the model no longer sees it');
-  }
+  const mark = marks.get(entry.id);
+  if (mark) tags.push(html`<span class="tag seen">${MARK_WORDS[mark]}</span>`);
   return tags;
 }
 
-/** True for a result: its call already has the tag. */
-function isRead(entry: TreeEntry): boolean {
-  if (isKnown(entry, 'message')) return entry.payload.message.role !== 'tool_result';
-  return isKnown(entry, 'custom_message') && entry.payload.display;
-}
-
-function forkLinks(entry: TreeEntry, { forks }: PageContext): Html {
-  const ways = forks.get(entry.id);
+function forkLinks(entry: TreeEntry, page: PageContext): Html {
+  const ways = page.forks.get(entry.id);
   if (!ways) return NOTHING;
   const links = ways.map(
-    ({ entry: next, kind, text, active }) =>
-      html`<li${active && html` class="open"`}><a href="${anchorOf(next.id)}">${text === '' ? kind : text}</a></li>`,
+    (row) =>
+      html`<li${row.active && html` class="open"`}><a href="${anchorOf(row.entry.id)}">${rowText(row, page)}</a></li>`,
   );
   return html`<nav class="forks" aria-label="Branches"><p>${ways.length} branches from here</p><ul>${links}</ul></nav>`;
 }
 
+/** The runs that begin with an entry; '' for one that has none yet. */
+export function runDividers(entryId: string, page: PageContext): Html {
+  const runs = page.annotations.runs.get(entryId);
+  if (!runs) return NOTHING;
+  const isHidden = entryId !== '' && !page.active.has(entryId);
+  const place = page.source.tree.byId.positionOf(entryId);
+  return html`<div class="runs" data-place="${place}"${isHidden && html` hidden`}>${runs.map(runDivider)}</div>`;
+}
+
+function runDivider({ run, reason, timestamp, model, limits }: RunStart): Html {
+  const at = dayAndTime(timestamp);
+  const granted = Object.entries(limits).map(([name, value]) => `${name} ${String(value)}`);
+  const date = at ? `${at.day}, ${at.time}` : timestamp;
+  const parts = [reason, date, model, granted.join(', ')].filter((part) => part !== '');
+  return html`<p class="run"><b>Run${run !== undefined && ` ${run}`}</b><span>· ${parts.join(' · ')}</span></p>`;
+}
+
 /** The log's notes that follow an entry; '' for those before the first. */
-export function notesBehind(entryId: string, { annotations }: PageContext): Html {
-  const notes = annotations.notes.get(entryId);
+export function notesBehind(entryId: string, page: PageContext): Html {
+  const notes = page.annotations.notes.get(entryId);
   if (!notes) return NOTHING;
-  const items = notes.map(({ tone, text }) => html`<li class="${tone}">${text}</li>`);
-  return html`<ul class="notes">${items}</ul>`;
+  const items = notes.map(
+    ({ tone, text, detail = false, child }) =>
+      html`<li class="${tone}${detail && html` detail`}">${text}${child !== undefined && page.source.pageOf?.(child) !== undefined && html` (${childAddress(child, page, 'its page')})`}</li>`,
+  );
+  return html`<ul class="notes${notes.every(({ detail }) => detail === true) && html` detail`}">${items}</ul>`;
 }
 
-/** Renders a message of a person. */
+/** Renders a message of a person; of a directive the task, its other parts folded. */
 function userMessage({ content }: UserMessage, page: PageContext): Html {
-  return html`${content.map((block) => contentBlock(block, page))}`;
+  return html`${content.map((block) => (block.type === 'image' ? page.images.show(block) : userText(block.text, page)))}`;
 }
 
-/** Renders an answer of the model: text, thinking, calls and cost. */
+function userText(text: string, { code, prose }: PageContext): Html {
+  const task = taskOf(text);
+  if (!task) return prose(text);
+  const summary = html`<span class="name">Directive ${task.name}</span><span class="measure">the whole message, ${count(text.length, 'character')}</span>`;
+  return html`${prose(task.text)}${folded('data directive', summary, code.whole(text, 'xml'))}`;
+}
+
+/** Renders an answer of the model: text, thinking, and the calls that no result shows. */
 function assistantMessage(message: AssistantMessage, entryId: string, page: PageContext): Html {
   const blocks = message.content.map((block) => answerBlock(block, page));
-  return html`${blocks}${costLine(message, entryId, page)}`;
-}
-
-function contentBlock(block: ContentBlock, { prose }: PageContext): Html {
-  return block.type === 'text' ? prose(block.text) : imageNote(block);
-}
-
-function imageNote({ media_type: type, data }: Extract<ContentBlock, { type: 'image' }>): Html {
-  return html`<p class="image">image (${type}, ${formatBytes((data.length * 3) / 4)}), not part of this page</p>`;
+  return html`${blocks}${looseCalls(entryId, page)}`;
 }
 
 function answerBlock(block: AssistantBlock, page: PageContext): Html {
@@ -251,74 +275,24 @@ function answerBlock(block: AssistantBlock, page: PageContext): Html {
     case 'thinking': {
       const isRedacted = block.text === '' && block.redacted !== undefined;
       if (block.text.trim() === '' && !isRedacted) return NOTHING;
-      const summary = html`<span class="name">Thinking</span><span class="gist">${gist(block.text)}</span>`;
+      const summary = html`<span class="name">Thinking</span><span class="gist">${plain(gist(block.text))}</span>`;
       if (!isRedacted) return folded('thinking', summary, page.prose(block.text));
       return html`<p class="quiet">The provider kept some thinking to itself.</p>`;
     }
     case 'tool_call':
-      return toolCall(block, page);
+      return NOTHING;
   }
 }
 
-function toolCall({ name, input, malformed }: ToolCallBlock, { code }: PageContext): Html {
-  const first = Object.values(input).find((value) => typeof value === 'string');
-  const summary = html`<span class="name">${name}</span><code class="gist">${gist(first ?? malformed ?? '')}</code>`;
-  const body =
-    malformed === undefined
-      ? argumentList(input, code)
-      : [
-          html`<p class="quiet">The arguments were no JSON object, so the call was not made.</p>`,
-          code.block(malformed),
-        ];
-  return folded('call', summary, body);
-}
-
-function argumentList(input: ToolCallBlock['input'], code: PageContext['code']): readonly Html[] {
-  const entries = Object.entries(input);
-  if (entries.length === 0) return [html`<p class="quiet">No arguments.</p>`];
-  const file = [input['path'], input['file_path']].find((value) => typeof value === 'string');
-  return entries.map(([name, value = null]) => {
-    const shown = argumentText(name, value, file);
-    return html`<div class="argument"><span class="argument-name">${name}</span>${code.block(shown.text, shown.language)}</div>`;
+/** Calls that not every branch answers. The script shows each where none of its results is on the branch. */
+function looseCalls(entryId: string, page: PageContext): Html {
+  const loose = page.calls.loose.get(entryId) ?? [];
+  const boxes = loose.map(({ call, results }) => {
+    const isAnswered = results.some((id) => page.active.has(id));
+    const places = results.map((id) => page.source.tree.byId.positionOf(id)).join(' ');
+    return html`<div class="loose" data-results="${places}"${isAnswered && html` hidden`}>${toolBox({ call }, page)}</div>`;
   });
-}
-
-const SHELL: ReadonlySet<string> = new Set(['command', 'cmd', 'script']);
-
-/** Texts as they are, in the language of the file that they are meant for; all else as JSON. */
-function argumentText(
-  name: string,
-  value: JsonValue,
-  file: string | undefined,
-): { readonly text: string; readonly language?: string } {
-  if (typeof value !== 'string') return { text: JSON.stringify(value, null, 2), language: 'json' };
-  if (SHELL.has(name)) return { text: value, language: 'bash' };
-  const extension = value.includes('\n') ? /\.(\w{1,12})$/.exec(file ?? '')?.[1] : undefined;
-  return extension === undefined ? { text: value } : { text: value, language: extension };
-}
-
-/** Renders a tool result, folded below one line; `marks` are at the end of that line. */
-function toolResult(message: ToolResultMessage, marks: Html, page: PageContext): Html {
-  const { name, outcome, call_id: callId, content } = message;
-  const text = textOf(content);
-  const settled = page.annotations.settled.get(callId);
-  const isError = isErrorOutcome(outcome);
-  const time = settled && formatSeconds(numberOr(settled.duration_ms) / 1000);
-  const summary = html`<span class="name">${name}</span><span class="outcome ${isError ? 'bad' : 'good'}">${outcome}</span><span class="gist">${gist(text)}</span><span class="measure">${[time, formatBytes(text.length)].filter((part) => part !== undefined).join(' · ')}</span>${marks}`;
-  const body = [
-    settled?.reason === undefined ? NOTHING : html`<p class="quiet">${settled.reason}</p>`,
-    text === '' ? html`<p class="quiet">No text.</p>` : page.code.block(text, languageOf(text)),
-    ...content.flatMap((block) => (block.type === 'image' ? [imageNote(block)] : [])),
-    settled?.artifact === undefined
-      ? NOTHING
-      : html`<p class="quiet">In full in the thread's ${settled.artifact}.</p>`,
-  ];
-  return folded('result', summary, body, isError);
-}
-
-function languageOf(text: string): string | undefined {
-  if (/^\s*[[{]/.test(text)) return 'json';
-  return /^(?:diff --git|--- )/.test(text) ? 'diff' : undefined;
+  return html`${boxes}`;
 }
 
 const COUNTS = [
@@ -336,23 +310,5 @@ function costLine(message: AssistantMessage, entryId: string, { annotations }: P
     return amount === 0 ? [] : [`${formatTokens(amount)} ${name}`];
   });
   if (cost) counts.push(formatUsd(cost.spend));
-  return counts.length === 0 ? NOTHING : html`<p class="cost">${counts.join(' · ')}</p>`;
-}
-
-const MAX_GIST_CHARS = 160;
-
-/** The beginning of a text on one line. */
-function gist(text: string): string {
-  const line = text
-    .slice(0, MAX_GIST_CHARS * 2)
-    .replaceAll(/\s+/g, ' ')
-    .trim();
-  return line.length <= MAX_GIST_CHARS ? line : `${line.slice(0, MAX_GIST_CHARS - 1)}…`;
-}
-
-function formatBytes(bytes: number): string {
-  if (bytes < 1000) return `${Math.ceil(bytes)} B`;
-  return bytes < 1_000_000
-    ? `${(bytes / 1000).toFixed(1)} kB`
-    : `${(bytes / 1_000_000).toFixed(1)} MB`;
+  return counts.length === 0 ? NOTHING : html`<span class="cost">${counts.join(' · ')}</span>`;
 }

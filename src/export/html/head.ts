@@ -1,17 +1,18 @@
+import { textOf } from '../../core/message.ts';
 import {
-  addUsage,
   type Cost,
   formatCost,
   formatSeconds,
   formatTokens,
   formatUsd,
-  type SessionCost,
   totalTokens,
 } from '../../core/usage.ts';
-import { isKnown } from '../../log/tree.ts';
+import { isKnown, pathTo } from '../../log/tree.ts';
 import { numberOr } from './annotations.ts';
-import { count, folded, type PageContext } from './context.ts';
+import { anchorOf, childAddress, dayAndTime, type PageContext } from './context.ts';
+import { count, folded } from './prose.ts';
 import { type Html, html, NOTHING } from './safe.ts';
+import { type Totals, totalsOf } from './totals.ts';
 
 /** The name of a page: the thread's newest title, else its directive. */
 export function titleOf({ source }: PageContext): string {
@@ -24,23 +25,42 @@ export function titleOf({ source }: PageContext): string {
 /** Renders the head of the page: the thread, its outcome, its cost, and the integrity of its record. */
 export function renderHead(page: PageContext): Html {
   const { document, description } = page.source.facts;
+  const totals = totalsOf(page.source);
   const isGood = document.status === 'completed' || document.status === 'continued';
   return html`<header class="head"><p class="status"><span class="pill ${isGood ? 'good' : document.status === 'error' ? 'bad' : ''}">${document.status}</span>${recordPill(page)}${page.source.redactions !== undefined && html`<span class="pill">redacted</span>`}</p>
 <h1>${titleOf(page)}</h1>${description !== '' && html`<p class="description">${description}</p>`}
-${figures(page)}
+${figures(totals, page)}
+<p class="when">${whenLine(totals)}</p>
 ${notices(page)}
-${folded('facts', html`<span class="name">About this thread</span>`, html`<dl>${factList(page)}</dl>`)}
+${folded('facts', html`<span class="name">About this thread</span>`, html`<dl>${factList(totals, page)}</dl>`)}
 ${children(page)}
 ${recordDetails(page)}
 </header>
 `;
 }
 
-/** Renders the outcome of the thread, below its last entry. */
+/** Renders the outcome of the thread, below its last entry; refers to the answer that is its result. */
 export function renderEnd({ source, code, prose }: PageContext): Html {
   const { status, result = '', outputs, error } = source.facts.document;
-  return html`<section class="end" aria-label="Outcome"><h2>Outcome: ${status}</h2>${error && html`<p class="failure"><code>${error.code}</code> ${error.message}</p>`}${result !== '' && prose(result)}${outputs && html`<h3>Outputs</h3>${code.block(JSON.stringify(outputs, null, 2), 'json')}`}</section>
+  const answer = lastAnswer(source);
+  const isShown = answer !== undefined && answer.text === result.trim();
+  const resultPart =
+    isShown && result !== ''
+      ? html`<p class="quiet">The result is the <a href="${anchorOf(answer.id)}">last answer</a>.</p>`
+      : prose(result);
+  return html`<section class="end" aria-label="Outcome"><h2>Outcome: ${status}</h2>${error && html`<p class="failure"><code>${error.code}</code> ${error.message}</p>`}${result !== '' && resultPart}${outputs && html`<h3>Outputs</h3>${code.whole(JSON.stringify(outputs, null, 2), 'json')}`}</section>
 `;
+}
+
+function lastAnswer(
+  source: PageContext['source'],
+): { readonly id: string; readonly text: string } | undefined {
+  for (const entry of pathTo(source.tree, source.leafId).toReversed()) {
+    if (!isKnown(entry, 'message') || entry.payload.message?.role !== 'assistant') continue;
+    const text = textOf(entry.payload.message.content ?? []).trim();
+    if (text !== '') return { id: entry.id, text };
+  }
+  return undefined;
 }
 
 export function renderFoot({ source }: PageContext): Html {
@@ -49,50 +69,53 @@ export function renderFoot({ source }: PageContext): Html {
 `;
 }
 
-function figures({ source }: PageContext): Html {
-  const { cost: own, imported_from: origin } = source.facts.document;
-  if (!own) return NOTHING;
-  const cost = totalOf(own, origin?.cost);
+function figures(totals: Totals, { source }: PageContext): Html {
+  const { cost, messages, toolCalls } = totals;
+  const { elapsed_seconds: elapsed = 0 } = source.facts.document.cost ?? {};
   const list: readonly (readonly [string, string])[] = [
-    ['turns', String(numberOr(cost.turns))],
+    [cost.turns === 1 ? 'turn' : 'turns', numberOr(cost.turns).toLocaleString('en')],
+    ['messages', messages.toLocaleString('en')],
+    [toolCalls === 1 ? 'tool call' : 'tool calls', toolCalls.toLocaleString('en')],
     ['tokens', formatTokens(numberOr(totalTokens(cost)))],
     ['spent', formatUsd(numberOr(cost.spend))],
-    ['time', formatSeconds(numberOr(cost.elapsed_seconds))],
+    ['time', numberOr(elapsed) === 0 ? '' : formatSeconds(numberOr(elapsed))],
   ];
-  return html`<ul class="figures">${list.map(([name, value]) => html`<li><b>${value}</b> ${name}</li>`)}</ul>`;
+  return html`<ul class="figures">${list.filter(([, value]) => value !== '').map(([name, value]) => html`<li><b>${value}</b> ${name}</li>`)}</ul>`;
 }
 
-/** The cost of an imported thread includes that of its session. */
-function totalOf(own: Cost, original: SessionCost | undefined): Cost {
-  if (!original) return own;
-  const { turns, spend } = original;
-  return { ...own, ...addUsage(own, original), turns: own.turns + turns, spend: own.spend + spend };
+/** `17 Feb 2026, 10:00 – 11:20 UTC · anthropic/haiku`. */
+function whenLine({ from, to, models }: Totals): string {
+  const start = dayAndTime(from);
+  const end = dayAndTime(to);
+  const days = !start
+    ? from
+    : !end || (end.day === start.day && end.time === start.time)
+      ? `${start.day}, ${start.time} UTC`
+      : `${start.day}, ${start.time} – ${end.day === start.day ? '' : `${end.day}, `}${end.time} UTC`;
+  return [days, ...models].filter((part) => part !== '').join(' · ');
 }
 
-function factList({ source }: PageContext): readonly Html[] {
-  const { header, facts } = source;
+function factList({ from, to, models, cost }: Totals, page: PageContext): readonly Html[] {
+  const { header, facts, itemIntegrity } = page.source;
   const { document } = facts;
-  const models = new Set(
-    source.tree.entries.flatMap((entry) =>
-      isKnown(entry, 'message') && entry.payload.message.role === 'assistant'
-        ? [`${entry.payload.message.provider}/${entry.payload.message.model}`]
-        : [],
-    ),
-  );
-  const rows: readonly (readonly [string, string | undefined | null])[] = [
+  const origin = document.imported_from;
+  const link = (id: string | null | undefined): Html | undefined =>
+    id === undefined || id === null || id === '' ? undefined : childAddress(id, page);
+  const rows: readonly (readonly [string, Html | string | undefined | null])[] = [
     ['Thread', header.thread_id],
     ['Directive', document.directive],
-    ['Model', models.size === 0 ? document.model : [...models].join(', ')],
-    ...times(facts),
-    ['Parent', document.parent_thread_id],
-    ['Continues', document.continuation_of],
-    ['Continued by', document.continuation_thread_id],
-    ['Branched from', header.branched_from?.thread_id],
-    [
-      'Items',
-      source.itemIntegrity === 'unverified' ? 'unsigned items were allowed' : source.itemIntegrity,
-    ],
-    ['Tokens', document.cost && tokensOf(totalOf(document.cost, document.imported_from?.cost))],
+    ['Model', models.length === 0 ? document.model : models.join(', ')],
+    ['Started', from],
+    ['Ended', to],
+    ['Imported from', origin && `${origin.format} session ${origin.session_id}`],
+    ['Imported', origin && document.created_at],
+    ['Imported cost', origin?.cost && formatCost(origin.cost)],
+    ['Parent', link(document.parent_thread_id)],
+    ['Continues', link(document.continuation_of)],
+    ['Continued by', link(document.continuation_thread_id)],
+    ['Branched from', link(header.branched_from?.thread_id)],
+    ['Items', itemIntegrity === 'unverified' ? 'unsigned items were allowed' : itemIntegrity],
+    ['Tokens', totalTokens(cost) === 0 ? '' : tokensOf(cost)],
   ];
   return rows.flatMap(([name, value]) =>
     value === undefined || value === null || value === ''
@@ -101,36 +124,17 @@ function factList({ source }: PageContext): readonly Html[] {
   );
 }
 
-/** The times of a thread; those of the session that it was imported from, if rye did not continue it. */
-function times({
-  document,
-  finishedAt,
-}: PageContext['source']['facts']): readonly (readonly [string, string | undefined])[] {
-  const { created_at: createdAt, imported_from: origin, cost } = document;
-  if (!origin)
-    return [
-      ['Begun', createdAt],
-      ['Ended', finishedAt],
-    ];
-  return [
-    ['Begun', origin.started_at ?? createdAt],
-    ['Ended', cost?.turns === 0 ? (origin.ended_at ?? finishedAt) : finishedAt],
-    ['Imported', `${createdAt}, ${origin.format} session ${origin.session_id}`],
-    ['Imported cost', origin.cost && formatCost(origin.cost)],
-  ];
-}
-
 function tokensOf(cost: Cost): string {
   return `${cost.input_tokens} in, ${cost.output_tokens} out, ${cost.cache_read_tokens} cache read, ${cost.cache_write_tokens} cache write`;
 }
 
-function children({ annotations }: PageContext): Html {
-  const list = annotations.children;
+function children(page: PageContext): Html {
+  const list = page.annotations.children;
   if (list.length === 0) return NOTHING;
   const spend = list.reduce((sum, child) => sum + (child.spend ?? 0), 0);
   const rows = list.map(
     (child) =>
-      html`<tr><td><code>${child.id}</code></td><td>${child.directive}</td><td>${child.status}</td><td class="number">${child.spend === undefined ? '' : formatUsd(child.spend)}</td></tr>`,
+      html`<tr><td>${childAddress(child.id, page)}</td><td>${child.directive}</td><td>${child.status}</td><td class="number">${child.spend === undefined ? '' : formatUsd(child.spend)}</td></tr>`,
   );
   const summary = html`<span class="name">${count(list.length, 'child thread')}</span><span class="measure">${formatUsd(spend)}</span>`;
   return folded(

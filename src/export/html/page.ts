@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
-import { buildTree, isKnown } from '../../log/tree.ts';
-import { TREE_FILTERS, type TreeRow, viewTree } from '../../log/tree-view.ts';
+import { buildTree } from '../../log/tree.ts';
 import { type ExportSource, onlyPath } from '../source.ts';
-import { type PageContext, pageContext } from './context.ts';
-import { notesBehind, renderEntry } from './entry.ts';
+import { pageContext } from './context.ts';
+import { entryLines, pageData } from './data.ts';
+import { notesBehind, renderEntry, runDividers } from './entry.ts';
 import { renderEnd, renderFoot, renderHead, titleOf } from './head.ts';
-import { type Html, html, NOTHING, printable, trusted } from './safe.ts';
+import { type Html, html, NOTHING, trusted } from './safe.ts';
 
 // the script and the style of `client/`, put in by the build
 declare const __RYE_PAGE_SCRIPT__: string;
@@ -23,7 +23,7 @@ export function* exportHtml(whole: ExportSource): Iterable<string> {
   const page = pageContext(source);
   const script = trusted(__RYE_PAGE_SCRIPT__);
   const style = trusted(__RYE_PAGE_STYLE__);
-  const policy = `default-src 'none'; script-src ${hashOf(script)}; style-src ${hashOf(style)}; base-uri 'none'; form-action 'none'`;
+  const policy = `default-src 'none'; script-src ${hashOf(script)}; style-src ${hashOf(style)}; img-src data:; base-uri 'none'; form-action 'none'`;
   yield html`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -44,8 +44,12 @@ ${renderHead(page)}${omittedNotice(omitted)}${BRANCH_BAR}${notesBehind('', page)
 `.text;
   for (const entry of source.tree.entries) yield renderEntry(entry, page).text;
   yield html`</div>
-${renderEnd(page)}${renderFoot(page)}</main>
-<script type="application/json" class="data">${jsonFor(pageData(page))}</script>
+${runDividers('', page)}${renderEnd(page)}${renderFoot(page)}</main>
+${HELP}
+<script type="application/json" class="data">${scriptText(pageData(page))}</script>
+<script type="application/x-ndjson" class="lines">`.text;
+  for (const line of entryLines(page)) yield `${scriptText(line).text}\n`;
+  yield html`</script>
 <script>${script}</script>
 </body>
 </html>
@@ -78,9 +82,16 @@ function omittedNotice(omitted: number): Html {
   return html`<div class="notice" role="note"><p>This thread is too long for a page: ${omitted.toLocaleString('en')} entries, older ones and those of other branches, are not in it. The JSON Lines export has the whole branch.</p></div>`;
 }
 
-/** Inside a script element only this sequence is not text. */
-function jsonFor(value: object): Html {
-  return trusted(JSON.stringify(value).replaceAll('<', String.raw`\u003c`));
+/** Inside a script element only this character is not text. Invisible characters become escapes, as in all of the page. */
+function scriptText(value: object): Html {
+  return trusted(JSON.stringify(value).replaceAll(/[<\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, escapeUnits));
+}
+
+function escapeUnits(character: string): string {
+  return character
+    .split('')
+    .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .join('');
 }
 
 function hashOf({ text }: Html): string {
@@ -104,69 +115,23 @@ const SIDEBAR = html`<div class="bar scripted"><button type="button" class="open
 </div>
 <ul class="rows"></ul>
 <noscript><p class="quiet">Without scripts this page shows the open branch only.</p></noscript>
-<div class="side-foot scripted"><button type="button" class="to-leaf">Open leaf</button><button type="button" class="toggle" data-folds="thinking">Thinking</button><button type="button" class="toggle" data-folds="call,result">Tools</button></div>
+<div class="side-foot scripted"><button type="button" class="to-leaf">Head</button><button type="button" class="toggle" data-folds="thinking" title="T">Thinking</button><button type="button" class="toggle" data-folds="more" title="O">Outputs</button><button type="button" class="toggle" data-folds="tool">Tools</button><button type="button" class="show-details" aria-pressed="false" title="D">Details</button><button type="button" class="save" title="Download the entries of this page as JSON lines">JSONL</button><button type="button" class="show-help" aria-label="Keys" title="?">?</button></div>
 </aside>
 <div class="shade"></div>`;
 
-const BRANCH_BAR = html`<div class="branch-bar" role="status" hidden><span>You are reading a branch that was left.</span> <button type="button" class="to-leaf">Back to the open leaf</button></div>`;
+const BRANCH_BAR = html`<div class="branch-bar" role="status" hidden><span>You are reading a branch that was left.</span> <button type="button" class="to-leaf">Back to the head</button></div>`;
 
-/**
- * The data of the page's script: texts that it must only show as text, and numbers. Entries are named by their index in
- * `entries`, which is also that of their articles.
- */
-export interface PageData {
-  readonly entries: readonly {
-    readonly id: string;
-    /** Place of the parent; -1 for a root. */
-    readonly parent: number;
-    readonly kind: string;
-    readonly text: string;
-    readonly label?: string;
-  }[];
-  /** By filter: place and depth of each row, in turn, and the row that the leaf is or hangs on. */
-  readonly views: Readonly<
-    Record<string, { readonly rows: readonly number[]; readonly leaf: number }>
-  >;
-  /** Place of the last entry of the open path; -1 for none. */
-  readonly leaf: number;
-}
+const KEYS = [
+  ['/', 'Search texts, arguments and outputs'],
+  ['j k', 'Next and previous entry'],
+  ['h', 'Go to the head'],
+  ['t', 'Show or fold thinking'],
+  ['o', 'Show all or the first lines of long outputs'],
+  ['d', 'Show or hide details: hooks, state, checkpoints'],
+  ['↑ ↓', 'Move in the tree'],
+  ['← →', 'Fold and unfold in the tree'],
+  ['Esc', 'Leave the search or the tree'],
+  ['?', 'This help'],
+] as const;
 
-/** The tree as the five filters show it, which are the same as those of `rye threads entries`. */
-export function pageData({ source }: PageContext): PageData {
-  const { tree, leafId } = source;
-  const places = new Map(tree.entries.map(({ id }, index) => [id, index]));
-  const placeOf = (id: string | null): number => (id === null ? -1 : (places.get(id) ?? -1));
-  const rows = new Map(viewTree(tree, { filter: 'all' }).map((row) => [row.entry.id, row]));
-  return {
-    entries: tree.entries.map(({ id, parent_id: parent }) => {
-      const row = rows.get(id);
-      return {
-        id: printable(id),
-        parent: placeOf(parent),
-        kind: printable(row?.kind ?? ''),
-        text: row ? printable(textOf(row)) : '',
-        ...(row?.label === undefined ? {} : { label: printable(row.label) }),
-      };
-    }),
-    views: Object.fromEntries(
-      TREE_FILTERS.map((filter) => {
-        const view = viewTree(tree, { filter });
-        const leafRow = view.find(({ leaf, aboveLeaf }) => leaf || aboveLeaf);
-        return [
-          filter,
-          {
-            rows: view.flatMap(({ entry, depth }) => [placeOf(entry.id), depth]),
-            leaf: placeOf(leafRow?.entry.id ?? null),
-          },
-        ];
-      }),
-    ),
-    leaf: placeOf(leafId),
-  };
-}
-
-/** Drops hidden entries: they are not in the page at all. */
-function textOf({ entry, text }: TreeRow): string {
-  const isHidden = isKnown(entry, 'custom_message') && !entry.payload.display;
-  return isHidden ? `${entry.payload.custom_type}: for the model only` : text;
-}
+const HELP = html`<dialog class="help" aria-label="Keys"><h2>Keys</h2><dl>${KEYS.map(([key, purpose]) => html`<div><dt>${key.split(' ').map((name) => html`<kbd>${name}</kbd> `)}</dt><dd>${purpose}</dd></div>`)}</dl><form method="dialog"><button>Close</button></form></dialog>`;

@@ -8,21 +8,23 @@ interface Entry {
   readonly label?: string;
 }
 
-interface View {
-  /** Place and depth of each row, in turn. */
-  readonly rows: readonly number[];
-  readonly leaf: number;
-}
-
 interface PageData {
   readonly entries: readonly Entry[];
-  readonly views: Readonly<Record<string, View>>;
+  /** By filter: the places that it shows. */
+  readonly views: Readonly<Record<string, readonly number[]>>;
   readonly leaf: number;
+  /** By the place where a branch ends: place and mark, in turn. */
+  readonly marks: Readonly<Record<string, readonly (number | string)[]>>;
 }
 
 const PREFIX = '#entry-';
 const SEARCH_DELAY_MS = 120;
-const MAX_DEPTH_SHOWN = 12;
+const MAX_RAILS = 12;
+const MARK_WORDS: Readonly<Record<string, string>> = {
+  unsent: 'no longer sent',
+  omitted: 'hidden from the model',
+  replaced: 'edited for the model',
+};
 
 const data = JSON.parse(find('script.data').textContent ?? '') as PageData;
 const articles = [...document.querySelectorAll<HTMLElement>('.entries > article')];
@@ -35,12 +37,15 @@ const list = find('.rows');
 const search = find('.search input') as HTMLInputElement;
 const opener = find('.open-tree');
 const branchBar = find('.branch-bar');
+const help = find('.help') as HTMLDialogElement;
 const end = document.querySelector<HTMLElement>('.end');
 
 let openPath = pathThrough(data.leaf);
 const leafPath = openPath;
 let selected = -1;
 let words: readonly string[] = [];
+/** Places whose branches are folded in the tree. */
+const foldedPlaces = new Set<number>();
 let texts: readonly string[] | undefined;
 
 function find(selector: string): HTMLElement {
@@ -61,9 +66,30 @@ function pathThrough(place: number): ReadonlySet<number> {
 function showPath(path: ReadonlySet<number>): void {
   openPath = path;
   for (const [place, article] of articles.entries()) article.hidden = !path.has(place);
-  branchBar.hidden = path === leafPath;
+  for (const divider of document.querySelectorAll<HTMLElement>('.entries > .runs')) {
+    divider.hidden = !path.has(Number(divider.dataset['place']));
+  }
+  for (const box of document.querySelectorAll<HTMLElement>('.loose')) {
+    const results = box.dataset['results']?.split(' ') ?? [];
+    box.hidden = results.some((place) => place !== '' && path.has(Number(place)));
+  }
+  const isLeft = path !== leafPath;
+  branchBar.hidden = !isLeft;
   // a branch that was left has not ended like this
-  if (end) end.hidden = path !== leafPath;
+  if (end) end.hidden = isLeft;
+  markArticles(isLeft ? Math.max(...path) : data.leaf);
+  for (const link of list.querySelectorAll('a')) markOff(link);
+}
+
+/** Tags entries with what the model sees of them on the branch that ends at a place. */
+function markArticles(tip: number): void {
+  for (const tag of document.querySelectorAll('.tag.seen')) tag.remove();
+  const marks = data.marks[tip] ?? [];
+  for (let index = 0; index < marks.length; index += 2) {
+    const article = articles[Number(marks[index])];
+    const tag = span('tag seen', MARK_WORDS[String(marks[index + 1])] ?? '');
+    article?.querySelector('.anchor')?.before(tag);
+  }
 }
 
 /** Opens an entry: its branch, if another one is shown, and the entry itself. */
@@ -72,10 +98,14 @@ function select(place: number): void {
   if (!article) return;
   if (leafPath.has(place)) showPath(leafPath);
   else if (!openPath.has(place)) showPath(pathThrough(place));
+  unfoldTo(place);
   articles[selected]?.classList.remove('selected');
   article.classList.add('selected');
   selected = place;
-  for (const fold of article.querySelectorAll('details')) fold.open = true;
+  for (const fold of article.querySelectorAll('details')) {
+    if (words.length > 0 ? hasWord(fold) : fold.matches('.tool, .data:not(.directive)'))
+      fold.open = true;
+  }
   closeDrawer();
   article.scrollIntoView({ block: 'start' });
   article.focus({ preventScroll: true });
@@ -109,35 +139,137 @@ function goTo(place: number): void {
   location.hash = `${PREFIX}${encodeURIComponent(entry.id)}`;
 }
 
+/** A row of the tree. */
+interface Row {
+  readonly place: number;
+  /** The lines before it: `pass` │, `tee` ├, `last` └, `gap`. */
+  readonly rails: readonly string[];
+  readonly children: readonly number[];
+  /** True for a row at which a person can fold the tree. */
+  readonly folds: boolean;
+}
+
 function drawTree(): void {
   const filter = (find('.filters input:checked') as HTMLInputElement).value;
-  const view = data.views[filter] ?? { rows: [], leaf: -1 };
-  const rows: HTMLElement[] = [];
-  for (let index = 0; index < view.rows.length; index += 2) {
-    const place = view.rows[index] ?? -1;
-    if (!matches(place)) continue;
-    const row = rowOf(place, view.rows[index + 1] ?? 0);
-    row.classList.toggle('leaf', place === view.leaf);
-    rows.push(row);
-  }
-  list.replaceChildren(...rows);
-  find('.count').textContent = `${rows.length} of ${data.entries.length} entries`;
+  const shown = (data.views[filter] ?? []).filter(matches);
+  const links = linksOf(shown);
+  const rows = layOut(links.children);
+  const near = links.anchors[data.leaf] ?? -1;
+  list.replaceChildren(...rows.map((row) => drawRow(row, near, links.sizes)));
+  find('.count').textContent = `${shown.length} of ${data.entries.length} entries`;
   markRow();
 }
 
-function rowOf(place: number, depth: number): HTMLElement {
+/** Hangs each shown entry on the nearest shown one before it. */
+function linksOf(shown: readonly number[]) {
+  const isShown = new Uint8Array(data.entries.length);
+  for (const place of shown) isShown[place] = 1;
+  const anchors: number[] = [];
+  const children = new Map<number, number[]>();
+  const sizes = new Uint32Array(data.entries.length);
+  for (const [place, { parent }] of data.entries.entries()) {
+    const above = anchors[parent] ?? -1;
+    anchors.push(isShown[place] === 1 ? place : above);
+    if (isShown[place] !== 1) continue;
+    const siblings = children.get(above);
+    if (siblings) siblings.push(place);
+    else children.set(above, [place]);
+  }
+  for (let place = data.entries.length - 1; place >= 0; place -= 1) {
+    const below = children.get(place) ?? [];
+    sizes[place] = below.reduce((sum, child) => sum + (sizes[child] ?? 0) + 1, 0);
+  }
+  return { anchors, children, sizes };
+}
+
+/** The rows depth first, the branch of the head first at each fork. */
+function layOut(children: ReadonlyMap<number, readonly number[]>): readonly Row[] {
+  const rows: Row[] = [];
+  const stack: { place: number; rails: readonly string[]; rail: string }[] = [];
+  const push = (parent: number, rails: readonly string[]): void => {
+    const below = children.get(parent) ?? [];
+    const sorted = [
+      ...below.filter((place) => leafPath.has(place)),
+      ...below.filter((place) => !leafPath.has(place)),
+    ];
+    const isFork = sorted.length > 1 && parent >= 0;
+    for (const [index, place] of sorted.entries()) {
+      const rail = !isFork ? '' : index === sorted.length - 1 ? 'last' : 'tee';
+      stack.push({ place, rails, rail });
+    }
+    // the first sibling has to be on top
+    stack.push(...stack.splice(stack.length - sorted.length).toReversed());
+  };
+  push(-1, []);
+  for (let next = stack.pop(); next; next = stack.pop()) {
+    const { place, rails, rail } = next;
+    const below = children.get(place) ?? [];
+    const isEdge = rail !== '' || data.entries[place]?.parent === -1 || below.length > 1;
+    const own = rail === '' ? rails : [...rails, rail];
+    rows.push({ place, rails: own, children: below, folds: isEdge && below.length > 0 });
+    if (isFolded(place)) continue;
+    push(place, rail === '' ? rails : [...rails, rail === 'tee' ? 'pass' : 'gap']);
+  }
+  return rows;
+}
+
+/** A search shows all that it finds. */
+function isFolded(place: number): boolean {
+  return words.length === 0 && foldedPlaces.has(place);
+}
+
+function drawRow({ place, rails, folds }: Row, near: number, sizes: Uint32Array): HTMLElement {
   const entry = data.entries[place];
   const link = document.createElement('a');
   link.href = `${PREFIX}${encodeURIComponent(entry?.id ?? '')}`;
   link.dataset['place'] = String(place);
   link.dataset['kind'] = entry?.kind ?? '';
-  link.style.setProperty('--depth', String(Math.min(depth, MAX_DEPTH_SHOWN)));
-  link.classList.toggle('off', !leafPath.has(place));
+  markOff(link);
   if (entry?.label !== undefined) link.append(span('label', entry.label));
   link.append(span('kind', entry?.kind ?? ''), span('text', entry?.text ?? ''));
   const row = document.createElement('li');
+  row.classList.toggle('folds', folds);
+  row.classList.toggle('leaf', place === data.leaf);
+  row.classList.toggle('near', place === near && place !== data.leaf);
+  if (place === data.leaf) row.title = 'The head: the conversation continues here';
+  else if (place === near) row.title = 'The head is after this entry; this filter hides it';
+  row.append(...rails.slice(-MAX_RAILS).map((rail) => span(`rail ${rail}`, '')));
+  if (folds) row.append(foldButton(place, sizes[place] ?? 0));
   row.append(link);
+  if (folds && isFolded(place)) row.append(span('folded', `+${sizes[place]}`));
   return row;
+}
+
+function markOff(link: HTMLElement): void {
+  link.classList.toggle('off', !openPath.has(Number(link.dataset['place'])));
+}
+
+function foldButton(place: number, size: number): HTMLElement {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'fold-row';
+  button.tabIndex = -1;
+  button.dataset['fold'] = String(place);
+  button.setAttribute('aria-expanded', String(!isFolded(place)));
+  button.setAttribute('aria-label', `${isFolded(place) ? 'Unfold' : 'Fold'} ${size} entries`);
+  return button;
+}
+
+/** Folds or unfolds a row and keeps the focus on it. */
+function foldRow(place: number, wanted = !foldedPlaces.has(place)): void {
+  if (wanted) foldedPlaces.add(place);
+  else foldedPlaces.delete(place);
+  drawTree();
+  list.querySelector<HTMLElement>(`[data-place="${place}"]`)?.focus({ preventScroll: true });
+}
+
+/** Makes the row of an entry visible. */
+function unfoldTo(place: number): void {
+  let isChanged = false;
+  for (let at = data.entries[place]?.parent ?? -1; at >= 0; at = data.entries[at]?.parent ?? -1) {
+    isChanged = foldedPlaces.delete(at) || isChanged;
+  }
+  if (isChanged) drawTree();
 }
 
 function span(name: string, text: string): HTMLElement {
@@ -158,10 +290,17 @@ function matches(place: number): boolean {
   if (words.length === 0) return true;
   texts ??= articles.map((article, at) => {
     const { label = '', kind = '' } = data.entries[at] ?? {};
-    return `${label} ${kind} ${article.textContent}`.toLowerCase();
+    // the whole name of a tool is in a title
+    const tool = article.querySelector<HTMLElement>('.tool .name')?.title ?? '';
+    return `${label} ${kind} ${tool} ${article.textContent}`.toLowerCase();
   });
   const text = texts[place] ?? '';
   return words.every((word) => text.includes(word));
+}
+
+function hasWord(element: Element): boolean {
+  const text = element.textContent?.toLowerCase() ?? '';
+  return words.some((word) => text.includes(word));
 }
 
 /** Marks what was searched for in the entry that is open. */
@@ -199,20 +338,36 @@ function closeDrawer(): void {
   opener.focus();
 }
 
-/** Opens all folds of these kinds, or closes them where all are open. */
-function toggleFolds(kinds: readonly string[]): void {
-  const folds = kinds.flatMap((kind) => [
-    ...document.querySelectorAll<HTMLDetailsElement>(`details.${kind}`),
-  ]);
+/** Opens all folds of a kind, or closes them if all are open. */
+function toggleFolds(kind: string): void {
+  const folds = [...document.querySelectorAll<HTMLDetailsElement>(`main details.${kind}`)];
   const isOpening = folds.some(({ open }) => !open);
   for (const fold of folds) fold.open = isOpening;
 }
 
-/** Returns the visible entry before or after the open one. */
+function toggleDetails(): void {
+  const isShown = document.body.classList.toggle('details');
+  find('.show-details').setAttribute('aria-pressed', String(isShown));
+}
+
+/** Saves the entries that the page has; nothing is loaded. */
+function save(): void {
+  const text = find('script.lines').textContent ?? '';
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text.trimStart()], { type: 'application/x-ndjson' }));
+  link.download = `${document.title.replaceAll(/[^\w.-]+/g, '-').slice(0, 80)}.jsonl`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+/** Goes to the visible entry before or after the open one. */
 function step(direction: 1 | -1): void {
   const start = selected < 0 && direction < 0 ? articles.length : selected;
+  const isSkipped = (article: HTMLElement): boolean =>
+    article.hidden !== false ||
+    (article.classList.contains('detail') && !document.body.classList.contains('details'));
   let place = start + direction;
-  while (articles[place]?.hidden) place += direction;
+  for (let at = articles[place]; at && isSkipped(at); at = articles[place]) place += direction;
   if (articles[place]) goTo(place);
 }
 
@@ -227,8 +382,13 @@ const KEYS: Readonly<Record<string, () => void>> = {
     if (getComputedStyle(opener).display === 'none') search.focus();
     else openDrawer();
   },
+  '?': () => help.showModal(),
   j: () => step(1),
   k: () => step(-1),
+  h: () => goTo(data.leaf),
+  t: () => toggleFolds('thinking'),
+  o: () => toggleFolds('more'),
+  d: toggleDetails,
 };
 
 function onKey(event: KeyboardEvent): void {
@@ -239,17 +399,43 @@ function onKey(event: KeyboardEvent): void {
     return;
   }
   const target = event.target instanceof HTMLElement ? event.target : undefined;
-  if (target?.closest('input')) return;
+  if (target?.closest('input, dialog')) return;
   const direction = { ArrowDown: 1, ArrowUp: -1 }[event.key] as 1 | -1 | undefined;
   if (direction && target && list.contains(target)) {
     event.preventDefault();
     stepRow(target, direction);
     return;
   }
-  const action = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : undefined;
+  if (target && list.contains(target) && foldByKey(event.key, target)) {
+    event.preventDefault();
+    return;
+  }
+  const key = event.key.toLowerCase();
+  const action = Object.hasOwn(KEYS, key) ? KEYS[key] : undefined;
   if (!action) return;
   event.preventDefault();
   action();
+}
+
+/** ← folds a row or goes to the one that can be folded; → unfolds it. */
+function foldByKey(key: string, target: HTMLElement): boolean {
+  if (key !== 'ArrowLeft' && key !== 'ArrowRight') return false;
+  const isOpen = '[aria-expanded="true"]';
+  let row = target.closest('li');
+  const button = row?.querySelector<HTMLElement>('.fold-row');
+  if (key === 'ArrowRight' || button?.matches(isOpen)) {
+    if (button?.matches(isOpen) === (key === 'ArrowLeft'))
+      foldRow(Number(button?.dataset['fold']), key === 'ArrowLeft');
+    return true;
+  }
+  const rails = row?.querySelectorAll('.rail').length ?? 0;
+  while (row) {
+    row = row.previousElementSibling as HTMLLIElement | null;
+    const isAbove = (row?.querySelectorAll('.rail').length ?? 0) <= rails;
+    if (!row || (isAbove && row.querySelector('.fold-row'))) break;
+  }
+  row?.querySelector('a')?.focus();
+  return true;
 }
 
 function listen(): void {
@@ -271,6 +457,8 @@ function listen(): void {
   });
   find('.filters').addEventListener('change', drawTree);
   list.addEventListener('click', (event) => {
+    const button = event.target instanceof Element ? event.target.closest('.fold-row') : null;
+    if (button instanceof HTMLElement) foldRow(Number(button.dataset['fold']));
     const link = event.target instanceof Element ? event.target.closest('a') : null;
     if (!link) return;
     event.preventDefault();
@@ -280,8 +468,11 @@ function listen(): void {
     button.addEventListener('click', () => goTo(data.leaf));
   }
   for (const button of document.querySelectorAll<HTMLElement>('.toggle')) {
-    button.addEventListener('click', () => toggleFolds(button.dataset['folds']?.split(',') ?? []));
+    button.addEventListener('click', () => toggleFolds(button.dataset['folds'] ?? ''));
   }
+  find('.show-details').addEventListener('click', toggleDetails);
+  find('.save').addEventListener('click', save);
+  find('.show-help').addEventListener('click', () => help.showModal());
   opener.addEventListener('click', openDrawer);
   find('.close-tree').addEventListener('click', closeDrawer);
   find('.shade').addEventListener('click', closeDrawer);
