@@ -30,7 +30,7 @@ const EXPORTERS = {
 export async function exportThread(
   workspace: Workspace,
   threadId: string,
-  { format, branch, redact = false }: ExportOptions,
+  { format, branch, redact = false, pageOf }: ExportOptions,
 ): Promise<ThreadExport> {
   const files = threadFiles(workspace);
   const redaction = redact ? new Redaction() : undefined;
@@ -60,6 +60,7 @@ export async function exportThread(
     exportedAt: isoTime(workspace.clock.now()),
     version: __RYE_VERSION__,
     ...(redaction ? { redactions: redaction.count } : {}),
+    ...(pageOf ? { pageOf } : {}),
   };
   const source = branch === undefined ? whole : onlyPath(whole);
   const exporter = await EXPORTERS[format]();

@@ -158,6 +158,8 @@ export interface ExportOptions {
   readonly branch?: string;
   /** Without what tools were given and gave, thinking, hook state, images and what looks like a secret. */
   readonly redact?: boolean;
+  /** Returns the address of another thread's page relative to this one, if it exists; html only. */
+  readonly pageOf?: (threadId: string) => string | undefined;
 }
 
 /** A thread's log in another form. */

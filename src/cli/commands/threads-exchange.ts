@@ -1,4 +1,5 @@
-import { extname, resolve } from 'node:path';
+import { existsSync } from 'node:fs';
+import { dirname, extname, join, resolve } from 'node:path';
 import type { ThreadExport } from '../../app/api/trees.ts';
 import { type ErrorInfo, EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
@@ -47,7 +48,15 @@ const exportThread = defineCommand({
     const branch = options.branch === true ? 'leaf' : options.branch;
     return await withRye(call, async ({ threads, exports }) => {
       const id = await threads.resolveId(args.id);
-      const exported = await exports.export(id, compact({ format, branch, redact }));
+      const exported = await exports.export(
+        id,
+        compact({
+          format,
+          branch,
+          redact,
+          pageOf: target === undefined ? undefined : pagesBeside(target),
+        }),
+      );
       const defect = defectOf(exported);
       if (!global.quiet) warn(exported, io);
       if (target !== undefined) await writeExport(call, target, exported, defect);
@@ -68,6 +77,14 @@ function formatOf(named: ExportFormat | undefined, out: string | undefined): Exp
   throw new RyeError('usage', `--out: the extension of ${out} is not an export format`, {
     hint: `Choose one with --format ${EXPORT_FORMATS.join('|')}`,
   });
+}
+
+/** Finds the pages of other threads in the folder of an export: `<id>.html`, or named by the last segment of the id. */
+function pagesBeside(target: string): (threadId: string) => string | undefined {
+  return (threadId) => {
+    const names = [`${threadId}.html`, `${threadId.slice(threadId.lastIndexOf('/') + 1)}.html`];
+    return names.find((name) => existsSync(join(dirname(target), name)));
+  };
 }
 
 /** Repairs that lose nothing: records on one line, and the half line that a running thread is writing. */

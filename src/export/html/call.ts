@@ -4,7 +4,7 @@ import { gist } from './prose.ts';
 
 /** The name of a tool as people know it: without the prefix of rye's own tools. */
 export function shortName(name: string): string {
-  return /^rye_(?:file_system_)?(\w+)$/.exec(name)?.[1] ?? String(name);
+  return /^rye_(?:file_system_)?(\w+)$/.exec(name)?.[1] ?? name;
 }
 
 /** The arguments that name what a call is about, by rank. */
@@ -25,5 +25,6 @@ function isText(value: JsonValue | undefined): boolean {
 /** One line for a call: `read src/import.ts`. */
 export function callLine(name: string, call: ToolCallBlock | undefined): string {
   const subject = call ? gist(subjectOf(call.input).text) : '';
-  return subject === '' ? shortName(name) : `${shortName(name)} ${subject}`;
+  // a damaged log may have anything for a name
+  return `${shortName(name)} ${subject}`.trim();
 }

@@ -18,7 +18,7 @@ export interface PageContext {
   readonly prose: (text: string) => Html;
   /** Entries of the open path. */
   readonly active: ReadonlySet<string>;
-  /** What the model sees of the open path's entries, where that differs. */
+  /** The marks of entries on the open path that the model sees differently. */
   readonly marks: ReadonlyMap<string, ViewMark>;
   /** The visible part of the tree. */
   readonly rows: readonly TreeRow[];
@@ -86,7 +86,7 @@ function forksOf(rows: readonly TreeRow[]): PageContext['forks'] {
 /** A call that the answer shows itself: on some branch no result does. */
 export interface LooseCall {
   readonly call: ToolCallBlock;
-  /** Entries with a result, each on a branch of its own. */
+  /** Entries with a result, each on another branch. */
   readonly results: readonly string[];
 }
 
@@ -101,11 +101,14 @@ export interface Calls {
 /** Steps from a result back to its call; parallel calls of one answer are few. */
 const MAX_STEPS = 500;
 
+function keyOf(entryId: string, callId: string): string {
+  return JSON.stringify([entryId, callId]);
+}
+
 function callsOf(tree: SessionTree, leafId: string | null): Calls {
   const answered = new Map<string, ToolCallBlock>();
   const results = new Map<string, string[]>();
   const settled = new Set<string>();
-  const keyOf = (entryId: string, callId: string): string => JSON.stringify([entryId, callId]);
   for (const entry of tree.entries) {
     const callId = resultCallOf(entry);
     if (callId === undefined) continue;
@@ -207,7 +210,7 @@ export function childAddress(
   const page = source.pageOf?.(id);
   if (page === undefined)
     return html`<code>${id}</code> <code class="command">rye threads export ${id} --format html</code>`;
-  const address = page.split('/').map(encodeURIComponent).join('/');
+  const address = printable(page).split('/').map(encodeURIComponent).join('/');
   return html`<a href="./${address}">${words}</a>`;
 }
 

@@ -22,7 +22,7 @@ export interface PageData {
   readonly views: Readonly<Record<string, readonly number[]>>;
   /** Place of the head, the last entry of the open path; -1 for none. */
   readonly leaf: number;
-  /** By the place where a branch ends: place and mark of what the model sees differently, in turn. */
+  /** By the place where a branch ends: place and mark of each entry that the model sees differently, in turn. */
   readonly marks: Readonly<Record<string, readonly (number | ViewMark)[]>>;
 }
 
@@ -73,7 +73,7 @@ function branchMarks(tree: SessionTree, leafId: string | null): PageData['marks'
   return marks;
 }
 
-/** The header and the entries of the page, one JSON object a line: an unsigned log of what the page shows. */
+/** The header and the entries of the page, one JSON object a line: an unsigned log. */
 export function* entryLines({ source, images }: PageContext): Iterable<object> {
   yield source.header;
   let seq = 0;
@@ -83,7 +83,7 @@ export function* entryLines({ source, images }: PageContext): Iterable<object> {
   }
 }
 
-/** The payload without what the page leaves out: hidden text, signatures of thinking, data of results, some images. */
+/** The payload without the parts that the page omits: hidden text, signatures of thinking, data of results, some images. */
 function shownPayload(entry: TreeEntry, images: PageContext['images']): object {
   const { pi_line: _line, details: _details, ...payload } = entry.payload as JsonObject;
   if (isKnown(entry, 'custom_message') && !entry.payload.display)

@@ -1,7 +1,7 @@
 import { count, withRest } from './prose.ts';
 import { type Html, html } from './safe.ts';
 
-/** One line of a diff; a gap stands for unchanged lines that are not shown. */
+/** One line of a diff; a gap replaces unchanged lines that are not shown. */
 export interface DiffLine {
   readonly kind: 'add' | 'remove' | 'same' | 'gap';
   readonly text: string;
@@ -21,12 +21,10 @@ export function diffOf(before: string, after: string): readonly DiffLine[] {
   let end = 0;
   const shorter = Math.min(old.length, now.length) - start;
   while (end < shorter && old[old.length - 1 - end] === now[now.length - 1 - end]) end += 1;
-  const same = (lines: readonly string[]): readonly DiffLine[] =>
-    lines.map((text) => ({ kind: 'same', text }));
   return withoutDistantContext([
-    ...same(old.slice(0, start)),
+    ...old.slice(0, start).map(unchanged),
     ...aligned(old.slice(start, old.length - end), now.slice(start, now.length - end)),
-    ...same(old.slice(old.length - end)),
+    ...old.slice(old.length - end).map(unchanged),
   ]);
 }
 
@@ -35,10 +33,12 @@ function linesOf(text: string): readonly string[] {
   return text === '' ? [] : text.replace(/\n$/, '').split('\n');
 }
 
+const removed = (text: string): DiffLine => ({ kind: 'remove', text });
+const added = (text: string): DiffLine => ({ kind: 'add', text });
+const unchanged = (text: string): DiffLine => ({ kind: 'same', text });
+
 /** Aligns by the longest common subsequence. */
 function aligned(old: readonly string[], now: readonly string[]): readonly DiffLine[] {
-  const removed = (text: string): DiffLine => ({ kind: 'remove', text });
-  const added = (text: string): DiffLine => ({ kind: 'add', text });
   const width = now.length + 1;
   if ((old.length + 1) * width > MAX_CELLS) return [...old.map(removed), ...now.map(added)];
   const common = new Uint32Array((old.length + 1) * width);

@@ -1,4 +1,4 @@
-/** What a directive asks for, out of the text that is sent as the first message. */
+/** The task of a directive, extracted from the text that is sent as the first message. */
 export interface Task {
   readonly name: string;
   /** The body; the description of a directive without one. */

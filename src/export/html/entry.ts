@@ -104,7 +104,7 @@ function compactionShape(
   { summary, tokens_before: tokens }: EventPayloads['compaction'],
   { prose }: PageContext,
 ): Shape {
-  const body = html`<p class="quiet">At ${formatTokens(numberOr(tokens))} tokens the older part of the conversation gave way to this summary.</p>${folded('thinking', html`<span class="name">Summary</span>`, prose(summary))}`;
+  const body = html`<p class="quiet">At ${formatTokens(numberOr(tokens))} tokens the older part of the conversation gave way to this summary.</p>${folded('data', html`<span class="name">Summary</span>`, prose(summary))}`;
   return { look: 'summary', who: 'Compacted', body };
 }
 
@@ -189,8 +189,8 @@ function contextEdit(
   return { who: 'Context edit', body };
 }
 
-/** What the model sees of an entry, in words. The script has the same for other branches. */
-export const MARK_WORDS: Readonly<Record<ViewMark, string>> = {
+/** Names each mark. The script has the same names for other branches. */
+const MARK_WORDS: Readonly<Record<ViewMark, string>> = {
   unsent: 'no longer sent',
   omitted: 'hidden from the model',
   replaced: 'edited for the model',
@@ -233,7 +233,7 @@ export function runDividers(entryId: string, page: PageContext): Html {
 
 function runDivider({ run, reason, timestamp, model, limits }: RunStart): Html {
   const at = dayAndTime(timestamp);
-  const granted = Object.entries(limits).map(([name, value]) => `${name} ${String(value)}`);
+  const granted = Object.entries(limits).map(([name, value]) => `${name} ${JSON.stringify(value)}`);
   const date = at ? `${at.day}, ${at.time}` : timestamp;
   const parts = [reason, date, model, granted.join(', ')].filter((part) => part !== '');
   return html`<p class="run"><b>Run${run !== undefined && ` ${run}`}</b><span>· ${parts.join(' · ')}</span></p>`;

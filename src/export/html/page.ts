@@ -134,4 +134,4 @@ const KEYS = [
   ['?', 'This help'],
 ] as const;
 
-const HELP = html`<dialog class="help" aria-label="Keys"><h2>Keys</h2><dl>${KEYS.map(([key, purpose]) => html`<div><dt>${key.split(' ').map((name) => html`<kbd>${name}</kbd> `)}</dt><dd>${purpose}</dd></div>`)}</dl><form method="dialog"><button>Close</button></form></dialog>`;
+const HELP = html`<dialog class="help" aria-label="Keys"><h2>Keys</h2><dl>${KEYS.map(([key, purpose]) => html`<div><dt>${key.split(' ').map((name) => html`<kbd>${name}</kbd> `)}</dt><dd>${purpose}</dd></div>`)}</dl><button type="button" class="close-help">Close</button></dialog>`;

@@ -148,7 +148,7 @@ export function withRest(head: Html, amount: string, rest: Html): Html {
   return html`<div class="long">${head}<details class="more"><summary><span class="closed">… ${amount}</span><span class="opened">Show less</span></summary>${rest}</details></div>`;
 }
 
-/** Where the preview of a text ends: at a line end, or between two words of a very long line. */
+/** Returns the end of the preview of a text: a line end, or the gap between two words of a very long line. */
 function previewEnd(text: string): number {
   let end = -1;
   for (let line = 0; line < PREVIEW_LINES; line += 1) {
@@ -204,7 +204,8 @@ export class ImageRenderer {
     const bytes = (data.length * 3) / 4;
     const facts = `${type}, ${formatBytes(bytes)}`;
     const start = Object.hasOwn(IMAGE_STARTS, type) ? IMAGE_STARTS[type] : undefined;
-    const isImage = start !== undefined && data.startsWith(start) && /^[\w+/]+=*$/.test(data);
+    const isImage =
+      start !== undefined && data.startsWith(start) && /^[A-Za-z0-9+/]+={0,2}$/.test(data);
     if (isImage && bytes <= MAX_IMAGE_BYTES && bytes <= this.#left) {
       this.#left -= bytes;
       return html`<img class="shown-image" src="data:${type};base64,${data}" alt="Image (${facts})" title="${facts}" decoding="async">`;

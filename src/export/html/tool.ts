@@ -13,7 +13,7 @@ import { changeCounts, diffOf, renderDiff } from './diff.ts';
 import { count, folded, formatBytes, gist, quiet } from './prose.ts';
 import { type Html, html, NOTHING } from './safe.ts';
 
-/** What a box shows: a call, a result, or both. `marks` are at the end of its first line. */
+/** A call, a result, or both in one box. `marks` are at the end of its first line. */
 interface Box {
   readonly call: ToolCallBlock | undefined;
   readonly result?: ToolResultMessage;
@@ -182,6 +182,6 @@ function outputLanguage(text: string, call: ToolCallBlock | undefined): string |
   if (/^\s*[[{]/.test(text)) return 'json';
   if (/^(?:diff --git|--- )/.test(text)) return 'diff';
   // numbered lines are no code any more
-  const isSource = /read$/.test(call?.name ?? '') && !/^\s*\d+\t/.test(text);
+  const isSource = (call?.name ?? '').endsWith('read') && !/^\s*\d+\t/.test(text);
   return isSource && call ? languageOf(subjectOf(call.input).text) : undefined;
 }

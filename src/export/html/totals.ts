@@ -1,13 +1,22 @@
-import { toolCallsOf } from '../../core/message.ts';
+import { type AssistantMessage, toolCallsOf } from '../../core/message.ts';
 import { timeOf } from '../../core/original.ts';
-import { addUsage, type Cost, NO_COST, type SessionCost } from '../../core/usage.ts';
+import {
+  addUsage,
+  type Cost,
+  NO_COST,
+  NO_USAGE,
+  type SessionCost,
+  totalTokens,
+  type Usage,
+} from '../../core/usage.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { ExportSource } from '../source.ts';
+import { numberOr } from './annotations.ts';
 
-/** What a thread amounts to. */
+/** The sums of a thread. */
 export interface Totals {
   readonly cost: Cost;
-  /** Of people and of the model, on all branches. */
+  /** Number of messages of people and of the model, on all branches. */
   readonly messages: number;
   readonly toolCalls: number;
   /** `provider/model` in order of first use. */
@@ -22,29 +31,40 @@ export function totalsOf({ tree, facts }: ExportSource): Totals {
   const models = new Set<string>();
   let messages = 0;
   let toolCalls = 0;
-  let first = '';
-  let last = '';
+  let turns = 0;
+  let counted: Usage = NO_USAGE;
   for (const entry of tree.entries) {
-    const time = timeOf(entry);
-    if (/^\d{4}-\d\d-\d\dT/.test(time)) {
-      if (first === '' || time < first) first = time;
-      if (time > last) last = time;
-    }
-    if (!isKnown(entry, 'message')) continue;
-    const { message } = entry.payload;
-    if (message?.role === 'user' || message?.role === 'assistant') messages += 1;
+    const message = isKnown(entry, 'message') ? entry.payload.message : undefined;
+    if (message?.role === 'user') messages += 1;
     if (message?.role !== 'assistant') continue;
+    messages += 1;
+    turns += 1;
+    counted = addUsage(counted, soundUsage(message));
     models.add(`${message.provider}/${message.model}`);
     toolCalls += Array.isArray(message.content) ? toolCallsOf(message).length : 0;
   }
   const { cost = NO_COST, created_at: createdAt, imported_from: origin } = facts.document;
+  const total = totalOf(cost, origin?.cost);
+  const times = tree.entries.map(timeOf).filter((time) => /^\d{4}-\d\d-\d\dT/.test(time));
+  const least = times.reduce((first, time) => (time < first ? time : first), times[0] ?? createdAt);
   return {
-    cost: totalOf(cost, origin?.cost),
+    // older imports and damaged threads have no totals
+    cost: totalTokens(total) === 0 ? { ...total, ...counted, turns } : total,
     messages,
     toolCalls,
     models: [...models],
-    from: origin?.started_at ?? (first === '' ? createdAt : first),
-    to: last === '' ? facts.finishedAt : last,
+    from: origin?.started_at ?? least,
+    to: times.reduce((last, time) => (time > last ? time : last), times[0] ?? facts.finishedAt),
+  };
+}
+
+/** The usage of an answer; a foreign log may have anything. */
+function soundUsage({ usage }: AssistantMessage): Usage {
+  return {
+    input_tokens: numberOr(usage?.input_tokens),
+    output_tokens: numberOr(usage?.output_tokens),
+    cache_read_tokens: numberOr(usage?.cache_read_tokens),
+    cache_write_tokens: numberOr(usage?.cache_write_tokens),
   };
 }
 

@@ -47,6 +47,8 @@ export function hostileSource(): ExportSource {
       calls(attack, attack, { [attack]: attack, path: `a.${attack}`, command: attack }),
     ),
     ...gives(attack, attack, attack, index % 2 === 0 ? 'ok' : 'error'),
+    pictures(attack),
+    { event_type: 'run_started', payload: runOf(attack) },
     { event_type: 'title', payload: { title: attack } },
     { event_type: 'model_change', payload: { provider: attack, model: attack } },
     { event_type: 'thinking_change', payload: { level: attack } },
@@ -125,9 +127,27 @@ export function hostileSource(): ExportSource {
     itemIntegrity: all(),
     checks: [{ name: all(), ok: false, detail: all() }],
     problems: [{ kind: 'malformed', offset: 3, message: all() }],
+    pageOf: (id) => `${id}.html`,
     exportedAt: all(),
     version: all(),
   };
+}
+
+/** Images that are none, in types that a page must not show. */
+function pictures(attack: string): EventDraft {
+  const svg = Buffer.from('<svg onload="ryePwned(14)"/>').toString('base64');
+  const content = [
+    { type: 'image', media_type: 'image/svg+xml', data: svg },
+    { type: 'image', media_type: 'image/png', data: svg },
+    { type: 'image', media_type: attack, data: svg },
+    { type: 'image', media_type: 'image/png', data: `iVBORw0KGgo${attack}` },
+  ] as const;
+  return { event_type: 'message', payload: { message: { role: 'user', content } } };
+}
+
+function runOf(attack: string): Extract<EventDraft, { event_type: 'run_started' }>['payload'] {
+  const payload: unknown = { run: attack, reason: attack, from_entry: attack, model: attack };
+  return payload as ReturnType<typeof runOf>;
 }
 
 function labelled(target_id: string, label: string): EventDraft {

@@ -1,4 +1,5 @@
 // The script of an exported page. It sets or compares values from a log as text and never parses them as markup.
+import { layOut, linksOf, type Row } from './rows.ts';
 
 interface Entry {
   readonly id: string;
@@ -139,78 +140,15 @@ function goTo(place: number): void {
   location.hash = `${PREFIX}${encodeURIComponent(entry.id)}`;
 }
 
-/** A row of the tree. */
-interface Row {
-  readonly place: number;
-  /** The lines before it: `pass` │, `tee` ├, `last` └, `gap`. */
-  readonly rails: readonly string[];
-  readonly children: readonly number[];
-  /** True for a row at which a person can fold the tree. */
-  readonly folds: boolean;
-}
-
 function drawTree(): void {
   const filter = (find('.filters input:checked') as HTMLInputElement).value;
   const shown = (data.views[filter] ?? []).filter(matches);
-  const links = linksOf(shown);
-  const rows = layOut(links.children);
+  const links = linksOf(data.entries, shown);
+  const rows = layOut(links.children, leafPath, isFolded);
   const near = links.anchors[data.leaf] ?? -1;
   list.replaceChildren(...rows.map((row) => drawRow(row, near, links.sizes)));
   find('.count').textContent = `${shown.length} of ${data.entries.length} entries`;
   markRow();
-}
-
-/** Hangs each shown entry on the nearest shown one before it. */
-function linksOf(shown: readonly number[]) {
-  const isShown = new Uint8Array(data.entries.length);
-  for (const place of shown) isShown[place] = 1;
-  const anchors: number[] = [];
-  const children = new Map<number, number[]>();
-  const sizes = new Uint32Array(data.entries.length);
-  for (const [place, { parent }] of data.entries.entries()) {
-    const above = anchors[parent] ?? -1;
-    anchors.push(isShown[place] === 1 ? place : above);
-    if (isShown[place] !== 1) continue;
-    const siblings = children.get(above);
-    if (siblings) siblings.push(place);
-    else children.set(above, [place]);
-  }
-  for (let place = data.entries.length - 1; place >= 0; place -= 1) {
-    const below = children.get(place) ?? [];
-    sizes[place] = below.reduce((sum, child) => sum + (sizes[child] ?? 0) + 1, 0);
-  }
-  return { anchors, children, sizes };
-}
-
-/** The rows depth first, the branch of the head first at each fork. */
-function layOut(children: ReadonlyMap<number, readonly number[]>): readonly Row[] {
-  const rows: Row[] = [];
-  const stack: { place: number; rails: readonly string[]; rail: string }[] = [];
-  const push = (parent: number, rails: readonly string[]): void => {
-    const below = children.get(parent) ?? [];
-    const sorted = [
-      ...below.filter((place) => leafPath.has(place)),
-      ...below.filter((place) => !leafPath.has(place)),
-    ];
-    const isFork = sorted.length > 1 && parent >= 0;
-    for (const [index, place] of sorted.entries()) {
-      const rail = !isFork ? '' : index === sorted.length - 1 ? 'last' : 'tee';
-      stack.push({ place, rails, rail });
-    }
-    // the first sibling has to be on top
-    stack.push(...stack.splice(stack.length - sorted.length).toReversed());
-  };
-  push(-1, []);
-  for (let next = stack.pop(); next; next = stack.pop()) {
-    const { place, rails, rail } = next;
-    const below = children.get(place) ?? [];
-    const isEdge = rail !== '' || data.entries[place]?.parent === -1 || below.length > 1;
-    const own = rail === '' ? rails : [...rails, rail];
-    rows.push({ place, rails: own, children: below, folds: isEdge && below.length > 0 });
-    if (isFolded(place)) continue;
-    push(place, rail === '' ? rails : [...rails, rail === 'tee' ? 'pass' : 'gap']);
-  }
-  return rows;
 }
 
 /** A search shows all that it finds. */
@@ -219,25 +157,32 @@ function isFolded(place: number): boolean {
 }
 
 function drawRow({ place, rails, folds }: Row, near: number, sizes: Uint32Array): HTMLElement {
-  const entry = data.entries[place];
-  const link = document.createElement('a');
-  link.href = `${PREFIX}${encodeURIComponent(entry?.id ?? '')}`;
-  link.dataset['place'] = String(place);
-  link.dataset['kind'] = entry?.kind ?? '';
-  markOff(link);
-  if (entry?.label !== undefined) link.append(span('label', entry.label));
-  link.append(span('kind', entry?.kind ?? ''), span('text', entry?.text ?? ''));
   const row = document.createElement('li');
   row.classList.toggle('folds', folds);
-  row.classList.toggle('leaf', place === data.leaf);
-  row.classList.toggle('near', place === near && place !== data.leaf);
-  if (place === data.leaf) row.title = 'The head: the conversation continues here';
-  else if (place === near) row.title = 'The head is after this entry; this filter hides it';
+  if (place === data.leaf) {
+    row.classList.add('leaf');
+    row.title = 'The head: the conversation continues here';
+  } else if (place === near) {
+    row.classList.add('near');
+    row.title = 'The head is after this entry; this filter hides it';
+  }
   row.append(...rails.slice(-MAX_RAILS).map((rail) => span(`rail ${rail}`, '')));
   if (folds) row.append(foldButton(place, sizes[place] ?? 0));
-  row.append(link);
+  row.append(linkTo(place));
   if (folds && isFolded(place)) row.append(span('folded', `+${sizes[place]}`));
   return row;
+}
+
+function linkTo(place: number): HTMLElement {
+  const { id = '', kind = '', label, text = '' } = data.entries[place] ?? {};
+  const link = document.createElement('a');
+  link.href = `${PREFIX}${encodeURIComponent(id)}`;
+  link.dataset['place'] = String(place);
+  link.dataset['kind'] = kind;
+  markOff(link);
+  if (label !== undefined) link.append(span('label', label));
+  link.append(span('kind', kind), span('text', text));
+  return link;
 }
 
 function markOff(link: HTMLElement): void {
@@ -360,21 +305,17 @@ function save(): void {
   URL.revokeObjectURL(link.href);
 }
 
+function isSkipped(article: HTMLElement): boolean {
+  const isDetail = article.classList.contains('detail');
+  return article.hidden !== false || (isDetail && !document.body.classList.contains('details'));
+}
+
 /** Goes to the visible entry before or after the open one. */
 function step(direction: 1 | -1): void {
   const start = selected < 0 && direction < 0 ? articles.length : selected;
-  const isSkipped = (article: HTMLElement): boolean =>
-    article.hidden !== false ||
-    (article.classList.contains('detail') && !document.body.classList.contains('details'));
   let place = start + direction;
   for (let at = articles[place]; at && isSkipped(at); at = articles[place]) place += direction;
   if (articles[place]) goTo(place);
-}
-
-function stepRow(from: HTMLElement, direction: 1 | -1): void {
-  const row = from.closest('li');
-  const next = direction === 1 ? row?.nextElementSibling : row?.previousElementSibling;
-  next?.querySelector('a')?.focus();
 }
 
 const KEYS: Readonly<Record<string, () => void>> = {
@@ -400,13 +341,8 @@ function onKey(event: KeyboardEvent): void {
   }
   const target = event.target instanceof HTMLElement ? event.target : undefined;
   if (target?.closest('input, dialog')) return;
-  const direction = { ArrowDown: 1, ArrowUp: -1 }[event.key] as 1 | -1 | undefined;
-  if (direction && target && list.contains(target)) {
-    event.preventDefault();
-    stepRow(target, direction);
-    return;
-  }
-  if (target && list.contains(target) && foldByKey(event.key, target)) {
+  const row = target && list.contains(target) ? target.closest('li') : null;
+  if (row && onRowKey(event.key, row)) {
     event.preventDefault();
     return;
   }
@@ -417,25 +353,36 @@ function onKey(event: KeyboardEvent): void {
   action();
 }
 
-/** ← folds a row or goes to the one that can be folded; → unfolds it. */
-function foldByKey(key: string, target: HTMLElement): boolean {
-  if (key !== 'ArrowLeft' && key !== 'ArrowRight') return false;
-  const isOpen = '[aria-expanded="true"]';
-  let row = target.closest('li');
-  const button = row?.querySelector<HTMLElement>('.fold-row');
-  if (key === 'ArrowRight' || button?.matches(isOpen)) {
-    if (button?.matches(isOpen) === (key === 'ArrowLeft'))
-      foldRow(Number(button?.dataset['fold']), key === 'ArrowLeft');
-    return true;
-  }
-  const rails = row?.querySelectorAll('.rail').length ?? 0;
-  while (row) {
-    row = row.previousElementSibling as HTMLLIElement | null;
-    const isAbove = (row?.querySelectorAll('.rail').length ?? 0) <= rails;
-    if (!row || (isAbove && row.querySelector('.fold-row'))) break;
-  }
-  row?.querySelector('a')?.focus();
+/** ↑ ↓ move in the tree, ← folds a row or goes to one that folds, → unfolds it. */
+function onRowKey(key: string, row: HTMLElement): boolean {
+  const button = row.querySelector<HTMLElement>('.fold-row');
+  const isOpen = button?.getAttribute('aria-expanded') === 'true';
+  const place = Number(button?.dataset['fold'] ?? -1);
+  if (key === 'ArrowDown') focusRow(row.nextElementSibling);
+  else if (key === 'ArrowUp') focusRow(row.previousElementSibling);
+  else if (key === 'ArrowRight') {
+    if (button && !isOpen) foldRow(place, false);
+  } else if (key === 'ArrowLeft') {
+    if (isOpen) foldRow(place, true);
+    else focusRow(foldAbove(row));
+  } else return false;
   return true;
+}
+
+function focusRow(row: Element | null): void {
+  row?.querySelector('a')?.focus();
+}
+
+function depthOf(row: Element): number {
+  return row.querySelectorAll('.rail').length;
+}
+
+/** The nearest row above that folds and is not deeper. */
+function foldAbove(from: HTMLElement): Element | null {
+  let row = from.previousElementSibling;
+  while (row && (depthOf(row) > depthOf(from) || !row.querySelector('.fold-row')))
+    row = row.previousElementSibling;
+  return row;
 }
 
 function listen(): void {
@@ -473,6 +420,7 @@ function listen(): void {
   find('.show-details').addEventListener('click', toggleDetails);
   find('.save').addEventListener('click', save);
   find('.show-help').addEventListener('click', () => help.showModal());
+  find('.close-help').addEventListener('click', () => help.close());
   opener.addEventListener('click', openDrawer);
   find('.close-tree').addEventListener('click', closeDrawer);
   find('.shade').addEventListener('click', closeDrawer);
