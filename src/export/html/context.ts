@@ -177,23 +177,21 @@ function turnsOf(tree: SessionTree): ReadonlyMap<string, number> {
 }
 
 /** The text of an entry's row in the tree and of links to it. */
-export function rowText(
-  { entry, kind, text }: TreeRow,
-  { calls }: Pick<PageContext, 'calls'>,
-): string {
+export function rowText(row: TreeRow, { calls }: Pick<PageContext, 'calls'>): string {
+  const { entry, kind } = row;
   // hidden entries are not in the page at all
   if (isKnown(entry, 'custom_message') && !entry.payload.display)
     return `${entry.payload.custom_type}: for the model only`;
-  if (!isKnown(entry, 'message')) return plain(text === '' ? kind : text);
+  if (!isKnown(entry, 'message')) return plain(row.text === '' ? kind : row.text);
   const { message } = entry.payload;
   if (message?.role === 'tool_result') return callLine(message.name, calls.answered.get(entry.id));
   if (message?.role === 'user') {
     const task = taskOf(textOf(message.content));
-    return task ? plain(gist(task.text)) : plain(text === '' ? 'image' : text);
+    return task ? plain(gist(task.text)) : plain(row.text === '' ? 'image' : row.text);
   }
   const words = gist(textOf(message.content));
   if (words !== '') return plain(words);
-  return plain(text.replaceAll(/→ rye_(?:file_system_)?/g, '→ '));
+  return plain(row.text.replaceAll(/→ rye_(?:file_system_)?/g, '→ '));
 }
 
 /** Address of an entry within the page. */
