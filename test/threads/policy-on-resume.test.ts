@@ -86,6 +86,16 @@ it('an edited rule is told again, and what it matched before still counts', asyn
   expect(JSON.stringify(requests.at(-1)?.body.messages)).toContain('Neither this.');
 });
 
+it('an edited rule keeps the conditions of the plan, which nothing has matched yet', async () => {
+  const here = await lab();
+  await here.model([reply('Hello.'), reply('QQ'), reply('Fine.')]);
+  here.signed('rules/no-word.md', rule('condition: QQ'));
+  here.signed('directives/job.md', directive('job'));
+  const { thread_id } = await here.run('job');
+  await edit(here, 'rule', 'no-word', rule('condition: WW'));
+  expect((await resume(here, thread_id)).result).toBe('Fine.');
+});
+
 it('a rule with another text is told again; one that was removed or loosened stays as it was', async () => {
   const here = await lab();
   await here.model([
@@ -107,6 +117,10 @@ it('a rule with another text is told again; one that was removed or loosened sta
   await edit(here, 'rule', 'loosened', rule('condition: WW\ninterrupt: never'));
   const kept = await resume(here, told.thread_id);
   expect(kept.result).toBe('Better.');
+  expect(ofType(await here.events(kept.thread_id), 'rule_matched').at(-1)).toMatchObject({
+    rule: 'loosened',
+    interrupted: true,
+  });
   expect(here.notices).toHaveLength(2);
 });
 

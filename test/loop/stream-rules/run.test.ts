@@ -378,9 +378,12 @@ it('reminders count toward the cap, in prose and beside results; matches after i
     event.event_type === 'rule_matched' ? [event.payload['outcome']] : [],
   );
   expect(outcomes).toEqual([
-    ...['reminded', 'reminded'],
-    ...['reminded', 'reminded'],
-    ...['recorded', 'recorded'],
+    'reminded',
+    'reminded',
+    'reminded',
+    'reminded',
+    'recorded',
+    'recorded',
   ]);
 });
 
