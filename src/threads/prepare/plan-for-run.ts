@@ -204,7 +204,7 @@ function explicit(rule: PlannedRule, settings: PlannedRules['settings']): Explic
   };
 }
 
-/** True if a rule says what the other says, matches all that it matches, and cuts and repeats no less. */
+/** True if a rule states what the other states, matches all that it matches, and cuts and repeats no less. */
 function isAsStrict(rule: ExplicitRule, other: ExplicitRule): boolean {
   const cuts = rule.interrupt === 'always' || other.interrupt === 'never';
   const repeats = rule.repeat === 'after-gap' && rule.gap <= other.gap;
@@ -278,7 +278,7 @@ function isWatched({ enabled, shipped, suppressed }: HookDeclaration): boolean {
   return enabled && shipped !== true && suppressed !== true;
 }
 
-/** What a hook does, without the line that declares it. */
+/** Returns the content of a hook, without the line that declares it. */
 function contentOf({ origin: _origin, ...hook }: HookDeclaration): string {
   return JSON.stringify(hook);
 }
