@@ -1,4 +1,5 @@
 import { type ErrorInfo, RyeError } from './errors.ts';
+import type { RunReason } from './events.ts';
 import type { JsonObject } from './json.ts';
 import type { Cost } from './usage.ts';
 
@@ -79,6 +80,28 @@ export interface ThreadRecord {
   readonly chain_root_id: string | null;
   /** Set by a canceller in any process; the owner watches it. */
   readonly cancel_requested: string | null;
+}
+
+/** One run of a thread, as thread.json lists it. */
+export interface ThreadRun {
+  /** Counts from 1. */
+  readonly run: number;
+  readonly reason: RunReason | 'started';
+  readonly started_at: string;
+  /** Absent while it runs. */
+  readonly finished_at?: string;
+  /** The head that it continued from; null: none. */
+  readonly from_entry: string | null;
+  readonly provider: string;
+  readonly model: string;
+  /** The thread's limits while it ran, as totals over all runs. */
+  readonly limits: JsonObject;
+  /** What the thread used since the end of the run before. */
+  readonly cost: Cost;
+  readonly status: ThreadStatus;
+  /** The beginning of the result; the log has all of it. */
+  readonly result?: string;
+  readonly error?: ErrorInfo;
 }
 
 /** Result of `rye execute directive`; field names are public interface. */

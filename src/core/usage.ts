@@ -43,6 +43,29 @@ export function addUsage(left: Usage, right: Usage): Usage {
   };
 }
 
+/** Adds the costs of two threads or runs. */
+export function addCost(left: Cost, right: Cost): Cost {
+  return {
+    ...addUsage(left, right),
+    turns: left.turns + right.turns,
+    spend: toUsd(toMicroUsd(left.spend) + toMicroUsd(right.spend)),
+    elapsed_seconds: Math.round((left.elapsed_seconds + right.elapsed_seconds) * 1000) / 1000,
+  };
+}
+
+/** Returns what was used between two totals of one thread. */
+export function costSince(before: Cost, total: Cost): Cost {
+  return {
+    input_tokens: total.input_tokens - before.input_tokens,
+    output_tokens: total.output_tokens - before.output_tokens,
+    cache_read_tokens: total.cache_read_tokens - before.cache_read_tokens,
+    cache_write_tokens: total.cache_write_tokens - before.cache_write_tokens,
+    turns: total.turns - before.turns,
+    spend: toUsd(toMicroUsd(total.spend) - toMicroUsd(before.spend)),
+    elapsed_seconds: Math.round((total.elapsed_seconds - before.elapsed_seconds) * 1000) / 1000,
+  };
+}
+
 /** All tokens that count against a `tokens` limit. */
 export function totalTokens(usage: Usage): number {
   return (

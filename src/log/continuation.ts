@@ -148,6 +148,51 @@ function isRerunResult(message: Message, rerun: ReadonlySet<string> | undefined)
 }
 
 /**
+ * The context at an entry of the thread's own log, and the drafts that move the head there. Results that `rerun` calls
+ * replace stay on a branch that is left: what came after them is copied beside it.
+ */
+export function continuePath({ tree, events, leafId, rerun }: CarryRequest): CarriedContext {
+  const context = foldContext(tree, { leafId, startedCalls: startedCallIds(events) });
+  const { messages } = withoutRerun(context, rerun);
+  const { system, tools } = context;
+  const path = leafId === null ? [] : pathTo(tree, leafId);
+  const first = path.findIndex((entry) => isRerun(entry as EventDraft, rerun));
+  if (first === -1) {
+    const drafts = leafId === tree.leafId ? [] : branchDrafts(tree, leafId);
+    return { drafts, messages, system, tools };
+  }
+  const kept = path.slice(first).filter((entry) => COPIED.has(entry.event_type));
+  const copies = kept
+    .map(({ event_type, payload }) => ({ event_type, payload }) as EventDraft)
+    .filter((draft) => !isRerun(draft, rerun));
+  const drafts = [
+    { event_type: 'leaf', payload: { target_id: path[first - 1]?.id ?? null }, durable: true },
+    ...copies,
+  ] as const;
+  return { drafts, messages, system, tools };
+}
+
+/** True if everything after the last answer on the path to an entry can be copied beside it. */
+export function isCopyable(tree: SessionTree, leafId: string | null): boolean {
+  const path = pathTo(tree, leafId);
+  const last = path.findLastIndex(
+    (entry) => isKnown(entry, 'message') && entry.payload.message.role === 'assistant',
+  );
+  return path.slice(last + 1).every((entry) => COPIED.has(entry.event_type) || isDropped(entry));
+}
+
+/** Types whose entries name no other entry. */
+const COPIED: ReadonlySet<string> = new Set([
+  'message',
+  'custom',
+  'custom_message',
+  'title',
+  'model_change',
+  'thinking_change',
+  'rule_injection',
+]);
+
+/**
  * Moves the head to an entry, or before the first one with `null`; the next entry starts a branch there. Where the path
  * ends with calls whose results are elsewhere in the log, copies of these results begin the branch.
  */

@@ -205,8 +205,8 @@ export interface ThreadFiles {
    * what was signed.
    */
   readDocument(threadId: string): Promise<ThreadDocument>;
-  /** Stores the plan, so that the thread can be resumed. */
-  writePlan(threadId: string, plan: ThreadPlan): Promise<void>;
+  /** Stores the plan, so that the thread can be resumed. The plan of a later run leaves that of the first one in its place. */
+  writePlan(threadId: string, plan: ThreadPlan, run?: number): Promise<void>;
   /** Reads the stored plan; `thread_tampered` where it is not the one that this document names. */
   readPlan(document: Pick<ThreadDocument, 'thread_id' | 'plan_sha256'>): Promise<ThreadPlan>;
   writeCapabilities(threadId: string, text: string): Promise<void>;
@@ -221,8 +221,6 @@ export interface ThreadFiles {
 
 /** A file that grows while its thread runs. Writes are unsigned and not synced. */
 export interface LiveFile {
-  /** True if the file is empty, so that it needs its head. */
-  readonly isNew: boolean;
   append(text: string): void;
   close(): void;
 }

@@ -14,7 +14,12 @@ import {
   optional,
   TEXT,
 } from '../core/shape.ts';
-import { type Integrity, THREAD_STATUSES, type ThreadStatus } from '../core/thread.ts';
+import {
+  type Integrity,
+  THREAD_STATUSES,
+  type ThreadRun,
+  type ThreadStatus,
+} from '../core/thread.ts';
 import type { Cost, SessionCost } from '../core/usage.ts';
 import { planHash, planText } from './stored-plan.ts';
 
@@ -64,7 +69,11 @@ export interface ThreadDocument {
     readonly space: string;
     readonly sha256: string;
   }[];
+  /** Every run, in order; absent for a thread that has had only one. */
+  readonly runs?: readonly ThreadRun[];
+  /** Total of all runs. */
   readonly cost?: Cost;
+  /** Of the last run, as `outputs` and `error` are. */
   readonly result?: string;
   readonly outputs?: JsonObject;
   readonly error?: ErrorInfo;
@@ -124,6 +133,23 @@ export function openDocument(document: ThreadDocument): ThreadDocument {
   return { ...open, status: 'running' };
 }
 
+/** Returns thread.json of a thread that begins another run, which follows `plan`; `sha256` is that of the stored plan. */
+export function nextDocument(
+  before: ThreadDocument,
+  plan: ThreadPlan,
+  facts: { readonly now: string; readonly sha256: string; readonly runs: readonly ThreadRun[] },
+): ThreadDocument {
+  const { thread_id: threadId, created_at, continuation_of: continuationOf } = before;
+  const { now, sha256, runs } = facts;
+  return {
+    ...openDocument(before),
+    ...startDocument(plan, { threadId, now, continuationOf }),
+    created_at,
+    plan_sha256: sha256,
+    runs,
+  };
+}
+
 /** Returns line 1 of the thread's log. */
 export function headerOf(document: ThreadDocument): LogHeader {
   const { thread_id, directive, created_at, continuation_of } = document;
@@ -171,6 +197,7 @@ const DOCUMENT = objectOf<ThreadDocument>({
   integrity: TEXT,
   inputs: OBJECT,
   sources: listOf(OBJECT),
+  runs: optional(listOf(OBJECT)),
   cost: optional(OBJECT),
   result: optional(TEXT),
   outputs: optional(OBJECT),

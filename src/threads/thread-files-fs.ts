@@ -2,7 +2,6 @@ import {
   closeSync,
   constants,
   existsSync,
-  fstatSync,
   openSync,
   readdirSync,
   unlinkSync,
@@ -105,8 +104,11 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     },
     readDocument: async (threadId) =>
       verifyDocument(await readThreadJson(folder(threadId), threadId), threadId, options.keys),
-    writePlan: async (threadId, plan) =>
-      await write(join(folder(threadId), 'plan.json'), planText(plan)),
+    writePlan: async (threadId, plan, run = 1) => {
+      const text = planText(plan);
+      const name = run === 1 ? 'plan.json' : laterPlan(planHash(text));
+      await write(join(folder(threadId), name), text);
+    },
     readPlan: async (document) => await readPlan(folder(document.thread_id), document),
     writeCapabilities: async (threadId, text) =>
       await write(
@@ -139,17 +141,16 @@ async function openLive(
   path: string,
   isResumed: boolean,
 ): Promise<LiveFile | undefined> {
-  const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
+  const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
   try {
     await assertOwnPath(root, path);
     makeFolders(dirname(path));
     const fd = openSync(
       path,
-      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | (isResumed ? 0 : O_EXCL),
+      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | (isResumed ? O_TRUNC : O_EXCL),
       0o644,
     );
     return {
-      isNew: fstatSync(fd).size === 0,
       append: (text) => void writeSync(fd, text),
       close: () => closeSync(fd),
     };
@@ -219,7 +220,8 @@ async function readPlan(
   folder: string,
   { thread_id: threadId, plan_sha256: sha256 }: Pick<ThreadDocument, 'thread_id' | 'plan_sha256'>,
 ): Promise<ThreadPlan> {
-  const path = join(folder, 'plan.json');
+  const later = sha256 === undefined ? undefined : join(folder, laterPlan(sha256));
+  const path = later !== undefined && existsSync(later) ? later : join(folder, 'plan.json');
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -239,6 +241,11 @@ async function readPlan(
     location: { path },
     hint: 'It was changed after rye wrote it. rye ignored it.',
   });
+}
+
+/** Returns the name of a plan that differs from the first run's: a run with the same plan finds it again. */
+function laterPlan(sha256: string): string {
+  return `plan-${sha256.slice(0, 16)}.json`;
 }
 
 /** Creates `name`, or `name-2`, `name-3`… : call ids are the model's and may repeat. */
@@ -298,7 +305,7 @@ async function assertOwnPath(root: string, path: string): Promise<void> {
 
 /** Names of half-written files, and of handovers that no process took, which may hold secrets. */
 const LEFTOVER =
-  /^(?:handover\.json|(?:handover\.json|thread\.json|plan\.json|capabilities\.md)\..+|\.lease-\d+-[0-9a-f]+)$/;
+  /^(?:handover\.json|(?:handover\.json|thread\.json|plan(?:-[0-9a-f]+)?\.json|capabilities\.md)\..+|\.lease-\d+-[0-9a-f]+)$/;
 
 /** Removes the files that a dead process left unfinished in a thread's folder, then the folder if it is empty. */
 export async function removeLeftovers(folder: string): Promise<void> {

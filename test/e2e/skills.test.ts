@@ -250,9 +250,11 @@ test('a resumed thread still has its skills and the tools that they brought, and
     );
   };
   const payload = { skill: 'long', tools: ['rye_file_system_read', 'rye_file_system_grep'] };
-  expect(await activated(id)).toMatchObject([{ payload: { ...payload, via: 'model' } }]);
-  const goneOn = (JSON.parse(again.stdout) as { thread_id: string }).thread_id;
-  expect(await activated(goneOn)).toMatchObject([{ payload: { ...payload, via: 'resume' } }]);
+  expect(JSON.parse(again.stdout)).toMatchObject({ thread_id: id });
+  expect(await activated(id)).toMatchObject([
+    { payload: { ...payload, via: 'model' } },
+    { payload: { ...payload, via: 'resume' } },
+  ]);
 }, 60_000);
 
 // Requirement: project-skill-first

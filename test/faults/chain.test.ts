@@ -4,6 +4,9 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { Rye } from '../../src/app/api/rye.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
+import type { ThreadRun } from '../../src/core/thread.ts';
+import { addCost } from '../../src/core/usage.ts';
+import { isKnown } from '../../src/log/tree.ts';
 import { openStore } from '../../src/storage/open-store.ts';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireScript, type WireServer } from '../helpers/wire-server.ts';
@@ -158,7 +161,7 @@ describe('a chain of three threads', () => {
 
 describe('resuming', () => {
   // Requirement: run-needs-work, strict-resume-impossible
-  it('resumes the whole conversation twice, with the remaining limits', async () => {
+  it('resumes the whole conversation twice in one log, under the limits of all runs', async () => {
     const { world, rye, server } = await stage((request) => {
       const text = JSON.stringify(request.body.messages);
       return text.includes('And in French')
@@ -176,25 +179,29 @@ describe('resuming', () => {
     expect(JSON.stringify(request?.messages.at(-1))).toContain('And in French?');
     expect(JSON.stringify(request?.messages)).toContain('All marks are left.');
     const { document } = await rye.threads.show(second.thread_id);
-    expect(document).toMatchObject({
-      continuation_of: 't',
-      inputs: {},
-      limits: { turns: 12 - first.cost.turns, spawns: 4 },
-    });
-    expect((await rye.threads.show('t')).document).toMatchObject({
-      status: 'continued',
-      continuation_thread_id: second.thread_id,
-    });
-    // by the id of any link
+    expect(second).toMatchObject({ thread_id: 't', cost: { turns: first.cost.turns + 1 } });
+    expect(second).not.toHaveProperty('continuation_thread_id');
+    expect(document).toMatchObject({ inputs: {}, limits: { turns: 12, spawns: 5 } });
     const third = await rye.recovery.resume({
       threadId: 't',
       message: 'And in French, once more?',
     });
-    const { chain } = await rye.threads.show('t');
-    expect(chain.map(({ thread_id }) => thread_id)).toEqual([
-      't',
-      second.thread_id,
-      third.thread_id,
+    const { chain, document: last } = await rye.threads.show('t');
+    expect(chain.map(({ thread_id }) => thread_id)).toEqual(['t']);
+    const runs = (last?.['runs'] ?? []) as unknown as readonly ThreadRun[];
+    const plan_sha256 = last?.['plan_sha256'];
+    expect(runs.map(({ run, reason, status }) => [run, reason, status])).toEqual([
+      [1, 'started', 'completed'],
+      [2, 'resumed', 'completed'],
+      [3, 'resumed', 'completed'],
+    ]);
+    expect(runs.map(({ cost }) => cost).reduce(addCost)).toEqual(third.cost);
+    const started = (await eventsOf(rye, 't')).flatMap((event) =>
+      isKnown(event, 'run_started') ? [event.payload] : [],
+    );
+    expect(started).toMatchObject([
+      { run: 2, reason: 'resumed', limits: { turns: 12 }, plan_sha256 },
+      { run: 3, reason: 'resumed', limits: { turns: 12 }, plan_sha256 },
     ]);
     await expectLegal(world, rye);
   }, 180_000);

@@ -3,22 +3,18 @@ import type { EventDraft } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { type Message, type ToolCallBlock, userText } from '../../core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
+import type { Cost } from '../../core/usage.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
 import { resolveInputs } from '../../items/inputs.ts';
 import { interpolateText } from '../../items/prompt.ts';
 import type { CarriedContext } from '../../log/continuation.ts';
 import { type CallFate, unfinishedCalls } from '../../log/open-calls.ts';
 import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts';
-import type { LogWriter } from '../../storage/store.ts';
+import type { LogHold, LogWriter } from '../../storage/store.ts';
 import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
 import { firedDraft } from '../run/hook-runner.ts';
-import {
-  type Conversation,
-  type ConversationParts,
-  injectedDrafts,
-  type Opening,
-} from '../run/opening.ts';
+import { type Conversation, type ConversationParts, injectedDrafts } from '../run/opening.ts';
 
 const SHIPPED = 'rye/agent/continuation';
 
@@ -73,35 +69,47 @@ const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost'];
 const UNSTARTED_FATES: readonly CallFate[] = [...LOST_FATES, 'not_started'];
 
 export interface ContinuedConversation {
+  /** Holds the thread's own log if this is its next run; absent for a successor. */
+  readonly hold?: LogHold;
+  /** The cost of the thread's earlier runs. */
+  readonly spent?: Cost;
+  /** Written before anything else: `run_started` and what belongs to it. Absent for a successor. */
+  readonly begin?: readonly EventDraft[];
   readonly previousThreadId: string;
   readonly traits: (model: PlannedModel) => ProviderTraits;
   /** The messages so far, to see what was interrupted. */
   readonly messages: readonly Message[];
-  /** The first entries of the new log, without the results of `rerun` calls. */
+  /** The entries before the new messages, without the results of `rerun` calls. */
   readonly carry: (rerun: ReadonlySet<string>) => CarriedContext;
-  /** The message to the model: the caller's text, or that of the continuation directive. */
-  readonly message: string;
-  /** Called once the new log holds the context: links the threads. */
+  /** The message to the model: the caller's text, or that of the continuation directive; undefined for none. */
+  readonly message: string | undefined;
+  /** Called once the log holds the context: links the threads. */
   readonly onCarried?: () => Promise<void>;
 }
 
 /**
- * The beginning of a successor: the carried entries, then `thread_continued` with its hooks, then a message. Calls of
- * idempotent tools that a crash interrupted are run again before the model is asked; a replayable provider,
- * which cannot judge, also makes those that it never started.
+ * The beginning of the next run of a thread, or of a successor: what precedes it, the text of the `thread_continued` hooks,
+ * then a message. Calls of idempotent tools that a crash interrupted are run again before the model is asked; a
+ * replayable provider, which cannot judge, also makes those that it never started.
  */
 export function continuedConversation(facts: ContinuedConversation): Conversation {
+  const { hold, spent, begin, message } = facts;
+  const previous = { previous_thread_id: facts.previousThreadId };
   return {
-    reopens: false,
+    hold,
+    spent,
     open: async (parts) => {
+      const { recorder } = parts;
+      if (begin) recorder.record(begin);
       const fates = facts.traits(parts.plan.model).replayable ? UNSTARTED_FATES : LOST_FATES;
       const rerun = await rerunnable(parts.tools, unfinishedCalls(facts.messages, fates));
       const carried = facts.carry(new Set(rerun?.callIds));
       appendAll(parts.writer, carried.drafts);
-      await parts.recorder.checkpoint();
+      await recorder.checkpoint();
       await facts.onCarried?.();
       const system = systemNow(parts, carried);
-      const drafts = await continuedDrafts(parts, facts);
+      if (!begin) recorder.record([{ event_type: 'thread_continued', payload: previous }]);
+      const drafts = await continuedDrafts(parts, previous, message);
       const recorded = {
         system,
         tools: carried.tools as unknown as readonly ToolDefinition[],
@@ -111,35 +119,6 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
         return { ...recorded, drafts: [], messages: carried.messages, pending };
       }
       return { ...recorded, drafts, messages: [...carried.messages, ...messagesOf(drafts)] };
-    },
-  };
-}
-
-export interface ReopenedConversation {
-  readonly threadId: string;
-  readonly context: Omit<CarriedContext, 'drafts'>;
-  /** Move the head first, if the thread continues from an earlier entry. */
-  readonly headDrafts: readonly EventDraft[];
-  readonly message: string | undefined;
-  readonly spent: NonNullable<Opening['spent']>;
-}
-
-/** Continues a suspended thread in its own log. */
-export function reopenedConversation(facts: ReopenedConversation): Conversation {
-  const { threadId, context, headDrafts, message, spent } = facts;
-  return {
-    reopens: true,
-    open: async (parts) => {
-      if (headDrafts.length > 0) parts.recorder.record(headDrafts);
-      const system = systemNow(parts, context);
-      const drafts = await continuedDrafts(parts, { previousThreadId: threadId, message });
-      return {
-        system,
-        tools: context.tools as unknown as readonly ToolDefinition[],
-        drafts,
-        messages: [...context.messages, ...messagesOf(drafts)],
-        spent,
-      };
     },
   };
 }
@@ -161,13 +140,12 @@ function systemNow(
   return text;
 }
 
-/** Returns `thread_continued`, the events of its hooks, and the message with the hooks' text around it. */
+/** Returns the events of the `thread_continued` hooks, and the message with the hooks' text around it. */
 async function continuedDrafts(
-  { hooks, signal, recorder }: ConversationParts,
-  { previousThreadId, message }: { previousThreadId: string; message: string | undefined },
+  { hooks, signal }: ConversationParts,
+  previous: JsonObject,
+  message: string | undefined,
 ): Promise<readonly EventDraft[]> {
-  const previous = { previous_thread_id: previousThreadId };
-  recorder.record([{ event_type: 'thread_continued', payload: previous }]);
   const report = await hooks.opening('thread_continued', previous, signal);
   if (report.failure) throw report.failure;
   const text = [

@@ -5,6 +5,7 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadStatus } from '../../core/thread.ts';
 import { addUsage, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { openCalls, settlementDrafts } from '../../log/open-calls.ts';
+import { runsOf } from '../../log/runs.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { Configured, Process, Recovering, Stored } from '../ports.ts';
@@ -12,7 +13,7 @@ import { finalizeThread, type Verdict } from '../run/finalize.ts';
 import { type Death, deathOf, silentOnes } from '../run/liveness.ts';
 import { Recorder } from '../run/recorder.ts';
 import { endUnstarted, type UnstartedEnd } from '../run/start.ts';
-import { openDocument, type ThreadDocument } from '../thread-document.ts';
+import { headerOf, openDocument, type ThreadDocument } from '../thread-document.ts';
 import { removeLeftovers } from '../thread-files-fs.ts';
 import {
   bookedCost,
@@ -147,7 +148,7 @@ async function finishDead(
   });
   const successor = end?.status === 'continued' ? successors.at(-1) : undefined;
   const result = await finalizeThread(env, {
-    started: { threadId, plan, record, document: openDocument(document), parent: undefined },
+    started: { threadId, plan, record, document: asLogged(document, events), parent: undefined },
     outcome: outcomeOf(end, { failure, cost, cancelled: record.cancel_requested }),
     hooks: undefined,
     log: writer && recorder && { writer, recorder },
@@ -162,6 +163,19 @@ async function finishDead(
     reason: failure.message,
     ...unverified,
   };
+}
+
+/** Returns thread.json of a thread whose end is to be written, with the runs that its log records. */
+function asLogged(
+  document: ThreadDocument,
+  events: readonly (LogEvent | UnknownEvent)[],
+): ThreadDocument {
+  const open = openDocument(document);
+  // nothing can be said about a log that was not read
+  if (events.length === 0) return open;
+  const { runs: _runs, ...rest } = open;
+  const runs = runsOf(headerOf(document), events);
+  return runs.length === 1 ? rest : { ...rest, runs };
 }
 
 /** Answers the open calls and records the crash in the log. */

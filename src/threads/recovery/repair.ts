@@ -1,12 +1,13 @@
 import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, RyeError, toRyeError } from '../../core/errors.ts';
 import type { EventPayloads, LogEvent, LogHeader, UnknownEvent } from '../../core/events.ts';
-import { compact } from '../../core/json.ts';
-import { completeLimits, eachLimit } from '../../core/limits.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
+import { completeLimits, eachLimit, type Limits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { mapOf, NUMBER } from '../../core/shape.ts';
 import { isActive, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { type Cost, NO_COST, toMicroUsd } from '../../core/usage.ts';
+import { endRun, runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
 import type { BudgetRow } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
@@ -242,10 +243,24 @@ export async function rebuildDocument(env: Stored, threadId: string): Promise<Re
   const { header, events, extent } = found;
   const started = events.find((event) => isKnown(event, 'thread_started'))?.payload;
   if (!started) return undefined;
-  const plan = await usablePlan(env.files, { thread_id: threadId, ...started });
-  const begun = plan
-    ? startDocument(plan, factsOf(threadId, header))
-    : withoutPlan(factsOf(threadId, header), started, parentIn(events));
+  const latest = {
+    ...started,
+    ...events.findLast((event) => isKnown(event, 'run_started'))?.payload,
+  };
+  const { plan_sha256: sha256, provider, model, limits } = latest;
+  const plan = await usablePlan(env.files, {
+    thread_id: threadId,
+    ...compact({ plan_sha256: sha256 }),
+  });
+  const facts = factsOf(threadId, header);
+  const runs = runsOf(header, events);
+  const begun: ThreadDocument = compact({
+    ...(plan
+      ? { ...startDocument(plan, facts), provider, model, limits: storedLimits(limits) }
+      : withoutPlan(facts, latest, parentIn(events))),
+    plan_sha256: plan && sha256,
+    runs: runs.length === 1 ? undefined : runs,
+  });
   const end = recordedEnd(events);
   if (!end) return { document: begun, plan, cost: bookedCost(events) };
   const document: ThreadDocument = compact({
@@ -318,13 +333,17 @@ function withoutPlan(
     model: started.model,
     provider: started.provider,
     parent_thread_id: parentId,
-    limits: STORED_LIMITS.fits(started.limits) ? completeLimits(started.limits) : NO_LIMITS,
+    limits: storedLimits(started.limits),
     capabilities: [],
     integrity: started.integrity === 'verified' ? 'verified' : 'unverified',
     inputs: started.inputs,
     sources: [],
     continuation_of: continuationOf,
   });
+}
+
+function storedLimits(limits: JsonObject): Limits {
+  return STORED_LIMITS.fits(limits) ? completeLimits(limits) : NO_LIMITS;
 }
 
 const STORED_LIMITS = mapOf(NUMBER);
@@ -373,8 +392,9 @@ export async function endWithoutPlan(
   await ledger.release(threadId, epoch);
   await recoverDeliveries(env, threadId, epoch);
   const end = { status: 'error' as const, result: '', error, cost };
-  const { transcript: _open, outputs: _none, ...rest } = document;
-  await env.files.writeDocument({ ...rest, ...end, updated_at: now });
+  const { transcript: _open, outputs: _none, runs, ...rest } = document;
+  const ended = { ...rest, ...(runs ? { runs: endRun(runs, end, now) } : {}) };
+  await env.files.writeDocument({ ...ended, ...end, updated_at: now });
   await registry.finish(threadId, { ...end, now, epoch });
   return error;
 }

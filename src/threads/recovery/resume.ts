@@ -1,13 +1,15 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
-import type { PlanChange } from '../../core/events.ts';
+import type { PlanChange, RunReason } from '../../core/events.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import { isActive, type ThreadRecord } from '../../core/thread.ts';
-import { toMicroUsd, toUsd } from '../../core/usage.ts';
+import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { isFatalProblem } from '../../log/codec.ts';
-import { branchDrafts, carryPath } from '../../log/continuation.ts';
-import { buildTree, entryByPrefix, type SessionTree } from '../../log/tree.ts';
+import { carryPath, continuePath, isCopyable } from '../../log/continuation.ts';
+import { runsOf } from '../../log/runs.ts';
+import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/tree.ts';
+import { limitsOfRun } from '../../policy/run-limits.ts';
 import type { LogHold, OpenedLog } from '../../storage/store.ts';
 import type {
   Embedding,
@@ -24,15 +26,12 @@ import { planForRun } from '../prepare/plan-for-run.ts';
 import { assertProgram } from '../prepare/policy.ts';
 import { reexport } from '../run/finalize.ts';
 import { deathOf } from '../run/liveness.ts';
-import { createThread, readParent, reserveBudget } from '../run/start.ts';
-import { openDocument, type ThreadDocument } from '../thread-document.ts';
+import { createThread, readParent } from '../run/start.ts';
+import { planHash, planText } from '../stored-plan.ts';
+import { nextDocument, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
 import { recordingChanges } from './changed-plan.ts';
-import {
-  continuationMessage,
-  continuedConversation,
-  reopenedConversation,
-} from './continuation.ts';
+import { continuationMessage, continuedConversation } from './continuation.ts';
 import { bookedCost } from './crashed-log.ts';
 import { recoverThread } from './recover.ts';
 import {
@@ -60,6 +59,9 @@ export interface ResumeRequest {
 interface Resumable {
   readonly record: ThreadRecord;
   readonly document: ThreadDocument;
+  /** The plan that is stored for the next run: that of the last one under the policy in force. */
+  readonly planned: ThreadPlan;
+  /** The plan under the settings at the leaf. */
   readonly plan: ThreadPlan;
   /** What the plan holds that the stored one does not. */
   readonly changes: readonly PlanChange[];
@@ -72,25 +74,37 @@ interface Resumable {
 }
 
 /**
- * Prepares to continue a thread: a suspended one under its own id, any other in a successor, which is linked once it
- * holds the whole context. A crashed one is recovered first. Its thread.json, plan and log are verified before use. Of
- * two processes one gets it, the other is refused with `thread_locked`.
+ * Prepares the next run of a thread under its own id. A crashed one is recovered first; the end of a handed-off one is
+ * continued. Only a thread whose log must not grow, because it is archived or was changed, gets a successor, which is linked
+ * once it holds the whole context. Its thread.json, plan and log are verified before use, and no other process writes the
+ * log meanwhile: of two that resume one thread, one gets it, the other is refused with `thread_locked`.
  */
 export async function prepareResume(
   env: Recovering & Sources & Preparation & Embedding,
   request: ResumeRequest,
 ): Promise<Successor> {
   await env.guards.check();
-  const resumable = await readResumable(env, await endOfChain(env, request.threadId), request);
-  assertSecrets(resumable.plan, request.secrets);
-  const { status, parent_id: parentId } = resumable.record;
-  const isPaid = parentId === null || (await payingAncestor(env, parentId)) === parentId;
-  const next =
-    status === 'suspended' && isPaid && resumable.isIntact
-      ? await reopen(env, resumable, request)
-      : await succeed(env, resumable, request);
-  const { changes, document } = resumable;
-  return recordingChanges(next, { changes, before: document.plan_sha256 ?? '' });
+  const record = await endOfChain(env, request.threadId);
+  const { thread_id: threadId } = record;
+  if (threadId !== request.threadId) {
+    env.onNotice(`thread ${request.threadId} was handed off; ${threadId} continues it`);
+  }
+  await env.files.readDocument(threadId);
+  const hold = await holdEnded(env, threadId, record.epoch);
+  try {
+    await assertUnchanged(env, record);
+    const resumable = await readResumable(env, record, request);
+    assertSecrets(resumable.plan, request.secrets);
+    const { changes, document, isIntact } = resumable;
+    const next =
+      isIntact && !(await env.store.logs.isArchived(threadId))
+        ? await runAgain(env, resumable, request, hold)
+        : await succeed(env, resumable, request, hold);
+    return recordingChanges(next, { changes, before: document.plan_sha256 ?? '' });
+  } catch (error) {
+    await hold.release();
+    throw error;
+  }
 }
 
 /** Returns the last thread of the chain once no process runs it; a crashed one is recovered. */
@@ -143,7 +157,19 @@ async function readResumable(
   }
   const leafId = from === undefined ? tree.leafId : entryByPrefix(tree, from).id;
   const plan = await planAtLeaf(env, current, { tree, leafId });
-  return { record, document, plan, changes, parent, log, tree, leafId, isIntact: verdict.ok };
+  const isIntact = verdict.ok;
+  return {
+    record,
+    document,
+    planned: current,
+    plan,
+    changes,
+    parent,
+    log,
+    tree,
+    leafId,
+    isIntact,
+  };
 }
 
 /** Secrets are never stored, so a directive that has some needs them again. */
@@ -164,55 +190,101 @@ function assertSecrets(
   });
 }
 
-/** Continues a suspended thread in its own log. */
-async function reopen(
-  env: Preparing,
-  { record, document, plan: planned, parent, log, tree, leafId }: Resumable,
-  { message, from, limits = {} }: ResumeRequest,
+/** Begins the next run of a thread in its own log. */
+async function runAgain(
+  env: Recovering & Sources & Preparation,
+  resumable: Resumable,
+  { message, from, limits: grants = {} }: ResumeRequest,
+  hold: LogHold,
 ): Promise<Successor> {
+  const { record, document, planned, parent, log, tree, leafId } = resumable;
+  const { registry, ledger } = env.store;
   const threadId = record.thread_id;
-  const context = carryPath({ tree, events: log.events, leafId });
-  const plan = { ...planned, limits: overrideLimits(planned.limits, limits, parent) };
-  const speaksLast = context.messages.at(-1)?.role === 'assistant';
-  const seed = message ?? (speaksLast ? await seedOf(env, plan, record) : undefined);
   const spent = bookedCost(log.events);
-  const now = isoTime(env.clock.now());
-  const { registry } = env.store;
-  const claimed = await registry.claim(threadId, env.owner, now);
-  const { limits: given, model } = plan;
-  const running = {
-    ...openDocument(document),
-    model: model.id,
-    provider: model.provider,
-    limits: given,
-    updated_at: now,
+  const used = {
+    cost: spent,
+    subtreeSpend: toUsd(await ledger.committed(threadId)),
+    spawns: record.spawn_count,
   };
+  const { total, run: left } = limitsOfRun(planned.limits, used, grants, parent?.limits);
+  assertSomethingLeft(threadId, left, planned.limits);
+  const stored = { ...planned, limits: total };
+  const plan = { ...resumable.plan, limits: total };
+  const context = continuePath({ tree, events: log.events, leafId });
+  const hasMoved = from !== undefined || wasMoved(log.events);
+  const isAnswered = context.messages.at(-1)?.role === 'assistant';
+  const isSeeded = isAnswered || (record.status !== 'suspended' && !hasMoved);
+  const seed = message ?? (isSeeded ? await seedOf(env, plan, record) : undefined);
+  const reason = await reasonOfRun(env, resumable, { message, hasMoved });
+  const sha256 = planHash(planText(stored));
+  const now = isoTime(env.clock.now());
+  const earlier = runsOf(log.header, log.events);
+  const { id: model, provider } = plan.model;
+  const begun = {
+    run: earlier.length + 1,
+    reason,
+    from_entry: leafId,
+    limits: total,
+    provider,
+    model,
+  };
+  const runs = [
+    ...earlier,
+    { ...begun, started_at: now, cost: NO_COST, status: 'running' as const },
+  ];
+  const next = nextDocument(document, plan, { now, sha256, runs });
+  const claimed = await registry.resume(record, env.owner, now);
   try {
-    await reserveBudget(env, plan, threadId);
-    await env.files.writeDocument(running);
+    await ledger.reopen(threadId, toMicroUsd(left.spend), { epoch: claimed.epoch });
+    if (sha256 !== document.plan_sha256) await env.files.writePlan(threadId, stored, runs.length);
+    await env.files.writeDocument(next);
   } catch (error) {
-    const { epoch, cost } = claimed;
-    const result = record.result ?? '';
-    await registry.finish(threadId, { status: 'suspended', now, cost, result, epoch });
+    await ledger.release(threadId, claimed.epoch);
+    await registry.revert(record, claimed.epoch);
     throw error;
   }
   return {
-    started: { threadId, plan, record: claimed, document: running, parent },
-    conversation: reopenedConversation({
-      threadId,
-      context,
-      headDrafts: from === undefined ? [] : branchDrafts(tree, leafId),
-      message: seed,
+    started: { threadId, plan, record: claimed, document: next, parent },
+    release: async () => await hold.release(),
+    conversation: continuedConversation({
+      hold,
       spent,
+      begin: [{ event_type: 'run_started', payload: { ...begun, plan_sha256: sha256 } }],
+      previousThreadId: threadId,
+      traits: env.models.traits,
+      messages: isCopyable(tree, leafId) ? context.messages : [],
+      carry: (rerun) => continuePath({ tree, events: log.events, leafId, rerun }),
+      message: seed,
     }),
   };
 }
 
-/** Continues a finished thread in a successor. */
+/** True if a person moved the head, or added to the conversation, after the last run. */
+function wasMoved(events: Resumable['log']['events']): boolean {
+  const end = events.findLast((event) => isKnown(event, 'thread_finished'))?.seq ?? 0;
+  return events.some(({ seq, event_type: type }) => seq > end && MOVES.has(type));
+}
+
+const MOVES: ReadonlySet<string> = new Set(['leaf', 'message', 'custom_message', 'branch_summary']);
+
+async function reasonOfRun(
+  { store }: Pick<Stored, 'store'>,
+  { record }: Resumable,
+  { message, hasMoved }: { readonly message: string | undefined; readonly hasMoved: boolean },
+): Promise<RunReason> {
+  if (hasMoved) return 'branched';
+  if (record.error?.code === 'thread_crashed') return 'recovered';
+  const isAsked = message === undefined;
+  if (isAsked && (await store.deliveries.isAnyWaiting(record.thread_id))) return 'answered';
+  return record.status === 'error' ? 'retried' : 'resumed';
+}
+
+/** Continues a thread whose log must not grow in a successor. */
 async function succeed(
   env: Recovering & Sources & Preparation,
   resumable: Resumable,
   { message, limits: overrides = {} }: ResumeRequest,
+  hold: LogHold,
 ): Promise<Successor> {
   const { record, plan: before, parent, log, tree, leafId } = resumable;
   const threadId = record.thread_id;
@@ -227,37 +299,30 @@ async function succeed(
   const plan = { ...before, limits };
   const payer = await payingAncestor(env, plan.parent_thread_id);
   const seed = message ?? (await seedOf(env, plan, record));
-  const hold = await holdEnded(env, threadId, record.epoch);
-  try {
-    await assertUnchanged(env, record);
-    const request = { parent, continuationOf: threadId };
-    const started = await createThread(env, plan, request, async (id) => {
-      const amount = toMicroUsd(limits.spend);
-      if (payer === undefined) await ledger.register(id, amount);
-      else await ledger.reserve(id, amount, payer);
-    });
-    const carry = (rerun: ReadonlySet<string>) =>
-      carryPath({ tree, events: log.events, leafId, rerun });
-    return {
-      started,
-      release: async () => await hold.release(),
-      conversation: continuedConversation({
-        previousThreadId: threadId,
-        traits: env.models.traits,
-        messages: carry(new Set()).messages,
-        carry,
-        message: seed,
-        onCarried: async () => {
-          await registry.linkContinuation(threadId, started.threadId, isoTime(env.clock.now()));
-          await hold.release();
-          await noteSuccessor(env, resumable, started.threadId);
-        },
-      }),
-    };
-  } catch (error) {
-    await hold.release();
-    throw error;
-  }
+  const request = { parent, continuationOf: threadId };
+  const started = await createThread(env, plan, request, async (id) => {
+    const amount = toMicroUsd(limits.spend);
+    if (payer === undefined) await ledger.register(id, amount);
+    else await ledger.reserve(id, amount, payer);
+  });
+  const carry = (rerun: ReadonlySet<string>) =>
+    carryPath({ tree, events: log.events, leafId, rerun });
+  return {
+    started,
+    release: async () => await hold.release(),
+    conversation: continuedConversation({
+      previousThreadId: threadId,
+      traits: env.models.traits,
+      messages: carry(new Set()).messages,
+      carry,
+      message: seed,
+      onCarried: async () => {
+        await registry.linkContinuation(threadId, started.threadId, isoTime(env.clock.now()));
+        await hold.release();
+        await noteSuccessor(env, resumable, started.threadId);
+      },
+    }),
+  };
 }
 
 /** Maximum time that the process of an ended thread may still write its export. */

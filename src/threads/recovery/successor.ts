@@ -7,7 +7,7 @@ import {
   USED_LIMIT_NAMES,
 } from '../../core/limits.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
-import { addUsage, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { addCost, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { carryTail } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
 import { limitsOfRun, type UsedLimits } from '../../policy/run-limits.ts';
@@ -183,14 +183,5 @@ export function joinChain(results: readonly ThreadResult[]): ThreadResult {
     cost: results.map(({ cost }) => cost).reduce(addCost),
     continuation_thread_id: last.thread_id,
     children: results.flatMap(({ children }) => children),
-  };
-}
-
-function addCost(left: Cost, right: Cost): Cost {
-  return {
-    ...addUsage(left, right),
-    turns: left.turns + right.turns,
-    spend: toUsd(toMicroUsd(left.spend) + toMicroUsd(right.spend)),
-    elapsed_seconds: Math.round((left.elapsed_seconds + right.elapsed_seconds) * 1000) / 1000,
   };
 }

@@ -4,6 +4,7 @@ import type { ThreadPlan } from '../../core/plan.ts';
 import type { FinalStatus, ThreadResult } from '../../core/thread.ts';
 import { toMicroUsd } from '../../core/usage.ts';
 import { headAndPlace } from '../../log/oversized.ts';
+import { endRun } from '../../log/runs.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
@@ -177,10 +178,13 @@ class Finalization {
   #document(isComplete: boolean): ThreadDocument {
     const { started, outcome, log, successor } = this.#request;
     const { status, error } = this.#verdict;
+    const now = isoTime(this.#env.clock.now());
+    const { runs } = started.document;
     return {
       ...started.document,
+      ...(runs ? { runs: endRun(runs, { ...this.#verdict, cost: outcome.cost }, now) } : {}),
       status,
-      updated_at: isoTime(this.#env.clock.now()),
+      updated_at: now,
       cost: outcome.cost,
       result: this.#keptResult(),
       ...(this.#outputs ? { outputs: this.#outputs } : {}),

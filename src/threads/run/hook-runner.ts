@@ -32,6 +32,8 @@ export interface HookRunnerOptions {
   readonly env: Process & Pick<Sources, 'items'>;
   readonly plan: ThreadPlan;
   readonly threadId: string;
+  /** The run of the thread, counted from 1. */
+  readonly run: number;
   readonly tools: OpenTools;
   readonly children: { readonly runForHook: RunChild };
   readonly recorder: Recorder;
@@ -244,7 +246,7 @@ export class HookRunner implements HookPort {
 
   /** Runs a tool with the same order as the loop: validated, intent in the log, effect, outcome in the log. */
   async #runTool(id: string, params: JsonObject, signal: AbortSignal): Promise<ActionOutcome> {
-    const { tools, recorder, threadId, env } = this.#options;
+    const { tools, recorder, threadId, run, env } = this.#options;
     const tool = await tools.tool(id);
     const validation = await tools.validate(tool.inputSchema, params);
     if (!validation.ok)
@@ -253,7 +255,8 @@ export class HookRunner implements HookPort {
         `the parameters of ${id} are wrong: ${validation.problems}`,
       );
     this.#calls += 1;
-    const callId = `hook-${this.#calls}`;
+    // unique in the whole log
+    const callId = run === 1 ? `hook-${this.#calls}` : `hook-${run}-${this.#calls}`;
     const start = env.clock.monotonic();
     recorder.record([
       {

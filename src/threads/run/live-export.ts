@@ -74,9 +74,12 @@ function paragraphs(blocks: readonly string[]): string {
   return blocks.map((block) => `\n${block}\n`).join('');
 }
 
-/** Opens the export of a thread that begins to run; undefined if its place is taken. Never rejects. */
+/**
+ * Opens the export of a thread that begins a run; undefined if its place is taken. What earlier runs said takes the
+ * place of their signed entry.
+ */
 export async function openLiveExport(
-  env: Pick<Stored, 'files'> & Exporting,
+  env: Pick<Stored, 'files' | 'store'> & Exporting,
   { plan, document }: Pick<StartedThread, 'plan' | 'document'>,
   isResumed: boolean,
 ): Promise<LiveExport | undefined> {
@@ -85,10 +88,10 @@ export async function openLiveExport(
   const file = await env.files.openExport(path, isResumed);
   if (file === undefined) return undefined;
   const live = new LiveExport(file, env.renderer);
-  if (file.isNew) {
-    const { description } = plan.directive;
-    const capabilitiesRef = `.ai/state/threads/${threadId}/capabilities.md`;
-    live.write(env.renderer.liveHead({ document, description, capabilitiesRef }));
-  }
+  const { description } = plan.directive;
+  const capabilitiesRef = `.ai/state/threads/${threadId}/capabilities.md`;
+  live.write(env.renderer.liveHead({ document, description, capabilitiesRef }));
+  if (!isResumed) return live;
+  for (const event of (await env.store.logs.readEntries(threadId)).events) live.append(event);
   return live;
 }

@@ -8,7 +8,7 @@ import type { LoopPorts, PendingCalls } from '../../loop/ports.ts';
 import { AnswerWatch } from '../../loop/stream-rules/answer-watch.ts';
 import { restoreHistory } from '../../loop/stream-rules/session.ts';
 import type { ToolDefinition } from '../../providers/provider.ts';
-import type { LogWriter } from '../../storage/store.ts';
+import type { LogHold, LogWriter } from '../../storage/store.ts';
 import type { OpenTools, Sources, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
@@ -30,14 +30,14 @@ export interface Opening {
   /** Recorded definitions that are sent as they are, before what the tools offer beyond them. */
   readonly tools?: readonly ToolDefinition[];
   readonly pending?: PendingCalls;
-  /** The cost so far, if the thread continues under the same id. */
-  readonly spent?: Cost;
 }
 
 /** A start other than a directive's first message: a thread that continues an earlier one or itself. */
 export interface Conversation {
-  /** The thread's own log is opened again instead of created. */
-  readonly reopens: boolean;
+  /** Holds the thread's own log, which is opened again; absent: a log is created. */
+  readonly hold?: LogHold | undefined;
+  /** The cost of the thread's earlier runs. */
+  readonly spent?: Cost | undefined;
   open(parts: ConversationParts): Promise<Opening>;
 }
 

@@ -133,7 +133,7 @@ class ThreadRun {
       return {
         kind: 'error',
         error: toRyeError(error, 'thread_error').toJSON(),
-        cost: NO_COST,
+        cost: this.#conversation?.spent ?? NO_COST,
         last_text: '',
       };
     }
@@ -141,14 +141,13 @@ class ThreadRun {
 
   async #openLog(): Promise<RunLog> {
     const env = this.#env;
-    const { threadId, plan, document } = this.#started;
-    const reopens = this.#conversation?.reopens === true;
+    const { plan, document } = this.#started;
+    const hold = this.#conversation?.hold;
     const owned = writerOptions(env, this.#started);
-    const { logs } = env.store;
-    const writer = reopens
-      ? await logs.reopen(threadId, { ...owned, verifier: env.verifier })
-      : await logs.create(headerOf(document), owned);
-    const live = await openLiveExport(env, { plan, document }, reopens);
+    const writer = hold
+      ? await hold.open({ ...owned, verifier: env.verifier })
+      : await env.store.logs.create(headerOf(document), owned);
+    const live = await openLiveExport(env, this.#started, hold !== undefined);
     const recorder = new Recorder({
       writer,
       clock: env.clock,
@@ -192,7 +191,7 @@ class ThreadRun {
     const { hooks, tools, inbox } = session;
     const { threadId, plan } = this.#started;
     const conversation = this.#conversation;
-    if (!conversation?.reopens) recorder.record(announcement(this.#started));
+    if (!conversation?.hold) recorder.record(announcement(this.#started));
     const request = { plan, hooks, tools, signal: this.#cancellation.signal };
     const opening = conversation
       ? await conversation.open({ ...request, recorder, writer })
@@ -258,7 +257,7 @@ class ThreadRun {
       ...sharedPorts(env, this.#started, session, opening),
       ...compact({
         pending: opening.pending,
-        spent: opening.spent,
+        spent: this.#conversation?.spent,
         handlers: env.handlers,
         refreshTools: tools.refresh,
       }),

@@ -31,7 +31,8 @@ export async function openTooling(
   const traits = env.models.traits(plan.model);
   const opened = await env.tools.open({ plan, traits, threadId, secrets, children, record });
   const tools = wrap?.(opened) ?? opened;
-  const hooks = new HookRunner({ env, plan, threadId, tools, children, recorder });
+  const run = started.document.runs?.length ?? 1;
+  const hooks = new HookRunner({ env, plan, threadId, run, tools, children, recorder });
   children.attach(hooks);
   return { tools, hooks, children };
 }

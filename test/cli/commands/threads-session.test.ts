@@ -214,7 +214,9 @@ describe('threads branch', () => {
     const ran = await rye('threads', 'branch', id, '--at', at('user'), '-m', 'In French.', '--run');
     expect(ran).toMatchObject({ code: 0, out: expect.stringContaining('Answer') });
     expect(lastSent()).toContain('In French.');
-    expect((await json('threads', 'show', id))['thread']).toMatchObject({ status: 'continued' });
+    const shown = await json('threads', 'show', id);
+    expect(shown['thread']).toMatchObject({ thread_id: id, status: 'completed' });
+    expect(shown['document']).toMatchObject({ runs: [{ run: 1 }, { run: 2, reason: 'branched' }] });
   });
 
   it('copies the path into a new thread with --new and does not change this one', async () => {
