@@ -56,7 +56,6 @@ export type {
   LogHeader,
   PlanChange,
   RequestEstimate,
-  RunReason,
   UnknownEvent,
 } from './core/events.ts';
 export type {
@@ -122,8 +121,10 @@ export type {
   ExportFormat,
   FinalStatus,
   Integrity,
+  RunReason,
   ThreadRecord,
   ThreadResult,
+  ThreadRun,
   ThreadStatus,
 } from './core/thread.ts';
 export type { Cost, MicroUsd, Pricing, SessionCost, Usage } from './core/usage.ts';

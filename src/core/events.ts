@@ -1,7 +1,7 @@
 import type { ErrorInfo } from './errors.ts';
 import type { JsonObject } from './json.ts';
 import type { Message, ToolOutcome } from './message.ts';
-import type { FinalStatus } from './thread.ts';
+import type { FinalStatus, RunReason } from './thread.ts';
 import type { Cost, Usage } from './usage.ts';
 
 /**
@@ -217,9 +217,6 @@ export interface EventPayloads {
   };
   note: { readonly text: string; readonly details?: JsonObject };
 }
-
-/** Why a thread runs again: by a person or program, for a message, from another entry, after a crash or after an error. */
-export type RunReason = 'resumed' | 'answered' | 'branched' | 'recovered' | 'retried';
 
 /** One part of a plan that changed, such as a rule or a permission. */
 export interface PlanChange {

@@ -1,5 +1,4 @@
 import { type ErrorInfo, RyeError } from './errors.ts';
-import type { RunReason } from './events.ts';
 import type { JsonObject } from './json.ts';
 import type { Cost } from './usage.ts';
 
@@ -81,6 +80,9 @@ export interface ThreadRecord {
   /** Set by a canceller in any process; the owner watches it. */
   readonly cancel_requested: string | null;
 }
+
+/** Why a thread runs again: by a person or program, for a message, from another entry, after a crash or after an error. */
+export type RunReason = 'resumed' | 'answered' | 'branched' | 'recovered' | 'retried';
 
 /** One run of a thread, as thread.json lists it. */
 export interface ThreadRun {

@@ -1,9 +1,9 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
-import type { PlanChange, RunReason } from '../../core/events.ts';
+import type { PlanChange } from '../../core/events.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import { isActive, type ThreadRecord } from '../../core/thread.ts';
+import { isActive, type RunReason, type ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { isFatalProblem } from '../../log/codec.ts';
 import { carryPath, continuePath, isCopyable } from '../../log/continuation.ts';
