@@ -98,7 +98,7 @@ export interface ThreadRun {
   readonly model: string;
   /** The thread's limits while it ran, as totals over all runs. */
   readonly limits: JsonObject;
-  /** What the thread used since the end of the run before. */
+  /** Usage since the end of the run before. */
   readonly cost: Cost;
   readonly status: ThreadStatus;
   /** The beginning of the result; the log has all of it. */

@@ -73,7 +73,7 @@ export interface ThreadDocument {
   readonly runs?: readonly ThreadRun[];
   /** Total of all runs. */
   readonly cost?: Cost;
-  /** Of the last run, as `outputs` and `error` are. */
+  /** Belongs to the last run, as `outputs` and `error` do. */
   readonly result?: string;
   readonly outputs?: JsonObject;
   readonly error?: ErrorInfo;

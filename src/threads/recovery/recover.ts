@@ -171,7 +171,7 @@ function asLogged(
   events: readonly (LogEvent | UnknownEvent)[],
 ): ThreadDocument {
   const open = openDocument(document);
-  // nothing can be said about a log that was not read
+  // a log that was not read tells nothing
   if (events.length === 0) return open;
   const { runs: _runs, ...rest } = open;
   const runs = runsOf(headerOf(document), events);

@@ -75,8 +75,8 @@ function paragraphs(blocks: readonly string[]): string {
 }
 
 /**
- * Opens the export of a thread that begins a run; undefined if its place is taken. What earlier runs said takes the
- * place of their signed entry.
+ * Opens the export of a thread that begins a run; undefined if its place is taken. The conversation of
+ * earlier runs takes the place of their signed entry.
  */
 export async function openLiveExport(
   env: Pick<Stored, 'files' | 'store'> & Exporting,

@@ -219,6 +219,40 @@ describe('threads branch', () => {
     expect(shown['document']).toMatchObject({ runs: [{ run: 1 }, { run: 2, reason: 'branched' }] });
   });
 
+  it('continues from there although the thread was resumed before, also by an entry of a later run', async () => {
+    const { id, at } = await thread();
+    const asked = (): readonly string[] =>
+      (server.requests.at(-1)?.body.messages ?? []).flatMap((message) =>
+        [
+          ...JSON.stringify(message).matchAll(/(Do the work|Q\d[a-z]?|content of a|Answer \d)/g),
+        ].map(([text]) => text),
+      );
+    expect(await rye('threads', 'resume', id, '-m', 'Q2')).toMatchObject({ code: 0 });
+    expect(await rye('threads', 'resume', id, '-m', 'Q3')).toMatchObject({ code: 0 });
+    expect(asked()).toEqual(['Do the work', 'content of a', 'Answer 3', 'Q2', 'Answer 5', 'Q3']);
+    const branch = ['threads', 'branch', id, '--at', at('assistant')];
+    expect(await rye(...branch, '-m', 'Q1b')).toMatchObject({ code: 0 });
+    expect(await rye('threads', 'resume', id)).toMatchObject({ code: 0 });
+    // the first answer is the call; its result comes along
+    expect(asked()).toEqual(['Do the work', 'content of a', 'Q1b']);
+    const of = (await entries(id, '--filter', 'all')).filter(({ text }) => text.includes('Q3'));
+    expect(await rye('threads', 'resume', id, '--from', of[0]?.id ?? '', '-m', 'Q4')).toMatchObject(
+      { code: 0 },
+    );
+    expect(asked().slice(-2)).toEqual(['Q3', 'Q4']);
+    const shown = await json('threads', 'show', id);
+    expect(shown['thread']).toMatchObject({ status: 'completed', continuation_thread_id: null });
+    const { runs } = shown['document'] as { runs: readonly { reason: string }[] };
+    expect(runs.map(({ reason }) => reason)).toEqual([
+      'started',
+      'resumed',
+      'resumed',
+      'branched',
+      'branched',
+    ]);
+    expect((await rye('verify', 'thread', id)).code).toBe(0);
+  });
+
   it('copies the path into a new thread with --new and does not change this one', async () => {
     const { id, at } = await thread();
     const before = await entries(id, '--filter', 'all');
