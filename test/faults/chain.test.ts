@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import type { Rye } from '../../src/app/api/rye.ts';
 import { systemClock, systemIds } from '../../src/app/system.ts';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
-import type { ThreadRun } from '../../src/core/thread.ts';
 import { addCost } from '../../src/core/usage.ts';
 import { isKnown } from '../../src/log/tree.ts';
 import { openStore } from '../../src/storage/open-store.ts';
@@ -188,8 +187,8 @@ describe('resuming', () => {
     });
     const { chain, document: last } = await rye.threads.show('t');
     expect(chain.map(({ thread_id }) => thread_id)).toEqual(['t']);
-    const runs = (last?.['runs'] ?? []) as unknown as readonly ThreadRun[];
-    const plan_sha256 = last?.['plan_sha256'];
+    const runs = last?.runs ?? [];
+    const plan_sha256 = last?.plan_sha256;
     expect(runs.map(({ run, reason, status }) => [run, reason, status])).toEqual([
       [1, 'started', 'completed'],
       [2, 'resumed', 'completed'],

@@ -235,8 +235,8 @@ describe('threads branch', () => {
     expect(await rye('threads', 'resume', id)).toMatchObject({ code: 0 });
     // the first answer is the call; its result comes along
     expect(asked()).toEqual(['Do the work', 'content of a', 'Q1b']);
-    const of = (await entries(id, '--filter', 'all')).filter(({ text }) => text.includes('Q3'));
-    expect(await rye('threads', 'resume', id, '--from', of[0]?.id ?? '', '-m', 'Q4')).toMatchObject(
+    const third = (await entries(id, '--filter', 'all')).find(({ text }) => text.includes('Q3'));
+    expect(await rye('threads', 'resume', id, '--from', third?.id ?? '', '-m', 'Q4')).toMatchObject(
       { code: 0 },
     );
     expect(asked().slice(-2)).toEqual(['Q3', 'Q4']);
