@@ -119,7 +119,6 @@ describe('an imported session', () => {
     expect(leaf_id).toBe('a6');
     expect(rows.map(({ entry, label = '' }) => `${entry.id}${label && ` ${label}`}`)).toEqual([
       'a1 q',
-      'a2',
       'a3',
       'a4',
       'a5',

@@ -59,7 +59,8 @@ async function intact(thread = id) {
 
 describe('a finished thread', () => {
   it('is seen as a tree', async () => {
-    expect(await kinds()).toEqual(['user', 'assistant', 'tool_result', 'assistant*']);
+    // the row of a result shows its call
+    expect(await kinds()).toEqual(['user', 'tool_result', 'assistant*']);
     expect((await rye.trees.view(id, { search: 'CONTENT of' })).rows).toHaveLength(1);
     const user = await entryOf('user');
     expect((await rye.trees.entry(id, user.slice(0, 6))).id).toBe(user);
@@ -79,7 +80,7 @@ describe('a finished thread', () => {
     // there already: nothing is written
     expect(await rye.trees.branch(id, { at: user })).toEqual([]);
     await rye.trees.branch(id, { at: user, message: 'Another way.' });
-    expect(await kinds()).toEqual(['user', '-user*', '-assistant', '-tool_result', '-assistant']);
+    expect(await kinds()).toEqual(['user', '-user*', '-tool_result', '-assistant']);
     expect(await intact()).toBe('ok');
   });
 
@@ -272,7 +273,7 @@ describe('an extracted thread', () => {
     );
     const made = await rye.trees.extract(id, { at: result, threadId: 'work-extract' });
     expect(made).toMatchObject({ thread_id: 'work-extract', status: 'suspended', parent_id: null });
-    expect(await kinds('work-extract')).toEqual(['user', 'assistant', 'tool_result*']);
+    expect(await kinds('work-extract')).toEqual(['user', 'tool_result*']);
     const { rows } = await rye.trees.view('work-extract', { filter: 'labeled-only' });
     expect(rows.map(({ label }) => label)).toEqual(['kept']);
     expect(await intact('work-extract')).toBe('ok');
