@@ -85,7 +85,7 @@ export interface Outcomes {
   /** The result that another branch of the log has. */
   readonly result: (callId: string) => ToolResultMessage | undefined;
   readonly wasStarted: (callId: string) => boolean;
-  /** True for an answer that another program sent on, so that nothing is known of what was sent with it. */
+  /** True for an answer that another program sent on: the rest of its request is unknown. */
   readonly wasImported: (entryId: string | null) => boolean;
 }
 

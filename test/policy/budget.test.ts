@@ -357,12 +357,12 @@ function changes(
 
 function apply(
   rows: readonly BudgetRow[],
-  operation: Operation,
+  chosen: Operation,
   spendable: boolean,
 ): readonly BudgetRow[] {
   try {
-    return changes(rows, operation, spendable).reduce(
-      (after, row) => (row ? applyRow(after, row) : after),
+    return changes(rows, chosen, spendable).reduce(
+      (after, changed) => (changed ? applyRow(after, changed) : after),
       rows,
     );
   } catch (error) {

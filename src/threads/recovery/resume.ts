@@ -63,7 +63,7 @@ interface Resumable {
   readonly planned: ThreadPlan;
   /** The plan under the settings at the leaf. */
   readonly plan: ThreadPlan;
-  /** What the plan holds that the stored one does not. */
+  /** The changes of the plan since the stored one. */
   readonly changes: readonly PlanChange[];
   readonly parent: ThreadDocument | undefined;
   readonly log: OpenedLog;
