@@ -145,7 +145,7 @@ function defined(name: string, value: JsonValue | undefined): JsonObject {
 }
 
 /** Reads `{control: …}` with the members of that control action. */
-export function parseControl(raw: Record<string, unknown>, refuse: Refuse): ControlAction {
+function parseControl(raw: Record<string, unknown>, refuse: Refuse): ControlAction {
   const control = CONTROLS.find((known) => known === raw['control']);
   return control === undefined
     ? refuseName('control', raw['control'], CONTROLS, refuse)

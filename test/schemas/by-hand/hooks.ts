@@ -67,7 +67,7 @@ const INJECTABLE: ReadonlySet<HookEvent> = new Set([
  * Validates the hooks of one source for its layer. Throws the first problem: `hook_invalid` or `condition_invalid`
  * with file:line and the nearest name. Use {@link readHooks} to get them all.
  */
-export function parseHooks(raw: readonly RawHook[], layer: HookLayer): readonly HookDeclaration[] {
+function parseHooks(raw: readonly RawHook[], layer: HookLayer): readonly HookDeclaration[] {
   const { hooks, problems } = readHooks(raw, layer);
   const [problem] = problems;
   if (problem !== undefined) throw problem;
@@ -157,7 +157,7 @@ function isSwitchOff(value: Record<string, unknown>): boolean {
 }
 
 /** True if a declaration only switches another one off: its event then means nothing. */
-export function switchesOff(hook: HookDeclaration): boolean {
+function switchesOff(hook: HookDeclaration): boolean {
   return !hook.enabled && hook.actions.length === 0;
 }
 
