@@ -105,7 +105,9 @@ async function expectCancelled(lab: Lab, id: string): Promise<void> {
   const { thread, document } = await lab.rye().threads.show(id);
   expect([thread.status, document?.['status']]).toEqual(['cancelled', 'cancelled']);
   const events = await lab.events(id);
-  expect(events.find(({ event_type }) => event_type === 'thread_finished')?.payload).toMatchObject({
+  expect(
+    events.findLast(({ event_type }) => event_type === 'thread_finished')?.payload,
+  ).toMatchObject({
     status: 'cancelled',
   });
 }
