@@ -231,7 +231,7 @@ describe('rye threads open in a terminal', () => {
     await terminal.shows(/exit=\d+ {2}icanon rye-is-gone/);
     expect(terminal.screen()).toContain('completed');
     const { threads } = await space.json(['threads', 'list']);
-    expect(threads).toContainEqual(expect.objectContaining({ continuation_of: 'again' }));
+    expect(threads).toContainEqual(expect.objectContaining({ thread_id: 'again', epoch: 2 }));
   });
 
   it('refuses where there is no terminal', async () => {
