@@ -257,6 +257,7 @@ class Finalization {
       cost: outcome.cost,
       result: this.#keptResult(),
       epoch: record.epoch,
+      run: started.document.runs?.length ?? 1,
       ...(this.#outputs ? { outputs: this.#outputs } : {}),
       ...(error ? { error } : {}),
     });
