@@ -87,9 +87,9 @@ describe('a finished thread', () => {
   it('asks the opening message again at the root and keeps the system prompt and the tools', async () => {
     const before = await rye.trees.context(id);
     await rye.trees.branch(id, { at: 'root' });
-    const anew = await rye.trees.context(id);
-    expect(anew.system).toBe(before.system);
-    expect(anew.messages).toEqual(before.messages.slice(0, 1));
+    const restarted = await rye.trees.context(id);
+    expect(restarted.system).toBe(before.system);
+    expect(restarted.messages).toEqual(before.messages.slice(0, 1));
     await rye.recovery.resume({ threadId: id });
     const { system, tools, messages } = server.requests.at(-2)?.body ?? {};
     const first = server.requests[0]?.body;

@@ -64,17 +64,6 @@ const INJECTABLE: ReadonlySet<HookEvent> = new Set([
 ]);
 
 /**
- * Validates the hooks of one source for its layer. Throws the first problem: `hook_invalid` or `condition_invalid`
- * with file:line and the nearest name. Use {@link readHooks} to get them all.
- */
-function parseHooks(raw: readonly RawHook[], layer: HookLayer): readonly HookDeclaration[] {
-  const { hooks, problems } = readHooks(raw, layer);
-  const [problem] = problems;
-  if (problem !== undefined) throw problem;
-  return hooks;
-}
-
-/**
  * Validates the hooks of one source for its layer and collects every problem. A hook with a problem is skipped, except
  * for a `layer` member: that is a problem, and the hook stays in the layer of its source.
  */
@@ -154,11 +143,6 @@ function isSwitchOff(value: Record<string, unknown>): boolean {
   return (
     value['enabled'] === false && value['action'] === undefined && value['actions'] === undefined
   );
-}
-
-/** True if a declaration only switches another one off: its event then means nothing. */
-function switchesOff(hook: HookDeclaration): boolean {
-  return !hook.enabled && hook.actions.length === 0;
 }
 
 function hookId(value: unknown, refuse: Refuse): string {
