@@ -235,7 +235,7 @@ function refusal({ capability, risk }: AssessedRisk, table: RiskTable): RyeError
     blocked ? 'risk_blocked' : 'acknowledge_required',
     `the capability "${capability}" is ${risk}${reason} and ${blocked ? 'blocked' : 'refused'} unless acknowledged`,
     {
-      hint: `Pass --acknowledge ${risk} (not for --async, hooks and children), or add <acknowledge risk="${risk}">REASON</acknowledge> to the directive's <permissions>.`,
+      hint: `Pass --acknowledge ${risk} (not for --async, hooks and children), add <acknowledge risk="${risk}">REASON</acknowledge> to the directive's <permissions>, or accept it for the project: risk_levels: {${risk}: allow} in .ai/config/agent/capability_risk.yaml.`,
       details: { capability, risk },
     },
   );

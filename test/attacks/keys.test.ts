@@ -206,7 +206,7 @@ describe('whom to trust', () => {
       run: async (lab) => {
         await lab.rye().keys.trust(lab.stranger.pem, { owner: 'ada' });
         const path = `${KEYS}/trusted/${lab.stranger.keyId}.toml`;
-        writeFileSync(lab.path(path), lab.read(path).replace('ada', 'eve'));
+        writeFileSync(lab.path(path), lab.read(path).replace('"ada"', '"eve"'));
         jobByStranger(lab);
         return plan(lab);
       },

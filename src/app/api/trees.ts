@@ -6,13 +6,13 @@ import type { ExportFormat, ThreadRecord } from '../../core/thread.ts';
 import type { LogProblem } from '../../log/codec.ts';
 import type { ContextSettings } from '../../log/context.ts';
 import type { TreeEntry } from '../../log/tree.ts';
-import type { TreeFilter, TreeRow } from '../../log/tree-view.ts';
+import type { TreeDivider, TreeFilter, TreeRow } from '../../log/tree-view.ts';
 import type { ImportedSession, ImportOptions } from '../../pi/import-file.ts';
 import type { PiProblem } from '../../pi/session.ts';
 import type { ManualCompaction } from '../../threads/session/offline-summary.ts';
 import type { ReplayOptions, ReplayReport } from '../../threads/session/replay.ts';
 
-export { childThreadOf, taskOf } from '../../log/entry-text.ts';
+export { childThreadOf, type DirectiveTask, taskOf } from '../../log/entry-text.ts';
 export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-view.ts';
 export type {
   ContextSettings,
@@ -23,6 +23,7 @@ export type {
   PiProblem,
   ReplayOptions,
   ReplayReport,
+  TreeDivider,
   TreeEntry,
   TreeFilter,
   TreeRow,
