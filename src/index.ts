@@ -194,6 +194,7 @@ export type {
   SteerPoint,
   WaitedChild,
 } from './storage/deliveries.ts';
+export type { Ledger } from './storage/ledger.ts';
 export type { DatabaseState, StoreMaintenance } from './storage/maintenance.ts';
 export { type MemoryStoreOptions, openMemoryStore } from './storage/memory-store.ts';
 export type { FolderScope, IndexAnswer, SearchIndex } from './storage/search-index.ts';
@@ -204,7 +205,6 @@ export type {
   FinishParams,
   FollowOptions,
   LaunchLimits,
-  Ledger,
   LogHeads,
   LogHold,
   LogPart,

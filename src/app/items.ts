@@ -34,7 +34,6 @@ import type {
   ItemSummary,
   ItemsService,
   Problem,
-  SignatureState,
   SignOutcome,
   VerifyOutcome,
 } from './api/items.ts';
@@ -101,7 +100,7 @@ export class Items implements ItemsService {
       options.copyTo === undefined ? undefined : await this.#copy(item, options.copyTo, items);
     if (copiedTo !== undefined && options.copyTo !== item.space) {
       const copy = spaces.find(type, id, { space: options.copyTo ?? item.space });
-      const state = copy && stateOf(items.check(copy));
+      const state = copy && signatureState(items.check(copy));
       if (state !== 'signed' && state !== 'system')
         this.#workspace.notice(
           `the copy is ${state ?? 'invalid'}, so neither it nor what extends it runs yet. Review it, then run: rye sign ${type} ${id}`,
@@ -112,7 +111,7 @@ export class Items implements ItemsService {
       id,
       space: item.space,
       path: item.path,
-      signature: stateOf(item.verdict),
+      signature: signatureState(item.verdict),
       metadata: metadataOf(item),
       content: item.text,
       ...(copiedTo === undefined ? {} : { copied_to: copiedTo }),
@@ -264,7 +263,7 @@ export class Items implements ItemsService {
         ...row,
         version: version === '' ? null : version,
         description,
-        signature: stateOf(verdict),
+        signature: signatureState(verdict),
         ...(verdict.ok && verdict.by === 'key' ? { signature_version: verdict.version } : {}),
       };
     } catch (error) {
@@ -349,10 +348,6 @@ function olderFormWarning({ type, id, path }: FoundFile, verdict: Verdict): read
   const message = `the signature has the older form, which does not name what it signs; run: rye sign ${type} ${id}`;
   const place = { path, line: 1, column: null };
   return [{ severity: 'warning', code: 'signature_outdated', message, ...place }];
-}
-
-function stateOf(verdict: Verdict): SignatureState {
-  return signatureState(verdict);
 }
 
 function metadataOf({ type, text }: FoundFile): JsonObject {

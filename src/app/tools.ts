@@ -4,7 +4,7 @@ import { assertIdentity } from '../items/binding.ts';
 import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
 import { parseBehavior } from '../loop/behavior.ts';
-import { covers, expandsTo, isExact } from '../policy/capability.ts';
+import { coversTool, expandsTo, isExact } from '../policy/capability.ts';
 import { taintNote } from '../policy/risk.ts';
 import type {
   OpenTools,
@@ -27,36 +27,35 @@ import {
   type OrchestratorActions,
   type SendMessage,
 } from '../tools/orchestrator/orchestrator.ts';
-import {
-  createExecuteTool,
-  createFetchTool,
-  createSignTool,
-  PRIMARY_IDS,
-} from '../tools/primary/actions.ts';
+import { createExecuteTool, createFetchTool, createSignTool } from '../tools/primary/actions.ts';
 import { validateInput } from '../tools/schema.ts';
 import { createSearchTool } from '../tools/search/search-tool.ts';
 import { environmentSecrets, withoutSecrets } from '../tools/secrets.ts';
 import { SKILLS_RUN_ID, SKILLS_USE_ID, skillCatalog } from '../tools/skills/skill-tools.ts';
 import type { Tool } from '../tools/tool.ts';
+import {
+  assertDistinct,
+  candidate,
+  deferredEager,
+  factsOf,
+  idleGrants,
+  isOffered,
+  isPrimary,
+  liftsGuard,
+  overriddenFiles,
+  withoutCollisions,
+} from './granted-tools.ts';
 import { lateRiskCheck } from './late-risk.ts';
 import { mcpServers, openRemote, reachesServer } from './mcp/mcp.ts';
 import { messageSender, orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
 import {
   absolutePaths,
-  assertDistinct,
   builtinSettings,
-  candidate,
-  deferredEager,
-  factsOf,
-  idleGrants,
-  isPrimary,
-  liftsGuard,
   reachableDomains,
   SessionTools,
   type ToolScope,
   threadSandbox,
-  withoutCollisions,
 } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
 import {
@@ -93,7 +92,7 @@ export class ToolCatalog implements ToolSource {
     capabilities: readonly string[],
     { preloadTokens, mayConnect }: ToolPlanFacts,
   ): Promise<ToolGrants> {
-    const fixed = this.#fixedTools(undefined).filter(({ id }) => this.#isOffered(id, capabilities));
+    const fixed = this.#fixedTools(undefined).filter(({ id }) => isOffered(id, capabilities));
     const { tools: items, warnings } = await this.#grantedItems(
       capabilities,
       new Set(fixed.map(({ id }) => id)),
@@ -136,7 +135,7 @@ export class ToolCatalog implements ToolSource {
       tools: candidates.map(({ tool }) => ({ ...tool, preloaded: upFront.has(tool.id) })),
       warnings: [
         ...warnings,
-        ...this.#overriddenFiles(fixed),
+        ...overriddenFiles(this.#workspace.spaces, fixed),
         ...idleGrants(capabilities, [...fixed, ...items], () => [
           ...this.#fixedTools(undefined),
           ...this.#workspace.spaces.list('tool'),
@@ -148,19 +147,6 @@ export class ToolCatalog implements ToolSource {
         ...(taint === undefined ? [] : [taint]),
       ],
     };
-  }
-
-  /** Files of the project whose ids belong to tools that are a part of rye: they are never used. */
-  #overriddenFiles(fixed: readonly Tool[]): readonly string[] {
-    const { spaces } = this.#workspace;
-    return fixed.flatMap(({ id }) => {
-      const file = spaces.locate('tool', id, 'project');
-      return file === undefined
-        ? []
-        : [
-            `ignored: ${file} (the id ${id} is reserved for a tool that is a part of rye). Rename it.`,
-          ];
-    });
   }
 
   async open(session: ToolSession): Promise<OpenTools> {
@@ -295,13 +281,6 @@ export class ToolCatalog implements ToolSource {
     });
   }
 
-  #isOffered(id: string, capabilities: readonly string[]): boolean {
-    const verb = Object.entries(PRIMARY_IDS).find(([, primary]) => primary === id)?.[0];
-    if (verb !== undefined)
-      return capabilities.some((one) => one === 'rye.*' || one.startsWith(`rye.${verb}.`));
-    return covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id });
-  }
-
   /** Item tools that the capabilities name or match; a wildcard skips broken ones, an exact grant refuses. */
   async #grantedItems(
     capabilities: readonly string[],
@@ -323,7 +302,7 @@ export class ToolCatalog implements ToolSource {
       try {
         tools.push(await this.#itemTool(id, undefined));
       } catch (error) {
-        if (covers(exact, { verb: 'execute', item_type: 'tool', item_id: id })) throw error;
+        if (coversTool(exact, id)) throw error;
         warnings.push(`tool ${id} skipped: ${messageOf(error)}`);
       }
     }
@@ -353,9 +332,7 @@ export class ToolCatalog implements ToolSource {
     const { tools, lazy, warnings } = mayConnect
       ? await this.#mcp.offered(isReached)
       : await this.#mcp.unresolved(isReached);
-    const granted = tools.filter(({ id }) =>
-      covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id }),
-    );
+    const granted = tools.filter(({ id }) => coversTool(capabilities, id));
     return { tools: granted, lazy, warnings };
   }
 

@@ -92,6 +92,11 @@ export function covers(grants: readonly string[], need: CapabilityNeed): boolean
   });
 }
 
+/** True if the grants allow to execute a tool. */
+export function coversTool(grants: readonly string[], id: string): boolean {
+  return covers(grants, { verb: 'execute', item_type: 'tool', item_id: id });
+}
+
 function isCapability(grant: string): boolean {
   return capabilityProblem(canonical(grant)) === undefined;
 }

@@ -5,7 +5,7 @@ import type { EventDraft, McpServerStart } from '../../core/events.ts';
 import { wireName } from '../../core/ids.ts';
 import { isRecord, parseJson } from '../../core/json.ts';
 import type { PlannedTool, ThreadPlan } from '../../core/plan.ts';
-import { covers, meet } from '../../policy/capability.ts';
+import { coversTool, meet } from '../../policy/capability.ts';
 import { riskOf } from '../../policy/risk.ts';
 import type { ProviderTraits } from '../../providers/provider.ts';
 import type { OpenTools } from '../../threads/ports.ts';
@@ -160,7 +160,7 @@ export function openRemote(options: RemoteSessionOptions): Pick<OpenTools, 'refr
   const changes = new McpChanges({
     servers,
     offered,
-    isGranted: (id) => covers(capabilities, { verb: 'execute', item_type: 'tool', item_id: id }),
+    isGranted: (id) => coversTool(capabilities, id),
     // its risk is that of the grant, which the plan has judged: tools of servers declare none
     plan: (tool, isLazy, beside) => plannedLate(tool, { ...options, isLazy, beside }),
     notice: workspace.notice,

@@ -13,7 +13,8 @@ import {
   reservedBy,
   subtreeSpend,
 } from '../../policy/budget.ts';
-import type { BudgetRow, Ledger } from '../store.ts';
+import type { Ledger } from '../ledger.ts';
+import type { BudgetRow } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 
 export const LEDGER_MIGRATIONS: Migrations = [

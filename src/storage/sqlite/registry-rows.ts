@@ -1,5 +1,6 @@
 import { type ErrorInfo, isErrorCode, RyeError } from '../../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
+import { didYouMean } from '../../core/text.ts';
 import {
   isActive,
   THREAD_STATUSES,
@@ -7,42 +8,19 @@ import {
   type ThreadStatus,
 } from '../../core/thread.ts';
 import { type Cost, NO_COST } from '../../core/usage.ts';
-import type { LogHead } from '../../log/checkpoint.ts';
 import { columnsOf } from '../owners.ts';
 import type {
   LaunchLimits,
-  LogHeads,
   Owner,
   OwnerColumns,
   Owners,
-  StoredHead,
   ThreadFilter,
   TurnProgress,
 } from '../store.ts';
 import type { LazyDatabase, Migrations } from './database.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
-
-const HEADS_MIGRATION = `CREATE TABLE heads (
-  thread_id TEXT PRIMARY KEY,
-  status TEXT NOT NULL,
-  epoch INTEGER NOT NULL,
-  updated_at TEXT NOT NULL,
-  bytes INTEGER NOT NULL,
-  sha256 TEXT NOT NULL,
-  events INTEGER NOT NULL,
-  knowledge_sha256 TEXT
-) WITHOUT ROWID;`;
-
-/** The number of each thread's current or last run, and the ends of the runs before it. */
-const RUNS_MIGRATION = `
-  ALTER TABLE threads ADD COLUMN run INTEGER NOT NULL DEFAULT 1;
-  ALTER TABLE deliveries ADD COLUMN child_run INTEGER;
-  CREATE TABLE ends (
-    thread_id TEXT NOT NULL,
-    run INTEGER NOT NULL,
-    ending TEXT NOT NULL,
-    PRIMARY KEY (thread_id, run)
-  ) WITHOUT ROWID;`;
+import { HEADS_MIGRATION } from './heads.ts';
+import { RUNS_MIGRATION } from './run-ends.ts';
 
 export const REGISTRY_MIGRATIONS: Migrations = [
   `CREATE TABLE threads (
@@ -110,81 +88,6 @@ export function insertRecord(database: LazyDatabase, record: ThreadRecord): bool
   return database.run(`INSERT OR IGNORE INTO threads (${COLUMNS}) VALUES (${places})`, row) === 1;
 }
 
-/** The columns that the end of a run sets, and the next run clears. */
-type Ending = Pick<
-  ThreadRecord,
-  'status' | 'updated_at' | 'completed_at' | 'cost' | 'result' | 'outputs' | 'error'
-> & { readonly cancel_requested: string | null };
-
-/** Ends of earlier runs that a thread keeps, for those who still wait for one of them. */
-const KEPT_ENDS = 20;
-
-/** Returns the number of a thread's current or last run; 0 for an unknown thread. */
-export function runOf(database: LazyDatabase, threadId: string): number {
-  const row = database.get('SELECT run FROM threads WHERE thread_id = ?', threadId) as
-    | { readonly run: number }
-    | undefined;
-  return row?.run ?? 0;
-}
-
-/** Sets the end of the last run aside and clears it, for the next run. */
-export function beginRun(database: LazyDatabase, before: ThreadRecord): void {
-  const { thread_id: id, status, updated_at, completed_at, cost, result, outputs, error } = before;
-  const { cancel_requested } = before;
-  const ending: Ending = {
-    status,
-    updated_at,
-    completed_at,
-    cost,
-    result,
-    outputs,
-    error,
-    cancel_requested,
-  };
-  const run = runOf(database, id);
-  database.run('INSERT OR REPLACE INTO ends VALUES (?, ?, ?)', id, run, JSON.stringify(ending));
-  database.run('DELETE FROM ends WHERE thread_id = ? AND run <= ?', id, run - KEPT_ENDS);
-  database.run(
-    `UPDATE threads SET run = run + 1, completed_at = NULL, result = NULL, outputs = NULL, error = NULL,
-       cancel_requested = NULL WHERE thread_id = ?`,
-    id,
-  );
-}
-
-/** Returns the end that a run had when the next one began; undefined if it is not kept. */
-export function pastEnd(database: LazyDatabase, threadId: string, run: number): Ending | undefined {
-  const row = database.get(
-    'SELECT ending FROM ends WHERE thread_id = ? AND run = ?',
-    threadId,
-    run,
-  ) as { readonly ending: string } | undefined;
-  return row && (JSON.parse(row.ending) as Ending);
-}
-
-/** Makes an earlier run the last one again, because the runs after it never began. */
-export function dropRunsAfter(database: LazyDatabase, threadId: string, run: number): void {
-  database.run('DELETE FROM ends WHERE thread_id = ? AND run >= ?', threadId, run);
-  database.run('UPDATE threads SET run = ? WHERE thread_id = ?', run, threadId);
-}
-
-/** Gives a thread the end back that it had before a resume that could not begin. Its epoch stays raised. */
-export function restoreEnd(database: LazyDatabase, before: ThreadRecord): void {
-  const { thread_id: threadId, outputs, error } = before;
-  dropRunsAfter(database, threadId, runOf(database, threadId) - 1);
-  database.run(
-    `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, result = ?, outputs = ?, error = ?,
-       cancel_requested = ? WHERE thread_id = ?`,
-    before.status,
-    before.updated_at,
-    before.completed_at,
-    before.result,
-    outputs ? JSON.stringify(outputs) : null,
-    error ? JSON.stringify(error) : null,
-    before.cancel_requested,
-    threadId,
-  );
-}
-
 export function recordOf(row: RegistryRow): ThreadRecord {
   return {
     ...row,
@@ -193,6 +96,28 @@ export function recordOf(row: RegistryRow): ThreadRecord {
     outputs: objectIn(row.outputs),
     error: errorIn(row.error),
   };
+}
+
+/** Returns a thread's record; undefined if the registry doesn't list it. */
+export function findRecord(database: LazyDatabase, threadId: string): ThreadRecord | undefined {
+  const row = database.get(`SELECT ${COLUMNS} FROM threads WHERE thread_id = ?`, threadId) as
+    | RegistryRow
+    | undefined;
+  return row && recordOf(row);
+}
+
+/** Returns a thread's record, or throws `thread_not_found` with the id that may have been meant. */
+export function requireRecord(database: LazyDatabase, threadId: string): ThreadRecord {
+  const record = findRecord(database, threadId);
+  if (record) return record;
+  const near = database.all(
+    'SELECT thread_id FROM threads ORDER BY rowid DESC LIMIT 200',
+  ) as readonly { thread_id: string }[];
+  const ids = near.map(({ thread_id }) => thread_id);
+  throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
+    hint: didYouMean(threadId, ids) ?? 'List the threads with `rye threads list`.',
+    details: { thread_id: threadId },
+  });
 }
 
 function objectIn(text: string | null): JsonObject | null {
@@ -234,23 +159,6 @@ export function noteProgress(
     head ? JSON.stringify(head) : null,
     threadId,
   );
-}
-
-/** The last signed checkpoint that the thread's owner reported. */
-export function signedHead(database: LazyDatabase, threadId: string): LogHead | undefined {
-  const [row] = database.all(
-    'SELECT signed_head FROM threads WHERE thread_id = ?',
-    threadId,
-  ) as readonly { signed_head: string | null }[];
-  const value = parseJson(row?.signed_head ?? '');
-  if (!isJsonObject(value)) return undefined;
-  const { bytes, seq, epoch, sha256 } = value;
-  return typeof bytes === 'number' &&
-    typeof seq === 'number' &&
-    typeof epoch === 'number' &&
-    typeof sha256 === 'string'
-    ? { bytes, seq, epoch, sha256 }
-    : undefined;
 }
 
 /** A filter as the condition of a query over threads. */
@@ -368,46 +276,4 @@ export function assign(
     threadId,
   );
   return changed > 0;
-}
-
-/** The last signed end of each thread's log, in the database of the registry. */
-export class SqliteHeads implements LogHeads {
-  readonly #database: LazyDatabase;
-
-  constructor(database: LazyDatabase) {
-    this.#database = database;
-  }
-
-  async find(threadId: string): Promise<StoredHead | undefined> {
-    return this.#database.get('SELECT * FROM heads WHERE thread_id = ?', threadId) as
-      | StoredHead
-      | undefined;
-  }
-
-  async accept(head: StoredHead): Promise<void> {
-    this.#database.immediate(() => {
-      this.#put(head);
-      const sql = 'UPDATE threads SET signed_head = NULL WHERE thread_id = ?';
-      this.#database.run(sql, head.thread_id);
-    });
-  }
-
-  async note(head: StoredHead): Promise<void> {
-    this.#put(head);
-  }
-
-  #put(head: StoredHead): void {
-    this.#database.run(
-      `INSERT OR REPLACE INTO heads (thread_id, status, epoch, updated_at, bytes, sha256, events, knowledge_sha256)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-      head.thread_id,
-      head.status,
-      head.epoch,
-      head.updated_at,
-      head.bytes,
-      head.sha256,
-      head.events,
-      head.knowledge_sha256,
-    );
-  }
 }

@@ -1,5 +1,4 @@
 import { RyeError } from '../../core/errors.ts';
-import { didYouMean } from '../../core/text.ts';
 import { assertTransition, isFinal, type ThreadRecord } from '../../core/thread.ts';
 import { NO_COST } from '../../core/usage.ts';
 import type { LogHead } from '../../log/checkpoint.ts';
@@ -14,29 +13,27 @@ import type {
   ThreadFilter,
   TurnProgress,
 } from '../store.ts';
+import { chainOf, linkContinuation } from './chains.ts';
 import { LazyDatabase } from './database.ts';
 import { SqliteDeliveries } from './deliveries.ts';
-import { enqueueChildEnd, moveDeliveries } from './delivery-queue.ts';
+import { enqueueChildEnd } from './delivery-queue.ts';
+import { SqliteHeads, signedHead } from './heads.ts';
 import {
   assertEpoch,
   assign,
-  beginRun,
   COLUMNS,
   conditions,
-  dropRunsAfter,
+  findRecord,
   idsLike,
   insertRecord,
   noteProgress,
-  pastEnd,
   REGISTRY_MIGRATIONS,
   type RegistryRow,
   recordOf,
-  restoreEnd,
-  runOf,
-  SqliteHeads,
-  signedHead,
+  requireRecord,
   takeLaunch,
 } from './registry-rows.ts';
+import { beginRun, dropRunsAfter, pastEnd, restoreEnd, runOf } from './run-ends.ts';
 
 export interface SqliteRegistryOptions {
   readonly path: string;
@@ -66,7 +63,7 @@ export class SqliteRegistry implements Registry {
       this.#assertFree(params.threadId);
       this.#countSpawn(params);
       this.#insert(params);
-      return this.#require(params.threadId);
+      return requireRecord(this.#database, params.threadId);
     });
   }
 
@@ -75,7 +72,7 @@ export class SqliteRegistry implements Registry {
   }
 
   async get(threadId: string): Promise<ThreadRecord | undefined> {
-    return this.#find(threadId);
+    return findRecord(this.#database, threadId);
   }
 
   async findIds(part: string, limit: number): Promise<readonly string[]> {
@@ -99,7 +96,7 @@ export class SqliteRegistry implements Registry {
     silentSince: string | null = null,
   ): Promise<ThreadRecord> {
     return this.#database.immediate(() => {
-      const record = this.#require(threadId);
+      const record = requireRecord(this.#database, threadId);
       const isSilent = silentSince !== null && record.heartbeat_at === silentSince;
       if (isFinal(record.status)) throw endedThread(record);
       if (record.status === 'running' && !isSilent) this.#assertOwnerGone(record);
@@ -110,7 +107,7 @@ export class SqliteRegistry implements Registry {
   async resume(before: ThreadRecord, owner: Owner, now: string): Promise<ThreadRecord> {
     const { thread_id: threadId } = before;
     return this.#database.immediate(() => {
-      const record = this.#require(threadId);
+      const record = requireRecord(this.#database, threadId);
       const { status, epoch } = record;
       if (status !== before.status || epoch !== before.epoch) throw continuedElsewhere(threadId);
       assertTransition(threadId, status, 'running');
@@ -122,7 +119,7 @@ export class SqliteRegistry implements Registry {
   async revert(before: ThreadRecord, epoch: number): Promise<void> {
     const { thread_id: threadId } = before;
     this.#database.immediate(() => {
-      assertEpoch(this.#require(threadId), epoch);
+      assertEpoch(requireRecord(this.#database, threadId), epoch);
       restoreEnd(this.#database, before);
     });
   }
@@ -133,7 +130,7 @@ export class SqliteRegistry implements Registry {
 
   async endOf(threadId: string, run: number): Promise<ThreadRecord | undefined> {
     return this.#database.immediate(() => {
-      const record = this.#find(threadId);
+      const record = findRecord(this.#database, threadId);
       if (!record) return undefined;
       const past = pastEnd(this.#database, threadId, run);
       if (past) return { ...record, ...past };
@@ -149,7 +146,7 @@ export class SqliteRegistry implements Registry {
     progress: TurnProgress = {},
   ): Promise<void> {
     this.#database.immediate(() => {
-      assertEpoch(this.#require(threadId), epoch);
+      assertEpoch(requireRecord(this.#database, threadId), epoch);
       noteProgress(this.#database, threadId, { now, ...progress });
     });
   }
@@ -174,7 +171,7 @@ export class SqliteRegistry implements Registry {
 
   async finish(threadId: string, params: FinishParams): Promise<ThreadRecord> {
     return this.#database.immediate(() => {
-      const record = this.#require(threadId);
+      const record = requireRecord(this.#database, threadId);
       assertEpoch(record, params.epoch);
       if (isFinal(record.status) && params.status === 'running') throw endedThread(record);
       assertTransition(threadId, record.status, params.status);
@@ -201,7 +198,7 @@ export class SqliteRegistry implements Registry {
         error ? JSON.stringify(error) : null,
         threadId,
       );
-      const ended = this.#require(threadId);
+      const ended = requireRecord(this.#database, threadId);
       enqueueChildEnd(this.#database, ended, run, now);
       return ended;
     });
@@ -209,10 +206,10 @@ export class SqliteRegistry implements Registry {
 
   async requestCancel(threadId: string, reason: string, now: string): Promise<void> {
     this.#database.immediate(() => {
-      let record = this.#require(threadId);
+      let record = requireRecord(this.#database, threadId);
       // it may have handed off since the caller looked; a chain has no loop
       while (record.status === 'continued' && record.continuation_thread_id !== null)
-        record = this.#require(record.continuation_thread_id);
+        record = requireRecord(this.#database, record.continuation_thread_id);
       // the first reason stays: it is the one that the owner may already have acted on
       this.#database.run(
         `UPDATE threads SET cancel_requested = coalesce(cancel_requested, ?), updated_at = ? WHERE thread_id = ?`,
@@ -229,61 +226,13 @@ export class SqliteRegistry implements Registry {
     now: string,
     epoch?: number,
   ): Promise<void> {
-    this.#database.immediate(() => {
-      const record = this.#require(threadId);
-      if (epoch !== undefined) assertEpoch(record, epoch);
-      const successor = this.#require(successorId);
-      assertTransition(threadId, record.status, 'continued');
-      this.#assertNoLoop(threadId, successor);
-      const root = record.chain_root_id ?? threadId;
-      this.#database.run(
-        `UPDATE threads SET status = 'continued', continuation_thread_id = ?, chain_root_id = ?, updated_at = ?,
-           completed_at = coalesce(completed_at, ?) WHERE thread_id = ?`,
-        successorId,
-        root,
-        now,
-        now,
-        threadId,
-      );
-      this.#database.run(
-        'UPDATE threads SET continuation_of = ?, chain_root_id = ?, updated_at = ? WHERE thread_id = ?',
-        threadId,
-        root,
-        now,
-        successorId,
-      );
-      // a canceled thread stays canceled in its continuation; a resumed thread was stopped before
-      if (record.status === 'running') {
-        this.#database.run(
-          `UPDATE threads SET cancel_requested = (SELECT cancel_requested FROM threads WHERE thread_id = ?)
-             WHERE thread_id = ?`,
-          threadId,
-          successorId,
-        );
-      }
-      moveDeliveries(this.#database, { from: threadId, to: successorId, now });
-    });
+    this.#database.immediate(() =>
+      linkContinuation(this.#database, threadId, successorId, now, epoch),
+    );
   }
 
   async chain(threadId: string): Promise<readonly ThreadRecord[]> {
-    const seen = new Map<string, ThreadRecord>();
-    let first = this.#require(threadId);
-    seen.set(threadId, first);
-    for (let at: string | null = first.continuation_of; at !== null && !seen.has(at); ) {
-      first = this.#require(at);
-      seen.set(at, first);
-      at = first.continuation_of;
-    }
-    const chain: ThreadRecord[] = [];
-    const listed = new Set<string>();
-    let next: ThreadRecord | undefined = first;
-    while (next && !listed.has(next.thread_id)) {
-      chain.push(next);
-      listed.add(next.thread_id);
-      const id: string | null = next.continuation_thread_id;
-      next = id === null ? undefined : this.#find(id);
-    }
-    return chain;
+    return chainOf(this.#database, threadId);
   }
 
   close(): void {
@@ -292,7 +241,8 @@ export class SqliteRegistry implements Registry {
 
   #insert(params: RegisterParams): void {
     const { threadId, directive, parentId, model, now, owner, continuationOf } = params;
-    const root = continuationOf === undefined ? null : this.#require(continuationOf);
+    const root =
+      continuationOf === undefined ? null : requireRecord(this.#database, continuationOf);
     this.#database.run(
       `INSERT INTO threads (thread_id, directive, parent_id, status, created_at, updated_at, pid, process_start,
          host, epoch, model, cost, continuation_of, chain_root_id, background)
@@ -334,7 +284,7 @@ export class SqliteRegistry implements Registry {
   #countSpawn({ parentId, maxSpawns, threadId, continuationOf }: RegisterParams): void {
     // a continuation continues the same work: it is not another child
     if (parentId === null || continuationOf !== undefined) return;
-    const parent = this.#require(parentId);
+    const parent = requireRecord(this.#database, parentId);
     if (maxSpawns !== undefined && parent.spawn_count >= maxSpawns) {
       throw new RyeError(
         'limit_spawns',
@@ -366,29 +316,7 @@ export class SqliteRegistry implements Registry {
       now,
       threadId,
     );
-    return this.#require(threadId);
-  }
-
-  #find(threadId: string): ThreadRecord | undefined {
-    const row = this.#database.get(
-      `SELECT ${COLUMNS} FROM threads WHERE thread_id = ?`,
-      threadId,
-    ) as RegistryRow | undefined;
-    return row && recordOf(row);
-  }
-
-  #require(threadId: string): ThreadRecord {
-    const record = this.#find(threadId);
-    if (record) return record;
-    const near = (
-      this.#database.all(
-        'SELECT thread_id FROM threads ORDER BY rowid DESC LIMIT 200',
-      ) as readonly { thread_id: string }[]
-    ).map((row) => row.thread_id);
-    throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
-      hint: didYouMean(threadId, near) ?? 'List the threads with `rye threads list`.',
-      details: { thread_id: threadId },
-    });
+    return requireRecord(this.#database, threadId);
   }
 
   #records(sql: string, ...parameters: readonly unknown[]): readonly ThreadRecord[] {
@@ -404,16 +332,6 @@ export class SqliteRegistry implements Registry {
       hint: 'Wait for it to end, or cancel the thread with `rye threads cancel`.',
       details: { thread_id, pid, host },
     });
-  }
-
-  #assertNoLoop(threadId: string, successor: ThreadRecord): void {
-    let at: string | null = successor.thread_id;
-    while (at !== null && at !== threadId) at = this.#find(at)?.continuation_thread_id ?? null;
-    if (at === null) return;
-    throw new RyeError(
-      'illegal_transition',
-      `thread ${successor.thread_id} cannot continue ${threadId}: that comes after it in the chain`,
-    );
   }
 }
 

@@ -1,43 +1,23 @@
 import { expect, it } from 'vitest';
 import type { DeliveryFacts } from '../../core/delivery.ts';
-import type { EnqueueParams, RunKey, SteerParams } from '../../storage/deliveries.ts';
+import type { RunKey } from '../../storage/deliveries.ts';
 import type { Store } from '../../storage/store.ts';
-import { COST, goneOwner, type OpenStore, T0, T1, T2, threadParams } from './fixtures.ts';
-
-const READS_ONLY = {
-  requires_approval: false,
-  requires_network: false,
-  requires_write_access: false,
-};
-const NOTHING_CARRIED = { carried: new Set<string>(), from: [] };
-
-function fromPerson(id: string, changes: Partial<EnqueueParams> = {}): EnqueueParams {
-  return {
-    deliveryId: id,
-    threadId: 'a-1',
-    class: 'person',
-    kind: 'steer',
-    mode: 'auto',
-    source: 'person',
-    text: `text of ${id}`,
-    requiresArtifact: false,
-    now: T0,
-    ...changes,
-  };
-}
-
-function fromThread(id: string, changes: Partial<EnqueueParams> = {}): EnqueueParams {
-  return fromPerson(id, { class: 'background', kind: 'message', source: 'b-1', ...changes });
-}
-
-/** A thread that runs, with an open run. */
-async function running({ registry, deliveries, owners }: Store, threadId = 'a-1'): Promise<RunKey> {
-  await registry.register(threadParams(threadId));
-  const { epoch } = await registry.claim(threadId, owners.self(), T0);
-  const key = { threadId, epoch, runId: `run of ${threadId}` };
-  await deliveries.openRun({ ...key, ...NOTHING_CARRIED, traits: READS_ONLY, now: T0 });
-  return key;
-}
+import {
+  COST,
+  fromPerson,
+  fromThread,
+  goneOwner,
+  NOTHING_CARRIED,
+  type OpenStore,
+  POINT,
+  READS_ONLY,
+  running,
+  steer,
+  T0,
+  T1,
+  T2,
+  threadParams,
+} from './fixtures.ts';
 
 /** Puts everything that waits into the log of the run: entries e-1, e-2… */
 async function admitted(
@@ -304,186 +284,5 @@ export function deliveryCases(open: OpenStore): void {
     ]);
     await deliveries.consumeWaited(key, [{ threadId: 'k-1' }], T1);
     expect(await deliveries.list('a-1')).toMatchObject([{ state: 'closed' }, { state: 'closed' }]);
-  });
-}
-
-const NOW_MS = Date.parse(T1);
-const POINT = {
-  observed_at: NOW_MS,
-  valid_until: NOW_MS + 1000,
-  answer_boundary_passed: false,
-  after_tool_batch: true,
-  pending_approvals: 0,
-  open_tool_calls: 0,
-};
-
-function steer(key: RunKey, changes: Partial<SteerParams> = {}): SteerParams {
-  return {
-    key,
-    point: POINT,
-    rules: { enabled: true, minIntervalMs: 0, proofMs: 1000 },
-    now: T1,
-    nowMs: NOW_MS,
-    ids: { attempt: () => 'attempt-1', entry: () => 'steered' },
-    ...changes,
-  };
-}
-
-/** Background deliveries: into an active run with a proof, or into a new run. */
-export function steerCases(open: OpenStore): void {
-  it('publishes the state of the open run, and forgets it when the run ends', async () => {
-    const store = await open();
-    const { deliveries } = store;
-    const key = await running(store);
-    expect(await deliveries.activeTurn('a-1')).toBeUndefined();
-    await deliveries.publishPoint(key, POINT);
-    expect(await deliveries.activeTurn('a-1')).toMatchObject({
-      thread_id: 'a-1',
-      epoch: 1,
-      active_run_id: key.runId,
-      active_run_kind: 'regular',
-      risk_class: 'read_only_low_risk',
-      steerable: true,
-      revision: 1,
-      observed_at: T1,
-      after_tool_batch: true,
-    });
-    await deliveries.updateRun(key, 'regular', { ...READS_ONLY, requires_network: null });
-    expect(await deliveries.activeTurn('a-1')).toMatchObject({
-      revision: 2,
-      requires_network: null,
-      risk_class: 'unknown',
-    });
-    await deliveries.endRun({ key, end: 'completed', requested: new Set(), now: T1 });
-    expect(await deliveries.activeTurn('a-1')).toBeUndefined();
-  });
-
-  it('steers a run whose state is proven, and settles the delivery with the run', async () => {
-    const store = await open();
-    const { deliveries } = store;
-    const key = await running(store);
-    expect(await deliveries.requestSteer(steer(key))).toBeUndefined();
-    for (const id of ['d-1', 'd-2']) await deliveries.enqueue(fromThread(id));
-    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'steer' });
-    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'hold' });
-    expect(await deliveries.admitSteer(steer(key))).toMatchObject({
-      delivery_id: 'd-1',
-      entry_id: 'steered',
-    });
-    await deliveries.accept(key, ['steered'], T1);
-    expect(await deliveries.admitSteer(steer(key))).toBeUndefined();
-    await deliveries.consume(key, { entryIds: ['steered'], answerId: 'answer' }, T1);
-    const requested = new Set(['steered']);
-    await deliveries.endRun({ key, end: 'completed', requested, now: T1 });
-    expect(await deliveries.list('a-1')).toMatchObject([
-      {
-        close_reason: 'delivered',
-        attempts: 1,
-        tries: [
-          {
-            attempt_id: 'attempt-1',
-            kind: 'turn_steer',
-            state: 'delivered',
-            marker: 'steered',
-            run_id: key.runId,
-            proof: { risk_class: 'read_only_low_risk', observed_at: T1 },
-          },
-        ],
-      },
-      { state: 'queued', attempts: 0, tries: [] },
-    ]);
-  });
-
-  it('holds back what has no proof, and rejects a request whose run has changed', async () => {
-    const store = await open();
-    const { deliveries } = store;
-    const key = await running(store);
-    await deliveries.enqueue(fromThread('d-1'));
-    const stale = { ...POINT, valid_until: NOW_MS - 1 };
-    expect(await deliveries.requestSteer(steer(key, { point: stale }))).toMatchObject({
-      outcome: 'idle',
-    });
-    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'steer' });
-    await deliveries.updateRun(key, 'regular', READS_ONLY);
-    expect(await deliveries.admitSteer(steer(key))).toBeUndefined();
-    expect(await deliveries.list('a-1')).toMatchObject([
-      {
-        state: 'queued',
-        attempts: 0,
-        entry_id: null,
-        tries: [{ state: 'rejected', run_id: null }],
-      },
-    ]);
-    const elevated = { ...READS_ONLY, requires_write_access: true };
-    await deliveries.updateRun(key, 'regular', elevated);
-    expect(await deliveries.requestSteer(steer(key))).toMatchObject({ outcome: 'idle' });
-  });
-
-  it('opens a run for the first waiting delivery when the thread is idle', async () => {
-    const store = await open();
-    const { deliveries } = store;
-    const key = await running(store);
-    const next = {
-      runId: 'run-2',
-      attemptId: 'attempt-2',
-      entryId: 'entry-2',
-      traits: READS_ONLY,
-      onlyIfWaiting: true,
-    };
-    const end = { key, end: 'completed', requested: new Set<string>(), next, now: T1 } as const;
-    await deliveries.publishPoint(key, POINT);
-    expect(await deliveries.endRun(end)).toBeUndefined();
-    expect(await deliveries.activeTurn('a-1')).toBeDefined();
-    for (const id of ['d-1', 'd-2']) await deliveries.enqueue(fromThread(id));
-    expect(await deliveries.endRun(end)).toMatchObject({
-      delivery_id: 'd-1',
-      entry_id: 'entry-2',
-    });
-    const second = { ...key, runId: 'run-2' };
-    await deliveries.publishPoint(second, POINT);
-    expect(await deliveries.activeTurn('a-1')).toMatchObject({
-      active_run_id: 'run-2',
-      active_run_kind: 'delivery',
-    });
-    await deliveries.accept(second, ['entry-2'], T1);
-    await deliveries.consume(second, { entryIds: ['entry-2'], answerId: 'answer' }, T1);
-    const requested = new Set(['entry-2']);
-    await deliveries.endRun({ key: second, end: 'completed', requested, now: T2 });
-    expect(await deliveries.list('a-1')).toMatchObject([
-      { close_reason: 'delivered', attempts: 1, tries: [{ kind: 'turn_start', proof: null }] },
-      { state: 'queued' },
-    ]);
-  });
-
-  it('charges an attempt for a delivery that was sent, not for a rejected request', async () => {
-    const store = await open();
-    const { deliveries } = store;
-    let key = await running(store);
-    const { max_attempts: most } = await deliveries.enqueue(fromThread('d-1'));
-    for (let attempt = 1; attempt <= most; attempt += 1) {
-      const ids = { attempt: () => `attempt-${attempt}`, entry: () => `entry-${attempt}` };
-      expect(await deliveries.requestSteer(steer(key, { ids }))).toMatchObject({
-        outcome: 'steer',
-      });
-      await deliveries.updateRun(key, 'regular', READS_ONLY);
-      expect(await deliveries.admitSteer(steer(key, { ids }))).toBeUndefined();
-    }
-    // a rejected attempt costs nothing
-    expect(await deliveries.list('a-1')).toMatchObject([{ attempts: 0, state: 'queued' }]);
-    const next = {
-      runId: 'run-2',
-      attemptId: 'last',
-      entryId: 'last entry',
-      traits: READS_ONLY,
-      onlyIfWaiting: false,
-    };
-    await deliveries.endRun({ key, end: 'completed', requested: new Set(), next, now: T1 });
-    key = { ...key, runId: 'run-2' };
-    await deliveries.accept(key, ['last entry'], T1);
-    const requested = new Set(['last entry']);
-    await deliveries.endRun({ key, end: 'failed', requested, now: T2 });
-    expect(await deliveries.list('a-1')).toMatchObject([
-      { attempts: 1, state: 'manual', manual_reason: expect.stringContaining('failed') as string },
-    ]);
   });
 }

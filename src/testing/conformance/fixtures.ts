@@ -13,6 +13,7 @@ import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../../core/signing.ts';
 import { NO_COST } from '../../core/usage.ts';
+import type { EnqueueParams, RunKey, SteerParams } from '../../storage/deliveries.ts';
 import type {
   LogReopenOptions,
   Owner,
@@ -150,4 +151,64 @@ export function fulfilled(
     if (found !== code) throw outcome.reason;
   }
   return outcomes.filter(({ status }) => status === 'fulfilled').length;
+}
+
+export const READS_ONLY = {
+  requires_approval: false,
+  requires_network: false,
+  requires_write_access: false,
+};
+export const NOTHING_CARRIED = { carried: new Set<string>(), from: [] };
+
+export function fromPerson(id: string, changes: Partial<EnqueueParams> = {}): EnqueueParams {
+  return {
+    deliveryId: id,
+    threadId: 'a-1',
+    class: 'person',
+    kind: 'steer',
+    mode: 'auto',
+    source: 'person',
+    text: `text of ${id}`,
+    requiresArtifact: false,
+    now: T0,
+    ...changes,
+  };
+}
+
+export function fromThread(id: string, changes: Partial<EnqueueParams> = {}): EnqueueParams {
+  return fromPerson(id, { class: 'background', kind: 'message', source: 'b-1', ...changes });
+}
+
+/** A thread that runs, with an open run. */
+export async function running(
+  { registry, deliveries, owners }: Store,
+  threadId = 'a-1',
+): Promise<RunKey> {
+  await registry.register(threadParams(threadId));
+  const { epoch } = await registry.claim(threadId, owners.self(), T0);
+  const key = { threadId, epoch, runId: `run of ${threadId}` };
+  await deliveries.openRun({ ...key, ...NOTHING_CARRIED, traits: READS_ONLY, now: T0 });
+  return key;
+}
+
+export const NOW_MS = Date.parse(T1);
+export const POINT = {
+  observed_at: NOW_MS,
+  valid_until: NOW_MS + 1000,
+  answer_boundary_passed: false,
+  after_tool_batch: true,
+  pending_approvals: 0,
+  open_tool_calls: 0,
+};
+
+export function steer(key: RunKey, changes: Partial<SteerParams> = {}): SteerParams {
+  return {
+    key,
+    point: POINT,
+    rules: { enabled: true, minIntervalMs: 0, proofMs: 1000 },
+    now: T1,
+    nowMs: NOW_MS,
+    ids: { attempt: () => 'attempt-1', entry: () => 'steered' },
+    ...changes,
+  };
 }

@@ -8,6 +8,9 @@ import {
   headerFor,
   type OpenStore,
   otherHost,
+  T0,
+  T1,
+  threadParams,
   userMessage,
   writerOptions,
 } from './fixtures.ts';
@@ -325,4 +328,42 @@ async function closeQuietly(writer: LogWriter): Promise<void> {
   } catch {
     // another owner has taken the log
   }
+}
+
+/** Heads: the end of the signed log, as its owner last reported it. */
+export function headCases(open: OpenStore): void {
+  const head = {
+    thread_id: 'a-1',
+    status: 'completed',
+    epoch: 1,
+    updated_at: T0,
+    bytes: 10,
+    sha256: 'x',
+    events: 2,
+    knowledge_sha256: null,
+  } as const;
+
+  it('keeps the newest head of a thread', async () => {
+    const { heads } = await open();
+    expect(await heads.find('a-1')).toBeUndefined();
+    await heads.note(head);
+    await heads.note({ ...head, bytes: 20, knowledge_sha256: 'k' });
+    expect(await heads.find('a-1')).toEqual({ ...head, bytes: 20, knowledge_sha256: 'k' });
+    expect(await heads.find('a-2')).toBeUndefined();
+  });
+
+  it('keeps the head that a heartbeat reported until another one is accepted', async () => {
+    const { heads, registry, owners } = await open();
+    await registry.register(threadParams('a-1'));
+    await registry.claim('a-1', owners.self(), T0);
+    expect(await registry.signedHead('a-1')).toBeUndefined();
+    expect(await registry.signedHead('none')).toBeUndefined();
+    const reported = { bytes: 20, seq: 3, epoch: 1, sha256: 'y' };
+    await registry.heartbeat('a-1', 1, T1, { head: reported });
+    await registry.heartbeat('a-1', 1, T1);
+    expect(await registry.signedHead('a-1')).toEqual(reported);
+    await heads.accept({ ...head, bytes: 5 });
+    expect(await heads.find('a-1')).toEqual({ ...head, bytes: 5 });
+    expect(await registry.signedHead('a-1')).toBeUndefined();
+  });
 }

@@ -2,7 +2,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Clock } from '../../core/clock.ts';
 import type { IdSource } from '../../core/ids.ts';
 import type { Store } from '../../storage/store.ts';
-import { deliveryCases, steerCases } from './deliveries.ts';
+import { chainCases } from './chains.ts';
+import { deliveryCases } from './deliveries.ts';
 import {
   countingIds,
   fulfilled,
@@ -12,11 +13,13 @@ import {
   threadParams,
   writerOptions,
 } from './fixtures.ts';
+import { launchCases } from './launches.ts';
 import { ledgerCases } from './ledger.ts';
-import { logCases, tornLogCases } from './logs.ts';
+import { headCases, logCases, tornLogCases } from './logs.ts';
 import { ownerCases } from './owners.ts';
-import { headCases, launchCases, registryCases } from './registry.ts';
+import { registryCases } from './registry.ts';
 import { searchIndexCases } from './search-index.ts';
+import { steerCases } from './steering.ts';
 
 /** Situations that not every store can be in. Cases that need an absent one are skipped. */
 export interface StoreSituations {
@@ -51,6 +54,7 @@ export function describeStore(
   };
   const parts: [part: string, declare: () => void][] = [
     ['registry', () => registryCases(openEmpty)],
+    ['chains', () => chainCases(openEmpty)],
     ['queue of threads', () => launchCases(openEmpty)],
     ['heads', () => headCases(openEmpty)],
     ['ledger', () => ledgerCases(openEmpty)],

@@ -1,0 +1,88 @@
+import type { ThreadRecord } from '../../core/thread.ts';
+import type { LazyDatabase } from './database.ts';
+
+/** The number of each thread's current or last run, and the ends of the runs before it. */
+export const RUNS_MIGRATION = `
+  ALTER TABLE threads ADD COLUMN run INTEGER NOT NULL DEFAULT 1;
+  ALTER TABLE deliveries ADD COLUMN child_run INTEGER;
+  CREATE TABLE ends (
+    thread_id TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    ending TEXT NOT NULL,
+    PRIMARY KEY (thread_id, run)
+  ) WITHOUT ROWID;`;
+
+/** The columns that the end of a run sets, and the next run clears. */
+type Ending = Pick<
+  ThreadRecord,
+  'status' | 'updated_at' | 'completed_at' | 'cost' | 'result' | 'outputs' | 'error'
+> & { readonly cancel_requested: string | null };
+
+/** Ends of earlier runs that a thread keeps, for those who still wait for one of them. */
+const KEPT_ENDS = 20;
+
+/** Returns the number of a thread's current or last run; 0 for an unknown thread. */
+export function runOf(database: LazyDatabase, threadId: string): number {
+  const row = database.get('SELECT run FROM threads WHERE thread_id = ?', threadId) as
+    | { readonly run: number }
+    | undefined;
+  return row?.run ?? 0;
+}
+
+/** Sets the end of the last run aside and clears it, for the next run. */
+export function beginRun(database: LazyDatabase, before: ThreadRecord): void {
+  const { thread_id: id, status, updated_at, completed_at, cost, result, outputs, error } = before;
+  const { cancel_requested } = before;
+  const ending: Ending = {
+    status,
+    updated_at,
+    completed_at,
+    cost,
+    result,
+    outputs,
+    error,
+    cancel_requested,
+  };
+  const run = runOf(database, id);
+  database.run('INSERT OR REPLACE INTO ends VALUES (?, ?, ?)', id, run, JSON.stringify(ending));
+  database.run('DELETE FROM ends WHERE thread_id = ? AND run <= ?', id, run - KEPT_ENDS);
+  database.run(
+    `UPDATE threads SET run = run + 1, completed_at = NULL, result = NULL, outputs = NULL, error = NULL,
+       cancel_requested = NULL WHERE thread_id = ?`,
+    id,
+  );
+}
+
+/** Returns the end that a run had when the next one began; undefined if it is not kept. */
+export function pastEnd(database: LazyDatabase, threadId: string, run: number): Ending | undefined {
+  const row = database.get(
+    'SELECT ending FROM ends WHERE thread_id = ? AND run = ?',
+    threadId,
+    run,
+  ) as { readonly ending: string } | undefined;
+  return row && (JSON.parse(row.ending) as Ending);
+}
+
+/** Makes an earlier run the last one again, because the runs after it never began. */
+export function dropRunsAfter(database: LazyDatabase, threadId: string, run: number): void {
+  database.run('DELETE FROM ends WHERE thread_id = ? AND run >= ?', threadId, run);
+  database.run('UPDATE threads SET run = ? WHERE thread_id = ?', run, threadId);
+}
+
+/** Gives a thread the end back that it had before a resume that could not begin. Its epoch stays raised. */
+export function restoreEnd(database: LazyDatabase, before: ThreadRecord): void {
+  const { thread_id: threadId, outputs, error } = before;
+  dropRunsAfter(database, threadId, runOf(database, threadId) - 1);
+  database.run(
+    `UPDATE threads SET status = ?, updated_at = ?, completed_at = ?, result = ?, outputs = ?, error = ?,
+       cancel_requested = ? WHERE thread_id = ?`,
+    before.status,
+    before.updated_at,
+    before.completed_at,
+    before.result,
+    outputs ? JSON.stringify(outputs) : null,
+    error ? JSON.stringify(error) : null,
+    before.cancel_requested,
+    threadId,
+  );
+}
