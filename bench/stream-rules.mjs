@@ -39,7 +39,7 @@ async function load() {
         'tools/glob-pattern.ts',
       ].map(source),
     );
-  const folder = path.resolve(import.meta.dirname, '../system/.ai/rules');
+  const folder = path.resolve(import.meta.dirname, '../.ai/rules');
   const rules = readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.md'))
     .slice(0, RULES)

@@ -59,7 +59,7 @@ const EXPRESSION = new RegExp(`\\b(?:${WORDS.map(([word]) => `(${word})`).join('
 const ROOTS = [
   'src',
   'docs',
-  'system',
+  '.ai',
   'scripts',
   'startup',
   'bench',

@@ -9,7 +9,7 @@ import { systemManifest } from './system-manifest.mjs';
 export async function definitions() {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
   const { systemConfig, systemRules } = await tsImport('../startup/baked.ts', import.meta.url);
-  const system = fileURLToPath(new URL('../system', import.meta.url));
+  const system = fileURLToPath(new URL('..', import.meta.url));
   // as JSON text: esbuild would put objects into the chunk that every command loads
   const baked = {
     __RYE_SYSTEM_MANIFEST__: JSON.stringify(systemManifest(system)),

@@ -97,7 +97,7 @@ const TRICKS = {
 /** Builds a complete installation in the folder; returns its bin/rye.js. */
 async function install(folder, changes) {
   mkdirSync(folder, { recursive: true });
-  for (const part of ['bin', 'package.json', 'system']) {
+  for (const part of ['.ai', 'bin', 'package.json']) {
     cpSync(path.join(root, part), path.join(folder, part), { recursive: true });
   }
   symlinkSync(path.join(root, 'node_modules'), path.join(folder, 'node_modules'));

@@ -37,7 +37,7 @@ export async function runnerCommand(workspace: Workspace, models: Models): Promi
   return {
     command: process.execPath,
     args: [
-      ...(program ?? [join(workspace.systemPath, '..', 'bin', 'rye.js')]),
+      ...(program ?? [join(workspace.systemPath, 'bin', 'rye.js')]),
       '--project',
       projectPath,
       '--user-space',

@@ -1,4 +1,4 @@
-import { dirname, isAbsolute, join } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import { wireName } from '../core/ids.ts';
 import type { PlannedTool, ThreadPlan, ThreadSettings } from '../core/plan.ts';
 import type { Behavior } from '../loop/behavior.ts';
@@ -208,7 +208,7 @@ export function threadSandbox(
     allowPaths: absolutePaths(allowPaths, projectPath),
     allowCaches: sandbox?.allow_caches ?? [],
     env,
-    programPath: dirname(workspace.systemPath),
+    programPath: workspace.systemPath,
     projectPath,
     userSpacePath,
     onNotice: workspace.notice,

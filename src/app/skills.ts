@@ -38,7 +38,9 @@ export async function skillSpaces(workspace: Workspace): Promise<Spaces> {
   const { skills } = await readSettings(await workspace.config(), 'agent/agent');
   if (!skills?.compat) return workspace.spaces;
   const { projectPath, userSpacePath } = workspace.options;
-  const paths = { projectPath, userSpacePath, systemPath: workspace.systemPath };
+  // rye ships no skills of other programs
+  const systemPath = join(workspace.systemPath, '.ai');
+  const paths = { projectPath, userSpacePath, systemPath };
   return withForeignSkills(workspace.spaces, openSpaces(paths, FOREIGN_FOLDER));
 }
 

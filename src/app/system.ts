@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../core/clock.ts';
@@ -40,15 +40,21 @@ export const systemIds: IdSource = {
   uuid: () => randomUUID(),
 };
 
-/** The folder of the package that contains the shipped `.ai`: found upwards from this file, bundled or not. */
+/** True for the folder of a rye package, such as a clone of rye. Its `.ai` is the system space, never a project's or a user's. */
+export function isSystemSpace(folder: string): boolean {
+  if (!existsSync(join(folder, '.ai')) || !existsSync(join(folder, 'bin', 'rye.js'))) return false;
+  const file = join(folder, 'package.json');
+  return existsSync(file) && /^  "name": "rye",$/m.test(readFileSync(file, 'utf8'));
+}
+
+/** Returns the folder of the package, which contains the shipped `.ai`: found upwards from this file, bundled or not. */
 export function systemSpacePath(): string {
   let folder = dirname(fileURLToPath(import.meta.url));
-  for (;;) {
-    const candidate = join(folder, 'system');
-    if (existsSync(join(candidate, '.ai'))) return candidate;
+  while (!isSystemSpace(folder)) {
     const parent = dirname(folder);
     if (parent === folder)
       throw new Error('the installation is incomplete: its system space is missing');
     folder = parent;
   }
+  return folder;
 }

@@ -13,6 +13,7 @@ import { userInfo } from 'node:os';
 import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import type { OpenRyeOptions } from './api/rye.ts';
+import { isSystemSpace } from './system.ts';
 
 /** Sources of the user space, highest precedence first. */
 export interface UserSpaceSources {
@@ -57,14 +58,25 @@ function nonEmpty(text: string | undefined): string | undefined {
 }
 
 /**
- * Checks where rye is opened: the project is a folder, and the user space is not the project or in its `.ai`, or the
- * project would vouch for itself. Only the account's real home may be a project too. Returns both as absolute paths.
+ * Checks where rye is opened: the project is a folder, neither it nor the user space is the folder of rye itself, and the
+ * user space is not the project or in its `.ai`, or the project would vouch for itself. Only the account's real home may be a project too. Returns both as absolute paths.
  */
 export function checkedPlaces<T extends OpenRyeOptions>(options: T): T {
   const projectPath = absolutePath(options.projectPath);
   const userSpacePath = absolutePath(options.userSpacePath);
   assertFolder(projectPath);
   const [project, user] = [realPath(projectPath), realPath(userSpacePath)];
+  for (const folder of [project, user]) {
+    if (!isSystemSpace(folder)) continue;
+    throw new RyeError(
+      'read_only_space',
+      `${folder} is the folder of rye itself: its .ai is the system space, which is read-only`,
+      {
+        hint: 'Change to a folder of your own, or name it: rye -C FOLDER …',
+        details: { path: folder },
+      },
+    );
+  }
   const home = accountHome();
   const isOwnHome = home !== undefined && realPath(home) === user;
   const root = join(project, '.ai');
@@ -164,8 +176,8 @@ function entriesOf(text: string): [string, string][] {
 }
 
 /**
- * The project: the nearest ancestor of `cwd` that holds `.ai/`, else `cwd` itself. The user space is never taken
- * for a project, although it holds `.ai/` too; nor is a folder that another user created in a world-writable place such as /tmp.
+ * The project: the nearest ancestor of `cwd` that holds `.ai/`, else `cwd` itself. The user space and the folder of rye
+ * itself are never taken for a project, although they hold `.ai/` too; nor is a folder that another user created in a world-writable place such as /tmp.
  */
 export function findProject(
   cwd: string,
@@ -174,7 +186,8 @@ export function findProject(
 ): string {
   let folder = cwd;
   for (;;) {
-    const holds = folder !== userSpacePath && existsSync(join(folder, '.ai'));
+    const holds =
+      folder !== userSpacePath && existsSync(join(folder, '.ai')) && !isSystemSpace(folder);
     if (holds && (folder === cwd || !isPlanted(folder, uid))) return folder;
     const parent = dirname(folder);
     if (parent === folder) return cwd;

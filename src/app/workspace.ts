@@ -118,7 +118,8 @@ export class Workspace {
   }
 
   /** True if an origin such as `file:line` is in the system space. */
-  readonly isShipped = (origin: string): boolean => origin.startsWith(this.systemPath + sep);
+  readonly isShipped = (origin: string): boolean =>
+    origin.startsWith(join(this.systemPath, '.ai') + sep);
 
   /** True if a path, relative to the project, names a regular file. */
   readonly fileExists = (path: string): boolean => {

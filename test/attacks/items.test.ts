@@ -626,14 +626,14 @@ describe('what was verified is what runs', () => {
       },
     },
     {
-      name: 'keeps hooks in a folder whose name begins like the system space: they count as foreign',
-      expected: [true, false],
+      name: 'keeps hooks in a folder beside or below the system space: they count as foreign',
+      expected: [true, false, false],
       run: (lab) => {
         const base = new Workspace({ projectPath: lab.project, userSpacePath: lab.home, env: {} });
         const hooks = '.ai/config/agent/hooks.yaml:3';
         const { systemPath } = base;
-        const judged = [`${systemPath}/${hooks}`, `${systemPath}-evil/${hooks}`].map(
-          base.isShipped,
+        const judged = ['', '-evil', '/project'].map((rest) =>
+          base.isShipped(`${systemPath}${rest}/${hooks}`),
         );
         base.close();
         return judged;

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openRye } from '../../src/app/open-rye.ts';
-import { resolveUserSpace } from '../../src/app/user-space.ts';
+import { findProject, resolveUserSpace } from '../../src/app/user-space.ts';
 import { cliPackage, runCli } from '../helpers/run-cli.ts';
 import { workspace } from '../helpers/workspace.ts';
 import { attacks, directive, openLab } from './lab.ts';
@@ -102,6 +102,35 @@ describe('the user space', () => {
     expect(() => resolveUserSpace({ ...sources, absolute: path.resolve })).toThrow(
       expect.objectContaining({ code: 'user_space_refused' }),
     );
+  });
+});
+
+describe('the folder of rye itself', () => {
+  const REFUSED = { error: { code: 'read_only_space' } };
+  const COMMANDS = ['run hello', 'init', 'threads', 'list directive', 'keys list'];
+
+  it.each(COMMANDS)('is not a project of `rye %s`', async (command) => {
+    const { rye } = await workspace({ init: false });
+    const words = [...command.split(' '), '-C', await cliPackage(), '--json'];
+    const { code, stdout } = await rye(words);
+    expect([code, JSON.parse(stdout)]).toMatchObject([2, REFUSED]);
+    expect(existsSync(path.join(await cliPackage(), '.ai', 'state'))).toBe(false);
+  });
+
+  it('is not a user space', async () => {
+    const { project } = await workspace({ init: false });
+    const home = await cliPackage();
+    const { code, stdout } = await runCli(['init', '--json'], {
+      cwd: project,
+      env: { HOME: home },
+    });
+    expect([code, JSON.parse(stdout)]).toMatchObject([2, REFUSED]);
+    expect(existsSync(path.join(home, '.ai', 'config', 'keys'))).toBe(false);
+  });
+
+  it('is not the project of a folder below it', () => {
+    const clone = path.resolve(import.meta.dirname, '../..');
+    expect(findProject(path.join(clone, 'docs'), '/home/eve')).toBe(path.join(clone, 'docs'));
   });
 });
 

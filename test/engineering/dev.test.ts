@@ -9,7 +9,15 @@ describe('npm run dev', () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'rye-dev-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
     const clone = path.join(folder, 'clone');
-    for (const part of ['src', 'scripts', 'startup', 'system', 'package.json', 'tsconfig.json']) {
+    for (const part of [
+      '.ai',
+      'bin',
+      'src',
+      'scripts',
+      'startup',
+      'package.json',
+      'tsconfig.json',
+    ]) {
       cpSync(part, path.join(clone, part), { recursive: true });
     }
     symlinkSync(path.resolve('node_modules'), path.join(clone, 'node_modules'));

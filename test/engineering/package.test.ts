@@ -129,10 +129,11 @@ describe('bin/rye.js', () => {
   });
 
   it('explains how to build when there is no dist/', () => {
-    cpSync('bin', path.join(folder, 'bin'), { recursive: true });
-    cpSync('package.json', path.join(folder, 'package.json'));
+    const unbuilt = path.join(folder, 'unbuilt');
+    cpSync('bin', path.join(unbuilt, 'bin'), { recursive: true });
+    cpSync('package.json', path.join(unbuilt, 'package.json'));
     const run = (...words: readonly string[]): string =>
-      execFileSync(process.execPath, [path.join(folder, 'bin', 'rye.js'), ...words], {
+      execFileSync(process.execPath, [path.join(unbuilt, 'bin', 'rye.js'), ...words], {
         encoding: 'utf8',
         stdio: 'pipe',
       });
@@ -141,7 +142,7 @@ describe('bin/rye.js', () => {
     expect(run('--version')).toBe(`${manifest.version}\n`);
     for (const part of ['help.json', 'listing.cjs']) {
       const file = path.join('dist', 'cli', part);
-      cpSync(path.join(installed, file), path.join(folder, file));
+      cpSync(path.join(installed, file), path.join(unbuilt, file));
     }
     expect(run('--help')).toContain('Usage: rye');
     expect(run('threads', 'list', '--help')).toContain('Usage: rye threads list');
@@ -187,7 +188,7 @@ describe('the compiled program', () => {
     });
 
   it('is what runs, without the modules, and prints what they print', async () => {
-    for (const part of ['bin', 'package.json', 'system']) {
+    for (const part of ['.ai', 'bin', 'package.json']) {
       cpSync(path.join(installed, part), path.join(alone, part), { recursive: true });
     }
     for (const file of ['program.cjs', CACHE]) {

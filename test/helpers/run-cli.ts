@@ -8,7 +8,7 @@ const ROOT = path.resolve(import.meta.dirname, '../..');
 const POLL_MS = 50;
 
 /**
- * The program as a user has it installed: `bin`, `dist`, `system` and package.json in one folder, built from the
+ * The program as a user has it installed: `.ai`, `bin`, `dist` and package.json in one folder, built from the
  * sources as they are, once per test run. Returns the folder.
  */
 export async function cliPackage(): Promise<string> {
@@ -39,7 +39,7 @@ export async function cliPackage(): Promise<string> {
 function build(folder: string): void {
   const script = path.join(ROOT, 'scripts', 'build.mjs');
   execFileSync(process.execPath, [script, '--no-types', '--outdir', path.join(folder, 'dist')]);
-  for (const part of ['bin', 'system', 'package.json']) {
+  for (const part of ['.ai', 'bin', 'package.json']) {
     cpSync(path.join(ROOT, part), path.join(folder, part), { recursive: true });
   }
 }

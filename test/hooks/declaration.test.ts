@@ -384,7 +384,7 @@ describe('parseHooks', () => {
 });
 
 describe('the shipped hooks', () => {
-  const file = new URL('../../system/.ai/config/agent/hook_conditions.yaml', import.meta.url);
+  const file = new URL('../../.ai/config/agent/hook_conditions.yaml', import.meta.url);
   const shipped = parse(readFileSync(file, 'utf8')) as Record<string, object[]>;
 
   it.each<[string, HookLayer]>([

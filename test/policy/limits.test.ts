@@ -320,7 +320,7 @@ describe('each limit', () => {
       const elements = page.split('\n').find((line) => line.startsWith('| `metadata/limits`'));
       expect(elements?.match(/[a-z_]+/g)).toContain(name);
       expect(page.split('\n## Limits\n')[1]).toContain(`| \`${name}\` |`);
-      const shipped = parse(readFileSync('system/.ai/config/agent/resilience.yaml', 'utf8')) as {
+      const shipped = parse(readFileSync('.ai/config/agent/resilience.yaml', 'utf8')) as {
         readonly limits: Readonly<Record<string, unknown>>;
       };
       expect(shipped.limits[name]).toBe(SHIPPED_LIMITS[name]);

@@ -12,7 +12,7 @@ import {
 } from '../../src/providers/resolve-model.ts';
 
 const KINDS = shippedKinds();
-const FOLDER = new URL('../../system/.ai/config/agent/providers/', import.meta.url);
+const FOLDER = new URL('../../.ai/config/agent/providers/', import.meta.url);
 
 function layered(value: JsonObject, origins: Record<string, string> = {}): LayeredConfig {
   return { value, origins: new Map(Object.entries(origins)) };

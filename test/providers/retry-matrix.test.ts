@@ -26,7 +26,7 @@ import {
 } from '../helpers/wire-server.ts';
 import { chatAt, claudeAt, manualClock } from './fixtures.ts';
 
-const FILE = new URL('../../system/.ai/config/agent/error_classification.yaml', import.meta.url);
+const FILE = new URL('../../.ai/config/agent/error_classification.yaml', import.meta.url);
 const { patterns } = parse(readFileSync(FILE, 'utf8')) as { patterns: unknown[] };
 const RULES = parseErrorRules(patterns, 'error_classification.yaml');
 

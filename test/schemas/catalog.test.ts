@@ -8,7 +8,7 @@ import { parseCatalog } from '../../src/providers/catalog.ts';
 import { parseCatalog as parseByHand } from './by-hand/catalog.ts';
 import { expectSame, mutated } from './old-and-new.ts';
 
-const FOLDER = new URL('../../system/.ai/config/agent/providers/', import.meta.url);
+const FOLDER = new URL('../../.ai/config/agent/providers/', import.meta.url);
 const KINDS = shippedKinds();
 
 const model = {

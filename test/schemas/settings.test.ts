@@ -9,7 +9,7 @@ import { settings } from '../../src/schemas/settings.ts';
 import { parseThreadConfig as parseByHand } from './by-hand/settings.ts';
 import { expectSame, mutated } from './old-and-new.ts';
 
-const FOLDER = new URL('../../system/.ai/config/', import.meta.url);
+const FOLDER = new URL('../../.ai/config/', import.meta.url);
 const NAMES = [...Object.keys(settings.shape), 'agent/capability_risk'];
 const SHIPPED = new Map(
   NAMES.filter((name) => name !== 'agent/hooks').map((name) => [

@@ -5,7 +5,7 @@ import { parseRule } from '../../src/items/rule.ts';
 import { bakedRule } from '../../src/startup/baked-rules.ts';
 import { sha256Hex } from '../../src/trust/keys.ts';
 
-const FOLDER = 'system/.ai/rules';
+const FOLDER = '.ai/rules';
 const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter((name) =>
   name.endsWith('.md'),
 );

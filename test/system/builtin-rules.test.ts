@@ -15,7 +15,7 @@ import {
   WRITE,
 } from '../loop/stream-rules/helpers.ts';
 
-const FOLDER = path.resolve(import.meta.dirname, '../../system/.ai/rules');
+const FOLDER = path.resolve(import.meta.dirname, '../../.ai/rules');
 
 const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.md'))

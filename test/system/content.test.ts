@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import { parseDirective } from '../../src/items/directive.ts';
 import { validateItem } from '../../src/items/validate.ts';
 
-const ROOT = path.resolve(import.meta.dirname, '../../system/.ai');
+const ROOT = path.resolve(import.meta.dirname, '../../.ai');
 const FOLDERS = { directive: 'directives', knowledge: 'knowledge', tool: 'tools' } as const;
 
 function filesOf(folder: string): string[] {
