@@ -298,6 +298,19 @@ async function refreshExports(
   return left;
 }
 
+/**
+ * Indexes one export of a thread. Costs the same however many exports there are: the next search looks at the others.
+ * Does nothing if the file is gone or not below the folder of exports.
+ */
+export async function indexExport(workspace: Workspace, path: string): Promise<void> {
+  const item = exportAt(exportsRoot(workspace), path);
+  const head = item && readHead(item, MAX_TEXT);
+  if (item === undefined || head === undefined) return;
+  const text = head.bytes.toString('utf8');
+  const document = toSearchDocument({ ...item, fingerprint: head.fingerprint, text });
+  await workspace.store.index.update([document], []);
+}
+
 function exportsRoot(workspace: Workspace): string {
   return join(workspace.spaces.root('project') ?? '', itemFolder('knowledge'), EXPORTS);
 }

@@ -12,7 +12,7 @@ import { libraryTools, type Preset } from './presets.ts';
 import { loadDefined } from './program/directives.ts';
 import { ThreadRules } from './rules/thread-rules.ts';
 import { runnerCommand } from './runner-command.ts';
-import { refreshIndex } from './search.ts';
+import { indexExport } from './search.ts';
 import { readThreadConfig } from './settings.ts';
 import { assertOwnState, ThreadHeads, threadFiles } from './thread-files.ts';
 import { ToolCatalog } from './tools.ts';
@@ -117,6 +117,6 @@ function connect(
     },
     runner: async () => await runnerCommand(base, models),
     checkSchema: async (schema) => void (await compileSchema(schema)),
-    indexExport: async () => void (await refreshIndex(base)),
+    indexExport: async (path) => await indexExport(base, path),
   };
 }

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, it } from 'vitest';
 import { openMemoryStore } from '../../src/storage/memory-store.ts';
@@ -43,3 +43,31 @@ it.each([
     ).toEqual([]);
   },
 );
+
+it('the end of a thread indexes its own export and looks at no other', async () => {
+  const lab = await libraryLab([reply('Done.')]);
+  await lab.directive('work');
+  const exports = path.join(lab.project, '.ai/knowledge/agent/threads/team/work');
+  mkdirSync(exports, { recursive: true });
+  writeFileSync(path.join(exports, 'earlier.md'), 'a quokka of an earlier thread\n');
+  const calls: string[] = [];
+  const rye = lab.open({
+    store: ({ clock, ids }) => {
+      const store = openMemoryStore({ clock, ids });
+      const index = new Proxy(store.index, {
+        get:
+          (target, name: keyof typeof target) =>
+          (...args: unknown[]) => {
+            calls.push(name === 'update' ? `update ${JSON.stringify(args).length > 2}` : name);
+            return (target[name] as (...rest: unknown[]) => unknown).apply(target, args);
+          },
+      });
+      return { ...store, index };
+    },
+  });
+  const { threadId } = await rye.run({ directiveId: 'team/work' });
+  expect(calls).toEqual(['update true']);
+  const { results } = await rye.items.search('knowledge', 'quokka');
+  expect(results).toHaveLength(1);
+  expect(JSON.stringify(await rye.items.search('knowledge', 'Done'))).toContain(threadId ?? '');
+});
