@@ -13,6 +13,7 @@ import {
   RYE,
   row,
   startServer,
+  TURN_DIRECTIVE,
   verdict,
 } from './harness.mjs';
 
@@ -23,22 +24,12 @@ const TURN_TARGET = 6.1;
 const TURN_TARGET_MIB = 100;
 const TARGETS = { '--version': 1.3, '--help': 1.6, 'threads list': 2.5 };
 
-const DIRECTIVE = `\`\`\`xml
-<directive name="turn" version="1.0.0">
-<metadata><description>One turn.</description><category></category><author>bench</author>
-<limits turns="1" spend="1"/></metadata>
-</directive>
-\`\`\`
-
-Answer in one word.
-`;
-
 export async function run() {
   const { env: own, project, rye, close } = openWorkspace();
   const server = await startServer('./wire.mjs');
   try {
     mkdirSync(path.join(project, '.ai', 'directives'), { recursive: true });
-    writeFileSync(path.join(project, '.ai', 'directives', 'turn.md'), DIRECTIVE);
+    writeFileSync(path.join(project, '.ai', 'directives', 'turn.md'), TURN_DIRECTIVE);
     rye('sign', 'directive', 'turn');
     const library = openRye({ projectPath: project, userSpacePath: own.HOME, env: own });
     for (let at = 0; at < THREADS; at += 1) {

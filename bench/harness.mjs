@@ -8,6 +8,17 @@ import { fileURLToPath } from 'node:url';
 
 export const RYE = fileURLToPath(new URL('../bin/rye.js', import.meta.url));
 
+/** A directive of one turn, which the server of `wire.mjs` answers with text. */
+export const TURN_DIRECTIVE = `\`\`\`xml
+<directive name="turn" version="1.0.0">
+<metadata><description>One turn.</description><category></category><author>bench</author>
+<limits turns="1" spend="1"/></metadata>
+</directive>
+\`\`\`
+
+Answer in one word.
+`;
+
 export function median(values) {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }

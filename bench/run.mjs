@@ -8,6 +8,7 @@ const BENCHMARKS = [
   'deltas',
   'durable-turn',
   'log-scale',
+  'past-threads',
   'prepare',
   'search',
   'stream-rules',
