@@ -50,23 +50,32 @@ it('the end of a thread indexes its own export and looks at no other', async () 
   const exports = path.join(lab.project, '.ai/knowledge/agent/threads/team/work');
   mkdirSync(exports, { recursive: true });
   writeFileSync(path.join(exports, 'earlier.md'), 'a quokka of an earlier thread\n');
-  const calls: string[] = [];
+  const looks: string[] = [];
   const rye = lab.open({
     store: ({ clock, ids }) => {
       const store = openMemoryStore({ clock, ids });
-      const index = new Proxy(store.index, {
-        get:
-          (target, name: keyof typeof target) =>
-          (...args: unknown[]) => {
-            calls.push(name === 'update' ? `update ${JSON.stringify(args).length > 2}` : name);
-            return (target[name] as (...rest: unknown[]) => unknown).apply(target, args);
-          },
-      });
-      return { ...store, index };
+      const { index } = store;
+      const watched: typeof index = {
+        fingerprints: async (scope) => {
+          looks.push('fingerprints');
+          return await index.fingerprints(scope);
+        },
+        folders: async () => {
+          looks.push('folders');
+          return await index.folders();
+        },
+        update: async (changed, removed) => {
+          looks.push(`update of ${changed.length}`);
+          await index.update(changed, removed);
+        },
+        updateFolders: async (changed, gone) => await index.updateFolders(changed, gone),
+        search: async (query, isOver) => await index.search(query, isOver),
+      };
+      return { ...store, index: watched };
     },
   });
   const { threadId } = await rye.run({ directiveId: 'team/work' });
-  expect(calls).toEqual(['update true']);
+  expect(looks).toEqual(['update of 1']);
   const { results } = await rye.items.search('knowledge', 'quokka');
   expect(results).toHaveLength(1);
   expect(JSON.stringify(await rye.items.search('knowledge', 'Done'))).toContain(threadId ?? '');
