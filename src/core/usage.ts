@@ -53,13 +53,20 @@ export function addCost(left: Cost, right: Cost): Cost {
   };
 }
 
-/** Returns what was used between two totals of one thread. */
-export function costSince(before: Cost, total: Cost): Cost {
+/** Returns what was used between two totals. */
+export function usageSince(before: Usage, total: Usage): Usage {
   return {
     input_tokens: total.input_tokens - before.input_tokens,
     output_tokens: total.output_tokens - before.output_tokens,
     cache_read_tokens: total.cache_read_tokens - before.cache_read_tokens,
     cache_write_tokens: total.cache_write_tokens - before.cache_write_tokens,
+  };
+}
+
+/** Returns what was used between two totals of one thread. */
+export function costSince(before: Cost, total: Cost): Cost {
+  return {
+    ...usageSince(before, total),
     turns: total.turns - before.turns,
     spend: toUsd(toMicroUsd(total.spend) - toMicroUsd(before.spend)),
     elapsed_seconds: Math.round((total.elapsed_seconds - before.elapsed_seconds) * 1000) / 1000,

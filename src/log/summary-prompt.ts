@@ -9,6 +9,7 @@ import {
   textOf,
   toolCallsOf,
 } from '../core/message.ts';
+import { headBytes } from '../core/text.ts';
 
 /** The system prompt of a model that summarizes. */
 export const SUMMARY_SYSTEM = [
@@ -56,6 +57,9 @@ What was done and found in this part.
 ## Needed later
 What the rest of the turn relies on.`;
 
+const REST = `The previous summary covers what came before the conversation above. Write one summary of both in the form of the previous
+one.`;
+
 const BRANCH = `The conversation above is a branch that is now abandoned for another one. Summarize what the other branch should
 know of it.\n\n${FORM}`;
 
@@ -63,35 +67,40 @@ export type SummaryKind = 'history' | 'turn_prefix' | 'branch';
 
 export interface SummaryPromptParts {
   readonly kind: SummaryKind;
-  readonly messages: readonly Message[];
+  /** The conversation as text, or one piece of it. */
+  readonly conversation: string;
+  /** True if a request for an earlier piece gave `previousSummary`. */
+  readonly isRest?: boolean | undefined;
+  /** True if later requests summarize the rest of the conversation. */
+  readonly isContinued?: boolean | undefined;
   /** The original task, if it is not among the messages. */
   readonly task?: string | undefined;
   readonly previousSummary?: string | undefined;
   /** Instructions from a person or a hook for the summary. */
   readonly instructions?: string | undefined;
-  /** Bytes of the prompt for the conversation; older messages beyond it are dropped. */
-  readonly maxBytes: number;
 }
-
-const MAX_TASK_CHARS = 4000;
 
 /** The one user message of a summary request. */
 export function summaryPrompt(parts: SummaryPromptParts): string {
-  const { kind, messages, task, previousSummary, instructions, maxBytes } = parts;
+  const { task, conversation, previousSummary, isContinued = false, instructions } = parts;
   const sections = [
-    task === undefined ? '' : quoted('task', cut(task, MAX_TASK_CHARS)),
-    quoted('conversation', conversationText(messages, maxBytes)),
+    task === undefined ? '' : quoted('task', task),
+    quoted('conversation', conversation),
     previousSummary === undefined ? '' : quoted('previous-summary', previousSummary),
-    instructionOf(kind, previousSummary !== undefined),
+    instructionOf(parts),
+    isContinued
+      ? 'The conversation continues after this part; the next request summarizes that.'
+      : '',
     instructions === undefined ? '' : `Attend in particular to this:\n${instructions}`,
   ];
   return sections.filter((section) => section !== '').join('\n\n');
 }
 
-function instructionOf(kind: SummaryKind, hasPrevious: boolean): string {
+function instructionOf({ kind, isRest = false, previousSummary }: SummaryPromptParts): string {
+  if (kind !== 'history' && isRest) return REST;
   if (kind === 'turn_prefix') return TURN_PREFIX;
   if (kind === 'branch') return BRANCH;
-  return hasPrevious ? UPDATE : INITIAL;
+  return previousSummary === undefined ? INITIAL : UPDATE;
 }
 
 /** Quoted text must not be able to end its own quotation. */
@@ -99,25 +108,59 @@ function quoted(tag: string, text: string): string {
   return `<${tag}>\n${text.replaceAll(`</${tag}`, `&lt;/${tag}`)}\n</${tag}>`;
 }
 
-/** Renders messages as plain text of at most `maxBytes`; drops the oldest first. */
-function conversationText(messages: readonly Message[], maxBytes: number): string {
-  const parts: string[] = [];
-  let bytes = 0;
-  for (const [index, message] of messages.toReversed().entries()) {
-    const text = messageText(message);
-    bytes += Buffer.byteLength(text) + 2;
-    if (bytes > maxBytes && parts.length > 0) {
-      parts.push(`[${messages.length - index} earlier messages omitted]`);
-      break;
-    }
-    parts.push(bytes > maxBytes ? cut(text, Math.max(0, Math.floor(maxBytes / 4))) : text);
-  }
-  return parts.toReversed().join('\n\n');
+/** Consecutive messages as text. */
+export interface ConversationPiece {
+  readonly text: string;
+  /** Index of the first message after the piece. */
+  readonly next: number;
+  /** Characters that the only message of the piece has beyond it. */
+  readonly truncated: number;
 }
+
+/** Returns as many of the texts from one on as fit in `maxBytes`; at least one, truncated if it is longer. */
+export function conversationPiece(
+  texts: readonly string[],
+  from: number,
+  maxBytes: number,
+): ConversationPiece {
+  let bytes = 0;
+  let next = from;
+  for (; next < texts.length; next += 1) {
+    bytes += quotedBytes(texts[next] ?? '') + SEPARATOR.length;
+    if (bytes > maxBytes) break;
+  }
+  if (next > from || from >= texts.length) {
+    return { text: texts.slice(from, next).join(SEPARATOR), next, truncated: 0 };
+  }
+  return { ...truncateText(texts[from] ?? '', maxBytes), next: from + 1 };
+}
+
+const SEPARATOR = '\n\n';
+
+/** A tag that would end the quotation is escaped, which makes the text longer. */
+function quotedBytes(text: string): number {
+  return Buffer.byteLength(text) + 3 * (text.split('</').length - 1);
+}
+
+/** Returns the text in at most `maxBytes`, with the number of characters that it has beyond. */
+export function truncateText(
+  text: string,
+  maxBytes: number,
+): Pick<ConversationPiece, 'text' | 'truncated'> {
+  if (quotedBytes(text) <= maxBytes) return { text, truncated: 0 };
+  let head = headBytes(text, Math.max(0, maxBytes - NOTE_BYTES));
+  head = headBytes(head, Math.max(0, 2 * Buffer.byteLength(head) - quotedBytes(head)));
+  const truncated = text.length - head.length;
+  return { text: withCount(head, truncated), truncated };
+}
+
+/** Bytes of the sentence that counts what was cut. */
+const NOTE_BYTES = 40;
 
 const MAX_RESULT_CHARS = 2000;
 
-function messageText(message: Message): string {
+/** Renders a message as plain text. Of a tool's result and arguments, it has the first 2000 characters. */
+export function messageText(message: Message): string {
   switch (message.role) {
     case 'user':
       return `[User]: ${contentText(message)}`;
@@ -149,7 +192,11 @@ function callText({ name, input, malformed }: ToolCallBlock): string {
 
 function cut(text: string, max: number): string {
   if (text.length <= max) return text;
-  return `${text.slice(0, max)}… (${text.length - max} more characters)`;
+  return withCount(text.slice(0, max), text.length - max);
+}
+
+function withCount(head: string, more: number): string {
+  return `${head}… (${more} more characters)`;
 }
 
 /** A summary as it is kept: the separately summarized parts joined, and the files listed. */

@@ -49,6 +49,11 @@ async function requestOf(
     cost: run.spend.cost(),
     remainingMicroUsd: await run.spend.remainingMicroUsd(),
     ...(instructions === undefined ? {} : { instructions }),
+    book: async (usage) => {
+      run.spend.charge(usage, run.models.current.pricing);
+      // a run that was stopped meanwhile books its whole cost at its end
+      if (!run.stop.signal.aborted) await bookOutsideTurn(run, usage);
+    },
   };
 }
 

@@ -153,7 +153,7 @@ export interface Compaction {
   readonly drafts: readonly EventDraft[];
   /** The whole context afterwards; absent if a hook prevented the compaction. */
   readonly messages?: readonly Message[];
-  /** Usage of the summary, priced as the current model. */
+  /** Usage of the summary that is not booked, priced as the current model. */
   readonly usage: Usage;
 }
 
@@ -172,6 +172,8 @@ export interface CompactionRequest {
   /** Money that may still be spent. */
   readonly remainingMicroUsd: MicroUsd;
   readonly instructions?: string;
+  /** Charges and books a part of the summary that is paid for. */
+  readonly book: (usage: Usage) => Promise<void>;
 }
 
 /** Calls of the last answer in the history that a crashed process left open and that may be run again. */

@@ -4,7 +4,7 @@ import type { EventDraft, RequestEstimate } from '../../core/events.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
 import type { Message } from '../../core/message.ts';
 import type { PlannedModel, ThreadPlan } from '../../core/plan.ts';
-import { addUsage, type Cost, type MicroUsd, NO_USAGE, type Usage } from '../../core/usage.ts';
+import { type Cost, type MicroUsd, NO_USAGE, type Usage, usageSince } from '../../core/usage.ts';
 import type { CompactReport } from '../../hooks/dispatch.ts';
 import {
   type CompactionPlan,
@@ -14,13 +14,7 @@ import {
 } from '../../log/compaction.ts';
 import { foldContext, startedCallIds } from '../../log/context.ts';
 import { placeEvent } from '../../log/cursor.ts';
-import {
-  filesAsDetails,
-  type SummaryKind,
-  summaryPrompt,
-  summaryText,
-  withoutFileLists,
-} from '../../log/summary-prompt.ts';
+import { filesAsDetails } from '../../log/summary-prompt.ts';
 import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { Compaction, CompactionReason, LoopPorts } from '../../loop/ports.ts';
 import type { ErrorRule } from '../../policy/error-class.ts';
@@ -31,7 +25,7 @@ import { firedDraft, type HookRunner } from './hook-runner.ts';
 import { errorRulesOf } from './loop-ports.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
-import { type Summarizer, type SummaryAnswer, summarize } from './summarize.ts';
+import { summarizeParts } from './summary-pieces.ts';
 
 /** Asks the `before_compact` hooks; the context is that of the event. */
 export type AskBeforeCompact = (context: JsonObject, signal: AbortSignal) => Promise<CompactReport>;
@@ -59,11 +53,14 @@ export interface CompactEnv {
   readonly ask: AskBeforeCompact;
   /** Called before each request for a summary with what it may use at most. */
   readonly onRequest?: (estimate: RequestEstimate) => void | Promise<void>;
+  /** Books a request for a piece of the summary that others follow. */
+  readonly book: (usage: Usage) => Promise<void>;
 }
 
 /** The result of a compaction. `drafts` are written in each case; only those of `done` change the context. */
 export type CompactResult = {
   readonly drafts: readonly EventDraft[];
+  /** Usage that is not booked. */
   readonly usage: Usage;
 } & (
   | { readonly kind: 'done'; readonly summary: string; readonly plan: CompactionPlan }
@@ -164,9 +161,13 @@ async function summaryOf(
     },
     signal,
   );
-  const { usage } = answer;
+  const usage = usageSince(answer.booked, answer.usage);
   if ('error' in answer) return { kind: 'failed', error: answer.error, drafts: [], usage };
-  const entry = compactionDraft(planned, answer.text, { ...details, usage: { ...usage } });
+  const entry = compactionDraft(planned, answer.text, {
+    ...details,
+    ...answer.details,
+    usage: { ...answer.usage },
+  });
   return { kind: 'done', summary: answer.text, plan: planned, drafts: [entry], usage };
 }
 
@@ -213,103 +214,6 @@ export function compactContext(
   });
 }
 
-/** A model's room to write summaries in. */
-export interface SummaryRoom extends Omit<CompactEnv, 'ask'> {
-  readonly model: PlannedModel;
-  readonly plan: ThreadPlan;
-  readonly sizes: CompactionSizes;
-  readonly remainingMicroUsd: MicroUsd;
-}
-
-const HISTORY_SHARE = 0.8;
-const PREFIX_SHARE = 0.5;
-
-/** Whole turns and the first part of a split one are summarized separately: they need different prompts. */
-async function summarizeParts(
-  room: SummaryRoom,
-  { planned, instructions }: { planned: CompactionPlan; instructions: string | undefined },
-  signal: AbortSignal,
-): Promise<SummaryAnswer> {
-  const { history, turnPrefix, previousSummaries, task, files } = planned;
-  const previousSummary = previousSummaries[0];
-  const whole = await summarizeMessages(
-    room,
-    {
-      kind: 'history',
-      messages: history,
-      share: HISTORY_SHARE,
-      task,
-      instructions,
-      previousSummary:
-        previousSummary === undefined ? undefined : withoutFileLists(previousSummary),
-    },
-    signal,
-  );
-  if ('error' in whole || turnPrefix.length === 0) return withFiles(whole, undefined, files);
-  const prefix = await summarizeMessages(
-    room,
-    { kind: 'turn_prefix', messages: turnPrefix, share: PREFIX_SHARE, instructions },
-    signal,
-  );
-  const usage = addUsage(whole.usage, prefix.usage);
-  return 'error' in prefix
-    ? { error: prefix.error, usage }
-    : withFiles({ ...whole, usage }, prefix.text, files);
-}
-
-function withFiles(
-  answer: SummaryAnswer,
-  turnPrefix: string | undefined,
-  files: CompactionPlan['files'],
-): SummaryAnswer {
-  if ('error' in answer) return answer;
-  return { text: summaryText({ history: answer.text, turnPrefix }, files), usage: answer.usage };
-}
-
-export interface MessagesToSummarize {
-  readonly kind: SummaryKind;
-  readonly messages: readonly Message[];
-  /** The part of the reserve that the answer may take. */
-  readonly share: number;
-  readonly task?: string | undefined;
-  readonly previousSummary?: string | undefined;
-  readonly instructions?: string | undefined;
-}
-
-const BYTES_PER_TOKEN_WORST = 3;
-const PROMPT_TOKENS = 2000;
-const MIN_ANSWER_TOKENS = 1024;
-/** Maximum retries of a summary: a thread that can continue without one waits less than for an answer. */
-const MAX_RETRIES = 2;
-
-/** One summary, with as much of the conversation as the model's window has room for. */
-export async function summarizeMessages(
-  { model, sizes, plan, ...room }: SummaryRoom,
-  { kind, messages, share, task, previousSummary, instructions }: MessagesToSummarize,
-  signal: AbortSignal,
-): Promise<SummaryAnswer> {
-  const maxTokens = Math.max(MIN_ANSWER_TOKENS, Math.floor(sizes.reserveTokens * share));
-  const inputTokens = Math.max(0, model.context_window - maxTokens - PROMPT_TOKENS);
-  const maxBytes =
-    inputTokens * BYTES_PER_TOKEN_WORST - Buffer.byteLength((previousSummary ?? '') + (task ?? ''));
-  const prompt = summaryPrompt({
-    kind,
-    messages,
-    task,
-    previousSummary,
-    instructions,
-    maxBytes: Math.max(0, maxBytes),
-  });
-  const summarizer: Summarizer = {
-    ...room,
-    model,
-    maxTokens,
-    allowUnpriced: plan.allow_unpriced,
-    maxRetries: Math.min(MAX_RETRIES, plan.settings.max_retries),
-  };
-  return await summarize(summarizer, prompt, signal);
-}
-
 /** The first words of the note about a failed compaction. */
 export const NOT_COMPACTED = 'the context was not compacted';
 
@@ -342,6 +246,7 @@ export function compactPort(
           recorder.record([{ event_type: 'request_started', payload, durable: true }]);
           await recorder.settled();
         },
+        book: request.book,
       },
       { ...request, tree, threadId, plan },
       signal,

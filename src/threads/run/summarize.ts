@@ -46,7 +46,8 @@ export type SummaryAnswer =
   | { readonly text: string; readonly usage: Usage }
   | { readonly error: RyeError; readonly usage: Usage };
 
-const BYTES_PER_TOKEN_WORST = 3;
+/** Bytes of the shortest average token, to bound the tokens of a text. */
+export const BYTES_PER_TOKEN_WORST = 3;
 
 /**
  * Asks the model for one summary and retries transient failures. An answer that is cut off, calls tools or is empty is

@@ -23,6 +23,8 @@ export interface OpenEdit {
   readonly writer: LogWriter;
   /** To be awaited before anything is appended while the edit is still being made. */
   readonly begin: () => Promise<void>;
+  /** Writes and books what is paid for while the edit is still being made; it stays if the edit fails. */
+  readonly book: (paid: LogEdit) => Promise<void>;
 }
 
 /** The entries that an edit appends; `cost` is the thread's whole cost after it. */
@@ -86,30 +88,40 @@ export async function editLog(
   if (scope === 'context') await assertNotContinued(env, threadId);
   const { document, record, writer } = await openVerified(env, threadId);
   let hasBegun = false;
+  let paid: { readonly cost?: Cost } = {};
   const begin = async (): Promise<void> => {
     if (hasBegun) return;
     hasBegun = true;
     const { transcript: _end, ...rest } = document;
-    await env.files.writeDocument(rest);
+    await env.files.writeDocument({ ...rest, ...paid });
   };
-  const close = async (cost?: Cost): Promise<void> => {
+  const close = async (): Promise<void> => {
     if (!hasBegun) return;
     await writer.sync();
     await env.files.writeDocument({
       ...document,
-      ...(cost ? { cost } : {}),
+      ...paid,
       updated_at: isoTime(env.clock.now()),
       transcript: writer.state(),
     });
+    hasBegun = false;
+  };
+  const write = async ({ drafts, cost }: LogEdit): Promise<readonly LogEvent[]> => {
+    if (drafts.length > 0) await begin();
+    const events = writer.append(drafts);
+    if (cost) paid = { cost };
+    await close();
+    if (cost) await bookCost(env, record, cost);
+    return events;
+  };
+  const book = async (part: LogEdit): Promise<void> => {
+    await write(part);
   };
   try {
     const { events: before } = await env.store.logs.readEntries(threadId);
-    const edit = await make({ tree: buildTree(before), document, record, writer, begin });
-    if (edit.drafts.length > 0) await begin();
-    const events = writer.append(edit.drafts);
-    await close(edit.cost);
-    if (edit.cost) await bookCost(env, record, edit.cost);
-    return events;
+    return await write(
+      await make({ tree: buildTree(before), document, record, writer, begin, book }),
+    );
   } catch (error) {
     await close();
     throw error;

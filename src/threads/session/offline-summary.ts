@@ -10,6 +10,7 @@ import {
   totalTokens,
   toUsd,
   type Usage,
+  usageSince,
 } from '../../core/usage.ts';
 import { foldContext } from '../../log/context.ts';
 import { branchWithSummaryDrafts } from '../../log/continuation.ts';
@@ -30,10 +31,10 @@ import {
   type CompactResult,
   compactionSizes,
   compactSession,
-  summarizeMessages,
 } from '../run/compaction.ts';
 import { errorRulesOf } from '../run/loop-ports.ts';
 import { Recorder } from '../run/recorder.ts';
+import { summarizeMessages } from '../run/summary-pieces.ts';
 import { openTooling } from '../run/tooling.ts';
 import { costOf, editLog, entryAt, firstDrafts, type LogEdit, type OpenEdit } from './edit.ts';
 import { NO_CHILDREN } from './replay-world.ts';
@@ -60,9 +61,10 @@ export async function compactThread(
   let result: CompactResult | undefined;
   const written = await editLog(env, threadId, async (open): Promise<LogEdit> => {
     const plan = await planInForce(env, open);
-    const cost = costOf(open.document);
+    const bill = new Bill(open, plan);
+    const { cost } = bill;
     result = await compactSession(
-      compactEnv(env, plan, offlineHooks(env, { open, plan })),
+      { ...compactEnv(env, plan, offlineHooks(env, { open, plan })), book: bill.book },
       {
         tree: open.tree,
         threadId,
@@ -77,7 +79,7 @@ export async function compactThread(
       signal,
     );
     if (!result) return { drafts: [] };
-    return paidEdit(result.drafts, { plan, cost, usage: result.usage });
+    return bill.edit(result.drafts, result.usage);
   });
   return outcomeOf(result, written);
 }
@@ -132,10 +134,12 @@ export async function branchWithModelSummary(
         hint: 'Branch without a summary.',
       });
     }
-    const model = plan.model;
+    const { model } = plan;
+    const bill = new Bill(open, plan);
     const answer = await summarizeMessages(
       {
         ...compactEnv(env, plan, offlineHooks(env, { open, plan })),
+        book: bill.book,
         model,
         plan,
         sizes: compactionSizes(plan, model),
@@ -144,10 +148,10 @@ export async function branchWithModelSummary(
       { kind: 'branch', messages, share: BRANCH_SHARE, instructions },
       signal,
     );
-    const cost = costOf(open.document);
+    const unbooked = usageSince(answer.booked, answer.usage);
     if ('error' in answer) {
       failure = answer.error;
-      return paidEdit([], { plan, cost, usage: answer.usage });
+      return bill.edit([], unbooked);
     }
     const files = left
       .map((entry) =>
@@ -156,10 +160,10 @@ export async function branchWithModelSummary(
       .reduce(mergeFiles, filesTouched(messages));
     const drafts = branchWithSummaryDrafts(tree, target, {
       summary: summaryText({ history: answer.text }, files),
-      details: { ...filesAsDetails(files), usage: { ...answer.usage } },
+      details: { ...filesAsDetails(files), ...answer.details, usage: { ...answer.usage } },
     });
     const first = firstDrafts(tree, plan, { at, message });
-    return paidEdit([...drafts, ...first], { plan, cost, usage: answer.usage });
+    return bill.edit([...drafts, ...first], unbooked);
   });
   if (failure) throw failure;
   return written;
@@ -186,7 +190,7 @@ function compactEnv(
   env: Process & Pick<Sources, 'models'>,
   plan: ThreadPlan,
   ask: AskBeforeCompact,
-): CompactEnv {
+): Omit<CompactEnv, 'book'> {
   return {
     clock: env.clock,
     random: env.random,
@@ -226,22 +230,40 @@ async function remainingOf(
   );
 }
 
-/** Records the cost of an edit in the log too. */
-function paidEdit(
-  drafts: readonly EventDraft[],
-  { plan, cost, usage }: { readonly plan: ThreadPlan; readonly cost: Cost; readonly usage: Usage },
-): LogEdit {
-  if (totalTokens(usage) === 0) return { drafts };
-  const price = plan.model.pricing ? priceMicroUsd(usage, plan.model.pricing) : 0;
-  const total: Cost = {
-    ...cost,
-    ...addUsage(cost, usage),
-    spend: toUsd(toMicroUsd(cost.spend) + price),
+/** The thread's whole cost while an edit calls its model. */
+class Bill {
+  readonly #open: OpenEdit;
+  readonly #plan: ThreadPlan;
+  #cost: Cost;
+
+  constructor(open: OpenEdit, plan: ThreadPlan) {
+    this.#open = open;
+    this.#plan = plan;
+    this.#cost = costOf(open.document);
+  }
+
+  get cost(): Cost {
+    return this.#cost;
+  }
+
+  readonly book = async (usage: Usage): Promise<void> => {
+    await this.#open.book(this.edit([], usage));
   };
-  return {
-    drafts: [...drafts, { event_type: 'cost', payload: { turn: cost.turns, usage, total } }],
-    cost: total,
-  };
+
+  /** Records the cost of an edit in the log too. */
+  edit(drafts: readonly EventDraft[], usage: Usage): LogEdit {
+    if (totalTokens(usage) === 0) return { drafts };
+    const { pricing } = this.#plan.model;
+    const price = pricing ? priceMicroUsd(usage, pricing) : 0;
+    const total: Cost = {
+      ...this.#cost,
+      ...addUsage(this.#cost, usage),
+      spend: toUsd(toMicroUsd(this.#cost.spend) + price),
+    };
+    this.#cost = total;
+    const payload = { turn: total.turns, usage, total };
+    return { drafts: [...drafts, { event_type: 'cost', payload }], cost: total };
+  }
 }
 
 /**
