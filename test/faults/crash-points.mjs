@@ -1,4 +1,6 @@
-// Loaded into a rye process with --import: names every durable step, and kills the process after the chosen one.
+// Loaded into a rye process with --import: names every durable step, and kills the process after the chosen one, or copies
+// what is on the disk after each.
+import { execFileSync } from 'node:child_process';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import path from 'node:path';
@@ -10,6 +12,9 @@ const traceFile = process.env['RYE_TEST_TRACE'];
 /** The process of a family that dies, after which step and occurrence, and if the others die with it. */
 const kill = JSON.parse(process.env['RYE_TEST_KILL'] ?? '{}');
 const pidsFile = process.env['RYE_TEST_PIDS'];
+/** `from` is copied to `to/N` after step N: each one, or the first that begins with each of `names`. */
+const copies = JSON.parse(process.env['RYE_TEST_COPIES'] ?? 'null');
+let steps = 0;
 const role = process.argv.includes('__run-thread') ? 'child' : 'parent';
 if (pidsFile !== undefined) appendFileSync(pidsFile, `${role} ${process.pid}\n`);
 let passed = 0;
@@ -17,11 +22,23 @@ let passed = 0;
 /** A durable step is done. */
 function step(name) {
   if (traceFile !== undefined) appendFileSync(`${traceFile}${suffix()}`, `${name}\n`);
+  steps += 1;
+  if (copies !== null && isCopied(name))
+    // by another process: one that closes a database's file loses its locks
+    execFileSync('cp', ['-a', copies.from, `${copies.to}/${steps}`]);
   if (role === kill.role && name === kill.step) passed += 1;
   if (kill.nth === undefined || passed < kill.nth) return;
   if (pidsFile !== undefined) appendFileSync(pidsFile, `dead ${process.pid}\n`);
   if (kill.all) killOthers();
   process.kill(process.pid, 'SIGKILL');
+}
+
+function isCopied(name) {
+  const { names } = copies;
+  if (names === undefined) return true;
+  const at = names.findIndex((one) => name.startsWith(one));
+  if (at !== -1) names.splice(at, 1);
+  return at !== -1;
 }
 
 function suffix() {

@@ -36,6 +36,17 @@ const apart: Step = {
   },
 };
 
+const again: Step = {
+  mark: '"async":false',
+  tool: {
+    kind: 'tool',
+    name: 'rye_execute',
+    chunks: [
+      JSON.stringify({ item_type: 'directive', item_id: 'helper', parameters: {}, async: false }),
+    ],
+  },
+};
+
 const wait: Step = {
   mark: 'wait_threads',
   tool: {
@@ -50,6 +61,12 @@ const WORK: readonly (readonly Step[])[] = [
   [bash('mark-a')],
   [helper],
   [bash('mark-b'), bash('mark-c')],
+];
+/** Follows when a person asks for more. */
+const MORE: readonly (readonly Step[])[] = [
+  [bash('mark-d')],
+  [again],
+  [bash('mark-e'), bash('mark-f')],
 ];
 const HELP: readonly (readonly Step[])[] = [[bash('mark-h')]];
 /** Like the first, with the child in the background. */
@@ -81,7 +98,8 @@ export function marksModel(request: WireRequest): WireTurn {
 
 function planOf(text: string): typeof WORK {
   if (text.includes('HELP: leave the mark')) return HELP;
-  return text.includes('SPREAD: leave the marks') ? SPREAD : WORK;
+  if (text.includes('SPREAD: leave the marks')) return SPREAD;
+  return text.includes('AGAIN: leave more marks') ? [...WORK, ...MORE] : WORK;
 }
 
 function isOpen({ mark }: Step, { body }: WireRequest): boolean {

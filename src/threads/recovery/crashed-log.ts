@@ -90,9 +90,13 @@ export function recordedEnd(
   return continues ? undefined : end;
 }
 
-/** Returns the cost that a log has booked last. */
+/** Returns the cost that a log has booked last: after a turn, at the end of a run, or by an edit since. */
 export function bookedCost(events: readonly Event[]): Cost {
-  return events.findLast((event) => isKnown(event, 'cost'))?.payload.total ?? NO_COST;
+  const last = events.findLast(
+    (event) => isKnown(event, 'cost') || isKnown(event, 'thread_finished'),
+  );
+  if (last && isKnown(last, 'cost')) return last.payload.total;
+  return last && isKnown(last, 'thread_finished') ? last.payload.cost : NO_COST;
 }
 
 /** The usage of a process since its last `cost` event, as far as its log shows it. */

@@ -148,7 +148,13 @@ async function finishDead(
   });
   const successor = end?.status === 'continued' ? successors.at(-1) : undefined;
   const result = await finalizeThread(env, {
-    started: { threadId, plan, record, document: asLogged(document, events), parent: undefined },
+    started: {
+      threadId,
+      plan,
+      record,
+      document: await asLogged(env, document, events),
+      parent: undefined,
+    },
     outcome: outcomeOf(end, { failure, cost, cancelled: record.cancel_requested }),
     hooks: undefined,
     log: writer && recorder && { writer, recorder },
@@ -165,17 +171,26 @@ async function finishDead(
   };
 }
 
-/** Returns thread.json of a thread whose end is to be written, with the runs that its log records. */
-function asLogged(
+/**
+ * Returns thread.json of a thread whose end is to be written, with the runs that its log records. A run that is only in
+ * thread.json has not begun: neither its limits nor its plan apply.
+ */
+async function asLogged(
+  env: Stored,
   document: ThreadDocument,
   events: readonly (LogEvent | UnknownEvent)[],
-): ThreadDocument {
+): Promise<ThreadDocument> {
   const open = openDocument(document);
   // a log that was not read tells nothing
   if (events.length === 0) return open;
-  const { runs: _runs, ...rest } = open;
+  const { runs: announced = [], ...rest } = open;
   const runs = runsOf(headerOf(document), events);
-  return runs.length === 1 ? rest : { ...rest, runs };
+  const before =
+    announced.length > runs.length
+      ? (await rebuildDocument(env, document.thread_id))?.document
+      : undefined;
+  const { runs: _runs, ...logged } = { ...rest, ...(before ? openDocument(before) : {}) };
+  return runs.length === 1 ? logged : { ...logged, runs };
 }
 
 /** Answers the open calls and records the crash in the log. */
