@@ -71,6 +71,8 @@ export class SignedLogWriter implements LogWriter {
   #cursor: LogCursor;
   /** Bytes were written since the last sync began. */
   #dirty = false;
+  /** Resolves once the syncs that have begun are over, so that nothing closes the file under them. */
+  #syncing: Promise<void> | undefined;
   #isSyncDue = false;
   #closed = false;
   #failure: RyeError | undefined;
@@ -158,16 +160,22 @@ export class SignedLogWriter implements LogWriter {
   sync(): void | Promise<void> {
     this.checkpoint();
     this.#isSyncDue = false;
-    if (!this.#dirty || this.#parts.options.durability === 'off') return undefined;
+    if (this.#parts.options.durability === 'off') return undefined;
+    if (!this.#dirty) return this.#syncing;
     this.#dirty = false;
     const { sink } = this.#parts;
     const synced = this.#guard(() => sink.sync());
-    return synced && this.#synced(synced);
+    if (synced === undefined) return undefined;
+    const all = this.#synced(synced, this.#syncing).finally(() => {
+      if (this.#syncing === all) this.#syncing = undefined;
+    });
+    this.#syncing = all;
+    return all;
   }
 
-  async #synced(synced: Promise<void>): Promise<void> {
+  async #synced(synced: Promise<void>, before: Promise<void> | undefined): Promise<void> {
     try {
-      await synced;
+      await Promise.all([synced, before]);
     } catch (error) {
       this.#failure ??= error instanceof RyeError ? error : this.#failed(diskReason(error), error);
       throw this.#failure;

@@ -72,10 +72,12 @@ fs.writeSync = (fd, bytes, ...rest) => {
   return written;
 };
 
-const force = fs.fdatasyncSync;
-fs.fdatasyncSync = (fd) => {
-  force(fd);
-  step('fdatasync');
+const force = fs.fdatasync;
+fs.fdatasync = (fd, done) => {
+  force(fd, (error) => {
+    step('fdatasync');
+    done(error);
+  });
 };
 
 const link = fs.linkSync;

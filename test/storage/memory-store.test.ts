@@ -94,4 +94,23 @@ describe('an asynchronous sync', () => {
     expect(() => recorder.record([userMessage('more')])).toThrow('connection lost');
     expect(shown).toEqual([]);
   });
+
+  it('keeps the log open until each sync that has begun is over', async () => {
+    const { waiting, sync } = gate();
+    const { logs, owners } = open(sync);
+    const { signer } = testKey();
+    const options = { signer, durability: 'turn', owner: owners.self(), epoch: 1 } as const;
+    const writer = await logs.create(headerFor('t-1'), options);
+    const first = writer.sync();
+    writer.append([userMessage('one')]);
+    const second = writer.sync();
+    const closed = writer.close();
+    expect(waiting).toHaveLength(2);
+    waiting[1]?.resolve();
+    await Promise.resolve();
+    expect(await logs.holder('t-1')).toBeDefined();
+    waiting[0]?.resolve();
+    await Promise.all([first, second, closed]);
+    expect(await logs.holder('t-1')).toBeUndefined();
+  });
 });

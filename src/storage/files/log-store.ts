@@ -1,6 +1,6 @@
 import {
   closeSync,
-  fdatasyncSync,
+  fdatasync,
   fsyncSync,
   ftruncateSync,
   lstatSync,
@@ -8,6 +8,7 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import type { Clock } from '../../core/clock.ts';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { LogHeader } from '../../core/events.ts';
@@ -36,6 +37,9 @@ import { archiveLog, isArchived, logBytes, logChunks, readChunksSync } from './l
 import { lookUpByIndex, removeIndex, writeIndex } from './log-index.ts';
 import { quarantinedIn, quarantineTail, saveArtifact } from './log-quarantine.ts';
 import { eventsSince, followLog, tailLog } from './log-tail.ts';
+
+/** Runs off the main thread: one disk that is slow must not stop the other threads of this process. */
+const syncData = promisify(fdatasync);
 
 export interface FileLogStoreOptions {
   /** The folder of all threads, `.ai/state/threads`. */
@@ -257,11 +261,11 @@ function writerOver(
 ): SignedLogWriter {
   const sink: LogSink = {
     location: path,
-    isAsync: false,
+    isAsync: true,
     assertHeld: () => lease.assertHeld(),
     write: (bytes) => writeFully(fd, bytes),
     truncate: (length) => ftruncateSync(fd, length),
-    sync: () => fdatasyncSync(fd),
+    sync: async () => await syncData(fd),
     saveText: (text) => saveArtifact(path, threadId, text),
     close() {
       closeSync(fd);
