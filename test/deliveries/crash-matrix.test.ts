@@ -7,11 +7,12 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { DeliveryFacts, DeliveryReport } from '../../src/core/delivery.ts';
 import { deliveryFacts } from '../../src/log/delivery-facts.ts';
 import { UNSEEN } from '../../src/policy/steer.ts';
+import { bundle } from '../helpers/bundle.ts';
 import { violations } from './oracle.ts';
 import { Owner } from './owner.ts';
 import { Chance, SimLog, THREAD, World } from './world.ts';
 
-const CHILD = path.resolve(import.meta.dirname, 'crash-child.ts');
+const CHILD = await bundle(path.resolve(import.meta.dirname, 'crash-child.ts'));
 
 /** Each transition, with the moment before it and the moment after it. */
 const POINTS = [
@@ -54,7 +55,7 @@ async function killedAt(
   point: string,
   time: number,
 ): Promise<NodeJS.Signals | null> {
-  const args = ['--import', 'tsx', CHILD, folder, point, String(time), '4'];
+  const args = [CHILD, folder, point, String(time), '4'];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
   await once(child, 'exit');
   return child.signalCode;

@@ -1,17 +1,14 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { bundle, type Mistake } from '../helpers/bundle.ts';
 
-const ROOT = path.resolve(import.meta.dirname, '../..');
+const CHILD = path.resolve(import.meta.dirname, 'mutant-child.ts');
 
-/** A deliberate mistake: this text of a source becomes that one. */
-interface Mutant {
+interface Mutant extends Mistake {
   readonly name: string;
-  readonly file: string;
-  readonly from: string;
-  readonly to: string;
 }
 
 const RUNS = 'src/storage/sqlite/delivery-runs.ts';
@@ -88,46 +85,27 @@ const MUTANTS: readonly Mutant[] = [
   },
 ];
 
-const PROGRAM = `
-import { simulate } from './test/deliveries/sim.ts';
-const [folder, seeds] = process.argv.slice(2);
-for (let seed = 1; seed <= Number(seeds); seed += 1) {
-  const { violations } = await simulate({ seed, actions: 700, folder });
-  if (violations.length > 0) process.exit(9);
-}
-`;
-
-/** Runs the simulation on a copy of the sources with one mistake in it; 9: it found that. */
-function run({ file, from, to }: Mutant, seeds: number): number | null {
+/** Runs the simulation with one mistake in the sources; 9: it found that. */
+async function run(mutant: Mutant, seeds: number): Promise<number | null> {
   const home = mkdtempSync(path.join(tmpdir(), 'rye-mutant-'));
   onTestFinished(() => rmSync(home, { recursive: true, force: true }));
-  for (const part of ['src', 'test/deliveries', 'package.json', 'tsconfig.json'])
-    cpSync(path.join(ROOT, part), path.join(home, part), { recursive: true });
-  symlinkSync(path.join(ROOT, 'node_modules'), path.join(home, 'node_modules'));
-  const mutated = path.join(home, file);
-  const source = readFileSync(mutated, 'utf8');
-  // a mutant that changes nothing would prove nothing
-  if (source.split(from).length !== 2) throw new Error(`${file} does not contain ${from} once`);
-  writeFileSync(mutated, source.replace(from, to));
-  writeFileSync(path.join(home, 'program.mts'), PROGRAM);
-  const { status, stderr } = spawnSync(
-    process.execPath,
-    ['--import', 'tsx', 'program.mts', path.join(home, 'runs'), String(seeds)],
-    { cwd: home, encoding: 'utf8' },
-  );
+  const program = await bundle(CHILD, mutant);
+  const { status, stderr } = spawnSync(process.execPath, [program, home, String(seeds)], {
+    encoding: 'utf8',
+  });
   if (stderr !== '') throw new Error(stderr);
   return status;
 }
 
 describe('the simulation finds', () => {
-  it('nothing where nothing is wrong', () => {
-    expect(run(HARMLESS, 2)).toBe(0);
+  it('nothing where nothing is wrong', async () => {
+    expect(await run(HARMLESS, 2)).toBe(0);
   }, 120_000);
 
   it.each(MUTANTS.map((mutant) => [mutant.name, mutant] as const))(
     'this mistake: %s',
-    (_name, mutant) => {
-      expect(run(mutant, 60)).toBe(9);
+    async (_name, mutant) => {
+      expect(await run(mutant, 60)).toBe(9);
     },
     600_000,
   );

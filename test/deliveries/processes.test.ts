@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, it, onTestFinished } from 'vitest';
+import { bundle } from '../helpers/bundle.ts';
 import { violations } from './oracle.ts';
 import { Owner } from './owner.ts';
 import { Chance, SimLog, THREAD, World } from './world.ts';
 
-const CHILD = path.resolve(import.meta.dirname, 'chaos-child.ts');
+const CHILD = await bundle(path.resolve(import.meta.dirname, 'chaos-child.ts'));
 const FIRST = Number(process.env['RYE_FIRST_SEED'] ?? 1);
 const SEEDS = Number(process.env['RYE_SEEDS'] ?? 1);
 const PROCESSES = 3;
@@ -17,7 +18,7 @@ const PROCESSES = 3;
 const LIVES = 3;
 
 function start(folder: string, seed: number): ChildProcess {
-  return spawn(process.execPath, ['--import', 'tsx', CHILD, folder, String(seed)], {
+  return spawn(process.execPath, [CHILD, folder, String(seed)], {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
 }

@@ -10,7 +10,7 @@ import { copyOf, expectLegal, hasLog, openWorld, startCli, type World } from './
 /** `all` kills at every durable step and at 300 random instants; a number sets how many instants are tried. */
 const EXTENT = process.env['RYE_FAULTS'];
 const POINTS = 30;
-const INSTANTS = EXTENT === 'all' ? 300 : Number(EXTENT ?? 8);
+const INSTANTS = EXTENT === 'all' ? 300 : Number(EXTENT ?? 3);
 const RUN = ['run', 'work', '--thread-id', 't', '--json'] as const;
 
 let server: WireServer;

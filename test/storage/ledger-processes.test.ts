@@ -8,9 +8,10 @@ import { describe, expect, it } from 'vitest';
 import { RyeError } from '../../src/core/errors.ts';
 import { SqliteLedger } from '../../src/storage/sqlite/ledger.ts';
 import type { BudgetRow } from '../../src/storage/store.ts';
+import { bundle } from '../helpers/bundle.ts';
 import { temporaryFolder } from './support.ts';
 
-const CHILD = fileURLToPath(new URL('ledger-child.ts', import.meta.url));
+const CHILD = await bundle(fileURLToPath(new URL('ledger-child.ts', import.meta.url)));
 
 /** Committed money by the plain definition, recursively: the audit shares no code with the ledger. */
 function committed(rows: readonly BudgetRow[], id: string): number {
@@ -46,7 +47,7 @@ function startWorker(
   name: string,
   { seed, killAfter = Number.POSITIVE_INFINITY }: { seed: number; killAfter?: number },
 ): Worker {
-  const args = ['--import', 'tsx', CHILD, folder, name, String(seed), '80'];
+  const args = [CHILD, folder, name, String(seed), '80'];
   const child = spawn(process.execPath, args);
   const lines: string[] = [];
   let errors = '';

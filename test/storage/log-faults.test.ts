@@ -5,23 +5,16 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { buildTree } from '../../src/log/tree.ts';
+import { bundle } from '../helpers/bundle.ts';
 import { delta, headerFor, userMessage } from '../log/support.ts';
 import { key, openTestStore } from './support.ts';
 
 const store = openTestStore();
 const { logs } = store;
-const CHILD = fileURLToPath(new URL('log-child.ts', import.meta.url));
+const CHILD = await bundle(fileURLToPath(new URL('log-child.ts', import.meta.url)));
 
 function startWriter(threadId: string, limitKiB?: number): ChildProcess {
-  const node = [
-    process.execPath,
-    '--import',
-    'tsx',
-    CHILD,
-    store.projectPath,
-    threadId,
-    key.privatePem,
-  ];
+  const node = [process.execPath, CHILD, store.projectPath, threadId, key.privatePem];
   const [command = '', ...rest] =
     limitKiB === undefined
       ? node

@@ -4,17 +4,18 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
+import { bundle } from '../helpers/bundle.ts';
 import { temporaryFolder } from './support.ts';
 
 /** `npm run test:soak` takes a log that is longer than any string may be (0.5 GiB). */
 const MIB = Number(process.env['RYE_LOG_MIB'] ?? 64);
-const CHILD = fileURLToPath(new URL('log-memory-child.ts', import.meta.url));
+const CHILD = await bundle(fileURLToPath(new URL('log-memory-child.ts', import.meta.url)));
 /** Memory of the process itself in MiB: the loader, the modules, one chunk of the log. */
 const BARE = 48;
 
 async function child(heapMib: number, ...args: readonly string[]): Promise<unknown> {
   const heap = `--max-old-space-size=${heapMib}`;
-  const command = [heap, '--import', 'tsx', CHILD, ...args];
+  const command = [heap, CHILD, ...args];
   const { stdout } = await promisify(execFile)(process.execPath, command);
   return JSON.parse(stdout);
 }
