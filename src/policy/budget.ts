@@ -194,17 +194,50 @@ export function planReopen(rows: readonly BudgetRow[], reopening: Reopening): Bu
   throw insufficient({ childId: threadId, parentId, amount: grant }, spare, held);
 }
 
+/** A thread that passed its budget on, and the last of those that continue it. */
+export interface Heir {
+  readonly ancestorId: string;
+  readonly successorId: string;
+}
+
+/**
+ * The rows after the branch of a thread was moved from an ancestor that passed its budget on to the successor, which pays
+ * from then on. The successor's maximum grows by the claim of the branch, so that its remaining budget stays. Returns no rows if
+ * the successor has ended or the thread is not below the ancestor.
+ */
+export function planInherit(
+  rows: readonly BudgetRow[],
+  threadId: string,
+  { ancestorId, successorId }: Heir,
+): readonly BudgetRow[] {
+  const successor = find(rows, successorId);
+  const path = upwards(rows, required(rows, threadId));
+  const branch = path.find(({ parent_id: parentId }) => parentId === ancestorId);
+  if (successor?.status !== 'active' || branch === undefined) return [];
+  const moved = claim(branch, committedSpend(rows, branch.thread_id));
+  const { parent_id: parentId, max, reserved } = successor;
+  return [
+    { ...branch, parent_id: successorId },
+    { ...successor, max: max + moved, reserved: parentId === null ? 0 : reserved + moved },
+  ];
+}
+
 /** Returns the nearest ancestor that is active; undefined if all have ended. */
 function activeAncestor(rows: readonly BudgetRow[], row: BudgetRow): BudgetRow | undefined {
-  const seen = new Set([row.thread_id]);
-  let at = row.parent_id;
-  while (at !== null && !seen.has(at)) {
-    seen.add(at);
-    const ancestor = find(rows, at);
-    if (ancestor?.status === 'active') return ancestor;
-    at = ancestor?.parent_id ?? null;
+  return upwards(rows, row)
+    .slice(1)
+    .find(({ status }) => status === 'active');
+}
+
+/** Returns a row and its ancestors, the nearest first. */
+function upwards(rows: readonly BudgetRow[], from: BudgetRow): readonly BudgetRow[] {
+  const path: BudgetRow[] = [];
+  let row: BudgetRow | undefined = from;
+  while (row !== undefined && !path.includes(row)) {
+    path.push(row);
+    row = row.parent_id === null ? undefined : find(rows, row.parent_id);
   }
-  return undefined;
+  return path;
 }
 
 /** The row after a thread reported its own spend so far. Never lowered: reports may arrive out of order. */

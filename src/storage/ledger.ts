@@ -1,5 +1,5 @@
 import type { MicroUsd } from '../core/usage.ts';
-import type { BudgetRow, Held } from '../policy/budget.ts';
+import type { BudgetRow, Heir, Held } from '../policy/budget.ts';
 
 /**
  * Hierarchical budgets in integer micro-dollars. Each method is one immediate transaction. Nothing is added twice:
@@ -17,11 +17,16 @@ export interface Ledger {
    * Makes a thread that has ended active again, with `grant` above what its subtree spent and still holds; what it
    * spent stays. The nearest active ancestor pays and keeps at least `keep` (default 0): `budget_insufficient` when the
    * grant does not fit. Without an active ancestor the thread is its own cap. With an epoch it fences as {@link fence} does.
+   * With an heir the thread's branch moves to the heir's successor first, which then pays.
    */
   reopen(
     threadId: string,
     grant: MicroUsd,
-    options?: { readonly epoch?: number; readonly keep?: MicroUsd },
+    options?: {
+      readonly epoch?: number;
+      readonly keep?: MicroUsd;
+      readonly heir?: Heir | undefined;
+    },
   ): Promise<void>;
   /** Sets the thread's own spend so far. Never lowers it. Refused with `thread_locked` to an owner that was fenced. */
   report(threadId: string, actual: MicroUsd, epoch: number): Promise<void>;

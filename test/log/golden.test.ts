@@ -27,7 +27,7 @@ let lab: Lab;
 let server: WireServer;
 beforeEach(async () => {
   lab = await openLab();
-  server = await lab.model([reply('Going on.')]);
+  server = await lab.model(() => reply('Going on.'));
 }, 60_000);
 afterEach(async () => await lab.remove(), 60_000);
 
@@ -118,5 +118,25 @@ describe.each(versions)('a log of version %s', (version) => {
     expect(sent).toContain('Go on today.');
     expect(sent).toContain('rye_file_system_read');
     expect((await lab.rye().threads.verify(resumed.thread_id)).ok).toBe(true);
+  });
+
+  it.each(['whole', 'part'] as const)('(%s) is branched and continued there', async (name) => {
+    const id = await install(version, name);
+    const rye = lab.rye();
+    const { rows } = await rye.trees.view(id, { filter: 'all' });
+    const opening = rows.find(({ kind }) => kind === 'user')?.entry.id ?? '';
+    await rye.trees.branch(id, { at: opening, message: 'Another way.' });
+    const resumed = await rye.recovery.resume({ threadId: id });
+    expect(resumed).toMatchObject({ thread_id: id, status: 'completed', result: 'Going on.' });
+    const sent = JSON.stringify(server.requests[0]?.body.messages);
+    expect(sent).toContain('Another way.');
+    expect(sent).not.toContain('rye_file_system_read');
+    const { thread, document } = await rye.threads.show(id);
+    expect(thread.status).toBe('completed');
+    expect(document?.runs?.map(({ run, reason, status }) => [run, reason, status])).toEqual([
+      [1, 'started', THREADS[name]],
+      [2, 'branched', 'completed'],
+    ]);
+    expect((await rye.threads.verify(id)).checks.filter(({ ok }) => !ok)).toEqual([]);
   });
 });

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LogEvent, UnknownEvent } from '../../src/core/events.ts';
 import { foldContext } from '../../src/log/context.ts';
-import { buildTree } from '../../src/log/tree.ts';
+import { buildTree, isKnown } from '../../src/log/tree.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { type RunningCli, startCli } from '../faults/world.ts';
 import {
@@ -339,6 +339,34 @@ describe('before_compact hooks', () => {
     expect(JSON.stringify(only(events, 'note'))).toContain(
       "hook mine chose the first kept entry ffffffffffffffff, where the context can't be cut",
     );
+  });
+
+  it('give each tool that they run an id that is unique in the log, over runs and edits', async () => {
+    lab.signed('tools/my/give.mjs', TOOL);
+    const { rye, result } = await work(reader([reply('NEVER')], ['a', 'b']), {
+      hooks: replacing('{"summary":"MINE","first_kept_entry_id":"ffffffffffffffff"}'),
+      tools: '<tool>my/give</tool>',
+    });
+    const { thread_id: id } = result;
+    const idsOf = async () =>
+      (await lab.events(id)).flatMap((event) =>
+        isKnown(event, 'tool_call_start') && event.payload.call_id.startsWith('hook')
+          ? [event.payload.call_id]
+          : [],
+      );
+    const inRun = await idsOf();
+    expect(inRun).toContain('hook-1');
+    const edit = async () => await Promise.allSettled([rye.trees.compact(id)]);
+    await edit();
+    await edit();
+    expect(await rye.recovery.resume({ threadId: id, message: 'Go on.' })).toMatchObject({
+      status: 'completed',
+    });
+    await edit();
+    const ids = await idsOf();
+    expect(ids.length).toBeGreaterThanOrEqual(inRun.length + 3);
+    expect(ids).toEqual([...new Set(ids)]);
+    expect((await rye.threads.verify(id)).ok).toBe(true);
   });
 
   it('choose what stays in full, among the entries that they are given', async () => {

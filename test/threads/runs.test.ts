@@ -203,4 +203,65 @@ describe('a child that is resumed', () => {
     await running;
     expect(await store.ledger.rows({ status: 'active' })).toEqual([]);
   });
+
+  it('is paid by the successor of its parent when that was handed off', async () => {
+    lab.signed(
+      'config/agent/coordination.yaml',
+      'continuation: { mode: handoff, trigger_threshold: 0.05 }\n',
+    );
+    const later = held(reply('Root is done.'));
+    script['root'] = [
+      () => start('kid', 'k1'),
+      () => ({
+        steps: [toolUse('rye_execute', { item_type: 'directive', item_id: 'kid' }, 'k2')],
+        usage: { input_tokens: 50_000, output_tokens: 10 },
+      }),
+      later.turn,
+    ];
+    const running = lab.run('root', MODEL);
+    await later.asked;
+    const [, kid] = await store.registry.list({ directive: 'kid' });
+    const [next, root] = await store.registry.list({ directive: 'root' });
+    if (!kid || !next || !root) throw new Error('a thread is missing');
+    expect([root.status, next.status]).toEqual(['continued', 'running']);
+    const before = await store.ledger.remaining(next.thread_id);
+    const spent = async () =>
+      (await store.ledger.rows()).reduce((sum, { actual }) => sum + actual, 0);
+    const total = await spent();
+    const kidTurn = held(reply('Kid again.'));
+    script['kid'] = [kidTurn.turn];
+    const rye = lab.rye();
+    const request = { threadId: kid.thread_id, message: 'x', limits: { spend: 0.3 } };
+    const resumed = rye.recovery.resume(request);
+    await kidTurn.asked;
+    expect(await store.ledger.remaining(next.thread_id)).toBe(before - 300_000);
+    await audit();
+    kidTurn.answer();
+    await resumed;
+    const used = (await spent()) - total;
+    expect(await store.ledger.remaining(next.thread_id)).toBe(before - used);
+    await expect(rye.recovery.resume({ ...request, limits: { spend: 1 } })).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
+    expect(await store.registry.runOf(kid.thread_id)).toBe(2);
+    later.answer();
+    await running;
+    expect(await store.ledger.rows({ status: 'active' })).toEqual([]);
+  });
+
+  it('is its own cap when its parent has ended and no ancestor runs', async () => {
+    const later = held(reply('Root is done.'));
+    script['root'] = [() => start('kid', 'k1'), later.turn];
+    const running = lab.run('root', MODEL);
+    await later.asked;
+    const kid = await idOf('kid');
+    later.answer();
+    expect(await running).toMatchObject({ status: 'completed' });
+    // the parent has ended: no thread pays, and the child is its own cap
+    const again = await lab.rye().recovery.resume({ threadId: kid, message: 'x' });
+    expect(again).toMatchObject({ thread_id: kid, status: 'completed' });
+    expect(await store.registry.endOf(kid, 1)).toMatchObject({ status: 'completed' });
+    expect(await store.ledger.rows({ status: 'active' })).toEqual([]);
+    expect((await lab.rye().threads.verify(kid)).ok).toBe(true);
+  });
 });

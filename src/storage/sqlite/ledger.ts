@@ -2,8 +2,10 @@ import { RyeError } from '../../core/errors.ts';
 import type { MicroUsd } from '../../core/usage.ts';
 import {
   committedSpend,
+  type Heir,
   type Held,
   planHandOver,
+  planInherit,
   planRegister,
   planRelease,
   planReopen,
@@ -83,15 +85,21 @@ export class SqliteLedger implements Ledger {
   async reopen(
     threadId: string,
     grant: MicroUsd,
-    { epoch = 0, keep = 0 }: Parameters<Ledger['reopen']>[2] = {},
+    { epoch = 0, keep = 0, heir }: Parameters<Ledger['reopen']>[2] = {},
   ): Promise<void> {
     this.#change(() => {
       if (epoch > 0) this.#assertEpoch(threadId, epoch);
+      if (heir) this.#inherit(threadId, heir);
       const top = this.#database.get(PAYER, threadId) as { readonly id: string } | undefined;
       const row = planReopen(this.#subtree(top?.id ?? threadId), { threadId, grant, keep });
       this.#fence(threadId, epoch);
       return row;
     });
+  }
+
+  #inherit(threadId: string, heir: Heir): void {
+    const rows = [...this.#subtree(heir.ancestorId), ...this.#subtree(heir.successorId)];
+    for (const row of planInherit(rows, threadId, heir)) this.#store(row);
   }
 
   async report(threadId: string, actual: MicroUsd, epoch: number): Promise<void> {
@@ -187,7 +195,7 @@ export class SqliteLedger implements Ledger {
   #store(row: BudgetRow): void {
     this.#database.run(
       `INSERT INTO budget_ledger (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)
-       ON CONFLICT (thread_id) DO UPDATE SET max = excluded.max, reserved = excluded.reserved,
+       ON CONFLICT (thread_id) DO UPDATE SET parent_id = excluded.parent_id, max = excluded.max, reserved = excluded.reserved,
          actual = excluded.actual, status = excluded.status`,
       row.thread_id,
       row.parent_id,

@@ -37,6 +37,7 @@ import { recoverThread } from './recover.ts';
 import {
   assertIntact,
   assertSomethingLeft,
+  heirAbove,
   overrideLimits,
   payingAncestor,
   remainingLimits,
@@ -235,7 +236,8 @@ async function runAgain(
   const next = nextDocument(document, plan, { now, sha256, runs });
   const claimed = await registry.resume(record, env.owner, now);
   try {
-    await ledger.reopen(threadId, toMicroUsd(left.spend), { epoch: claimed.epoch });
+    const heir = await heirAbove(env, record.parent_id);
+    await ledger.reopen(threadId, toMicroUsd(left.spend), { epoch: claimed.epoch, heir });
     if (sha256 !== document.plan_sha256) await env.files.writePlan(threadId, stored, runs.length);
     await env.files.writeDocument(next);
   } catch (error) {

@@ -10,8 +10,10 @@ import { isActive, type ThreadResult } from '../../core/thread.ts';
 import { addCost, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { carryTail } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
+import type { Heir } from '../../policy/budget.ts';
 import { limitsOfRun, type UsedLimits } from '../../policy/run-limits.ts';
 import type { LogVerification } from '../../storage/store.ts';
+import { chainEnd } from '../family/children.ts';
 import type { Configured, Preparing, Process, Stored } from '../ports.ts';
 import { planAtLeaf } from '../prepare/plan-at-head.ts';
 import type { Conversation } from '../run/opening.ts';
@@ -57,16 +59,31 @@ export function assertSomethingLeft(threadId: string, limits: Limits, before: Li
   }
 }
 
-/** Returns the nearest running ancestor, which pays for a descendant that continues. */
+/** Returns the nearest running ancestor, or the running end of its chain, which pays for a descendant that continues. */
 export async function payingAncestor(
   env: Pick<Stored, 'store'>,
   parentId: string | null,
 ): Promise<string | undefined> {
+  return (await payerAbove(env, parentId))?.payer;
+}
+
+/** Returns the ancestor whose successor pays for a descendant that continues; undefined if none was handed off. */
+export async function heirAbove(
+  env: Pick<Stored, 'store'>,
+  parentId: string | null,
+): Promise<Heir | undefined> {
+  const found = await payerAbove(env, parentId);
+  if (!found || found.payer === found.ancestor) return undefined;
+  return { ancestorId: found.ancestor, successorId: found.payer };
+}
+
+async function payerAbove({ store: { registry } }: Pick<Stored, 'store'>, parentId: string | null) {
   let at = parentId;
   while (at !== null) {
-    const record = await env.store.registry.get(at);
+    const record = await registry.get(at);
     if (!record) return undefined;
-    if (isActive(record.status)) return at;
+    const last = (await chainEnd(registry, at)) ?? record;
+    if (isActive(last.status)) return { ancestor: at, payer: last.thread_id };
     at = record.parent_id;
   }
   return undefined;

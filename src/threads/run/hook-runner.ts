@@ -32,8 +32,8 @@ export interface HookRunnerOptions {
   readonly env: Process & Pick<Sources, 'items'>;
   readonly plan: ThreadPlan;
   readonly threadId: string;
-  /** The run of the thread, counted from 1. */
-  readonly run: number;
+  /** Begins the ids of its tool calls: each is unique in the thread's log. */
+  readonly callPrefix: string;
   readonly tools: OpenTools;
   readonly children: { readonly runForHook: RunChild };
   readonly recorder: Recorder;
@@ -246,7 +246,7 @@ export class HookRunner implements HookPort {
 
   /** Runs a tool with the same order as the loop: validated, intent in the log, effect, outcome in the log. */
   async #runTool(id: string, params: JsonObject, signal: AbortSignal): Promise<ActionOutcome> {
-    const { tools, recorder, threadId, run, env } = this.#options;
+    const { tools, recorder, threadId, callPrefix, env } = this.#options;
     const tool = await tools.tool(id);
     const validation = await tools.validate(tool.inputSchema, params);
     if (!validation.ok)
@@ -255,8 +255,7 @@ export class HookRunner implements HookPort {
         `the parameters of ${id} are wrong: ${validation.problems}`,
       );
     this.#calls += 1;
-    // unique in the whole log
-    const callId = run === 1 ? `hook-${this.#calls}` : `hook-${run}-${this.#calls}`;
+    const callId = `${callPrefix}${this.#calls}`;
     const start = env.clock.monotonic();
     recorder.record([
       {

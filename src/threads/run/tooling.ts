@@ -16,6 +16,8 @@ export interface ToolingOptions
     Pick<ToolSession, 'record'> {
   /** Values of secret inputs, by name; none by default. */
   readonly secrets?: Readonly<Record<string, string>>;
+  /** Begins the ids of the hooks' calls; by default it names the run. */
+  readonly callPrefix?: string;
   /** Replaces the tools, for hooks too. */
   readonly wrap?: (tools: OpenTools) => OpenTools;
 }
@@ -24,7 +26,7 @@ export async function openTooling(
   env: Process & Pick<Sources, 'items' | 'models' | 'tools'>,
   started: StartedThread,
   recorder: Recorder,
-  { starter, onEvent, onLearned, record, secrets = {}, wrap }: ToolingOptions,
+  { starter, onEvent, onLearned, record, secrets = {}, wrap, ...rest }: ToolingOptions,
 ): Promise<Tooling> {
   const { plan, threadId } = started;
   const children = new Children({ parent: started, starter, recorder, onEvent, onLearned });
@@ -32,7 +34,8 @@ export async function openTooling(
   const opened = await env.tools.open({ plan, traits, threadId, secrets, children, record });
   const tools = wrap?.(opened) ?? opened;
   const run = started.document.runs?.length ?? 1;
-  const hooks = new HookRunner({ env, plan, threadId, run, tools, children, recorder });
+  const { callPrefix = run === 1 ? 'hook-' : `hook-${run}-` } = rest;
+  const hooks = new HookRunner({ env, plan, threadId, callPrefix, tools, children, recorder });
   children.attach(hooks);
   return { tools, hooks, children };
 }

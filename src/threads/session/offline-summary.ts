@@ -282,7 +282,16 @@ function offlineHooks(
     await begin();
     const recorder = new Recorder({ writer, clock: env.clock, deltas: 'off' });
     const ended = { threadId, plan, record, document, parent: undefined };
-    const { hooks } = await openTooling(env, ended, recorder, { starter: NO_CHILDREN });
-    return await hooks.beforeCompact(context, signal);
+    // the log grows with each edit that has hooks: two of them do not begin at one place
+    const callPrefix = `hook-at-${writer.head.seq}-`;
+    const { hooks, tools } = await openTooling(env, ended, recorder, {
+      starter: NO_CHILDREN,
+      callPrefix,
+    });
+    try {
+      return await hooks.beforeCompact(context, signal);
+    } finally {
+      await tools.close();
+    }
   };
 }
