@@ -38,6 +38,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
       index: 'src/index.ts',
       'testing/index': 'src/testing/index.ts',
       'testing/conformance/index': 'src/testing/conformance/index.ts',
+      sandbox: '@anthropic-ai/sandbox-runtime',
     },
     outdir,
     chunkNames: 'chunks/[name]-[hash]',
@@ -46,8 +47,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
     format: 'esm',
     platform: 'node',
     target: 'node20',
-    // packages that find a native binding or helper programs relative to their own folder, and the user's test runner
-    external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime', 'vitest'],
+    external: ['vitest'],
     plugins: [...plugins, noSecondYaml, plainHeaders, commonjsNames],
     define,
     legalComments: 'none',

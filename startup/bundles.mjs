@@ -9,6 +9,8 @@ import { build } from 'esbuild';
 import { commonjsNames } from '../scripts/commonjs-names.mjs';
 import { noSecondYaml, plainHeaders } from './plugins.mjs';
 
+const SANDBOX = '@anthropic-ai/sandbox-runtime';
+const MODULE_URL = "const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;";
 const WARM_UP = fileURLToPath(new URL('warm-up.mjs', import.meta.url));
 
 /** Turns `import()` of a Node built-in into `require`, which needs no loader. */
@@ -60,28 +62,13 @@ const onlyListing = {
   },
 };
 
-/** Bundles the fourteen small files of better-sqlite3; replaces its search for the native binding by the one place it is in. */
-const nativeBinding = {
-  name: 'native-binding',
-  setup(esbuild) {
-    esbuild.onResolve({ filter: /^bindings$/ }, ({ path: name }) => ({
-      path: name,
-      namespace: 'native-binding',
-    }));
-    esbuild.onResolve({ filter: /\.node$/ }, ({ path: name }) => ({ path: name, external: true }));
-    esbuild.onLoad({ filter: /./, namespace: 'native-binding' }, () => ({
-      contents: `module.exports = () => require('better-sqlite3/build/Release/better_sqlite3.node');`,
-    }));
-  },
-};
-
 /** Writes `rye threads list` as one file. `bin/rye.js` uses it only for command lines that run no other command. */
-export async function bundleListing(outfile, { plugins = [], ...options }) {
+export async function bundleListing(outfile, { define, plugins = [], ...options }) {
   await bundleCommonJs(outfile, {
     ...options,
-    // the code that reads `import.meta` is in the bundle but never runs
-    logOverride: { 'empty-import-meta': 'silent' },
-    plugins: [...plugins, onlyListing, nativeBinding],
+    define: { ...define, 'import.meta.url': 'ryeModuleUrl' },
+    banner: { js: MODULE_URL },
+    plugins: [...plugins, onlyListing],
   });
 }
 
@@ -97,11 +84,10 @@ export async function bundleProgram(outdir, { define, warmUp = true, plugins = [
     // an expression, as Node wraps CommonJS: the cache is valid for exactly this text
     banner: {
       js: `(function (exports, require, module, __filename, importModule) {
-const ryeModuleUrl = require('node:url').pathToFileURL(__filename).href;`,
+${MODULE_URL}`,
     },
     footer: { js: '})' },
-    // the same packages that the modules need from node_modules
-    external: ['better-sqlite3', '@anthropic-ai/sandbox-runtime'],
+    external: [SANDBOX],
     plugins: [...plugins, plainHeaders, commonjsNames],
   });
   writeFileSync(outfile, withImporter(inAscii(readFileSync(outfile, 'utf8'))));
@@ -118,11 +104,9 @@ function inAscii(text) {
   );
 }
 
-/** Imports the sandbox through the caller: `import()` does not work in code from the cache. */
+/** Imports the sandbox through bin/rye.js: `import()` does not work in code from the cache. */
 function withImporter(text) {
-  const replaced = text.replaceAll('import("@anthropic-ai/sandbox-runtime")', (call) =>
-    call.replace('import', 'importModule'),
-  );
+  const replaced = text.replaceAll(`import("${SANDBOX}")`, 'importModule("../dist/sandbox.js")');
   if (replaced === text) throw new Error('the program does not import the sandbox');
   return replaced;
 }

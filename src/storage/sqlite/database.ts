@@ -1,8 +1,8 @@
 import { lstatSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import Database from 'better-sqlite3';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { DatabaseState } from '../maintenance.ts';
+import { type Database, openSqlite, type Statement } from './engine.ts';
 
 /** Steps from one `user_version` to the next: the database is at version n after the first n of them. */
 export type Migrations = readonly string[];
@@ -23,10 +23,10 @@ const BUSY_TIMEOUT_MS = 10_000;
 /** A SQLite file in WAL mode, opened and migrated at its first use. */
 export class LazyDatabase {
   readonly #options: DatabaseOptions;
-  readonly #statements = new Map<string, Database.Statement>();
-  #database: Database.Database | undefined;
+  readonly #statements = new Map<string, Statement>();
+  #database: Database | undefined;
   /** Runs its argument in a transaction; made once, because making one costs as much as a small commit. */
-  #transaction: Database.Transaction<(work: () => unknown) => unknown> | undefined;
+  #transaction: { immediate(work: () => unknown): unknown } | undefined;
   #synchronous: DatabaseOptions['synchronous'];
 
   constructor(options: DatabaseOptions) {
@@ -88,7 +88,7 @@ export class LazyDatabase {
     return this.#guarded(() => {
       const database = this.#open();
       this.#setSynchronous(synchronous);
-      this.#transaction ??= database.transaction((inner) => inner());
+      this.#transaction ??= database.transaction((inner: () => unknown) => inner());
       return this.#transaction.immediate(work) as T;
     });
   }
@@ -102,7 +102,7 @@ export class LazyDatabase {
     this.#synchronous = synchronous;
   }
 
-  #statement(sql: string): Database.Statement {
+  #statement(sql: string): Statement {
     const database = this.#open();
     const known = this.#statements.get(sql);
     if (known) return known;
@@ -111,7 +111,7 @@ export class LazyDatabase {
     return statement;
   }
 
-  #open(): Database.Database {
+  #open(): Database {
     if (this.#database === undefined) {
       this.#database = openDatabase(this.#options);
       this.#synchronous = this.#options.synchronous;
@@ -128,10 +128,10 @@ export class LazyDatabase {
   }
 }
 
-function openDatabase({ path, migrations, synchronous }: DatabaseOptions): Database.Database {
+function openDatabase({ path, migrations, synchronous }: DatabaseOptions): Database {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   assertNoLinks(path);
-  const database = new Database(path, { timeout: BUSY_TIMEOUT_MS });
+  const database = openSqlite(path, { readonly: false, timeout: BUSY_TIMEOUT_MS });
   try {
     database.pragma('journal_mode = WAL');
     database.pragma(`synchronous = ${synchronous}`);
@@ -160,7 +160,7 @@ function assertNoLinks(path: string): void {
  * Refuses a database that has foreign triggers or views: they would write rows as if rye had, such as a message of
  * the user to each new thread.
  */
-function assertOwnProgram(database: Database.Database, migrations: Migrations, path: string): void {
+function assertOwnProgram(database: Database, migrations: Migrations, path: string): void {
   const foreign = foreignProgram(database, migrations);
   if (foreign === undefined) return;
   throw new RyeError(
@@ -174,18 +174,18 @@ function assertOwnProgram(database: Database.Database, migrations: Migrations, p
 }
 
 /** The name of a trigger or view that no migration of ours made. */
-function foreignProgram(database: Database.Database, migrations: Migrations): string | undefined {
+function foreignProgram(database: Database, migrations: Migrations): string | undefined {
   const programs = database
     .prepare(`SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')`)
     .all() as readonly { readonly name: string; readonly sql: string }[];
   return programs.find(({ sql }) => !migrations.some((step) => step.includes(sql)))?.name;
 }
 
-function versionOf(database: Database.Database): number {
+function versionOf(database: Database): number {
   return database.pragma('user_version', { simple: true }) as number;
 }
 
-function migrate(database: Database.Database, migrations: Migrations, path: string): void {
+function migrate(database: Database, migrations: Migrations, path: string): void {
   if (versionOf(database) === migrations.length) return;
   const step = database.transaction(() => {
     // read again under the write lock: another process may have been faster
@@ -194,7 +194,7 @@ function migrate(database: Database.Database, migrations: Migrations, path: stri
     for (const sql of migrations.slice(version)) database.exec(sql);
     database.pragma(`user_version = ${migrations.length}`);
   });
-  step.immediate();
+  step.immediate(undefined);
 }
 
 function newerDatabase(path: string, found: number, known: number): RyeError {
@@ -257,11 +257,7 @@ function look({
   migrations,
   table,
 }: InspectOptions): Pick<DatabaseState, 'state' | 'detail'> {
-  const database = new Database(path, {
-    readonly: true,
-    fileMustExist: true,
-    timeout: BUSY_TIMEOUT_MS,
-  });
+  const database = openSqlite(path, { readonly: true, timeout: BUSY_TIMEOUT_MS });
   try {
     const found = database.pragma(`integrity_check(${MAX_PROBLEMS})`) as readonly {
       readonly integrity_check: string;
