@@ -5,6 +5,7 @@
 const [first, ...rest] = process.argv.slice(2);
 const word = rest.length === 0 ? first : undefined;
 const DEFAULT_COLUMNS = 80;
+const OLDEST_NODE = 20;
 
 function load(file) {
   try {
@@ -94,5 +95,10 @@ const known = isVersion
   : isHelp
     ? writtenHelp()
     : undefined;
-if (known === undefined) void run();
+if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
+  process.stderr.write(
+    `rye: Node ${process.version} is too old: use Node 22.13 or later [usage]\n`,
+  );
+  process.exitCode = 2;
+} else if (known === undefined) void run();
 else print(known);

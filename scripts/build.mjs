@@ -1,6 +1,14 @@
 // Builds dist/: ES modules for the command line and the library, the faster forms of startup/, and type declarations.
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -10,6 +18,7 @@ import { bundleListing, bundleProgram } from '../startup/bundles.mjs';
 import { noSecondYaml, plainHeaders } from '../startup/plugins.mjs';
 import { commonjsNames } from './commonjs-names.mjs';
 import { definitions } from './define.mjs';
+import { thirdPartyNotices } from './third-party.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -31,7 +40,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   if (!without.includes('program')) {
     await bundleProgram(cli, { ...options, warmUp: !without.includes('warm-up') });
   }
-  const { outputFiles } = await build({
+  const { outputFiles, metafile } = await build({
     absWorkingDir: root,
     entryPoints: {
       'cli/main': 'src/cli/main.ts',
@@ -53,12 +62,27 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
     legalComments: 'none',
     logLevel: 'warning',
     write: false,
+    metafile: true,
   });
   for (const { path: file, text } of outputFiles) {
     mkdirSync(path.dirname(file), { recursive: true });
     writeFileSync(file, COMMONJS_NAMES.test(text) ? COMMONJS_PRELUDE + text : text);
   }
   if (!without.includes('help')) await writeHelp(outdir);
+  copyHelperPrograms(outdir);
+  const notices = thirdPartyNotices(root, Object.keys(metafile.inputs));
+  writeFileSync(path.join(outdir, 'THIRD_PARTY_NOTICES.md'), notices);
+}
+
+/** Copies the programs that the sandbox starts, which it finds beside its code. */
+function copyHelperPrograms(outdir) {
+  const vendor = path.join(root, 'node_modules', '@anthropic-ai', 'sandbox-runtime', 'vendor');
+  for (const part of ['seccomp', 'java-proxy-agent']) {
+    cpSync(path.join(vendor, part), path.join(outdir, 'vendor', part), {
+      recursive: true,
+      filter: (source) => !source.endsWith('.ts'),
+    });
+  }
 }
 
 /** Writes the output of `--help` at 80 columns, so that bin/rye.js can print it without a parser. */
@@ -72,10 +96,35 @@ async function writeHelp(outdir) {
 
 /** Writes the .d.ts files of the library; throws on a type error. */
 function declareTypes(outdir) {
-  const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc');
   const args = ['-p', 'tsconfig.build.json', '--emitDeclarationOnly', '--outDir', outdir];
-  const { status } = spawnSync(process.execPath, [tsc, ...args], { cwd: root, stdio: 'inherit' });
-  if (status !== 0) throw new Error('the types do not check');
+  runPackage('typescript/bin/tsc', args, 'the types do not check');
+  copyTypesOfZod(outdir);
+}
+
+/** Copies the types that the library's own are inferred with: zod is not installed beside rye. */
+function copyTypesOfZod(outdir) {
+  const zod = path.join(root, 'node_modules', 'zod');
+  for (const part of ['index.d.ts', 'v4']) {
+    cpSync(path.join(zod, part), path.join(outdir, 'vendor', 'zod', part), {
+      recursive: true,
+      filter: (source) => path.extname(source) === '' || source.endsWith('.d.ts'),
+    });
+  }
+  const schemas = path.join(outdir, 'schemas');
+  for (const name of readdirSync(schemas)) {
+    const file = path.join(schemas, name);
+    const text = readFileSync(file, 'utf8').replace(
+      " from 'zod';",
+      " from '../vendor/zod/index.js';",
+    );
+    writeFileSync(file, text);
+  }
+}
+
+function runPackage(program, args, problem) {
+  const file = path.join(root, 'node_modules', program);
+  const { status } = spawnSync(process.execPath, [file, ...args], { cwd: root, stdio: 'inherit' });
+  if (status !== 0) throw new Error(problem);
 }
 
 async function buildDist() {
@@ -91,7 +140,11 @@ async function buildDist() {
   rmSync(staging, { recursive: true, force: true });
   try {
     await bundle(staging);
-    if (values.types) declareTypes(staging);
+    if (values.types) {
+      declareTypes(staging);
+      const args = ['scripts/man-pages.ts', path.join(staging, 'man')];
+      runPackage('tsx/dist/cli.mjs', args, 'cannot write the man pages');
+    }
     rmSync(values.outdir, { recursive: true, force: true });
     renameSync(staging, values.outdir);
   } finally {

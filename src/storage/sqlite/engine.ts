@@ -23,7 +23,7 @@ export interface Statement {
 
 export interface DatabaseAccess {
   readonly readonly: boolean;
-  /** How long to wait for another process, in milliseconds. */
+  /** The longest wait for another process, in milliseconds. */
   readonly timeout: number;
 }
 
@@ -35,7 +35,7 @@ export function openSqlite(path: string, access: DatabaseAccess): Database {
   if (hasBinding) {
     try {
       const Engine = load('better-sqlite3') as typeof BetterSqlite;
-      return new Engine(path, { ...access, fileMustExist: access.readonly }) as Database;
+      return new Engine(path, { ...access, fileMustExist: access.readonly });
     } catch (error) {
       if (!isMissing(error)) throw error;
       hasBinding = false;
@@ -55,7 +55,7 @@ function isMissing(error: unknown): boolean {
 }
 
 function nodeSqlite(): NodeSqlite {
-  const { emitWarning } = process;
+  const warn = process.emitWarning.bind(process);
   // Node 22 reports that its SQLite is experimental; the rest of standard error is rye's
   process.emitWarning = () => {};
   try {
@@ -67,7 +67,7 @@ function nodeSqlite(): NodeSqlite {
       { cause },
     );
   } finally {
-    process.emitWarning = emitWarning;
+    process.emitWarning = warn;
   }
 }
 
