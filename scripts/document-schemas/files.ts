@@ -3,6 +3,7 @@ import { behavior } from '../../src/schemas/behavior.ts';
 import { payloads } from '../../src/schemas/events.ts';
 import { hookFile, hooks } from '../../src/schemas/hooks.ts';
 import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
+import { policy, riskTable, trust } from '../../src/schemas/policy.ts';
 import { providerFile } from '../../src/schemas/provider.ts';
 import { settings } from '../../src/schemas/settings.ts';
 import { itemDocuments } from './items.ts';
@@ -20,6 +21,7 @@ const CHECKED = {
   hooks,
   'mcp-http': httpServer,
   'mcp-stdio': stdioServer,
+  policy,
   provider: providerFile,
   settings,
 };
@@ -38,6 +40,8 @@ const DESCRIBED = [
     'A server with standard input and output in .ai/config/mcp.yaml',
     stdioServer,
   ],
+  ['config/capability_risk', '.ai/config/agent/capability_risk.yaml', riskTable],
+  ['config/trust', '.ai/config/trust.yaml', trust],
   ['config/provider', '.ai/config/agent/providers/NAME.yaml', providerFile],
   ['log/entries', 'Payloads of the entries in transcript.jsonl, by event type', payloads],
 ] as const;

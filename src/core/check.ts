@@ -1,3 +1,4 @@
+import { RyeError, type SourceLocation } from './errors.ts';
 import { isRecord } from './json.ts';
 import { didYouMean } from './text.ts';
 
@@ -52,6 +53,25 @@ const MAX_SHOWN = 200;
 export function findProblem(schema: CheckedSchema, value: unknown): Problem | undefined {
   const found = check(schema, value);
   return found && { ...found, text: found.text ?? 'is not valid' };
+}
+
+/** Throws `config_invalid` for the first part of a value that does not match. `name` is that of the whole value. */
+export function assertConfig(
+  schema: CheckedSchema,
+  value: unknown,
+  name: string,
+  location?: SourceLocation,
+): void {
+  const problem = findProblem(schema, value);
+  if (!problem) return;
+  const { known, text, hint } = problem;
+  const path = known ? problem.path.slice(0, -1) : problem.path;
+  const part = path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('');
+  const what = known ? `has the unknown key ${problem.path.at(-1)}` : text;
+  throw new RyeError('config_invalid', `${name}${part} ${what}`, {
+    location,
+    hint: hint ?? (known && `Known: ${known.join(', ')}.`),
+  });
 }
 
 /** Returns the value as JSON, cut to 200 characters. */

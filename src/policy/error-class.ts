@@ -1,19 +1,12 @@
+import { assertConfig, type CheckedSchema } from '../core/check.ts';
 import { type ErrorCode, RyeError } from '../core/errors.ts';
-import { isRecord, type JsonObject } from '../core/json.ts';
-import { didYouMean } from '../core/text.ts';
+import schemas from '../schemas/policy.json' with { type: 'json' };
+import type { ErrorPatternFile, RetryFile } from '../schemas/policy.ts';
+
+const schema: Readonly<Record<'errorPattern' | 'retry', CheckedSchema>> = schemas.properties;
 
 /** Category of a failed model call; decides if another attempt makes sense. */
-export const ERROR_CATEGORIES = [
-  'rate_limited',
-  'transient',
-  'permanent',
-  'quota',
-  'auth',
-  'context_exceeded',
-  'cancelled',
-  'content_filtered',
-] as const;
-export type ErrorCategory = (typeof ERROR_CATEGORIES)[number];
+export type ErrorCategory = ErrorPatternFile['category'];
 
 /** Policy for the delay before the next attempt. Durations are milliseconds. */
 export type RetryPolicy =
@@ -65,17 +58,6 @@ const UNMATCHED: Classification = {
   policy: { kind: 'none' },
 };
 
-const RULE_KEYS = ['id', 'description', 'match', 'category', 'retryable', 'retry'];
-const MATCH_KEYS = ['status', 'type', 'phase', 'message'];
-const POLICY_KEYS = [
-  'policy',
-  'base_seconds',
-  'max_seconds',
-  'delay_seconds',
-  'jitter',
-  'fallback',
-];
-
 /**
  * Reads the `patterns` list of `error_classification.yaml`. `origin` is the file that errors name; a rule without
  * conditions, an unknown key or a negative delay is `config_invalid`, so that a typo never changes what is retried.
@@ -88,68 +70,41 @@ export function parseErrorRules(
 }
 
 function parseRule(raw: unknown, where: string): ErrorRule {
-  const rule = record(raw, where);
-  onlyKeys(rule, RULE_KEYS, where);
-  const match = record(rule['match'], `${where}.match`);
-  onlyKeys(match, MATCH_KEYS, `${where}.match`);
+  assertConfig(schema.errorPattern, raw, where);
+  const { id, match, category, retryable, retry } = raw as ErrorPatternFile;
   if (Object.keys(match).length === 0) {
-    throw invalid(
-      `${where}.match has no condition`,
-      'Give at least one of status, type, phase, message.',
-    );
+    throw new RyeError('config_invalid', `${where}.match has no condition`, {
+      hint: 'Give at least one of status, type, phase, message.',
+    });
   }
-  const category = oneOf(rule['category'], ERROR_CATEGORIES, `${where}.category`);
-  const retryable = rule['retryable'] ?? (category === 'rate_limited' || category === 'transient');
-  if (typeof retryable !== 'boolean') throw invalid(`${where}.retryable is not true or false`);
   return {
-    id: typeof rule['id'] === 'string' ? rule['id'] : where,
-    status: listOf(match['status'], `${where}.match.status`).map((item) =>
-      statusRange(item, `${where}.match.status`),
-    ),
-    type: texts(match['type'], `${where}.match.type`),
-    phase: texts(match['phase'], `${where}.match.phase`),
-    message: texts(match['message'], `${where}.match.message`),
+    id: typeof id === 'string' ? id : where,
+    status: listOf(match.status).map(statusRange),
+    type: listOf(match.type).map(lowerCase),
+    phase: listOf(match.phase).map(lowerCase),
+    message: listOf(match.message).map(lowerCase),
     category,
-    retryable,
-    policy: parsePolicy(rule['retry'] ?? { policy: 'none' }, `${where}.retry`),
+    retryable: retryable ?? (category === 'rate_limited' || category === 'transient'),
+    policy: parsePolicy(retry ?? { policy: 'none' }, `${where}.retry`),
   };
 }
 
 function parsePolicy(raw: unknown, where: string): RetryPolicy {
-  const policy = record(raw, where);
-  onlyKeys(policy, POLICY_KEYS, where);
-  const kind = oneOf(
-    policy['policy'],
-    ['exponential', 'fixed', 'use_header', 'none'],
-    `${where}.policy`,
-  );
+  assertConfig(schema.retry, raw, where);
+  const { policy: kind, base_seconds, max_seconds, delay_seconds, fallback } = raw as RetryFile;
   switch (kind) {
     case 'exponential':
-      if (policy['jitter'] !== undefined && policy['jitter'] !== 'full') {
-        throw invalid(
-          `${where}.jitter is ${JSON.stringify(policy['jitter'])}`,
-          'Only full is supported.',
-        );
-      }
-      return {
-        kind,
-        baseMs: milliseconds(policy['base_seconds'] ?? 2, `${where}.base_seconds`),
-        maxMs: milliseconds(policy['max_seconds'] ?? 120, `${where}.max_seconds`),
-      };
+      return { kind, baseMs: (base_seconds ?? 2) * 1000, maxMs: (max_seconds ?? 120) * 1000 };
     case 'fixed':
-      return {
-        kind,
-        delayMs: milliseconds(policy['delay_seconds'] ?? 60, `${where}.delay_seconds`),
-      };
+      return { kind, delayMs: (delay_seconds ?? 60) * 1000 };
     case 'use_header':
       return {
         kind,
-        fallback: parsePolicy(policy['fallback'] ?? { policy: 'exponential' }, `${where}.fallback`),
+        fallback: parsePolicy(fallback ?? { policy: 'exponential' }, `${where}.fallback`),
       };
     case 'none':
-      break;
+      return { kind };
   }
-  return { kind: 'none' };
 }
 
 /** The first rule that matches decides; what no rule knows is permanent, because repeating it costs money. */
@@ -231,58 +186,18 @@ export function failureCode(category: ErrorCategory, type: string | undefined): 
   return own ?? CODE_OF_CATEGORY[category];
 }
 
-function record(value: unknown, where: string): JsonObject {
-  if (!isRecord(value)) throw invalid(`${where} is not a mapping`);
-  return value as JsonObject;
-}
-
-function onlyKeys(value: JsonObject, known: readonly string[], where: string): void {
-  const unknown = Object.keys(value).find((key) => !known.includes(key));
-  if (unknown === undefined) return;
-  throw invalid(
-    `${where} has the unknown key ${unknown}`,
-    didYouMean(unknown, known) ?? `Known: ${known.join(', ')}.`,
-  );
-}
-
-function oneOf<T extends string>(value: unknown, known: readonly T[], where: string): T {
-  const found = known.find((candidate) => candidate === value);
-  if (found !== undefined) return found;
-  throw invalid(`${where} is ${JSON.stringify(value)}`, `Use one of ${known.join(', ')}.`);
-}
-
-function listOf(value: unknown, where: string): readonly unknown[] {
+function listOf<T extends string | number>(value: T | T[] | undefined): readonly T[] {
   if (value === undefined) return [];
-  const list: readonly unknown[] = Array.isArray(value) ? value : [value];
-  // an empty list would match everything, which is never intended
-  if (list.length === 0) throw invalid(`${where} is an empty list`);
-  return list;
+  return Array.isArray(value) ? value : [value];
+}
+
+function lowerCase(text: string): string {
+  return text.toLowerCase();
 }
 
 /** A status such as 429, or a class of them such as `5xx`. */
-function statusRange(value: unknown, where: string): StatusRange {
-  if (typeof value === 'number' && Number.isInteger(value)) return { first: value, last: value };
-  const hundreds = typeof value === 'string' ? /^([1-5])xx$/i.exec(value)?.[1] : undefined;
-  if (hundreds === undefined)
-    throw invalid(`${where} has ${JSON.stringify(value)}`, 'Use a status such as 429, or 5xx.');
-  return { first: Number(hundreds) * 100, last: Number(hundreds) * 100 + 99 };
-}
-
-function texts(value: unknown, where: string): readonly string[] {
-  return listOf(value, where).map((item) => {
-    if (typeof item !== 'string' || item === '')
-      throw invalid(`${where} has ${JSON.stringify(item)}, not a text`);
-    return item.toLowerCase();
-  });
-}
-
-function milliseconds(value: unknown, where: string): number {
-  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) {
-    throw invalid(`${where} is ${JSON.stringify(value)}, not a number of seconds`);
-  }
-  return value * 1000;
-}
-
-function invalid(message: string, hint?: string): RyeError {
-  return new RyeError('config_invalid', message, { hint });
+function statusRange(value: number | string): StatusRange {
+  if (typeof value === 'number') return { first: value, last: value };
+  const first = Number(value.charAt(0)) * 100;
+  return { first, last: first + 99 };
 }

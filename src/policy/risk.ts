@@ -1,12 +1,15 @@
 import { type Acknowledgement, RISKS, type Risk } from '../core/capability.ts';
+import { assertConfig, type CheckedSchema } from '../core/check.ts';
 import { RyeError, type SourceLocation } from '../core/errors.ts';
-import { isRecord } from '../core/json.ts';
-import { didYouMean } from '../core/text.ts';
+import { compact } from '../core/json.ts';
+import schemas from '../schemas/policy.json' with { type: 'json' };
+import type { RiskTableFile } from '../schemas/policy.ts';
 import { includes, isExact, meet, parseCapability, specificity } from './capability.ts';
 
-const RISK_POLICIES = ['allow', 'acknowledge_required', 'block'] as const;
+const schema: CheckedSchema = schemas.properties.riskTable;
+
 /** Requirement for holding a capability of some risk. */
-export type RiskPolicy = (typeof RISK_POLICIES)[number];
+export type RiskPolicy = NonNullable<NonNullable<RiskTableFile['risk_levels']>[Risk]>;
 
 /** One row of `capability_risk.yaml`. */
 export interface RiskClassification {
@@ -39,59 +42,16 @@ const DEFAULT_LEVELS: RiskTable['levels'] = {
  * `classifications`. Throws `config_invalid` for another shape; the caller then uses the shipped table.
  */
 export function parseRiskTable(value: unknown, origin: SourceLocation): RiskTable {
-  if (!isRecord(value)) throw invalid('the risk table is not a mapping', origin);
-  const rows = value['classifications'];
-  if (!Array.isArray(rows)) throw invalid('"classifications" is not a list', origin);
+  assertConfig(schema, value, 'capability_risk', origin);
+  const { risk_levels: levels = {}, classifications } = value as RiskTableFile;
   return {
-    levels: parseLevels(value['risk_levels'], origin),
-    classifications: rows.map((row, index) => parseRow(row, `classifications[${index}]`, origin)),
+    levels: { ...DEFAULT_LEVELS, ...compact(levels) },
+    classifications: classifications.map(({ risk, patterns, description = '' }) => ({
+      risk,
+      patterns: patterns.map((pattern) => parseCapability(String(pattern), origin)),
+      description: String(description),
+    })),
   };
-}
-
-function parseLevels(value: unknown, origin: SourceLocation): RiskTable['levels'] {
-  if (value === undefined) return DEFAULT_LEVELS;
-  if (!isRecord(value)) throw invalid('"risk_levels" is not a mapping', origin);
-  const levels = { ...DEFAULT_LEVELS };
-  for (const [name, policy] of Object.entries(value)) {
-    const risk = parseRisk(name, 'risk_levels', origin);
-    const known = RISK_POLICIES.find((candidate) => candidate === policy);
-    if (known === undefined) {
-      const valid = RISK_POLICIES.join(', ');
-      throw invalid(
-        `risk_levels.${name} is ${JSON.stringify(policy)}, not one of ${valid}`,
-        origin,
-      );
-    }
-    levels[risk] = known;
-  }
-  return levels;
-}
-
-function parseRow(row: unknown, where: string, origin: SourceLocation): RiskClassification {
-  if (!isRecord(row)) throw invalid(`${where} is not a mapping`, origin);
-  const { risk, patterns, description = '' } = row;
-  if (!Array.isArray(patterns) || patterns.length === 0) {
-    throw invalid(`${where}.patterns is not a list of capabilities`, origin);
-  }
-  return {
-    risk: parseRisk(risk, `${where}.risk`, origin),
-    patterns: patterns.map((pattern) => parseCapability(String(pattern), origin)),
-    description: String(description),
-  };
-}
-
-function parseRisk(value: unknown, where: string, origin: SourceLocation): Risk {
-  const risk = RISKS.find((candidate) => candidate === value);
-  if (risk !== undefined) return risk;
-  const shown = JSON.stringify(value) ?? 'missing';
-  throw invalid(`${where}: ${shown} is not a risk`, origin, didYouMean(String(value), RISKS));
-}
-
-function invalid(message: string, location: SourceLocation, hint?: string): RyeError {
-  return new RyeError('config_invalid', message, {
-    location,
-    hint: hint ?? `Risks are ${RISKS.join(', ')}; see the shipped capability_risk.yaml.`,
-  });
 }
 
 interface Match {

@@ -1,16 +1,19 @@
+import { assertConfig, type CheckedSchema } from '../core/check.ts';
 import { type ErrorCode, RyeError } from '../core/errors.ts';
-import { type SignableType, SPACES, type Space } from '../core/ids.ts';
-import { isRecord } from '../core/json.ts';
-import { didYouMean } from '../core/text.ts';
+import type { SignableType, Space } from '../core/ids.ts';
+import schemas from '../schemas/policy.json' with { type: 'json' };
+import type { TrustFile } from '../schemas/policy.ts';
 import type { SignatureFault, Verdict } from './signature.ts';
 
-/** The uses of an item. */
-export const OPERATIONS = ['execute', 'fetch', 'context', 'config'] as const;
-export type Operation = (typeof OPERATIONS)[number];
+const schema: CheckedSchema = schemas.properties.trust;
 
-/** The strictness about bad signatures, weakest first. */
-export const REQUIREMENTS = ['off', 'warn', 'required'] as const;
-export type Requirement = (typeof REQUIREMENTS)[number];
+/** The uses of an item. */
+export type Operation = keyof TrustFile;
+
+/** The strictness about bad signatures. */
+export type Requirement = Extract<TrustFile[Operation], string>;
+
+const WEAKEST_FIRST: readonly Requirement[] = ['off', 'warn', 'required'];
 
 /** The requirement of each operation for items of each space. System items are always checked by manifest. */
 export type TrustPolicy = Readonly<Record<Operation, Readonly<Record<Space, Requirement>>>>;
@@ -37,20 +40,12 @@ export type PolicyLayer = Readonly<
  * `config_invalid` naming the member.
  */
 export function readPolicyLayer(value: unknown, path: string): PolicyLayer {
-  if (!isRecord(value)) throw invalid(path, 'must be a mapping of operations to requirements', []);
-  const layer: Partial<Record<Operation, Partial<Record<Space, Requirement>>>> = {};
-  for (const [name, setting] of Object.entries(value)) {
-    const operation = oneOf(name, OPERATIONS, path, 'operation');
-    layer[operation] = isRecord(setting)
-      ? Object.fromEntries(
-          Object.entries(setting).map(([space, requirement]) => [
-            oneOf(space, SPACES, path, `space of ${name}`),
-            oneOf(requirement, REQUIREMENTS, path, `requirement of ${name}.${space}`),
-          ]),
-        )
-      : everywhere(oneOf(setting, REQUIREMENTS, path, `requirement of ${name}`));
-  }
-  return layer;
+  assertConfig(schema, value, 'trust', { path });
+  const layer = Object.entries(value as TrustFile).map(([operation, setting]) => [
+    operation,
+    typeof setting === 'string' ? everywhere(setting) : setting,
+  ]);
+  return Object.fromEntries(layer) as PolicyLayer;
 }
 
 /**
@@ -66,7 +61,7 @@ export function overlayPolicy(
   const cell = (operation: Operation, space: Space): Requirement => {
     const now = base[operation][space];
     const wanted = layer[operation]?.[space] ?? now;
-    if (mayLoosen || REQUIREMENTS.indexOf(wanted) >= REQUIREMENTS.indexOf(now)) return wanted;
+    if (mayLoosen || WEAKEST_FIRST.indexOf(wanted) >= WEAKEST_FIRST.indexOf(now)) return wanted;
     loosened.push(`${operation}.${space}`);
     return now;
   };
@@ -196,25 +191,6 @@ function explain(
 
 function otherName({ signedAs }: Fault): string {
   return signedAs === undefined ? 'another item' : `${signedAs.kind} ${signedAs.id}`;
-}
-
-function oneOf<T extends string>(
-  value: unknown,
-  allowed: readonly T[],
-  path: string,
-  what: string,
-): T {
-  const found = allowed.find((candidate) => candidate === value);
-  if (found !== undefined) return found;
-  throw invalid(
-    path,
-    `${JSON.stringify(value)} is not a valid ${what}; use one of ${allowed.join(', ')}`,
-    [typeof value === 'string' ? didYouMean(value, allowed) : undefined],
-  );
-}
-
-function invalid(path: string, message: string, hints: readonly (string | undefined)[]): RyeError {
-  return new RyeError('config_invalid', message, { location: { path }, hint: hints.find(Boolean) });
 }
 
 /** SHA-256 hex of every system file, by its path below the system space's `.ai` with `/` between segments. */

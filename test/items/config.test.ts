@@ -314,7 +314,9 @@ describe('the trust policy', () => {
     expect(strict.fetch.project).toBe('required');
     expect(strict.config.project).toBe('warn');
     expect(notices).toEqual([
-      expect.stringMatching(/^using the strict trust policy: .*trust\.yaml: "sometimes"/),
+      expect.stringMatching(
+        /^using the strict trust policy: .*trust\.yaml: trust\.execute is "sometimes"/,
+      ),
     ]);
   });
 

@@ -204,17 +204,17 @@ describe('parseRiskTable', () => {
   it.each<[unknown, RegExp]>([
     [undefined, /not a mapping/],
     [[], /not a mapping/],
-    [{}, /"classifications" is not a list/],
+    [{}, /classifications is not a list/],
     [{ classifications: ['x'] }, /classifications\[0\] is not a mapping/],
     [
       { classifications: [{ risk: 'high', patterns: ['rye.*'] }] },
-      /classifications\[0\]\.risk: "high" is not a risk/,
+      /classifications\[0\]\.risk is "high", not one of safe, write, elevated, unrestricted/,
     ],
     [{ classifications: [{ risk: 'safe', patterns: [] }] }, /patterns is not a list/],
     [{ classifications: [{ risk: 'safe', patterns: ['all'] }] }, /"all" is not a capability/],
     [{ classifications: [], risk_levels: { safe: 'yes' } }, /risk_levels\.safe is "yes"/],
-    [{ classifications: [], risk_levels: { sfe: 'allow' } }, /"sfe" is not a risk/],
-    [{ classifications: [], risk_levels: 'allow' }, /"risk_levels" is not a mapping/],
+    [{ classifications: [], risk_levels: { sfe: 'allow' } }, /risk_levels has the unknown key sfe/],
+    [{ classifications: [], risk_levels: 'allow' }, /risk_levels is not a mapping/],
   ])('refuses %j', (value, message) => {
     expect(() => parseRiskTable(value, AT)).toThrow(message);
     expect(() => parseRiskTable(value, AT)).toThrow(/^capability_risk\.yaml: /);

@@ -89,20 +89,29 @@ describe('layers of trust.yaml', () => {
   });
 
   test.each([
-    [['execute'], /must be a mapping/],
-    [{ exekute: 'off' }, /"exekute" is not a valid operation; use one of/],
-    [
-      { execute: 'maybe' },
-      /"maybe" is not a valid requirement of execute; use one of off, warn, required/,
-    ],
-    [{ execute: { home: 'off' } }, /"home" is not a valid space of execute/],
-    [{ execute: null }, /null is not a valid requirement/],
+    [['execute'], /is not a mapping of operations to requirements/],
+    [{ exekute: 'off' }, /has the unknown key exekute/],
+    [{ execute: 'maybe' }, /execute is "maybe", not one of off, warn, required/],
+    [{ execute: { home: 'off' } }, /execute has the unknown key home/],
+    [{ execute: null }, /execute is null, not one of off, warn, required/],
   ])('are refused as %j', (value, message) => {
     expect(() => readPolicyLayer(value, 't.yaml')).toThrow(message);
     expect(() => readPolicyLayer(value, 't.yaml')).toThrow(
       expect.objectContaining({ code: 'config_invalid' }),
     );
   });
+});
+
+test('a misspelled operation or requirement names the nearest one', () => {
+  expect(() => readPolicyLayer({ exekute: 'off' }, 't.yaml')).toThrow(
+    expect.objectContaining({ hint: 'Did you mean execute?' }),
+  );
+  expect(() => readPolicyLayer({ fetch: { user: 'wran' } }, 't.yaml')).toThrow(
+    expect.objectContaining({
+      message: 't.yaml: trust.fetch.user is "wran", not one of off, warn, required',
+      hint: 'Did you mean warn?',
+    }),
+  );
 });
 
 describe('errors', () => {
