@@ -39,7 +39,7 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
         exitCode = code;
       },
     });
-    await parser.parseAsync(argv, { from: 'user' });
+    await parser.parseAsync(withoutAliases(argv), { from: 'user' });
     return exitCode;
   } catch (error) {
     if (error instanceof MissingCommand && mode === 'text') {
@@ -55,6 +55,13 @@ export async function main(argv: readonly string[], io: Io): Promise<ExitCode> {
     }
     return reportFailure(error, io, { mode, verbose });
   }
+}
+
+/** Returns the command line with `help COMMAND`, `version` and the lack of a command replaced by their options. */
+function withoutAliases(argv: readonly string[]): readonly string[] {
+  const [first, ...rest] = argv;
+  if (first === 'help') return [...rest, '--help'];
+  return argv.length === 0 ? ['--help'] : first === 'version' ? ['--version', ...rest] : argv;
 }
 
 /** Returns the document that `--help` and `--version` print with `--json`. */
@@ -202,7 +209,6 @@ function unknownCommand(parser: Parser, { commands = [] }: Command, word: string
 
 /** Commands of Rye OS and of other programs, with the equivalent here. */
 const REPLACEMENTS: Readonly<Record<string, string>> = {
-  'rye version': '`rye --version`',
   'rye load': '`rye fetch <type> <id>`',
   'rye execute knowledge': '`rye fetch knowledge <id>`',
   'rye execute config': '`rye config show`',

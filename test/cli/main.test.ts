@@ -14,7 +14,6 @@ const listing = (items: Rye['items']['list']): Partial<Rye> => ({
 
 describe('a group without a command', () => {
   it.each([
-    { args: [], usage: 'Usage: rye [options] [command]', message: '`rye` needs a command' },
     { args: ['keys'], usage: 'Usage: rye keys [options]', message: '`rye keys` needs a command' },
   ])('prints its help on stderr for $args', async ({ args, usage, message }) => {
     const [code, io] = await rye(args);
@@ -31,17 +30,27 @@ describe('a group without a command', () => {
   });
 });
 
+describe('help and version as words', () => {
+  it.each([
+    { words: [], options: ['--help'] },
+    { words: ['help'], options: ['--help'] },
+    { words: ['help', 'keys'], options: ['keys', '--help'] },
+    { words: ['version'], options: ['--version'] },
+  ])('prints for $words what $options prints', async ({ words, options }) => {
+    const [code, io] = await rye(words);
+    const [, expected] = await rye(options);
+    expect([code, io.err()]).toEqual([0, '']);
+    expect(io.out()).toBe(expected.out());
+    expect(io.out()).not.toBe('');
+  });
+});
+
 describe('usage errors', () => {
   const cases: readonly (readonly [name: string, args: readonly string[], message: string])[] = [
     [
       'unknown command',
       ['lits'],
       'rye: unknown command "lits" [usage]\nhint: Did you mean `rye list`?',
-    ],
-    [
-      'command that is an option',
-      ['version'],
-      'unknown command "version" [usage]\nhint: Did you mean `rye --version`?',
     ],
     [
       'unknown command of a group with a default',
