@@ -13,6 +13,7 @@ import {
 } from '../threads/recovery/recover.ts';
 import { assertIdle, rebuildThread, restoreThreads } from '../threads/recovery/repair.ts';
 import { runResumed } from '../threads/run/lifecycle.ts';
+import { extractThread } from '../threads/session/copied-thread.ts';
 import type {
   RecoveryReport,
   RecoveryService,
@@ -35,10 +36,13 @@ export class Recovery implements RecoveryService {
   }
 
   async resume(request: ResumeThreadRequest): Promise<ThreadResult> {
-    const { allowUnsigned = false, secrets = {}, ...rest } = request;
+    const { allowUnsigned = false, secrets = {}, fork = false, ...rest } = request;
     const env = await threadEnv(this.#workspace, { allowUnsigned });
     const onEvent = observer(env, request.onEvent);
-    return await runResumed(env, { ...rest, allowUnsigned, secrets, onEvent });
+    const options = { ...rest, allowUnsigned, secrets, onEvent };
+    if (!fork) return await runResumed(env, options);
+    const { from: _from, ...whole } = options;
+    return await runResumed(env, { ...whole, threadId: await forkThread(env, request) });
   }
 
   /** Finalizes crashed threads, and resumes them if `recovery.mode` is `resume`. */
@@ -87,6 +91,18 @@ export class Recovery implements RecoveryService {
   async #env(): Promise<ThreadEnv> {
     return await threadEnv(this.#workspace, { allowUnsigned: false });
   }
+}
+
+/** Copies the path to an entry, or to the head of the last thread of the chain, into a new thread and returns its id. */
+async function forkThread(
+  env: ThreadEnv,
+  { threadId, from }: ResumeThreadRequest,
+): Promise<string> {
+  const last = (await env.store.registry.chain(threadId)).at(-1)?.thread_id;
+  const source = from === undefined ? (last ?? threadId) : threadId;
+  const { thread_id: id } = await extractThread(env, source, { at: from });
+  env.onNotice(`thread ${id} is a fork of ${source}`);
+  return id;
 }
 
 /** Replaces a thread.json that recovery refuses; a thread whose process died is ended as well. */

@@ -80,7 +80,10 @@ function connect(
         const directive = type === 'directive' ? defined.get(id) : undefined;
         if (directive) return loadDefined(directive);
         const items = await base.items(options.allowUnsigned);
-        return { ...items.load(type, id, operation), type };
+        const item = items.load(type, id, operation);
+        const { verdict } = item;
+        const signer = verdict.ok && verdict.by === 'key' ? { key_id: verdict.keyId } : {};
+        return { ...item, type, ...signer };
       },
     },
     rules: new ThreadRules(base, options),
@@ -101,6 +104,7 @@ function connect(
       liveHead: renderLiveHead,
       entry: renderEvent,
     },
+    isRevoked: (keyId) => keyring.find(keyId).status === 'revoked',
     parentFromEnvironment: env['RYE_PARENT_THREAD_ID'],
     environment: env,
     fileExists: base.fileExists,

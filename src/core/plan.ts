@@ -2,7 +2,7 @@ import type { Acknowledgement, Risk } from './capability.ts';
 import type { HookDeclaration } from './hook.ts';
 import type { ItemType, Space } from './ids.ts';
 import type { JsonObject } from './json.ts';
-import type { Limits } from './limits.ts';
+import type { Limits, PartialLimits } from './limits.ts';
 import type { Integrity } from './thread.ts';
 import type { Pricing } from './usage.ts';
 
@@ -14,6 +14,8 @@ export interface PlanSource {
   readonly path: string;
   readonly sha256: string;
   readonly integrity: Integrity;
+  /** The key that signed it; absent for a file of rye itself, one without a valid signature, and in older plans. */
+  readonly key_id?: string;
 }
 
 export const VALUE_TYPES = [
@@ -150,8 +152,20 @@ export interface ThreadPlan {
   readonly settings: ThreadSettings;
   /** Absent where no model speaks. */
   readonly rules?: PlannedRules;
+  /** Settings of the start beyond the directive, which a refresh applies again; absent: none. */
+  readonly requested?: RequestedSettings;
   /** Parts that a program needs to resume the thread in another process; absent: none. */
   readonly program?: ProgramParts;
+}
+
+/** Settings of the request that started a thread, without its inputs and acknowledgements. */
+export interface RequestedSettings {
+  readonly model?: string;
+  readonly provider?: string;
+  readonly limits?: PartialLimits;
+  readonly behavior?: JsonObject;
+  /** Capabilities that the hook starting a child adds to those of the child's parent. */
+  readonly hook_capabilities?: readonly string[];
 }
 
 /** Resolved configuration that the loop needs; shipped defaults in the system space. */

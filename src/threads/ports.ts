@@ -38,6 +38,8 @@ export interface LoadedItem {
   readonly text: string;
   readonly sha256: string;
   readonly integrity: Integrity;
+  /** The key that signed it; absent for a file of rye itself and for one without a valid signature. */
+  readonly key_id?: string;
 }
 
 /** The rules of the three spaces: what applies to a thread, and how it is watched. */
@@ -301,6 +303,7 @@ export interface Sources {
 /** The surroundings that only prepare reads. */
 export interface Preparation {
   readonly guards: Guards;
+  readonly isRevoked: (keyId: string) => boolean;
   /** The environment, for `{env:…}` only. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** `RYE_PARENT_THREAD_ID`, if a thread started this process. */

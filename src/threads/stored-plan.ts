@@ -17,6 +17,7 @@ import {
   type ProcessStep,
   type ProgramParts,
   REPEAT_MODES,
+  type RequestedSettings,
   RULE_ENGINES,
   type RuleSettings,
   type ThreadPlan,
@@ -72,7 +73,8 @@ const SOURCE = {
   path: TEXT,
   sha256: TEXT,
   integrity,
-} satisfies { [K in keyof PlanSource]: unknown };
+  key_id: optional(TEXT),
+} satisfies { [K in keyof PlanSource]-?: unknown };
 const sources = listOf(objectOf<PlanSource>(SOURCE));
 
 const model = objectOf<PlannedModel>({
@@ -242,6 +244,15 @@ const PLAN = objectOf<ThreadPlan>({
   warnings: texts,
   settings,
   rules: optional(rules),
+  requested: optional(
+    objectOf<RequestedSettings>({
+      model: optional(TEXT),
+      provider: optional(TEXT),
+      limits: optional(mapOf(NUMBER)),
+      behavior: optional(OBJECT),
+      hook_capabilities: optional(texts),
+    }),
+  ),
   program: optional(
     objectOf<ProgramParts>({
       handlers: texts,

@@ -79,7 +79,9 @@ it('an edited rule is told again, and what it matched before still counts', asyn
   expect(resumed.result).toBe('QQ');
   expect(here.notices).toEqual([
     'the rule no-word was edited; its present version applies from now on',
-    expect.stringContaining('; the change applies to new threads only'),
+    expect.stringContaining(
+      `; to plan the thread again: rye threads resume ${thread_id} --refresh`,
+    ),
   ]);
   const next = await resume(here, resumed.thread_id);
   expect(next.result).toBe('Good.');
@@ -160,7 +162,7 @@ it('a gate that is new since the plan refuses, one that is gone refuses still; n
   expect(existsSync(join(here.project, 'a.txt'))).toBe(false);
   expect(here.notices).toEqual([
     'the hook shut is new or was edited, and applies',
-    'the hook say is new or was edited; the change applies to new threads only',
+    `the hook say is new or was edited; to plan the thread again: rye threads resume ${thread_id} --refresh`,
   ]);
   expect(JSON.stringify(requests)).not.toContain('Injected.');
   await edit(here, 'config', 'agent/hooks', 'hooks: []\n');
@@ -206,4 +208,56 @@ it('a directive whose key was revoked since the plan refuses the resume', async 
     code: 'key_revoked',
     hint: expect.stringContaining(`Then run: rye threads resume ${thread_id}`),
   });
+});
+
+it('a file that a revoked key had signed refuses the resume although it is signed again', async () => {
+  const here = await lab();
+  await here.model([reply('Hello.'), reply('Again.')]);
+  await here.rye().keys.trust(here.stranger.pem);
+  const path = here.signed('directives/job.md', directive('job'), here.stranger);
+  const { thread_id } = await here.run('job');
+  await here.rye().keys.revoke(here.stranger.keyId);
+  await here.sign('directive', 'job');
+  await expect(resume(here, thread_id)).rejects.toMatchObject({
+    code: 'key_revoked',
+    message: expect.stringContaining(`${path}, which key ${here.stranger.keyId} had signed`),
+    hint: expect.stringContaining(`rye threads resume ${thread_id} --refresh`),
+  });
+  expect(await resume(here, thread_id, { refresh: true })).toMatchObject({ result: 'Again.' });
+});
+
+it('a permission that the risk table refuses now is removed', async () => {
+  const here = await lab();
+  const { requests } = await here.model([...NUDGED, ...NUDGED]);
+  here.signed('directives/job.md', directive('job', { permissions: WRITE }));
+  const { thread_id } = await here.run('job');
+  here.signed(
+    'config/agent/capability_risk.yaml',
+    'risk_levels: {write: block}\nclassifications:\n  - risk: write\n    patterns: [rye.execute.tool.rye.file-system.write]\n',
+  );
+
+  await resume(here, thread_id);
+  expect(here.notices).toContainEqual(
+    expect.stringContaining('has the risk write, which the policy refuses now'),
+  );
+  expect(ofType(await here.events(thread_id), 'plan_changed')).toMatchObject([
+    { changes: [{ type: 'capability', id: 'rye.execute.tool.rye.file-system.write' }] },
+  ]);
+  expect(requests.length).toBeGreaterThan(1);
+});
+
+it('a lower default limit and fewer interrupts apply; what a person granted stays', async () => {
+  const here = await lab();
+  await here.model([reply('One.'), reply('Two.'), reply('Three.')]);
+  here.signed('directives/job.md', directive('job', { limits: 'spend="0.10"' }));
+  const { thread_id } = await here.run('job');
+  here.signed('config/agent/resilience.yaml', 'limits: {turns: 8}\n');
+  here.signed('config/agent/rules.yaml', 'max_interrupts_per_run: 2\n');
+  await resume(here, thread_id);
+  expect(here.notices).toEqual([
+    'the default limit turns is 8 now instead of 25, and applies',
+    'max_interrupts_per_run is 2 now, which is less, and applies',
+  ]);
+  await resume(here, thread_id, { limits: { turns: 30 } });
+  expect(here.notices).toEqual([]);
 });

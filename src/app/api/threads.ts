@@ -244,10 +244,19 @@ export interface ResumeThreadRequest {
   readonly message?: string;
   /** Id, or a unique prefix of it, of the entry to resume from. */
   readonly from?: string;
-  /** Limits of the continuation; absent ones are what the thread has left. */
+  /**
+   * What this run is granted of a limit; the thread's new total is what was used and this. Absent ones are what the
+   * thread has left.
+   */
   readonly limits?: PartialLimits;
-  /** Values of the directive's secret inputs, which are never stored. */
+  /** Values of the directive's secret inputs, which are never stored; with `refresh` also of other inputs. */
   readonly secrets?: Readonly<Record<string, string>>;
+  /** Plans the thread's directive again, as its files are now; otherwise only stricter policy applies. */
+  readonly refresh?: boolean;
+  /** Risks that the refreshed plan may take. */
+  readonly acknowledge?: readonly Risk[];
+  /** Runs a fork: a new root thread that begins with the path to `from`, or to the head. This thread is only read. */
+  readonly fork?: boolean;
   readonly allowUnsigned?: boolean;
   readonly signal?: AbortSignal;
   /** Called with each event after it is durable. Must not throw. */

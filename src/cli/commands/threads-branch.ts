@@ -28,6 +28,7 @@ const BRANCH_OPTIONS = {
   new: flag('Fork: copy the path into a new thread'),
   threadId: text('ID', 'ID for the new thread (must not exist yet)'),
   run: flag('Resume from there at once, like `rye threads resume`'),
+  refresh: flag('With --run: follow the directive as it is now'),
 } as const;
 
 type BranchRequest = Partial<ValuesOf<typeof BRANCH_OPTIONS>> & { readonly at: string };
@@ -50,10 +51,15 @@ export const branch = defineCommand({
   ],
   run: async (call) => {
     const { args, options, io } = call;
-    const { at, message, run } = options;
+    const { at, message, run, refresh } = options;
     if (at === undefined) {
       throw new RyeError('usage', 'missing option --at ENTRY', {
         hint: 'List the entries with: rye threads entries <id>',
+      });
+    }
+    if (refresh && !run) {
+      throw new RyeError('usage', '--refresh needs --run', {
+        hint: 'Add --run, or refresh the thread later: rye threads resume <id> --refresh',
       });
     }
     const signal = io.cancellation();
@@ -67,7 +73,7 @@ export const branch = defineCommand({
         : await rewind(rye, id, request, signal);
       const { thread_id: threadId } = branched;
       if (run) {
-        const resumed = { threadId, message: isResumed ? message : undefined };
+        const resumed = { threadId, refresh, message: isResumed ? message : undefined };
         return await resumeThread(call, rye, compact(resumed));
       }
       return printResult(call, branched, () => [

@@ -1,4 +1,5 @@
 import type { RecoveryReport, RetentionReport } from '../../app/api/threads.ts';
+import type { Risk } from '../../core/capability.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { compact, toText } from '../../core/json.ts';
 import { defineCommand, flag, list, optionalArgument, text } from '../command.ts';
@@ -11,29 +12,48 @@ import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../t
 
 export const resume = defineCommand({
   details:
-    'A suspended thread keeps its ID. Any other continues in a new thread with the same directive, inputs, model, parent and conversation, and the rest of the limits. Verifies the log first.',
+    'Appends another run to the thread, with its plan, model and conversation and the rest of its limits; verifies the log first. Rules, hooks and permissions in force now apply where they are stricter; --refresh applies the rest too.',
   arguments: { id: THREAD },
   options: {
     message: text('TEXT', 'Message to the model', { short: 'm' }),
-    from: text('ENTRY', 'Resume from this entry of the session instead of its end'),
-    limit: list('NAME=N', 'A limit of the continuation (default: the rest of the old one)'),
-    input: list('NAME=VALUE', 'A secret input, which rye does not store; other inputs are kept'),
+    from: text('ENTRY', 'Resume from this entry of the session instead of its head'),
+    new: flag('Fork: run a copy as a new thread and leave this one as it is'),
+    refresh: flag('Follow the directive, its permissions, model and limits as they are now'),
+    acknowledge: list(
+      'RISK',
+      'With --refresh: allow a risk level that policy would otherwise block',
+    ),
+    limit: list('NAME=N', 'Grant this run so much of a limit (default: its rest)'),
+    input: list('NAME=VALUE', 'A secret input, which rye does not store; with --refresh any input'),
     allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
     ...OUTPUT_OPTIONS,
   },
   examples: [
     'rye threads resume 2456 --message "Now in French."',
     'rye threads resume 2456 --from 3fa9 --limit turns=10',
+    'rye threads resume 2456 --refresh',
   ],
   run: async (call) => {
     const { args, options, io } = call;
-    const { message, from, allowUnsigned } = options;
+    const { message, from, refresh, allowUnsigned } = options;
     const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
     const secrets = Object.fromEntries(
       Object.entries(inputs).map(([name, value]) => [name, toText(value ?? null)]),
     );
     const limits = readLimits(options.limit);
-    const request = compact({ message, from, limits, secrets, allowUnsigned });
+    // the refresh refuses an unknown risk
+    const acknowledge = options.acknowledge as readonly Risk[];
+    const fork = options.new;
+    const request = compact({
+      message,
+      from,
+      limits,
+      secrets,
+      refresh,
+      acknowledge,
+      fork,
+      allowUnsigned,
+    });
     const output = { mode: outputModeOf(call, options.outputFormat), isLive: !options.print };
     const result = await showThread(call, output, (subscriber) =>
       withRye(call, async ({ threads, recovery }) =>

@@ -89,8 +89,17 @@ export async function resolveDirective(
 }
 
 /** The part of a loaded item that a plan and thread.json name. */
-export function sourceOf({ type, id, space, path, sha256, integrity }: LoadedItem): PlanSource {
-  return { type, id, space, path, sha256, integrity };
+export function sourceOf({
+  type,
+  id,
+  space,
+  path,
+  sha256,
+  integrity,
+  key_id,
+}: LoadedItem): PlanSource {
+  const signer = key_id === undefined ? {} : { key_id };
+  return { type, id, space, path, sha256, integrity, ...signer };
 }
 
 /** The hooks of a plan, and one sentence for each that cannot run as written. */

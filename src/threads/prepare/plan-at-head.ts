@@ -99,7 +99,7 @@ export async function configuredModel(
 }
 
 /** A plan for no model has none of the rules that one is to be watched by; that of an imported session has nothing to do. */
-function assertSameNature(
+export function assertSameNature(
   { models }: Pick<Sources, 'models'>,
   plan: ThreadPlan,
   other: PlannedModel,

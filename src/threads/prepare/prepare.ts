@@ -1,5 +1,5 @@
 import { RyeError, toRyeError } from '../../core/errors.ts';
-import { type JsonObject, toText } from '../../core/json.ts';
+import { compact, type JsonObject, toText } from '../../core/json.ts';
 import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
@@ -60,6 +60,25 @@ export async function prepareThread(
 ): Promise<PreparedThread> {
   const ignored = await env.guards.check();
   const parent = await loadParent(env, request.parentThreadId ?? env.parentFromEnvironment);
+  return await planDirective(env, request, { ignored, parent, isStart: true });
+}
+
+/** The circumstances of a plan. */
+interface PlanFacts {
+  /** Warnings of the guards. */
+  readonly ignored: readonly string[];
+  readonly parent: ThreadDocument | undefined;
+  /** True if the thread is new: a child then shares what its parent has left. A later run asks the ledger for its part. */
+  readonly isStart: boolean;
+}
+
+/** Plans a directive as its files are now, within the limits and capabilities of a parent. */
+export async function planDirective(
+  env: Preparing,
+  request: PrepareRequest,
+  facts: PlanFacts,
+): Promise<PreparedThread> {
+  const { ignored, parent } = facts;
   const { config } = env;
   const { directiveId, inputs = {} } = request;
   const resolved = await resolveDirective(env.items, config, { directiveId, inputs });
@@ -68,17 +87,12 @@ export async function prepareThread(
     fileExists: env.fileExists,
   });
 
-  const limits = await planSpend(env, request, composed, parent);
+  const limits = await planSpend(env, request, composed, facts);
   const grants = await planGrants(env.items, request, composed, parent);
   const { capabilities } = grants;
   const models = await planModels(env, request, composed);
   const { model, fallbacks, origin: modelOrigin, unfit } = models;
-  const granted = await env.tools.granted(capabilities, {
-    preloadTokens: env.models.traits(model).embedded
-      ? Number.POSITIVE_INFINITY
-      : config.toolPreloadTokens,
-    mayConnect: request.isDryRun !== true,
-  });
+  const granted = await grantedTools(env, request, capabilities, model);
   const risk = planRisks({
     table: config.risks,
     capabilities,
@@ -131,9 +145,28 @@ export async function prepareThread(
     ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
+    ...requestedOf(request),
     ...programOf(env, { tools: risk.tools, chain: resolved.chain, capabilities }),
   };
   return { plan, secrets: secretsOf(values, secretNames), parent };
+}
+
+/** The settings that a refresh of the plan applies again. */
+function requestedOf(request: PrepareRequest): Pick<ThreadPlan, 'requested'> {
+  const { model, provider, limits = {}, hookCapabilities = [] } = request;
+  const behavior = behaviorOf(request);
+  const requested = compact({
+    model,
+    provider,
+    limits: isEmpty(limits) ? undefined : limits,
+    behavior: isEmpty(behavior) ? undefined : behavior,
+    hook_capabilities: hookCapabilities.length === 0 ? undefined : hookCapabilities,
+  });
+  return isEmpty(requested) ? {} : { requested };
+}
+
+function isEmpty(value: object): boolean {
+  return Object.keys(value).length === 0;
 }
 
 function behaviorOf({ behavior, outputSchema }: PrepareRequest): JsonObject {
@@ -162,15 +195,31 @@ async function planGrants(
   };
 }
 
+/** The tools that the capabilities grant; a dry run starts no server to list them. */
+async function grantedTools(
+  env: Configured & Pick<Sources, 'tools' | 'models'>,
+  { isDryRun }: Pick<PrepareRequest, 'isDryRun'>,
+  capabilities: readonly string[],
+  model: ThreadPlan['model'],
+) {
+  return await env.tools.granted(capabilities, {
+    preloadTokens: env.models.traits(model).embedded
+      ? Number.POSITIVE_INFINITY
+      : env.config.toolPreloadTokens,
+    mayConnect: isDryRun !== true,
+  });
+}
+
 /** The limits of the thread; a child spends no more than its parent can spare. */
 async function planSpend(
   env: Stored & Configured,
   request: PrepareRequest,
   composed: Composed,
-  parent: ThreadDocument | undefined,
+  { parent, isStart }: PlanFacts,
 ): Promise<SharedLimits> {
   const { directiveId, limits: overrides = {} } = request;
   const resolved = planLimits(env.config, composed, { overrides, parent });
+  if (!isStart) return { ...resolved, warnings: [] };
   const declared = composed.rawLimits;
   return await shareSpend(env, resolved, { directiveId, parent, declared, overrides });
 }

@@ -14,7 +14,13 @@ import type { LogHold, LogWriter } from '../../storage/store.ts';
 import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
 import { firedDraft } from '../run/hook-runner.ts';
-import { type Conversation, type ConversationParts, injectedDrafts } from '../run/opening.ts';
+import {
+  type Conversation,
+  type ConversationParts,
+  directiveText,
+  injectedDrafts,
+  systemPrompt,
+} from '../run/opening.ts';
 
 const SHIPPED = 'rye/agent/continuation';
 
@@ -68,6 +74,14 @@ const CHUNK = 500;
 const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost'];
 const UNSTARTED_FATES: readonly CallFate[] = [...LOST_FATES, 'not_started'];
 
+/** The beginning of a run that follows a refreshed plan. */
+export interface RefreshedStart {
+  /** True if the directive reads differently, so that the model is told it again. */
+  readonly isTold: boolean;
+  /** Entries that set the model. */
+  readonly entries: readonly EventDraft[];
+}
+
 export interface ContinuedConversation {
   /** Holds the thread's own log if this is its next run; absent for a successor. */
   readonly hold?: LogHold;
@@ -75,6 +89,10 @@ export interface ContinuedConversation {
   readonly spent?: Cost;
   /** Written before anything else: `run_started` and what belongs to it. Absent for a successor. */
   readonly begin?: readonly EventDraft[];
+  /** Written by a successor after the conversation that it takes along. */
+  readonly continued?: readonly EventDraft[];
+  /** Set if the run follows a refreshed plan. */
+  readonly refreshed?: RefreshedStart | undefined;
   readonly previousThreadId: string;
   readonly traits: (model: PlannedModel) => ProviderTraits;
   /** The messages so far, to see what was interrupted. */
@@ -93,7 +111,7 @@ export interface ContinuedConversation {
  * replayable provider, which cannot judge, also makes those that it never started.
  */
 export function continuedConversation(facts: ContinuedConversation): Conversation {
-  const { hold, spent, begin, message } = facts;
+  const { hold, spent, begin, continued = [], refreshed, message } = facts;
   const previous = { previous_thread_id: facts.previousThreadId };
   return {
     hold,
@@ -107,13 +125,17 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
       appendAll(parts.writer, carried.drafts);
       await recorder.checkpoint();
       await facts.onCarried?.();
-      const system = systemNow(parts, carried);
-      if (!begin) recorder.record([{ event_type: 'thread_continued', payload: previous }]);
-      const drafts = await continuedDrafts(parts, previous, message);
-      const recorded = {
-        system,
-        tools: carried.tools as unknown as readonly ToolDefinition[],
-      };
+      if (!begin) {
+        recorder.record([{ event_type: 'thread_continued', payload: previous }, ...continued]);
+      }
+      const recorded = refreshed
+        ? beginAnew(parts, refreshed)
+        : {
+            system: systemNow(parts, carried),
+            tools: carried.tools as unknown as readonly ToolDefinition[],
+          };
+      const told = refreshed?.isTold === true ? [REPLACED, directiveText(parts.plan)] : [];
+      const drafts = await continuedDrafts(parts, previous, [...told, message ?? '']);
       if (rerun) {
         const pending = { answer: rerun.answer, after: drafts };
         return { ...recorded, drafts: [], messages: carried.messages, pending };
@@ -140,17 +162,34 @@ function systemNow(
   return text;
 }
 
+/** Precedes the directive of a refreshed plan. */
+const REPLACED = 'The task of this thread was changed. This text replaces the earlier one:';
+
+/** Records the settings, the system text and the tools of a refreshed plan, which replace the recorded ones from here on. */
+function beginAnew(
+  { plan, tools, recorder }: ConversationParts,
+  { isTold, entries }: RefreshedStart,
+): { readonly system: string; readonly tools: readonly ToolDefinition[] } {
+  const { text, tools: definitions } = systemPrompt(plan, tools);
+  recorder.record([
+    ...entries,
+    { event_type: 'system_prompt', payload: { text, tools: definitions } },
+    ...injectedDrafts(plan.context.filter(({ position }) => isTold || position === 'system')),
+  ]);
+  return { system: text, tools: definitions };
+}
+
 /** Returns the events of the `thread_continued` hooks, and the message with the hooks' text around it. */
 async function continuedDrafts(
   { hooks, signal }: ConversationParts,
   previous: JsonObject,
-  message: string | undefined,
+  message: readonly string[],
 ): Promise<readonly EventDraft[]> {
   const report = await hooks.opening('thread_continued', previous, signal);
   if (report.failure) throw report.failure;
   const text = [
     joinContents(report.contents, 'before'),
-    message ?? '',
+    ...message,
     joinContents(report.contents, 'after'),
   ]
     .filter((part) => part !== '')

@@ -1,16 +1,14 @@
 import { isoTime } from '../../core/clock.ts';
-import { RyeError } from '../../core/errors.ts';
-import type { PlanChange } from '../../core/events.ts';
-import type { PartialLimits } from '../../core/limits.ts';
+import type { EventDraft } from '../../core/events.ts';
+import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import { isActive, type RunReason, type ThreadRecord } from '../../core/thread.ts';
+import type { RunReason, ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
-import { isFatalProblem } from '../../log/codec.ts';
 import { carryPath, continuePath, isCopyable } from '../../log/continuation.ts';
 import { runsOf } from '../../log/runs.ts';
-import { buildTree, entryByPrefix, isKnown, type SessionTree } from '../../log/tree.ts';
-import { limitsOfRun } from '../../policy/run-limits.ts';
-import type { LogHold, OpenedLog } from '../../storage/store.ts';
+import { isKnown } from '../../log/tree.ts';
+import { limitsOfRun, type RunLimits, type UsedLimits } from '../../policy/run-limits.ts';
+import type { LogHold } from '../../storage/store.ts';
 import type {
   Embedding,
   Exporting,
@@ -21,21 +19,14 @@ import type {
   Sources,
   Stored,
 } from '../ports.ts';
-import { planAtLeaf } from '../prepare/plan-at-head.ts';
-import { planForRun } from '../prepare/plan-for-run.ts';
-import { assertProgram } from '../prepare/policy.ts';
 import { reexport } from '../run/finalize.ts';
-import { deathOf } from '../run/liveness.ts';
-import { createThread, readParent } from '../run/start.ts';
+import { createThread } from '../run/start.ts';
 import { planHash, planText } from '../stored-plan.ts';
-import { nextDocument, type ThreadDocument } from '../thread-document.ts';
-import { partOf } from '../verified-log.ts';
-import { recordingChanges } from './changed-plan.ts';
+import { nextDocument } from '../thread-document.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
 import { bookedCost } from './crashed-log.ts';
-import { recoverThread } from './recover.ts';
+import { holdResumable, type Resumable, type ResumeRequest } from './resumable.ts';
 import {
-  assertIntact,
   assertSomethingLeft,
   heirAbove,
   overrideLimits,
@@ -44,151 +35,24 @@ import {
   type Successor,
 } from './successor.ts';
 
-export interface ResumeRequest {
-  readonly threadId: string;
-  /** The message to the model; absent: the continuation directive provides it. */
-  readonly message?: string | undefined;
-  /** Id, or unique prefix, of the entry to continue from; absent: the head. */
-  readonly from?: string | undefined;
-  /** Limits of the continuation, instead of the remaining ones. */
-  readonly limits?: PartialLimits | undefined;
-  /** Names of the secret inputs that are given again. */
-  readonly secrets: Readonly<Record<string, string>>;
-}
-
-/** A thread with everything that decides how it continues, read and verified. */
-interface Resumable {
-  readonly record: ThreadRecord;
-  readonly document: ThreadDocument;
-  /** The plan that is stored for the next run: that of the last one under the policy in force. */
-  readonly planned: ThreadPlan;
-  /** The plan under the settings at the leaf. */
-  readonly plan: ThreadPlan;
-  /** The changes of the plan since the stored one. */
-  readonly changes: readonly PlanChange[];
-  readonly parent: ThreadDocument | undefined;
-  readonly log: OpenedLog;
-  readonly tree: SessionTree;
-  readonly leafId: string | null;
-  /** False if only the part before a change is used: then nothing is appended to the log. */
-  readonly isIntact: boolean;
-}
-
 /**
- * Prepares the next run of a thread under its own id. A crashed one is recovered first; the end of a handed-off one is
- * continued. Only a thread whose log must not grow, because it is archived or was changed, gets a successor, which is linked
- * once it holds the whole context. Its thread.json, plan and log are verified before use, and no other process writes the
- * log meanwhile: of two that resume one thread, one gets it, the other is refused with `thread_locked`.
+ * Prepares the next run of a thread under its own id. Only a thread whose log must not grow, because it is archived or was
+ * changed, gets a successor, which is linked once it holds the whole context. No other process writes the log meanwhile.
  */
 export async function prepareResume(
   env: Recovering & Sources & Preparation & Embedding,
   request: ResumeRequest,
 ): Promise<Successor> {
-  await env.guards.check();
-  const record = await endOfChain(env, request.threadId);
-  const { thread_id: threadId } = record;
-  if (threadId !== request.threadId) {
-    env.onNotice(`thread ${request.threadId} was handed off; ${threadId} continues it`);
-  }
-  await env.files.readDocument(threadId);
-  const hold = await holdEnded(env, threadId, record.epoch);
+  const { resumable, hold } = await holdResumable(env, request);
+  const { record, isIntact } = resumable;
   try {
-    await assertUnchanged(env, record);
-    const resumable = await readResumable(env, record, request);
-    assertSecrets(resumable.plan, request.secrets);
-    const { changes, document, isIntact } = resumable;
-    const next =
-      isIntact && !(await env.store.logs.isArchived(threadId))
-        ? await runAgain(env, resumable, request, hold)
-        : await succeed(env, resumable, request, hold);
-    return recordingChanges(next, { changes, before: document.plan_sha256 ?? '' });
+    return isIntact && !(await env.store.logs.isArchived(record.thread_id))
+      ? await runAgain(env, resumable, request, hold)
+      : await succeed(env, resumable, request, hold);
   } catch (error) {
     await hold.release();
     throw error;
   }
-}
-
-/** Returns the last thread of the chain once no process runs it; a crashed one is recovered. */
-async function endOfChain(env: Recovering, threadId: string): Promise<ThreadRecord> {
-  const chain = await env.store.registry.chain(threadId);
-  const last = chain.at(-1);
-  if (!last) throw new RyeError('thread_not_found', `thread not found: ${threadId}`);
-  if (!isActive(last.status)) return last;
-  const { recovery } = env.config;
-  if (!deathOf(env, last, recovery.staleSeconds)) throw stillRuns(last, threadId);
-  try {
-    await recoverThread(env, last.thread_id);
-  } catch (error) {
-    // another process was faster: what it made of the thread is seen next
-    if (!(error instanceof RyeError) || error.code !== 'illegal_transition') throw error;
-  }
-  return await endOfChain(env, threadId);
-}
-
-function stillRuns({ thread_id, pid, status }: ThreadRecord, asked: string): RyeError {
-  const through = thread_id === asked ? '' : `, which continues ${asked},`;
-  const how = pid === null ? 'waits for a process' : `is ${status} in process ${pid}`;
-  return new RyeError('thread_locked', `thread ${thread_id}${through} ${how}`, {
-    hint: `Follow it with \`rye threads logs ${thread_id} --follow\`, or stop it with \`rye threads cancel ${thread_id}\`.`,
-    details: { thread_id, pid },
-  });
-}
-
-async function readResumable(
-  env: Preparing,
-  record: ThreadRecord,
-  { from }: ResumeRequest,
-): Promise<Resumable> {
-  const threadId = record.thread_id;
-  const { files, store } = env;
-  const { document, verdict } = await assertIntact(env, threadId);
-  const planned = await files.readPlan(document);
-  assertProgram(env, planned, threadId);
-  const { plan: current, changes } = await planForRun(env, planned, threadId);
-  const parent = await readParent(files, planned);
-  const log = await store.logs.read(threadId, partOf(threadId, verdict));
-  const tree = buildTree(log.events, (index) => log.offsets[index] ?? 0);
-  const fatal = [...log.problems, ...tree.problems].find(isFatalProblem);
-  if (fatal) {
-    throw new RyeError(
-      'log_malformed',
-      `the log of ${threadId} has no sensible order: ${fatal.message} at byte ${fatal.offset}`,
-      { hint: 'Branch from an entry before it with --from.' },
-    );
-  }
-  const leafId = from === undefined ? tree.leafId : entryByPrefix(tree, from).id;
-  const plan = await planAtLeaf(env, current, { tree, leafId });
-  const isIntact = verdict.ok;
-  return {
-    record,
-    document,
-    planned: current,
-    plan,
-    changes,
-    parent,
-    log,
-    tree,
-    leafId,
-    isIntact,
-  };
-}
-
-/** Secrets are never stored, so a directive that has some needs them again. */
-function assertSecrets(
-  { secret_inputs: names, directive }: ThreadPlan,
-  given: Readonly<Record<string, string>>,
-): void {
-  const missing = names.filter((name) => !Object.hasOwn(given, name));
-  const unknown = Object.keys(given).filter((name) => !names.includes(name));
-  if (missing.length === 0 && unknown.length === 0) return;
-  const problem =
-    missing.length > 0
-      ? `the secret inputs ${missing.join(', ')} are not stored and must be given again`
-      : `${unknown.join(', ')} is not a secret input of ${directive.id}; the others keep their values`;
-  throw new RyeError('invalid_input', problem, {
-    hint: missing.length > 0 ? `Add --input ${missing[0]}=@FILE.` : 'Leave it out.',
-    details: { missing, unknown },
-  });
 }
 
 /** Begins the next run of a thread in its own log. */
@@ -207,10 +71,11 @@ async function runAgain(
     subtreeSpend: toUsd(await ledger.committed(threadId)),
     spawns: record.spawn_count,
   };
-  const { total, run: left } = limitsOfRun(planned.limits, used, grants, parent?.limits);
+  const { total, run: left } = nextLimits(env, resumable, used, grants);
   assertSomethingLeft(threadId, left, planned.limits);
-  const stored = { ...planned, limits: total };
-  const plan = { ...resumable.plan, limits: total };
+  const origins = { ...planned.origins, ...originsOf(grants) };
+  const stored = { ...planned, limits: total, origins };
+  const plan = { ...resumable.plan, limits: total, origins };
   const context = continuePath({ tree, events: log.events, leafId });
   const hasMoved = from !== undefined || wasMoved(log.events);
   const isAnswered = context.messages.at(-1)?.role === 'assistant';
@@ -251,7 +116,11 @@ async function runAgain(
     conversation: continuedConversation({
       hold,
       spent,
-      begin: [{ event_type: 'run_started', payload: { ...begun, plan_sha256: sha256 } }],
+      begin: [
+        { event_type: 'run_started', payload: { ...begun, plan_sha256: sha256 } },
+        ...changesDraft(resumable, sha256),
+      ],
+      refreshed: resumable.refreshed,
       previousThreadId: threadId,
       traits: env.models.traits,
       messages: isCopyable(tree, leafId) ? context.messages : [],
@@ -259,6 +128,43 @@ async function runAgain(
       message: seed,
     }),
   };
+}
+
+/** Returns the limits of the next run. Tells a person what the parent takes from them. */
+function nextLimits(
+  { onNotice }: Pick<Process, 'onNotice'>,
+  { planned: { limits }, parent }: Resumable,
+  used: UsedLimits,
+  grants: PartialLimits,
+): RunLimits {
+  const next = limitsOfRun(limits, used, grants, parent?.limits);
+  if (!parent) return next;
+  const { run: wanted } = limitsOfRun(limits, used, grants);
+  for (const name of LIMIT_NAMES) {
+    const allowed = next.run[name];
+    if (allowed === wanted[name]) continue;
+    onNotice(
+      `the limit ${name} of this run is ${allowed} instead of ${wanted[name]}: its parent ${parent.thread_id} allows no more`,
+    );
+  }
+  return next;
+}
+
+/** Limits that a person granted are no defaults any more. */
+function originsOf(grants: PartialLimits): ThreadPlan['origins'] {
+  return Object.fromEntries(Object.keys(grants).map((name) => [`limits.${name}`, '--limit']));
+}
+
+/** Returns `plan_changed`; nothing if the run follows the plan of the run before. */
+function changesDraft({ changes, document }: Resumable, after: string): readonly EventDraft[] {
+  if (changes.length === 0) return [];
+  const before = document.plan_sha256 ?? '';
+  return [
+    {
+      event_type: 'plan_changed',
+      payload: { changes, before_sha256: before, after_sha256: after },
+    },
+  ];
 }
 
 /** True if a person moved the head, or added to the conversation, after the last run. */
@@ -313,6 +219,8 @@ async function succeed(
     started,
     release: async () => await hold.release(),
     conversation: continuedConversation({
+      continued: changesDraft(resumable, planHash(planText(plan))),
+      refreshed: resumable.refreshed,
       previousThreadId: threadId,
       traits: env.models.traits,
       messages: carry(new Set()).messages,
@@ -325,39 +233,6 @@ async function succeed(
       },
     }),
   };
-}
-
-/** Maximum time that the process of an ended thread may still write its export. */
-const EXPORT_MS = 5000;
-const LOOK_MS = 20;
-
-/** Holds the log of an ended thread once the process that ended it has released it. */
-async function holdEnded(
-  env: Pick<Stored, 'store'> & Process,
-  threadId: string,
-  epoch: number,
-): Promise<LogHold> {
-  const deadline = env.clock.monotonic() + EXPORT_MS;
-  for (;;) {
-    try {
-      return await env.store.logs.hold(threadId, env.owner, epoch);
-    } catch (error) {
-      const isHeld = error instanceof RyeError && error.code === 'thread_locked';
-      if (!isHeld || env.clock.monotonic() >= deadline) throw error;
-      await env.clock.sleep(LOOK_MS);
-    }
-  }
-}
-
-/** Throws `thread_locked` if the previous holder of the log continued the thread. */
-async function assertUnchanged(env: Pick<Stored, 'store'>, before: ThreadRecord): Promise<void> {
-  const now = await env.store.registry.get(before.thread_id);
-  if (now?.status === before.status && now.epoch === before.epoch) return;
-  throw new RyeError(
-    'thread_locked',
-    `thread ${before.thread_id} was continued by another process just now`,
-    { hint: `See: rye threads show ${before.thread_id}`, details: { thread_id: before.thread_id } },
-  );
 }
 
 /** thread.json and the export of the predecessor name the successor; the chain itself is in the registry. */
@@ -384,9 +259,9 @@ function reasonOf({ status, error }: ThreadRecord): string {
   const because = error ? `: ${error.message}` : '';
   switch (status) {
     case 'completed':
-      return 'The previous thread had completed. Continue from there.';
+      return 'The thread had completed. Continue from there.';
     case 'cancelled':
-      return `The previous thread stopped early${because}. Continue where it stopped.`;
+      return `The thread stopped early${because}. Continue where it stopped.`;
     case 'suspended':
       return 'The thread was suspended. Continue where it stopped.';
     case 'created':
@@ -395,5 +270,5 @@ function reasonOf({ status, error }: ThreadRecord): string {
     case 'continued':
       break;
   }
-  return `The previous thread ended with an error${because}. Continue where it stopped.`;
+  return `The thread ended with an error${because}. Continue where it stopped.`;
 }

@@ -16,7 +16,8 @@ import type { Preparing, SpawnRequest, ThreadEnv } from '../ports.ts';
 import { type PreparedThread, prepareThread } from '../prepare/prepare.ts';
 import type { PrepareRequest } from '../prepare/request.ts';
 import { prepareToolRun } from '../prepare/tool-run.ts';
-import { prepareResume, type ResumeRequest } from '../recovery/resume.ts';
+import type { ResumeRequest } from '../recovery/resumable.ts';
+import { prepareResume } from '../recovery/resume.ts';
 import { type RunOptions, runThread } from './run-thread.ts';
 import { startThread } from './start.ts';
 
@@ -127,9 +128,11 @@ export interface ResumedRun extends ResumeRequest {
 export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<ThreadResult> {
   const { allowUnsigned, signal, onEvent, ...resume } = request;
   const { started, conversation, release } = await prepareResume(env, resume);
+  const names = started.plan.secret_inputs;
+  const given = Object.entries(resume.secrets).filter(([name]) => names.includes(name));
   try {
     return await runThread(env, started, {
-      secrets: resume.secrets,
+      secrets: Object.fromEntries(given),
       signal,
       onEvent,
       children: childStarter(env, { allow_unsigned: allowUnsigned }),

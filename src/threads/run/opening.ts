@@ -59,20 +59,13 @@ export async function openingMessages({
 }: OpeningRequest): Promise<Opening> {
   const report = await hooks.opening('thread_started', {}, signal);
   if (report.failure) throw report.failure;
-  const system = [joinContents(plan.context, 'system'), tools.catalog()]
-    .filter((part) => part !== '')
-    .join('\n\n');
+  const { text: system, tools: definitions } = systemPrompt(plan, tools);
   const parts = [
     joinContents(report.contents, 'before'),
-    joinContents(plan.context, 'before'),
-    plan.prompt,
-    joinContents(plan.context, 'after'),
+    directiveText(plan),
     joinContents(report.contents, 'after'),
   ];
   const message = userText(parts.filter((part) => part !== '').join('\n\n'));
-  const definitions = tools
-    .definitions()
-    .tools.map(({ name, description, input_schema }) => ({ name, description, input_schema }));
   const drafts: EventDraft[] = [
     ...report.fired.map(firedDraft),
     ...report.drafts,
@@ -81,6 +74,24 @@ export async function openingMessages({
     { event_type: 'message', payload: { message } },
   ];
   return { system, drafts, messages: [message] };
+}
+
+/** Returns the system text of a plan, and the definitions of the tools that are offered with it. */
+export function systemPrompt(plan: ThreadPlan, tools: OpenTools) {
+  const text = [joinContents(plan.context, 'system'), tools.catalog()]
+    .filter((part) => part !== '')
+    .join('\n\n');
+  const definitions = tools
+    .definitions()
+    .tools.map(({ name, description, input_schema }) => ({ name, description, input_schema }));
+  return { text, tools: definitions };
+}
+
+/** Returns the directive's text with the knowledge before and after it. */
+export function directiveText({ context, prompt }: ThreadPlan): string {
+  return [joinContents(context, 'before'), prompt, joinContents(context, 'after')]
+    .filter((part) => part !== '')
+    .join('\n\n');
 }
 
 /**

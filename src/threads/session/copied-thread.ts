@@ -27,8 +27,8 @@ import { partOf } from '../verified-log.ts';
 import { entryAt, openingDrafts, readVerified } from './edit.ts';
 
 export interface ExtractRequest {
-  /** The last entry of the path that the new thread begins with; `root` asks the opening message again. */
-  readonly at: string;
+  /** The last entry of the path that the new thread begins with, by default the head; `root` asks the opening message again. */
+  readonly at?: string | undefined;
   readonly threadId?: string | undefined;
 }
 
@@ -44,7 +44,7 @@ export async function extractThread(
   const { document: source, verdict } = await readVerified(env, sourceId);
   const { events } = await env.store.logs.readEntries(sourceId, partOf(sourceId, verdict));
   const tree = buildTree(events);
-  const entryId = entryAt(tree, at);
+  const entryId = at === undefined ? tree.leafId : entryAt(tree, at);
   if (entryId === null) {
     throw new RyeError('usage', 'a new thread needs at least one entry', {
       hint: 'Name an entry with --at.',
