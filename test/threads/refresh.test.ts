@@ -290,7 +290,7 @@ it('resume as a fork runs a copy and only reads the source', async () => {
   expect(forked.thread_id).not.toBe(thread_id);
   expect(here.notices).toEqual([`thread ${forked.thread_id} is a fork of ${thread_id}`]);
   expect(JSON.stringify(requests[1]?.body.messages)).toMatch(/One[.][^]*Go on[.]/);
-  const [first] = (await here.rye().trees.path(thread_id)).filter(
+  const first = (await here.rye().trees.path(thread_id)).find(
     ({ event_type: type }) => type === 'message',
   );
   const early = await resume(here, thread_id, { fork: true, from: first?.id });
