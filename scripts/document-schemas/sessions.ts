@@ -166,6 +166,7 @@ export const sessionDocuments = {
       success: z.boolean().describe('false with --verify where the replay differs'),
       same: z.boolean(),
       thread_id: z.string(),
+      runs: z.array(z.int()).describe('runs that were replayed; a difference is in the last one'),
       answers: z.int().describe('recorded answers of the model'),
       steps: z.int().describe('recorded steps'),
       matched: z.int().describe('steps that were the same, from the first on'),

@@ -9,7 +9,8 @@ import {
   toolCallsOf,
 } from '../core/message.ts';
 import { type Cost, NO_COST } from '../core/usage.ts';
-import { entryByPrefix, isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
+import type { RunPart } from './runs.ts';
+import { isKnown, pathTo, type SessionTree, type TreeEntry } from './tree.ts';
 
 /** One step of a run that a replay should repeat, without ids, times and durations. */
 export interface RunStep {
@@ -51,24 +52,25 @@ export interface RecordedRun {
 
 export interface RecordedRunOptions {
   readonly header: LogHeader;
-  readonly events: readonly (LogEvent | UnknownEvent)[];
-  /** Entry id or a unique prefix; entries up to it are not replayed. */
+  readonly part: RunPart;
+  /** Id of an entry on the path; entries up to it are not replayed. */
   readonly from?: string | undefined;
 }
 
 /**
- * Reads the run along the path to the head, up to its first end. A thread that continues another one's path, or
- * itself, is run from the first turn after that.
+ * Reads one run along the path to the head that it left, up to its end. `tree` is that of the part. A run that continues
+ * a path, of its own thread or another one, is replayed from its first turn.
  */
 export function recordedRun(
   tree: SessionTree,
-  { header, events, from }: RecordedRunOptions,
+  { header, part: { began, events }, from }: RecordedRunOptions,
 ): RecordedRun {
   const path = pathTo(tree, tree.leafId);
-  const historyLeaf =
-    from === undefined ? carriedLeaf(header, events, path) : entryByPrefix(tree, from).id;
-  const start = historyLeaf === null ? 0 : path.findIndex(({ id }) => id === historyLeaf) + 1;
-  const before = path[start - 1]?.seq ?? 0;
+  const indexOf = (id: string | null | undefined): number =>
+    path.findIndex((entry) => entry.id === id);
+  const start = Math.max(indexOf(from), indexOf(carriedLeaf(header, { began, events }, path))) + 1;
+  const historyLeaf = path[start - 1]?.id ?? null;
+  const before = Math.max(began, path[start - 1]?.seq ?? 0);
   const isOver = (event: LogEvent | UnknownEvent): boolean =>
     event.seq > before && isKnown(event, 'thread_finished');
   const until = events.find(isOver)?.seq ?? Number.POSITIVE_INFINITY;
@@ -77,7 +79,7 @@ export function recordedRun(
   const hasBegun =
     historyLeaf === null ||
     events.some(({ event_type, seq }) => event_type === 'turn_started' && seq > before);
-  const end = hasBegun ? endSteps(endOf(events, ran)) : [];
+  const end = hasBegun ? endSteps(endOf(events, Math.max(before, seqOfAnswer(ran)))) : [];
   return {
     steps: [...ran.flatMap(recordedStep), ...end],
     hasEnd: end.length > 0,
@@ -91,19 +93,20 @@ export function recordedRun(
 type Finished = Extract<LogEvent, { event_type: 'thread_finished' }>;
 
 /** The end of the run, where it belongs to this path; absent for a crash. */
-function endOf(
-  events: readonly (LogEvent | UnknownEvent)[],
-  path: readonly TreeEntry[],
-): Finished | undefined {
-  const last = path.findLast(
-    (entry) => isKnown(entry, 'message') && entry.payload.message.role === 'assistant',
-  );
+function endOf(events: readonly (LogEvent | UnknownEvent)[], after: number): Finished | undefined {
   const next = events.find(
     (event) =>
-      event.seq > (last?.seq ?? 0) &&
+      event.seq > after &&
       (isKnown(event, 'thread_finished') || event.event_type === 'turn_started'),
   );
   return next && isKnown(next, 'thread_finished') ? next : undefined;
+}
+
+function seqOfAnswer(path: readonly TreeEntry[]): number {
+  const last = path.findLast(
+    (entry) => isKnown(entry, 'message') && entry.payload.message.role === 'assistant',
+  );
+  return last?.seq ?? 0;
 }
 
 /** Ends that come from outside, at any time, are no property of the run. */
@@ -130,15 +133,14 @@ function isOutsideCode(code: ErrorCode): boolean {
 
 function carriedLeaf(
   header: LogHeader,
-  events: readonly (LogEvent | UnknownEvent)[],
+  { began, events }: Pick<RunPart, 'began' | 'events'>,
   path: readonly TreeEntry[],
 ): string | null {
   const continued = events.findLast(({ event_type }) => event_type === 'thread_continued');
   const isCarried = header.continuation_of !== undefined || header.branched_from !== undefined;
-  if (!continued && !isCarried) return null;
-  const turn = events.find(
-    ({ event_type, seq }) => event_type === 'turn_started' && seq > (continued?.seq ?? 0),
-  );
+  if (began === 0 && !continued && !isCarried) return null;
+  const since = Math.max(began, continued?.seq ?? 0);
+  const turn = events.find(({ event_type, seq }) => event_type === 'turn_started' && seq > since);
   const carried = path.filter(({ seq }) => turn === undefined || seq < turn.seq);
   return carried.at(-1)?.id ?? null;
 }

@@ -73,6 +73,42 @@ export function runsOf(
   return runs;
 }
 
+/** What a log held when one of its runs ended. */
+export interface RunPart {
+  /** Counts from 1. */
+  readonly run: number;
+  /** Seq of the event that began the run; 0 for the first. */
+  readonly began: number;
+  /** All events up to the end of the run. */
+  readonly events: readonly (LogEvent | UnknownEvent)[];
+}
+
+/** Splits a log at the ends of its runs: what a run did is on the path to the head that its part has. */
+export function partsOfRuns(
+  { thread_id: threadId }: LogHeader,
+  events: readonly (LogEvent | UnknownEvent)[],
+): readonly RunPart[] {
+  const parts: RunPart[] = [];
+  let began = 0;
+  let end: number | undefined;
+  const close = (until: number): void => {
+    parts.push({ run: parts.length + 1, began, events: events.slice(0, end ?? until) });
+  };
+  for (const [index, event] of events.entries()) {
+    const isReopened =
+      isKnown(event, 'thread_continued') &&
+      event.payload.previous_thread_id === threadId &&
+      end !== undefined;
+    if (event.event_type === 'run_started' || isReopened) {
+      close(index);
+      began = event.seq;
+      end = undefined;
+    } else if (event.event_type === 'thread_finished') end ??= index + 1;
+  }
+  close(events.length);
+  return parts;
+}
+
 function begun(reason: ThreadRun['reason'], now: string): ThreadRun {
   return {
     run: 1,

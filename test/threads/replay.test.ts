@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { type DirectiveParts, directive, type Lab, openLab } from '../attacks/lab.ts';
 import { runCli } from '../helpers/run-cli.ts';
 import {
@@ -115,6 +115,7 @@ it('is a failure on the command line only where that is asked for', async () => 
       env: { HOME: here.home },
     });
   expect(await run('--verify')).toMatchObject({ code: 0 });
+  expect(await run('--run', '2')).toMatchObject({ code: 2 });
   here.signed('directives/job.md', directive('job', { permissions: WRITE, body: 'Other work.' }));
   const told = await run();
   expect(told).toMatchObject({ code: 0 });
@@ -304,4 +305,67 @@ it('skips entries after the end of the run, and interrupted ones', async () => {
   expect(await replay(here, copy)).toMatchObject({ difference: null, steps: 0 });
   await trees.branch(id, { at: rows[1]?.entry.id ?? '', message: 'Another way.' });
   expect(await replay(here, id)).toMatchObject({ difference: null, answers: 1 });
+});
+
+describe('a thread of several runs', () => {
+  async function resumed(here: Lab): Promise<string> {
+    await here.model([
+      WRITES,
+      reply('One.'),
+      calls(toolUse('rye_file_system_write', { path: 'b.txt', content: 'two\n' }, 'w2')),
+      reply('Two.'),
+      calls(
+        text('Three is FORBIDDEN.'),
+        toolUse('rye_file_system_write', { path: 'c.txt', content: 'three\n' }, 'w3'),
+      ),
+      reply('Three.'),
+    ]);
+    here.signed('directives/job.md', directive('job', { permissions: WRITE }));
+    const { thread_id: id } = await here.run('job');
+    const { recovery, trees } = here.rye();
+    await recovery.resume({ threadId: id, message: 'And two.' });
+    await trees.branch(id, { at: 'root', message: 'Another way.' });
+    await recovery.resume({ threadId: id });
+    return id;
+  }
+
+  it('is replayed run after run, each from the conversation that it began with', async () => {
+    const here = await lab();
+    const id = await resumed(here);
+    const whole = await replay(here, id);
+    expect(whole).toMatchObject({ runs: [1, 2, 3], difference: null, answers: 6 });
+    expect(whole.matched).toBe(whole.steps);
+    const { trees } = here.rye();
+    const each = [];
+    for (const run of [1, 2, 3]) each.push(await trees.replay(id, { run }));
+    expect(each).toMatchObject([
+      { runs: [1], answers: 2, difference: null },
+      { runs: [2], answers: 2, difference: null },
+      { runs: [3], answers: 2, difference: null },
+    ]);
+    expect(each.reduce((sum, { matched }) => sum + matched, 0)).toBe(whole.matched);
+    await expect(trees.replay(id, { run: 4 })).rejects.toMatchObject({ code: 'usage' });
+  });
+
+  it('shows the run in which a rule of today would cut the answer', async () => {
+    const here = await lab();
+    const id = await resumed(here);
+    here.signed('rules/no-word.md', RULE);
+    expect(await replay(here, id)).toMatchObject({
+      runs: [1, 2, 3],
+      difference: { recorded: { kind: 'answer', text: 'Three is FORBIDDEN.' } },
+    });
+    expect((await here.rye().trees.replay(id, { run: 2 })).difference).toBeNull();
+  });
+
+  it('is replayed after an entry within the run of that entry', async () => {
+    const here = await lab();
+    const id = await resumed(here);
+    const { trees } = here.rye();
+    const { rows } = await trees.view(id, { filter: 'all' });
+    const results = rows.flatMap(({ kind, entry }) => (kind === 'tool_result' ? [entry] : []));
+    const from = results.toSorted((one, other) => one.seq - other.seq)[1]?.id ?? '';
+    const report = await trees.replay(id, { from });
+    expect(report).toMatchObject({ runs: [2], answers: 1, difference: null });
+  });
 });

@@ -14,6 +14,7 @@ import {
   choice,
   defineCommand,
   flag,
+  integer,
   optionalArgument,
   text,
 } from '../command.ts';
@@ -235,15 +236,16 @@ export const replay = defineCommand({
   arguments: { id: THREAD },
   options: {
     from: text('ENTRY', 'Replay from after this entry'),
+    run: integer('N', 'Replay only this run (default: one after the other)'),
     verify: flag('Exit with status 1 if the replay differs'),
   },
   examples: ['rye threads replay 2456 --verify'],
   run: async (call) => {
     const { args, options, io, global } = call;
-    const { from } = options;
+    const { from, run } = options;
     const signal = io.cancellation();
     const report = await withRye(call, async ({ threads, trees }) =>
-      trees.replay(await threads.resolveId(args.id), compact({ from, signal })),
+      trees.replay(await threads.resolveId(args.id), compact({ from, run, signal })),
     );
     const same = report.difference === null;
     const success = same || !options.verify;
@@ -254,15 +256,16 @@ export const replay = defineCommand({
 });
 
 function replayLines(report: ReplayReport): readonly string[] {
-  const { matched, steps, answers, difference, not_run: notRun } = report;
-  const lines = [`${matched} of ${steps} steps match, ${answers} recorded answers`];
+  const { runs, matched, steps, answers, difference, not_run: notRun } = report;
+  const which = runs.length > 1 ? `runs ${runs.join(', ')}: ` : '';
+  const lines = [`${which}${matched} of ${steps} steps match, ${answers} recorded answers`];
   if (notRun.length > 0) lines.push(`not run because hooks request it: ${notRun.join(', ')}`);
   if (difference === null) return [...lines, 'no difference'];
   const { entry_id: id } = difference;
   const at = id === null ? 'after the end of the recording' : `entry ${id}`;
   return [
     ...lines,
-    `first difference at step ${difference.step}, ${at}: ${difference.path}`,
+    `first difference at step ${difference.step}${runs.length > 1 ? ` of run ${runs.at(-1)}` : ''}, ${at}: ${difference.path}`,
     `  recorded: ${shortened(difference.recorded)}`,
     `  replayed: ${shortened(difference.replayed)}`,
   ];

@@ -3,7 +3,7 @@ import { type Message, userText } from '../../core/message.ts';
 import type { ContextBlock, ThreadPlan } from '../../core/plan.ts';
 import type { Cost } from '../../core/usage.ts';
 import { joinContents } from '../../hooks/dispatch.ts';
-import { buildTree } from '../../log/tree.ts';
+import { buildTree, type SessionTree } from '../../log/tree.ts';
 import type { LoopPorts, PendingCalls } from '../../loop/ports.ts';
 import { AnswerWatch } from '../../loop/stream-rules/answer-watch.ts';
 import { restoreHistory } from '../../loop/stream-rules/session.ts';
@@ -113,19 +113,30 @@ export function injectedDrafts(blocks: readonly ContextBlock[]): EventDraft[] {
   });
 }
 
+interface WatchedPath {
+  readonly tree?: SessionTree;
+  readonly leafId: string | null;
+}
+
+const NO_PATH: WatchedPath = { leafId: null };
+
+function headOf(tree: SessionTree): WatchedPath {
+  return { tree, leafId: tree.leafId };
+}
+
 /**
- * Returns the loop's view of a thread's stream rules; empty if none watch. A thread that continues from a log remembers
- * what its path injected.
+ * Returns the loop's view of a thread's stream rules; empty if none watch. A thread that continues a path, by default
+ * that to the head of its log, remembers what the path injected.
  */
 export async function watchRules(
   env: Stored & Pick<Sources, 'rules'>,
   { threadId, plan }: StartedThread,
-  continues: boolean,
+  path: boolean | WatchedPath,
 ): Promise<Pick<LoopPorts, 'watchStream'>> {
   if (!plan.rules || plan.rules.stream.length === 0) return {};
-  const history = continues
-    ? restoreHistory(buildTree((await readSigned(env, threadId)).events))
-    : undefined;
+  const { tree, leafId } =
+    path === true ? headOf(buildTree((await readSigned(env, threadId)).events)) : path || NO_PATH;
+  const history = tree && restoreHistory(tree, leafId);
   const session = env.rules.watch(plan, history);
   return session ? { watchStream: (turn, record) => new AnswerWatch(session, turn, record) } : {};
 }

@@ -7,7 +7,8 @@ import { NO_USAGE } from '../../core/usage.ts';
 import { planCompaction } from '../../log/compaction.ts';
 import { foldContext } from '../../log/context.ts';
 import { type RecordedRun, recordedRun } from '../../log/recorded-run.ts';
-import { buildTree, isKnown, type SessionTree } from '../../log/tree.ts';
+import { partsOfRuns, type RunPart, runsOf } from '../../log/runs.ts';
+import { buildTree, entryByPrefix, isKnown, pathTo, type SessionTree } from '../../log/tree.ts';
 import { runLoop } from '../../loop/loop.ts';
 import type { Compaction, CompactionRequest, LoopOutcome, LoopPorts } from '../../loop/ports.ts';
 import type { Preparing, Process, Sources, Stored } from '../ports.ts';
@@ -34,6 +35,8 @@ import {
 export interface ReplayOptions {
   /** The entry after which the replay starts; entries up to it are taken from the log. */
   readonly from?: string;
+  /** The run to replay, from 1; absent: one after the other, each from the conversation that it began with. */
+  readonly run?: number;
   readonly signal?: AbortSignal;
   /** Called with each event that the replay would have logged. */
   readonly onEvent?: (event: LogEvent) => void;
@@ -41,7 +44,9 @@ export interface ReplayOptions {
 
 export interface ReplayReport {
   readonly thread_id: string;
-  /** Answers of the model that the recording has. */
+  /** Numbers of the runs that were replayed, in order; a difference is in the last one. */
+  readonly runs: readonly number[];
+  /** Answers of the model that the recordings have. */
   readonly answers: number;
   /** Recorded steps, and the number of them that the replay repeated. */
   readonly steps: number;
@@ -65,27 +70,70 @@ export async function replayThread(
   const { document, record, verdict } = await readVerified(given, threadId);
   const recordedPlan = await given.files.readPlan(document);
   const { header, events } = await given.store.logs.read(threadId, partOf(threadId, verdict));
-  const tree = buildTree(events);
-  const recording = recordedRun(tree, { header, events, from: options.from });
   const env = replayEnv(given, recordedPlan);
-  const replay = new Replay(env, { recording, tree, events }, options);
-  const { comparison, notRun } = replay;
-  try {
-    const plan = await todaysPlan(env, recordedPlan);
-    const parent = await readParent(given.files, document);
-    await replay.play({ threadId, plan, record, document, parent });
-  } catch (error) {
-    const { code, message } = toRyeError(error);
-    comparison.compare({ kind: 'end', value: { status: 'error', code, message } });
+  const runs = runsOf(header, events);
+  const parts = chosenParts(partsOfRuns(header, events), threadId, options);
+  const report = { thread_id: threadId, runs: [], answers: 0, steps: 0, matched: 0 };
+  let total: ReplayReport = { ...report, difference: null, not_run: [] };
+  for (const { run, events: told, tree, from, ...part } of parts) {
+    const recording = recordedRun(tree, { header, part: { run, events: told, ...part }, from });
+    const replay = new Replay(env, { recording, tree, events: told }, options);
+    const { comparison, notRun } = replay;
+    try {
+      const today = await todaysPlan(env, recordedPlan);
+      const plan = { ...today, limits: { ...today.limits, ...runs[run - 1]?.limits } };
+      const parent = await readParent(given.files, document);
+      await replay.play({ threadId, plan, record, document, parent });
+    } catch (error) {
+      const { code, message } = toRyeError(error);
+      comparison.compare({ kind: 'end', value: { status: 'error', code, message } });
+    }
+    total = {
+      ...total,
+      runs: [...total.runs, run],
+      answers: total.answers + recording.answers.length,
+      steps: total.steps + recording.steps.length,
+      matched: total.matched + comparison.matched,
+      difference: comparison.difference ?? null,
+      not_run: [...total.not_run, ...notRun],
+    };
+    if (total.difference || options.signal?.aborted) break;
   }
-  return {
-    thread_id: threadId,
-    answers: recording.answers.length,
-    steps: recording.steps.length,
-    matched: comparison.matched,
-    difference: comparison.difference ?? null,
-    not_run: notRun,
-  };
+  return total;
+}
+
+/** A run to replay, with the tree that its log was then. */
+interface ChosenRun extends RunPart {
+  readonly tree: SessionTree;
+  /** The entry after which it starts. */
+  readonly from?: string;
+}
+
+/** Returns the runs that were asked for: all, one, or the first one whose path has the entry. */
+function chosenParts(
+  parts: readonly RunPart[],
+  threadId: string,
+  { run, from }: Pick<ReplayOptions, 'run' | 'from'>,
+): readonly ChosenRun[] {
+  const asked = parts.filter((part) => run === undefined || part.run === run);
+  if (asked.length === 0) {
+    throw new RyeError('usage', `thread ${threadId} has no run ${run}`, {
+      hint: `Give a number from 1 to ${parts.length}.`,
+    });
+  }
+  const chosen = asked.map((part) => ({ ...part, tree: buildTree(part.events) }));
+  if (from === undefined) return chosen;
+  const whole = parts.at(-1)?.events ?? [];
+  const { id } = entryByPrefix(buildTree(whole), from);
+  const first = chosen.find(({ tree }) => pathTo(tree, tree.leafId).some((one) => one.id === id));
+  if (first) return [{ ...first, from: id }];
+  throw new RyeError(
+    'usage',
+    `entry ${id} is not on the path of ${run === undefined ? 'any run' : `run ${run}`}`,
+    {
+      hint: `List the entries: rye threads entries ${threadId}`,
+    },
+  );
 }
 
 /** Stops the clock and fixes the recorded model. */
@@ -152,7 +200,8 @@ class Replay {
   async play(started: StartedThread): Promise<void> {
     const { clock } = this.#env;
     const { onEvent, signal: cancelled } = this.#options;
-    const { recording } = this.#recorded;
+    const { recording, tree } = this.#recorded;
+    const { historyLeaf: leafId } = recording;
     const writer = memoryWriter(started.threadId, clock);
     const recorder = new Recorder({ writer, clock, deltas: 'off', onEvent });
     const tooling = await openTooling(this.#env, started, recorder, {
@@ -165,7 +214,7 @@ class Replay {
     if (this.comparison.isOver) return;
     const ports = {
       ...this.#ports(started, tooling, opening),
-      ...(await watchRules(this.#env, started, recording.historyLeaf !== null)),
+      ...(await watchRules(this.#env, started, leafId !== null && { tree, leafId })),
     };
     const loop = runLoop(started.plan, ports, signal);
     let step = await loop.next();
