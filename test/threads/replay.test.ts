@@ -283,8 +283,11 @@ it('plays each run of a thread that was suspended and resumed', async () => {
   const first = await replay(here, id);
   expect(first).toMatchObject({ difference: null, answers: 1 });
   await here.rye().recovery.resume({ threadId: id, message: 'Looked at.' });
-  // by default the last one; from the start the first one, up to where it was suspended
-  expect(await replay(here, id)).toMatchObject({ difference: null, answers: 1 });
+  const whole = await replay(here, id);
+  expect(whole).toMatchObject({ runs: [1, 2], difference: null, answers: 2 });
+  expect(whole.matched).toBe(whole.steps);
+  expect(await here.rye().trees.replay(id, { run: 1 })).toEqual(first);
+  // an entry of both runs: the first one, up to where it was suspended
   const { rows } = await here.rye().trees.view(id, { filter: 'all' });
   const from = rows.find(({ kind }) => kind === 'user')?.entry.id ?? '';
   expect(await here.rye().trees.replay(id, { from })).toMatchObject({
@@ -293,7 +296,7 @@ it('plays each run of a thread that was suspended and resumed', async () => {
   });
 });
 
-it('skips entries after the end of the run, and interrupted ones', async () => {
+it('plays what the run did, whatever follows its end and wherever the head is', async () => {
   const here = await lab();
   const id = await recorded(here);
   const { trees } = here.rye();
@@ -304,7 +307,12 @@ it('skips entries after the end of the run, and interrupted ones', async () => {
   const { thread_id: copy } = await trees.extract(id, { at: rows[1]?.entry.id ?? '' });
   expect(await replay(here, copy)).toMatchObject({ difference: null, steps: 0 });
   await trees.branch(id, { at: rows[1]?.entry.id ?? '', message: 'Another way.' });
-  expect(await replay(here, id)).toMatchObject({ difference: null, answers: 1 });
+  expect(await replay(here, id)).toMatchObject({
+    difference: null,
+    answers: 2,
+    steps,
+    matched: steps,
+  });
 });
 
 describe('a thread of several runs', () => {
