@@ -73,7 +73,7 @@ export function runsOf(
   return runs;
 }
 
-/** What a log held when one of its runs ended. */
+/** The part of a log that ends with one of its runs. */
 export interface RunPart {
   /** Counts from 1. */
   readonly run: number;

@@ -296,7 +296,7 @@ it('plays each run of a thread that was suspended and resumed', async () => {
   });
 });
 
-it('plays what the run did, whatever follows its end and wherever the head is', async () => {
+it('plays what the run did, regardless of its later entries and the head', async () => {
   const here = await lab();
   const id = await recorded(here);
   const { trees } = here.rye();
