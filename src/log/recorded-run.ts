@@ -59,7 +59,7 @@ export interface RecordedRunOptions {
 
 /**
  * Reads one run along the path to the head that it left, up to its end. `tree` is that of the part. A run that continues
- * a path, of its own thread or another one, is replayed from its first turn.
+ * a path, of the same thread or another one, is replayed from its first turn.
  */
 export function recordedRun(
   tree: SessionTree,
