@@ -37,7 +37,7 @@ export type BehaviorOptions = {
   readonly compact_keep_turns?: number | null;
   /** Omits the results of reads if their file has changed since. */
   readonly elide_stale_reads?: boolean | null;
-  /** Reminds a model once that has used no tool; true by default. */
+  /** Reminds a model once that has used no tool; false by default. */
   readonly nudge?: boolean | null;
   /** Calls of each tool in one run, by tool id: a number, or a number with what happens beyond it. */
   readonly tool_budgets?: Readonly<Record<string, number | ToolBudgetOption | null>> | null;

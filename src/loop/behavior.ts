@@ -72,7 +72,7 @@ const DEFAULTS = {
   compact_threshold: 128 * 1024,
   compact_keep_turns: 4,
   elide_stale_reads: false,
-  nudge: true,
+  nudge: false,
   tool_budgets: {},
   dedup_tools: [],
   dedup_reads: true,

@@ -45,8 +45,8 @@ export async function finishOrNudge(
     return undefined;
   }
   const { outputs } = run.progress;
-  const missing = run.plan.outputs.filter(({ required }) => required).map(({ name }) => name);
-  if (missing.length === 0 || outputs) {
+  const missing = missingOutputs(run);
+  if (missing.length === 0) {
     if (didNothing(run)) return { kind: 'error', error: answerEmpty(run).toJSON() };
     if (owesOutput(run)) return finishWithOutput(run);
     return finishUnlessMore(run, {
@@ -143,7 +143,7 @@ function withdrawOutputs({ plan, progress }: Run): void {
 
 /** Returns the message for a model that stopped without calling a tool; undefined if it has finished. */
 function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
-  const { progress, plan } = run;
+  const { progress } = run;
   if (message.stop_reason === 'max_tokens' && progress.continueAnswer()) {
     const text = 'Your answer was cut at the output limit. Continue exactly where it stopped.';
     return { type: 'continue_cut_answer', text };
@@ -155,8 +155,8 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
       'You have not used any tool. If the task needs one, call it now; if not, give your final answer.';
     return { type: 'nudge_tools', text };
   }
-  if (plan.outputs.length > 0 && !progress.outputs && progress.isFirst('outputs')) {
-    const names = plan.outputs.map(({ name }) => name).join(', ');
+  if (missingOutputs(run).length > 0 && progress.isFirst('outputs')) {
+    const names = run.plan.outputs.map(({ name }) => name).join(', ');
     const text = `The directive has not returned. Finish the rest, then call rye_directive_return with ${names}. If you cannot finish, call it with status "error" and error_detail.`;
     return { type: 'nudge_outputs', text };
   }
@@ -165,6 +165,12 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
     return { type: 'nudge_empty', text: 'Your answer was empty. Give your final answer.' };
   }
   return undefined;
+}
+
+/** Names the required outputs of a directive that has not returned. */
+function missingOutputs({ plan, progress }: Run): readonly string[] {
+  if (progress.outputs) return [];
+  return plan.outputs.filter(({ required }) => required).map(({ name }) => name);
 }
 
 function offersTools({ ports }: Run): boolean {

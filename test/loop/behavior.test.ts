@@ -12,7 +12,7 @@ describe('behavior', () => {
       cache: undefined,
       tail: undefined,
       elideStaleReads: false,
-      nudge: true,
+      nudge: false,
       toolBudgets: new Map(),
       toolOutputBudget: undefined,
       dedupTools: new Set(),

@@ -11,6 +11,8 @@ const output = (name: string, required = true): OutputDeclaration => ({
   required,
   description: '',
 });
+/** A plan whose behavior asks a model that uses no tool once more. */
+const NUDGED = { behavior: { nudge: true } };
 const LS = { rye_ls: toolOf('rye/ls') };
 const ls = (id: string) => ({ id, name: 'rye_ls' });
 const returns = (id: string, input = {}, name = 'rye_directive_return') => ({ id, name, input });
@@ -151,18 +153,20 @@ describe('a directive with outputs', () => {
     expect(events.filter(({ event_type }) => event_type === 'note')).toEqual([]);
   });
 
-  it('completes in text when all outputs are optional', async () => {
-    const { outcome } = await play({
+  it('completes in text after one request when all outputs are optional', async () => {
+    const { outcome, requests } = await play({
       plan: { outputs: [output('greeting', false)] },
       turns: [answers('Bye.'), answers('Bye!')],
     });
-    expect(outcome).toEqual(expect.objectContaining({ kind: 'completed', result: 'Bye!' }));
+    expect(outcome).toEqual(expect.objectContaining({ kind: 'completed', result: 'Bye.' }));
+    expect(requests).toHaveLength(1);
     expect(outcome).not.toHaveProperty('outputs');
   });
 
   it('is not joined with an earlier answer that was cut', async () => {
     const { outcome } = await play({
-      plan: { outputs: [output('greeting', false)] },
+      plan: NUDGED,
+      tools: LS,
       turns: [answers('One ', [], { reason: 'max_tokens' }), answers('two'), answers('Bye.')],
     });
     expect(outcome).toMatchObject({ kind: 'completed', result: 'Bye.' });
@@ -180,8 +184,18 @@ describe('a directive with outputs', () => {
 });
 
 describe('a directive with tools', () => {
-  it('gets one nudge when its first turn uses none', async () => {
+  it('may answer without them in one request', async () => {
+    const { outcome, requests } = await play({
+      tools: LS,
+      turns: [answers('Bye.'), answers('Bye!')],
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', result: 'Bye.' });
+    expect(requests).toHaveLength(1);
+  });
+
+  it('gets one nudge when its first turn uses none and its behavior asks for it', async () => {
     const { outcome, events } = await play({
+      plan: NUDGED,
       tools: LS,
       turns: [answers('Bye.'), answers('Bye!')],
     });
@@ -200,9 +214,14 @@ describe('a directive with tools', () => {
   });
 
   it('gets none on later turns, nor when it continues a thread that used tools', async () => {
-    const later = await play({ tools: LS, turns: [answers('', [ls('a')]), answers('Bye.')] });
+    const later = await play({
+      plan: NUDGED,
+      tools: LS,
+      turns: [answers('', [ls('a')]), answers('Bye.')],
+    });
     expect(trace(later.events).join()).not.toContain('inject');
     const resumed = await play({
+      plan: NUDGED,
       tools: LS,
       turns: [answers('Bye.')],
       ports: {

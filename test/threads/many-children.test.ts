@@ -85,8 +85,8 @@ test(`${CHILDREN} children of one parent all end, their waiters wake at once, an
   expect(rows).toHaveLength(CHILDREN + 1);
   expect(rows.every(({ status }) => status === 'released')).toBe(true);
   const actual = new Map(rows.map((row) => [row.thread_id, row.actual]));
-  // to the micro-dollar, two answers each: 1000 tokens and ten for its number at $0.10 a million, and 100 at $0.50
-  expect(ids.map((id) => actual.get(id))).toEqual(ids.map((_, n) => 2 * (150 + n)));
+  // to the micro-dollar, one answer each: 1000 tokens and ten for its number at $0.10 a million, and 100 at $0.50
+  expect(ids.map((id) => actual.get(id))).toEqual(ids.map((_, n) => 150 + n));
   const records = await here.store.registry.list({});
   expect(records.map(({ thread_id, cost }) => [thread_id, toMicroUsd(cost.spend)])).toEqual(
     records.map(({ thread_id }) => [thread_id, actual.get(thread_id)]),

@@ -8,7 +8,6 @@ import { calls, reply, toolUse, type WireRequest } from '../helpers/wire-server.
 const WRITE = '<execute><tool>rye/file-system/write</tool></execute>';
 
 /** A model with tools that uses none is asked once more. */
-const NUDGED = [reply('Hello.'), reply('Hello.')];
 
 async function lab(): Promise<Lab> {
   const made = await openLab();
@@ -146,7 +145,7 @@ it('a gate that is new since the plan refuses, one that is gone refuses still; n
   const here = await lab();
   const write = (path: string) => calls(toolUse('rye_file_system_write', { path, content: 'x' }));
   const { requests } = await here.model([
-    ...NUDGED,
+    reply('Hello.'),
     write('a.txt'),
     reply('Done.'),
     write('b.txt'),
@@ -176,7 +175,7 @@ it('a ceiling that an ancestor sets now narrows the planned capabilities', async
   const both =
     '<execute><tool>rye/file-system/write</tool><tool>rye/file-system/read</tool></execute>';
   await here.model([
-    ...NUDGED,
+    reply('Hello.'),
     calls(toolUse('rye_file_system_write', { path: 'a.txt', content: 'x' })),
     reply('Done.'),
   ]);
@@ -228,7 +227,7 @@ it('a file that a revoked key had signed refuses the resume although it is signe
 
 it('a permission that the risk table refuses now is removed', async () => {
   const here = await lab();
-  const { requests } = await here.model([...NUDGED, ...NUDGED]);
+  const { requests } = await here.model([reply('Hello.'), reply('Hello.')]);
   here.signed('directives/job.md', directive('job', { permissions: WRITE }));
   const { thread_id } = await here.run('job');
   here.signed(

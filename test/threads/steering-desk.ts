@@ -51,6 +51,7 @@ export interface DeskOptions {
   readonly tools?: readonly string[];
   readonly outputs?: string;
   readonly hooks?: string;
+  readonly behavior?: string;
   /** Stream rules of the project, by name. */
   readonly rules?: Readonly<Record<string, string>>;
 }
@@ -162,7 +163,12 @@ async function nextSeq(_store: Store): Promise<number> {
   return serial;
 }
 
-function watch({ tools = ['rye/file-system/ls'], outputs = '', hooks = '' }: DeskOptions): string {
+function watch({
+  tools = ['rye/file-system/ls'],
+  outputs = '',
+  hooks = '',
+  behavior = '',
+}: DeskOptions): string {
   return `# watch
 
 \`\`\`xml
@@ -174,6 +180,7 @@ function watch({ tools = ['rye/file-system/ls'], outputs = '', hooks = '' }: Des
     <limits turns="12" spend="1.00" spawns="9" />
     <permissions><execute>${tools.map((id) => `<tool>${id}</tool>`).join('')}</execute></permissions>
     ${hooks}
+    ${behavior}
   </metadata>
   <inputs></inputs>
   <outputs>${outputs}</outputs>

@@ -208,7 +208,7 @@ describe('a message from another thread', () => {
         reply('End.'),
         reply('Later.'),
       ],
-      { coordination: ON },
+      { coordination: ON, behavior: '<behavior nudge="true"/>' },
     );
     await here.run();
     expect(here.lastHeard()[1]).toContain('You have not used any tool');

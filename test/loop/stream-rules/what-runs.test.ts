@@ -48,7 +48,7 @@ async function called(name: string, input: JsonObject): Promise<Played & { ran: 
       answers('Hm.'),
       answers('Good.'),
     ],
-    plan: { capabilities: ['rye.execute.tool.*'] },
+    plan: { capabilities: ['rye.execute.tool.*'], behavior: { nudge: true } },
     tools: { rye_execute: execute, rye_file_system_write: write },
     ports,
   });

@@ -37,7 +37,7 @@ export function parseBehavior(raw: JsonObject): Behavior {
     cache: member(raw, 'cache') === undefined ? undefined : flagOf(raw, 'cache', true),
     tail: tailOf(raw),
     elideStaleReads: flagOf(raw, 'elide_stale_reads', false),
-    nudge: flagOf(raw, 'nudge', true),
+    nudge: flagOf(raw, 'nudge', false),
     toolBudgets: budgetsOf(raw),
     toolOutputBudget: countOf(raw, 'tool_output_budget'),
     dedupTools: toolsOf(raw, 'dedup_tools'),
