@@ -1,11 +1,18 @@
 import type { JsonObject } from '../core/json.ts';
-import { type Message, type ToolCallBlock, textOf, toolCallsOf } from '../core/message.ts';
-import { describeEntry, searchedTexts } from './entry-text.ts';
-import { isKnown, type SessionTree, type TreeEntry } from './tree.ts';
-
-/** The entries of a tree that a view shows. */
-export const TREE_FILTERS = ['default', 'no-tools', 'user-only', 'labeled-only', 'all'] as const;
-export type TreeFilter = (typeof TREE_FILTERS)[number];
+import type { ToolCallBlock } from '../core/message.ts';
+import { describeEntry } from './entry-text.ts';
+import type { SessionTree, TreeEntry } from './tree.ts';
+import {
+  callOf,
+  isAnswered,
+  isShown,
+  kindOf,
+  roleOf,
+  SETTINGS,
+  type Shown,
+  type TreeFilter,
+  wordsOf,
+} from './tree-filter.ts';
 
 /** One entry of a drawn tree, or a divider between entries. */
 export interface TreeRow {
@@ -53,19 +60,6 @@ export interface ViewOptions {
   readonly dividers?: readonly TreeDivider[];
 }
 
-const SETTINGS: ReadonlySet<string> = new Set([
-  'label',
-  'leaf',
-  'custom',
-  'model_change',
-  'thinking_change',
-  'title',
-  'context_edit',
-  'rule_injection',
-  'context_injected',
-  'system_prompt',
-]);
-
 /**
  * The entries that a filter shows, depth first, the active branch first at each fork. Children of a hidden one hang
  * on the nearest one that is shown. Iterative: a path may have any length.
@@ -87,30 +81,6 @@ export function viewTree(
     for (const divider of dividers) insertDivider(rows, divider);
   }
   return rows;
-}
-
-/** Splits a query into words in lower case. */
-export function wordsOf(query: string): readonly string[] {
-  return query
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== '');
-}
-
-/** True if label, kind, id and the whole content of a row have all words. Reads no further than needed. */
-export function holds(
-  { entry, label = '', call }: Pick<TreeRow, 'entry' | 'label' | 'call'>,
-  words: readonly string[],
-): boolean {
-  let missing = words;
-  const isFound = (text: string): boolean => {
-    const searched = text.toLowerCase();
-    missing = missing.filter((word) => !searched.includes(word));
-    return missing.length === 0;
-  };
-  if (isFound(`${label} ${kindOf(entry)} ${entry.id}`)) return true;
-  for (const text of searchedTexts(entry, call)) if (isFound(text)) return true;
-  return false;
 }
 
 /** Describes its entry only when asked: few rows of a large tree are ever displayed. */
@@ -187,11 +157,6 @@ interface Links {
   readonly nearHead: number;
 }
 
-interface Shown {
-  readonly filter: TreeFilter;
-  readonly words: readonly string[];
-}
-
 function linksOf(tree: SessionTree, shown: Shown): Links {
   const { entries, byId, leafId } = tree;
   const parents = parentsOf(tree);
@@ -256,23 +221,6 @@ function countAnswers({ entries }: SessionTree, parents: Int32Array): Uint16Arra
     }
   }
   return answers;
-}
-
-/** Finds the call that a result answers on the way from it to the root. */
-function callOf(tree: SessionTree, result: TreeEntry): ToolCallBlock | undefined {
-  if (!isKnown(result, 'message')) return undefined;
-  const { message } = result.payload;
-  if (message.role !== 'tool_result') return undefined;
-  let at = result.parent_id;
-  while (at !== null) {
-    const entry = tree.byId.get(at);
-    if (!entry || roleOf(entry) === 'user') return undefined;
-    if (roleOf(entry) === 'assistant') {
-      return callsOf(entry).find(({ call_id: id }) => id === message.call_id);
-    }
-    at = entry.parent_id;
-  }
-  return undefined;
 }
 
 interface Pending {
@@ -345,80 +293,4 @@ function dividerRow(
   const event = { event_type, seq, timestamp, payload, thread_id: '', id: `${event_type}-${seq}` };
   const entry: TreeEntry = { ...event, parent_id: place.parentId };
   return { ...place, entry, leaf: false, aboveLeaf: false, kind: event_type, text, divider };
-}
-
-function isShown(
-  tree: SessionTree,
-  entry: TreeEntry,
-  { filter, words, answers }: Shown & { readonly answers: number },
-): boolean {
-  if (!passes(tree, entry, filter, answers)) return false;
-  if (words.length === 0) return true;
-  const label = tree.labels.get(entry.id);
-  const call = callOf(tree, entry);
-  return holds({ entry, ...(label !== undefined && { label }), ...(call && { call }) }, words);
-}
-
-/**
- * True if a filter shows an entry. An answer with only calls is shown at the head, with a label and while a result is
- * missing; else the rows of its results show the calls.
- */
-function passes(tree: SessionTree, entry: TreeEntry, filter: TreeFilter, answers: number): boolean {
-  switch (filter) {
-    case 'all':
-      return true;
-    case 'labeled-only':
-      return tree.labels.has(entry.id);
-    case 'user-only':
-      return roleOf(entry) === 'user';
-    case 'no-tools':
-      return roleOf(entry) !== 'tool_result' && !isWordless(tree, entry) && isUsual(entry);
-    case 'default':
-      return (
-        isUsual(entry) &&
-        (!isWordless(tree, entry) ||
-          (callsOf(entry).length > 0 && (!isAnswered(entry, answers) || tree.labels.has(entry.id))))
-      );
-  }
-}
-
-function roleOf(entry: TreeEntry): Message['role'] | undefined {
-  return isKnown(entry, 'message') ? entry.payload.message.role : undefined;
-}
-
-function isUsual(entry: TreeEntry): boolean {
-  const isHidden = isKnown(entry, 'custom_message') && !entry.payload.display;
-  return !isHidden && !SETTINGS.has(entry.event_type);
-}
-
-/** An answer that was not cut and has no text. */
-function isWordless(tree: SessionTree, entry: TreeEntry): boolean {
-  if (!isKnown(entry, 'message') || entry.id === tree.leafId) return false;
-  const { message } = entry.payload;
-  return (
-    message.role === 'assistant' &&
-    message.stop_reason !== 'aborted' &&
-    textOf(message.content).trim() === ''
-  );
-}
-
-/** True if all calls of an answer have a result. */
-function isAnswered(entry: TreeEntry, answers = 0): boolean {
-  return answers >= callsOf(entry).length;
-}
-
-function callsOf(entry: TreeEntry): readonly ToolCallBlock[] {
-  if (!isKnown(entry, 'message') || entry.payload.message.role !== 'assistant') return [];
-  return toolCallsOf(entry.payload.message);
-}
-
-function kindOf(entry: TreeEntry): string {
-  return roleOf(entry) ?? entry.event_type;
-}
-
-const SHORT_KINDS: Readonly<Record<string, string>> = { assistant: 'model', tool_result: 'tool' };
-
-/** Returns the kind of a row as people are shown it. */
-export function shortKind(kind: string): string {
-  return SHORT_KINDS[kind] ?? kind.replaceAll('_', ' ');
 }

@@ -6,14 +6,15 @@ import type { ExportFormat, ThreadRecord } from '../../core/thread.ts';
 import type { LogProblem } from '../../log/codec.ts';
 import type { ContextSettings } from '../../log/context.ts';
 import type { TreeEntry } from '../../log/tree.ts';
-import type { TreeDivider, TreeFilter, TreeRow } from '../../log/tree-view.ts';
+import type { TreeFilter } from '../../log/tree-filter.ts';
+import type { TreeDivider, TreeRow } from '../../log/tree-view.ts';
 import type { ImportedSession, ImportOptions } from '../../pi/import-file.ts';
 import type { PiProblem } from '../../pi/session.ts';
 import type { ManualCompaction } from '../../threads/session/offline-summary.ts';
 import type { ReplayOptions, ReplayReport } from '../../threads/session/replay.ts';
 
 export { childThreadOf, type DirectiveTask, taskOf } from '../../log/entry-text.ts';
-export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-view.ts';
+export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-filter.ts';
 export type {
   ContextSettings,
   ImportedSession,

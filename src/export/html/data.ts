@@ -1,7 +1,8 @@
 import type { JsonObject } from '../../core/json.ts';
 import type { ContentBlock, Message } from '../../core/message.ts';
 import { isKnown, type SessionTree, type TreeEntry } from '../../log/tree.ts';
-import { TREE_FILTERS, viewTree } from '../../log/tree-view.ts';
+import { TREE_FILTERS } from '../../log/tree-filter.ts';
+import { viewTree } from '../../log/tree-view.ts';
 import { marksOf, type PageContext, rowText, type ViewMark } from './context.ts';
 import { printable } from './safe.ts';
 

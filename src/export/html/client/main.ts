@@ -1,22 +1,7 @@
 // The script of an exported page. It sets or compares values from a log as text and never parses them as markup.
+import { articles, data, find, span } from './page.ts';
 import { layOut, linksOf, type Row } from './rows.ts';
-
-interface Entry {
-  readonly id: string;
-  readonly parent: number;
-  readonly kind: string;
-  readonly text: string;
-  readonly label?: string;
-}
-
-interface PageData {
-  readonly entries: readonly Entry[];
-  /** By filter: the places that it shows. */
-  readonly views: Readonly<Record<string, readonly number[]>>;
-  readonly leaf: number;
-  /** By the place where a branch ends: place and mark, in turn. */
-  readonly marks: Readonly<Record<string, readonly (number | string)[]>>;
-}
+import { hasWord, isSearching, markWords, matches, setQuery } from './search.ts';
 
 const PREFIX = '#entry-';
 const SEARCH_DELAY_MS = 120;
@@ -27,8 +12,6 @@ const MARK_WORDS: Readonly<Record<string, string>> = {
   replaced: 'edited for the model',
 };
 
-const data = JSON.parse(find('script.data').textContent ?? '') as PageData;
-const articles = [...document.querySelectorAll<HTMLElement>('.entries > article')];
 const places = new Map(
   data.entries.map(({ id }, place) => [id, place]).toReversed() as [string, number][],
 );
@@ -44,16 +27,8 @@ const end = document.querySelector<HTMLElement>('.end');
 let openPath = pathThrough(data.leaf);
 const leafPath = openPath;
 let selected = -1;
-let words: readonly string[] = [];
 /** Places whose branches are folded in the tree. */
 const foldedPlaces = new Set<number>();
-let texts: readonly string[] | undefined;
-
-function find(selector: string): HTMLElement {
-  const found = document.querySelector<HTMLElement>(selector);
-  if (!found) throw new Error(`the page has no ${selector}`);
-  return found;
-}
 
 /** Returns the entries from the root through one, and further along the newest branch. */
 function pathThrough(place: number): ReadonlySet<number> {
@@ -104,14 +79,14 @@ function select(place: number): void {
   article.classList.add('selected');
   selected = place;
   for (const fold of article.querySelectorAll('details')) {
-    if (words.length > 0 ? hasWord(fold) : fold.matches('.tool, .data:not(.directive)'))
+    if (isSearching() ? hasWord(fold) : fold.matches('.tool, .data:not(.directive)'))
       fold.open = true;
   }
   closeDrawer();
   article.scrollIntoView({ block: 'start' });
   article.focus({ preventScroll: true });
   markRow();
-  markWords();
+  markWords(articles[selected]);
 }
 
 /** The entry that the address names, by its whole id or the start of it. */
@@ -153,7 +128,7 @@ function drawTree(): void {
 
 /** A search shows all that it finds. */
 function isFolded(place: number): boolean {
-  return words.length === 0 && foldedPlaces.has(place);
+  return !isSearching() && foldedPlaces.has(place);
 }
 
 function drawRow({ place, rails, folds }: Row, near: number, sizes: Uint32Array): HTMLElement {
@@ -217,57 +192,11 @@ function unfoldTo(place: number): void {
   if (isChanged) drawTree();
 }
 
-function span(name: string, text: string): HTMLElement {
-  const made = document.createElement('span');
-  made.className = name;
-  made.textContent = text;
-  return made;
-}
-
 function markRow(): void {
   for (const row of list.querySelectorAll('[aria-current]')) row.removeAttribute('aria-current');
   const row = list.querySelector(`[data-place="${selected}"]`);
   row?.setAttribute('aria-current', 'true');
   row?.scrollIntoView({ block: 'nearest' });
-}
-
-function matches(place: number): boolean {
-  if (words.length === 0) return true;
-  texts ??= articles.map((article, at) => {
-    const { label = '', kind = '' } = data.entries[at] ?? {};
-    // the whole name of a tool is in a title
-    const tool = article.querySelector<HTMLElement>('.tool .name')?.title ?? '';
-    return `${label} ${kind} ${tool} ${article.textContent}`.toLowerCase();
-  });
-  const text = texts[place] ?? '';
-  return words.every((word) => text.includes(word));
-}
-
-function hasWord(element: Element): boolean {
-  const text = element.textContent?.toLowerCase() ?? '';
-  return words.some((word) => text.includes(word));
-}
-
-/** Marks what was searched for in the entry that is open. */
-function markWords(): void {
-  if (typeof Highlight === 'undefined') return;
-  CSS.highlights.delete('found');
-  const article = articles[selected];
-  if (!article || words.length === 0) return;
-  const found = new Highlight();
-  const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const text = node.textContent?.toLowerCase() ?? '';
-    for (const word of words) {
-      for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) {
-        const range = new Range();
-        range.setStart(node, at);
-        range.setEnd(node, Math.min(at + word.length, node.textContent?.length ?? 0));
-        found.add(range);
-      }
-    }
-  }
-  CSS.highlights.set('found', found);
 }
 
 function openDrawer(): void {
@@ -390,12 +319,9 @@ function listen(): void {
   search.addEventListener('input', () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
-      words = search.value
-        .toLowerCase()
-        .split(/\s+/)
-        .filter((word) => word !== '');
+      setQuery(search.value);
       drawTree();
-      markWords();
+      markWords(articles[selected]);
     }, SEARCH_DELAY_MS);
   });
   search.addEventListener('keydown', (event) => {
