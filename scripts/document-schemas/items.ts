@@ -54,6 +54,11 @@ export const itemDocuments = {
           score: z.number(),
           directive: z.string().optional(),
           status: z.string().optional(),
+          thread_id: z.string().optional().describe('Of a thread export: the thread.'),
+          session_id: z
+            .string()
+            .optional()
+            .describe('Of a thread export: the first thread of its session.'),
           signature: z
             .string()
             .describe(

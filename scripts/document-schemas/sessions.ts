@@ -65,6 +65,9 @@ export const sessionDocuments = {
         }),
       ),
       total: z.int().describe('Entries in all, shown or not.'),
+      chain: z
+        .array(z.string())
+        .describe('The threads of the session: more than one if it was handed off.'),
       problems: z.array(
         z.object(
           membersOf<LogProblem>()({

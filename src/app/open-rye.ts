@@ -171,6 +171,7 @@ function treesOf(workspace: Workspace): SessionTrees {
         view: 'promise',
         open: 'promise',
         entry: 'promise',
+        locate: 'promise',
         path: 'promise',
         children: 'promise',
         context: 'promise',

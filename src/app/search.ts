@@ -89,10 +89,11 @@ export async function searchItems(
   const own = await searchProgram(workspace, indexed);
   const found = await workspace.store.index.search(indexed, isOver);
   const view = { items, isOver, node: parsed.text, contextLines: request.contextLines };
-  const results = [
+  const hits = [
     ...own.map((hit) => programHit(hit, view)),
     ...readHits(workspace, found.hits, view),
   ].slice(0, limit);
+  const results = await Promise.all(hits.map((hit) => withSession(workspace, hit)));
   const unchecked = results.filter(({ signature }) => signature === 'unchecked').length;
   const notices = [
     ...(left > 0 ? [`${left} files are not indexed yet: search again to continue`] : []),
@@ -103,6 +104,15 @@ export async function searchItems(
   ];
   const complete = left === 0 && found.complete;
   return { results, total: own.length + found.total, complete, notices };
+}
+
+/** Names the thread of an export, and the first thread of its session. */
+async function withSession({ store }: Workspace, hit: SearchHit): Promise<SearchHit> {
+  const folder = `${EXPORTS}/${hit.directive}/`;
+  if (hit.directive === undefined || !hit.id.startsWith(folder)) return hit;
+  const thread_id = hit.id.slice(folder.length);
+  const record = await store.registry.get(thread_id);
+  return { ...hit, thread_id, session_id: record?.chain_root_id ?? thread_id };
 }
 
 /** A match among the items of the program. */

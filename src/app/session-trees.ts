@@ -1,6 +1,7 @@
+import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { compact } from '../core/json.ts';
-import type { ThreadRecord } from '../core/thread.ts';
+import type { LogProblem } from '../log/codec.ts';
 import { foldContext, startedCallIds, titleOf } from '../log/context.ts';
 import {
   buildTree,
@@ -12,7 +13,14 @@ import {
   type SessionTree,
   type TreeEntry,
 } from '../log/tree.ts';
-import { type TreeDivider, viewTree } from '../log/tree-view.ts';
+import {
+  handoffRow,
+  showsDividers,
+  type TreeDivider,
+  type TreeRow,
+  type ViewOptions,
+  viewTree,
+} from '../log/tree-view.ts';
 import { signedPart } from '../threads/verified-log.ts';
 import type { FoldedContext, OpenedTree, SessionTreeReads, TreeView } from './api/trees.ts';
 import type { Workspace } from './workspace.ts';
@@ -27,45 +35,81 @@ export class SessionTreeReader implements SessionTreeReads {
 
   async view(
     threadId: string,
-    options: Parameters<SessionTreeReads['view']>[1] = {},
+    { filter, search, session = false }: Parameters<SessionTreeReads['view']>[1] = {},
   ): Promise<TreeView> {
-    const { tree, facts, dividers } = await this.#read(threadId);
-    const { filter, search } = options;
-    const drawn = options.dividers ? dividers : [];
-    return { ...facts, rows: viewTree(tree, compact({ filter, search, dividers: drawn })) };
+    const parts = session ? await this.#session(threadId) : [await this.#read(threadId)];
+    const options = compact({ filter, search });
+    const rows = session
+      ? sessionRows(parts, options)
+      : parts.flatMap(({ tree }) => viewTree(tree, options));
+    return { ...factsOf(parts, threadId), chain: await this.#chain(threadId), rows };
   }
 
   async open(threadId: string): Promise<OpenedTree> {
-    const { tree, facts, dividers } = await this.#read(threadId);
-    const sent = new Map<string | null, ReadonlySet<string | null>>();
+    const parts = await this.#session(threadId);
+    const sent = new Map<string, ReadonlySet<string | null>>();
     return {
-      ...facts,
-      rows: (filter) => viewTree(tree, { filter, dividers }),
+      ...factsOf(parts, threadId),
+      chain: parts.map(({ threadId: id }) => id),
+      rows: (filter) => sessionRows(parts, { filter }),
       isSent(entry) {
-        const leafId = leafThrough(tree, entry);
-        const sources = sent.get(leafId) ?? new Set(foldContext(tree, { leafId }).sources);
-        sent.set(leafId, sources);
+        const { part, leafId } = branchThrough(parts, entry);
+        const key = `${part.threadId} ${leafId}`;
+        const sources = sent.get(key) ?? new Set(foldContext(part.tree, { leafId }).sources);
+        sent.set(key, sources);
         return sources.has(entry);
       },
     };
   }
 
-  async #read(threadId: string): Promise<{
-    readonly tree: SessionTree;
-    readonly facts: Omit<TreeView, 'rows'>;
-    readonly dividers: readonly TreeDivider[];
-  }> {
+  async locate(
+    threadId: string,
+    entry: string,
+    { newest = false }: { readonly newest?: boolean } = {},
+  ): Promise<string> {
+    const later = (await this.#chain(threadId)).toReversed();
+    const others = newest ? later : [threadId, ...later.filter((id) => id !== threadId)];
+    let failure: unknown;
+    for (const id of others) {
+      try {
+        await this.entry(id, entry);
+        return id;
+      } catch (error) {
+        if (!(error instanceof RyeError) || error.code !== 'entry_not_found') throw error;
+        if (id === threadId) failure = error;
+      }
+    }
+    throw failure;
+  }
+
+  /** The threads of the session; only the given one if the registry does not list it. */
+  async #chain(threadId: string): Promise<readonly string[]> {
+    const { registry } = this.#workspace.store;
+    if ((await registry.get(threadId)) === undefined) return [threadId];
+    return (await registry.chain(threadId)).map(({ thread_id: id }) => id);
+  }
+
+  async #session(threadId: string): Promise<readonly SessionPart[]> {
+    const parts: SessionPart[] = [];
+    for (const id of await this.#chain(threadId)) {
+      const part = await this.#read(id);
+      parts.push(parts.length === 0 ? { ...part, after: 0 } : part);
+    }
+    return parts;
+  }
+
+  async #read(threadId: string): Promise<SessionPart> {
     const { events, offsets, problems } = await this.#workspace.store.logs.readEntries(threadId);
     const tree = buildTree(events, (index) => offsets[index] ?? 0);
-    const facts = {
-      thread_id: threadId,
-      title: titleOf(tree),
-      leaf_id: tree.leafId,
-      total: tree.entries.length,
+    const handoff = handoffOf(events, threadId);
+    return {
+      threadId,
+      tree,
       problems: [...problems, ...tree.problems],
+      after: handoff?.seq ?? 0,
+      handoff,
+      runs: runDividers(events),
     };
-    const record = await this.#workspace.store.registry.get(threadId);
-    return { tree, facts, dividers: dividersOf(events, record) };
   }
 
   async entry(threadId: string, entry: string): Promise<TreeEntry> {
@@ -97,38 +141,82 @@ export class SessionTreeReader implements SessionTreeReads {
   }
 }
 
-/** Marks where runs start, and the threads before and after this one in a chain of handoffs. */
-function dividersOf(
+/** A thread of a session. */
+interface SessionPart {
+  readonly threadId: string;
+  readonly tree: SessionTree;
+  readonly problems: readonly LogProblem[];
+  /** Entries up to this seq are copies from the thread before. */
+  readonly after: number;
+  /** How it continues the thread before. */
+  readonly handoff: TreeDivider | undefined;
+  readonly runs: readonly TreeDivider[];
+}
+
+function factsOf(
+  parts: readonly SessionPart[],
+  threadId: string,
+): Omit<TreeView, 'rows' | 'chain'> {
+  const titles = parts.map(({ tree }) => titleOf(tree));
+  const own = parts.map(({ tree: { entries }, after }) => entries.filter(({ seq }) => seq > after));
+  return {
+    thread_id: threadId,
+    title: titles.findLast((title) => title !== null) ?? null,
+    leaf_id: parts.at(-1)?.tree.leafId ?? null,
+    total: parts.length === 1 ? (parts[0]?.tree.entries.length ?? 0) : own.flat().length,
+    problems: parts.flatMap(({ problems }) => problems),
+  };
+}
+
+/** Draws the trees of a session one after another. */
+function sessionRows(parts: readonly SessionPart[], options: ViewOptions): readonly TreeRow[] {
+  return parts.flatMap(({ threadId, tree, runs, after, handoff }, index) => {
+    const hasHead = index === parts.length - 1;
+    const rows = viewTree(tree, { ...options, dividers: runs, after, hasHead });
+    if (index === 0 || !handoff || !showsDividers(options)) return rows;
+    return [handoffRow(handoff, threadId), ...rows];
+  });
+}
+
+/**
+ * Returns the branch that decides if an entry is sent: the newest one through it. An entry on the path to a handoff is
+ * sent if the last thread has a copy of it.
+ */
+function branchThrough(
+  parts: readonly SessionPart[],
+  entry: string,
+): { readonly part: SessionPart; readonly leafId: string | null } {
+  const at = parts.findIndex(({ tree, after }) => (tree.byId.get(entry)?.seq ?? 0) > after);
+  const part = parts[at];
+  const last = parts.at(-1);
+  if (!part || !last) throw new RyeError('entry_not_found', `the session has no entry ${entry}`);
+  const leafId = leafThrough(part.tree, entry);
+  return part === last || leafId !== part.tree.leafId
+    ? { part, leafId }
+    : { part: last, leafId: last.tree.leafId };
+}
+
+function handoffOf(
   events: readonly (LogEvent | UnknownEvent)[],
-  record: ThreadRecord | undefined,
-): readonly TreeDivider[] {
-  const dividers: TreeDivider[] = [];
-  const { continuation_of: earlier = null, continuation_thread_id: later = null } = record ?? {};
-  if (record && earlier !== null) {
-    dividers.push({
-      text: `continued from ${earlier}`,
-      seq: 0,
-      timestamp: record.created_at,
-      payload: { thread_id: earlier },
-      thread: earlier,
-    });
-  }
-  for (const event of events) {
-    if (!isKnown(event, 'run_started')) continue;
+  threadId: string,
+): TreeDivider | undefined {
+  const continued = events.find((event) => isKnown(event, 'thread_continued'));
+  if (!continued) return undefined;
+  const { seq, timestamp } = continued;
+  const text = `handed off to ${threadId} · ${minuteOf(timestamp)}`;
+  return { text, seq, timestamp, payload: { thread_id: threadId } };
+}
+
+/** Marks where later runs start. */
+function runDividers(events: readonly (LogEvent | UnknownEvent)[]): readonly TreeDivider[] {
+  return events.flatMap((event) => {
+    if (!isKnown(event, 'run_started')) return [];
     const { seq, timestamp, payload } = event;
-    const when = timestamp.slice(0, 'YYYY-MM-DDTHH:MM'.length).replace('T', ' ');
-    const text = `run ${payload.run} · ${payload.reason} · ${when}`;
-    dividers.push({ text, seq, timestamp, payload: { ...payload } });
-  }
-  if (record && later !== null) {
-    dividers.push({
-      text: `handed off to ${later}`,
-      seq: Number.MAX_SAFE_INTEGER,
-      timestamp: record.updated_at,
-      payload: { thread_id: later },
-      thread: later,
-      isSuccessor: true,
-    });
-  }
-  return dividers;
+    const text = `run ${payload.run} · ${payload.reason} · ${minuteOf(timestamp)}`;
+    return [{ text, seq, timestamp, payload: { ...payload } }];
+  });
+}
+
+function minuteOf(timestamp: string): string {
+  return timestamp.slice(0, 'YYYY-MM-DDTHH:MM'.length).replace('T', ' ');
 }

@@ -3,7 +3,7 @@ import { basename, join } from 'node:path';
 import { isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
-import { toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import { addCost, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { processOwners } from '../storage/owners.ts';
 import type { Owners, Registry, Store } from '../storage/store.ts';
@@ -70,12 +70,30 @@ export async function unlistedFolders(
 /** {@link ThreadsService.list} */
 export async function listThreads(
   { registry, owners }: Pick<Store, 'registry' | 'owners'>,
-  { parent, ...rest }: ThreadListFilter = {},
+  { parent, sessions = false, ...rest }: ThreadListFilter = {},
 ): Promise<readonly ListedThread[]> {
   const filter = { ...rest, ...(parent === undefined ? {} : { parentId: parent }) };
-  const threads = await registry.list(filter);
+  const threads = sessions ? await listSessions(registry, filter) : await registry.list(filter);
   return threads.map((thread) =>
     isCrashed(thread, owners) ? { ...thread, process_gone: true } : thread,
+  );
+}
+
+/** Lists only the last thread of each chain, with the cost of all its threads. */
+async function listSessions(
+  registry: Registry,
+  { limit, ...filter }: Parameters<Registry['list']>[0],
+): Promise<readonly ListedThread[]> {
+  const last = (await registry.list(filter)).filter(
+    ({ continuation_thread_id: next }) => next === null,
+  );
+  return await Promise.all(
+    last.slice(0, limit).map(async (thread) => {
+      if (thread.continuation_of === null) return thread;
+      const links = await registry.chain(thread.thread_id);
+      const cost = links.map((link) => link.cost).reduce(addCost);
+      return { ...thread, cost, chain: links.map(({ thread_id: id }) => id) };
+    }),
   );
 }
 
@@ -96,6 +114,8 @@ export async function resolveThreadId(registry: Registry, part: string): Promise
     });
   }
   if (candidates.length > 1) {
+    const first = await sessionOf(registry, candidates);
+    if (first !== undefined) return first;
     const total =
       candidates.length < MAX_CANDIDATES ? String(candidates.length) : `${MAX_CANDIDATES} or more`;
     throw new RyeError('ambiguous', `"${part}" matches ${total} threads`, {
@@ -104,6 +124,17 @@ export async function resolveThreadId(registry: Registry, part: string): Promise
     });
   }
   return only;
+}
+
+/** Returns the first thread of the session that all candidates belong to. */
+async function sessionOf(
+  registry: Registry,
+  candidates: readonly string[],
+): Promise<string | undefined> {
+  if (candidates.length >= MAX_CANDIDATES) return undefined;
+  const [chain = []] = await Promise.all(candidates.slice(0, 1).map((id) => registry.chain(id)));
+  const ids = new Set(chain.map(({ thread_id: id }) => id));
+  return candidates.every((id) => ids.has(id)) ? chain[0]?.thread_id : undefined;
 }
 
 /** Sums and trees over all threads of a project. */

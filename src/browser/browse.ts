@@ -47,9 +47,11 @@ interface End {
 /** Reads the session tree of a thread, which takes a moment for a large log. */
 export async function readTree({ trees }: Rye, threadId: string): Promise<TreeSource> {
   const tree = await trees.open(threadId);
-  const { title, total, leaf_id: leafId } = tree;
+  const { title, total, leaf_id: leafId, chain } = tree;
+  const [firstThreadId] = chain;
   return {
-    threadId,
+    threadId: chain.at(-1) ?? threadId,
+    ...(chain.length > 1 && { firstThreadId }),
     title,
     total,
     leafId,
@@ -181,7 +183,7 @@ class Session {
       case 'branch':
       case 'label':
         void this.#busy('writing…', async () => {
-          const notice = await this.#write(threadId, effect);
+          const notice = await this.#write(effect);
           this.#state = withSource(this.#state, await readTree(this.#rye, threadId), notice);
         });
     }
@@ -204,9 +206,12 @@ class Session {
   }
 
   /** Does what `rye threads branch` and `rye threads label` do. */
-  async #write(threadId: string, effect: WriteEffect): Promise<string> {
+  async #write(effect: WriteEffect): Promise<string> {
     const { trees } = this.#rye;
     const { entry } = effect;
+    const { outline, source } = this.#state;
+    const row = outline.rows.find(({ entry: { id } }) => id === entry);
+    const threadId = row?.entry.thread_id ?? source.threadId;
     if (effect.kind === 'branch') {
       const { summary } = effect;
       const written = await trees.branch(threadId, compact({ at: entry, summary }));

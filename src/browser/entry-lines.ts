@@ -64,7 +64,7 @@ class Pane {
       const isDropped = entry.event_type === 'message' && !isSent(entry.id);
       this.#plain(`${placeOf(row)}${isDropped ? ' · no longer sent to the model' : ''}`, 'dim');
     }
-    const thread = divider?.thread ?? childThreadOf(entry);
+    const thread = childThreadOf(entry);
     if (thread !== undefined) this.#plain(`Enter opens thread ${thread}`, 'key');
     this.lines.push(GAP);
   }

@@ -55,8 +55,8 @@ function fit(spans: readonly Span[], columns: number): readonly Span[] {
 }
 
 function head({ source, trail, isFollowing, outline, filter, size }: BrowserState): FrameRow {
-  const { threadId, title, total } = source;
-  const id = oneLine([...trail, threadId].join(' › '));
+  const { threadId, firstThreadId = threadId, title, total } = source;
+  const id = oneLine([...trail, firstThreadId].join(' › '));
   const count = outline.rows.filter(({ divider }) => !divider).length;
   const shown = `${count} of ${total} entries${isFollowing ? ' · following' : ''}`;
   const named = tabsOf(filter, () => true);

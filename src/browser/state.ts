@@ -5,7 +5,10 @@ import { indexOfRow, type Outline, outlineOf, withFolds } from './outline.ts';
 
 /** The tree that the browser shows. */
 export interface TreeSource {
+  /** The thread that the conversation continues in. */
   readonly threadId: string;
+  /** The first thread of the session, if it was handed off. */
+  readonly firstThreadId?: string;
   readonly title: string | null;
   readonly total: number;
   readonly leafId: string | null;
@@ -128,29 +131,29 @@ export function atLeaf(state: BrowserState): BrowserState {
 
 /** Changes the filter. Keeps the selection, or moves it to the nearest visible row before it. */
 export function withFilter(state: BrowserState, filter: TreeFilter): BrowserState {
-  return withRows({ ...state, filter }, chosenRow(state)?.entry.seq);
+  return withRows({ ...state, filter }, chosenRow(state)?.entry);
 }
 
 /** Replaces the tree after a write. A follower that looks at the head stays with it. */
 export function withSource(state: BrowserState, source: TreeSource, notice: string): BrowserState {
   const isAtHead = state.isFollowing && state.outline.visible[state.cursor] === state.outline.head;
-  const next = withRows({ ...state, source }, isAtHead ? undefined : chosenRow(state)?.entry.seq);
+  const next = withRows({ ...state, source }, isAtHead ? undefined : chosenRow(state)?.entry);
   return { ...next, notice };
 }
 
-function withRows(state: BrowserState, seq: number | undefined): BrowserState {
+function withRows(state: BrowserState, chosen: TreeRow['entry'] | undefined): BrowserState {
   const whole = outlineOf(state.source.rows(state.filter));
   const outline = withFolds(whole, state.outline.folded);
   const next = { ...state, outline, scroll: 0 };
-  return seq === undefined ? atLeaf(next) : moveToRow(next, nearestRow(outline.rows, seq));
+  return chosen ? moveToRow(next, nearestRow(outline.rows, chosen)) : atLeaf(next);
 }
 
-/** Returns the row with this seq, or the nearest one before it. */
-function nearestRow(rows: readonly TreeRow[], seq: number): number {
+/** Returns the row of this entry, or the nearest one before it in its thread. */
+function nearestRow(rows: readonly TreeRow[], { thread_id, seq }: TreeRow['entry']): number {
   let best = 0;
   let bestSeq = -1;
   for (const [at, { entry }] of rows.entries()) {
-    if (entry.seq > seq || entry.seq < bestSeq) continue;
+    if (entry.thread_id !== thread_id || entry.seq > seq || entry.seq < bestSeq) continue;
     best = at;
     bestSeq = entry.seq;
   }

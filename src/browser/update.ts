@@ -1,4 +1,4 @@
-import { childThreadOf, TREE_FILTERS } from '../app/api/trees.ts';
+import { childThreadOf, TREE_FILTERS, type TreeRow } from '../app/api/trees.ts';
 import { graphemesOf } from '../cli/terminal-text.ts';
 import { helpLines } from './help.ts';
 import { layoutOf } from './layout.ts';
@@ -65,7 +65,7 @@ function browsed(state: BrowserState, { name }: Key): Step {
 /** Returns the thread that the chosen row leads to. */
 function threadOf(state: BrowserState): string | undefined {
   const row = chosenRow(state);
-  return row && (row.divider?.thread ?? childThreadOf(row.entry));
+  return row && childThreadOf(row.entry);
 }
 
 /** Scrolls help that is longer than the screen; another key closes it. */
@@ -101,6 +101,8 @@ const prompt =
     const row = chosenRow(state);
     if (!row) return state;
     if (row.divider && kind !== 'search') return { ...state, notice: 'choose an entry first' };
+    const refusal = kind === 'resume' ? refusalOf(state, row) : undefined;
+    if (refusal !== undefined) return { ...state, notice: refusal };
     return { ...state, mode: { kind: 'prompt', prompt: kind, text: textFor(state, kind) } };
   };
 
@@ -212,16 +214,20 @@ function found(state: BrowserState, step: 1 | -1): BrowserState {
   return isWrapped ? { ...next, notice: 'search wrapped around' } : next;
 }
 
+/** The conversation continues in the last thread of a session; an entry of an earlier one can be forked. */
+function refusalOf({ source }: BrowserState, { entry }: TreeRow): string | undefined {
+  const { id, thread_id: thread } = entry;
+  if (thread === source.threadId) return undefined;
+  return `${thread} was handed off. To fork it: rye threads branch ${thread} --at ${id} --new`;
+}
+
 function askBranch(state: BrowserState): BrowserState {
   const row = chosenRow(state);
   if (!row) return state;
   if (row.divider) return { ...state, notice: 'choose an entry first' };
   if (row.leaf) return { ...state, notice: 'the head is there already' };
-  const successor = state.outline.rows.find(({ divider }) => divider?.isSuccessor)?.divider?.thread;
-  if (successor !== undefined) {
-    const notice = `this thread was handed off to ${successor}: branch there (Enter on its line opens it)`;
-    return { ...state, notice };
-  }
+  const refusal = refusalOf(state, row);
+  if (refusal !== undefined) return { ...state, notice: refusal };
   const { id: entry } = row.entry;
   return {
     ...state,

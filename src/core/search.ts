@@ -85,6 +85,10 @@ export interface SearchHit extends IndexedHit {
   readonly context?: string;
   readonly directive?: string;
   readonly status?: string;
+  /** Of a thread export: the thread. */
+  readonly thread_id?: string;
+  /** Of a thread export: the first thread of its session. */
+  readonly session_id?: string;
   readonly time: string;
 }
 

@@ -39,17 +39,13 @@ export interface TreeRow {
   readonly divider?: TreeDivider;
 }
 
-/** A line between the entries: the start of a run, or the thread that this one continues or is continued by. */
+/** A line between the entries: the start of a run, or of the next thread of a session that was handed off. */
 export interface TreeDivider {
   readonly text: string;
   /** Drawn before the first shown entry with a higher seq; after the leaf if there is none. */
   readonly seq: number;
   readonly timestamp: string;
   readonly payload: JsonObject;
-  /** The thread that the line leads to. */
-  readonly thread?: string;
-  /** True if this thread was handed off to that one. */
-  readonly isSuccessor?: boolean;
 }
 
 export interface ViewOptions {
@@ -58,6 +54,10 @@ export interface ViewOptions {
   readonly search?: string;
   /** In order of seq. A search hides them. */
   readonly dividers?: readonly TreeDivider[];
+  /** Only entries with a higher seq: the ones before are copies. */
+  readonly after?: number;
+  /** False if the conversation continues in another thread: no row is the head. */
+  readonly hasHead?: boolean;
 }
 
 /**
@@ -66,10 +66,10 @@ export interface ViewOptions {
  */
 export function viewTree(
   tree: SessionTree,
-  { filter = 'default', search = '', dividers = [] }: ViewOptions = {},
+  { filter = 'default', search = '', dividers = [], after = 0, hasHead = true }: ViewOptions = {},
 ): readonly TreeRow[] {
   const words = wordsOf(search);
-  const links = linksOf(tree, { filter, words });
+  const links = linksOf(tree, { filter, words, after, hasHead });
   const rows: TreeRow[] = [];
   const stack: Pending[] = [];
   pushChildren(stack, links, ROOT);
@@ -77,10 +77,15 @@ export function viewTree(
     rows.push(new Row(tree, links, next));
     pushChildren(stack, links, next);
   }
-  if (words.length === 0 && filter !== 'labeled-only') {
+  if (showsDividers({ filter, search })) {
     for (const divider of dividers) insertDivider(rows, divider);
   }
   return rows;
+}
+
+/** True if a view has dividers: it is not a list of matches. */
+export function showsDividers({ filter, search = '' }: ViewOptions): boolean {
+  return wordsOf(search).length === 0 && filter !== 'labeled-only';
 }
 
 /** Describes its entry only when asked: few rows of a large tree are ever displayed. */
@@ -157,16 +162,23 @@ interface Links {
   readonly nearHead: number;
 }
 
-function linksOf(tree: SessionTree, shown: Shown): Links {
+interface ShownPart extends Shown {
+  readonly after: number;
+  readonly hasHead: boolean;
+}
+
+function linksOf(tree: SessionTree, { after, hasHead, ...shown }: ShownPart): Links {
   const { entries, byId, leafId } = tree;
   const parents = parentsOf(tree);
   const answers = countAnswers(tree, parents);
   // for each entry the nearest shown one: itself or an ancestor
   const anchors = new Int32Array(entries.length);
   for (const [at, entry] of entries.entries()) {
-    anchors[at] = isShown(tree, entry, { ...shown, answers: answers[at] ?? 0 })
-      ? at
-      : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
+    const isPart = entry.seq > after;
+    anchors[at] =
+      isPart && isShown(tree, entry, { ...shown, answers: answers[at] ?? 0 })
+        ? at
+        : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
   }
   const firstChild = new Int32Array(entries.length + 1).fill(NOWHERE);
   const nextSibling = new Int32Array(entries.length).fill(NOWHERE);
@@ -178,7 +190,8 @@ function linksOf(tree: SessionTree, shown: Shown): Links {
   }
   const leaf = leafId === null ? NOWHERE : byId.positionOf(leafId);
   const active = pathOf(parents, leaf);
-  const head = shown.filter === 'all' ? leaf : conversationEnd(tree, parents, leaf);
+  const end = shown.filter === 'all' ? leaf : conversationEnd(tree, parents, leaf);
+  const head = hasHead ? end : NOWHERE;
   return { firstChild, nextSibling, active, answers, head, nearHead: anchors[head] ?? NOWHERE };
 }
 
@@ -265,7 +278,8 @@ function insertDivider(rows: TreeRow[], divider: TreeDivider): void {
   }
   if (next) {
     const lines = next.lines.replace(/[├└]─$/, '│ ');
-    rows.splice(rows.indexOf(next), 0, dividerRow({ ...placeOf(next), lines }, divider));
+    const { thread_id: thread } = next.entry;
+    rows.splice(rows.indexOf(next), 0, dividerRow({ ...placeOf(next), lines }, divider, thread));
     return;
   }
   const at = rows.findIndex(({ leaf, aboveLeaf }) => leaf || aboveLeaf);
@@ -273,7 +287,12 @@ function insertDivider(rows: TreeRow[], divider: TreeDivider): void {
   if (!last) return;
   const lines = last.lines.replace(/├─$/, '│ ').replace(/└─$/, '  ');
   const place = { ...placeOf(last), parentId: last.entry.id, lines };
-  rows.splice(at + 1, 0, dividerRow(place, divider));
+  rows.splice(at + 1, 0, dividerRow(place, divider, last.entry.thread_id));
+}
+
+/** Returns the row between a thread of a session and the next one. */
+export function handoffRow(divider: TreeDivider, threadId: string): TreeRow {
+  return dividerRow({ parentId: null, depth: 0, active: true, lines: '' }, divider, threadId);
 }
 
 function placeOf({
@@ -284,13 +303,16 @@ function placeOf({
   return { parentId, depth, active };
 }
 
+/** Returns the row of a divider in a thread. */
 function dividerRow(
   place: Pick<TreeRow, 'parentId' | 'depth' | 'active' | 'lines'>,
   divider: TreeDivider,
+  thread_id: string,
 ): TreeRow {
   const { seq, timestamp, payload, text } = divider;
   const event_type = 'divider';
-  const event = { event_type, seq, timestamp, payload, thread_id: '', id: `${event_type}-${seq}` };
+  const id = `${event_type}-${thread_id}-${seq}`;
+  const event = { event_type, seq, timestamp, payload, thread_id, id };
   const entry: TreeEntry = { ...event, parent_id: place.parentId };
   return { ...place, entry, leaf: false, aboveLeaf: false, kind: event_type, text, divider };
 }

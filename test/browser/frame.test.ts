@@ -174,28 +174,33 @@ describe('the screen', () => {
     expect(second).toMatch(/read\(a\.ts\) +10:00$/);
   });
 
-  it('draws the start of a run and a handoff as lines between the entries', () => {
+  it('draws the start of a run as a line between the entries', () => {
     const at = { timestamp: '2026-02-18T09:30:00.000Z', payload: {} };
-    const source = sourceOf(BRANCHED, [
-      { ...at, text: 'run 2 · branched', seq: 6 },
-      { ...at, text: 'handed off to next', seq: 99, thread: 'next', isSuccessor: true },
-    ]);
+    const source = sourceOf(BRANCHED, [{ ...at, text: 'run 2 · branched', seq: 6 }]);
     const state = openState(source, { columns: 100, rows: 20 });
     expect(treeOf(state).slice(2)).toEqual([
       '  ● tool  read(a.ts) → export const a = 1;',
       '  │ ── run 2 · branched ──',
       '  ├─● user  Look again.',
       '› │ ◆ model A semicolon is missing.',
-      '  │ ── handed off to next ──',
       '  └─○ model Nothing is wrong.',
     ]);
-    const next = press(state, 'down');
-    expect(paneOf(next.state)).toContain('Enter opens thread next');
-    expect(press(next.state, 'enter').effect).toEqual({ kind: 'open', thread: 'next' });
+    const line = press(state, 'up', 'up').state;
     for (const key of ['b', 'shift+l', 'r']) {
-      expect(press(next.state, key).state.notice).toBe('choose an entry first');
+      expect(press(line, key).state.notice).toBe('choose an entry first');
     }
-    expect(press(state, 'g', 'b').state.notice).toContain('this thread was handed off to next');
+  });
+
+  it('refuses to branch or resume in a thread that was handed off, and names the fork', () => {
+    const source = { ...sourceOf(BRANCHED), threadId: 'demo/next', firstThreadId: 'demo/count-1' };
+    const state = openState(source, { columns: 100, rows: 20 });
+    expect(screenOf(state)[0]).toContain('demo/count-1');
+    for (const key of ['b', 'r']) {
+      expect(press(state, 'g', key).state.notice).toMatch(
+        /was handed off. To fork it: rye threads branch \S+ --at e1 --new/,
+      );
+    }
+    expect(press(state, 'g', 'shift+l').state.mode.kind).toBe('prompt');
   });
 
   it('marks the head only on the head, and states when a filter hides it', () => {

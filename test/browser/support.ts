@@ -7,6 +7,7 @@ import type { AssistantBlock } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { type TreeDivider, viewTree } from '../../src/log/tree-view.ts';
+import { THREAD } from '../../src/testing/conformance/fixtures.ts';
 import { place, userMessage } from '../log/support.ts';
 
 export function answer(content: readonly AssistantBlock[]): EventDraft {
@@ -52,7 +53,7 @@ export function sourceOf(
 ): TreeSource {
   const tree = buildTree(place(drafts));
   return {
-    threadId: 'demo/count-1',
+    threadId: THREAD,
     title: null,
     total: tree.entries.length,
     leafId: tree.leafId,

@@ -33,6 +33,8 @@ export interface ToolRunResult {
 export interface ListedThread extends ThreadRecord {
   /** It should be running, and its process has ended without finishing it. */
   readonly process_gone?: true;
+  /** In a list of sessions: the threads of one that was handed off, from the first. */
+  readonly chain?: readonly string[];
 }
 
 export interface ThreadListFilter {
@@ -41,6 +43,8 @@ export interface ThreadListFilter {
   readonly directive?: string;
   readonly parent?: string;
   readonly limit?: number;
+  /** Lists a chain of handoffs as one row: its last thread, with the cost of all. */
+  readonly sessions?: boolean;
 }
 
 export interface ThreadDetails {
@@ -92,7 +96,7 @@ export interface ThreadsService {
   list(filter?: ThreadListFilter): Promise<readonly ListedThread[]>;
   /** Folders of threads that the registry does not list, as after it was lost. */
   unlisted(): Promise<readonly string[]>;
-  /** Resolves a unique prefix or suffix to a full id; refuses with `ambiguous` or `thread_not_found`. */
+  /** Resolves a unique prefix or suffix to a full id; one that only threads of one chain share, to the first of them. Refuses with `ambiguous` or `thread_not_found`. */
   resolveId(part: string): Promise<string>;
   show(threadId: string): Promise<ThreadDetails>;
   /** Streams events in order; with `follow` until the thread is finished or `signal` aborts. */

@@ -39,9 +39,11 @@ export interface TreeView {
   /** Entries in all, shown or not. */
   readonly total: number;
   readonly problems: readonly LogProblem[];
+  /** The threads of the session, from the first: more than one if it was handed off. */
+  readonly chain: readonly string[];
 }
 
-/** A session tree as it was when it was read, to be looked at in several ways. */
+/** The trees of a session as they were when they were read, to be looked at in several ways. */
 export interface OpenedTree extends Omit<TreeView, 'rows'> {
   /** The rows with dividers. */
   rows(filter: TreeFilter): readonly TreeRow[];
@@ -78,14 +80,22 @@ export interface SessionTreeReads {
     options?: {
       readonly filter?: TreeFilter;
       readonly search?: string;
-      /** Adds rows for the starts of later runs and for the threads before and after this one. */
-      readonly dividers?: boolean;
+      /**
+       * Shows the whole session: the threads of a chain of handoffs one after another, without copied entries, and
+       * rows for the handoffs and the starts of later runs.
+       */
+      readonly session?: boolean;
     },
   ): Promise<TreeView>;
-  /** Reads a tree once for any number of looks at it. */
+  /** Reads the trees of a session once for any number of looks at them. */
   open(threadId: string): Promise<OpenedTree>;
   /** By its id or the start of it. The first look-up by a whole id in a large log leaves an index beside the log. */
   entry(threadId: string, entry: string): Promise<TreeEntry>;
+  /**
+   * Returns the thread of the session that has an entry: the given one if it does, else the latest; with `newest` the
+   * latest in any case.
+   */
+  locate(threadId: string, entry: string, options?: { readonly newest?: boolean }): Promise<string>;
   /** From the root to an entry, by default to the leaf. */
   path(threadId: string, entry?: string): Promise<readonly TreeEntry[]>;
   children(threadId: string, entry: string): Promise<readonly TreeEntry[]>;

@@ -64,7 +64,8 @@ export const branch = defineCommand({
     }
     const signal = io.cancellation();
     return await withRye(call, async (rye) => {
-      const id = await rye.threads.resolveId(args.id);
+      const asked = await rye.threads.resolveId(args.id);
+      const id = await threadAt(rye, asked, { at, newest: !options.new });
       // with --run the resume brings the message; at the root it takes the place of the opening one
       const isResumed = run && at !== 'root';
       const request = { ...options, at, message: isResumed ? undefined : message };
@@ -82,6 +83,16 @@ export const branch = defineCommand({
     });
   },
 });
+
+/** Returns the thread of a session that has an entry; the conversation continues in the last one. */
+async function threadAt(
+  { threads, trees }: Rye,
+  id: string,
+  { at, newest }: { readonly at: string; readonly newest: boolean },
+): Promise<string> {
+  if (at !== 'root') return await trees.locate(id, at, { newest });
+  return newest ? ((await threads.show(id)).chain.at(-1)?.thread_id ?? id) : id;
+}
 
 function headLine(id: string, { leaf_id: head }: Branched): string {
   return `the head of ${id} is now ${head ?? 'before the first entry'}`;

@@ -63,8 +63,9 @@ export const entries = defineCommand({
     }
     const { view, mark } = await withRye(call, async ({ threads, trees }) => {
       const id = await threads.resolveId(args.id);
-      const dividers = !global.json;
-      const found = await trees.view(id, compact({ filter, search, dividers }));
+      // a document describes one thread
+      const session = !global.json;
+      const found = await trees.view(id, compact({ filter, search, session }));
       return { view: found, mark: await threads.mark(id) };
     });
     warnUnverified(mark, io);
@@ -91,7 +92,7 @@ function countLine({ rows, total, leaf_id: head }: TreeView): string {
 /** Prints one entry in full, as it is in the log. */
 async function showEntry(context: Context, idPart: string, entryId: string): Promise<ExitCode> {
   const { mark, ...found } = await withRye(context, async ({ threads, trees }) => {
-    const thread_id = await threads.resolveId(idPart);
+    const thread_id = await trees.locate(await threads.resolveId(idPart), entryId);
     const entry = await trees.entry(thread_id, entryId);
     return { thread_id, entry, mark: await threads.mark(thread_id) };
   });
@@ -101,7 +102,7 @@ async function showEntry(context: Context, idPart: string, entryId: string): Pro
   ]);
 }
 
-function documentOf({ thread_id, title, leaf_id, rows, total, problems }: TreeView): object {
+function documentOf({ thread_id, title, leaf_id, rows, total, problems, chain }: TreeView): object {
   const shown = rows.map((row) => ({
     id: row.entry.id,
     parent_id: row.entry.parent_id,
@@ -117,7 +118,7 @@ function documentOf({ thread_id, title, leaf_id, rows, total, problems }: TreeVi
     text: row.text,
     payload: row.entry.payload,
   }));
-  return { thread_id, title, leaf_id, entries: shown, total, problems };
+  return { thread_id, title, leaf_id, entries: shown, total, problems, chain };
 }
 
 const ID_CHARS = 8;
@@ -191,7 +192,7 @@ export const label = defineCommand({
   run: async (call) => {
     const { id, entry, label: name = null } = call.args;
     const outcome = await withRye(call, async ({ threads, trees }) => {
-      const thread_id = await threads.resolveId(id);
+      const thread_id = await trees.locate(await threads.resolveId(id), entry);
       const [written] = await trees.label(thread_id, entry, name);
       // the event has the complete id
       const entry_id = written?.event_type === 'label' ? written.payload.target_id : entry;

@@ -11,7 +11,7 @@ import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { formatCost, formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
+import { addCost, formatCost, formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
 import {
   type Context,
   choice,
@@ -55,7 +55,8 @@ export const show = defineCommand({
 
 function threadLines(details: ThreadDetails, io: Io): readonly string[] {
   const { thread, chain, children, paths, explanation } = details;
-  const result = resultText(thread);
+  // a thread that was handed off has no result; the session has
+  const result = resultText(chain.at(-1) ?? thread);
   const lines: (readonly [string, string | null])[] = [
     ['thread', thread.thread_id],
     ['directive', thread.directive],
@@ -70,6 +71,7 @@ function threadLines(details: ThreadDetails, io: Io): readonly string[] {
     ['error', thread.error === null ? null : `${thread.error.message} [${thread.error.code}]`],
     ['hint', thread.error?.hint ?? null],
     ['chain', chain.length > 1 ? chain.map(({ thread_id }) => thread_id).join(' → ') : null],
+    ['session', describeSession(chain)],
     ['files', displayPath(paths.thread, io)],
     ['transcript', displayPath(paths.transcript, io)],
     ['knowledge', displayPath(paths.knowledge, io)],
@@ -81,6 +83,14 @@ function threadLines(details: ThreadDetails, io: Io): readonly string[] {
     ...details.deliveries.map(describeDelivery),
     ...(result === '' ? [] : ['', neutralize(result).trimEnd()]),
   ];
+}
+
+/** Formats the state and the costs of a chain. */
+function describeSession(chain: readonly ThreadRecord[]): string | null {
+  const last = chain.at(-1);
+  if (!last || chain.length === 1) return null;
+  const cost = chain.map((link) => link.cost).reduce(addCost);
+  return `${last.status}, ${formatCost(cost)} in ${chain.length} threads`;
 }
 
 /** Formats the session that a thread was imported from. Its cost is no part of the thread's own. */
@@ -189,10 +199,12 @@ export const tree = defineCommand({
   run: async (call) =>
     await withRye(call, async (rye) => {
       const { args, options, io } = call;
-      const id = args.id === undefined ? undefined : await rye.threads.resolveId(args.id);
+      const ids = args.id === undefined ? [undefined] : await sessionIds(rye, args.id);
       const limit = options.limit ?? DEFAULT_ROOTS;
       const read = async (): Promise<readonly ThreadTreeNode[]> =>
-        (await rye.children.tree(id)).slice(0, limit);
+        (await Promise.all(ids.map(async (id) => await rye.children.tree(id))))
+          .flat()
+          .slice(0, limit);
       if (options.watch) return await watch(call, rye, read);
       const threads = await read();
       const marked = await unverifiedIn(rye, threads);
@@ -206,6 +218,12 @@ export const tree = defineCommand({
       );
     }),
 });
+
+/** Returns the threads of a session, by the id of any. */
+async function sessionIds({ threads }: Rye, idPart: string): Promise<readonly string[]> {
+  const { chain } = await threads.show(await threads.resolveId(idPart));
+  return chain.map(({ thread_id: id }) => id);
+}
 
 /** Returns the threads of a tree whose logs fail verification. Checks only the first {@link MAX_MARKED}. */
 async function unverifiedIn(

@@ -1,4 +1,4 @@
-import type { ThreadListFilter } from '../../app/api/threads.ts';
+import type { ListedThread, ThreadListFilter } from '../../app/api/threads.ts';
 import { EXIT } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
@@ -23,7 +23,9 @@ const list = defineCommand({
   run: async (call) => {
     const { options, io, global } = call;
     const { active, parent, ...rest } = options;
-    const filter: ThreadListFilter = compact({ ...rest, active: active || undefined });
+    // a document describes each thread; a list for people, each session
+    const sessions = !global.json && rest.status !== 'continued';
+    const filter: ThreadListFilter = compact({ ...rest, sessions, active: active || undefined });
     const { threads, unlisted } = await withThreadList(call, async (view) => ({
       threads: await view.threads.list({
         ...filter,
@@ -35,8 +37,8 @@ const list = defineCommand({
     const others = unlisted.length > 0 ? { unlisted } : {};
     printResult(call, { threads, total: threads.length, ...others }, () => {
       const rows = threads.map((thread) => [
-        thread.thread_id,
-        thread.process_gone === true ? `${thread.status} (crashed)` : thread.status,
+        thread.chain?.[0] ?? thread.thread_id,
+        stateOf(thread),
         thread.created_at,
         String(thread.cost.turns),
         formatUsd(thread.cost.spend),
@@ -52,6 +54,11 @@ const list = defineCommand({
     return EXIT.ok;
   },
 });
+
+function stateOf({ status, process_gone, chain = [] }: ListedThread): string {
+  const handoffs = chain.length > 1 ? `, ${count(chain.length - 1, 'handoff')}` : '';
+  return `${status}${process_gone === true ? ' (crashed)' : ''}${handoffs}`;
+}
 
 const MAX_NAMED = 3;
 

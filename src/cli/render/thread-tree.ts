@@ -1,7 +1,7 @@
 import type { Rye } from '../../app/api/rye.ts';
 import type { ThreadTreeNode } from '../../app/api/threads.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { addCost, formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
 import { type Colors, ERASE_LINE, oneLine, truncate } from '../terminal-text.ts';
 
@@ -45,17 +45,48 @@ interface Detail {
 }
 
 function linesOf(nodes: readonly ThreadTreeNode[], detail: Detail): readonly TreeLine[] {
-  return nodes.flatMap((node) => [
+  return joinChains(nodes).flatMap((node) => [
     { indent: '', ...describe(node, detail.now) },
     ...childLines(node.children, '', detail),
   ]);
 }
 
+/** A session: a thread, or the threads of a chain of handoffs. */
+interface SessionNode extends ThreadTreeNode {
+  /** The thread that the last handoff made. */
+  readonly last?: string;
+}
+
+/** Makes one node of the threads of a chain: the id of the first, the status of the last, the costs and children of all. */
+function joinChains(nodes: readonly ThreadTreeNode[]): readonly SessionNode[] {
+  const successors = new Map(nodes.map((node) => [node.thread.continuation_of ?? '', node]));
+  const ids = new Set(nodes.map(({ thread }) => thread.thread_id));
+  const firsts = nodes.filter(({ thread }) => !ids.has(thread.continuation_of ?? ''));
+  return firsts.map((first) => {
+    let joined: SessionNode = first;
+    let next = successors.get(first.thread.thread_id);
+    while (next) {
+      const { thread, subtree_spend: spend, children } = next;
+      const cost = addCost(joined.thread.cost, thread.cost);
+      const { thread_id, continuation_of } = first.thread;
+      joined = {
+        thread: { ...thread, thread_id, continuation_of, cost },
+        subtree_spend: toUsd(toMicroUsd(joined.subtree_spend) + toMicroUsd(spend)),
+        children: [...joined.children, ...children],
+        last: thread.thread_id,
+      };
+      next = successors.get(thread.thread_id);
+    }
+    return joined;
+  });
+}
+
 function childLines(
-  nodes: readonly ThreadTreeNode[],
+  threads: readonly ThreadTreeNode[],
   indent: string,
   detail: Detail,
 ): readonly TreeLine[] {
+  const nodes = joinChains(threads);
   const ended = detail.folds ? nodes.filter(isOver) : [];
   const shown = ended.length > 1 ? nodes.filter((node) => !isOver(node)) : nodes;
   const folded = ended.length > 1 ? [{ indent: '', ...summary(ended) }] : [];
@@ -90,7 +121,7 @@ function summary(nodes: readonly ThreadTreeNode[]): Omit<TreeLine, 'indent'> {
 }
 
 function describe(
-  { thread, subtree_spend }: ThreadTreeNode,
+  { thread, subtree_spend, last }: SessionNode,
   now: number | undefined,
 ): Omit<TreeLine, 'indent'> {
   const { cost, error, continuation_of: previous } = thread;
@@ -105,6 +136,7 @@ function describe(
     thread.thread_id,
     `(${facts.join(', ')})`,
     ...(previous === null ? [] : [`↪ continues ${previous}`]),
+    ...(last === undefined ? [] : [`↪ handed off to ${last}`]),
     ...(error === null ? [] : [`${error.message} [${error.code}]`]),
   ];
   return { state: stateOf(thread), text: oneLine(parts.join(' ')) };

@@ -23,18 +23,17 @@ describe('the tree of threads', () => {
   it('shows the status, time, spend and error of each thread', () => {
     expect(drawThreadTree(FAMILY, { ...plain, now: NOON })).toEqual([
       'running top (2 turns, 1m 00s, $0.0100, $0.0350 with all below)',
-      '├─ completed a (2 turns, 4.3s, $0.0200, $0.0250 with all below)',
+      '├─ completed a (2 turns, 4.3s, $0.0200, $0.0250 with all below) ↪ handed off to d',
       '│  └─ completed a1 (2 turns, 4.3s, $0.0050)',
       '├─ error b (0ms, $0.00) its process died [thread_crashed]',
-      '├─ queued c (1m 00s, $0.00)',
-      '└─ completed d (0ms, $0.00) ↪ continues a',
+      '└─ queued c (1m 00s, $0.00)',
     ]);
   });
 
   it('folds what has ended where the screen is too low, then leaves lines out', () => {
     expect(drawThreadTree(FAMILY, { ...plain, rows: 5 })).toEqual([
       'running top (2 turns, $0.0100, $0.0350 with all below)',
-      '├─ 2 completed, 1 error ($0.0250)',
+      '├─ 1 completed, 1 error ($0.0250)',
       '└─ queued c ($0.00)',
     ]);
     expect(drawThreadTree(FAMILY, { ...plain, rows: 2 })).toEqual([

@@ -314,18 +314,22 @@ function foldAbove(from: HTMLElement): Element | null {
   return row;
 }
 
+function runSearch(): void {
+  setQuery(search.value);
+  drawTree();
+  markWords(articles[selected]);
+}
+
 function listen(): void {
   let timer = 0;
   search.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      setQuery(search.value);
-      drawTree();
-      markWords(articles[selected]);
-    }, SEARCH_DELAY_MS);
+    timer = setTimeout(runSearch, SEARCH_DELAY_MS);
   });
   search.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter') return;
+    clearTimeout(timer);
+    runSearch();
     list.querySelector('a')?.click();
   });
   find('.filters').addEventListener('change', drawTree);
