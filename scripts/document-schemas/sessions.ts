@@ -153,6 +153,10 @@ export const sessionDocuments = {
         .describe('what was damaged or not understood'),
     },
   ),
+  'threads-rename': openDocument('rye threads rename', 'The title that was set.', {
+    thread_id: z.string().describe('The thread in which the session continues.'),
+    title: z.string(),
+  }),
   'threads-label': openDocument(
     'rye threads label',
     'The entry and its label; null: it has none.',

@@ -52,6 +52,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'threads-gc': ['threads gc --older-than 0d --dry-run'],
   'threads-import': ['threads import {session}'],
   'threads-kill': ['threads kill {id}'],
+  'threads-rename': ['threads rename {tree} Titled'],
   'threads-label': ['threads label {tree} {entry} here', 'threads label {tree} {entry}'],
   'threads-list': ['threads list'],
   'threads-logs': ['threads logs {id}'],

@@ -149,7 +149,8 @@ export const search = defineCommand({
       const where = hit.verified ? hit.space : `${hit.space}, ${hit.signature}`;
       printLine(io, oneLine(`${hit.type} ${hit.id} (${where}) ${hit.title}`));
       const { thread_id: thread = '', session_id: session = thread } = hit;
-      if (thread !== session) printLine(io, oneLine(`  thread ${thread} of session ${session}`));
+      if (thread !== session)
+        printLine(io, `  ${oneLine(`thread ${thread} of session ${session}`)}`);
       printLine(io, `  ${displayPath(hit.path, io)}`);
       printLine(
         io,

@@ -1,3 +1,4 @@
+import type { Rye } from '../../app/api/rye.ts';
 import type { RecoveryReport, RetentionReport } from '../../app/api/threads.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, exitCodeOf, RyeError } from '../../core/errors.ts';
@@ -12,7 +13,7 @@ import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../t
 
 export const resume = defineCommand({
   details:
-    'Appends another run to the thread, with its plan, model and conversation and the rest of its limits; verifies the log first. Rules, hooks and permissions in force now apply where they are stricter; --refresh applies the rest too.',
+    'Appends another run to the thread, with its plan, model and conversation and the rest of its limits; verifies the log first. A thread that was handed off continues in the last one of its chain. Rules, hooks and permissions in force now apply where they are stricter; --refresh applies the rest too.',
   arguments: { id: THREAD },
   options: {
     message: text('TEXT', 'Message to the model', { short: 'm' }),
@@ -56,17 +57,26 @@ export const resume = defineCommand({
     });
     const output = { mode: outputModeOf(call, options.outputFormat), isLive: !options.print };
     const result = await showThread(call, output, (subscriber) =>
-      withRye(call, async ({ threads, recovery }) =>
-        recovery.resume({
-          ...request,
-          ...subscriber,
-          threadId: await threads.resolveId(args.id),
-        }),
-      ),
+      withRye(call, async (rye) => {
+        const threadId = await rye.threads.resolveId(args.id);
+        if (from !== undefined && fork !== true) await assertInLast(rye, threadId, from);
+        return await rye.recovery.resume({ ...request, ...subscriber, threadId });
+      }),
     );
     return exitCodeOfResult(result);
   },
 });
+
+/** Refuses an entry that only an earlier thread of the session has: the last one cannot continue from it. */
+async function assertInLast(rye: Rye, id: string, entry: string): Promise<void> {
+  const last = (await rye.threads.show(id)).chain.at(-1)?.thread_id ?? id;
+  const found = await rye.trees.locate(id, entry, { newest: true });
+  if (found === last) return;
+  throw new RyeError('entry_not_found', `entry ${entry} is in ${found}, which was handed off`, {
+    hint: `Fork it: rye threads branch ${found} --at ${entry} --new --run`,
+    details: { thread_id: found, entry },
+  });
+}
 
 export const recover = defineCommand({
   details:

@@ -206,6 +206,22 @@ export const label = defineCommand({
   },
 });
 
+export const rename = defineCommand({
+  details: 'Exports and `rye threads open` show the title. The ID stays.',
+  arguments: { id: THREAD, title: argument('The title') },
+  examples: ['rye threads rename 2456 "Coupons at checkout"'],
+  run: async (call) => {
+    const { id, title } = call.args;
+    const thread_id = await withRye(call, async ({ threads, trees }) => {
+      const asked = await threads.resolveId(id);
+      const last = (await threads.show(asked)).chain.at(-1)?.thread_id ?? asked;
+      await trees.title(last, title);
+      return last;
+    });
+    return printResult(call, { thread_id, title }, () => [`${thread_id}: ${oneLine(title)}`]);
+  },
+});
+
 const compactThread = defineCommand({
   details:
     "The thread's model writes the summary within the rest of the limits. The recent conversation stays in full, and all entries stay in the log.",

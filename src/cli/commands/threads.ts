@@ -24,7 +24,7 @@ const list = defineCommand({
     const { options, io, global } = call;
     const { active, parent, ...rest } = options;
     // a document describes each thread; a list for people, each session
-    const sessions = !global.json && rest.status !== 'continued';
+    const sessions = (!global.json && rest.status !== 'continued') || undefined;
     const filter: ThreadListFilter = compact({ ...rest, sessions, active: active || undefined });
     const { threads, unlisted } = await withThreadList(call, async (view) => ({
       threads: await view.threads.list({
@@ -95,6 +95,7 @@ export const threads = defineGroup({
     ...commandsOf(() => import('./threads-session.ts'), {
       entries: "Draw a thread's session tree",
       label: 'Label an entry of a thread; without LABEL, remove its label',
+      rename: 'Set the title of a thread',
       compact: 'Summarize the older part of an idle thread',
       replay: "Replay a thread's recorded answers with the current rules, hooks and gates",
     }),

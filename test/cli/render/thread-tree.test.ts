@@ -31,7 +31,7 @@ describe('the tree of threads', () => {
   });
 
   it('folds what has ended where the screen is too low, then leaves lines out', () => {
-    expect(drawThreadTree(FAMILY, { ...plain, rows: 5 })).toEqual([
+    expect(drawThreadTree(FAMILY, { ...plain, rows: 4 })).toEqual([
       'running top (2 turns, $0.0100, $0.0350 with all below)',
       '├─ 1 completed, 1 error ($0.0250)',
       '└─ queued c ($0.00)',
