@@ -148,7 +148,7 @@ interface SessionPart {
   readonly problems: readonly LogProblem[];
   /** Entries up to this seq are copies from the thread before. */
   readonly after: number;
-  /** How it continues the thread before. */
+  /** Present if it continues another thread. */
   readonly handoff: TreeDivider | undefined;
   readonly runs: readonly TreeDivider[];
 }

@@ -85,9 +85,9 @@ export interface SearchHit extends IndexedHit {
   readonly context?: string;
   readonly directive?: string;
   readonly status?: string;
-  /** Of a thread export: the thread. */
+  /** The thread of a thread export. */
   readonly thread_id?: string;
-  /** Of a thread export: the first thread of its session. */
+  /** The first thread of the session of a thread export. */
   readonly session_id?: string;
   readonly time: string;
 }

@@ -20,7 +20,7 @@ export const SETTINGS: ReadonlySet<string> = new Set([
   'system_prompt',
 ]);
 
-/** Which entries to show. */
+/** The entries to show. */
 export interface Shown {
   readonly filter: TreeFilter;
   readonly words: readonly string[];

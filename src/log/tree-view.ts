@@ -167,19 +167,11 @@ interface ShownPart extends Shown {
   readonly hasHead: boolean;
 }
 
-function linksOf(tree: SessionTree, { after, hasHead, ...shown }: ShownPart): Links {
+function linksOf(tree: SessionTree, shown: ShownPart): Links {
   const { entries, byId, leafId } = tree;
   const parents = parentsOf(tree);
   const answers = countAnswers(tree, parents);
-  // for each entry the nearest shown one: itself or an ancestor
-  const anchors = new Int32Array(entries.length);
-  for (const [at, entry] of entries.entries()) {
-    const isPart = entry.seq > after;
-    anchors[at] =
-      isPart && isShown(tree, entry, { ...shown, answers: answers[at] ?? 0 })
-        ? at
-        : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
-  }
+  const anchors = anchorsOf(tree, { parents, answers }, shown);
   const firstChild = new Int32Array(entries.length + 1).fill(NOWHERE);
   const nextSibling = new Int32Array(entries.length).fill(NOWHERE);
   for (let at = entries.length - 1; at >= 0; at -= 1) {
@@ -191,8 +183,25 @@ function linksOf(tree: SessionTree, { after, hasHead, ...shown }: ShownPart): Li
   const leaf = leafId === null ? NOWHERE : byId.positionOf(leafId);
   const active = pathOf(parents, leaf);
   const end = shown.filter === 'all' ? leaf : conversationEnd(tree, parents, leaf);
-  const head = hasHead ? end : NOWHERE;
+  const head = shown.hasHead ? end : NOWHERE;
   return { firstChild, nextSibling, active, answers, head, nearHead: anchors[head] ?? NOWHERE };
+}
+
+/** Returns for each entry the nearest shown one: itself or an ancestor. */
+function anchorsOf(
+  tree: SessionTree,
+  { parents, answers }: Pick<Links, 'answers'> & { readonly parents: Int32Array },
+  { after, filter, words }: ShownPart,
+): Int32Array {
+  const anchors = new Int32Array(tree.entries.length);
+  for (const [at, entry] of tree.entries.entries()) {
+    const isPart = entry.seq > after;
+    anchors[at] =
+      isPart && isShown(tree, entry, { filter, words, answers: answers[at] ?? 0 })
+        ? at
+        : (anchors[parents[at] ?? NOWHERE] ?? NOWHERE);
+  }
+  return anchors;
 }
 
 /** Returns an array with 1 for each entry on the path to the leaf. */
