@@ -59,7 +59,7 @@ export const resume = defineCommand({
     const result = await showThread(call, output, (subscriber) =>
       withRye(call, async (rye) => {
         const threadId = await rye.threads.resolveId(args.id);
-        if (from !== undefined && fork !== true) await assertInLast(rye, threadId, from);
+        if (from !== undefined && !fork) await assertInLast(rye, threadId, from);
         return await rye.recovery.resume({ ...request, ...subscriber, threadId });
       }),
     );
