@@ -4,7 +4,8 @@ import { messageOf, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 
 import type { ThreadPlan } from '../core/plan.ts';
-import { isActive, isFinal, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
+import { isActive, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
+import { isKnown } from '../log/tree.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import type {
@@ -121,20 +122,47 @@ export class Threads implements ThreadsService {
     threadId: string,
     options: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },
   ): AsyncIterable<LogEvent | UnknownEvent> {
-    const { logs } = this.#workspace.store;
+    const { logs, registry } = this.#workspace.store;
     const { tail, since = 0, follow = false, signal } = options;
+    const run = await registry.runOf(threadId);
+    const follows = follow && !(await this.#isOver(threadId, run));
     let last = since;
-    const past = tail === undefined ? logs.since(threadId, since) : await logs.tail(threadId, tail);
-    for await (const event of past) {
-      if (event.seq <= since) continue;
-      last = event.seq;
-      yield event;
+    // a thread that has just been started has no log yet
+    if (!follows || (await logs.size(threadId)) !== undefined) {
+      const past =
+        tail === undefined ? logs.since(threadId, since) : await logs.tail(threadId, tail);
+      for await (const event of past) {
+        if (event.seq <= since) continue;
+        last = event.seq;
+        yield event;
+      }
     }
-    if (!follow) return;
+    if (follows) yield* this.#restOf(threadId, run, { since: last, signal });
+  }
+
+  /** Follows a run from a place in the log to its end. */
+  async *#restOf(
+    threadId: string,
+    run: number,
+    { since, signal }: { readonly since: number; readonly signal: AbortSignal | undefined },
+  ): AsyncIterable<LogEvent | UnknownEvent> {
+    const { logs, registry } = this.#workspace.store;
     const stop = new AbortController();
     signal?.addEventListener('abort', () => stop.abort(), { once: true, signal: stop.signal });
-    void this.#untilFinished(threadId, stop);
-    yield* logs.follow(threadId, { since: last, signal: stop.signal });
+    void this.#untilOver(threadId, run, stop);
+    try {
+      for await (const event of logs.follow(threadId, { since, signal: stop.signal })) {
+        const isLater = isKnown(event, 'run_started') && event.payload.run > run;
+        if (isLater && (await registry.endOf(threadId, run))) return;
+        yield event;
+      }
+    } finally {
+      stop.abort();
+    }
+    // fails for a start that failed without a log
+    if (!signal?.aborted && (await logs.size(threadId)) === undefined) {
+      yield* logs.since(threadId, since);
+    }
   }
 
   async *unverified(threadId: string): AsyncIterable<UnverifiedLine> {
@@ -163,12 +191,18 @@ export class Threads implements ThreadsService {
     return `crashed (process ${pid} exited). Resume: rye threads resume ${id}`;
   }
 
-  /** Stops following a little after the thread has ended, so that its last events are still shown. */
-  async #untilFinished(threadId: string, stop: AbortController): Promise<void> {
-    const { clock, store } = this.#workspace;
+  /** True once a run has ended, also if another one follows it, and for a thread whose process is gone. */
+  async #isOver(threadId: string, run: number): Promise<boolean> {
+    const { registry } = this.#workspace.store;
+    const record = (await registry.endOf(threadId, run)) ?? (await registry.get(threadId));
+    return !record || !isActive(record.status) || this.#explain(record) !== null;
+  }
+
+  /** Stops following a little after the run has ended, so that its last events are still shown. */
+  async #untilOver(threadId: string, run: number, stop: AbortController): Promise<void> {
+    const { clock } = this.#workspace;
     while (!stop.signal.aborted) {
-      const record = await store.registry.get(threadId);
-      const isOver = !record || isFinal(record.status) || this.#explain(record) !== null;
+      const isOver = await this.#isOver(threadId, run);
       await clock.sleep(250, stop.signal);
       if (isOver) stop.abort();
     }

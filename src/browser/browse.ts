@@ -237,10 +237,10 @@ class Session {
     void this.#follow(this.#follower.signal);
   }
 
-  /** Reads the tree again whenever the log has grown, until the thread ends. */
+  /** Reads the tree again whenever the log has grown, until the current run ends. */
   async #follow(signal: AbortSignal): Promise<void> {
     const { threadId } = this.#state.source;
-    let notice = 'the thread has ended';
+    let notice = 'the run has ended';
     try {
       let isStale = false;
       let reading: Promise<void> | undefined;

@@ -13,6 +13,8 @@ test('--async prints id, status and pid and returns; wait, tree and stats tell t
   expect(started.code).toBe(0);
   const launched = JSON.parse(started.stdout);
   expect(launched).toMatchObject({ success: true, status: 'running', pid: expect.any(Number) });
+  // its log may not be there yet
+  const following = rye(here, 'threads', 'logs', launched.thread_id, '--follow');
   // its starter is gone, and it continues
   await here.until('the arrival', () => existsSync(path.join(here.project, 'arrived-one')));
 
@@ -37,6 +39,10 @@ test('--async prints id, status and pid and returns; wait, tree and stats tell t
   const end = await rye(here, 'threads', 'wait', launched.thread_id);
   expect(end.code).toBe(0);
   expect(end.stdout).toMatch(/^THREAD +STATUS +SPEND +RESULT\nteam\/job-\d+ +completed /);
+
+  const followed = await following;
+  expect(followed).toMatchObject({ code: 0, stderr: '' });
+  expect(followed.stdout).toMatch(/thread_started[^]*thread_finished/);
 
   const tree = await rye(here, 'threads', 'tree', '--watch');
   expect(tree.code).toBe(0);

@@ -99,7 +99,10 @@ export interface ThreadsService {
   /** Resolves a unique prefix or suffix to a full id; one that only threads of one chain share, to the first of them. Refuses with `ambiguous` or `thread_not_found`. */
   resolveId(part: string): Promise<string>;
   show(threadId: string): Promise<ThreadDetails>;
-  /** Streams events in order; with `follow` until the thread is finished or `signal` aborts. */
+  /**
+   * Streams events in order; with `follow` until the current run has ended or `signal` aborts. Events of a later run are
+   * not among them. A thread without a current run ends the stream after the events that it has.
+   */
   logs(
     threadId: string,
     options?: { tail?: number; since?: number; follow?: boolean; signal?: AbortSignal },

@@ -138,7 +138,7 @@ export const logs = defineCommand({
   details: '--json prints one document; with --follow it prints one event per line.',
   arguments: { id: THREAD },
   options: {
-    follow: flag('Stream new events until the thread ends', { short: 'f' }),
+    follow: flag('Stream new events until the current run ends', { short: 'f' }),
     text: flag('Human-readable output (default)'),
     tail: integer('N', 'The last N events', { short: 'n' }),
     since: integer('SEQ', 'Only events after SEQ'),
