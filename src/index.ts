@@ -42,6 +42,7 @@ export type {
   RunProof,
   RunRisk,
   RunTraits,
+  WaitedChild,
 } from './core/delivery.ts';
 export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/errors.ts';
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
@@ -99,6 +100,7 @@ export type {
   ProcessStep,
   ProgramParts,
   RepeatMode,
+  RequestedSettings,
   RuleEngine,
   RuleSettings,
   ThreadPlan,
@@ -157,7 +159,7 @@ export type {
   LogTampered,
   LogVerification,
 } from './log/verifier.ts';
-export type { Held } from './policy/budget.ts';
+export type { Heir, Held } from './policy/budget.ts';
 export type { SteerDecision, SteerRules } from './policy/steer.ts';
 export type {
   Catalog,
@@ -192,7 +194,6 @@ export type {
   RunKey,
   SteerParams,
   SteerPoint,
-  WaitedChild,
 } from './storage/deliveries.ts';
 export type { Ledger } from './storage/ledger.ts';
 export type { DatabaseState, StoreMaintenance } from './storage/maintenance.ts';

@@ -118,17 +118,15 @@ function stoppingActions({
   };
 }
 
-function continuingActions({
-  env,
-}: OrchestratorScope): Pick<
-  OrchestratorActions,
-  'resume_thread' | 'handoff_thread' | 'send_message'
-> {
+function continuingActions(
+  scope: OrchestratorScope,
+): Pick<OrchestratorActions, 'resume_thread' | 'handoff_thread' | 'send_message'> {
+  const { env } = scope;
   return {
-    resume_thread: async (call, context) => await goOn(env, call, context),
+    resume_thread: async (call, context) => await goOn(scope, call, context),
     // the continuation directive writes the message to the successor
     handoff_thread: async (call, context) =>
-      await goOn(env, { ...call, message: undefined }, context),
+      await goOn(scope, { ...call, message: undefined }, context),
     send_message: async (call, context) =>
       await messageSender(env)(
         { to: await one(env, call, context), message: call.message ?? '', mode: 'auto' },
@@ -167,9 +165,9 @@ async function one(
   return id;
 }
 
-/** Resumes a thread below the caller and resolves to its result. */
+/** Resumes a thread below the caller and resolves to its result, which the caller has learned then. */
 async function goOn(
-  env: ThreadEnv,
+  { env, children }: OrchestratorScope,
   call: OrchestratorCall,
   context: ToolContext,
 ): Promise<JsonObject> {
@@ -182,6 +180,11 @@ async function goOn(
     signal: context.signal,
   });
   const { thread_id, directive, status, outputs, error, cost, continuation_thread_id } = result;
+  const { registry } = env.store;
+  const last = continuation_thread_id ?? thread_id;
+  const run = await registry.runOf(last);
+  const end = await registry.endOf(last, run);
+  if (end) await children.learned(end, run);
   return asJson(
     compact({
       resumed_thread_id: threadId,

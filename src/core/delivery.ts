@@ -180,6 +180,13 @@ export interface ChildEnd {
   readonly spend: number;
 }
 
+/** A child whose end its parent has by waiting. */
+export interface WaitedChild {
+  readonly threadId: string;
+  /** The run of the child that ended; absent if that is not known: its oldest end that is open. */
+  readonly run?: number;
+}
+
 /** Facts about a thread's deliveries that its log proves. The log is authoritative, and the tables follow it. */
 export interface DeliveryFacts {
   /** Entries of deliveries that are in the log. */
@@ -190,6 +197,6 @@ export interface DeliveryFacts {
   readonly answers: ReadonlyMap<string, string>;
   /** Final status of the thread, if its log has one. */
   readonly finished: 'completed' | 'other' | undefined;
-  /** Children whose end the thread learned by waiting for them, with the result in its log. */
-  readonly waitedFor: ReadonlySet<string>;
+  /** Ends of children that the thread learned by waiting for them, with the result in its log. */
+  readonly waitedFor: readonly WaitedChild[];
 }

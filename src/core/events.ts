@@ -194,7 +194,10 @@ export interface EventPayloads {
   child_thread_finished: {
     readonly child_thread_id: string;
     readonly status: string;
+    /** The child's whole cost then, in USD. */
     readonly spend: number;
+    /** The run of the child that ended; absent: its first. */
+    readonly child_run?: number;
   };
   delivery: JsonObject;
   budget: { readonly max_usd: number; readonly parent_thread_id?: string };

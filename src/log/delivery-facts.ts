@@ -1,4 +1,4 @@
-import type { DeliveryFacts } from '../core/delivery.ts';
+import type { DeliveryFacts, WaitedChild } from '../core/delivery.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import { type Message, type StopReason, textOf } from '../core/message.ts';
 import { beginsRun } from './runs.ts';
@@ -28,19 +28,20 @@ class FactsFold implements DeliveryFacts {
   readonly entries = new Set<string>();
   readonly requested = new Set<string>();
   readonly answers = new Map<string, string>();
-  readonly waitedFor = new Set<string>();
+  readonly waitedFor: WaitedChild[] = [];
   finished: DeliveryFacts['finished'];
   #uncovered: string[] = [];
   #hasFailedRun = false;
   /** Children whose end is in the log, while no result names them. */
-  readonly #ended = new Set<string>();
+  #ended: readonly WaitedChild[] = [];
 
   take(event: LogEvent | UnknownEvent): void {
     if (isKnown(event, 'message')) this.#message(event.payload.message, event.id ?? '');
     else if (isKnown(event, 'custom_message')) this.#injected(event);
     else if (isRequest(event)) for (const entry of this.#uncovered) this.requested.add(entry);
     else if (isKnown(event, 'child_thread_finished')) {
-      this.#ended.add(event.payload.child_thread_id);
+      const { child_thread_id: threadId, child_run: run = 1 } = event.payload;
+      this.#ended = [...this.#ended, { threadId, run }];
     } else if (isKnown(event, 'delivery')) {
       this.#hasFailedRun ||= event.payload['decision'] === 'run_failed';
     } else if (isKnown(event, 'thread_finished')) {
@@ -60,11 +61,10 @@ class FactsFold implements DeliveryFacts {
       for (const entry of this.#uncovered) this.answers.set(entry, id);
       this.#uncovered = [];
     }
-    for (const child of this.#ended) {
-      if (!names(message, child)) continue;
-      this.#ended.delete(child);
-      this.waitedFor.add(child);
-    }
+    if (message.role !== 'tool_result' || this.#ended.length === 0) return;
+    const isNamed = ({ threadId }: WaitedChild): boolean => names(message, threadId);
+    this.waitedFor.push(...this.#ended.filter(isNamed));
+    this.#ended = this.#ended.filter((child) => !isNamed(child));
   }
 }
 

@@ -10,6 +10,7 @@ import type {
   RunKind,
   RunProof,
   RunTraits,
+  WaitedChild,
 } from '../core/delivery.ts';
 import type { SteerDecision, SteerRules } from '../policy/steer.ts';
 
@@ -27,13 +28,6 @@ export interface EnqueueParams {
   /** The run of the child whose end this is. */
   readonly childRun?: number;
   readonly now: string;
-}
-
-/** A child whose end its parent has by waiting. */
-export interface WaitedChild {
-  readonly threadId: string;
-  /** The run of the child that ended; absent if that is not known: its oldest end that is open. */
-  readonly run?: number;
 }
 
 /** A run, and the claim of the process that owns it. */

@@ -356,5 +356,4 @@ export type {
   RunKey,
   SteerParams,
   SteerPoint,
-  WaitedChild,
 } from './deliveries.ts';

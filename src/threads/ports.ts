@@ -147,7 +147,7 @@ export interface SessionChildren {
   readonly launch: (request: SpawnRequest) => Promise<LaunchedThread>;
   /** Starts a tool in another process, as a thread whose id is a UUID. */
   readonly launchTool: (toolId: string, params: JsonObject) => Promise<LaunchedThread>;
-  /** Records that the end of a run of a launched child is known; only the first call for a run counts. */
+  /** Records that the end of a run of a child is known; only the first call for a run counts. */
   readonly learned: (child: ThreadRecord, run: number) => Promise<void>;
 }
 

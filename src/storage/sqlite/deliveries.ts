@@ -4,6 +4,7 @@ import type {
   DeliveryReport,
   RunKind,
   RunTraits,
+  WaitedChild,
 } from '../../core/delivery.ts';
 import type { SteerDecision } from '../../policy/steer.ts';
 import type {
@@ -17,7 +18,6 @@ import type {
   RunKey,
   SteerParams,
   SteerPoint,
-  WaitedChild,
 } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import {

@@ -3,10 +3,11 @@ import {
   type Delivery,
   type DeliveryReport,
   INLINE_BYTES,
+  type WaitedChild,
 } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
-import type { EnqueueParams, ResolveParams, WaitedChild } from '../deliveries.ts';
+import type { EnqueueParams, ResolveParams } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import {
   attemptsOf,

@@ -1,12 +1,6 @@
-import type { Delivery } from '../../core/delivery.ts';
+import type { Delivery, WaitedChild } from '../../core/delivery.ts';
 import { riskOf, settleDelivery } from '../../policy/steer.ts';
-import type {
-  EndRunParams,
-  OpenRunParams,
-  RecoverParams,
-  RunKey,
-  WaitedChild,
-} from '../deliveries.ts';
+import type { EndRunParams, OpenRunParams, RecoverParams, RunKey } from '../deliveries.ts';
 import type { LazyDatabase } from './database.ts';
 import { acceptRow, headOf, insertAttempt, reject } from './delivery-attempts.ts';
 import { close, closeWaited, moveDeliveries } from './delivery-queue.ts';
@@ -269,11 +263,7 @@ function settleRow(
 export function recover(database: LazyDatabase, params: RecoverParams): void {
   const { threadId, epoch, facts, now } = params;
   assertEpoch(database, threadId, epoch);
-  closeWaited(database, {
-    threadId,
-    children: [...facts.waitedFor].map((id) => ({ threadId: id })),
-    now,
-  });
+  closeWaited(database, { threadId, children: facts.waitedFor, now });
   const run = database.get(
     `SELECT * FROM runs WHERE thread_id = ? AND status = 'running'`,
     threadId,

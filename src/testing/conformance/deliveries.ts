@@ -41,7 +41,7 @@ const facts = (changes: Partial<DeliveryFacts> = {}): DeliveryFacts => ({
   requested: new Set(),
   answers: new Map(),
   finished: undefined,
-  waitedFor: new Set(),
+  waitedFor: [],
   ...changes,
 });
 

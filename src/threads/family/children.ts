@@ -1,8 +1,9 @@
+import type { WaitedChild } from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact, type JsonObject } from '../../core/json.ts';
 import { isFinal, type ThreadRecord, type ThreadResult } from '../../core/thread.ts';
-import type { Registry, WaitedChild } from '../../storage/store.ts';
+import type { Registry } from '../../storage/store.ts';
 import type { LaunchedThread, SpawnRequest } from '../ports.ts';
 import type { HookRunner } from '../run/hook-runner.ts';
 import type { Recorder } from '../run/recorder.ts';
@@ -36,6 +37,16 @@ export interface ChildrenOptions {
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
   /** Called when a wait has returned the end of a child. */
   readonly onLearned?: ((child: WaitedChild) => void) | undefined;
+  /** What precedes the run; absent: nothing does. */
+  readonly earlier?: EarlierChildren | undefined;
+}
+
+/** The children of a thread's earlier runs, and of the threads that it continues. */
+export interface EarlierChildren {
+  /** The threads that this one continues. */
+  readonly threads: readonly string[];
+  /** Reads the ends of children that are in the logs. */
+  readonly ends: () => Promise<readonly WaitedChild[]>;
 }
 
 /** The end of a child, as its parent's log and hooks see it. */
@@ -44,12 +55,16 @@ export type FinishedChild = Pick<
   'thread_id' | 'directive' | 'status' | 'result' | 'outputs' | 'error' | 'cost'
 >;
 
+const endKey = ({ threadId, run = 1 }: WaitedChild): string => `${threadId}#${run}`;
+
 /** The children of one run: starts them, writes their start and end to the parent's log, and tells the hooks. */
 export class Children {
   readonly #options: ChildrenOptions;
   readonly #ids: string[] = [];
-  /** The last run of each background child whose end is in the log; 0: none. */
-  readonly #learned = new Map<string, number>();
+  /** Children that run in this process: their end is recorded when they return. */
+  readonly #attended = new Set<string>();
+  /** The ends of runs of children that are in the log. */
+  #recorded: Promise<Set<string>> | undefined;
   #hooks: HookRunner | undefined;
 
   constructor(options: ChildrenOptions) {
@@ -86,10 +101,17 @@ export class Children {
     const { starter, parent, onEvent } = this.#options;
     const result = await starter.run(request, parent, {
       signal,
-      onStarted: (threadId, directive) => this.#started(threadId, directive),
+      onStarted: (threadId, directive) => {
+        this.#attended.add(threadId);
+        this.#started(threadId, directive);
+      },
       onEvent: onEvent && ((event) => onEvent(bubble(event))),
     });
-    this.#ended(result.thread_id, result.status, result.cost.spend);
+    const { thread_id: threadId, continuation_thread_id: last = threadId } = result;
+    const recorded = await this.#ends();
+    for (const id of [threadId, last]) recorded.add(endKey({ threadId: id }));
+    this.#attended.delete(threadId);
+    this.#ended(result, 1);
     return result;
   }
 
@@ -106,21 +128,33 @@ export class Children {
   }
 
   /**
-   * Records the end of each run of a launched child once, when its parent learns of it. Ignores threads that are not its
-   * children.
+   * Records the end of each run of a child once, when its parent learns of it, whichever of its runs started the child.
+   * Ignores threads that are not its children.
    */
-  async learned(child: FinishedChild, run: number): Promise<void> {
-    this.#options.onLearned?.({ threadId: child.thread_id, run });
-    const known = this.#learned.get(child.thread_id);
-    if (known === undefined || known >= run) return;
-    this.#learned.set(child.thread_id, run);
-    this.#ended(child.thread_id, child.status, child.cost.spend);
+  async learned(child: ThreadRecord, run: number): Promise<void> {
+    const { thread_id: threadId, parent_id: parentId, chain_root_id: root } = child;
+    this.#options.onLearned?.({ threadId, run });
+    const { parent, earlier } = this.#options;
+    const isOwn = parentId === parent.threadId || earlier?.threads.includes(parentId ?? '');
+    if (!isOwn || this.#attended.has(root ?? threadId)) return;
+    const recorded = await this.#ends();
+    const key = endKey({ threadId, run });
+    if (recorded.has(key)) return;
+    recorded.add(key);
+    this.#ended(child, run);
     await this.#observe(child);
+  }
+
+  async #ends(): Promise<Set<string>> {
+    this.#recorded ??= (async () => {
+      const ends = (await this.#options.earlier?.ends()) ?? [];
+      return new Set(ends.map(endKey));
+    })();
+    return await this.#recorded;
   }
 
   #launched(launched: LaunchedThread): LaunchedThread {
     this.#started(launched.thread_id, launched.directive);
-    this.#learned.set(launched.thread_id, 0);
     return launched;
   }
 
@@ -132,10 +166,18 @@ export class Children {
     });
   }
 
-  #ended(threadId: string, status: string, spend: number): void {
+  #ended(
+    { thread_id: id, status, cost }: Pick<FinishedChild, 'thread_id' | 'status' | 'cost'>,
+    run: number,
+  ): void {
     this.#record({
       event_type: 'child_thread_finished',
-      payload: { child_thread_id: threadId, status, spend },
+      payload: {
+        child_thread_id: id,
+        status,
+        spend: cost.spend,
+        ...(run === 1 ? {} : { child_run: run }),
+      },
     });
   }
 

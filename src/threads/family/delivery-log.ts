@@ -1,5 +1,10 @@
 import { isoTime } from '../../core/clock.ts';
-import { type ChildEnd, type Delivery, INLINE_BYTES } from '../../core/delivery.ts';
+import {
+  type ChildEnd,
+  type Delivery,
+  INLINE_BYTES,
+  type WaitedChild,
+} from '../../core/delivery.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { escapeXml, headBytes } from '../../core/text.ts';
@@ -91,6 +96,22 @@ export async function carriedEntries(env: Stored, threadId: string): Promise<Rea
     (entry) => isKnown(entry, 'custom_message') && entry.payload.custom_type === DELIVERY_ENTRY,
   );
   return new Set(carried.map(({ id }) => id));
+}
+
+/** Returns the ends of children that are in the logs of threads. */
+export async function childEnds(
+  env: Stored,
+  threadIds: readonly string[],
+): Promise<readonly WaitedChild[]> {
+  const ends: WaitedChild[] = [];
+  for (const threadId of threadIds) {
+    for (const event of await eventsOf(env, threadId)) {
+      if (!isKnown(event, 'child_thread_finished')) continue;
+      const { child_thread_id: id, child_run: run = 1 } = event.payload;
+      ends.push({ threadId: id, run });
+    }
+  }
+  return ends;
 }
 
 /** Returns the threads that this one continues, first to last. */

@@ -7,6 +7,7 @@ import {
   INLINE_BYTES,
   type RunEnd,
   type RunTraits,
+  type WaitedChild,
 } from '../../core/delivery.ts';
 import type { EventDraft, LogEvent } from '../../core/events.ts';
 import { DELIVERY_ENTRY, isCommitted, isRequest } from '../../log/delivery-facts.ts';
@@ -14,7 +15,7 @@ import { isReturnName } from '../../loop/outputs.ts';
 import type { InboxPort, PolicyGate, SafePoint } from '../../loop/ports.ts';
 import { meet } from '../../policy/capability.ts';
 import { type DeclaredTool, runTraits, type SteerRules } from '../../policy/steer.ts';
-import type { RunKey, SteerParams, SteerPoint, WaitedChild } from '../../storage/store.ts';
+import type { RunKey, SteerParams, SteerPoint } from '../../storage/store.ts';
 import type { Tool } from '../../tools/tool.ts';
 import { deliveryBody, renderDelivery } from '../family/delivery-log.ts';
 import type { OpenTools, Process, Stored } from '../ports.ts';

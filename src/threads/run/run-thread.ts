@@ -12,7 +12,7 @@ import type { ModelProvider } from '../../providers/provider.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { afterEnd } from '../family/cancel.ts';
 import type { ChildStarter } from '../family/children.ts';
-import { carriedEntries, predecessorsOf } from '../family/delivery-log.ts';
+import { carriedEntries, childEnds, predecessorsOf } from '../family/delivery-log.ts';
 import type { ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
@@ -75,6 +75,8 @@ interface RunLog {
 
 interface RunSession extends Tooling {
   readonly inbox: ThreadInbox;
+  /** The threads that this one continues. */
+  readonly before: readonly string[];
 }
 
 /** One run of one thread: opens its log and tools, drives the loop, and finalizes the thread. */
@@ -164,8 +166,13 @@ class ThreadRun {
     const env = this.#env;
     const { plan, threadId } = this.#started;
     const { children: starter, secrets, onEvent } = this.#options;
+    const before = this.#conversation ? await predecessorsOf(env, this.#started) : [];
     const tooling = await openTooling(env, this.#started, recorder, {
       starter,
+      earlier: this.#conversation && {
+        threads: before,
+        ends: async () => await childEnds(env, [...before, threadId]),
+      },
       secrets,
       onEvent,
       onLearned: (child) => inbox.learned(child),
@@ -183,7 +190,7 @@ class ThreadRun {
     const snapshot = env.renderer.capabilities(plan, tools.definitions().tools);
     await env.files.writeCapabilities(threadId, snapshot);
     this.#cancellation.watch();
-    return { ...tooling, inbox };
+    return { ...tooling, inbox, before };
   }
 
   /** Records the beginning of the conversation and opens the inbox. */
@@ -199,7 +206,7 @@ class ThreadRun {
     recorder.record(opening.drafts);
     if (conversation) tools.restore?.(opening.messages);
     const carried = conversation ? await carriedEntries(this.#env, threadId) : new Set<string>();
-    await inbox.open(carried, await predecessorsOf(this.#env, this.#started));
+    await inbox.open(carried, session.before);
     return opening;
   }
 

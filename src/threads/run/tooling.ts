@@ -12,7 +12,7 @@ export interface Tooling {
 }
 
 export interface ToolingOptions
-  extends Pick<ChildrenOptions, 'starter' | 'onEvent' | 'onLearned'>,
+  extends Pick<ChildrenOptions, 'starter' | 'onEvent' | 'onLearned' | 'earlier'>,
     Pick<ToolSession, 'record'> {
   /** Values of secret inputs, by name; none by default. */
   readonly secrets?: Readonly<Record<string, string>>;
@@ -26,15 +26,15 @@ export async function openTooling(
   env: Process & Pick<Sources, 'items' | 'models' | 'tools'>,
   started: StartedThread,
   recorder: Recorder,
-  { starter, onEvent, onLearned, record, secrets = {}, wrap, ...rest }: ToolingOptions,
+  { record, secrets = {}, wrap, callPrefix: prefix, ...rest }: ToolingOptions,
 ): Promise<Tooling> {
   const { plan, threadId } = started;
-  const children = new Children({ parent: started, starter, recorder, onEvent, onLearned });
+  const children = new Children({ parent: started, recorder, ...rest });
   const traits = env.models.traits(plan.model);
   const opened = await env.tools.open({ plan, traits, threadId, secrets, children, record });
   const tools = wrap?.(opened) ?? opened;
   const run = started.document.runs?.length ?? 1;
-  const { callPrefix = run === 1 ? 'hook-' : `hook-${run}-` } = rest;
+  const callPrefix = prefix ?? (run === 1 ? 'hook-' : `hook-${run}-`);
   const hooks = new HookRunner({ env, plan, threadId, callPrefix, tools, children, recorder });
   children.attach(hooks);
   return { tools, hooks, children };
