@@ -37,7 +37,7 @@ export interface ChildrenOptions {
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
   /** Called when a wait has returned the end of a child. */
   readonly onLearned?: ((child: WaitedChild) => void) | undefined;
-  /** What precedes the run; absent: nothing does. */
+  /** The children and threads before the run; absent: none. */
   readonly earlier?: EarlierChildren | undefined;
 }
 
