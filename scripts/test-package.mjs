@@ -75,7 +75,7 @@ function tryOn(nodeFolder, tarball) {
   }
   const program = `const { openRye } = await import('rye'); await import('rye/testing');
     const rye = openRye({ projectPath: '${project}', userSpacePath: '${home}', env: {} });
-    if ((await rye.threads.list()).threads.length !== 1) throw new Error('no thread'); rye.close();`;
+    if ((await rye.threads.list()).length !== 1) throw new Error('no thread'); rye.close();`;
   run(node, ['--input-type=module', '-e', program], { cwd: prefix, env });
   const { stdout } = run(node, ['--version'], { env });
   process.stdout.write(
