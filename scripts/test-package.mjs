@@ -61,7 +61,7 @@ function tryOn(nodeFolder, tarball) {
   const env = { PATH: nodeFolder, HOME: home, npm_config_ignore_scripts: 'true' };
   const node = path.join(nodeFolder, 'node');
   const began = performance.now();
-  run(node, [npm, 'install', '--silent', tarball], { cwd: prefix, env });
+  run(node, [npm, 'install', '--silent', '--offline', '--no-audit', tarball], { cwd: prefix, env });
   const seconds = (performance.now() - began) / 1000;
   const modules = path.join(prefix, 'node_modules');
   const packages = readdirSync(modules).filter((name) => !name.startsWith('.') && name !== 'rye');
