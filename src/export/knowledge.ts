@@ -1,16 +1,19 @@
 import { stringify } from 'yaml';
+import type { LogEvent } from '../core/events.ts';
 import { compact } from '../core/json.ts';
 import { withoutControls } from '../core/text.ts';
+import type { ThreadRun } from '../core/thread.ts';
 import { formatCost } from '../core/usage.ts';
-import { pathTo } from '../log/tree.ts';
+import { isKnown, pathTo } from '../log/tree.ts';
 import { bounded, fence, inlineCode, quote, renderEvent } from './markdown.ts';
 import type { ExportFacts, ExportSource } from './source.ts';
 
 /** Renders a thread as a knowledge entry: frontmatter, then the readable conversation. Same log, same text. */
 export function renderThreadKnowledge(facts: ExportFacts): string {
-  const body = ownEvents(facts).flatMap((event) =>
-    event.event_type === 'message' ? renderEvent(event) : [],
-  );
+  const body = ownEvents(facts).flatMap((event) => {
+    if (isKnown(event, 'run_started')) return renderRun(event, facts);
+    return event.event_type === 'message' ? renderEvent(event) : [];
+  });
   const blocks = [...renderHead(facts), ...body, ...renderOutcome(facts)];
   // appended to the last block, not to the whole text, which may be megabytes and would be copied
   return [...blocks.slice(0, -1), `${blocks.at(-1) ?? ''}\n`].join('\n\n');
@@ -49,6 +52,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
     cost,
     outputs,
     imported_from: origin,
+    runs,
   } = document;
   const metadata = {
     name: thread_id.slice(thread_id.lastIndexOf('/') + 1),
@@ -66,6 +70,7 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
     ...(continuation_of === undefined ? {} : { continuation_of }),
     ...(continued_by === undefined ? {} : { continuation_thread_id: continued_by }),
     ...(outputs ? { outputs } : {}),
+    ...(runs ? { runs: runs.map(runFacts) } : {}),
     ...(origin ? { imported_from: originOf(origin) } : {}),
     capabilities_ref: capabilitiesRef,
     tags: ['thread', status],
@@ -73,6 +78,22 @@ function frontmatter({ document, description, capabilitiesRef, finishedAt }: Fac
   // YAML escapes the other control characters itself.
   const yaml = withoutControls(stringify(metadata, { lineWidth: 0 })).replaceAll('\t', '\u{FFFD}');
   return `---\n${yaml}---`;
+}
+
+function runFacts({ run, reason, started_at, status, cost }: ThreadRun): object {
+  const { turns, spend } = cost;
+  return { run, reason, started_at, status, turns, spend };
+}
+
+type RunStarted = Extract<LogEvent, { readonly event_type: 'run_started' }>;
+
+/** Renders the beginning of a run after the first one, with its end where thread.json has that. */
+function renderRun({ payload, timestamp }: RunStarted, { document }: Facts): readonly string[] {
+  const { run: number, reason } = payload;
+  const run = document.runs?.find((one) => one.run === number);
+  const end = run ? [run.status, `${run.cost.turns} turns`, `$${run.cost.spend.toFixed(6)}`] : [];
+  const facts = [inlineCode(reason), `started ${inlineCode(timestamp)}`, ...end];
+  return [`## Run ${Math.trunc(number)}`, facts.join(', ')];
 }
 
 function originOf({ format, session_id, started_at, ended_at, cost }: Origin): object {
@@ -99,9 +120,15 @@ export function renderOutcome({ document }: Facts): readonly string[] {
 }
 
 /** The path to the leaf as a readable conversation: the form of the knowledge entry, one branch, with its labels. */
-export function* exportMarkdown({ tree, leafId, facts }: ExportSource): Iterable<string> {
+export function* exportMarkdown({ tree, leafId, facts, events }: ExportSource): Iterable<string> {
   yield renderHead(facts).join('\n\n');
+  const starts = events.filter((event) => isKnown(event, 'run_started'));
+  let last = 0;
   for (const entry of pathTo(tree, leafId)) {
+    // a run without an entry on this path is omitted
+    const run = starts.findLast(({ seq }) => seq > last && seq < entry.seq);
+    for (const block of run ? renderRun(run, facts) : []) yield `\n\n${block}`;
+    last = entry.seq;
     const blocks = renderEvent(entry);
     const label = tree.labels.get(entry.id);
     if (label !== undefined) yield `\n\n*Label:* ${inlineCode(label)}`;

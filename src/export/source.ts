@@ -1,6 +1,7 @@
 import type { ErrorInfo } from '../core/errors.ts';
 import type { LogEvent, LogHeader, UnknownEvent } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
+import type { ThreadRun } from '../core/thread.ts';
 import type { Cost, SessionCost } from '../core/usage.ts';
 import type { LogProblem } from '../log/codec.ts';
 import { buildTree, isKnown, pathTo, type SessionTree } from '../log/tree.ts';
@@ -17,6 +18,7 @@ export interface ExportFacts {
     readonly continuation_of?: string;
     readonly continuation_thread_id?: string;
     readonly cost?: Cost;
+    readonly runs?: readonly ThreadRun[];
     readonly imported_from?: {
       readonly format: string;
       readonly session_id: string;

@@ -228,14 +228,19 @@ export function runDividers(entryId: string, page: PageContext): Html {
   if (!runs) return NOTHING;
   const isHidden = entryId !== '' && !page.active.has(entryId);
   const place = page.source.tree.byId.positionOf(entryId);
-  return html`<div class="runs" data-place="${place}"${isHidden && html` hidden`}>${runs.map(runDivider)}</div>`;
+  return html`<div class="runs" data-place="${place}"${isHidden && html` hidden`}>${runs.map((start) => runDivider(start, page))}</div>`;
 }
 
-function runDivider({ run, reason, timestamp, model, limits }: RunStart): Html {
+function runDivider(
+  { run, reason, timestamp, model, limits }: RunStart,
+  { source }: PageContext,
+): Html {
+  const { status, cost } = source.facts.document.runs?.find((one) => one.run === run) ?? {};
   const at = dayAndTime(timestamp);
   const granted = Object.entries(limits).map(([name, value]) => `${name} ${JSON.stringify(value)}`);
   const date = at ? `${at.day}, ${at.time}` : timestamp;
-  const parts = [reason, date, model, granted.join(', ')].filter((part) => part !== '');
+  const end = [status ?? '', cost ? formatUsd(cost.spend) : ''];
+  const parts = [reason, date, ...end, model, granted.join(', ')].filter((part) => part !== '');
   return html`<p class="run"><b>Run${run !== undefined && ` ${run}`}</b><span>· ${parts.join(' · ')}</span></p>`;
 }
 

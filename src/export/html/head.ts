@@ -1,4 +1,5 @@
 import { textOf } from '../../core/message.ts';
+import type { ThreadRun } from '../../core/thread.ts';
 import {
   type Cost,
   formatCost,
@@ -110,6 +111,7 @@ function factList({ from, to, models, cost }: Totals, page: PageContext): readon
     ['Imported from', origin && `${origin.format} session ${origin.session_id}`],
     ['Imported', origin && document.created_at],
     ['Imported cost', origin?.cost && formatCost(origin.cost)],
+    ['Runs', document.runs?.map(runLine).join(' · ')],
     ['Parent', link(document.parent_thread_id)],
     ['Continues', link(document.continuation_of)],
     ['Continued by', link(document.continuation_thread_id)],
@@ -122,6 +124,10 @@ function factList({ from, to, models, cost }: Totals, page: PageContext): readon
       ? []
       : [html`<div><dt>${name}</dt><dd>${value}</dd></div>`],
   );
+}
+
+function runLine({ run, started_at, status, cost }: ThreadRun): string {
+  return `${run}: ${started_at}, ${status}, ${formatUsd(cost.spend)}`;
 }
 
 function tokensOf(cost: Cost): string {
