@@ -213,6 +213,40 @@ describe('a conversation larger than the window', () => {
       'leaf',
     );
     await expectBooked();
+    summaryOf = (number) => reply(`SUMMARY ${number}.`, USAGE);
+    await rye.recovery.resume({
+      threadId: id,
+      message: 'On.',
+      limits: { spend: 5, tokens: 9_000_000 },
+    });
+    await rye.trees.compact(id);
+    const { pieces } = (await compaction())?.details ?? {};
+    expect(pieces).toBeGreaterThan(2);
+    expect(numbersIn(summaries().slice(2)).flat()[0]).toBe(1);
+    await expectBooked();
+  });
+
+  it('that is cancelled midway is unchanged, and what was paid is booked', async () => {
+    await fill();
+    const context = await rye.trees.context(id);
+    const before = await cost();
+    const cancel = new AbortController();
+    summaryOf = (number) => {
+      if (number === 3) cancel.abort();
+      return reply(`SUMMARY ${number}.`, USAGE);
+    };
+    await expect(rye.trees.compact(id, { signal: cancel.signal })).rejects.toMatchObject({
+      code: 'cancelled',
+    });
+    expect(summaries()).toHaveLength(3);
+    expect(await compaction()).toBeUndefined();
+    expect(await rye.trees.context(id)).toEqual(context);
+    expect((await cost()).input_tokens - before.input_tokens).toBeGreaterThanOrEqual(
+      2 * USAGE.input_tokens,
+    );
+    await expectBooked();
+    expect(await rye.trees.compact(id)).toMatchObject({ compacted: true });
+    await expectBooked();
   });
 
   it('that fails midway is unchanged, and a retry summarizes all of it', async () => {
