@@ -151,6 +151,7 @@ export const runDocuments = {
             .optional(),
         }),
       ),
+      warnings: z.array(z.string()),
     },
   ),
   failure: openDocument('any command', 'Why nothing was done; every failure has this form.', {

@@ -1,13 +1,14 @@
 import { capabilityOf } from '../core/capability.ts';
-import { RyeError } from '../core/errors.ts';
+import { EXIT, ignoredWarning, RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
 import { didYouMean } from '../core/text.ts';
 import type { Spaces } from '../items/spaces-fs.ts';
-import { covers, coversTool, specificity } from '../policy/capability.ts';
-import type { GrantedTool } from '../threads/ports.ts';
+import { covers, coversTool, isExact, namedServer, specificity } from '../policy/capability.ts';
+import type { GrantedTool, UnavailableGrant } from '../threads/ports.ts';
 import { type DisclosureCandidate, MAX_EAGER_TOKENS } from '../tools/disclosure.ts';
 import { GUARDED_KINDS, type GuardedKind } from '../tools/guarded-paths.ts';
 import { serverOfTool } from '../tools/mcp/mcp-tools.ts';
+import type { OfferedTools } from '../tools/mcp/servers.ts';
 import { PRIMARY_IDS } from '../tools/primary/actions.ts';
 import type { Tool } from '../tools/tool.ts';
 
@@ -59,12 +60,27 @@ export function liftsGuard(capabilities: readonly string[]): (kind: GuardedKind)
   return (kind) => coversTool(capabilities, `${GUARDS_ID}/${kind}`);
 }
 
-/** Warns about grants that match no known tool, usually misspelled names. A server may add tools later. */
+/** The item tools that a thread may call. */
+export interface GrantedItems {
+  readonly items: readonly Tool[];
+  /** One sentence for each skipped tool. */
+  readonly warnings: readonly string[];
+  /** Skipped tools that a capability names. */
+  readonly broken: readonly (UnavailableGrant & { readonly id: string })[];
+}
+
+/** Returns the warning about a skipped tool. */
+export function skippedTool(id: string, { message, code, exitCode, hint }: RyeError): string {
+  const text = `tool ${id} skipped: ${message}`;
+  return exitCode === EXIT.integrity ? ignoredWarning({ message: text, code, hint }) : text;
+}
+
+/** Finds grants that match no known tool, usually misspelled names. A server may add tools later. */
 export function idleGrants(
   capabilities: readonly string[],
   offered: readonly { readonly id: string }[],
   known: () => readonly { readonly id: string }[],
-): readonly string[] {
+): readonly UnavailableGrant[] {
   const idle = capabilities.filter(
     (grant) =>
       grant.startsWith(TOOL_GRANT) &&
@@ -77,7 +93,31 @@ export function idleGrants(
       ...known().map(({ id }) => id),
       ...GUARDED_KINDS.map((kind) => `${GUARDS_ID}/${kind}`),
     ]);
-    return `the permission ${grant} allows no tool that there is${hint === undefined ? '' : `. ${hint}`}`;
+    const text = `the permission ${grant} allows no tool that there is`;
+    return { capability: grant, error: new RyeError('item_not_found', text, { hint }) };
+  });
+}
+
+/** Returns the grants that name a server that is not configured or fails, or a tool that its server does not offer. */
+export function lostServers(
+  capabilities: readonly string[],
+  { servers, tools }: Pick<OfferedTools, 'servers' | 'tools'>,
+  mayConnect: boolean,
+): readonly UnavailableGrant[] {
+  return capabilities.flatMap((capability) => {
+    const server = namedServer(capability);
+    if (server === undefined) return [];
+    const hint = 'Check .ai/config/mcp.yaml.';
+    const fault = (text: string): RyeError => new RyeError('item_not_found', text, { hint });
+    const failed = servers.get(server);
+    if (failed) return [{ capability, error: failed }];
+    if (!servers.has(server)) {
+      return [{ capability, error: fault(`the MCP server ${server} is not configured`) }];
+    }
+    const isThere = tools.some(({ id }) => coversTool([capability], id));
+    if (!mayConnect || !isExact(capability) || isThere) return [];
+    const name = capability.slice(TOOL_GRANT.length).replaceAll('.', '/');
+    return [{ capability, error: fault(`the MCP server ${server} offers no tool ${name}`) }];
   });
 }
 
@@ -158,4 +198,9 @@ export function overriddenFiles(
           `ignored: ${file} (the id ${id} is reserved for a tool that is a part of rye). Rename it.`,
         ];
   });
+}
+
+/** Words a grant that is of no use, with the hint of its error. */
+export function idleWarning({ error: { message, hint } }: UnavailableGrant): string {
+  return hint === undefined ? message : `${message}. ${hint}`;
 }

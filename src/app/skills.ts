@@ -1,17 +1,26 @@
 import { readFileSync, realpathSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
-import { EXIT, ignoredWarning, isSecurityWarning, messageOf, RyeError } from '../core/errors.ts';
+import { capabilityOf } from '../core/capability.ts';
+import {
+  EXIT,
+  ignoredWarning,
+  isSecurityWarning,
+  messageOf,
+  RyeError,
+  toRyeError,
+} from '../core/errors.ts';
 import type { EventPayloads } from '../core/events.ts';
 import { wireName } from '../core/ids.ts';
 import { isRecord } from '../core/json.ts';
 import { isErrorOutcome, type Message } from '../core/message.ts';
 import type { PlannedTool } from '../core/plan.ts';
-
+import { didYouMean } from '../core/text.ts';
 import { loadSkill, parseSkill } from '../items/skill.ts';
 import { withForeignSkills } from '../items/skill-files-fs.ts';
 import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import type { VerifiedItems } from '../items/verified-fs.ts';
-import { covers, expandsTo } from '../policy/capability.ts';
+import { covers, expandsTo, isExact } from '../policy/capability.ts';
+import type { UnavailableGrant } from '../threads/ports.ts';
 import { TOOL_SEARCH_ID } from '../tools/disclosure.ts';
 import type { ScriptOptions } from '../tools/script.ts';
 import { ActiveSkills, type OfferedSkill, toolIdsOf } from '../tools/skills/active-skills.ts';
@@ -26,9 +35,16 @@ export interface GrantedSkills {
   readonly maxActive: number;
   /** One sentence for each skipped or faulty skill. */
   readonly warnings: readonly string[];
+  /** The capabilities that name a skill that can't be used. */
+  readonly unavailable: readonly UnavailableGrant[];
 }
 
-export const NO_SKILLS: GrantedSkills = { skills: [], maxActive: 0, warnings: [] };
+export const NO_SKILLS: GrantedSkills = {
+  skills: [],
+  maxActive: 0,
+  warnings: [],
+  unavailable: [],
+};
 
 /** Folders of other programs' skills, relative to the project and the home folder. */
 const FOREIGN_FOLDER = '.claude';
@@ -66,10 +82,15 @@ export async function grantedSkills(
   const ids = expandsTo(capabilities, 'fetch', 'skill', [
     ...new Set([...ofProgram.keys(), ...known.map(({ id }) => id)]),
   ]);
-  if (ids.length === 0) return { skills: [], maxActive, warnings: [] };
+  const unknown = unknownSkills(capabilities, ids);
+  if (ids.length === 0) return { ...NO_SKILLS, maxActive, ...unknown };
   const items = await workspace.items(allowUnsigned);
   const skills: OfferedSkill[] = [];
-  const warnings: string[] = [];
+  const warnings = [...unknown.warnings];
+  const unavailable = [...unknown.unavailable];
+  const exclude = (id: string, error: RyeError): void => {
+    unavailable.push({ capability: fetchOf(id), error });
+  };
   for (const id of ids) {
     const own = ofProgram.get(id);
     if (own) {
@@ -80,13 +101,36 @@ export async function grantedSkills(
       const { offered, problems } = loadOffered({ spaces, items, capabilities }, id);
       warnings.push(...problems.map((problem) => `the skill ${id}: ${problem}`));
       if (offered) skills.push(offered);
+      else exclude(id, new RyeError('skill_malformed', `the skill ${id}: ${problems.join('; ')}`));
     } catch (error) {
+      exclude(id, toRyeError(error));
       const warning = skipped(id, error);
       if (isSecurityWarning(warning)) workspace.notice(warning);
       warnings.push(warning);
     }
   }
-  return { skills, maxActive, warnings };
+  return { skills, maxActive, warnings, unavailable };
+}
+
+function fetchOf(id: string): string {
+  return capabilityOf({ verb: 'fetch', item_type: 'skill', item_id: id });
+}
+
+/** Returns the grants that name a skill that does not exist. */
+function unknownSkills(
+  capabilities: readonly string[],
+  known: readonly string[],
+): Pick<GrantedSkills, 'warnings' | 'unavailable'> {
+  const named = fetchOf('').length;
+  const unavailable = capabilities
+    .filter((one) => one.startsWith(fetchOf('')) && isExact(one))
+    .filter((one) => expandsTo([one], 'fetch', 'skill', known).length === 0)
+    .map((capability) => {
+      const id = capability.slice(named);
+      const hint = didYouMean(id, known) ?? 'List them with: rye list skill';
+      return { capability, error: new RyeError('item_not_found', `unknown skill ${id}`, { hint }) };
+    });
+  return { warnings: unavailable.map(({ error }) => error.message), unavailable };
 }
 
 /** Reads a skill of the program, which needs no signature. Throws `skill_malformed` for a mistake. */

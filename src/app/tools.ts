@@ -1,4 +1,4 @@
-import { messageOf, RyeError } from '../core/errors.ts';
+import { isSecurityWarning, RyeError, toRyeError } from '../core/errors.ts';
 import { aliasOf } from '../core/ids.ts';
 import { assertIdentity } from '../items/binding.ts';
 import { readToolFiles, readToolMetadata } from '../items/tool-metadata-fs.ts';
@@ -38,11 +38,15 @@ import {
   candidate,
   deferredEager,
   factsOf,
+  type GrantedItems,
   idleGrants,
+  idleWarning,
   isOffered,
   isPrimary,
   liftsGuard,
+  lostServers,
   overriddenFiles,
+  skippedTool,
   withoutCollisions,
 } from './granted-tools.ts';
 import { lateRiskCheck } from './late-risk.ts';
@@ -93,10 +97,7 @@ export class ToolCatalog implements ToolSource {
     { preloadTokens, mayConnect }: ToolPlanFacts,
   ): Promise<ToolGrants> {
     const fixed = this.#fixedTools(undefined).filter(({ id }) => isOffered(id, capabilities));
-    const { tools: items, warnings } = await this.#grantedItems(
-      capabilities,
-      new Set(fixed.map(({ id }) => id)),
-    );
+    const { items, warnings, broken } = await this.#grantedItems(capabilities, fixed);
     const remote = await this.#grantedRemote(capabilities, mayConnect);
     const skills = await this.#skills(capabilities);
     const skillTools = this.#openSkills(skills, { planned: () => [], unlocked: new Set() }).tools;
@@ -121,13 +122,15 @@ export class ToolCatalog implements ToolSource {
         : candidates,
       preloadTokens,
     );
+    const idle = idleGrants(capabilities, [...fixed, ...items, ...broken], () => [
+      ...this.#fixedTools(undefined),
+      ...this.#workspace.spaces.list('tool'),
+    ]);
+    const lost = lostServers(capabilities, remote, mayConnect);
     const upFront = new Set(preloaded.map(({ id }) => id));
     const taint = taintNote(
       [...fixed.filter(({ id }) => !isPrimary(id)), ...items, ...remote.tools].map(
-        ({ id, traits }) => ({
-          id,
-          network: traits.network,
-        }),
+        ({ id, traits: { network } }) => ({ id, network }),
       ),
       capabilities,
     );
@@ -136,16 +139,15 @@ export class ToolCatalog implements ToolSource {
       warnings: [
         ...warnings,
         ...overriddenFiles(this.#workspace.spaces, fixed),
-        ...idleGrants(capabilities, [...fixed, ...items], () => [
-          ...this.#fixedTools(undefined),
-          ...this.#workspace.spaces.list('tool'),
-        ]),
+        ...idle.map(idleWarning),
         ...remote.warnings,
+        ...lost.filter(({ error }) => !remote.warnings.includes(error.message)).map(idleWarning),
         ...collisions,
         ...deferredEager(candidates, upFront),
         ...skills.warnings,
         ...(taint === undefined ? [] : [taint]),
       ],
+      unavailable: [...broken, ...idle, ...lost, ...skills.unavailable],
     };
   }
 
@@ -281,12 +283,11 @@ export class ToolCatalog implements ToolSource {
     });
   }
 
-  /** Item tools that the capabilities name or match; a wildcard skips broken ones, an exact grant refuses. */
+  /** Item tools that the capabilities name or match, and the broken ones that they name. */
   async #grantedItems(
     capabilities: readonly string[],
-    taken: ReadonlySet<string>,
-  ): Promise<{ readonly tools: readonly Tool[]; readonly warnings: readonly string[] }> {
-    const exact = capabilities.filter(isExact);
+    fixed: readonly Tool[],
+  ): Promise<GrantedItems> {
     const known = this.#workspace.spaces
       .list('tool')
       .filter(({ shadowedBy }) => shadowedBy === null);
@@ -295,18 +296,23 @@ export class ToolCatalog implements ToolSource {
       'execute',
       'tool',
       known.map(({ id }) => id),
-    ).filter((id) => !taken.has(id) && serverOfTool(id) === undefined);
+    ).filter((id) => !fixed.some((tool) => tool.id === id) && serverOfTool(id) === undefined);
     const tools: Tool[] = [];
     const warnings: string[] = [];
+    const broken: GrantedItems['broken'][number][] = [];
     for (const id of ids) {
       try {
         tools.push(await this.#itemTool(id, undefined));
-      } catch (error) {
-        if (coversTool(exact, id)) throw error;
-        warnings.push(`tool ${id} skipped: ${messageOf(error)}`);
+      } catch (thrown) {
+        const error = toRyeError(thrown);
+        const capability = capabilities.find((one) => isExact(one) && coversTool([one], id));
+        if (capability !== undefined) broken.push({ id, capability, error });
+        const warning = skippedTool(id, error);
+        if (isSecurityWarning(warning)) this.#workspace.notice(warning);
+        warnings.push(warning);
       }
     }
-    return { tools, warnings };
+    return { items: tools, warnings, broken };
   }
 
   async #skills(capabilities: readonly string[]): Promise<GrantedSkills> {
@@ -329,11 +335,10 @@ export class ToolCatalog implements ToolSource {
     mayConnect: boolean,
   ): Promise<OfferedTools> {
     const isReached = (server: string): boolean => reachesServer(capabilities, server);
-    const { tools, lazy, warnings } = mayConnect
+    const offered = mayConnect
       ? await this.#mcp.offered(isReached)
       : await this.#mcp.unresolved(isReached);
-    const granted = tools.filter(({ id }) => coversTool(capabilities, id));
-    return { tools: granted, lazy, warnings };
+    return { ...offered, tools: offered.tools.filter(({ id }) => coversTool(capabilities, id)) };
   }
 
   async #findItemTool(id: string, scope: ToolScope): Promise<Tool | undefined> {

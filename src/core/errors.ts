@@ -104,6 +104,7 @@ const EXIT_BY_CODE = {
   risk_blocked: EXIT.denied,
   acknowledge_required: EXIT.denied,
   path_denied: EXIT.denied,
+  tool_unavailable: EXIT.denied,
   not_descendant: EXIT.denied,
   // limits and money
   limit_turns: EXIT.limit,

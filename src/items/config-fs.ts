@@ -19,6 +19,7 @@ import {
   flattenConfig,
   isPowerFile,
   type LoadedConfig,
+  lowerLimits,
   mergeConfig,
   nestConfig,
   overridePath,
@@ -63,7 +64,7 @@ export function openConfig(options: ConfigOptions): Config {
   }
 
   return {
-    load: (name) => remember(merged, name, () => mergeLayers(name, layer, options.overrides ?? [])),
+    load: (name) => remember(merged, name, () => mergeLayers(name, layer, options)),
     loadFrom: async (name, space) => flattenConfig((await layer(name, space)) ?? EMPTY_MAP),
     names(prefix = '') {
       const ids = options.spaces.list('config').map(({ id }) => id);
@@ -102,11 +103,15 @@ export async function loadTrustPolicy(
   return policy;
 }
 
+/** Its limits count also without a trusted signature where they are lower. */
+const LIMITS_FILE = 'agent/resilience';
+
 async function mergeLayers(
   name: string,
   layer: (name: string, space: Space) => Promise<ConfigNode | undefined>,
-  overrides: readonly ConfigOverride[],
+  options: ConfigOptions,
 ): Promise<LoadedConfig> {
+  const { overrides = [] } = options;
   const shipped = (await layer(name, 'system')) ?? EMPTY_MAP;
   let node = EMPTY_MAP;
   const lay = (upper: ConfigNode): void => {
@@ -117,11 +122,24 @@ async function mergeLayers(
     const upper = await layer(name, space);
     if (upper !== undefined) lay(upper);
   }
+  const ignored = name === LIMITS_FILE ? await ignoredLayer(name, options) : undefined;
+  if (ignored) node = lowerLimits(node, ignored);
   for (const { key, value } of overrides) {
     const path = overridePath(name, key);
     if (path !== undefined) lay(nestConfig(path, await parseOverride(key, value)));
   }
   return flattenConfig(node);
+}
+
+/** Returns the project's file that is ignored because its signature does not count; undefined if it can't be parsed. */
+async function ignoredLayer(name: string, options: ConfigOptions): Promise<ConfigNode | undefined> {
+  const found = options.spaces.find('config', name, { space: 'project' });
+  if (found === undefined || verifyFile(found, options).ok) return undefined;
+  try {
+    return await parseConfig(found);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Throws if there are unknown settings; names all of them with their lines. */

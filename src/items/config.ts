@@ -1,4 +1,5 @@
 import { type JsonObject, type JsonValue } from '../core/json.ts';
+import { LIMIT_NAMES, LIMITS } from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
 
 /** A configuration value in which every node has its origin (`file:line`). */
@@ -107,6 +108,31 @@ export function nestConfig(path: readonly string[], node: ConfigNode): ConfigNod
     (inner, name) => ({ kind: 'map', members: new Map([[name, inner]]), origin: inner.origin }),
     node,
   );
+}
+
+/** Lowers the limits of a configuration to those of a file that does not count otherwise. Ignores what would raise one. */
+export function lowerLimits(config: ConfigNode, ignored: ConfigNode): ConfigNode {
+  const limits = membersOf(membersOf(config).get('limits'));
+  const lower = LIMIT_NAMES.flatMap((name): readonly (readonly [string, ConfigNode])[] => {
+    const given = membersOf(membersOf(ignored).get('limits'));
+    const node = given.get(name) ?? given.get(`max_${name}`);
+    const amount = amountOf(node);
+    const value = LIMITS[name].isWhole ? Math.floor(amount) : amount;
+    if (node === undefined || !(value >= 0 && value < amountOf(limits.get(name)))) return [];
+    return [[name, { kind: 'scalar', value, origin: node.origin }]];
+  });
+  if (lower.length === 0) return config;
+  const members = new Map(lower);
+  return mergeConfig(config, nestConfig(['limits'], { kind: 'map', members, origin: 'limits' }));
+}
+
+function membersOf(node: ConfigNode | undefined): ReadonlyMap<string, ConfigNode> {
+  return node?.kind === 'map' ? node.members : new Map();
+}
+
+function amountOf(node: ConfigNode | undefined): number {
+  if (node?.kind !== 'scalar' || node.value === null || node.value === '') return Number.NaN;
+  return Number(node.value);
 }
 
 /** One `key=value` of the command line. */

@@ -32,6 +32,8 @@ export interface RawHook {
 export interface Permissions {
   /** Capability patterns in document order. */
   readonly capabilities: readonly string[];
+  /** Those of the capabilities without which the directive may run. */
+  readonly optional: readonly string[];
   readonly acknowledgements: readonly Acknowledgement[];
   /** True if descendants must stay within these capabilities. */
   readonly ceiling: boolean;
@@ -58,6 +60,8 @@ export interface InputDeclaration {
 export interface ContextRef {
   readonly id: string;
   readonly origin: string;
+  /** True if the directive may run without it; absent: false. */
+  readonly optional?: true;
 }
 
 export interface DirectiveContext {
@@ -115,6 +119,7 @@ export class DirectiveDraft {
   readonly limits: RawLimit[] = [];
   readonly permissions = {
     capabilities: [] as string[],
+    optional: [] as string[],
     acknowledgements: [] as Acknowledgement[],
     ceiling: false,
     xml: [] as string[],

@@ -5,7 +5,14 @@ import { didYouMean } from '../core/text.ts';
 import { type DirectiveDraft, type ModelChoice, malformed, noteOrigin } from './directive-ast.ts';
 import { readPermissions } from './directive-permissions.ts';
 import { originOf, type Problems } from './source.ts';
-import { childElements, elementToJson, textOf, typedValue, type XmlElement } from './xml.ts';
+import {
+  childElements,
+  elementToJson,
+  isTrue,
+  textOf,
+  typedValue,
+  type XmlElement,
+} from './xml.ts';
 
 type Reader = (element: XmlElement, draft: DirectiveDraft) => void;
 
@@ -175,7 +182,12 @@ function readContext(element: XmlElement, draft: DirectiveDraft): void {
     } else {
       const problem = itemIdProblem(text);
       if (problem === undefined) {
-        draft.context[position].push({ id: text, origin: originOf(child.location) });
+        const optional = isTrue(child.attributes.get('optional'));
+        draft.context[position].push({
+          id: text,
+          origin: originOf(child.location),
+          ...(optional ? { optional } : {}),
+        });
       } else malformed(draft, child, `<${position}> "${text}" is not a knowledge id: ${problem}`);
     }
   }

@@ -10,7 +10,7 @@ const TAGS = [...VERBS, 'acknowledge'] as const;
 /**
  * Reads `<permissions>` into capability patterns. Forms: the text `*`; `<verb>*</verb>`; `<verb>type.pattern</verb>`;
  * `<verb><type>pattern</type></verb>`. All can be repeated and mixed, also `*` with `<acknowledge>`. Slashes in patterns
- * become dots. Anything else is a `permission_malformed` error: an unclear permission grants nothing.
+ * become dots. `optional="true"` lets the directive run without the item. Anything else is a `permission_malformed` error: an unclear permission grants nothing.
  */
 export function readPermissions(element: XmlElement, draft: DirectiveDraft): void {
   const { permissions } = draft;
@@ -93,7 +93,11 @@ function grant(draft: DirectiveDraft, element: XmlElement, capability: string): 
     refuse(draft, element, `"${capability}" is not a capability: ${problem}`);
     return;
   }
-  const { capabilities } = draft.permissions;
+  const { capabilities, optional } = draft.permissions;
+  // an entry that requires it counts, also beside an optional one
+  if (!isTrue(element.attributes.get('optional'))) {
+    draft.permissions.optional = optional.filter((one) => one !== capability);
+  } else if (!capabilities.includes(capability)) optional.push(capability);
   if (!capabilities.includes(capability)) capabilities.push(capability);
   noteOrigin(draft, `capabilities.${capability}`, element.location);
 }

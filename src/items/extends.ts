@@ -47,6 +47,8 @@ type Kept =
 export interface Composed extends Pick<Directive, Kept> {
   readonly category: string;
   readonly capabilities: readonly string[];
+  /** Those of the capabilities without which the directive may run. */
+  readonly optional: readonly string[];
   readonly acknowledgements: readonly Acknowledgement[];
   /** From the root to the parent of the leaf. The leaf's own ceiling binds only its descendants. */
   readonly ceilings: readonly Ceiling[];
@@ -149,6 +151,7 @@ export function composeChain(chainRootFirst: readonly LoadedDirective[]): Compos
     model: withModel.model,
     rawLimits: nearestLimits(nearestFirst),
     capabilities: granting.permissions.capabilities,
+    optional: granting.permissions.optional,
     acknowledgements: acknowledgements(leaf, granting),
     ceilings: ceilings(chainRootFirst.slice(0, -1)),
     permissionsXml: leaf.permissions.xml === '' ? granting.permissions.xml : leaf.permissions.xml,

@@ -197,3 +197,11 @@ export function specificity(capability: string): number {
 export function isExact(capability: string): boolean {
   return !capability.includes('*');
 }
+
+/** `mcp/<server>/…` of a capability. */
+const SERVER_GRANT = /^rye\.execute\.tool\.mcp\.([^.*]+)\./;
+
+/** Returns the MCP server that a capability names; undefined if it names none. */
+export function namedServer(capability: string): string | undefined {
+  return SERVER_GRANT.exec(capability)?.[1];
+}

@@ -101,8 +101,17 @@ export interface ToolSource {
 
 export interface ToolGrants {
   readonly tools: readonly GrantedTool[];
-  /** Tools that a wildcard would grant but for a problem, one sentence each. */
+  /** Tools, servers and skills that are skipped because of a problem, one sentence each. */
   readonly warnings: readonly string[];
+  /** The capabilities whose tool, server or skill can't be used. */
+  readonly unavailable: readonly UnavailableGrant[];
+}
+
+/** A capability that names something that can't be used. */
+export interface UnavailableGrant {
+  readonly capability: string;
+  /** Why it can't be used. */
+  readonly error: RyeError;
 }
 
 /** A granted tool before its risk is judged. */

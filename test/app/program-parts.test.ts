@@ -12,6 +12,7 @@ const GRANTED = {
   description: 'Works.',
   instructions: 'Work.',
   permissions: {
+    optional: true,
     execute: { tool: 'mcp/clock/now' },
     fetch: { skill: 'brew' },
     acknowledge: [{ risk: 'elevated', reason: 'A test.' }],

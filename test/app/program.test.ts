@@ -46,7 +46,9 @@ describe('what a program brings along', () => {
 
   it('is named in the plan where it decides, and not where it only sees', async () => {
     const lab = await libraryLab();
-    await lab.directive('work', ['shop/price'], { metadata: ACKNOWLEDGED });
+    const grants = '<execute><tool optional="true">shop/price</tool></execute>';
+    const metadata = `<permissions>${grants}</permissions>${ACKNOWLEDGED}`;
+    await lab.directive('work', [], { metadata });
     await lab.directive('other');
     const partsOf = async (preset: Preset): Promise<ThreadPlan['program']> =>
       (await lab.open({ preset }).threads.plan(WORK)).program;

@@ -349,7 +349,7 @@ describe('ancestors and context', () => {
     },
     {
       name: 'names unsigned knowledge as context',
-      code: 'unsigned',
+      code: 'tool_unavailable',
       run: (lab) => {
         lab.write('knowledge/note.md', NOTE);
         lab.signed('directives/job.md', directive('job', { metadata: CONTEXT }));

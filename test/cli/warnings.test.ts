@@ -12,7 +12,7 @@ const DIRECTIVE = `# Look
     <category></category>
     <author>ada</author>
     <permissions>
-      <execute><tool>rye/file-system/ls</tool><tool>rye/file-system/raed</tool></execute>
+      <execute><tool>rye/file-system/ls</tool><tool optional="true">rye/file-system/raed</tool></execute>
     </permissions>
   </metadata>
   <process>

@@ -27,8 +27,16 @@ async function configure(here: Workspace, config: object): Promise<void> {
   expect(await here.rye(['sign', 'config', 'mcp'])).toMatchObject({ code: 0 });
 }
 
+/** Marks a tool without which the directive may run. */
+const OPTIONAL = ' (optional)';
+
 async function directive(here: Workspace, tools: readonly string[]): Promise<void> {
-  const grants = tools.map((tool) => `<execute><tool>${tool}</tool></execute>`).join('');
+  const grants = tools
+    .map((tool) => {
+      const id = tool.replace(OPTIONAL, '');
+      return `<execute><tool optional="${id !== tool}">${id}</tool></execute>`;
+    })
+    .join('');
   write(
     here,
     '.ai/directives/work.md',
@@ -123,7 +131,7 @@ test('a thread works with two skills and three servers, one over HTTP and one la
     'mcp/filesystem/read_text_file',
     'mcp/memory/*',
     'mcp/everything/echo',
-    'mcp/broken/*',
+    `mcp/broken/*${OPTIONAL}`,
   ]);
   const entity = { name: 'Ada', entityType: 'person', observations: ['wrote the first program'] };
   const { server, result, stderr } = await run(here, [

@@ -57,7 +57,7 @@ test('a thread loads the skills that it may fetch, reads their files and gains n
   write(skills, 'tables/references/late.md', 'unsigned content');
   await directive(
     here,
-    '<fetch><skill>tables</skill></fetch><fetch><skill>unsigned</skill></fetch>',
+    '<fetch><skill>tables</skill></fetch><fetch><skill optional="true">unsigned</skill></fetch>',
   );
   const { server, env } = await serve([
     calls(toolUse('skills_read', { name: 'tables', path: 'references/form.md' }, 'a')),

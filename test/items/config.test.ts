@@ -213,6 +213,17 @@ describe('a setting that rye does not have', () => {
 });
 
 describe("a project's files", () => {
+  test('lower limits, also without a signature, and raise none', async () => {
+    at.write('system', 'config/agent/resilience.yaml', 'limits: {spend: 5, turns: 25, tokens: 9}');
+    const text = 'limits: {spend: "1.00", turns: 99, max_tokens: 7.5}\ntools: {parallel: 9}\n';
+    const file = at.write('project', 'config/agent/resilience.yaml', text);
+    const { value, origins } = await open().load('agent/resilience');
+    expect(value).toEqual({ limits: { spend: 1, turns: 25, tokens: 7 } });
+    expect(origins.get('limits.spend')).toBe(`${file}:1`);
+    at.write('project', 'config/agent/resilience.yaml', 'limits: {spend: [');
+    expect((await open().load('agent/resilience')).value).toMatchObject({ limits: { spend: 5 } });
+  });
+
   test('that bear power count only when a trusted key signed them', async () => {
     at.write('user', 'config/agent/hooks.yaml', 'hooks: [{id: mine}]\n');
     at.write('project', 'config/agent/hooks.yaml', 'hooks: [{id: evil}]\n');

@@ -7,8 +7,6 @@ import { calls, reply, toolUse, type WireRequest } from '../helpers/wire-server.
 
 const WRITE = '<execute><tool>rye/file-system/write</tool></execute>';
 
-/** A model with tools that uses none is asked once more. */
-
 async function lab(): Promise<Lab> {
   const made = await openLab();
   onTestFinished(async () => await made.remove());

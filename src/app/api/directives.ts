@@ -34,6 +34,8 @@ export type DirectiveGrants = '*' | { readonly [T in ItemType]?: string | readon
 export interface DirectivePermissions extends Partial<Readonly<Record<Verb, DirectiveGrants>>> {
   /** True if descendants must stay within these permissions. */
   readonly ceiling?: boolean;
+  /** True if the directive may run without the tools, MCP servers and skills that it names. */
+  readonly optional?: boolean;
   readonly acknowledge?: readonly { readonly risk: Risk; readonly reason: string }[];
 }
 

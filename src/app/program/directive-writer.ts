@@ -26,7 +26,7 @@ const ROOT = [
 ] as const satisfies readonly (keyof DirectiveDeclaration)[];
 const INPUT = ['type', 'required', 'default', 'enum', 'secret', 'description'] as const;
 const OUTPUT = ['type', 'required', 'description', 'from'] as const;
-const PERMISSIONS = [...VERBS, 'ceiling', 'acknowledge'] as const;
+const PERMISSIONS = [...VERBS, 'ceiling', 'optional', 'acknowledge'] as const;
 const MODEL = ['tier', 'id', 'provider', 'fallback', 'thinking'] as const;
 const POSITIONS = ['system', 'before', 'after', 'suppress'] as const;
 const CALL = ['primary', 'item_type', 'item_id', 'params', 'async'] as const;
@@ -135,9 +135,11 @@ export class DirectiveWriter {
     }
     const {
       ceiling,
+      optional: isOptional,
       acknowledge = [],
       ...grants
     } = this.#object('permissions', value, PERMISSIONS);
+    const optional = this.#flag('permissions.optional', isOptional);
     const attributes = { ceiling: this.#flag('permissions.ceiling', ceiling) };
     this.#line('permissions', opening('permissions', attributes));
     for (const [verb, items] of entries(grants)) {
@@ -146,7 +148,7 @@ export class DirectiveWriter {
       else {
         for (const [type, ids] of entries(this.#object(where, items, ITEM_TYPES))) {
           for (const id of this.#list(`${where}.${type}`, ids)) {
-            this.#line(`${where}.${type}`, `<${verb}>${element(type, id)}</${verb}>`);
+            this.#line(`${where}.${type}`, `<${verb}>${element(type, id, { optional })}</${verb}>`);
           }
         }
       }

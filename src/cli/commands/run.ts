@@ -78,7 +78,7 @@ const directive = defineCommand({
     if (options.dryRun) {
       const plan = await withRye(call, (rye) => rye.threads.plan(request));
       if (mode === 'text') printLines(io, planLines(plan));
-      else printDocument(io, { ...head, plan });
+      else printDocument(io, { ...head, plan, warnings: plan.warnings });
       return EXIT.ok;
     }
     if (options.async) {

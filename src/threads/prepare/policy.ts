@@ -1,5 +1,5 @@
 import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
-import { RyeError } from '../../core/errors.ts';
+import { EXIT, RyeError } from '../../core/errors.ts';
 import { type RenamedGrant, renamedGrant } from '../../core/ids.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type {
@@ -12,7 +12,15 @@ import type {
   ThreadPlan,
 } from '../../core/plan.ts';
 import type { Ceiling, Composed } from '../../items/extends.ts';
-import { attenuate, covers, parseCapability, uncovered } from '../../policy/capability.ts';
+import {
+  attenuate,
+  covers,
+  includes,
+  isExact,
+  namedServer,
+  parseCapability,
+  uncovered,
+} from '../../policy/capability.ts';
 import { parseLimits, type ResolvedLimits, resolveLimits } from '../../policy/limits.ts';
 import {
   type AssessedRisk,
@@ -20,7 +28,7 @@ import {
   boundedCapabilities,
   type RiskTable,
 } from '../../policy/risk.ts';
-import type { Embedding, GrantedTool, ItemSource, Sources } from '../ports.ts';
+import type { Embedding, GrantedTool, ItemSource, Sources, UnavailableGrant } from '../ports.ts';
 import type { ThreadConfig } from '../thread-config.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 
@@ -75,13 +83,17 @@ export async function renamedGrants(
   const renameAll = async (texts: readonly string[]): Promise<readonly string[]> =>
     await Promise.all(texts.map(rename));
   const capabilities = await renameAll(composed.capabilities);
+  const optional = await renameAll(composed.optional);
   const ceilings = await Promise.all(
     composed.ceilings.map(async (ceiling) => ({
       ...ceiling,
       capabilities: await renameAll(ceiling.capabilities),
     })),
   );
-  return { composed: { ...composed, capabilities, ceilings }, warnings: [...warnings] };
+  return {
+    composed: { ...composed, capabilities, optional, ceilings },
+    warnings: [...warnings],
+  };
 }
 
 async function isThere(items: ItemSource, { type, id }: RenamedGrant): Promise<boolean> {
@@ -109,6 +121,51 @@ function assertWithin(
     },
   );
 }
+
+/**
+ * Refuses a directive that names a tool, an MCP server or a skill that can't be used: `tool_unavailable`. A tool whose
+ * signature or id does not hold is refused with the code of that fault.
+ */
+export function assertAvailable(
+  unavailable: readonly UnavailableGrant[],
+  { name, capabilities, optional }: Pick<Composed, 'name' | 'capabilities' | 'optional'>,
+): void {
+  const naming = capabilities
+    .filter((one) => !optional.includes(one))
+    .map((one) => parseCapability(one))
+    .filter((one) => isExact(one) || namedServer(one) !== undefined);
+  const lost = unavailable.filter(({ capability }) =>
+    naming.some((one) => includes(one, capability)),
+  );
+  const broken = lost.find(({ capability, error }) => isToolFault(capability, error));
+  if (broken) throw broken.error;
+  const [first] = lost;
+  if (first) throw notAvailable(name, lost);
+}
+
+function isToolFault(capability: string, { code, exitCode }: RyeError): boolean {
+  const isFault = exitCode === EXIT.integrity && code !== 'unsigned';
+  return capability.startsWith('rye.execute.tool.') && (isFault || code === 'invalid_item_id');
+}
+
+function notAvailable(name: string, lost: readonly UnavailableGrant[]): RyeError {
+  const reasons = [...new Set(lost.map(({ error }) => error.message))];
+  const fixes = [...new Set(lost.flatMap(({ error }) => error.hint ?? []))];
+  return new RyeError(
+    'tool_unavailable',
+    `${name} names what it cannot use: ${reasons.join('; ')}`,
+    {
+      hint: [...fixes, OPTIONAL_HINT].join(' '),
+      details: {
+        unavailable: lost.map(({ capability, error }) => ({ capability, reason: error.code })),
+      },
+    },
+  );
+}
+
+/** Tells how a directive can run without something. */
+export const OPTIONAL_HINT =
+  'To run without it, write optional="true" on its entry in the directive.';
 
 export interface RiskPlan {
   readonly acknowledged: readonly Acknowledgement[];

@@ -1,4 +1,4 @@
-import { RyeError, toRyeError } from '../../core/errors.ts';
+import { EXIT, ignoredWarning, RyeError, toRyeError } from '../../core/errors.ts';
 import { compact, type JsonObject, toText } from '../../core/json.ts';
 import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import { assertIdentity } from '../../items/binding.ts';
@@ -32,7 +32,9 @@ import {
   sourceOf,
 } from './directive.ts';
 import {
+  assertAvailable,
   assertPriced,
+  OPTIONAL_HINT,
   planCapabilities,
   planLimits,
   planRisks,
@@ -100,10 +102,11 @@ export async function planDirective(
     options: request.acknowledge ?? [],
     granted: granted.tools,
   });
+  assertAvailable(granted.unavailable, grants.composed);
   // after the policy: a directive that may not run needs no key
   if (unfit && request.isDryRun !== true) throw unfit;
 
-  const context = await loadContext(env.items, composed);
+  const context = await loadContext(env, composed);
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
   const behavior = await planBehavior(env, config, { composed, given: behaviorOf(request) });
   assertAliases(behavior, risk.tools);
@@ -139,7 +142,8 @@ export async function planDirective(
     origins: planOrigins(resolved, inputs, limits.origins, modelOrigin),
     warnings: [
       ...ignored,
-      ...warningsOf([composed, resolved, limits, granted, text, rules, hooks, models, grants]),
+      ...warningsOf([composed, resolved, limits, granted, context]),
+      ...warningsOf([text, rules, hooks, models, grants]),
       ...refusals(env, unfit, request),
       ...unknownBehavior(behavior),
     ],
@@ -187,9 +191,14 @@ async function planGrants(
   request: PrepareRequest,
   composed: Composed,
   parent: ThreadDocument | undefined,
-): Promise<{ readonly capabilities: readonly string[]; readonly warnings: readonly string[] }> {
+): Promise<{
+  readonly composed: Composed;
+  readonly capabilities: readonly string[];
+  readonly warnings: readonly string[];
+}> {
   const renamed = await renamedGrants(items, composed);
   return {
+    composed: renamed.composed,
     capabilities: planCapabilities(renamed.composed, parent, request.hookCapabilities),
     warnings: renamed.warnings,
   };
@@ -269,39 +278,49 @@ function headline({ name, version, description, category }: Composed) {
 
 /** Loads and verifies the knowledge that the chain names, without suppressed entries. */
 async function loadContext(
-  items: ItemSource,
+  { items, onNotice }: Preparing,
   { context, suppress }: Composed,
-): Promise<{ readonly blocks: readonly ContextBlock[]; readonly sources: readonly PlanSource[] }> {
+): Promise<{
+  readonly blocks: readonly ContextBlock[];
+  readonly sources: readonly PlanSource[];
+  readonly warnings: readonly string[];
+}> {
   const blocks: ContextBlock[] = [];
   const sources: PlanSource[] = [];
+  const warnings: string[] = [];
   for (const position of ['system', 'before', 'after'] as const) {
-    for (const { id, origin } of context[position]) {
+    for (const { id, origin, optional } of context[position]) {
       if (suppress.includes(id)) continue;
-      const item = await loadKnowledge(items, id, origin);
-      const { body, name, category } = parseKnowledge(item.text, item.path);
-      assertIdentity(item, { name, category });
-      blocks.push({ position, id, source: item.path, content: body.trim() });
-      sources.push(sourceOf(item));
+      try {
+        const item = await items.load('knowledge', id, 'context');
+        const { body, name, category } = parseKnowledge(item.text, item.path);
+        assertIdentity(item, { name, category });
+        blocks.push({ position, id, source: item.path, content: body.trim() });
+        sources.push(sourceOf(item));
+      } catch (error) {
+        const refusal = contextRefusal(error, id, origin);
+        if (optional !== true) throw refusal;
+        const isIgnored = toRyeError(error).exitCode === EXIT.integrity;
+        const warning = isIgnored ? ignoredWarning(refusal) : refusal.message;
+        if (isIgnored) onNotice(warning);
+        warnings.push(warning);
+      }
     }
   }
-  return { blocks, sources };
+  return { blocks, sources, warnings };
 }
 
-async function loadKnowledge(items: ItemSource, id: string, origin: string) {
-  try {
-    return await items.load('knowledge', id, 'context');
-  } catch (error) {
-    if (!(error instanceof RyeError)) throw error;
-    throw new RyeError(
-      error.code,
-      `${origin}: the context ${id} cannot be used: ${error.message}`,
-      {
-        hint: error.hint,
-        details: error.details,
-        cause: error,
-      },
-    );
-  }
+/** Returns the refusal of a context entry. A signature that does not hold keeps the code of its fault. */
+function contextRefusal(thrown: unknown, id: string, origin: string): RyeError {
+  const error = toRyeError(thrown);
+  const { code, exitCode, hint = '', details } = error;
+  const isFault = exitCode === EXIT.integrity && code !== 'unsigned';
+  const message = `${origin}: the context ${id} cannot be used: ${error.message}`;
+  return new RyeError(isFault ? code : 'tool_unavailable', message, {
+    hint: isFault ? hint : `${hint} ${OPTIONAL_HINT}`.trim(),
+    details: isFault ? details : { ...details, reason: code },
+    cause: error,
+  });
 }
 
 function interpolateDirective(

@@ -78,12 +78,14 @@ async function plannedTool(
   toolId: string,
 ): Promise<Pick<PlannedTool, 'description' | 'input_schema'>> {
   const capability = capabilityOf({ verb: 'execute', item_type: 'tool', item_id: toolId });
-  const { tools } = await env.tools.granted([capability], {
+  const { tools, unavailable } = await env.tools.granted([capability], {
     preloadTokens: 0,
     mayConnect: true,
   });
   const tool = tools.find(({ id }) => id === toolId);
   if (tool) return tool;
+  const broken = unavailable.find(({ error }) => error.code !== 'item_not_found');
+  if (broken) throw broken.error;
   throw new RyeError('item_not_found', `unknown tool ${toolId}`, {
     hint: 'List them with: rye list tool',
   });

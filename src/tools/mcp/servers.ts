@@ -1,4 +1,4 @@
-import { messageOf, RyeError } from '../../core/errors.ts';
+import { messageOf, RyeError, toRyeError } from '../../core/errors.ts';
 import type { McpServerStart } from '../../core/events.ts';
 import { didYouMean } from '../../core/text.ts';
 import type { DisclosableTool } from '../disclosure.ts';
@@ -34,6 +34,8 @@ export interface OfferedTools {
   readonly lazy: ReadonlySet<string>;
   /** One sentence for each skipped server. */
   readonly warnings: readonly string[];
+  /** The configured servers that are reached, each with the error of its start if it failed. */
+  readonly servers: ReadonlyMap<string, RyeError | undefined>;
 }
 
 /** Tools that a hint lists. */
@@ -96,6 +98,7 @@ export class McpServers {
         ),
       ),
       warnings: [...problems, ...results.flatMap(({ warnings }) => warnings)],
+      servers: new Map(results.map(({ server, error }) => [server.name, error])),
     };
   }
 
@@ -103,7 +106,12 @@ export class McpServers {
   async unresolved(isReached: (server: string) => boolean): Promise<OfferedTools> {
     const { servers, problems } = await this.#options.configured();
     const reached = servers.filter(({ name }) => isReached(name));
-    return { tools: [], lazy: new Set(), warnings: [...problems, ...reached.map(wouldConnect)] };
+    return {
+      tools: [],
+      lazy: new Set(),
+      warnings: [...problems, ...reached.map(wouldConnect)],
+      servers: new Map(reached.map(({ name }) => [name, undefined])),
+    };
   }
 
   /** Connects a server and returns one of its tools; throws `item_not_found` for an unknown server or tool. */
@@ -166,14 +174,18 @@ export class McpServers {
     await Promise.all(connections.map(async (connection) => await connection.close()));
   }
 
-  async #offer(
-    server: McpServerConfig,
-  ): Promise<Pick<CurrentTools, 'tools' | 'warnings'> & { readonly server: McpServerConfig }> {
+  async #offer(server: McpServerConfig): Promise<
+    Pick<CurrentTools, 'tools' | 'warnings'> & {
+      readonly server: McpServerConfig;
+      readonly error?: RyeError;
+    }
+  > {
     try {
       const { tools, warnings } = await this.current(server.name);
       return { server, tools, warnings };
     } catch (error) {
-      return { server, tools: [], warnings: [messageOf(error)] };
+      const failed = toRyeError(error, 'tool_failed');
+      return { server, tools: [], warnings: [failed.message], error: failed };
     }
   }
 
