@@ -122,7 +122,7 @@ function artifactProblem(
 }
 
 const OWN_FILE =
-  /^(?:thread\.json|plan\.json|capabilities\.md|transcript\.jsonl(?:\.gz)?|transcript\.(?:index|[a-z]+-\d+(?:\.jsonl)?)|lease\.json|spawn\.log|handover\.json|\.lease-.*|\.rye-.*\.tmp|artifacts)$/;
+  /^(?:thread\.json|plan(?:-[0-9a-f]{16})?\.json|capabilities\.md|transcript\.jsonl(?:\.gz)?|transcript\.(?:index|[a-z]+-\d+(?:\.jsonl)?)|lease\.json|spawn\.log|handover\.json|\.lease-.*|\.rye-.*\.tmp|artifacts)$/;
 
 /** Names files in the thread's folder that rye did not write for it. */
 export function foreignFiles(

@@ -199,6 +199,42 @@ export function ledgerCases(open: OpenStore): void {
     await expect(ledger.reopen('none', 1)).rejects.toMatchObject({ code: 'budget_unregistered' });
   });
 
+  it('moves the branch of a thread to the heir of its ancestor, which pays', async () => {
+    const { ledger } = await open();
+    await ledger.register('root', 100);
+    await ledger.reserve('a', 40, 'root');
+    await ledger.reserve('b', 10, 'a');
+    for (const [id, spent] of [
+      ['b', 5],
+      ['a', 15],
+    ] as const) {
+      await ledger.report(id, spent, 1);
+      await ledger.release(id);
+    }
+    await ledger.report('root', 10, 1);
+    expect(await ledger.handOver('root', 'next', 1000)).toBe(70);
+    await ledger.release('root');
+    const heir = { ancestorId: 'root', successorId: 'next' };
+    const before = await ledger.rows();
+    await expect(ledger.reopen('b', 71, { heir })).rejects.toMatchObject({
+      code: 'budget_insufficient',
+    });
+    expect(await ledger.rows()).toEqual(before);
+    await ledger.reopen('b', 30, { heir });
+    expect(await ledger.remaining('next')).toBe(40);
+    expect(await ledger.remaining('b')).toBe(30);
+    // the thread stays below its own parent, which moved with it
+    expect(await ledger.rows({ thread_id: 'a' })).toMatchObject([{ parent_id: 'next' }]);
+    expect(await ledger.rows({ thread_id: 'b' })).toMatchObject([
+      { parent_id: 'a', actual: 5, status: 'active' },
+    ]);
+    await ledger.release('b');
+    // a branch that has moved does not move again
+    await ledger.reopen('a', 70, { heir });
+    expect(await ledger.remaining('next')).toBe(0);
+    expect(await ledger.subtreeSpend('next')).toBe(20);
+  });
+
   it('makes a thread whose ancestors have ended its own cap, and keeps it when they resume', async () => {
     const { ledger } = await open();
     await ledger.register('root', 100);
