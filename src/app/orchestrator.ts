@@ -176,7 +176,7 @@ async function goOn(
     threadId,
     message: call.message,
     secrets: {},
-    allowUnsigned: false,
+    runner: { allow_unsigned: false },
     signal: context.signal,
   });
   const { thread_id, directive, status, outputs, error, cost, continuation_thread_id } = result;

@@ -24,7 +24,7 @@ import type {
 import { refreshIndex } from './search.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadEnv, threadPorts } from './thread-env.ts';
-import { observer } from './thread-runs.ts';
+import { observer, runnerOptions } from './thread-runs.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Resumes threads, finalizes crashed ones, repairs the project's databases and archives old logs. */
@@ -36,10 +36,11 @@ export class Recovery implements RecoveryService {
   }
 
   async resume(request: ResumeThreadRequest): Promise<ThreadResult> {
-    const { allowUnsigned = false, secrets = {}, fork = false, ...rest } = request;
-    const env = await threadEnv(this.#workspace, { allowUnsigned });
+    const { allowUnsigned = false, replayFrom, secrets = {}, fork = false, ...rest } = request;
+    const env = await threadEnv(this.#workspace, { allowUnsigned, replayFrom });
+    if (replayFrom !== undefined) await assertReplays(env, request.threadId);
     const onEvent = observer(env, request.onEvent);
-    const options = { ...rest, allowUnsigned, secrets, onEvent };
+    const options = { ...rest, secrets, onEvent, runner: runnerOptions(request) };
     if (!fork) return await runResumed(env, options);
     const { from: _from, ...whole } = options;
     return await runResumed(env, { ...whole, threadId: await forkThread(env, request) });
@@ -91,6 +92,15 @@ export class Recovery implements RecoveryService {
   async #env(): Promise<ThreadEnv> {
     return await threadEnv(this.#workspace, { allowUnsigned: false });
   }
+}
+
+/** Refuses a recording for a thread of a model: its answers are that model's. */
+async function assertReplays({ store }: ThreadEnv, threadId: string): Promise<void> {
+  const last = (await store.registry.chain(threadId)).at(-1);
+  if (!last || last.model === 'replay') return;
+  throw new RyeError('usage', `${last.thread_id} runs on ${last.model}, not on a recording`, {
+    hint: 'Resume it without --replay, or start a thread with: rye run <directive> --replay FILE',
+  });
 }
 
 /** Copies the path to an entry, or to the head of the last thread of the chain, into a new thread and returns its id. */

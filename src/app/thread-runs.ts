@@ -69,6 +69,6 @@ export function runnerOptions({
   allowUnsigned = false,
   replayFrom,
   recordTo,
-}: ExecuteDirectiveRequest): RunnerOptions {
+}: Pick<ExecuteDirectiveRequest, 'allowUnsigned' | 'replayFrom' | 'recordTo'>): RunnerOptions {
   return compact({ allow_unsigned: allowUnsigned, replay_from: replayFrom, record_to: recordTo });
 }

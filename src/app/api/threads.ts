@@ -265,6 +265,8 @@ export interface ResumeThreadRequest {
   /** Runs a fork: a new root thread that begins with the path to `from`, or to the head. This thread is only read. */
   readonly fork?: boolean;
   readonly allowUnsigned?: boolean;
+  /** Plays this recording from its start, for a thread that started with one. */
+  readonly replayFrom?: string;
   readonly signal?: AbortSignal;
   /** Called with each event after it is durable. Must not throw. */
   readonly onEvent?: (event: LogEvent | UnknownEvent) => void;

@@ -1,3 +1,4 @@
+import path from 'node:path';
 import type { Rye } from '../../app/api/rye.ts';
 import type { RecoveryReport, RetentionReport } from '../../app/api/threads.ts';
 import type { Risk } from '../../core/capability.ts';
@@ -27,6 +28,7 @@ export const resume = defineCommand({
     limit: list('NAME=N', 'Grant this run so much of a limit (default: its rest)'),
     input: list('NAME=VALUE', 'A secret input, which rye does not store; with --refresh any input'),
     allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
+    replay: text('FILE', 'Replay responses from FILE, if the thread started with --replay'),
     ...OUTPUT_OPTIONS,
   },
   examples: [
@@ -36,7 +38,7 @@ export const resume = defineCommand({
   ],
   run: async (call) => {
     const { args, options, io } = call;
-    const { message, from, refresh, allowUnsigned } = options;
+    const { message, from, refresh, allowUnsigned, replay } = options;
     const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
     const secrets = Object.fromEntries(
       Object.entries(inputs).map(([name, value]) => [name, toText(value ?? null)]),
@@ -54,6 +56,7 @@ export const resume = defineCommand({
       acknowledge,
       fork,
       allowUnsigned,
+      replayFrom: replay === undefined ? undefined : path.resolve(io.cwd, replay),
     });
     const output = { mode: outputModeOf(call, options.outputFormat), isLive: !options.print };
     const result = await showThread(call, output, (subscriber) =>

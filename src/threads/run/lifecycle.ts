@@ -119,14 +119,15 @@ export async function runLaunched(
 }
 
 export interface ResumedRun extends ResumeRequest {
-  readonly allowUnsigned: boolean;
   readonly signal?: AbortSignal | undefined;
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  /** Options of its children in other processes. */
+  readonly runner: RunnerOptions;
 }
 
 /** Resumes a thread and runs it to its end in this process. */
 export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<ThreadResult> {
-  const { allowUnsigned, signal, onEvent, ...resume } = request;
+  const { runner, signal, onEvent, ...resume } = request;
   const { started, conversation, release } = await prepareResume(env, resume);
   const names = started.plan.secret_inputs;
   const given = Object.entries(resume.secrets).filter(([name]) => names.includes(name));
@@ -135,7 +136,7 @@ export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<T
       secrets: Object.fromEntries(given),
       signal,
       onEvent,
-      children: childStarter(env, { allow_unsigned: allowUnsigned }),
+      children: childStarter(env, runner),
       conversation,
     });
   } finally {

@@ -322,6 +322,41 @@ describe('threads resume --from', () => {
   });
 });
 
+describe('threads resume --replay', () => {
+  it('plays the recording for a thread that started with one, and refuses it for a model', async () => {
+    lab.signed('directives/told.md', directive('told', { body: 'Where to?' }));
+    for (const [file, text] of [
+      ['one.jsonl', 'To Ghent.'],
+      ['two.jsonl', 'By train.'],
+    ] as const) {
+      const event = { type: 'finish', reason: 'end', content: [{ type: 'text', text }] };
+      const lines = [
+        { record: 'call', model: 'demo', request_sha256: null },
+        { record: 'event', event },
+      ];
+      writeFileSync(
+        path.join(lab.project, file),
+        lines.map((line) => `${JSON.stringify(line)}\n`).join(''),
+      );
+    }
+    const first = await rye('run', 'told', '--thread-id', 'told', '--replay', 'one.jsonl');
+    expect(first).toMatchObject({ code: 0, out: 'To Ghent.\n' });
+    const second = await rye('threads', 'resume', 'told', '-m', 'How?', '--replay', 'two.jsonl');
+    expect(second).toMatchObject({ code: 0, out: 'By train.\n' });
+    const fork = await rye('threads', 'resume', 'told', '--new', '--replay', 'two.jsonl');
+    expect(fork).toMatchObject({ code: 0, out: 'By train.\n' });
+    const asked = server.requests.length;
+    const { id } = await thread();
+    const calls = server.requests.length - asked;
+    const refused = await rye('threads', 'resume', id, '--replay', 'two.jsonl');
+    expect(refused).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('not on a recording [usage]'),
+    });
+    expect(server.requests).toHaveLength(asked + calls);
+  });
+});
+
 describe('threads replay', () => {
   it('prints how many steps match, also from an entry', async () => {
     const { id, at } = await thread();
