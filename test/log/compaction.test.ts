@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EventDraft, EventPayloads } from '../../src/core/events.ts';
@@ -11,6 +12,7 @@ import {
   planCompaction,
 } from '../../src/log/compaction.ts';
 import { foldContext } from '../../src/log/context.ts';
+import { filesAsDetails } from '../../src/log/summary-prompt.ts';
 import { buildTree, isKnown, pathTo } from '../../src/log/tree.ts';
 import { place, userMessage } from './support.ts';
 
@@ -376,6 +378,15 @@ describe('files', () => {
 
   it('that were read and changed are listed; a changed one is not also read', () => {
     expect(planFor(work)?.files).toEqual({ read: ['b.ts'], changed: ['a.ts', 'c.ts'] });
+  });
+
+  it('are logged under the names in the documentation of the log format', () => {
+    const files = { read: ['a.ts'], changed: ['b.ts'] };
+    const names = Object.keys(filesAsDetails(files));
+    expect(names).toEqual(['read_files', 'changed_files']);
+    const page = readFileSync('docs/log-format.md', 'utf8');
+    for (const name of names) expect(page).toContain(`\`${name}\``);
+    expect(page).not.toContain('modified_files');
   });
 
   it('are carried forward from the last compaction and from branch summaries', () => {
