@@ -122,7 +122,7 @@ function treeLine(state: BrowserState, at: number, words: readonly string[]): re
     ...contentOf(row, words, isFolded ? countBelow(outline, position) : 0),
   ];
   const before = outline.rows[outline.visible[index - 1] ?? -1];
-  const line = columns < TIMED_COLUMNS ? spans : timed(spans, columns, row, before);
+  const line = columns < TIMED_COLUMNS || row.divider ? spans : timed(spans, columns, row, before);
   return isChosen ? chosen(line, { columns, isFocused: state.focus === 'tree' }) : line;
 }
 

@@ -382,10 +382,10 @@ describe('files', () => {
 
   it('are logged under the names in the documentation of the log format', () => {
     const files = { read: ['a.ts'], changed: ['b.ts'] };
-    const names = Object.keys(filesAsDetails(files));
-    expect(names).toEqual(['read_files', 'changed_files']);
+    const members = Object.keys(filesAsDetails(files));
+    expect(members).toEqual(['read_files', 'changed_files']);
     const page = readFileSync('docs/log-format.md', 'utf8');
-    for (const name of names) expect(page).toContain(`\`${name}\``);
+    for (const name of members) expect(page).toContain(`\`${name}\``);
     expect(page).not.toContain('modified_files');
   });
 

@@ -455,6 +455,14 @@ const TREE: readonly Check[] = [
     },
   ],
   [
+    'getLeafEntry: returns undefined for empty session; returns current leaf entry',
+    () => {
+      const { made, ids } = started('1', '2');
+      expect(new Session().path().at(-1)).toBeUndefined();
+      expect(entryById(made.tree, made.tree.leafId ?? '').id).toBe(ids[1]);
+    },
+  ],
+  [
     'getEntry: returns entry by id; undefined for non-existent id',
     () => {
       const { made, ids } = started('first', 'second');

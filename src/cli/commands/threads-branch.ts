@@ -24,11 +24,11 @@ const BRANCH_OPTIONS = {
   ),
   instructions: text('TEXT', "What the model's summary should focus on"),
   message: text('TEXT', 'Start the branch with a message', { short: 'm' }),
-  label: text('LABEL', 'Label the entry too'),
+  label: text('LABEL', 'Label the entry, or the summary if there is one'),
   new: flag('Fork: copy the path into a new thread'),
   threadId: text('ID', 'ID for the new thread (must not exist yet)'),
   run: flag('Resume from there at once, like `rye threads resume`'),
-  refresh: flag('With --run: follow the directive as it is now'),
+  refresh: flag('With --run: use the directive as it is now'),
 } as const;
 
 type BranchRequest = Partial<ValuesOf<typeof BRANCH_OPTIONS>> & { readonly at: string };

@@ -14,18 +14,18 @@ import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../t
 
 export const resume = defineCommand({
   details:
-    'Appends another run to the thread, with its plan, model and conversation and the rest of its limits; verifies the log first. A thread that was handed off continues in the last one of its chain. Rules, hooks and permissions in force now apply where they are stricter; --refresh applies the rest too.',
+    "Verifies the log and appends another run with the thread's plan, model and conversation, within the limits that it has left. A thread that was handed off continues in the last thread of its chain. Rules, hooks and permissions in force now apply where they are stricter; --refresh applies the rest too.",
   arguments: { id: THREAD },
   options: {
     message: text('TEXT', 'Message to the model', { short: 'm' }),
     from: text('ENTRY', 'Resume from this entry of the session instead of its head'),
     new: flag('Fork: run a copy as a new thread and leave this one as it is'),
-    refresh: flag('Follow the directive, its permissions, model and limits as they are now'),
+    refresh: flag('Use the directive, permissions, model and limits as they are now'),
     acknowledge: list(
       'RISK',
       'With --refresh: allow a risk level that policy would otherwise block',
     ),
-    limit: list('NAME=N', 'Grant this run so much of a limit (default: its rest)'),
+    limit: list('NAME=N', 'Limit of this run (default: what the thread has left)'),
     input: list('NAME=VALUE', 'A secret input, which rye does not store; with --refresh any input'),
     allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
     replay: text('FILE', 'Replay responses from FILE, if the thread started with --replay'),
