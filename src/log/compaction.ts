@@ -237,9 +237,10 @@ function splitAt(live: readonly Item[], cut: number): number {
   return start === -1 ? cut : start;
 }
 
-/** The first message of the path: the directive itself. */
+/** Returns the first message of the path, the directive itself; undefined if the path begins with an answer. */
 function openingOf(path: readonly TreeEntry[]): TreeEntry | undefined {
-  return path.find((entry) => isKnown(entry, 'message'));
+  const first = path.find((entry) => isKnown(entry, 'message'));
+  return first?.payload.message.role === 'user' ? first : undefined;
 }
 
 function protectedSoFar(path: readonly TreeEntry[]): readonly string[] {

@@ -155,6 +155,15 @@ function factsOf(path: readonly TreeEntry[]): PathFacts {
   return { ...(prompt ? { prompt } : {}), settings, edits, compactionAt };
 }
 
+/** Returns the first message of a thread to the model, which a run that begins before it repeats; empty if there is none. */
+export function openingText(tree: SessionTree): string {
+  for (const entry of tree.entries) {
+    if (!isKnown(entry, 'message') || entry.payload.message.role !== 'user') continue;
+    return textOf(entry.payload.message.content);
+  }
+  return '';
+}
+
 /** The title in force at the leaf, without folding the messages. */
 export function titleOf(tree: SessionTree): string | null {
   return factsOf(pathTo(tree, tree.leafId)).settings.title ?? null;

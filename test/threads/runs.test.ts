@@ -152,6 +152,33 @@ describe('a root that is resumed', () => {
   });
 });
 
+describe('a fork', () => {
+  it('holds no budget until it is resumed', async () => {
+    const { thread_id: id } = await lab.run('root', MODEL);
+    const rye = lab.rye();
+    const { thread_id: fork } = await rye.trees.extract(id, { at: 'root' });
+    expect(await row(fork)).toMatchObject({ status: 'released', actual: 0 });
+    const { rows } = await rye.trees.view(id, { filter: 'all' });
+    const at = rows.find(({ kind }) => kind === 'system_prompt')?.entry.id ?? '';
+    const { thread_id: empty } = await rye.trees.extract(id, { at });
+    const [opening] = (await rye.trees.context(id)).messages;
+    expect((await rye.trees.context(empty)).messages).toEqual([opening]);
+    expect(await store.ledger.rows({ status: 'active' })).toEqual([]);
+  });
+});
+
+describe('a run from an entry before the first message', () => {
+  it('asks the opening message again', async () => {
+    const { thread_id: id } = await lab.run('root', MODEL);
+    const rye = lab.rye();
+    const [opening] = (await rye.trees.context(id)).messages;
+    const { rows } = await rye.trees.view(id, { filter: 'all' });
+    const from = rows.find(({ kind }) => kind === 'system_prompt')?.entry.id ?? '';
+    expect(await rye.recovery.resume({ threadId: id, from })).toMatchObject({ success: true });
+    expect((await rye.trees.context(id)).messages[0]).toEqual(opening);
+  });
+});
+
 describe('a child that is resumed', () => {
   it('is paid by its living parent, and refused when the parent lacks the room', async () => {
     const later = held(reply('Root is done.'));

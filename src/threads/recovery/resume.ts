@@ -4,6 +4,7 @@ import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { RunReason, ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { openingText } from '../../log/context.ts';
 import { carryPath, continuePath, isCopyable } from '../../log/continuation.ts';
 import { runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
@@ -66,11 +67,8 @@ async function runAgain(
   const { registry, ledger } = env.store;
   const threadId = record.thread_id;
   const spent = bookedCost(log.events);
-  const used = {
-    cost: spent,
-    subtreeSpend: toUsd(await ledger.committed(threadId)),
-    spawns: record.spawn_count,
-  };
+  const subtreeSpend = toUsd(await ledger.committed(threadId));
+  const used = { cost: spent, subtreeSpend, spawns: record.spawn_count };
   const { total, run: left } = nextLimits(env, resumable, used, grants);
   assertSomethingLeft(threadId, left, planned.limits);
   const origins = { ...planned.origins, ...originsOf(grants) };
@@ -78,9 +76,10 @@ async function runAgain(
   const plan = { ...resumable.plan, limits: total, origins };
   const context = continuePath({ tree, events: log.events, leafId });
   const hasMoved = from !== undefined || wasMoved(log.events);
-  const isAnswered = context.messages.at(-1)?.role === 'assistant';
-  const isSeeded = isAnswered || (record.status !== 'suspended' && !hasMoved);
-  const seed = message ?? (isSeeded ? await seedOf(env, plan, record) : undefined);
+  const last = context.messages.at(-1);
+  const isSeeded = last?.role === 'assistant' || (record.status !== 'suspended' && !hasMoved);
+  const opening = last ? undefined : openingText(tree);
+  const seed = message ?? (isSeeded || opening === '' ? await seedOf(env, plan, record) : opening);
   const reason = await reasonOfRun(env, resumable, { message, hasMoved });
   const sha256 = planHash(planText(stored));
   const now = isoTime(env.clock.now());

@@ -5,6 +5,7 @@ import type { JsonObject } from '../../core/json.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { ThreadRecord } from '../../core/thread.ts';
 import { NO_COST } from '../../core/usage.ts';
+import { foldContext } from '../../log/context.ts';
 import { extractDrafts } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
 import { resolveLimits } from '../../policy/limits.ts';
@@ -52,9 +53,10 @@ export async function extractThread(
   }
   const planned = await env.files.readPlan(source);
   const plan = { ...planned, parent_thread_id: null };
+  const isEmpty = foldContext(tree, { leafId: entryId }).messages.length === 0;
   const drafts = [
     ...extractDrafts(tree, events, entryId),
-    ...(at === 'root' ? openingDrafts(tree, planned, undefined) : []),
+    ...(at === 'root' || isEmpty ? openingDrafts(tree, planned, undefined) : []),
   ];
   const started = await startThread(env, plan, { threadId });
   const from = { thread_id: sourceId, entry_id: entryId };
@@ -85,6 +87,7 @@ async function writeExtract(
     const now = isoTime(env.clock.now());
     const transcript = writer.state();
     await env.files.writeDocument({ ...document, status, updated_at: now, cost, transcript });
+    await env.store.ledger.release(threadId, record.epoch);
     const end = { status, now, cost, result: '', epoch: record.epoch } as const;
     return await env.store.registry.finish(threadId, end);
   } finally {

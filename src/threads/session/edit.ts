@@ -12,6 +12,7 @@ import { THINKING_LEVELS } from '../../providers/provider.ts';
 import type { LogVerification, LogWriter } from '../../storage/store.ts';
 import type { Process, Sources, Stored } from '../ports.ts';
 import { configuredModel } from '../prepare/plan-at-head.ts';
+import { bookedCost } from '../recovery/crashed-log.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { tamperedError, verifyLog } from '../verified-log.ts';
 
@@ -111,7 +112,8 @@ export async function editLog(
     const events = writer.append(drafts);
     if (cost) paid = { cost };
     await close();
-    if (cost) await bookCost(env, record, cost);
+    const total = cost ?? paid.cost ?? costOf(document);
+    if (cost || total.spend > record.cost.spend) await bookCost(env, record, total);
     return events;
   };
   const book = async (part: LogEdit): Promise<void> => {
@@ -139,7 +141,8 @@ async function openVerified(
   const { owner } = env;
   const hold = await env.store.logs.hold(threadId, owner, epoch);
   try {
-    const { document, record } = await readVerified(env, threadId);
+    const { document: stored, record } = await readVerified(env, threadId);
+    const document = await withBookedCost(env, stored);
     assertIdle(record);
     const { verifier } = env;
     const signer = env.signer();
@@ -150,6 +153,13 @@ async function openVerified(
     await hold.release();
     throw error;
   }
+}
+
+/** Returns the document with the cost that the log has: an edit that was interrupted left it without an end. */
+async function withBookedCost({ store }: Pick<Stored, 'store'>, document: ThreadDocument) {
+  if (document.transcript) return document;
+  const booked = bookedCost((await store.logs.read(document.thread_id)).events);
+  return booked.spend > costOf(document).spend ? { ...document, cost: booked } : document;
 }
 
 /** Books the cost of a model call on a finished thread, for the thread and its ancestors. */
