@@ -246,6 +246,13 @@ describe('what is protected', () => {
     expect(names(planned?.history ?? [])[0]).toBe('task');
   });
 
+  it('is not an answer that the path begins with', () => {
+    const planned = planFor(LONG_TALK.slice(1));
+    expect(planned?.protectedIds).toEqual([]);
+    expect(planned?.task).toBeUndefined();
+    expect(names(planned?.history ?? [])[0]).toBe('a1');
+  });
+
   it('is the body of a skill, given by its tool or injected', () => {
     const injected: EventDraft = {
       event_type: 'custom_message',

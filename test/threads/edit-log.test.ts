@@ -1,20 +1,37 @@
 import { writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { expect, it, onTestFinished } from 'vitest';
+import { systemClock, systemIds } from '../../src/app/system.ts';
 import { threadEnv } from '../../src/app/thread-env.ts';
 import { Workspace } from '../../src/app/workspace.ts';
+import { NO_USAGE, toMicroUsd } from '../../src/core/usage.ts';
+import { openStore } from '../../src/storage/open-store.ts';
+import { ownerOf } from '../../src/storage/owners.ts';
 import type { ThreadEnv } from '../../src/threads/ports.ts';
 import { assertIntact } from '../../src/threads/recovery/successor.ts';
-import { titleThread } from '../../src/threads/session/edit.ts';
+import {
+  costOf,
+  editLog,
+  type LogEdit,
+  type OpenEdit,
+  titleThread,
+} from '../../src/threads/session/edit.ts';
+import type { ThreadDocument } from '../../src/threads/thread-document.ts';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import { reply } from '../helpers/wire-server.ts';
+
+/** Runs a thread to its end; returns its id. */
+async function finished(here: Lab): Promise<string> {
+  await here.model(() => reply('Done.'));
+  here.signed('directives/work.md', directive('work'));
+  return (await here.run('work')).thread_id;
+}
 
 /** A finished thread, and another process that acts right after thread.json was read for the first time. */
 async function scene(act: (here: Lab, id: string) => Promise<void>) {
   const here = await openLab();
   onTestFinished(async () => await here.remove());
-  await here.model(() => reply('Done.'));
-  here.signed('directives/work.md', directive('work'));
-  const { thread_id: id } = await here.run('work');
+  const id = await finished(here);
   const { project: projectPath, home: userSpacePath, env } = here;
   const base = new Workspace({ projectPath, userSpacePath, env });
   onTestFinished(() => base.close());
@@ -64,3 +81,87 @@ it('a continuation accepts entries that are written during its verification', as
     code: 'transcript_tampered',
   });
 });
+
+/** Makes an edit as a process that dies at a write of thread.json, before it or after it. */
+async function dieAt(
+  { here, id }: { readonly here: Lab; readonly id: string },
+  isLast: (document: ThreadDocument, write: number) => boolean,
+  {
+    isWritten,
+    make,
+  }: { readonly isWritten: boolean; readonly make: Parameters<typeof editLog>[2] },
+): Promise<void> {
+  const { project: projectPath, home: userSpacePath, env } = here;
+  const base = new Workspace({ projectPath, userSpacePath, env });
+  const living = await threadEnv(base, { allowUnsigned: false });
+  // above the largest pid that Linux gives
+  const owner = ownerOf({ pid: 4_199_999, process_start: 'test:1', host: hostname() });
+  await new Promise<void>((die, reject) => {
+    let writes = 0;
+    const writeDocument = async (document: ThreadDocument) => {
+      writes += 1;
+      if (!isLast(document, writes)) return await living.files.writeDocument(document);
+      if (isWritten) await living.files.writeDocument(document);
+      die();
+      return await new Promise<never>(() => undefined);
+    };
+    const dying: ThreadEnv = { ...living, owner, files: { ...living.files, writeDocument } };
+    editLog(dying, id, make).then(() => reject(new Error('the edit did not die')), reject);
+  });
+  base.close();
+}
+
+const title = (text: string) => ({ event_type: 'title', payload: { title: text } }) as const;
+
+/** A cost of one dollar more. */
+function paid({ document }: OpenEdit): LogEdit {
+  const before = costOf(document);
+  const cost = { ...before, spend: before.spend + 1, output_tokens: before.output_tokens + 5 };
+  const usage = { ...NO_USAGE, output_tokens: 5 };
+  const payload = { turn: cost.turns, usage, total: cost };
+  return { drafts: [{ event_type: 'cost', payload }], cost };
+}
+
+it('an edit that dies after it booked a piece leaves no older thread.json', async () => {
+  const here = await openLab();
+  onTestFinished(async () => await here.remove());
+  const id = await finished(here);
+  await dieAt({ here, id }, ({ transcript }, write) => write === 3 && transcript === undefined, {
+    isWritten: true,
+    make: async (open) => {
+      await open.book(paid(open));
+      return { drafts: [title('too late')] };
+    },
+  });
+  const { checks } = await here.rye().threads.verify(id);
+  expect(checks.filter(({ ok }) => !ok)).toEqual([]);
+  await here.rye().trees.title(id, 'mine');
+  expect(await titles(here, id)).toEqual(['mine']);
+});
+
+it.each([
+  ['before', false],
+  ['after', true],
+])(
+  'the next edit books what an edit paid that died %s it named its end',
+  async (_when, isWritten) => {
+    const here = await openLab();
+    onTestFinished(async () => await here.remove());
+    const id = await finished(here);
+    const { spend, output_tokens } = (await here.rye().threads.show(id)).thread.cost;
+    await dieAt({ here, id }, ({ transcript }) => transcript !== undefined, {
+      isWritten,
+      make: paid,
+    });
+    expect((await here.rye().threads.show(id)).thread.cost.spend).toBe(spend);
+    await here.rye().trees.title(id, 'mine');
+    const { thread, document } = await here.rye().threads.show(id);
+    expect(thread.cost).toMatchObject({ spend: spend + 1, output_tokens: output_tokens + 5 });
+    expect(document?.cost).toEqual(thread.cost);
+    const store = openStore({ projectPath: here.project, clock: systemClock, ids: systemIds });
+    onTestFinished(() => store.close());
+    const [row] = await store.ledger.rows({ thread_id: id });
+    expect(row?.actual).toBe(toMicroUsd(spend + 1));
+    expect((await here.rye().threads.verify(id)).ok).toBe(true);
+  },
+);

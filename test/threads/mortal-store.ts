@@ -55,9 +55,10 @@ export function openMortal(projectPath: string): Mortal {
       return gone();
     }
     const result = call();
-    die();
-    // what it began continues without it
-    if (result instanceof Promise) result.then(settled, () => undefined);
+    isDead = true;
+    // no process recovers it before its last step took effect
+    if (result instanceof Promise) void result.then(settled, () => undefined).then(die);
+    else die();
     return gone();
   };
   const settled = (value: unknown): unknown => {

@@ -152,7 +152,7 @@ export class NaiveThread {
   /** Adds an entry of the log. Its parent must be the head. */
   adopt(line: Line): Node {
     const { id = '', parent_id: parent = null, event_type: type = '', payload = {} } = line;
-    expect([type, id, parent]).toEqual([type, id, this.head?.id ?? null]);
+    expect(`${type} ${id} below ${parent}`).toBe(`${type} ${id} below ${this.head?.id ?? null}`);
     const node: Node = { id, parent: this.head, type, ...partsOf(type, payload) };
     this.nodes.set(id, node);
     this.head = node;

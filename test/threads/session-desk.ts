@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
+import type { BudgetRow } from '../../src/policy/budget.ts';
 import type { Lab } from '../attacks/lab.ts';
 import type { WireRequest, WireStep, WireTurn } from '../helpers/wire-server.ts';
 
@@ -26,9 +27,17 @@ export function priceOf({ body }: WireRequest): number {
 export class Desk {
   turns: WireTurn[] = [];
   onAsked: () => void = () => undefined;
+  /** The budgets that were active when a request came. */
+  readonly budgets = new WeakMap<WireRequest, readonly BudgetRow[]>();
+  readonly #active: () => Promise<readonly BudgetRow[]>;
   #summaries = 0;
 
-  answer(request: WireRequest): WireTurn {
+  constructor(active: () => Promise<readonly BudgetRow[]>) {
+    this.#active = active;
+  }
+
+  async answer(request: WireRequest): Promise<WireTurn> {
+    this.budgets.set(request, await this.#active());
     if (isSummary(request)) {
       this.#summaries += 1;
       return { steps: [{ kind: 'text', chunks: [`SUM ${this.#summaries}`] }], usage: USAGE };

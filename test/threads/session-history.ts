@@ -99,6 +99,7 @@ export class History {
     const fresh = this.#adopt(thread);
     this.#compareSaid(fresh, expected);
     if (expected.isRun) this.#compareWire(thread, fresh, asked);
+    this.#compareBudgets(thread, asked, expected);
     if (!expected.isCut) {
       for (const request of this.requests(asked)) thread.spent += priceOf(request);
     }
@@ -107,6 +108,7 @@ export class History {
     if (!isInexact && fresh.length > 0) thread.isInDebt = false;
     if (isInexact) thread.isInDebt = !expected.isRun;
     await this.compareThread(thread, isInexact || wasInDebt);
+    if (expected.isRun && !isInexact) await this.#compareEnd(thread);
   }
 
   #adopt(thread: NaiveThread): readonly Node[] {
@@ -164,6 +166,22 @@ export class History {
     }
   }
 
+  /** During a run the thread holds exactly its limit and what it has spent; an edit holds nothing. */
+  #compareBudgets(thread: NaiveThread, asked: number, { isRun, isCut }: Expected): void {
+    const max = toMicroUsd(this.json(thread.id).limits.spend);
+    let { spent } = thread;
+    for (const request of this.requests(asked)) {
+      const held = this.desk.budgets
+        .get(request)
+        ?.map((row) => [row.thread_id, row.max, row.actual]);
+      const actual = thread.isInDebt ? expect.any(Number) : spent;
+      spent += priceOf(request);
+      // the request of a process that died may come after its recovery
+      if (isCut && held?.length === 0) continue;
+      expect(held).toEqual(isRun ? [[thread.id, max, actual]] : []);
+    }
+  }
+
   /** Compares a value that must be the same each time. */
   #constant(key: string, value: unknown): void {
     const text = JSON.stringify(value);
@@ -190,7 +208,6 @@ export class History {
     expect(sums).toEqual(
       thread.isInDebt ? ['released', ...sums.slice(1)] : ['released', spend, spend],
     );
-    expect(row?.actual).toBeLessThanOrEqual(row?.max ?? 0);
     thread.spent = spend;
     thread.turns = record?.cost.turns ?? 0;
     thread.status = record?.status ?? 'none';
@@ -199,6 +216,14 @@ export class History {
       [],
     ]);
     this.#compareRuns(thread, document);
+  }
+
+  /** After a run, thread.json names the whole log, and the budget is the limit. */
+  async #compareEnd({ id }: NaiveThread): Promise<void> {
+    const { transcript, limits } = this.json(id);
+    expect(transcript?.bytes).toBe(Buffer.byteLength(this.bytes(id)));
+    const [row] = await this.process.store.ledger.rows({ thread_id: id });
+    expect(row?.max).toBe(toMicroUsd(limits.spend));
   }
 
   #compareRuns(thread: NaiveThread, { runs, cost }: Document): void {
@@ -273,7 +298,8 @@ export class History {
 
 interface Document {
   readonly status: string;
-  readonly limits: { readonly turns: number };
+  readonly transcript?: { readonly bytes: number };
+  readonly limits: { readonly turns: number; readonly spend: number };
   readonly cost?: { readonly spend: number; readonly turns: number };
   readonly runs?: readonly {
     readonly run: number;

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { directive, type Lab, openLab } from '../attacks/lab.ts';
 import type { WireServer } from '../helpers/wire-server.ts';
+import { openMortal } from './mortal-store.ts';
 import { Desk } from './session-desk.ts';
 import { History } from './session-history.ts';
 import { Person } from './session-person.ts';
 
-const COUNT = Number(process.env['RYE_HISTORIES'] ?? 25);
+const COUNT = Number(process.env['RYE_HISTORIES'] ?? 20);
 const FIRST = Number(process.env['RYE_HISTORY_FIRST'] ?? 1);
 const ONLY = process.env['RYE_HISTORY_SEED'];
 /** Histories that share a project. */
@@ -36,9 +37,10 @@ async function play(seed: number, lab: Lab, server: WireServer, desk: Desk): Pro
 
 async function playAll(seeds: readonly number[]): Promise<readonly string[]> {
   const lab = await openLab();
+  const watcher = openMortal(lab.project);
   const failures: string[] = [];
   try {
-    const desk = new Desk();
+    const desk = new Desk(async () => await watcher.store.ledger.rows({ status: 'active' }));
     const server = await lab.model((request) => desk.answer(request));
     lab.signed(
       'directives/work.md',
@@ -55,6 +57,7 @@ async function playAll(seeds: readonly number[]): Promise<readonly string[]> {
       }
     }
   } finally {
+    await watcher.bury();
     await lab.remove();
   }
   return failures;

@@ -70,8 +70,9 @@ export class Person {
       this.cancel,
       this.importSession,
     ];
-    const act = this.pick(acts) ?? this.resume;
-    await act.call(this, thread);
+    // a process that died early left no entry to act on
+    const act = thread.nodes.size === 0 ? this.resume : this.pick(acts);
+    await act?.call(this, thread);
   }
 
   /** Runs an operation that may die. Returns its refusal, `dead`, or undefined. */
@@ -135,7 +136,7 @@ export class Person {
     const history = this.#history;
     const { turns, said } = this.#script(thread.hasTools);
     const message = this.#chance(0.5) ? `say ${this.#next()}` : undefined;
-    const from = this.#chance(0.25) ? this.#entry(thread) : undefined;
+    const from = thread.nodes.size > 0 && this.#chance(0.25) ? this.#entry(thread) : undefined;
     const grant = this.#chance(0.15) ? 1 + Math.floor(this.#random() * 2) : undefined;
     const limit = history.json(thread.id).limits.turns;
     const left = grant ?? limit - thread.turns;
@@ -151,14 +152,12 @@ export class Person {
           threadId: thread.id,
           ...(message === undefined ? {} : { message }),
           ...(from ? { from: from.id } : {}),
-          ...(grant === undefined ? {} : { limits: { turns: grant } }),
+          ...(grant === undefined ? {} : { limits: { turns: grant, spend: 10 } }),
         }),
     );
     if (outcome !== undefined && outcome !== 'dead') {
-      expect([outcome, history.bytes(thread.id) === before]).toEqual([
-        left <= 0 ? 'limit_turns' : 'a refusal without a reason',
-        true,
-      ]);
+      const code = left <= 0 ? 'limit_turns' : 'a refusal without a reason';
+      expect([outcome, history.bytes(thread.id) === before]).toEqual([code, true]);
       history.from = undefined;
       return;
     }

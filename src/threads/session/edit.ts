@@ -89,30 +89,27 @@ export async function editLog(
   if (scope === 'context') await assertNotContinued(env, threadId);
   const { document, record, writer } = await openVerified(env, threadId);
   let hasBegun = false;
-  let paid: { readonly cost?: Cost } = {};
+  let current = document;
   const begin = async (): Promise<void> => {
     if (hasBegun) return;
     hasBegun = true;
-    const { transcript: _end, ...rest } = document;
-    await env.files.writeDocument({ ...rest, ...paid });
+    const { transcript: _end, ...rest } = current;
+    await env.files.writeDocument(rest);
   };
   const close = async (): Promise<void> => {
     if (!hasBegun) return;
     await writer.sync();
-    await env.files.writeDocument({
-      ...document,
-      ...paid,
-      updated_at: isoTime(env.clock.now()),
-      transcript: writer.state(),
-    });
+    // a thread.json with an earlier time than one before it would be a rollback
+    current = { ...current, updated_at: isoTime(env.clock.now()), transcript: writer.state() };
+    await env.files.writeDocument(current);
     hasBegun = false;
   };
   const write = async ({ drafts, cost }: LogEdit): Promise<readonly LogEvent[]> => {
     if (drafts.length > 0) await begin();
     const events = writer.append(drafts);
-    if (cost) paid = { cost };
+    if (cost) current = { ...current, cost };
     await close();
-    const total = cost ?? paid.cost ?? costOf(document);
+    const total = costOf(current);
     if (cost || total.spend > record.cost.spend) await bookCost(env, record, total);
     return events;
   };
