@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { isoTime } from '../core/clock.ts';
+import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
 import { addCost, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
@@ -22,6 +22,11 @@ import { checkedPlaces, withUserEnv } from './user-space.ts';
 
 const MAX_CANDIDATES = 10;
 
+/** `@` is the last session of the project, `@2` the one before. */
+const RECENT = /^@(\d*)$/;
+
+const PAGE = 100;
+
 /**
  * The part of an open rye that needs nothing but the table of threads. It exists for start-up: `rye threads list` reads
  * the registry of a local project without opening the store. It never writes, and `openRye({ store })` does not use it.
@@ -40,7 +45,7 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
   return {
     threads: {
       list: async (filter) => await listThreads({ registry, owners }, filter),
-      resolveId: async (part) => await resolveThreadId(registry, part),
+      resolveId: async (part) => await resolveThreadId(registry, part, systemClock.now()),
       unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
     close() {
@@ -104,37 +109,56 @@ function isCrashed(thread: ThreadRecord, owners: Owners): boolean {
 }
 
 /** {@link ThreadsService.resolveId} */
-export async function resolveThreadId(registry: Registry, part: string): Promise<string> {
+export async function resolveThreadId(
+  registry: Registry,
+  part: string,
+  now: number,
+): Promise<string> {
+  const position = RECENT.exec(part);
+  if (position !== null) return await recentThread(registry, part, Number(position[1] || 1));
   if ((await registry.get(part)) !== undefined) return part;
-  const candidates = await registry.findIds(part, MAX_CANDIDATES);
-  const [only] = candidates;
-  if (only === undefined) {
+  const matches = await registry.findIds(part, -1);
+  const [newest] = matches;
+  if (newest === undefined) {
     throw new RyeError('thread_not_found', `thread not found: ${part}`, {
       hint: 'List threads with: rye threads list',
     });
   }
-  if (candidates.length > 1) {
-    const first = await sessionOf(registry, candidates);
-    if (first !== undefined) return first;
-    const total =
-      candidates.length < MAX_CANDIDATES ? String(candidates.length) : `${MAX_CANDIDATES} or more`;
-    throw new RyeError('ambiguous', `"${part}" matches ${total} threads`, {
-      hint: `Use a full ID. Most recent first: ${candidates.join(', ')}`,
-      details: { candidates },
-    });
-  }
-  return only;
+  if (matches.length === 1) return newest;
+  const chain = await registry.chain(newest);
+  const ids = new Set(chain.map(({ thread_id: id }) => id));
+  const [first] = chain;
+  if (first !== undefined && matches.every((id) => ids.has(id))) return first.thread_id;
+  const created = (await registry.get(newest))?.created_at ?? isoTime(now);
+  const [, ...others] = matches.slice(0, MAX_CANDIDATES);
+  const recent = [`${newest} (${formatAge(now - Date.parse(created))})`, ...others].join(', ');
+  throw new RyeError('ambiguous', `"${part}" matches ${matches.length} threads`, {
+    hint: `Use a full ID, or @ for the last thread. Most recent first: ${recent}`,
+    details: { candidates: matches.slice(0, MAX_CANDIDATES) },
+  });
 }
 
-/** Returns the first thread of the session that all candidates belong to. */
-async function sessionOf(
-  registry: Registry,
-  candidates: readonly string[],
-): Promise<string | undefined> {
-  if (candidates.length >= MAX_CANDIDATES) return undefined;
-  const [chain = []] = await Promise.all(candidates.slice(0, 1).map((id) => registry.chain(id)));
-  const ids = new Set(chain.map(({ thread_id: id }) => id));
-  return candidates.every((id) => ids.has(id)) ? chain[0]?.thread_id : undefined;
+/** Returns the first thread of the session that is `position`th from the end. A child is not a session of its own. */
+async function recentThread(registry: Registry, part: string, position: number): Promise<string> {
+  for (let limit = PAGE; ; limit *= 10) {
+    const records = await registry.list({ limit });
+    const ends = records.filter(
+      (record) => record.parent_id === null && record.continuation_thread_id === null,
+    );
+    const end = ends[position - 1];
+    if (end !== undefined) {
+      const [first = end] = await registry.chain(end.thread_id);
+      return first.thread_id;
+    }
+    if (records.length < limit) {
+      throw new RyeError('thread_not_found', `thread not found: ${part}`, {
+        hint:
+          ends.length === 0
+            ? 'This project has no threads yet. Run a directive: rye run hello'
+            : `@ is the last thread, @${ends.length} the first one. List threads with: rye threads list`,
+      });
+    }
+  }
 }
 
 /** Sums and trees over all threads of a project. */

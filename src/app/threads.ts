@@ -61,7 +61,8 @@ export class Threads implements ThreadsService {
   async resolveId(part: string): Promise<string> {
     // a thread that is on disk needs no registry to be found
     if (isOnDisk(this.#workspace, part)) return part;
-    return await resolveThreadId(this.#workspace.store.registry, part);
+    const { store, clock } = this.#workspace;
+    return await resolveThreadId(store.registry, part, clock.now());
   }
 
   async show(threadId: string): Promise<ThreadDetails> {

@@ -29,6 +29,8 @@ export interface Argument<V = unknown> {
   readonly name?: string;
   readonly optional?: true;
   readonly choices?: readonly string[];
+  /** The command has the option `--last`, which stands for `@` as this argument. Only for the first argument. */
+  readonly isThread?: true;
   /** Converts the words from this argument's position on to the value that the command gets. */
   readonly read: (words: readonly string[]) => V;
 }
@@ -172,10 +174,11 @@ export function defineCommand<const A extends Arguments = None, const O extends 
   definition: CommandDefinition<A, O>,
 ): CommandBody {
   const { arguments: args = {}, options = {}, run, ...words } = definition;
+  const isOfThread = Object.values<Argument>(args)[0]?.isThread === true;
   return {
     ...words,
     arguments: Object.entries<Argument>(args).map(([key, spec]) => ({ name: key, ...spec })),
-    options: optionSpecs(options),
+    options: optionSpecs(isOfThread ? { ...options, last: LAST } : options),
     run: async (given, values, context) =>
       await run({
         ...context,
@@ -184,6 +187,8 @@ export function defineCommand<const A extends Arguments = None, const O extends 
       } as Call<A, O>),
   };
 }
+
+const LAST = flag('The last thread; same as the ID @');
 
 /** Declares a group of commands, such as `rye keys`. */
 export function defineGroup(
@@ -279,7 +284,7 @@ export function choice<const C extends string>(
 
 export function argument(
   description: string,
-  extra: { readonly name?: string } = {},
+  extra: Pick<Argument, 'name' | 'isThread'> = {},
 ): Argument<string> {
   return { ...extra, description, read: ([word = '']) => word };
 }

@@ -140,8 +140,14 @@ function addCommand(
     'after',
     ['', 'Examples:', ...examples.map((line) => `  $ ${line}`)].join('\n'),
   );
-  for (const { name, optional, description } of command.arguments) {
-    parser.argument(optional === true ? `[${name}]` : `<${name}>`, description);
+  const takesLast = command.arguments[0]?.isThread === true;
+  const usage = command.arguments.map(({ name, optional, isThread }) =>
+    optional === true || isThread === true ? `[${name}]` : `<${name}>`,
+  );
+  if (takesLast) parser.usage(['[options]', ...usage].join(' '));
+  for (const [index, { name, description }] of command.arguments.entries()) {
+    // with --last the words move by one position, so the action counts them
+    parser.argument(takesLast ? `[${name}]` : (usage[index] ?? name), description);
   }
   for (const option of command.options) parser.addOption(parserOption(option));
   const children = new Map<Parser, Command>();
@@ -165,7 +171,17 @@ function addCommand(
     // commander passes the unknown word of a group to its default command
     parser.allowExcessArguments().action(async () => {
       const isVariadic = command.arguments.some(({ name }) => name.endsWith('...'));
-      const excess = isVariadic ? undefined : parser.args[command.arguments.length];
+      const words =
+        takesLast && parser.opts()['last'] === true ? ['@', ...parser.args] : parser.args;
+      const missing = command.arguments.find(
+        ({ optional }, index) => optional !== true && words[index] === undefined,
+      );
+      if (missing !== undefined) {
+        throw new RyeError('usage', `missing argument <${missing.name.replace('...', '')}>`, {
+          hint: `Show the usage with: ${pathOf(parser)} --help`,
+        });
+      }
+      const excess = isVariadic ? undefined : words[command.arguments.length];
       if (excess !== undefined) {
         const isNamed = group === undefined || group.parser.args[0] === parser.name();
         if (!isNamed) throw unknownCommand(group.parser, group.command, excess);
@@ -175,7 +191,7 @@ function addCommand(
       }
       const global = readOptions(GLOBAL_OPTIONS, rootOf(parser).opts());
       const context = { io: options.io, global, root: ROOT };
-      options.setExitCode(await run(parser.args, parser.opts(), context));
+      options.setExitCode(await run(words, parser.opts(), context));
     });
   } else if (command.defaultCommand === undefined) {
     parser.allowExcessArguments().action(() => {

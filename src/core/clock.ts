@@ -18,6 +18,15 @@ export function isoSeconds(epochMs: number): string {
   return `${isoTime(epochMs).slice(0, 19)}Z`;
 }
 
+/** Returns a duration before now as `just now`, `5 min ago`, `3 h ago` or `2 days ago`. */
+export function formatAge(ms: number): string {
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 1) return 'just now';
+  if (minutes < 60) return `${minutes} min ago`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ago` : `${Math.floor(hours / 24)} days ago`;
+}
+
 let over: DOMException | undefined;
 
 /**

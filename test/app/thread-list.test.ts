@@ -67,3 +67,87 @@ it('a list marks crashed threads and names the command that finalizes them', asy
   expect(longest).toBeGreaterThan(500);
   expect(longest).toBeLessThan(700);
 });
+
+/** A project with a fan of children, a session of two threads and a newer thread, created a minute apart. */
+async function recentThreads() {
+  const project = mkdtempSync(path.join(tmpdir(), 'rye-recent-'));
+  onTestFinished(() => rmSync(project, { recursive: true, force: true }));
+  const store = openStore({ projectPath: project, clock: systemClock, ids: systemIds });
+  onTestFinished(() => store.close());
+  const threads = [
+    ['ask-1', 'fan'],
+    ['long', 'fan'],
+    ['long-2', 'fan'],
+    ['ask-2', 'ask'],
+    ['ask-2-child', 'child', 'ask-2'],
+  ] as const;
+  const start = Date.now() - threads.length * 60_000;
+  for (const [index, [threadId, directive, parentId = null]] of threads.entries()) {
+    const now = new Date(start + index * 60_000).toISOString();
+    await store.registry.register({ threadId, directive, parentId, model: 'm', now, owner: null });
+  }
+  await store.registry.claim('long', store.owners.self(), new Date(start).toISOString());
+  await store.registry.linkContinuation('long', 'long-2', new Date(start).toISOString());
+  const list = openThreadList({ projectPath: project, userSpacePath: `${project}/home`, env: {} });
+  onTestFinished(() => list.close());
+  return list.threads;
+}
+
+it('@ is the last session, @2 the one before; children and handoffs do not count', async () => {
+  const threads = await recentThreads();
+  const recent = ['@', '@1', '@2', '@3'];
+  expect(await Promise.all(recent.map((id) => threads.resolveId(id)))).toEqual([
+    'ask-2',
+    'ask-2',
+    'long',
+    'ask-1',
+  ]);
+  const missing = { code: 'thread_not_found', hint: expect.stringContaining('@3 the first') };
+  for (const id of ['@4', '@0']) await expect(threads.resolveId(id)).rejects.toMatchObject(missing);
+});
+
+it('an ambiguous ID states how many threads match and the age of the most recent one', async () => {
+  const threads = await recentThreads();
+  await expect(threads.resolveId('ask')).rejects.toMatchObject({
+    code: 'ambiguous',
+    message: '"ask" matches 3 threads',
+    hint: expect.stringMatching(
+      /@ for the last thread\. Most recent first: ask-2-child \(1 min ago\), ask-2, ask-1/,
+    ),
+    details: { candidates: ['ask-2-child', 'ask-2', 'ask-1'] },
+  });
+});
+
+it('--last stands for the ID of the last thread, wherever it is on the command line', async () => {
+  const named: string[][] = [];
+  const rye = {
+    threads: {
+      resolveId: (part: string) => Promise.resolve(`resolved ${part}`),
+      show: () => Promise.resolve({ chain: [] }),
+    },
+    trees: {
+      title: (id: string, title: string) => {
+        named.push([id, title]);
+        return Promise.resolve();
+      },
+    },
+  };
+  for (const words of [
+    ['--last', 'Tour'],
+    ['Tour', '--last'],
+    ['@', 'Tour'],
+  ]) {
+    const io = createFakeIo({ rye: rye as never });
+    expect(await main(['threads', 'rename', ...words], io), io.err()).toBe(0);
+  }
+  expect(named).toEqual(Array(3).fill(['resolved @', 'Tour']));
+
+  const refused = async (...words: string[]) => {
+    const io = createFakeIo({ rye: rye as never });
+    expect(await main(['threads', 'rename', ...words], io)).toBe(2);
+    return io.err();
+  };
+  expect(await refused('Tour')).toContain('missing argument <title>');
+  expect(await refused('--last')).toContain('missing argument <title>');
+  expect(await refused('--last', 'a', 'Tour')).toContain('unexpected argument "Tour"');
+});

@@ -96,7 +96,7 @@ export interface ThreadsService {
   list(filter?: ThreadListFilter): Promise<readonly ListedThread[]>;
   /** Folders of threads that the registry does not list, as after it was lost. */
   unlisted(): Promise<readonly string[]>;
-  /** Resolves a unique prefix or suffix to a full id; one that only threads of one chain share, to the first of them. Refuses with `ambiguous` or `thread_not_found`. */
+  /** Resolves `@` (the last session), `@2` (the one before) or a unique prefix or suffix to a full id; one that only threads of one chain share, to the first of them. Refuses with `ambiguous` or `thread_not_found`. */
   resolveId(part: string): Promise<string>;
   show(threadId: string): Promise<ThreadDetails>;
   /**

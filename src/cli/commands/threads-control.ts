@@ -34,6 +34,7 @@ import { oneLine } from '../terminal-text.ts';
 const THREAD_IDS: Argument<readonly string[]> = {
   name: 'id...',
   description: THREAD.description,
+  isThread: true,
   read: (words) => words,
 };
 
