@@ -138,7 +138,7 @@ export async function resolveThreadId(
   });
 }
 
-/** Returns the first thread of the session that is `position`th from the end. A child is not a session of its own. */
+/** Returns the first thread of the session that is `position`th from the end. A child does not count. */
 async function recentThread(registry: Registry, part: string, position: number): Promise<string> {
   for (let limit = PAGE; ; limit *= 10) {
     const records = await registry.list({ limit });

@@ -29,7 +29,7 @@ export interface Argument<V = unknown> {
   readonly name?: string;
   readonly optional?: true;
   readonly choices?: readonly string[];
-  /** The command has the option `--last`, which stands for `@` as this argument. Only for the first argument. */
+  /** The command has the option `--last`, which sets this argument to `@`. Only for the first argument. */
   readonly isThread?: true;
   /** Converts the words from this argument's position on to the value that the command gets. */
   readonly read: (words: readonly string[]) => V;

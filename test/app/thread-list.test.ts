@@ -118,7 +118,7 @@ it('an ambiguous ID states how many threads match and the age of the most recent
   });
 });
 
-it('--last stands for the ID of the last thread, wherever it is on the command line', async () => {
+it('--last names the last thread, anywhere on the command line', async () => {
   const named: string[][] = [];
   const rye = {
     threads: {
