@@ -29,6 +29,7 @@ const RUN_OPTIONS: Readonly<Record<keyof RunRequest, true>> = {
   model: true,
   provider: true,
   limits: true,
+  onlyTools: true,
   threadId: true,
   parentThreadId: true,
   acknowledge: true,

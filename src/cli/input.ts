@@ -82,7 +82,7 @@ function splitPair(text: string, option: string): readonly [string, string] {
 }
 
 export interface ValueOptions {
-  /** Repeated `NAME=VALUE` options; `NAME=@FILE` reads a file. */
+  /** Repeated `NAME=VALUE` options; `NAME=@FILE` reads a file, `NAME=-` standard input. */
   readonly pairs: readonly string[];
   readonly pairOption: string;
   /** One JSON object, `@FILE`, or `-` for standard input. */
@@ -109,11 +109,9 @@ export async function readValues(options: ValueOptions, io: Io): Promise<JsonObj
       });
     }
     seen.add(name);
-    const isFile = value.startsWith('@');
-    values.set(
-      name,
-      isFile ? await readTextSource(value.slice(1), `${pairOption} ${name}`, io) : value,
-    );
+    const file = value === '-' ? value : value.startsWith('@') ? value.slice(1) : undefined;
+    const source = `${pairOption} ${name}`;
+    values.set(name, file === undefined ? value : await readTextSource(file, source, io));
   }
   return Object.fromEntries(values);
 }
@@ -128,6 +126,21 @@ async function readObject(source: string, option: string, io: Io): Promise<JsonO
   const kind = value === undefined ? 'valid JSON' : 'a JSON object';
   throw new RyeError('invalid_input', `${option} is not ${kind}`, {
     hint: `Pass ${option} '{"name": "value"}', @FILE, or - for standard input.`,
+  });
+}
+
+/** Reads a JSON Schema from a file, standard input or the option itself. */
+export async function readSchema(
+  source: string | undefined,
+  option: string,
+  io: Io,
+): Promise<JsonObject | undefined> {
+  if (source === undefined) return undefined;
+  const isInline = source.trimStart().startsWith('{');
+  const schema = parseJson(isInline ? source : await readTextSource(source, option, io));
+  if (schema !== undefined && isJsonObject(schema)) return schema;
+  throw new RyeError('invalid_input', `${option}: ${source} is not a JSON object`, {
+    hint: `Pass a JSON Schema, such as ${option} '{"type": "object"}', or a file that contains one.`,
   });
 }
 

@@ -21,6 +21,12 @@ export interface Io {
   readonly stdinIsTty: boolean;
   /** Reads all of standard input as UTF-8. */
   readStdin(): Promise<string>;
+  /**
+   * `data`: text that nothing has read is piped in. `silent`: a shell's pipe is open and may still bring some. `none`: a
+   * terminal, /dev/null, an end, or a silent socket, which a program that starts rye leaves open. Reads nothing away and
+   * does not wait for a writer.
+   */
+  stdinState(): Promise<'data' | 'silent' | 'none'>;
   /** Prints a question on stderr and reads one line from the terminal. Returns '' on end of input or an interrupt. */
   ask(question: string): Promise<string>;
   readonly env: Readonly<Record<string, string | undefined>>;

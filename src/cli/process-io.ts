@@ -1,3 +1,4 @@
+import { fstatSync, type Stats } from 'node:fs';
 import process from 'node:process';
 import type { WriteStream } from 'node:tty';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
@@ -27,6 +28,30 @@ async function readAll(stream: AsyncIterable<unknown>): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(Buffer.from(chunk as Uint8Array));
   return Buffer.concat(chunks).toString('utf8');
+}
+
+/** {@link Io.stdinState} */
+async function stdinState(): Promise<'data' | 'silent' | 'none'> {
+  const { stdin } = process;
+  if (stdin.isTTY || stdin.readableEnded || stdin.destroyed) return 'none';
+  let kind: Stats;
+  try {
+    kind = fstatSync(0);
+  } catch {
+    return 'none';
+  }
+  if (!kind.isFile() && !kind.isFIFO() && !kind.isSocket()) return 'none';
+  const state = await new Promise<'data' | 'silent' | 'none'>((resolve) => {
+    const settle = (): void => {
+      resolve(stdin.readableLength > 0 ? 'data' : 'none');
+    };
+    stdin.once('readable', settle).once('end', settle).once('error', settle);
+    // one round of the event loop delivers what a pipe holds; a file always answers
+    if (!kind.isFile())
+      setImmediate(() => setImmediate(resolve, kind.isFIFO() ? 'silent' : 'none'));
+  });
+  stdin.removeAllListeners('readable').pause();
+  return state;
 }
 
 async function ask(question: string): Promise<string> {
@@ -85,6 +110,7 @@ export function createProcessIo(): Io {
     stderr,
     stdinIsTty: process.stdin.isTTY,
     readStdin: () => readAll(process.stdin),
+    stdinState,
     ask,
     env: process.env,
     get cwd() {

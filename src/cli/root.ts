@@ -8,6 +8,7 @@ export const ROOT: Command = {
     examples: [
       'rye init',
       'rye run hello --input who=Ada',
+      'git diff | rye ask "Write a commit message."',
       'rye search all "rate limit"',
       'rye threads --active',
     ],
@@ -33,6 +34,9 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/run.ts'), {
         execute: 'Run a directive or a tool',
         run: 'Run a directive; short for `rye execute directive`',
+      }),
+      ...commandsOf(() => import('./commands/ask.ts'), {
+        ask: 'Ask one question; answers from files, stdin or the project, and only reads',
       }),
       ...commandsOf(() => import('./commands/threads.ts'), {
         threads: 'List, inspect and control threads',

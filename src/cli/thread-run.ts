@@ -9,6 +9,7 @@ import { canRedraw, colorsOf } from './output.ts';
 import { createLiveRenderer } from './render/live.ts';
 import { runLine } from './render/progress-line.ts';
 import {
+  createAnswerRenderer,
   createJsonRenderer,
   createStreamJsonRenderer,
   createTextRenderer,
@@ -34,6 +35,8 @@ interface ThreadOutput {
   readonly mode: OutputMode;
   /** False: print only the final result. */
   readonly isLive: boolean;
+  /** True: stdout gets the answer alone, and stderr progress only if it is a terminal. */
+  readonly isAnswer?: boolean;
 }
 
 interface ThreadSubscriber {
@@ -83,11 +86,19 @@ export function exitCodeOfResult({ success, status, error }: ThreadResult): Exit
 /** Prefix of notes that warn about the plan of a thread. */
 const WARNING = 'warning: ';
 
-function createRenderer(context: Context, { mode, isLive }: ThreadOutput): Renderer {
+function createRenderer(
+  context: Context,
+  { mode, isLive, isAnswer = false }: ThreadOutput,
+): Renderer {
   const { io, global } = context;
   if (mode === 'json') return withWarnings(createJsonRenderer(io), context);
   if (mode === 'stream-json') return createStreamJsonRenderer(io);
   const colors = colorsOf(io.stderr, context);
+  if (isAnswer) {
+    const hasProgress = io.stderr.isTty && !global.quiet;
+    const renderer = createAnswerRenderer(io, colors, { hasProgress, hasCost: global.verbose });
+    return hasProgress ? renderer : withWarnings(renderer, context);
+  }
   const isQuiet = global.quiet || !isLive;
   if (!isQuiet && canRedraw(io.stderr, io.env)) return createLiveRenderer(io, colors);
   const renderer = createTextRenderer(io, colors, isQuiet);

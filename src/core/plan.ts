@@ -164,6 +164,8 @@ export interface RequestedSettings {
   readonly provider?: string;
   readonly limits?: PartialLimits;
   readonly behavior?: JsonObject;
+  /** Ids of the only tools of the directive that the thread may execute. */
+  readonly only_tools?: readonly string[];
   /** Capabilities that the hook starting a child adds to those of the child's parent. */
   readonly hook_capabilities?: readonly string[];
 }

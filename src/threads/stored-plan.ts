@@ -250,6 +250,7 @@ const PLAN = objectOf<ThreadPlan>({
       provider: optional(TEXT),
       limits: optional(mapOf(NUMBER)),
       behavior: optional(OBJECT),
+      only_tools: optional(texts),
       hook_capabilities: optional(texts),
     }),
   ),

@@ -32,6 +32,7 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
   const { columns = 80, rows = 24, now = 0, cwd = process.cwd(), env = {}, rye } = options;
   const written = { stdout: '', stderr: '' };
   const controller = new AbortController();
+  let unread = options.stdin ?? '';
   const opened: OpenRyeOptions[] = [];
   const sink = (name: 'stdout' | 'stderr', isTty = false): Io['stdout'] => ({
     isTty,
@@ -50,7 +51,11 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
     stdout: sink('stdout', options.stdoutIsTty),
     stderr: sink('stderr', options.stderrIsTty),
     stdinIsTty: options.answer !== undefined,
-    readStdin: () => Promise.resolve(options.stdin ?? ''),
+    readStdin: () => {
+      unread = '';
+      return Promise.resolve(options.stdin ?? '');
+    },
+    stdinState: () => Promise.resolve(unread === '' ? 'none' : 'data'),
     ask: (question) => {
       written.stderr += question;
       return Promise.resolve(options.answer ?? '');

@@ -18,7 +18,7 @@ import {
   text,
   type ValuesOf,
 } from '../command.ts';
-import { assertWritableTarget, readLimits, readTextSource, readValues } from '../input.ts';
+import { assertWritableTarget, readLimits, readSchema, readValues } from '../input.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine, printLines, resultText } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -39,7 +39,7 @@ const LIMIT_LIST = LIMIT_NAMES.map((name) => {
 }).join(', ');
 
 const DIRECTIVE_OPTIONS = {
-  input: list('NAME=VALUE', 'An input; NAME=@FILE reads a file'),
+  input: list('NAME=VALUE', 'An input; NAME=@FILE reads a file, NAME=- stdin'),
   inputs: text('JSON', 'All inputs as JSON, @FILE, or - for stdin'),
   model: text('MODEL', 'Model ID or tier'),
   provider: text('PROVIDER', 'Provider of the model'),
@@ -73,6 +73,7 @@ const directive = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     const request = await requestOf(args.id, options, io);
+    if ((await io.stdinState()) === 'data') throw unusedInput(args.id);
     const mode = outputModeOf(call, options.outputFormat);
     const head = { ...(mode === 'stream-json' ? { event_type: 'result' } : {}), success: true };
     if (options.dryRun) {
@@ -104,6 +105,12 @@ const directive = defineCommand({
   },
 });
 
+function unusedInput(directiveId: string): RyeError {
+  return new RyeError('usage', 'nothing uses the text that is piped to standard input', {
+    hint: `Pass it as an input: rye run ${directiveId} --input NAME=- or ignore it: < /dev/null`,
+  });
+}
+
 async function requestOf(
   directiveId: string,
   options: ValuesOf<typeof DIRECTIVE_OPTIONS>,
@@ -134,15 +141,8 @@ async function requestOf(
     allowUnpriced,
     recordTo: absolute(options.record),
     replayFrom: absolute(options.replay),
-    outputSchema: await readSchema(options.jsonSchema, io),
+    outputSchema: await readSchema(options.jsonSchema, '--json-schema', io),
   });
-}
-
-async function readSchema(file: string | undefined, io: Io): Promise<JsonObject | undefined> {
-  if (file === undefined) return undefined;
-  const schema = parseJson(await readTextSource(file, '--json-schema', io));
-  if (schema !== undefined && isJsonObject(schema)) return schema;
-  throw new RyeError('invalid_input', `--json-schema: ${file} is not a JSON object`);
 }
 
 /** Formats a plan: what would run, with which values, and the file that set each. */
@@ -184,7 +184,7 @@ const tool = defineCommand({
   summary: 'Run one tool with the same checks as in a thread',
   arguments: { id: argument('ID of the tool, such as rye/file-system/glob') },
   options: {
-    param: list('NAME=VALUE', 'A parameter; NAME=@FILE reads a file'),
+    param: list('NAME=VALUE', 'A parameter; NAME=@FILE reads a file, NAME=- stdin'),
     params: text('JSON', 'All parameters as JSON, @FILE, or - for stdin'),
     async: ASYNC,
     ...SAFETY_OPTIONS,

@@ -23,6 +23,27 @@ export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Re
   };
 }
 
+/** Renders only the answer on stdout: the text, or the outputs as JSON. Progress and cost go to stderr. */
+export function createAnswerRenderer(
+  io: Io,
+  colors: Colors,
+  { hasProgress, hasCost }: { readonly hasProgress: boolean; readonly hasCost: boolean },
+): Renderer {
+  return {
+    event: (event) => {
+      const line = hasProgress ? runLine(event) : undefined;
+      if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
+    },
+    finish: (result) => {
+      if (result.success && result.outputs !== undefined) printDocument(io, result.outputs);
+      else if (result.success) printResult(result, io);
+      if (hasCost) io.stderr.write(`${paintOutcome(result, colors)}\n`);
+      printFailure(result, io);
+    },
+    close: () => {},
+  };
+}
+
 export function paint(tone: Tone, text: string, colors: Colors): string {
   const painters = {
     plain: colors.dim,

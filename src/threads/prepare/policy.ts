@@ -31,6 +31,7 @@ import {
 import type { Embedding, GrantedTool, ItemSource, Sources, UnavailableGrant } from '../ports.ts';
 import type { ThreadConfig } from '../thread-config.ts';
 import type { ThreadDocument } from '../thread-document.ts';
+import type { PrepareRequest } from './request.ts';
 
 /** defaults → directive → overrides, capped by the parent's signed limits. */
 export function planLimits(
@@ -50,16 +51,18 @@ export function planLimits(
 }
 
 /**
- * Returns a thread's capabilities: those that its chain grants, within every ceiling and within its parent's, plus
- * those of the file of the hook that starts it.
+ * Returns a thread's capabilities: those that its chain grants, within every ceiling, within the tools that the request
+ * names and within its parent's, plus those of the file of the hook that starts it.
  */
 export function planCapabilities(
   composed: Composed,
   parent: ThreadDocument | undefined,
-  hookCapabilities: readonly string[] = [],
+  { onlyTools, hookCapabilities = [] }: Pick<PrepareRequest, 'onlyTools' | 'hookCapabilities'> = {},
 ): readonly string[] {
-  const declared = composed.capabilities.map((text) => parseCapability(text));
-  for (const ceiling of composed.ceilings) assertWithin(declared, ceiling, composed.name);
+  const granted = composed.capabilities.map((text) => parseCapability(text));
+  for (const ceiling of composed.ceilings) assertWithin(granted, ceiling, composed.name);
+  const named = onlyTools?.map((id) => parseCapability(`rye.execute.tool.${id}`));
+  const declared = named === undefined ? granted : attenuate(granted, named);
   return parent
     ? attenuate(declared, [...parent.capabilities, ...hookCapabilities])
     : [...new Set(declared)];

@@ -157,13 +157,14 @@ export async function planDirective(
 
 /** The settings that a refresh of the plan applies again. */
 function requestedOf(request: PrepareRequest): Pick<ThreadPlan, 'requested'> {
-  const { model, provider, limits = {}, hookCapabilities = [] } = request;
+  const { model, provider, limits = {}, onlyTools, hookCapabilities = [] } = request;
   const behavior = behaviorOf(request);
   const requested = compact({
     model,
     provider,
     limits: isEmpty(limits) ? undefined : limits,
     behavior: isEmpty(behavior) ? undefined : behavior,
+    only_tools: onlyTools,
     hook_capabilities: hookCapabilities.length === 0 ? undefined : hookCapabilities,
   });
   return isEmpty(requested) ? {} : { requested };
@@ -199,7 +200,7 @@ async function planGrants(
   const renamed = await renamedGrants(items, composed);
   return {
     composed: renamed.composed,
-    capabilities: planCapabilities(renamed.composed, parent, request.hookCapabilities),
+    capabilities: planCapabilities(renamed.composed, parent, request),
     warnings: renamed.warnings,
   };
 }

@@ -77,7 +77,7 @@ async function planAgain(
   { inputs, acknowledge, ignored }: RefreshRequest,
 ): Promise<ThreadPlan> {
   const { requested = {}, origins, acknowledged } = planned;
-  const { model, provider, limits, behavior, hook_capabilities: hookCapabilities } = requested;
+  const { model, provider, limits, behavior, only_tools, hook_capabilities } = requested;
   const given = Object.entries(planned.inputs).filter(
     ([name]) => origins[`inputs.${name}`] === 'given' && !planned.secret_inputs.includes(name),
   );
@@ -89,7 +89,8 @@ async function planAgain(
     provider,
     limits,
     behavior,
-    hookCapabilities,
+    onlyTools: only_tools,
+    hookCapabilities: hook_capabilities,
     acknowledge: [...accepted.map(({ risk }) => risk), ...acknowledge],
     allowUnpriced: planned.allow_unpriced,
   });

@@ -12,6 +12,8 @@ export interface DirectiveRequest {
   readonly provider?: string;
   readonly limits?: PartialLimits;
   readonly parentThreadId?: string;
+  /** Ids of the only tools that the run may execute, of those that the directive grants; nothing else is granted. */
+  readonly onlyTools?: readonly string[];
   /** Risks that the run may take although the policy asks about them; a risk includes the lower ones. */
   readonly acknowledge?: readonly Risk[];
   readonly allowUnpriced?: boolean;

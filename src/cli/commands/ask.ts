@@ -1,0 +1,126 @@
+import { RyeError } from '../../core/errors.ts';
+import { compact } from '../../core/json.ts';
+import { didYouMean } from '../../core/text.ts';
+import { type Argument, argument, defineCommand, text } from '../command.ts';
+import { readNamedFile, readSchema } from '../input.ts';
+import type { Io } from '../io.ts';
+import { withRye } from '../session.ts';
+import { exitCodeOfResult, outputModeOf, showThread } from '../thread-run.ts';
+
+const DIRECTIVE = 'rye/core/ask';
+
+const TOOLS = ['read', 'ls', 'glob', 'grep'] as const;
+
+/** Bytes of files and standard input together: about 64,000 tokens. */
+const MAX_CONTEXT = 256 * 1024;
+
+const FILES: Argument<readonly string[]> = {
+  name: 'files...',
+  optional: true,
+  description: 'Files whose text the question is about, or - for stdin',
+  read: (words) => words,
+};
+
+export const ask = defineCommand({
+  details:
+    "Runs the read-only directive rye/core/ask as a thread. Piped stdin and the files become context. Prints only the answer on stdout; -v adds the thread's ID and cost on stderr, --json prints both.",
+  arguments: { question: argument('The question'), files: FILES },
+  options: {
+    tools: text('NAMES', `Allow only these tools, separated by commas: ${TOOLS.join(', ')}`),
+    schema: text('SCHEMA', 'JSON Schema of the answer, as JSON or a file; prints JSON'),
+    model: text('MODEL', 'Model ID or tier'),
+    provider: text('PROVIDER', 'Provider of the model'),
+  },
+  examples: [
+    'rye ask "What does this project do?"',
+    'git diff | rye ask "Write a commit message."',
+    'rye ask "Which of these are unused?" src/a.ts src/b.ts --tools read,grep',
+    'rye threads resume @ --message "And in French?"',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const { model, provider } = options;
+    const question = args.question.trim();
+    if (question === '' || question === '-') {
+      throw new RyeError('usage', 'the question is missing', {
+        hint: 'Put it first: rye ask "What does this do?" [FILES...]',
+      });
+    }
+    const onlyTools = toolsOf(options.tools);
+    const outputSchema = await readSchema(options.schema, '--schema', io);
+    const context = await contextOf(args.files, io);
+    const request = compact({
+      directiveId: DIRECTIVE,
+      inputs: { question, context },
+      onlyTools,
+      outputSchema,
+      model,
+      provider,
+      parentThreadId: io.env['RYE_PARENT_THREAD_ID'] || undefined,
+    });
+    const output = { mode: outputModeOf(call, undefined), isLive: true, isAnswer: true };
+    const result = await showThread(call, output, (subscriber) =>
+      withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
+    );
+    return exitCodeOfResult(result);
+  },
+});
+
+/** Returns the IDs of the tools that `--tools` names; all of them without the option. */
+function toolsOf(names: string | undefined): readonly string[] {
+  const wanted = names === undefined ? TOOLS : names.split(',').map((name) => name.trim());
+  for (const name of wanted) {
+    if (TOOLS.some((known) => known === name)) continue;
+    throw new RyeError('usage', `--tools: unknown tool ${JSON.stringify(name)}`, {
+      hint: didYouMean(name, TOOLS) ?? `rye ask only reads. Use some of: ${TOOLS.join(', ')}.`,
+    });
+  }
+  return wanted.map((name) => `rye/file-system/${name}`);
+}
+
+/** Returns the text of the files and of standard input, each in an element that names its source. */
+async function contextOf(files: readonly string[], io: Io): Promise<string> {
+  const parts: string[] = [];
+  let left = MAX_CONTEXT;
+  const add = (source: string, bytes: Buffer, element: string): void => {
+    left -= bytes.length;
+    if (left < 0) {
+      throw new RyeError('invalid_input', `${source}: the context is above ${MAX_CONTEXT} bytes`, {
+        hint: 'Pass less text, or let the model search it: rye ask QUESTION --tools read,grep',
+      });
+    }
+    const text = bytes.toString('utf8');
+    if (text.includes('\0') || text.includes('\uFFFD')) {
+      throw new RyeError('invalid_input', `${source} is not UTF-8 text`, {
+        hint: 'Pass text files only.',
+      });
+    }
+    parts.push(
+      `<${element}>\n${text}${text.endsWith('\n') ? '' : '\n'}</${element.split(' ')[0]}>`,
+    );
+  };
+  for (const file of files) {
+    if (file === '-') continue;
+    add(file, await readNamedFile(file, 'ask', io), `file path=${JSON.stringify(file)}`);
+  }
+  const input = await pipedText(files.includes('-'), io);
+  if (input !== '') add('standard input', Buffer.from(input), 'stdin');
+  return parts.join('\n\n');
+}
+
+const PATIENCE_MS = 3000;
+
+/** Reads what is piped in. Tells a person if a pipe stays silent. */
+async function pipedText(isNamed: boolean, io: Io): Promise<string> {
+  if (!isNamed && (await io.stdinState()) === 'none') return '';
+  let isTold = false;
+  const stop = io.repeat(PATIENCE_MS, () => {
+    if (!isTold) io.stderr.write('rye: waiting for standard input (to ignore it: < /dev/null)\n');
+    isTold = true;
+  });
+  try {
+    return await io.readStdin();
+  } finally {
+    stop();
+  }
+}
