@@ -140,7 +140,7 @@ it('--last names the last thread, anywhere on the command line', async () => {
     const io = createFakeIo({ rye: rye as never });
     expect(await main(['threads', 'rename', ...words], io), io.err()).toBe(0);
   }
-  expect(named).toEqual(Array(3).fill(['resolved @', 'Tour']));
+  expect(named).toEqual(Array.from({ length: 3 }, () => ['resolved @', 'Tour']));
 
   const refused = async (...words: string[]) => {
     const io = createFakeIo({ rye: rye as never });

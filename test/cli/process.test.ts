@@ -108,3 +108,24 @@ describe('signals', () => {
     },
   );
 });
+
+describe('standard input of a run', () => {
+  it('refuses text that no input uses', async () => {
+    const { code, stderr } = await runCli(['run', 'hello'], { cwd: folder, stdin: 'Ada' });
+    expect([code, stderr.includes('--input NAME=-')]).toEqual([2, true]);
+    const args = ['run', 'hello', '--input', 'who=-'];
+    const used = await runCli(args, { cwd: folder, stdin: 'Ada' });
+    expect(used).toMatchObject({ code: 0, stdout: expect.stringContaining('Hello, Ada!') });
+  });
+
+  it('does not wait for an open pipe that stays silent', async () => {
+    const program = path.join(await cliPackage(), 'bin', 'rye.js');
+    const child = spawn(process.execPath, [program, 'run', 'hello'], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'], HOME: path.join(folder, '.home') },
+      stdio: ['pipe', 'ignore', 'ignore'],
+    });
+    await once(child, 'exit');
+    expect(child.exitCode).toBe(0);
+  });
+});
