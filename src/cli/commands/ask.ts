@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { didYouMean } from '../../core/text.ts';
@@ -89,15 +90,14 @@ async function contextOf(files: readonly string[], io: Io): Promise<string> {
         hint: 'Pass less text, or let the model search it: rye ask QUESTION --tools read,grep',
       });
     }
-    const text = bytes.toString('utf8');
-    if (text.includes('\0') || text.includes('\uFFFD')) {
+    if (!isUtf8(bytes) || bytes.includes(0)) {
       throw new RyeError('invalid_input', `${source} is not UTF-8 text`, {
         hint: 'Pass text files only.',
       });
     }
-    parts.push(
-      `<${element}>\n${text}${text.endsWith('\n') ? '' : '\n'}</${element.split(' ')[0]}>`,
-    );
+    const content = bytes.toString('utf8');
+    const end = content.endsWith('\n') ? '' : '\n';
+    parts.push(`<${element}>\n${content}${end}</${element.split(' ', 1)[0] ?? ''}>`);
   };
   for (const file of files) {
     if (file === '-') continue;

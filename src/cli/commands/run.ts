@@ -3,7 +3,7 @@ import type { ExecuteDirectiveRequest } from '../../app/presets.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
-import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
+import { compact } from '../../core/json.ts';
 import { LIMIT_NAMES, LIMITS } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import {
