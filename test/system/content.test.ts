@@ -36,6 +36,7 @@ describe('the shipped items', () => {
     expect(ids('directive').toSorted()).toEqual([
       'hello',
       'rye/agent/continuation',
+      'rye/core/ask',
       'rye/core/base',
       'rye/core/base_execute_only',
       'rye/core/base_review',
