@@ -15,7 +15,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'config-path': ['config path'],
   'config-show': ['config show', 'config get resilience.limits.turns'],
   doctor: ['doctor'],
-  failure: ['run nope', 'frobnicate', 'keys init', 'threads open {id}'],
+  failure: ['run nope', 'ask Why?', 'frobnicate', 'keys init', 'threads open {id}'],
   fetch: ['fetch directive hello'],
   'hooks-explain': ['hooks explain hello'],
   'hooks-list': ['hooks list'],

@@ -86,7 +86,7 @@ function view(plan: Plan, { project, home }: Workspace) {
     text
       .replace(`${project}/`, 'project:')
       .replace(`${home}/`, 'user:')
-      .replace(/^.*\/system\//, 'system:');
+      .replace(/^\/.*\/\.ai\//, 'system:.ai/');
   const { limits, capabilities, risks, inputs, secret_inputs, warnings, suppress, model } = plan;
   return {
     chain: plan.chain.map(({ space, id }) => `${space}:${id}`),
