@@ -86,11 +86,13 @@ export class History {
     return this.#server.requests.length;
   }
 
-  /** Lines of a log that were not read yet. */
+  /** Signed lines of a log that were not read yet: what follows them after a death is moved out by the next writer. */
   news(thread: NaiveThread): readonly Line[] {
     const lines = this.bytes(thread.id).split('\n').slice(0, -1);
-    const fresh = lines.slice(thread.lines).map((line) => JSON.parse(line) as Line);
-    thread.lines = lines.length;
+    const parsed = lines.map((line) => JSON.parse(line) as Line);
+    const end = 1 + parsed.findLastIndex(({ event_type }) => event_type === 'checkpoint');
+    const fresh = parsed.slice(thread.lines, end);
+    thread.lines = end;
     return fresh;
   }
 
