@@ -158,7 +158,8 @@ export function continuePath({ tree, events, leafId, rerun }: CarryRequest): Car
   const path = leafId === null ? [] : pathTo(tree, leafId);
   const first = path.findIndex((entry) => isRerun(entry as EventDraft, rerun));
   if (first === -1) {
-    const drafts = leafId === tree.leafId ? [] : branchDrafts(tree, leafId);
+    const moved = leafId === tree.leafId ? [] : branchDrafts(tree, leafId);
+    const drafts = moved.filter((draft) => !isRerun(draft, rerun));
     return { drafts, messages, system, tools };
   }
   const kept = path.slice(first).filter((entry) => COPIED.has(entry.event_type));

@@ -3,7 +3,7 @@ import type { EventDraft } from '../../src/core/events.ts';
 import type { AssistantMessage, ToolOutcome, ToolResultMessage } from '../../src/core/message.ts';
 import { NO_USAGE } from '../../src/core/usage.ts';
 import { foldContext } from '../../src/log/context.ts';
-import { carryPath, carryTail } from '../../src/log/continuation.ts';
+import { carryPath, carryTail, continuePath } from '../../src/log/continuation.ts';
 import { openCalls, settlementDrafts, unfinishedCalls } from '../../src/log/open-calls.ts';
 import { buildTree } from '../../src/log/tree.ts';
 import { place, userMessage } from './support.ts';
@@ -160,6 +160,19 @@ describe('a context that is carried over', () => {
     expect(carried.drafts.map((draft) => JSON.stringify(draft)).join('')).not.toContain(
       '"b","name":"rye_bash","content"',
     );
+  });
+
+  it('copies no recovered result of a call that runs again onto a branch at its answer', () => {
+    const settled = place([...history, ...settlementDrafts(openCalls(tree, events))]);
+    const whole = buildTree(settled);
+    const rerun = new Set(['b']);
+    const moved = continuePath({ tree: whole, events: settled, leafId: tree.leafId, rerun });
+    const copied = moved.drafts.flatMap((draft) =>
+      draft.event_type === 'message' && draft.payload.message.role === 'tool_result'
+        ? draft.payload.message.call_id
+        : [],
+    );
+    expect(copied).toEqual(['c']);
   });
 
   it('is cut to its opening and its latest messages, never after a call', () => {
