@@ -129,7 +129,7 @@ export function continuedConversation(facts: ContinuedConversation): Conversatio
         recorder.record([{ event_type: 'thread_continued', payload: previous }, ...continued]);
       }
       const recorded = refreshed
-        ? beginAnew(parts, refreshed)
+        ? beginRefreshed(parts, refreshed)
         : {
             system: systemNow(parts, carried),
             tools: carried.tools as unknown as readonly ToolDefinition[],
@@ -166,7 +166,7 @@ function systemNow(
 const REPLACED = 'The task of this thread was changed. This text replaces the earlier one:';
 
 /** Records the settings, the system text and the tools of a refreshed plan, which replace the recorded ones from here on. */
-function beginAnew(
+function beginRefreshed(
   { plan, tools, recorder }: ConversationParts,
   { isTold, entries }: RefreshedStart,
 ): { readonly system: string; readonly tools: readonly ToolDefinition[] } {

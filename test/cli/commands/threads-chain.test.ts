@@ -175,7 +175,7 @@ describe('a session that was handed off twice', () => {
     expect((await rye('threads', 'branch', at(0), '--at', entry)).out).toBe(
       `the head of ${at(2)} is now ${entry}\n`,
     );
-    const root = await json('threads', 'branch', at(0), '--at', 'root', '--message', 'Anew.');
+    const root = await json('threads', 'branch', at(0), '--at', 'root', '--message', 'Once more.');
     expect(root).toMatchObject({ thread_id: at(2) });
     expect((await rye('threads', 'rename', at(0), 'Counting quolls')).out).toBe(
       `${at(2)}: Counting quolls\n`,
