@@ -21,6 +21,7 @@ A directive of your own. Change it, sign it again with \`rye sign directive exam
     <description>List a folder and count its entries.</description>
     <category></category>
     <author>you</author>
+    <model provider="literal" />
     <limits turns="8" spend="0.10" />
     <permissions>
       <execute><tool>rye/file-system/ls</tool></execute>
