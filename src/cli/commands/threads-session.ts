@@ -1,10 +1,4 @@
-import {
-  type ReplayReport,
-  shortKind,
-  type TreeFilter,
-  type TreeRow,
-  type TreeView,
-} from '../../app/api/trees.ts';
+import { type ReplayReport, type TreeFilter, type TreeView } from '../../app/api/trees.ts';
 import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import { compact, type JsonValue } from '../../core/json.ts';
 import { timeOf } from '../../core/original.ts';
@@ -18,12 +12,12 @@ import {
   optionalArgument,
   text,
 } from '../command.ts';
-import type { Sink } from '../io.ts';
 import { colorsOf, printDocument, printLine, printLines, printResult } from '../output.ts';
 import { markMembers, warnUnverified } from '../render/log-line.ts';
+import { drawSessionTree } from '../render/session-tree.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
-import { type Colors, neutralize, oneLine, truncate } from '../terminal-text.ts';
+import { neutralize, oneLine } from '../terminal-text.ts';
 
 const FILTERS = [
   'default',
@@ -119,67 +113,6 @@ function documentOf({ thread_id, title, leaf_id, rows, total, problems, chain }:
     payload: row.entry.payload,
   }));
   return { thread_id, title, leaf_id, entries: shown, total, problems, chain };
-}
-
-const ID_CHARS = 8;
-
-/** Terminals with fewer columns have no room for times. */
-const TIMED_COLUMNS = 80;
-
-/** Draws a session tree as lines, cut to the width of a terminal. Dims other branches. */
-function drawSessionTree({ rows }: TreeView, sink: Sink, colors: Colors): readonly string[] {
-  const width = idWidth(rows);
-  const isTimed = !sink.isTty || sink.columns >= TIMED_COLUMNS;
-  let day = '';
-  return rows.map((row) => {
-    const { id } = row.entry;
-    const [date = '', time = ''] = oneLine(timeOf(row.entry)).split('T');
-    const clock = `${date === day ? '' : date.slice(5)} ${time.slice(0, 5)}`.padStart(11);
-    if (!row.divider) day = date;
-    const columns = isTimed ? [clock] : [];
-    const place = row.divider
-      ? ' '.repeat(width + 1 + (isTimed ? 12 : 0))
-      : [id.slice(0, width).padEnd(Math.min(width, ID_CHARS)), ...columns, ''].join(' ');
-    const line = `${place}${row.lines}${contentOf(row)}`.trimEnd();
-    const shown = sink.isTty ? truncate(line, sink.columns) : line;
-    return painted(shown, row, place.length + row.lines.length, colors);
-  });
-}
-
-/** Dims other branches and what is before the mark; highlights messages of people, the head and labels. */
-function painted(line: string, row: TreeRow, start: number, colors: Colors): string {
-  if (row.divider) return colors.cyan(line);
-  if (!row.active) return colors.dim(line);
-  const content = line.slice(start);
-  const label = row.label === undefined ? '' : inBrackets(row.label);
-  const [before = '', ...after] = label === '' ? [content] : content.split(label);
-  const strong = row.leaf || row.kind === 'user' ? colors.bold : String;
-  const rest = after.length === 0 ? '' : `${colors.yellow(label)}${strong(after.join(label))}`;
-  return `${colors.dim(line.slice(0, start))}${strong(before)}${rest}`;
-}
-
-function contentOf(row: TreeRow): string {
-  const { active, leaf, aboveLeaf, kind, label, text: content, divider } = row;
-  if (divider) return `── ${oneLine(content)} ──`;
-  const mark = leaf ? '◆' : aboveLeaf ? '◇' : active ? '●' : '○';
-  const name = label === undefined ? '' : `${inBrackets(label)} `;
-  return `${mark} ${oneLine(shortKind(kind))}: ${name}${oneLine(content)}`;
-}
-
-function inBrackets(label: string): string {
-  return `[${oneLine(label)}]`;
-}
-
-/** Returns how many characters tell the shown ids apart, so that a shown id can be typed. */
-function idWidth(rows: readonly TreeRow[]): number {
-  const sorted = rows.flatMap(({ entry, divider }) => (divider ? [] : [entry.id])).toSorted();
-  let width = ID_CHARS;
-  for (let index = 1; index < sorted.length; index += 1) {
-    const left = sorted[index - 1] ?? '';
-    const right = sorted[index] ?? '';
-    while (width < right.length && left.slice(0, width) === right.slice(0, width)) width += 1;
-  }
-  return width;
 }
 
 export const label = defineCommand({
