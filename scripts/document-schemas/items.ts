@@ -20,6 +20,21 @@ import {
   problem,
 } from './shared.ts';
 
+const KEY_SCOPE = {
+  purposes: z
+    .array(z.enum(['sign', 'approve']))
+    .describe('What the key may do now; empty unless it is trusted.'),
+  only: z.array(z.string()).optional().describe('The only IDs that it may sign, as globs.'),
+  types: z
+    .array(z.string())
+    .optional()
+    .describe('The only item types that it may sign; thread means records.'),
+  projects: z
+    .array(z.string())
+    .optional()
+    .describe('The only projects in which it counts, by real path.'),
+};
+
 export const itemDocuments = {
   list: openDocument('rye list', 'Items of a type, shadowed ones included.', {
     items: z.array(
@@ -153,7 +168,7 @@ export const itemDocuments = {
     pem: z.string(),
   }),
   'keys-key': closedDocument(
-    'rye keys init, trust and revoke',
+    'rye keys init, trust, untrust and revoke',
     'The key that the command was about.',
     membersOf<KeyInfo>()({
       key_id: z.string(),
@@ -163,6 +178,7 @@ export const itemDocuments = {
       revoked: z.boolean(),
       revoked_at: z.string().optional(),
       path: z.string(),
+      ...KEY_SCOPE,
     }),
   ),
   'keys-list': openDocument('rye keys list', 'Own, trusted and revoked keys.', {
@@ -175,6 +191,7 @@ export const itemDocuments = {
           trusted: z.boolean(),
           revoked: z.boolean(),
           path: z.string(),
+          ...KEY_SCOPE,
         }),
       ),
     ),

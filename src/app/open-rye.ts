@@ -89,6 +89,7 @@ function keysOf({ keyring }: Workspace): KeysService {
     export: async () => keyring.export(),
     inspect: async (text, options = {}) => keyring.inspect(text, options),
     trust: async (text, options = {}) => await keyring.trust(text, options),
+    untrust: async (keyId) => await keyring.untrust(keyId),
     revoke: async (keyId, options = {}) => await keyring.revoke(keyId, options),
     rotate: async () => await keyring.rotate(),
   };

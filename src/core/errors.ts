@@ -83,6 +83,7 @@ const EXIT_BY_CODE = {
   content_modified: EXIT.integrity,
   key_untrusted: EXIT.integrity,
   key_revoked: EXIT.integrity,
+  key_out_of_scope: EXIT.integrity,
   signature_invalid: EXIT.integrity,
   signature_partial: EXIT.integrity,
   signature_outdated: EXIT.integrity,

@@ -9,7 +9,7 @@ export interface PayloadSigner {
 }
 
 /** Why what a key signed is not accepted. */
-export type KeyRefusal = 'key_untrusted' | 'key_revoked';
+export type KeyRefusal = 'key_untrusted' | 'key_revoked' | 'key_out_of_scope';
 
 /** Finds the keys with which a {@link PayloadSigner} may have signed. */
 export interface PayloadVerifier {

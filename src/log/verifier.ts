@@ -23,7 +23,7 @@ export interface LogExtent {
 
 /** The first place at which a log is not what was signed, or is not signed. */
 export interface LogFlaw {
-  readonly code: 'transcript_tampered' | 'thread_rolled_back' | 'key_untrusted' | 'key_revoked';
+  readonly code: 'transcript_tampered' | 'thread_rolled_back' | KeyRefusal;
   readonly offset: number;
   readonly reason: string;
 }
@@ -64,6 +64,11 @@ export interface LogVerifierOptions {
   readonly expected?: LogExtent | undefined;
 }
 
+const REFUSED: Readonly<Record<KeyRefusal, string>> = {
+  key_untrusted: 'is not trusted',
+  key_revoked: 'is revoked',
+  key_out_of_scope: 'is not trusted for records of threads',
+};
 const NO_HEADER = 'the log has no header';
 const UNSIGNED = 'nothing in the log is signed';
 const TIMESTAMP_PREFIX = Buffer.from(',"timestamp":"');
@@ -240,8 +245,7 @@ export class LogVerifier implements LineVisitor {
     const { key_id: keyId, signature } = event.payload;
     const key = this.#key(keyId);
     if (typeof key !== 'object') {
-      const state = key === 'key_revoked' ? 'revoked' : 'not trusted';
-      this.#fail(offset, `the checkpoint is signed with key ${keyId}, which is ${state}`, key);
+      this.#fail(offset, `the checkpoint is signed with key ${keyId}, which ${REFUSED[key]}`, key);
       return;
     }
     this.#isSecond = isSecond(event.payload);

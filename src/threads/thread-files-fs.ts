@@ -199,9 +199,8 @@ async function readThreadJson(folder: string, threadId: string): Promise<JsonObj
 function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup): ThreadDocument {
   const verdict = checkDocument(document, { keys, subject: documentSubject(threadId) });
   if (!verdict.ok) {
-    const foreign = verdict.code === 'key_untrusted' || verdict.code === 'key_revoked';
     throw new RyeError(
-      foreign ? verdict.code : 'thread_tampered',
+      verdict.code.startsWith('key_') ? verdict.code : 'thread_tampered',
       `thread.json of ${threadId} does not verify (${verdict.code})`,
       {
         hint: `It was changed after rye wrote it, or signed by a key that you do not trust. rye ignored it. To rebuild it from the signed log: rye threads recover ${threadId} --rebuild`,

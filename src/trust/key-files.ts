@@ -2,6 +2,7 @@ import { parse, TomlDate, TomlError, type TomlTable } from 'smol-toml';
 import { RyeError } from '../core/errors.ts';
 import { isRecord } from '../core/json.ts';
 import { isKeyId, type KeyLookup, readPublicKey, type VerifyingKey } from './keys.ts';
+import { type KeyScope, readScope, type ScopeRequest } from './scope.ts';
 import { checkText, type Verdict } from './signature.ts';
 import type { SignedSubject } from './signature-line.ts';
 
@@ -9,6 +10,7 @@ import type { SignedSubject } from './signature-line.ts';
 export interface TrustedKeyFile {
   readonly key: VerifyingKey;
   readonly owner: string;
+  readonly scope: KeyScope;
   /** Real paths of the projects in which the key is trusted; absent: everywhere. */
   readonly projects?: readonly string[];
 }
@@ -58,8 +60,33 @@ export function parseTrustedKey(text: string, path: string): TrustedKeyFile {
   return {
     key,
     owner: textOf(values, 'owner') ?? 'unknown',
+    scope: readFileScope(values, path),
     ...(Array.isArray(projects) ? { projects: projects.map(String) } : {}),
   };
+}
+
+/** A file without purposes is of an older rye, which knew only signing. Anything odd is an error, never a wider scope. */
+function readFileScope(values: TomlTable, path: string): KeyScope {
+  const listed = (name: string): readonly string[] | undefined => {
+    const value = values[name];
+    if (value === undefined) return undefined;
+    if (Array.isArray(value)) return value.map(String);
+    throw new RyeError('invalid_input', `malformed key file: ${name} is not a list of texts`, {
+      location: { path },
+    });
+  };
+  const [purposes, ids, types] = ['purposes', 'ids', 'types'].map(listed);
+  return readScope({
+    ...(purposes === undefined ? {} : { purposes }),
+    ...(ids === undefined ? {} : { ids }),
+    ...(types === undefined ? {} : { types }),
+  });
+}
+
+export interface OfferOptions extends ScopeRequest {
+  readonly owner?: string;
+  /** Names the text in errors. */
+  readonly source?: string;
 }
 
 /**
@@ -69,9 +96,8 @@ export function parseTrustedKey(text: string, path: string): TrustedKeyFile {
  */
 export function readOfferedKey(
   text: string,
-  owner: string | undefined,
+  { owner, source = 'the key', ...wanted }: OfferOptions,
   keys: KeyLookup,
-  source = 'the key',
 ): TrustedKeyFile {
   if (text.includes('PRIVATE KEY-----')) {
     throw new RyeError('invalid_input', 'this is a private key, which only its owner may have', {
@@ -79,7 +105,8 @@ export function readOfferedKey(
     });
   }
   if (text.trimStart().startsWith('-----BEGIN')) {
-    return { key: readPublicKey(text, source), owner: owner ?? 'unknown' };
+    const scope = readScope(wanted);
+    return { key: readPublicKey(text, source), owner: owner ?? 'unknown', scope };
   }
   const file = parseTrustedKey(text, source);
   const verdict = checkTrustedKey(text, file.key.keyId, {
@@ -91,17 +118,32 @@ export function readOfferedKey(
       hint: 'Get the key from its owner again, and compare its fingerprint with them.',
     });
   }
-  return { key: file.key, owner: owner ?? file.owner };
+  // limits of the file stay unless the user names others; a file can't widen what the user asked for
+  const { ids, types } = { ...file.scope, ...wanted };
+  const scope = readScope({
+    ...wanted,
+    ...(ids === undefined ? {} : { ids }),
+    ...(types === undefined ? {} : { types }),
+  });
+  return { key: file.key, owner: owner ?? file.owner, scope };
 }
 
 /** Renders the unsigned file of a trusted key in the format that older installations read. */
-export function renderTrustedKey({ key, owner, projects }: TrustedKeyFile): string {
+export function renderTrustedKey({
+  key,
+  owner,
+  scope,
+  projects,
+}: Omit<TrustedKeyFile, 'scope'> & Partial<Pick<TrustedKeyFile, 'scope'>>): string {
   return [
     'version = "1.0.0"',
     'category = "keys/trusted"',
     `fingerprint = ${tomlString(key.keyId)}`,
     `owner = ${tomlString(owner)}`,
-    ...(projects === undefined ? [] : [`projects = [${projects.map(tomlString).join(', ')}]`]),
+    ...renderList('purposes', scope?.purposes),
+    ...renderList('ids', scope?.ids),
+    ...renderList('types', scope?.types),
+    ...renderList('projects', projects),
     'attestation = ""',
     '',
     '[public_key]',
@@ -141,6 +183,10 @@ export function assertKeyId(keyId: string): void {
 function textOf(values: TomlTable, name: string): string | undefined {
   const value = values[name];
   return typeof value === 'string' ? value : undefined;
+}
+
+function renderList(name: string, texts: readonly string[] | undefined): readonly string[] {
+  return texts === undefined ? [] : [`${name} = [${texts.map(tomlString).join(', ')}]`];
 }
 
 /** Quotes text as a basic TOML string. */

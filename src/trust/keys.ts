@@ -3,6 +3,7 @@ import { RyeError } from '../core/errors.ts';
 import { LruMap } from '../core/lru.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { type Ed25519, ed25519, KEY_BYTES, PKCS8_PREFIX, SPKI_PREFIX } from './ed25519.ts';
+import type { KeyPurpose, KeyScope, ScopeRequest } from './scope.ts';
 
 /** A public key that verifies signatures. */
 export interface VerifyingKey {
@@ -18,9 +19,12 @@ export interface SigningKey extends VerifyingKey {
   sign(message: string): string;
 }
 
-/** The status of a fingerprint in a keyring. `reason` explains why a known key does not count. */
+/**
+ * The status of a fingerprint in a keyring. `scope` limits a trusted key; absent: the user's own key. `reason` explains
+ * why a known key does not count.
+ */
 export type KeyStatus =
-  | { readonly status: 'trusted'; readonly key: VerifyingKey }
+  | { readonly status: 'trusted'; readonly key: VerifyingKey; readonly scope?: KeyScope }
   | { readonly status: 'revoked'; readonly revokedAt: string | null }
   | { readonly status: 'unknown'; readonly reason?: string };
 
@@ -141,8 +145,31 @@ export interface KeyInfo {
   readonly revoked: boolean;
   readonly revoked_at?: string;
   readonly path: string;
+  /** Its purposes now; empty unless it is trusted. */
+  readonly purposes: readonly KeyPurpose[];
+  /** Globs over the only ids that it may sign; absent: every id. */
+  readonly only?: readonly string[];
+  /** The only item types that it may sign, or `thread`; absent: every type. */
+  readonly types?: readonly string[];
+  /** Real paths of the only projects in which it counts; absent: everywhere. */
+  readonly projects?: readonly string[];
   /** The reason why a key file does not count. */
   readonly problem?: string;
+}
+
+/** The owner and the limits of a key to trust. */
+export interface TrustOptions extends ScopeRequest {
+  readonly owner?: string;
+}
+
+/** The trusted key that a file would lead to. */
+export interface OfferedKey {
+  readonly key_id: string;
+  readonly owner: string;
+  /** The limits of the key in one clause. */
+  readonly scope: string;
+  /** The projects in which it would count; absent: everywhere. */
+  readonly projects?: readonly string[];
 }
 
 /**
@@ -158,13 +185,15 @@ export interface Keyring extends KeyLookup {
   init(): Promise<KeyInfo>;
   list(): readonly KeyInfo[];
   export(): { readonly key_id: string; readonly pem: string };
-  /** Returns what {@link trust} would write, and the projects in which it would count; absent: everywhere. */
-  inspect(
-    text: string,
-    options?: { readonly owner?: string },
-  ): { readonly key_id: string; readonly owner: string; readonly projects?: readonly string[] };
-  /** Trusts a PEM or a trusted-key TOML. A key that the project contains is trusted for that project only. */
-  trust(text: string, options?: { readonly owner?: string }): Promise<KeyInfo>;
+  /** Returns what {@link trust} would write. `source` names the text in errors. */
+  inspect(text: string, options?: TrustOptions & { readonly source?: string }): OfferedKey;
+  /**
+   * Trusts a PEM or a trusted-key TOML, for signing alone unless `purposes` has more. A key that the project contains is
+   * trusted for that project only. Trusting a key again replaces its scope.
+   */
+  trust(text: string, options?: TrustOptions): Promise<KeyInfo>;
+  /** Stops trusting a key. Throws `key_not_found`, or `usage` for the signing key. */
+  untrust(keyId: string): Promise<KeyInfo>;
   /** Writes a signed and dated revocation; from then on nothing signed by the key is accepted. */
   revoke(keyId: string, options?: { readonly reason?: string }): Promise<KeyInfo>;
   /** Replaces the signing key with a new one that the old one vouches for; the old one stays trusted. */

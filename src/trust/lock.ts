@@ -100,7 +100,7 @@ export function readLock(text: string | undefined, keys: KeyLookup): FoundLock {
   const document = parseJson(text);
   const verdict = checkDocument(document, { keys, subject: SUBJECT });
   if (!verdict.ok) {
-    return verdict.code === 'key_untrusted'
+    return verdict.code === 'key_untrusted' || verdict.code === 'key_out_of_scope'
       ? { state: 'untrusted', sha256, keyId: verdict.keyId ?? 'unknown' }
       : { state: 'invalid', sha256, reason: LOCK_FAULTS[verdict.code] ?? verdict.code };
   }
@@ -225,12 +225,19 @@ function pinChange(pin: Pin, file: PowerFile | undefined): readonly GuardChange[
   return [faultChange(file, file.fault)];
 }
 
+const FOREIGN: ReadonlySet<PowerFile['fault']> = new Set([
+  'unsigned',
+  'key_untrusted',
+  'key_out_of_scope',
+  'unreadable',
+]);
+
 function otherChange(file: PowerFile, isLocked: boolean): readonly GuardChange[] {
   const { type, id, fault, needsSignature } = file;
   if (fault === null) {
     return isLocked ? [{ type, id, change: 'added', detail: 'is not in the lock file' }] : [];
   }
-  const isForeign = fault === 'unsigned' || fault === 'key_untrusted' || fault === 'unreadable';
+  const isForeign = FOREIGN.has(fault);
   return isForeign || !needsSignature ? [] : [faultChange(file, fault)];
 }
 
@@ -241,6 +248,10 @@ function faultChange(
   if (fault === 'unsigned') return { type, id, change: 'unsigned', detail: 'is no longer signed' };
   if (fault === 'key_untrusted') {
     const detail = `is signed by untrusted key ${keyId ?? 'unknown'}`;
+    return { type, id, change: 'untrusted', detail };
+  }
+  if (fault === 'key_out_of_scope') {
+    const detail = `is signed by key ${keyId ?? 'unknown'}, which you trust for less`;
     return { type, id, change: 'untrusted', detail };
   }
   if (signedAs !== null) {

@@ -164,6 +164,10 @@ function explain(
       `${name} is signed by key ${key}, which was revoked${because}`,
       `Review it, then sign it with a current key: ${sign}`,
     ],
+    key_out_of_scope: [
+      `${name} is signed by key ${key}, which you trust for less${because}`,
+      `Review it and run: ${sign}; or widen the trust with "rye keys trust FILE --only GLOB"`,
+    ],
     signature_invalid: [
       `${name} has an invalid signature: key ${key} did not make it`,
       `The file may be tampered with. Review all of it, then run: ${sign}`,

@@ -4,6 +4,7 @@ import { messageOf, RyeError } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { type KeyLookup, type SigningKey, sha256Hex } from './keys.ts';
+import { describeScope, maySign, maySignRecords } from './scope.ts';
 import {
   formatSignature,
   formatSignatureLine,
@@ -23,6 +24,7 @@ export type SignatureFault =
   | 'content_modified'
   | 'key_untrusted'
   | 'key_revoked'
+  | 'key_out_of_scope'
   | 'signature_invalid'
   | 'signature_partial'
   | 'signature_outdated'
@@ -96,8 +98,8 @@ export interface TextToCheck extends Expected {
 }
 
 /**
- * Checks a file's signature in this order: signed, unchanged, key trusted, key not revoked, signature valid, signed as
- * `subject`. A version 1 signature has no subject: the caller decides if that is enough.
+ * Checks a file's signature in this order: signed, unchanged, key trusted, key not revoked, signature valid, in the
+ * key's scope, signed as `subject`. A version 1 signature has no subject: the caller decides if that is enough.
  */
 export function checkText({ text, style, ...expected }: TextToCheck): Verdict {
   if (style === 'json') return checkDocument(parseJson(text), expected);
@@ -157,7 +159,8 @@ export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
       const found = keys.find(keyId);
       if (found.status === 'unknown') return 'key_untrusted';
       if (found.status === 'revoked') return 'key_revoked';
-      const { key } = found;
+      const { key, scope } = found;
+      if (scope !== undefined && !maySignRecords(scope)) return 'key_out_of_scope';
       return {
         verify(payload, signature) {
           const text = canonicalIfPossible(payload);
@@ -179,6 +182,7 @@ const STATES = {
   content_modified: 'modified',
   key_untrusted: 'untrusted',
   key_revoked: 'revoked',
+  key_out_of_scope: 'out_of_scope',
   signature_invalid: 'invalid',
   signature_partial: 'partial',
   signature_outdated: 'outdated',
@@ -196,6 +200,9 @@ function checkFields(fields: SignatureFields, { keys, subject }: Expected): Verd
   }
   if (!found.key.verify(signedStatement(fields), signature)) {
     return fault('signature_invalid', fields);
+  }
+  if (found.scope !== undefined && !maySign(found.scope, subject)) {
+    return fault('key_out_of_scope', fields, describeScope(found.scope));
   }
   if (signedAs === undefined) return { ok: true, by: 'key', keyId, version: 1 };
   if (isSameSubject(signedAs, subject)) return { ok: true, by: 'key', keyId, version: 2, signedAt };

@@ -23,7 +23,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'import-rye-os': ['import rye-os {project}'],
   init: ['init'],
   'keys-export': ['keys export'],
-  'keys-key': ['keys trust {pem}', 'keys revoke {key}'],
+  'keys-key': ['keys trust {pem}', 'keys untrust {key}', 'keys trust {pem}', 'keys revoke {key}'],
   'keys-list': ['keys list'],
   'keys-rotate': ['keys rotate'],
   launched: ['run hello --async', 'execute tool rye/core/greet --param who=Ada --async'],

@@ -3,7 +3,7 @@ import type { ItemType, SignableType, Space } from '../../core/ids.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { SearchAnswer } from '../../core/search.ts';
 import type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
-import type { KeyInfo as KeySummary } from '../../trust/keys.ts';
+import type { KeyInfo as KeySummary, OfferedKey, TrustOptions } from '../../trust/keys.ts';
 import type { FoundLock, GuardChange, Pin } from '../../trust/lock.ts';
 
 export type { GuardChange } from '../../trust/lock.ts';
@@ -15,6 +15,7 @@ export type SignatureState =
   | 'modified'
   | 'untrusted'
   | 'revoked'
+  | 'out_of_scope'
   | 'invalid'
   | 'partial'
   | 'outdated'
@@ -75,32 +76,27 @@ export interface ItemsService {
   verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]>;
 }
 
-/** A key to review before it is trusted. */
-export interface KeyOffer {
-  readonly key_id: string;
-  readonly owner: string;
-  /** Absent: everywhere. */
-  readonly projects?: readonly string[];
-}
-
 export interface KeysService {
   /** Creates the signing key; refuses with `already_exists` when there is one. */
   init(): Promise<KeySummary>;
   list(): Promise<readonly KeySummary[]>;
   /** The public key as PEM text. */
   export(): Promise<{ readonly key_id: string; readonly pem: string }>;
+  /** Returns what {@link trust} would write; refuses what it would refuse. `source` names the text in errors. */
+  inspect(text: string, options?: TrustOptions & { source?: string }): Promise<OfferedKey>;
   /**
-   * Returns the key that {@link trust} would trust and its projects; refuses what it would refuse. `source` names the
-   * text in errors.
+   * Trusts a PEM or a trusted-key TOML, for signing alone unless `purposes` has more. Trusting a key again replaces its
+   * scope.
    */
-  inspect(text: string, options?: { owner?: string; source?: string }): Promise<KeyOffer>;
-  /** Trusts a PEM or a trusted-key TOML. */
-  trust(text: string, options?: { owner?: string }): Promise<KeySummary>;
+  trust(text: string, options?: TrustOptions): Promise<KeySummary>;
+  /** Stops trusting a key. Throws `key_not_found`, or `usage` for the signing key. */
+  untrust(keyId: string): Promise<KeySummary>;
   revoke(keyId: string, options?: { reason?: string }): Promise<KeySummary>;
   rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
 }
 export type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
-export type { KeyInfo as KeySummary } from '../../trust/keys.ts';
+export type { KeyInfo as KeySummary, OfferedKey, TrustOptions } from '../../trust/keys.ts';
+export type { KeyPurpose, KeyScope, ScopeRequest } from '../../trust/scope.ts';
 
 /** The lock of a project: which power files its user accepted. */
 export interface LockService {

@@ -1,6 +1,13 @@
 import type { KeySummary } from '../../app/api/items.ts';
 import { compact } from '../../core/json.ts';
-import { argument, defineCommand, defineGroup, flag, text } from '../command.ts';
+import {
+  argument,
+  defineCommand,
+  defineGroup,
+  flag,
+  list as optionList,
+  text,
+} from '../command.ts';
 import { confirm, readTextSource } from '../input.ts';
 import { formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -27,8 +34,14 @@ const list = defineCommand({
   run: async (call) => {
     const keys = await withRye(call, (rye) => rye.keys.list());
     return printResult(call, { keys, total: keys.length }, () => {
-      const rows = keys.map((key) => [key.key_id, key.owner, key.source, stateOf(key)]);
-      return formatTable(['KEY', 'OWNER', 'SOURCE', 'STATE'], rows, call.io.stdout);
+      const rows = keys.map((key) => [
+        key.key_id,
+        key.owner,
+        key.source,
+        stateOf(key),
+        allowedBy(key),
+      ]);
+      return formatTable(['KEY', 'OWNER', 'SOURCE', 'STATE', 'MAY'], rows, call.io.stdout);
     });
   },
 });
@@ -36,6 +49,17 @@ const list = defineCommand({
 function stateOf({ revoked, revoked_at, trusted }: KeySummary): string {
   if (revoked) return revoked_at === undefined ? 'revoked' : `revoked ${revoked_at}`;
   return trusted ? 'trusted' : 'not trusted';
+}
+
+/** Names what a key may do, and where. */
+function allowedBy({ purposes, only, types, projects }: KeySummary): string {
+  if (purposes.length === 0) return '-';
+  const limits = [
+    types?.join(','),
+    only === undefined ? undefined : `only ${only.join(',')}`,
+    projects === undefined ? undefined : `in ${projects.join(', ')}`,
+  ].filter((part) => part !== undefined);
+  return [purposes.join(','), ...limits].join('; ');
 }
 
 const exportKey = defineCommand({
@@ -51,28 +75,76 @@ const exportKey = defineCommand({
 const trust = defineCommand({
   name: 'trust',
   summary: 'Trust a public key from a PEM or TOML file',
+  details:
+    'Without limits the key may sign every item. Trusting a key again replaces its limits. A key never approves tool calls unless --for has approve.',
   arguments: { file: argument('The key file, or - for standard input') },
-  options: { owner: text('NAME', "Name of the key's owner"), yes },
-  examples: ['rye keys trust alice.pem --owner alice', 'rye keys trust - < alice.pem'],
+  options: {
+    owner: text('NAME', "Name of the key's owner"),
+    only: optionList('GLOB', "Only items with these IDs, such as 'reports/*' or 'team/**'"),
+    types: text('LIST', 'Only these item types, such as directive,tool; thread means records'),
+    for: text('LIST', 'What it may do: sign, approve or sign,approve (default: sign)'),
+    yes,
+  },
+  examples: [
+    'rye keys trust alice.pem --owner alice',
+    "rye keys trust bob.pem --owner bob --only 'reports/*' --for sign,approve --yes",
+    'rye keys trust - < alice.pem',
+  ],
   run: async (call) => {
-    const { owner } = call.options;
+    const { owner, only, types, for: purposes } = call.options;
     const { file } = call.args;
     const content = await readTextSource(file, 'rye keys trust', call.io);
     const source = file === '-' ? 'standard input' : file;
+    const wanted = compact({
+      owner,
+      ids: only.length === 0 ? undefined : only.flatMap(namesIn),
+      types: types === undefined ? undefined : namesIn(types),
+      purposes: purposes === undefined ? undefined : namesIn(purposes),
+    });
     const key = await withRye(call, async (rye) => {
-      const offer = await rye.keys.inspect(content, compact({ owner, source }));
-      const scope = offer.projects === undefined ? 'everywhere' : offer.projects.join(', ');
+      const offer = await rye.keys.inspect(content, { ...wanted, source });
+      const place = offer.projects === undefined ? 'everywhere' : offer.projects.join(', ');
       await confirm(
         call,
         [
-          `key ${offer.key_id} of ${offer.owner}, trusted in: ${scope}`,
+          `key ${offer.key_id} of ${offer.owner}, trusted in: ${place}, for: ${offer.scope}`,
           'Everything signed with it will run with your permissions. Compare the fingerprint with the owner first.',
         ],
         'Trust it?',
       );
-      return await rye.keys.trust(content, compact({ owner }));
+      return await rye.keys.trust(content, wanted);
     });
-    return printResult(call, key, () => [oneLine(`trusted ${key.key_id} (${key.owner})`)]);
+    return printResult(call, key, () => [
+      oneLine(`trusted ${key.key_id} (${key.owner}) for ${allowedBy(key)}`),
+    ]);
+  },
+});
+
+/** Splits a list at its commas; an empty list stays empty, so that it is refused. */
+function namesIn(names: string): readonly string[] {
+  return names
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+}
+
+const untrust = defineCommand({
+  name: 'untrust',
+  summary: 'Stop trusting a key',
+  arguments: { keyid: argument('The fingerprint that `rye keys list` shows') },
+  options: { yes },
+  examples: ['rye keys untrust 0123456789abcdef --yes'],
+  run: async (call) => {
+    const { keyid } = call.args;
+    const key = await withRye(call, async (rye) => {
+      await confirm(
+        call,
+        ['rye will reject what it signed until you trust the key again or sign it yourself.'],
+        `Stop trusting ${keyid}?`,
+      );
+      return await rye.keys.untrust(keyid);
+    });
+    return printResult(call, key, () => [`no longer trusted: ${key.key_id}`]);
   },
 });
 
@@ -120,5 +192,5 @@ const rotate = defineCommand({
 
 export const keys = defineGroup({
   examples: ['rye keys list'],
-  commands: [init, list, exportKey, trust, revoke, rotate],
+  commands: [init, list, exportKey, trust, untrust, revoke, rotate],
 });

@@ -222,7 +222,8 @@ async function assertTrusted(
 /** Returns the fault of a file; throws it if its key is not trusted any more. */
 function asUnusable(error: unknown, threadId: string): RyeError {
   if (!(error instanceof RyeError)) throw error;
-  if (error.code !== 'key_revoked' && error.code !== 'key_untrusted') return error;
+  const isAboutKey = ['key_revoked', 'key_untrusted', 'key_out_of_scope'].includes(error.code);
+  if (!isAboutKey) return error;
   const { code, message, hint = '', details } = error;
   throw new RyeError(
     code,
