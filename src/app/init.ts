@@ -5,6 +5,7 @@ import { RyeError } from '../core/errors.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { signText } from '../trust/signature.ts';
 import type { InitOutcome } from './api/rye.ts';
+import { ensureKey } from './signing-key.ts';
 import type { Workspace } from './workspace.ts';
 
 /** Folders that rye writes: the state of threads, and their exports with prompts and tool output. */
@@ -114,30 +115,6 @@ function assertOwnFiles(projectPath: string): void {
     hint: 'Remove the link, or create the folder. rye init does not write through links.',
     details: { path: join(projectPath, link) },
   });
-}
-
-async function ensureKey(
-  workspace: Workspace,
-): Promise<{ readonly key_id: string; readonly key_created: boolean }> {
-  try {
-    return { key_id: workspace.keyring.signer().keyId, key_created: false };
-  } catch (error) {
-    if (!(error instanceof RyeError) || error.code !== 'key_missing') throw error;
-    return await createKey(workspace);
-  }
-}
-
-/** Makes the signing key; one that another `rye init` makes at the same moment is taken instead. */
-async function createKey(
-  workspace: Workspace,
-): Promise<{ readonly key_id: string; readonly key_created: boolean }> {
-  try {
-    const { key_id } = await workspace.keyring.init();
-    return { key_id, key_created: true };
-  } catch (error) {
-    if (!(error instanceof RyeError) || error.code !== 'already_exists') throw error;
-    return { key_id: workspace.keyring.signer().keyId, key_created: false };
-  }
 }
 
 /** Adds what rye writes by itself to .gitignore; false if it is there already. */

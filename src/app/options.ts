@@ -19,6 +19,7 @@ const OPEN_OPTIONS: Readonly<Record<keyof OpenRyeOptions, true>> = {
   mcpServers: true,
   skills: true,
   configOverrides: true,
+  createKey: true,
   program: true,
 };
 

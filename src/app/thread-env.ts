@@ -14,6 +14,7 @@ import { ThreadRules } from './rules/thread-rules.ts';
 import { runnerCommand } from './runner-command.ts';
 import { indexExport } from './search.ts';
 import { readThreadConfig } from './settings.ts';
+import { readySigner } from './signing-key.ts';
 import { assertOwnState, ThreadHeads, threadFiles } from './thread-files.ts';
 import { ToolCatalog } from './tools.ts';
 import type { Workspace } from './workspace.ts';
@@ -74,6 +75,7 @@ function connect(
     owner: store.owners.self(),
     store,
     signer: () => keyring.payloadSigner(),
+    readySigner: async (facts) => await readySigner(base, facts),
     verifier: keyring.payloadVerifier,
     items: {
       load: async (type, id, operation) => {

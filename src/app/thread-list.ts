@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
@@ -62,6 +62,7 @@ export async function unlistedFolders(
   const ids = await registry.findIds('', -1);
   const known = new Set(ids.map((id) => id.split('/', 1)[0]));
   const root = threadsFolder(projectPath);
+  if (!existsSync(root)) return [];
   return readdirSync(root, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && !known.has(entry.name))
     .map(({ name }) => name)

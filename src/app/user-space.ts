@@ -93,7 +93,8 @@ export function checkedPlaces<T extends OpenRyeOptions>(options: T): T {
   return { ...options, projectPath, userSpacePath };
 }
 
-function assertFolder(path: string): void {
+/** Throws `file_not_found` or `path_denied` if a project folder can't be used. */
+export function assertFolder(path: string): void {
   let problem: string | undefined;
   let isHidden = false;
   try {

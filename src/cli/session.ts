@@ -61,6 +61,7 @@ function openOptions(
     userSpacePath,
     env: io.env,
     configOverrides: global.config,
+    createKey: true,
     onNotice: (notice) => {
       if (!global.quiet || isSecurityWarning(notice)) io.stderr.write(`rye: ${notice}\n`);
     },

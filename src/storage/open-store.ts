@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
@@ -27,7 +28,9 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
   const owners = processOwners();
   const registry = openRegistry(projectPath, owners);
   const ledger = new SqliteLedger({ path: join(threadsPath, 'budget_ledger.db') });
-  const index = new SqliteSearchIndex({ path: join(state, 'index.db') });
+  // a search in a folder that is no project leaves nothing in it
+  const isProject = existsSync(join(projectPath, '.ai'));
+  const index = new SqliteSearchIndex({ path: isProject ? join(state, 'index.db') : ':memory:' });
   const databases = [
     {
       name: 'registry',

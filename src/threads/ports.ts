@@ -293,6 +293,11 @@ export interface Process {
   readonly owner: Owner;
   /** Throws `key_missing` without a signing key. */
   readonly signer: () => PayloadSigner;
+  /**
+   * Checks before a start that there is a signing key; creates a missing one if the program wants that. A dry run creates
+   * nothing. Throws `key_missing`.
+   */
+  readonly readySigner: (options?: { readonly isDryRun?: boolean }) => Promise<void>;
   readonly onNotice: (notice: string) => void;
 }
 

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { calls, reply, startWireServer, toolUse } from '../helpers/wire-server.ts';
@@ -22,19 +22,27 @@ Do the work.
 `;
 };
 
-test('a run without a signing key is refused before anything is registered', async () => {
+test('a run whose private key is lost is refused before anything is registered', async () => {
+  const here = await workspace();
+  const env = { HOME: path.join(here.home, 'fresh') };
+  const keys = '.ai/config/keys/signing';
+  mkdirSync(path.join(env.HOME, keys), { recursive: true, mode: 0o700 });
+  cpSync(path.join(here.home, keys, 'public_key.pem'), path.join(env.HOME, keys, 'public_key.pem'));
+  const run = await here.rye(['run', 'hello'], { env });
+  expect(run.code).toBe(3);
+  expect(run.stderr).toContain('no signing key');
+  const started = await here.rye(['run', 'hello', '--async'], { env });
+  expect(started.code).toBe(3);
+  expect(await here.json(['threads', 'list'], { env })).toMatchObject({ total: 0 });
+});
+
+test('a dry run without a signing key creates none', async () => {
   const here = await workspace();
   const env = { HOME: path.join(here.home, 'fresh') };
   mkdirSync(env.HOME);
   const dry = await here.json(['run', 'hello', '--dry-run'], { env });
-  expect(JSON.stringify(dry)).toContain('a run would be refused: no signing key');
-  const run = await here.rye(['run', 'hello'], { env });
-  expect(run.code).toBe(3);
-  expect(run.stderr).toContain('no signing key');
-  expect(run.stderr).toContain('rye keys init');
-  const started = await here.rye(['run', 'hello', '--async'], { env });
-  expect(started.code).toBe(3);
-  expect(await here.json(['threads', 'list'], { env })).toMatchObject({ total: 0 });
+  expect(JSON.stringify(dry)).not.toContain('signing key');
+  expect(readdirSync(env.HOME)).toEqual([]);
 });
 
 test('eight rye init with one new home at once all succeed with one key', async () => {

@@ -43,10 +43,24 @@ describe('a lazy database', () => {
     database.close();
   });
 
+  it('queries an empty database until the file exists, and does not create it', () => {
+    const file = join(temporaryFolder(), 'state', 'notes.db');
+    const [reader, writer] = [open(file), open(file)];
+    expect(reader.all('SELECT * FROM notes')).toEqual([]);
+    expect(existsSync(join(file, '..'))).toBe(false);
+    writer.run('INSERT INTO notes VALUES (?)', 'a');
+    expect(reader.all('SELECT * FROM notes')).toHaveLength(1);
+    reader.run('INSERT INTO notes VALUES (?)', 'b');
+    expect(writer.all('SELECT * FROM notes')).toHaveLength(2);
+    reader.close();
+    writer.close();
+  });
+
   it('reports that it cannot write, that a file is damaged, and that the disk is full', () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'file'), '');
-    expect(() => open(join(folder, 'file', 'notes.db')).all('SELECT 1')).toThrow(
+    const insert = 'INSERT INTO notes VALUES (1)';
+    expect(() => open(join(folder, 'file', 'notes.db')).run(insert)).toThrow(
       expect.objectContaining({ code: 'state_unwritable' }),
     );
     mkdirSync(join(folder, 'folder.db'));
@@ -61,6 +75,7 @@ describe('a lazy database', () => {
       expect.objectContaining({ code: 'storage_failed', hint: expect.stringContaining('damaged') }),
     );
     const small = open(join(folder, 'small.db'));
+    small.run('INSERT INTO notes VALUES (?)', 'a');
     small.all('PRAGMA max_page_count = 4');
     expect(() => small.run('INSERT INTO notes VALUES (?)', 'x'.repeat(100_000))).toThrow(
       expect.objectContaining({

@@ -172,6 +172,8 @@ export interface OpenRyeOptions {
   readonly ids?: IdSource;
   /** `key=value` configuration overrides of this call. */
   readonly configOverrides?: readonly string[];
+  /** True to create the user's signing key, with a notice, when a thread starts without one. Default: `key_missing`. */
+  readonly createKey?: boolean;
   /** Arguments for Node that run the command line, for background threads. Default: bin/rye.js. */
   readonly program?: readonly string[];
 }

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import {
   type Argument,
@@ -29,6 +30,10 @@ export const completion = defineCommand({
   arguments: { shell: SHELL },
   examples: ['rye completion bash > ~/.local/share/bash-completion/completions/rye'],
   run: async ({ args: { shell }, io, global, root }) => {
+    if (global.project !== undefined) {
+      const { assertFolder } = await import('../../app/user-space.ts');
+      assertFolder(resolve(io.cwd, global.project));
+    }
     const script = completionScript(shell, await loadTree(root));
     if (global.json) printDocument(io, { success: true, shell, script });
     else io.stdout.write(script);

@@ -20,11 +20,18 @@ export interface DatabaseOptions {
 // longer than any transaction of ours takes, also when dozens of processes queue up
 const BUSY_TIMEOUT_MS = 10_000;
 
-/** A SQLite file in WAL mode, opened and migrated at its first use. */
+const IN_MEMORY = ':memory:';
+
+/**
+ * A SQLite file in WAL mode, opened and migrated at its first use. Queries do not create the file: until the first
+ * write, a missing file counts as an empty database.
+ */
 export class LazyDatabase {
   readonly #options: DatabaseOptions;
   readonly #statements = new Map<string, Statement>();
   #database: Database | undefined;
+  /** True while queries run on an empty database in memory, because the file is missing. */
+  #isStandIn = false;
   /** Runs its argument in a transaction; made once, because making one costs as much as a small commit. */
   #transaction: { immediate(work: () => unknown): unknown } | undefined;
   #synchronous: DatabaseOptions['synchronous'];
@@ -36,12 +43,12 @@ export class LazyDatabase {
 
   /** All rows of a query, as objects by column. */
   all(sql: string, ...parameters: readonly unknown[]): readonly unknown[] {
-    return this.#guarded(() => this.#statement(sql).all(...parameters));
+    return this.#guarded(() => this.#statement(this.#openToRead(), sql).all(...parameters));
   }
 
   /** The first row, if any. */
   get(sql: string, ...parameters: readonly unknown[]): unknown {
-    return this.#guarded(() => this.#statement(sql).get(...parameters));
+    return this.#guarded(() => this.#statement(this.#openToRead(), sql).get(...parameters));
   }
 
   /** Visits the rows of a query, as arrays of columns, until `visit` returns false. */
@@ -51,7 +58,7 @@ export class LazyDatabase {
     visit: (row: readonly unknown[]) => boolean,
   ): void {
     this.#guarded(() => {
-      const rows = this.#open().prepare(sql).raw();
+      const rows = this.#openToRead().prepare(sql).raw();
       for (const row of rows.iterate(...parameters)) if (!visit(row as unknown[])) return;
     });
   }
@@ -60,7 +67,7 @@ export class LazyDatabase {
   run(sql: string, ...parameters: readonly unknown[]): number {
     return this.#guarded(() => {
       this.#setSynchronous(this.#options.synchronous);
-      return this.#statement(sql).run(...parameters).changes;
+      return this.#statement(this.#open(), sql).run(...parameters).changes;
     });
   }
 
@@ -82,6 +89,7 @@ export class LazyDatabase {
     this.#transaction = undefined;
     this.#database?.close();
     this.#database = undefined;
+    this.#isStandIn = false;
   }
 
   #inTransaction<T>(synchronous: DatabaseOptions['synchronous'], work: () => T): T {
@@ -102,8 +110,7 @@ export class LazyDatabase {
     this.#synchronous = synchronous;
   }
 
-  #statement(sql: string): Statement {
-    const database = this.#open();
+  #statement(database: Database, sql: string): Statement {
     const known = this.#statements.get(sql);
     if (known) return known;
     const statement = database.prepare(sql);
@@ -112,9 +119,22 @@ export class LazyDatabase {
   }
 
   #open(): Database {
+    if (this.#isStandIn) this.close();
     if (this.#database === undefined) {
       this.#database = openDatabase(this.#options);
       this.#synchronous = this.#options.synchronous;
+    }
+    return this.#database;
+  }
+
+  #openToRead(): Database {
+    const { path, migrations } = this.#options;
+    const isNeeded = this.#database === undefined || this.#isStandIn;
+    if (!isNeeded || lstatSync(path, { throwIfNoEntry: false }) !== undefined) return this.#open();
+    if (this.#database === undefined) {
+      this.#database = openSqlite(IN_MEMORY, { readonly: false, timeout: BUSY_TIMEOUT_MS });
+      this.#isStandIn = true;
+      migrate(this.#database, migrations, IN_MEMORY);
     }
     return this.#database;
   }

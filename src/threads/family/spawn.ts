@@ -19,6 +19,7 @@ import {
   endIfFails,
   endUnstarted,
   readParent,
+  readyToStart,
   registerThread,
   reserveBudget,
   type StartedThread,
@@ -74,7 +75,7 @@ export async function launchThread(
 ): Promise<LaunchedThread> {
   const { plan, secrets, parent } = prepared;
   assertTravels(env, plan);
-  await env.guards.remember();
+  await readyToStart(env, { threadId: wanted });
   const registered = await registerThread(env, plan, { threadId: wanted, parent });
   const threadId = registered.thread_id;
   try {

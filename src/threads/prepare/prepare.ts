@@ -144,7 +144,7 @@ export async function planDirective(
       ...ignored,
       ...warningsOf([composed, resolved, limits, granted, context]),
       ...warningsOf([text, rules, hooks, models, grants]),
-      ...refusals(env, unfit, request),
+      ...(await refusals(env, unfit, request)),
       ...unknownBehavior(behavior),
     ],
     settings: config.settings,
@@ -369,15 +369,15 @@ function withoutHooks(origins: Readonly<Record<string, string>>): Record<string,
 }
 
 /** Why a run of the plan would be refused that a dry run only shows. */
-function refusals(
-  env: Pick<Process, 'signer'>,
+async function refusals(
+  env: Pick<Process, 'readySigner'>,
   unfit: RyeError | undefined,
   { isDryRun }: Pick<PrepareRequest, 'isDryRun'>,
-): readonly string[] {
+): Promise<readonly string[]> {
   if (isDryRun !== true) return [];
   const found = unfit ? [unfit] : [];
   try {
-    env.signer();
+    await env.readySigner({ isDryRun });
   } catch (error) {
     found.push(toRyeError(error));
   }

@@ -33,10 +33,20 @@ export async function startThread(
   plan: ThreadPlan,
   request: StartRequest,
 ): Promise<StartedThread> {
-  await env.guards.remember();
+  await readyToStart(env, request);
   return await createThread(env, plan, request, async (threadId) => {
     await reserveBudget(env, plan, threadId, request.parent);
   });
+}
+
+/** Refuses what would fail after the registration, then remembers the guards. */
+export async function readyToStart(
+  env: Process & Pick<Preparation, 'guards'>,
+  { threadId }: Pick<StartRequest, 'threadId'>,
+): Promise<void> {
+  if (threadId !== undefined) assertNewThreadId(threadId);
+  await env.readySigner();
+  await env.guards.remember();
 }
 
 /** As {@link startThread} without the guards; `fund` sets the budget aside. */

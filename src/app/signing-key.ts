@@ -1,0 +1,48 @@
+import { RyeError } from '../core/errors.ts';
+import type { Workspace } from './workspace.ts';
+
+/** The key of the user: `key_created` is true if there was none before. */
+interface SigningKeyState {
+  readonly key_id: string;
+  readonly key_created: boolean;
+}
+
+/** Returns the user's signing key; creates one if there is none. Throws `key_revoked` or `key_unsafe` for one that can't sign. */
+export async function ensureKey(workspace: Workspace): Promise<SigningKeyState> {
+  try {
+    return { key_id: workspace.keyring.signer().keyId, key_created: false };
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'key_missing') throw error;
+    return await createKey(workspace);
+  }
+}
+
+/** Creates the signing key; if another process creates one at the same moment, returns that one. */
+async function createKey(workspace: Workspace): Promise<SigningKeyState> {
+  try {
+    const { key_id } = await workspace.keyring.init();
+    return { key_id, key_created: true };
+  } catch (error) {
+    if (!(error instanceof RyeError) || error.code !== 'already_exists') throw error;
+    return { key_id: workspace.keyring.signer().keyId, key_created: false };
+  }
+}
+
+/**
+ * Checks that a thread can be signed before it starts. If the program wants that, creates a missing key and notices its ID;
+ * a dry run creates nothing. Throws `key_missing` otherwise.
+ */
+export async function readySigner(
+  workspace: Workspace,
+  { isDryRun = false }: { readonly isDryRun?: boolean } = {},
+): Promise<void> {
+  try {
+    workspace.keyring.signer();
+  } catch (error) {
+    const isMissing = error instanceof RyeError && error.code === 'key_missing';
+    if (!isMissing || workspace.options.createKey !== true) throw error;
+    if (isDryRun) return;
+    const { key_id, key_created } = await ensureKey(workspace);
+    if (key_created) workspace.notice(`new signing key ${key_id}`);
+  }
+}
