@@ -21,6 +21,7 @@ export {
 export { runThreadProcess, type ThreadProcessOptions } from './app/thread-process.ts';
 export type { BehaviorOptions, ToolBudgetOption } from './core/behavior.ts';
 export type { Acknowledgement, Risk, Verb } from './core/capability.ts';
+export type { CheckpointPayload, FirstCheckpointPayload } from './core/checkpoint.ts';
 export type { Clock } from './core/clock.ts';
 export type {
   ActiveTurn,
@@ -48,17 +49,16 @@ export type { ErrorCode, ErrorInfo, ExitCode, SourceLocation } from './core/erro
 export { EXIT, exitCodeOf, RyeError } from './core/errors.ts';
 export type {
   ChangedSource,
-  CheckpointPayload,
   EventDraft,
   EventPayloads,
   EventType,
-  FirstCheckpointPayload,
   LogEvent,
   LogHeader,
   PlanChange,
   RequestEstimate,
   UnknownEvent,
 } from './core/events.ts';
+export type { FileChange, FileState, KeepFile } from './core/file-change.ts';
 export type {
   Condition,
   ConditionOperator,

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { LogProblem } from '../../src/log/codec.ts';
 import type { PiProblem } from '../../src/pi/session.ts';
 import type { ReplayDifference } from '../../src/threads/session/replay-world.ts';
+import type { FileUndo, UndoneFile } from '../../src/threads/session/undo.ts';
 import {
   anyObject,
   closedDocument,
@@ -11,6 +12,30 @@ import {
   unverifiedFrom,
   verified,
 } from './shared.ts';
+
+const fileUndo = membersOf<FileUndo>()({
+  thread_id: z.string().describe('the last thread of the session, whose log records the undo'),
+  to_entry: z.string().nullable().describe('null: before the thread'),
+  dry_run: z.boolean(),
+  files: z
+    .array(
+      z.strictObject(
+        membersOf<UndoneFile>()({
+          path: z.string(),
+          action: z
+            .enum(['restored', 'recreated', 'removed', 'kept'])
+            .describe('kept: it stays as it is, because of its problem'),
+          problem: plainError.optional(),
+        }),
+      ),
+    )
+    .describe('files that differed from what they were then'),
+  folders: z.array(z.string()).describe('empty folders that were removed'),
+  unrecorded_calls: z
+    .array(z.strictObject({ thread_id: z.string(), call_id: z.string(), tool: z.string() }))
+    .describe('later calls that may have changed files without a record'),
+  warnings: z.array(z.string()),
+});
 
 export const sessionDocuments = {
   'threads-branch': openDocument(
@@ -23,6 +48,7 @@ export const sessionDocuments = {
         .string()
         .optional()
         .describe('With --new: the thread that the path was copied from.'),
+      files: z.strictObject(fileUndo).optional().describe('With --files: what was restored.'),
     },
   ),
   'threads-compact': openDocument(
@@ -165,6 +191,11 @@ export const sessionDocuments = {
       entry_id: z.string(),
       label: z.string().nullable(),
     },
+  ),
+  'threads-undo': openDocument(
+    'rye threads undo',
+    'The files that were restored to what they were at an entry, or before the thread.',
+    fileUndo,
   ),
   'threads-replay': closedDocument(
     'rye threads replay',

@@ -89,6 +89,9 @@ export const threadDocuments = {
     'The logs that were archived, or would be; sizes in bytes.',
     {
       dry_run: z.boolean(),
+      copies: z
+        .strictObject({ files: z.int(), bytes: z.int() })
+        .describe('copies of files for undos that were removed, or would be'),
       threads: z.array(
         z.object(
           membersOf<RetentionReport['archived'][number]>()({

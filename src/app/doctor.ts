@@ -33,6 +33,7 @@ export async function examine(workspace: Workspace): Promise<readonly DoctorLine
     ['state folder', () => checkState(workspace)],
     ...DATABASES.map((name) => [NAMES[name], () => checkDatabase(workspace, name)] as const),
     ['threads', () => checkThreads(workspace)],
+    ['file copies', () => checkCopies(workspace)],
     ['sandbox', () => checkSandbox(workspace)],
     ['taint', () => checkTaint(workspace)],
     ['python', () => checkProgram('python3', 'tools written in Python cannot be described or run')],
@@ -209,6 +210,24 @@ async function checkThreads(workspace: Workspace): Promise<Finding> {
     hint: 'Clean up with: rye threads recover',
   };
 }
+
+/** Reports what the copies for undos take. */
+function checkCopies(workspace: Workspace): Finding {
+  const files = threadFiles(workspace);
+  const { copies } = files;
+  const sizes = files.list().flatMap((id) => copies.list(id).map(({ bytes }) => bytes));
+  if (sizes.length === 0) return { status: 'ok', detail: 'none' };
+  const bytes = sizes.reduce((sum, size) => sum + size, 0);
+  const megabytes = (bytes / 1_000_000).toFixed(1);
+  return {
+    status: 'ok',
+    detail: `${sizes.length} copies of changed files for undos, ${megabytes} MB`,
+    ...(bytes > MANY_COPIES ? { hint: 'Remove those of old threads with: rye threads gc' } : {}),
+  };
+}
+
+/** Bytes of copies that are worth a hint. */
+const MANY_COPIES = 1_000_000_000;
 
 function checkProgram(program: string, consequence: string): Finding {
   const { error, stdout } = spawnSync(program, ['--version'], { encoding: 'utf8', timeout: 5000 });

@@ -182,6 +182,7 @@ function treesOf(workspace: Workspace): SessionTrees {
       async () => (await import('./session-tree-edits.ts')).sessionTreeEdits(workspace),
       {
         branch: 'promise',
+        undoFiles: 'promise',
         extract: 'promise',
         label: 'promise',
         title: 'promise',

@@ -177,7 +177,7 @@ export function builtinSettings(
 }
 
 /** The resources that tools may use while they run. Without it they are declarations only. */
-export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children'> {
+export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children' | 'keep'> {
   readonly capabilities: readonly string[];
   readonly allowPaths: readonly string[];
   /** Confines commands; absent: they run as they are. */

@@ -11,6 +11,7 @@ import {
 } from '../threads/session/edit.ts';
 import { branchWithModelSummary, compactThread } from '../threads/session/offline-summary.ts';
 import { replayThread } from '../threads/session/replay.ts';
+import { undoFiles } from '../threads/session/undo.ts';
 import type { SessionTreeEdits } from './api/trees.ts';
 import { threadEnv, threadPorts } from './thread-env.ts';
 import type { Workspace } from './workspace.ts';
@@ -26,6 +27,7 @@ export function sessionTreeEdits(workspace: Workspace): SessionTreeEdits {
       }
       return await branchWithModelSummary(await env(), id, { at, instructions, message, signal });
     },
+    undoFiles: async (id, request) => await undoFiles(ports(), id, request),
     extract: async (id, options) => await extractThread(ports(), id, options),
     label: async (id, entry, label) => await labelEntry(ports(), id, { entry, label }),
     title: async (id, title) => await titleThread(ports(), id, title),

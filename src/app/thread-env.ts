@@ -5,7 +5,9 @@ import { composeHandlers, decidingNames } from '../hooks/handlers.ts';
 import { parseBehavior } from '../loop/behavior.ts';
 import { withAliases } from '../providers/aliases.ts';
 import type { ThreadEnv, ThreadPorts } from '../threads/ports.ts';
+import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
+import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
 import { libraryTools, type Preset } from './presets.ts';
@@ -13,6 +15,7 @@ import { loadDefined } from './program/directives.ts';
 import { ThreadRules } from './rules/thread-rules.ts';
 import { runnerCommand } from './runner-command.ts';
 import { indexExport } from './search.ts';
+import { absolutePaths } from './session-tools.ts';
 import { readThreadConfig } from './settings.ts';
 import { readySigner } from './signing-key.ts';
 import { assertOwnState, ThreadHeads, threadFiles } from './thread-files.ts';
@@ -100,6 +103,7 @@ function connect(
     tools,
     files: threadFiles(base),
     heads: new ThreadHeads(base),
+    filesOf: restoredFiles(projectPath),
     renderer: {
       capabilities: renderCapabilities,
       knowledge: renderThreadKnowledge,
@@ -125,4 +129,15 @@ function connect(
     checkSchema: async (schema) => void (await compileSchema(schema)),
     indexExport: async (path) => await indexExport(base, path),
   };
+}
+
+/** Opens files for an undo, under the rules of the file tools of the thread that changed them. */
+function restoredFiles(projectPath: string): ThreadPorts['filesOf'] {
+  return async ({ capabilities, settings }, threadId) =>
+    new RestoredFiles({
+      projectPath,
+      allow: absolutePaths(settings.allow_paths, projectPath),
+      threadId,
+      lifts: liftsGuard(capabilities),
+    });
 }

@@ -152,13 +152,14 @@ export class ToolCatalog implements ToolSource {
   }
 
   async open(session: ToolSession): Promise<OpenTools> {
-    const { plan, traits, secrets, children, record } = session;
+    const { plan, traits, secrets, children, record, keep } = session;
     const { capabilities, settings } = plan;
     const behavior = parseBehavior(plan.behavior);
     const config = await readThreadConfig(await this.#workspace.config());
     const scope: ToolScope = {
       secrets,
       children,
+      keep,
       capabilities,
       allowPaths: settings.allow_paths,
       sandbox: threadSandbox(this.#workspace, settings),
@@ -256,6 +257,7 @@ export class ToolCatalog implements ToolSource {
         env,
         allowedPaths: absolutePaths(scope?.allowPaths ?? [], projectPath),
         sandbox: scope?.sandbox,
+        keep: scope?.keep,
         lifts: liftsGuard(scope?.capabilities ?? []),
         ...(scope?.memory ? { memory: scope.memory } : {}),
         ...scope?.builtin,

@@ -72,6 +72,7 @@ const EXIT_BY_CODE = {
   thread_exists: EXIT.usage,
   illegal_transition: EXIT.usage,
   ambiguous: EXIT.usage,
+  file_changed: EXIT.usage,
   already_exists: EXIT.usage,
   read_only_space: EXIT.usage,
   model_ambiguous: EXIT.usage,

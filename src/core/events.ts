@@ -1,4 +1,6 @@
+import type { CheckpointPayload, FirstCheckpointPayload } from './checkpoint.ts';
 import type { ErrorInfo } from './errors.ts';
+import type { FileChange } from './file-change.ts';
 import type { JsonObject } from './json.ts';
 import type { Message, ToolOutcome } from './message.ts';
 import type { FinalStatus, RunReason } from './thread.ts';
@@ -119,6 +121,14 @@ export interface EventPayloads {
     /** SHA-256 hex of the artifact's bytes. */
     readonly artifact_sha256?: string;
     readonly coerced?: readonly string[];
+  };
+  /** A tool is about to change a file. A copy of the old content is kept. */
+  file_change: FileChange & { readonly call_id: string };
+  /** An undo is about to restore files. Copies of their content are kept. */
+  files_restored: {
+    /** The entry whose moment the files go back to; null: before the thread. */
+    readonly to_entry: string | null;
+    readonly files: readonly FileChange[];
   };
   hook_fired: {
     readonly id: string;
@@ -258,39 +268,6 @@ export type McpServerStart = { readonly server: string; readonly duration_ms: nu
   | { readonly error: string }
 );
 
-/**
- * A signed statement over the bytes `[from, to)` of the log, chained to the previous one. The signature also covers the
- * thread id, `seq` and `timestamp` of its line.
- */
-export interface CheckpointPayload {
-  readonly version: 2;
-  /** Number of times that a process has claimed the thread; it never decreases in a log. */
-  readonly epoch: number;
-  readonly from: number;
-  readonly to: number;
-  /** SHA-256 hex of the bytes `[from, to)`. */
-  readonly sha256: string;
-  /** SHA-256 hex of the previous checkpoint's line with its line feed, or of the thread id for the first one. */
-  readonly prev: string;
-  readonly key_id: string;
-  /** Ed25519, base64url, over canonical JSON. */
-  readonly signature: string;
-}
-
-/** The older form of a checkpoint, which is read and no longer written. */
-export interface FirstCheckpointPayload {
-  readonly from: number;
-  readonly to: number;
-  readonly sha256: string;
-  readonly prev: string;
-  /** `seq` and `timestamp` of the checkpoint's own line: repeated here so that the signature covers them. */
-  readonly seq: number;
-  readonly timestamp: string;
-  readonly key_id: string;
-  /** Ed25519, base64url, over the canonical JSON of this payload without `signature`. */
-  readonly signature: string;
-}
-
 export type EventType = keyof EventPayloads;
 
 export const ENTRY_TYPES = [
@@ -325,6 +302,8 @@ const LOG_ONLY = {
   tool_call_start: true,
   tool_call_progress: true,
   tool_settled: true,
+  file_change: true,
+  files_restored: true,
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,

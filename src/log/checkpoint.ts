@@ -1,10 +1,6 @@
 import { createHash } from 'node:crypto';
-import type {
-  CheckpointPayload,
-  EventDraft,
-  FirstCheckpointPayload,
-  LogEvent,
-} from '../core/events.ts';
+import type { CheckpointPayload, FirstCheckpointPayload } from '../core/checkpoint.ts';
+import type { EventDraft, LogEvent } from '../core/events.ts';
 import { isRecord, type JsonObject } from '../core/json.ts';
 import type { PayloadSigner } from '../core/signing.ts';
 

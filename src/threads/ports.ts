@@ -2,6 +2,7 @@ import type { Risk } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { RyeError } from '../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
+import type { FileState, KeepFile } from '../core/file-change.ts';
 import type { IdSource, ItemType, Space } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
@@ -26,6 +27,7 @@ import type {
 } from '../providers/provider.ts';
 import type { Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
+import type { FileCopies } from './file-copies-fs.ts';
 import type { ThreadConfig } from './thread-config.ts';
 import type { ThreadDocument } from './thread-document.ts';
 
@@ -141,6 +143,8 @@ export interface ToolSession {
   readonly children: SessionChildren;
   /** Writes events that are no entries to the thread's log, as they come; absent where there is no log. */
   readonly record?: ((drafts: readonly EventDraft[]) => void) | undefined;
+  /** Keeps what a file has before a tool changes it; absent: changes can't be undone. */
+  readonly keep?: KeepFile | undefined;
 }
 
 /** The `custom_type` of entries that tell a model that a server has changed its tools. */
@@ -202,6 +206,8 @@ export interface OpenTools {
 
 /** The signed files of a thread's folder. */
 export interface ThreadFiles {
+  /** Copies of files before tools changed them. */
+  readonly copies: FileCopies;
   readonly folder: (threadId: string) => string;
   readonly knowledgePath: (directive: string, threadId: string) => string;
   /** Ids of the threads that have files on disk, listed in the registry or not. */
@@ -330,6 +336,26 @@ export interface Preparation {
   readonly checkSchema: (schema: JsonObject) => Promise<void>;
 }
 
+/** Files of a project, under the rules of the file tools of one thread. A path is written as in a {@link FileChange}. */
+export interface ProjectFiles {
+  /** Returns what is at a path; null if nothing is. Throws `path_denied` for a path that must not be restored. */
+  look(path: string): Promise<FileState | null>;
+  read(path: string): Promise<Uint8Array>;
+  /** Gives a path its earlier content, null for none. Throws `file_changed` if it no longer is what {@link look} returned. */
+  restore(
+    path: string,
+    seen: FileState | null,
+    earlier: { readonly bytes: Uint8Array; readonly mode?: number } | null,
+  ): Promise<void>;
+  /** Removes a folder if it is empty; returns true if it did. */
+  removeFolder(path: string): Promise<boolean>;
+}
+
+/** Reaches the files that threads changed. */
+export interface Restoring {
+  readonly filesOf: (plan: ThreadPlan, threadId: string) => Promise<ProjectFiles>;
+}
+
 /** Renders and indexes the readable export of a thread. */
 export interface Exporting {
   readonly renderer: ThreadRenderer;
@@ -366,6 +392,7 @@ export interface ThreadPorts
     Sources,
     Preparation,
     Exporting,
+    Restoring,
     Launching,
     Embedding {}
 

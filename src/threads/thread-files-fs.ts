@@ -25,6 +25,7 @@ import { itemSubject } from '../items/binding.ts';
 import type { KeyLookup, SigningKey } from '../trust/keys.ts';
 import { checkDocument, type Signing, signDocument, signText } from '../trust/signature.ts';
 import type { SignedSubject } from '../trust/signature-line.ts';
+import { COPIES, openFileCopies } from './file-copies-fs.ts';
 import type { LiveFile, ThreadFiles } from './ports.ts';
 import { parsePlan, planHash, planText } from './stored-plan.ts';
 import { asJson, parseDocument, type ThreadDocument } from './thread-document.ts';
@@ -86,6 +87,10 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
   });
   return {
     folder,
+    copies: openFileCopies(folder, async (path) => {
+      if (isStoreLocal) assertState(projectPath, path);
+      await assertOwnPath(root, path);
+    }),
     knowledgePath: (directive, threadId) =>
       join(projectPath, '.ai', 'knowledge', 'agent', 'threads', directive, `${threadId}.md`),
     list: () => listThreads(threadsFolder(projectPath)),
@@ -256,12 +261,15 @@ function writeNewFile(folder: string, name: string, text: string): string {
   }
 }
 
+/** Folders of a thread that hold no threads. */
+const INNER_FOLDERS: ReadonlySet<string> = new Set(['artifacts', COPIES]);
+
 /** Lists the threads below a folder. IDs contain slashes, so a thread's folder may be inside another thread's folder. */
 function listThreads(root: string): readonly string[] {
   const found: string[] = [];
   const look = (folder: string, id: string): void => {
     for (const entry of readdirSync(folder, { withFileTypes: true })) {
-      if (!entry.isDirectory() || entry.name === 'artifacts') continue;
+      if (!entry.isDirectory() || INNER_FOLDERS.has(entry.name)) continue;
       look(join(folder, entry.name), id === '' ? entry.name : `${id}/${entry.name}`);
     }
     if (id !== '' && OWN_FILES.some((name) => existsSync(join(folder, name)))) found.push(id);

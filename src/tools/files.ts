@@ -7,13 +7,15 @@ import {
   open,
   readdir,
   readlink,
+  rmdir,
   stat,
+  unlink,
 } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
 import { diskReason } from '../disk/reasons.ts';
-import { stageFile } from '../disk/whole-file.ts';
+import { stageFile, syncFolder } from '../disk/whole-file.ts';
 import { touchesRepository } from './guarded-paths.ts';
 import {
   assertStillReal,
@@ -103,7 +105,7 @@ export async function loadText(path: ConfinedPath): Promise<LoadedText> {
 /** Replaces or creates a file with `content`. `expected` is the version that was read; undefined means a new file. */
 export interface WriteRequest {
   readonly path: ConfinedPath;
-  readonly content: string;
+  readonly content: string | Uint8Array;
   readonly expected: string | undefined;
   readonly mode: number | undefined;
 }
@@ -136,7 +138,7 @@ async function replaceIn(
 ): Promise<string> {
   const name = basename(path.real);
   const target = join(folder, name);
-  if (mode !== undefined) await access(target, constants.W_OK);
+  if (expected !== undefined) await access(target, constants.W_OK);
   const staged = stageFile(target, { follow: false, ...(mode === undefined ? {} : { mode }) });
   try {
     staged.write(content);
@@ -147,6 +149,32 @@ async function replaceIn(
     staged.discard();
   }
 }
+
+/** Removes a file durably. Refuses when it is no longer the expected version. */
+export async function removeFile(path: ConfinedPath, expected: string): Promise<void> {
+  await inFolder(dirname(path.real), path.shown, async (held) => {
+    const target = join(held, basename(path.real));
+    await assertVersion(target, path.shown, expected);
+    await unlink(target);
+    syncFolder(held);
+  });
+}
+
+/** Removes a folder if it is empty; returns true if it did. */
+export async function removeEmptyFolder({ real, shown }: ConfinedPath): Promise<boolean> {
+  return await inFolder(dirname(real), shown, async (held) => {
+    try {
+      await rmdir(join(held, basename(real)));
+      return true;
+    } catch (error) {
+      if (KEPT_FOLDER.has(systemCodeOf(error) ?? '')) return false;
+      throw error;
+    }
+  });
+}
+
+/** System errors for a folder that is not empty, not a folder any more, or gone. */
+const KEPT_FOLDER: ReadonlySet<string> = new Set(['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'ENOENT']);
 
 /** Makes a folder and what is missing above it, each in the folder that it was meant for. */
 async function makeFolder(folder: string, shown: string): Promise<void> {

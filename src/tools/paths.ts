@@ -27,6 +27,8 @@ export type Access = 'read' | 'write';
 export interface ConfinedPath {
   /** Absolute, without symbolic links. */
   readonly real: string;
+  /** The project's folder, absolute and without symbolic links. */
+  readonly project: string;
   /** For people and models: relative to the project with forward slashes, absolute outside of it. */
   readonly shown: string;
   /** undefined: nothing is there yet. */
@@ -61,7 +63,7 @@ export async function confine(
   const stats = await statsOf(real);
   const kind = stats === undefined ? undefined : specialKind(stats);
   if (kind !== undefined) throw denied(path, `it is ${kind}, not a file`);
-  return { real, shown: shownPath(real, project), stats };
+  return { real, project, shown: shownPath(real, project), stats };
 }
 
 /**

@@ -62,6 +62,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'threads-stats': ['threads stats'],
   'threads-steer': ['threads steer {id} Later.'],
   'threads-tree': ['threads tree'],
+  'threads-undo': ['threads undo {id} --dry-run', 'threads undo {id}'],
   'threads-wait': ['threads wait {id}'],
   'tool-result': [
     'execute tool rye/core/greet --param who=Ada',

@@ -47,6 +47,8 @@ const TYPES: Record<EventType, true> = {
   tool_call_start: true,
   tool_call_progress: true,
   tool_settled: true,
+  file_change: true,
+  files_restored: true,
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,

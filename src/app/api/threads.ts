@@ -315,6 +315,8 @@ export interface RetentionReport {
     readonly bytes_before: number | null;
     readonly bytes_after: number | null;
   }[];
+  /** Copies of files for undos that nothing can need any more. */
+  readonly copies: { readonly files: number; readonly bytes: number };
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
 }
 

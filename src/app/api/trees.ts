@@ -10,13 +10,16 @@ import type { TreeFilter } from '../../log/tree-filter.ts';
 import type { TreeDivider, TreeRow } from '../../log/tree-view.ts';
 import type { ImportedSession, ImportOptions } from '../../pi/import-file.ts';
 import type { PiProblem } from '../../pi/session.ts';
+import type { UnrecordedCall } from '../../threads/session/file-events.ts';
 import type { ManualCompaction } from '../../threads/session/offline-summary.ts';
 import type { ReplayOptions, ReplayReport } from '../../threads/session/replay.ts';
+import type { FileUndo, UndoneFile, UndoRequest } from '../../threads/session/undo.ts';
 
 export { childThreadOf, type DirectiveTask, taskOf } from '../../log/entry-text.ts';
 export { holds, shortKind, TREE_FILTERS, wordsOf } from '../../log/tree-filter.ts';
 export type {
   ContextSettings,
+  FileUndo,
   ImportedSession,
   ImportOptions,
   LogProblem,
@@ -28,6 +31,9 @@ export type {
   TreeEntry,
   TreeFilter,
   TreeRow,
+  UndoneFile,
+  UndoRequest,
+  UnrecordedCall,
 };
 
 /** A thread's session tree, drawn. */
@@ -109,6 +115,11 @@ export interface SessionTreeReads {
 export interface SessionTreeEdits {
   /** Moves the head. Returns the events written; none if the head is there already. */
   branch(threadId: string, options: BranchOptions): Promise<readonly LogEvent[]>;
+  /**
+   * Puts the files that the thread and the threads below it changed back to what they were when an entry was written; by
+   * default, before the thread. Errors: `file_changed`, `part_missing`, `path_denied`; then nothing is restored.
+   */
+  undoFiles(threadId: string, request?: UndoRequest): Promise<FileUndo>;
   /** Copies the path to an entry into a new, suspended thread. */
   extract(
     threadId: string,

@@ -1,5 +1,5 @@
 import type { Rye } from '../../app/api/rye.ts';
-import type { BranchOptions } from '../../app/api/trees.ts';
+import type { BranchOptions, FileUndo } from '../../app/api/trees.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import {
@@ -15,6 +15,7 @@ import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { ERASE_LINE } from '../terminal-text.ts';
 import { resumeThread } from '../thread-run.ts';
+import { undoLines } from './threads-undo.ts';
 
 const BRANCH_OPTIONS = {
   at: text('ENTRY', 'Entry ID or a unique start of it; root: ask the opening message again'),
@@ -28,6 +29,8 @@ const BRANCH_OPTIONS = {
   new: flag('Fork: copy the path into a new thread'),
   threadId: text('ID', 'ID for the new thread (must not exist yet)'),
   run: flag('Resume from there at once, like `rye threads resume`'),
+  files: flag('Restore the files of that moment too, like `rye threads undo`'),
+  force: flag('With --files: restore files that changed outside the thread since'),
   refresh: flag('With --run: use the directive as it is now'),
 } as const;
 
@@ -38,6 +41,8 @@ interface Branched {
   readonly leaf_id: string | null;
   /** The thread that the path was copied from. */
   readonly branched_from?: string;
+  /** With --files: what was restored. */
+  readonly files?: FileUndo;
 }
 
 export const branch = defineCommand({
@@ -51,7 +56,7 @@ export const branch = defineCommand({
   ],
   run: async (call) => {
     const { args, options, io } = call;
-    const { at, message, run, refresh } = options;
+    const { at, message, run, refresh, files, force } = options;
     if (at === undefined) {
       throw new RyeError('usage', 'missing option --at ENTRY', {
         hint: 'List the entries with: rye threads entries <id>',
@@ -62,6 +67,11 @@ export const branch = defineCommand({
         hint: 'Add --run, or refresh the thread later: rye threads resume <id> --refresh',
       });
     }
+    if (force && !files) {
+      throw new RyeError('usage', '--force needs --files', {
+        hint: 'A branch alone changes no files.',
+      });
+    }
     const signal = io.cancellation();
     return await withRye(call, async (rye) => {
       const asked = await rye.threads.resolveId(args.id);
@@ -69,15 +79,19 @@ export const branch = defineCommand({
       // with --run the resume brings the message; at the root it takes the place of the opening one
       const isResumed = run && at !== 'root';
       const request = { ...options, at, message: isResumed ? undefined : message };
-      const branched = options.new
+      // first, because it can refuse
+      const undone = files ? await rye.trees.undoFiles(id, { to: at, force }) : undefined;
+      const moved = options.new
         ? await fork(rye, id, request)
         : await rewind(rye, id, request, signal);
+      const branched: Branched = { ...moved, ...(undone ? { files: undone } : {}) };
       const { thread_id: threadId } = branched;
       if (run) {
         const resumed = { threadId, refresh, message: isResumed ? message : undefined };
         return await resumeThread(call, rye, compact(resumed));
       }
       return printResult(call, branched, () => [
+        ...(undone ? undoLines(undone) : []),
         branched.branched_from === undefined ? headLine(id, branched) : threadId,
       ]);
     });

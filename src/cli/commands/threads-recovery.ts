@@ -157,7 +157,7 @@ const DEFAULT_AGE = '30d';
 
 export const gc = defineCommand({
   details:
-    'You can still read, verify and resume them. Skips threads whose chain, parent or children are recent or still open.',
+    'You can still read, verify and resume them, but not undo their changes of files. Skips threads whose chain, parent or children are recent or still open.',
   options: {
     olderThan: text('AGE', 'Time since the end, such as 12h, 30d or 8w (default: 30d)'),
     dryRun: flag('Show what would be compressed and change nothing'),
@@ -173,6 +173,7 @@ export const gc = defineCommand({
       printDocument(io, {
         success: failure === undefined,
         dry_run: dryRun,
+        copies: report.copies,
         threads: report.archived,
         total: report.archived.length,
         problems: report.failures,
@@ -195,8 +196,13 @@ function sum(values: readonly (number | null)[]): number {
   return values.reduce<number>((total, value) => total + (value ?? 0), 0);
 }
 
+function copiesLine({ files, bytes }: RetentionReport['copies'], dryRun: boolean): string {
+  const what = `${count(files, 'file')} kept for undos, ${bytes} bytes`;
+  return dryRun ? `would remove ${what}` : `removed ${what}`;
+}
+
 function retentionLines(report: RetentionReport, dryRun: boolean): readonly string[] {
-  const { archived, failures } = report;
+  const { archived, copies, failures } = report;
   const before = sum(archived.map(({ bytes_before: bytes }) => bytes));
   const after = sum(archived.map(({ bytes_after: bytes }) => bytes));
   const size = dryRun ? `${before} bytes` : `${before} to ${after} bytes`;
@@ -204,6 +210,7 @@ function retentionLines(report: RetentionReport, dryRun: boolean): readonly stri
   return [
     ...archived.map(({ thread_id: id, completed_at: end }) => `${id}  ended ${end}`),
     dryRun ? `would compress ${total}, ${size}` : `compressed ${total}, ${size}`,
+    ...(copies.files === 0 ? [] : [copiesLine(copies, dryRun)]),
     ...failures.map(
       ({ thread_id: id, error }) => `${id}  skipped: ${oneLine(error.message)} [${error.code}]`,
     ),

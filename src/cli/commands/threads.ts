@@ -103,6 +103,9 @@ export const threads = defineGroup({
       open: "Browse a thread's session tree in the terminal",
       branch: 'Rewind a thread to an earlier message, or fork it into a new thread',
     }),
+    ...commandsOf(() => import('./threads-undo.ts'), {
+      undo: 'Restore the files that a thread changed',
+    }),
     ...commandsOf(() => import('./threads-exchange.ts'), {
       export: 'Export a thread as a web page, Markdown or JSON lines',
       import: 'Import a pi session as a thread',

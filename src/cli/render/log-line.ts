@@ -45,6 +45,8 @@ const ACCOUNTS: { readonly [T in EventType]?: Account<T> } = {
     `${position}: ${blocks.length === 0 ? 'nothing' : blocks.map(({ id }) => id).join(', ')}`,
   hook_fired: ({ id, event, outcome, duration_ms, error }) =>
     `${id} on ${event}: ${outcome} ${formatSeconds(duration_ms / 1000)}${error === undefined ? '' : `, ${error}`}`,
+  file_change: ({ path, before }) => `${before === null ? 'creates' : 'changes'} ${path}`,
+  files_restored: ({ files }) => files.map(({ path }) => path).join(', '),
   tool_call_progress: ({ text }) => text,
   mcp_server_started: (start) =>
     `${start.server} ${'error' in start ? start.error : `with ${start.tools} tools`} ${formatSeconds(start.duration_ms / 1000)}`,

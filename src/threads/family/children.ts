@@ -234,7 +234,7 @@ export async function childrenOf(
 }
 
 /** Returns all threads below `threadId`, children before grandchildren, continuations next to what they continue. */
-async function descendantsOf(
+export async function descendantsOf(
   registry: Registry,
   threadId: string,
 ): Promise<readonly ThreadRecord[]> {

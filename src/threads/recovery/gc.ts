@@ -2,6 +2,7 @@ import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import type { Configured, Process, Stored } from '../ports.ts';
+import { type RemovedCopies, removeCopies } from './gc-copies.ts';
 import { assertIntact } from './successor.ts';
 
 export interface RetentionRequest {
@@ -22,6 +23,8 @@ export interface ArchivedThread {
 /** The result of a collection, with the reasons why threads were skipped. */
 export interface Retention {
   readonly archived: readonly ArchivedThread[];
+  /** Copies of files that no undo can need any more. */
+  readonly copies: RemovedCopies;
   readonly failures: readonly { readonly thread_id: string; readonly error: ErrorInfo }[];
 }
 
@@ -39,16 +42,24 @@ export async function collectThreads(
   const kept = keptThreads(all, before);
   const archived: ArchivedThread[] = [];
   const failures: { thread_id: string; error: ErrorInfo }[] = [];
+  const copies = { files: 0, bytes: 0 };
   for (const record of all.toReversed()) {
-    if (kept.has(record.thread_id) || (await env.store.logs.isArchived(record.thread_id))) continue;
+    const { thread_id: id } = record;
     try {
-      const done = await archiveThread(env, record, dryRun);
-      if (done) archived.push(done);
+      let isArchived = await env.store.logs.isArchived(id);
+      if (!kept.has(id) && !isArchived) {
+        const done = await archiveThread(env, record, dryRun);
+        if (done) archived.push(done);
+        isArchived = done !== undefined;
+      }
+      const removed = await removeCopies(env, record, { isArchived, dryRun });
+      copies.files += removed.files;
+      copies.bytes += removed.bytes;
     } catch (error) {
       failures.push({ thread_id: record.thread_id, error: toRyeError(error).toJSON() });
     }
   }
-  return { archived, failures };
+  return { archived, copies, failures };
 }
 
 /** Ids of the threads that stay: young or open ones, their chains, and the parents and children of open ones. */

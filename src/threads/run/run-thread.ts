@@ -19,6 +19,7 @@ import { headerOf } from '../thread-document.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { ThreadInbox } from './inbox.ts';
+import { fileKeeper } from './keep-file.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
 import { Cancellation, cancelReason } from './liveness.ts';
 import { recordedFirst, sharedPorts } from './loop-ports.ts';
@@ -177,6 +178,7 @@ class ThreadRun {
       onEvent,
       onLearned: (child) => inbox.learned(child),
       record: (drafts) => void recorder.record(drafts),
+      keep: fileKeeper(env, threadId, recorder),
     });
     const { tools, hooks } = tooling;
     const inbox = new ThreadInbox({

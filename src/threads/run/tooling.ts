@@ -13,7 +13,7 @@ export interface Tooling {
 
 export interface ToolingOptions
   extends Pick<ChildrenOptions, 'starter' | 'onEvent' | 'onLearned' | 'earlier'>,
-    Pick<ToolSession, 'record'> {
+    Pick<ToolSession, 'record' | 'keep'> {
   /** Values of secret inputs, by name; none by default. */
   readonly secrets?: Readonly<Record<string, string>>;
   /** Begins the ids of the hooks' calls; by default it names the run. */
@@ -26,12 +26,12 @@ export async function openTooling(
   env: Process & Pick<Sources, 'items' | 'models' | 'tools'>,
   started: StartedThread,
   recorder: Recorder,
-  { record, secrets = {}, wrap, callPrefix: prefix, ...rest }: ToolingOptions,
+  { record, keep, secrets = {}, wrap, callPrefix: prefix, ...rest }: ToolingOptions,
 ): Promise<Tooling> {
   const { plan, threadId } = started;
   const children = new Children({ parent: started, recorder, ...rest });
   const traits = env.models.traits(plan.model);
-  const opened = await env.tools.open({ plan, traits, threadId, secrets, children, record });
+  const opened = await env.tools.open({ plan, traits, threadId, secrets, children, record, keep });
   const tools = wrap?.(opened) ?? opened;
   const run = started.document.runs?.length ?? 1;
   const callPrefix = prefix ?? (run === 1 ? 'hook-' : `hook-${run}-`);

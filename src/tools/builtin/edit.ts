@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto';
 import { RyeError } from '../../core/errors.ts';
 import { exclusively, loadText, writeText } from '../files.ts';
+import { keepBefore, sha256 } from '../kept-files.ts';
 import { confine } from '../paths.ts';
 import {
   builtinTool,
@@ -69,7 +69,8 @@ async function change(
   const path = await confine(wanted, 'write', rulesOf(options, context));
   return exclusively(path.real, async () => {
     const loaded = await loadText(path);
-    const problem = options.memory?.editProblem(path.real, sha256(loaded.bytes));
+    const hash = sha256(loaded.bytes);
+    const problem = options.memory?.editProblem(path.real, hash);
     if (problem !== undefined) {
       throw new RyeError(
         'invalid_input',
@@ -79,12 +80,14 @@ async function change(
     }
     const edited = applyAll(loaded.text, edits, path.shown);
     if (context.signal.aborted) throw new RyeError('cancelled', 'the edit was cancelled');
-    await writeText({
+    const { bytes, mode, version: expected } = loaded;
+    const state = { sha256: hash, bytes: bytes.length, mode };
+    await keepBefore(options.keep, context, {
       path,
+      before: { state, bytes },
       content: edited.content,
-      expected: loaded.version,
-      mode: loaded.mode,
     });
+    await writeText({ path, content: edited.content, expected, mode });
     options.memory?.recordChange(path.real, sha256(edited.content));
     const { replacements, line } = edited;
     const times = replacements === 1 ? '1 replacement' : `${replacements} replacements`;
@@ -125,10 +128,6 @@ function applyAll(original: string, edits: readonly Edit[], shown: string): Edit
     };
   }
   return edited;
-}
-
-function sha256(content: string | Buffer): string {
-  return createHash('sha256').update(content).digest('hex');
 }
 
 export interface TextEdit {

@@ -1,3 +1,4 @@
+import type { KeepFile } from '../../core/file-change.ts';
 import type { GuardedKind } from '../guarded-paths.ts';
 import type { PathRules } from '../paths.ts';
 import type { Confine } from '../process.ts';
@@ -15,6 +16,8 @@ export interface BuiltinOptions {
   readonly passEnv?: readonly string[];
   /** Read deduplication and read-before-edit; without it both are off. */
   readonly memory?: FileMemory;
+  /** Keeps what a file has before a tool changes it; absent: nothing can undo the change. */
+  readonly keep?: KeepFile | undefined;
   /** Prefix each line that `read` shows with its number and a tab. Default true. */
   readonly readLineNumbers?: boolean;
   /** Maximum bytes of a command's output to keep, half head and half tail; 0: up to 16 MiB. Default 32768. */

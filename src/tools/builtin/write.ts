@@ -1,9 +1,10 @@
-import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { RyeError } from '../../core/errors.ts';
+import { MAX_COPY_BYTES } from '../../core/file-change.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { alone, exclusively, openForRead, versionOf, writeText } from '../files.ts';
+import { type FileBefore, hashOf, keepBefore, sha256 } from '../kept-files.ts';
 import { confine } from '../paths.ts';
 import {
   builtinTool,
@@ -58,13 +59,13 @@ async function write(
     }
     const bytes = Buffer.byteLength(content);
     const existing = path.stats === undefined ? undefined : await openForRead(path);
-    let before: Awaited<ReturnType<typeof compare>> | undefined;
+    let before: Awaited<ReturnType<typeof look>> | undefined;
     try {
-      before = existing && (await compare(existing, content));
+      before = existing && (await look(existing));
     } finally {
       await existing?.close();
     }
-    if (before?.same === true) {
+    if (before?.bytes?.equals(Buffer.from(content)) === true) {
       return textOutput(`No change needed: ${path.shown} already has this content.`, {
         path: path.shown,
         bytes,
@@ -72,18 +73,26 @@ async function write(
       });
     }
     if (context.signal.aborted) throw new RyeError('cancelled', 'the write was cancelled');
-    await writeText({ path, content, expected: before?.version, mode: before?.mode });
-    options.memory?.recordChange(path.real, createHash('sha256').update(content).digest('hex'));
+    await keepBefore(options.keep, context, { path, before, content });
+    await writeText({ path, content, expected: before?.version, mode: before?.state.mode });
+    options.memory?.recordChange(path.real, sha256(content));
     const [verb, status] = before ? ['Updated', 'updated'] : ['Created', 'created'];
     const data = { path: path.shown, bytes, status };
     return textOutput(`${verb} ${path.shown} (${bytes} bytes).`, data);
   });
 }
 
-/** Compares without reading a file of another size. */
-async function compare(handle: FileHandle, content: string) {
+/** Reads what an undo of the write needs. */
+async function look(
+  handle: FileHandle,
+): Promise<FileBefore & { readonly bytes?: Buffer; readonly version: string }> {
   const stats = await handle.stat();
-  const bytes = Buffer.from(content, 'utf8');
-  const same = stats.size === bytes.length && (await handle.readFile()).equals(bytes);
-  return { version: versionOf(stats), mode: stats.mode & 0o7777, same };
+  const version = versionOf(stats);
+  const mode = stats.mode & 0o7777;
+  if (stats.size > MAX_COPY_BYTES) {
+    const hash = await hashOf(handle);
+    return { version, state: { sha256: hash, bytes: stats.size, mode } };
+  }
+  const bytes = await handle.readFile();
+  return { version, bytes, state: { sha256: sha256(bytes), bytes: bytes.length, mode } };
 }
