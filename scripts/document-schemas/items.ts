@@ -29,6 +29,10 @@ const KEY_SCOPE = {
     .array(z.string())
     .optional()
     .describe('The only item types that it may sign; thread means records.'),
+  rotated_from: z
+    .string()
+    .optional()
+    .describe('The trusted key that named this one as its successor.'),
   projects: z
     .array(z.string())
     .optional()
@@ -173,7 +177,7 @@ export const itemDocuments = {
     membersOf<KeyInfo>()({
       key_id: z.string(),
       owner: z.string(),
-      source: z.enum(['own', 'user', 'project']),
+      source: z.enum(['own', 'user', 'project', 'environment']),
       trusted: z.boolean(),
       revoked: z.boolean(),
       revoked_at: z.string().optional(),
@@ -203,7 +207,16 @@ export const itemDocuments = {
     {
       old_key_id: z.string(),
       key_id: z.string(),
+      statement: z
+        .string()
+        .optional()
+        .describe('The file in the project that moves the trust of others; commit it.'),
     },
+  ),
+  'keys-publish': closedDocument(
+    'rye keys publish',
+    'The statements that were written to the project.',
+    { files: z.array(z.string()), total: z.int() },
   ),
   'lock-accept': openDocument(
     'rye lock accept',

@@ -46,6 +46,7 @@ export function projectGuards(workspace: Workspace, allowUnsigned: boolean): Gua
     async remember() {
       const facts = await readFacts(workspace);
       if (guardChanges(facts).length === 0) remember(workspace, facts);
+      adoptStatements(workspace);
     },
   };
 }
@@ -197,6 +198,15 @@ function writeLock(workspace: Workspace, facts: GuardState, pins: readonly Pin[]
   writeWhole(path, text, { follow: false });
   writeMemory(workspace, { ...next, lock_sha256: hashOfText(text) });
   return next.serial;
+}
+
+/** Keeps the statements of the project about keys. A machine whose user space cannot be written reads it again each time. */
+function adoptStatements({ keyring, notice }: Workspace): void {
+  try {
+    keyring.adopt();
+  } catch (error) {
+    notice(`the statements about keys are not remembered: ${messageOf(error)}`);
+  }
 }
 
 /** Keeps in the user space what is in force, so that it cannot be taken away unnoticed. */

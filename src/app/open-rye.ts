@@ -91,7 +91,9 @@ function keysOf({ keyring }: Workspace): KeysService {
     trust: async (text, options = {}) => await keyring.trust(text, options),
     untrust: async (keyId) => await keyring.untrust(keyId),
     revoke: async (keyId, options = {}) => await keyring.revoke(keyId, options),
+    importRevocation: async (text) => await keyring.importRevocation(text),
     rotate: async () => await keyring.rotate(),
+    publish: async () => await keyring.publish(),
   };
 }
 

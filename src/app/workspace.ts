@@ -62,7 +62,12 @@ export class Workspace {
     );
     this.systemPath = systemSpacePath();
     this.spaces = openSpaces({ projectPath, userSpacePath, systemPath: this.systemPath });
-    this.keyring = openKeyring({ projectPath, userSpacePath, now: () => this.clock.now() });
+    this.keyring = openKeyring({
+      projectPath,
+      userSpacePath,
+      now: () => this.clock.now(),
+      env: options.env,
+    });
     this.verification = { spaces: this.spaces, keyring: this.keyring, manifest: bakedManifest() };
     this.store =
       typeof store === 'function'

@@ -202,7 +202,11 @@ async function readThreadJson(folder: string, threadId: string): Promise<JsonObj
 }
 
 function verifyDocument(document: JsonObject, threadId: string, keys: KeyLookup): ThreadDocument {
-  const verdict = checkDocument(document, { keys, subject: documentSubject(threadId) });
+  const verdict = checkDocument(document, {
+    keys,
+    subject: documentSubject(threadId),
+    isRecord: true,
+  });
   if (!verdict.ok) {
     throw new RyeError(
       verdict.code.startsWith('key_') ? verdict.code : 'thread_tampered',

@@ -15,22 +15,9 @@ export interface TrustedKeyFile {
   readonly projects?: readonly string[];
 }
 
-/** Content of `revoked/<fingerprint>.toml`. */
-export interface RevocationFile {
-  readonly keyId: string;
-  /** ISO 8601 UTC. */
-  readonly revokedAt: string;
-  readonly reason: string;
-}
-
 /** Returns the subject of the signature of a trusted key's file. */
 export function trustedKeySubject(keyId: string): SignedSubject {
   return { kind: 'trusted-key', id: keyId };
-}
-
-/** Returns the subject of the signature of a revocation. */
-export function revocationSubject(keyId: string): SignedSubject {
-  return { kind: 'revocation', id: keyId };
 }
 
 /**
@@ -149,23 +136,6 @@ export function renderTrustedKey({
     '[public_key]',
     'pem = """',
     `${key.pem}"""`,
-    '',
-  ].join('\n');
-}
-
-/** Parses the date of a revocation; null if the file has none. */
-export function parseRevokedAt(text: string, path: string): string | null {
-  return textOf(parseToml(text, path), 'revoked_at') ?? null;
-}
-
-/** Renders the unsigned file of a revocation. */
-export function renderRevocation({ keyId, revokedAt, reason }: RevocationFile): string {
-  return [
-    'version = "1.0.0"',
-    'category = "keys/revoked"',
-    `fingerprint = ${tomlString(keyId)}`,
-    `revoked_at = ${tomlString(revokedAt)}`,
-    `reason = ${tomlString(reason)}`,
     '',
   ].join('\n');
 }

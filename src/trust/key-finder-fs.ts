@@ -1,21 +1,34 @@
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { messageOf, RyeError } from '../core/errors.ts';
+import { type EnvironmentKeys, environmentKeys } from './environment-keys-fs.ts';
+import { checkTrustedKey, parseTrustedKey, type TrustedKeyFile } from './key-files.ts';
 import {
-  checkTrustedKey,
-  parseRevokedAt,
-  parseTrustedKey,
-  type TrustedKeyFile,
-} from './key-files.ts';
-import { keyPaths, readKeyFile, readPrivateFile, readTrustFile } from './key-store-fs.ts';
+  isRevokedBy,
+  parseRevocation,
+  parseRotation,
+  type Revocation,
+  type Rotation,
+  rotationTime,
+} from './key-statements.ts';
+import {
+  keyFileNames,
+  keyPaths,
+  readKeyFile,
+  readPrivateFile,
+  readStatement,
+  readTrustFile,
+} from './key-store-fs.ts';
 import {
   isKeyId,
   type KeyLookup,
   type KeyStatus,
+  type RevokedKey,
   readPrivateKey,
   readPublicKey,
   type SigningKey,
   type VerifyingKey,
 } from './keys.ts';
+import { FULL_SCOPE } from './scope.ts';
 
 export interface KeyringOptions {
   /** Folder that contains the user's `.ai`. */
@@ -24,46 +37,174 @@ export interface KeyringOptions {
   readonly projectPath: string;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
+  /** May have `RYE_SIGNING_KEY` and `RYE_TRUSTED_KEYS`. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
 }
+
+/** A statement of rotation with its text. */
+interface FoundRotation extends Rotation {
+  readonly text: string;
+  readonly path: string;
+}
+
+type Trusted = Extract<KeyStatus, { readonly status: 'trusted' }>;
 
 /** Finds the keys of a user in a project; reads files only on demand, and sees changes by other processes. */
 export class KeyFinder implements KeyLookup {
   readonly user: ReturnType<typeof keyPaths>;
   readonly project: ReturnType<typeof keyPaths>;
-  readonly #projectPath: string;
+  readonly projectPath: string;
   #signer: SigningKey | undefined;
   #own: VerifyingKey | undefined;
   readonly #trusted = new Map<string, { readonly text: string; readonly file: TrustedKeyFile }>();
 
-  constructor({ userSpacePath, projectPath }: KeyringOptions) {
+  readonly environment: EnvironmentKeys;
+  readonly #statements = new Map<string, { readonly text: string; readonly value: Rotation }>();
+
+  constructor({ userSpacePath, projectPath, env = {} }: KeyringOptions) {
+    this.environment = environmentKeys(env);
     this.user = keyPaths(userSpacePath);
     this.project = keyPaths(projectPath);
-    this.#projectPath = projectPath;
+    this.projectPath = projectPath;
   }
 
   find(keyId: string): KeyStatus {
     return this.#find(keyId, new Set());
   }
 
-  #find(keyId: string, vouching: ReadonlySet<string>): KeyStatus {
+  #find(keyId: string, seen: ReadonlySet<string>): KeyStatus {
     if (!isKeyId(keyId)) return { status: 'unknown' };
-    const revocation = readKeyFile(this.user.revokedFile(keyId));
-    if (revocation !== undefined) {
-      return {
-        status: 'revoked',
-        revokedAt: revokedAt(revocation.text, this.user.revokedFile(keyId)),
-      };
-    }
+    const found = this.#unrevoked(keyId, seen);
+    const key = found.status === 'trusted' ? found.key : undefined;
+    const revocation = this.#revocationOf(keyId, key);
+    if (revocation === undefined) return found;
+    if (found.status !== 'trusted') return { status: 'revoked', ...revocation };
+    return {
+      status: 'revoked',
+      ...revocation,
+      key: found.key,
+      ...(found.scope && { scope: found.scope }),
+    };
+  }
+
+  /** Returns the status without a look at revocations. */
+  #unrevoked(keyId: string, seen: ReadonlySet<string>): KeyStatus {
     const own = this.ownKey();
     if (own?.keyId === keyId) return { status: 'trusted', key: own };
+    const home = this.environment.hasSigner ? this.#homeKey() : undefined;
+    if (home?.keyId === keyId) return { status: 'trusted', key: home };
+    const given = this.environment.trusted().get(keyId);
+    if (given !== undefined) return { status: 'trusted', key: given.key, scope: given.scope };
     // keys that vouch for each other in a cycle are not trusted
-    if (vouching.has(keyId))
-      return { status: 'unknown', reason: 'its key files vouch for each other' };
+    if (seen.has(keyId)) return { status: 'unknown', reason: 'its key files vouch for each other' };
+    const vouching = new Set([...seen, keyId]);
+    let direct: KeyStatus;
     try {
-      return this.#findTrusted(keyId, new Set([...vouching, keyId]));
+      direct = this.#findTrusted(keyId, vouching);
     } catch (error) {
-      return { status: 'unknown', reason: messageOf(error) };
+      direct = { status: 'unknown', reason: messageOf(error) };
     }
+    if (direct.status === 'trusted') return direct;
+    return this.#successor(keyId, vouching) ?? direct;
+  }
+
+  /** Returns a key that a trusted key named as its successor, with the scope of the old key. */
+  #successor(keyId: string, seen: ReadonlySet<string>): KeyStatus | undefined {
+    const found = this.rotations().flatMap((rotation): Trusted[] => {
+      if (rotation.successor.keyId !== keyId || seen.has(rotation.keyId)) return [];
+      const old = this.#find(rotation.keyId, seen);
+      if (old.status === 'unknown' || old.key === undefined) return [];
+      // once the old key is revoked, someone else may have it
+      if (old.status === 'revoked' && old.successor !== keyId) return [];
+      if (rotationTime(rotation.text, rotation, old.key) === undefined) return [];
+      const { scope = FULL_SCOPE } = old;
+      return [{ status: 'trusted', key: rotation.successor, scope, rotatedFrom: rotation.keyId }];
+    });
+    // a limited key must not narrow what another key vouches for
+    const first =
+      found.find(({ scope }) => scope?.ids === undefined && scope?.types === undefined) ?? found[0];
+    if (first === undefined || !existsSync(this.user.untrustedFile(keyId))) return first;
+    return { status: 'unknown', reason: 'you stopped trusting it' };
+  }
+
+  /** Returns statements of rotation, not yet checked; one that the user space keeps comes before the project's. */
+  rotations(): readonly FoundRotation[] {
+    const known = new Map<string, FoundRotation>();
+    for (const space of [this.user, this.project]) {
+      for (const name of keyFileNames(space.rotated).slice(0, MAX_ROTATIONS)) {
+        const found = known.has(name) ? undefined : this.#rotation(name, space.rotatedFile(name));
+        if (found !== undefined) known.set(name, found);
+      }
+    }
+    return [...known.values()];
+  }
+
+  #rotation(keyId: string, path: string): FoundRotation | undefined {
+    const text = readStatement(path);
+    if (text === undefined) return undefined;
+    const cached = this.#statements.get(path);
+    try {
+      const value = cached?.text === text ? cached.value : parseRotation(text, path);
+      this.#statements.set(path, { text, value });
+      return value.keyId === keyId ? { ...value, text, path } : undefined;
+    } catch (error) {
+      if (error instanceof RyeError) return undefined;
+      throw error;
+    }
+  }
+
+  /** Returns the revocation of a key: the user's own counts always, one of the project if it proves its origin. */
+  #revocationOf(
+    keyId: string,
+    key: VerifyingKey | undefined,
+  ): Pick<RevokedKey, 'revokedAt' | 'successor'> | undefined {
+    const path = this.user.revokedFile(keyId);
+    const own = readKeyFile(path)?.text;
+    const published = key && this.publishedRevocation(key);
+    if (own === undefined) return published?.revocation;
+    const mine = readOrUndefined(() => parseRevocation(own, path));
+    const { revokedAt: theirs = null } = published?.revocation ?? {};
+    const { revokedAt = null, successor } = mine ?? {};
+    const isEarlier = theirs !== null && revokedAt !== null && theirs < revokedAt;
+    return { revokedAt: isEarlier ? theirs : revokedAt, ...(successor && { successor }) };
+  }
+
+  /** True if the user knows the old key and it named `next` in its statement. */
+  isSuccessor(keyId: string, next: string): boolean {
+    const found = this.find(keyId);
+    const old = found.status === 'unknown' ? undefined : found.key;
+    const rotation = this.rotations().find((one) => one.keyId === keyId);
+    if (old === undefined || rotation?.successor.keyId !== next) return false;
+    return rotationTime(rotation.text, rotation, old) !== undefined;
+  }
+
+  /** Returns the project's revocation of a key if the key or one of its successors signed it. */
+  publishedRevocation(
+    key: VerifyingKey,
+  ): { readonly revocation: Revocation; readonly text: string } | undefined {
+    const path = this.project.revokedFile(key.keyId);
+    const text = readStatement(path);
+    const revocation = text && readOrUndefined(() => parseRevocation(text, path));
+    return text && revocation && this.provesRevocation(text, revocation, key)
+      ? { revocation, text }
+      : undefined;
+  }
+
+  /** True if the key itself or one of its successors signed the revocation. */
+  provesRevocation(text: string, { keyId }: Revocation, key: VerifyingKey): boolean {
+    if (keyId !== key.keyId) return false;
+    const rotations = this.rotations();
+    const seen = new Set<string>();
+    let signer: VerifyingKey | undefined = key;
+    while (signer !== undefined && !seen.has(signer.keyId)) {
+      if (isRevokedBy(text, keyId, signer)) return true;
+      seen.add(signer.keyId);
+      const old: VerifyingKey = signer;
+      signer = rotations.find(
+        (one) => one.keyId === old.keyId && rotationTime(one.text, one, old) !== undefined,
+      )?.successor;
+    }
+    return false;
   }
 
   #findTrusted(keyId: string, vouching: ReadonlySet<string>): KeyStatus {
@@ -101,16 +242,24 @@ export class KeyFinder implements KeyLookup {
   }
 
   ownKey(): VerifyingKey | undefined {
-    if (this.#own !== undefined) return this.#own;
-    const { privateKey, publicKey } = this.user;
-    const text = readKeyFile(publicKey)?.text;
-    if (text !== undefined) this.#own = ownKey(() => readPublicKey(text, publicKey));
-    else if (readKeyFile(privateKey) !== undefined) this.#own = this.loadSigner();
+    this.#own ??= this.environment.signer() ?? this.#homeKey();
     return this.#own;
   }
 
+  /** Returns the key of the user space. */
+  #homeKey(): VerifyingKey | undefined {
+    const { privateKey, publicKey } = this.user;
+    const text = readKeyFile(publicKey)?.text;
+    if (text !== undefined) return ownKey(() => readPublicKey(text, publicKey));
+    return readKeyFile(privateKey) === undefined ? undefined : this.#homeSigner();
+  }
+
+  #homeSigner(): SigningKey {
+    return ownKey(() => readPrivateKey(this.readPrivate(), this.user.privateKey));
+  }
+
   loadSigner(): SigningKey {
-    this.#signer ??= ownKey(() => readPrivateKey(this.readPrivate(), this.user.privateKey));
+    this.#signer ??= this.environment.signer() ?? this.#homeSigner();
     return this.#signer;
   }
 
@@ -130,9 +279,9 @@ export class KeyFinder implements KeyLookup {
 
   realProject(): string {
     try {
-      return realpathSync(this.#projectPath);
+      return realpathSync(this.projectPath);
     } catch {
-      return this.#projectPath;
+      return this.projectPath;
     }
   }
 }
@@ -150,11 +299,15 @@ function ownKey<T>(read: () => T): T {
   }
 }
 
-/** A revocation counts even if its file is unreadable; only its date is then unknown. */
-function revokedAt(text: string, path: string): string | null {
+/** Bounds the work for statements, which a project brings along. */
+const MAX_ROTATIONS = 200;
+
+/** A statement counts only if it can be read; the user's own revocation counts even if its date is unknown. */
+function readOrUndefined<T>(read: () => T): T | undefined {
   try {
-    return parseRevokedAt(text, path);
-  } catch {
-    return null;
+    return read();
+  } catch (error) {
+    if (error instanceof RyeError) return undefined;
+    throw error;
   }
 }

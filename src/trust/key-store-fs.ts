@@ -120,6 +120,19 @@ export function writeKeyFile(path: string, text: string): void {
   writeWhole(path, text, { mode: FILE_MODE, follow: false });
 }
 
+/**
+ * Reads a statement that a project brings along. What is not a plain small file counts as absent, because the project
+ * could leave it out as well.
+ */
+export function readStatement(path: string): string | undefined {
+  try {
+    return readKeyFile(path)?.text;
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'key_unsafe') return undefined;
+    throw error;
+  }
+}
+
 /** Returns the sorted names of the `.toml` files in a folder without extension; none if the folder is missing. */
 export function keyFileNames(folder: string): readonly string[] {
   try {
@@ -144,8 +157,12 @@ export function keyPaths(spacePath: string) {
     publicKey: join(signing, 'public_key.pem'),
     trusted: join(root, 'trusted'),
     revoked: join(root, 'revoked'),
+    rotated: join(root, 'rotated'),
+    untrusted: join(root, 'untrusted'),
     archive: join(root, 'archive'),
     trustedFile: (keyId: string) => join(root, 'trusted', `${keyId}.toml`),
     revokedFile: (keyId: string) => join(root, 'revoked', `${keyId}.toml`),
+    rotatedFile: (keyId: string) => join(root, 'rotated', `${keyId}.toml`),
+    untrustedFile: (keyId: string) => join(root, 'untrusted', `${keyId}.toml`),
   };
 }

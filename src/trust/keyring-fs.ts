@@ -1,18 +1,18 @@
 import { rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { isoSeconds } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
+import { compact } from '../core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
 import { didYouMean } from '../core/text.ts';
+import { KeyChanges } from './key-changes-fs.ts';
 import {
   assertKeyId,
   checkTrustedKey,
   type OfferOptions,
   parseTrustedKey,
   readOfferedKey,
-  renderRevocation,
   renderTrustedKey,
-  revocationSubject,
   type TrustedKeyFile,
   trustedKeySubject,
 } from './key-files.ts';
@@ -27,9 +27,11 @@ import {
 import {
   generateKeyPair,
   type KeyInfo,
+  type KeyRotation,
   type Keyring,
   type KeyStatus,
   type OfferedKey,
+  type RevokeOptions,
   readPrivateKey,
   type SigningKey,
   type TrustOptions,
@@ -49,12 +51,14 @@ class DiskKeyring implements Keyring {
   readonly #user: KeyFinder['user'];
   readonly #project: KeyFinder['project'];
   readonly #now: () => number;
+  readonly #changes: KeyChanges;
 
   constructor(options: KeyringOptions) {
     this.#finder = new KeyFinder(options);
     this.#user = this.#finder.user;
     this.#project = this.#finder.project;
     this.#now = options.now;
+    this.#changes = new KeyChanges(this.#finder, { now: options.now, signer: () => this.signer() });
     this.payloadVerifier = payloadVerifier(this);
   }
 
@@ -83,6 +87,11 @@ class DiskKeyring implements Keyring {
   }
 
   async init(): Promise<KeyInfo> {
+    if (this.#finder.environment.hasSigner) {
+      throw new RyeError('already_exists', 'RYE_SIGNING_KEY already holds your signing key', {
+        hint: 'Unset RYE_SIGNING_KEY to create one in your user space.',
+      });
+    }
     const { signing, privateKey, publicKey } = this.#user;
     const { privatePem, publicPem } = generateKeyPair();
     makeKeyDirectory(signing);
@@ -107,13 +116,18 @@ class DiskKeyring implements Keyring {
       listed.add(keyId);
       keys.push(this.#describe(keyId, source, path));
     };
-    if (own !== undefined) add(own.keyId, 'own', this.#user.publicKey);
+    const { environment } = this.#finder;
+    if (own !== undefined)
+      add(own.keyId, 'own', environment.hasSigner ? 'RYE_SIGNING_KEY' : this.#user.publicKey);
+    for (const name of environment.trusted().keys()) add(name, 'environment', 'RYE_TRUSTED_KEYS');
     for (const name of keyFileNames(this.#user.trusted))
       add(name, 'user', this.#user.trustedFile(name));
     for (const name of keyFileNames(this.#project.trusted))
       add(name, 'project', this.#project.trustedFile(name));
     for (const name of keyFileNames(this.#user.revoked))
       add(name, 'user', this.#user.revokedFile(name));
+    for (const { successor, path } of this.#finder.rotations())
+      add(successor.keyId, path.startsWith(this.#user.rotated) ? 'user' : 'project', path);
     return keys;
   }
 
@@ -145,40 +159,47 @@ class DiskKeyring implements Keyring {
       return this.#describe(keyId, 'own', this.#user.publicKey);
     const path = this.#user.trustedFile(keyId);
     await this.#writeTrusted(this.#scoped(offered));
+    rmSync(this.#user.untrustedFile(keyId), { force: true });
     return this.#describe(keyId, 'user', path);
   }
 
   async untrust(keyId: string): Promise<KeyInfo> {
-    const { source } = this.#known(keyId);
-    if (source === 'own') {
-      throw new RyeError('usage', `${keyId} is your own signing key`, {
-        hint: `To stop using it: rye keys rotate, then rye keys revoke ${keyId}`,
-      });
+    const { source, trusted } = this.#known(keyId);
+    if (source === 'own' || source === 'environment') {
+      const hint = source === 'own' ? 'rye keys rotate, then rye keys revoke' : 'RYE_TRUSTED_KEYS';
+      throw new RyeError(
+        'usage',
+        `${keyId} is ${source === 'own' ? 'your own key' : 'a key of the environment'}`,
+        {
+          hint: `To stop using it: ${hint}`,
+        },
+      );
     }
+    // first, because a statement of rotation may still vouch for the key
+    makeKeyDirectory(this.#user.untrusted);
+    writeKeyFile(this.#user.untrustedFile(keyId), `# ${isoSeconds(this.#now())}\n`);
     const path = this.#user.trustedFile(keyId);
     rmSync(path, { force: true });
-    return this.#describe(keyId, source, path);
+    return this.#describe(keyId, trusted ? 'user' : source, path);
   }
 
-  async revoke(keyId: string, options: { readonly reason?: string } = {}): Promise<KeyInfo> {
+  async revoke(keyId: string, options: RevokeOptions = {}): Promise<KeyInfo> {
     const info = this.#known(keyId);
-    const path = this.#user.revokedFile(keyId);
-    if (!info.revoked) {
-      const now = this.#now();
-      const text = renderRevocation({
-        keyId,
-        revokedAt: isoSeconds(now),
-        reason: options.reason ?? '',
-      });
-      makeKeyDirectory(this.#user.revoked);
-      const subject = revocationSubject(keyId);
-      const key = this.signer();
-      writeKeyFile(path, signText({ text, style: 'hash', subject, key, now }));
-    }
+    this.#changes.revoke(info, options);
     return this.#describe(keyId, info.source, info.path);
   }
 
-  async rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }> {
+  async importRevocation(text: string): Promise<KeyInfo> {
+    const info = this.#known(this.#changes.import(text));
+    return this.#describe(info.key_id, info.source, info.path);
+  }
+
+  async rotate(): Promise<KeyRotation> {
+    if (this.#finder.environment.hasSigner) {
+      throw new RyeError('usage', 'the signing key comes from RYE_SIGNING_KEY', {
+        hint: 'Rotate it where it was made, then change the variable.',
+      });
+    }
     const old = this.#finder.loadSigner();
     const { archive, privateKey, publicKey } = this.#user;
     const pair = generateKeyPair();
@@ -190,11 +211,21 @@ class DiskKeyring implements Keyring {
     await this.#writeTrusted({ key: next, owner: 'self', scope: FULL_SCOPE }, old);
     const before = { key: old, owner: 'self (until rotated)', scope: FULL_SCOPE };
     await this.#writeTrusted(before, next);
+    this.#changes.recordRotation(old, next);
     writeKeyFile(privateKey, pair.privatePem);
     writeKeyFile(publicKey, pair.publicPem);
     this.#finder.forget();
     await this.#resign(old.keyId, next);
-    return { old_key_id: old.keyId, key_id: next.keyId };
+    const statement = this.#changes.publish().find((path) => path.includes(old.keyId));
+    return compact({ old_key_id: old.keyId, key_id: next.keyId, statement });
+  }
+
+  async publish(): Promise<readonly string[]> {
+    return this.#changes.publish();
+  }
+
+  adopt(): void {
+    this.#changes.adopt();
   }
 
   #known(keyId: string): KeyInfo {
@@ -255,12 +286,24 @@ class DiskKeyring implements Keyring {
   #describe(keyId: string, source: KeyInfo['source'], path: string): KeyInfo {
     if (source === 'own') return this.#info(keyId, source, { owner: 'self', path });
     try {
-      const entry = path.startsWith(this.#user.revoked) ? undefined : parseIfPresent(path);
-      const { owner = 'unknown', projects } = entry ?? {};
+      const { owner = 'unknown', projects } = this.#fileOf(keyId, path) ?? {};
       return this.#info(keyId, source, { owner, path, ...(projects && { projects }) });
     } catch (error) {
       return this.#info(keyId, source, { owner: 'unknown', path, problem: messageOf(error) });
     }
+  }
+
+  /** Returns the file with the owner of a key; a successor belongs to the owner of the old key. */
+  #fileOf(keyId: string, path: string): Pick<TrustedKeyFile, 'owner' | 'projects'> | undefined {
+    const given = this.#finder.environment.trusted().get(keyId);
+    if (given !== undefined) return given;
+    const found = this.find(keyId);
+    const old = found.status === 'trusted' ? found.rotatedFrom : undefined;
+    if (old === this.#finder.ownKey()?.keyId && old !== undefined) return { owner: 'self' };
+    if (old !== undefined) return this.#fileOf(old, this.#user.trustedFile(old));
+    const isKey = [this.#user.trusted, this.#project.trusted].includes(dirname(path));
+    const text = isKey ? readKeyFile(path)?.text : undefined;
+    return text === undefined ? undefined : parseTrustedKey(text, path);
   }
 
   #info(
@@ -271,6 +314,7 @@ class DiskKeyring implements Keyring {
     const found = this.find(keyId);
     const reason = details.problem ?? (found.status === 'unknown' ? found.reason : undefined);
     const date = found.status === 'revoked' ? found.revokedAt : null;
+    const from = found.status === 'trusted' ? found.rotatedFrom : undefined;
     const { ids, types } = (found.status === 'trusted' && found.scope) || FULL_SCOPE;
     return {
       key_id: keyId,
@@ -284,12 +328,8 @@ class DiskKeyring implements Keyring {
       ...(ids === undefined ? {} : { only: ids }),
       ...(types === undefined ? {} : { types }),
       ...(details.projects === undefined ? {} : { projects: details.projects }),
+      ...(from === undefined ? {} : { rotated_from: from }),
       ...(reason === undefined ? {} : { problem: reason }),
     };
   }
-}
-
-function parseIfPresent(path: string): TrustedKeyFile | undefined {
-  const text = readKeyFile(path)?.text;
-  return text === undefined ? undefined : parseTrustedKey(text, path);
 }

@@ -24,9 +24,26 @@ export interface SigningKey extends VerifyingKey {
  * why a known key does not count.
  */
 export type KeyStatus =
-  | { readonly status: 'trusted'; readonly key: VerifyingKey; readonly scope?: KeyScope }
-  | { readonly status: 'revoked'; readonly revokedAt: string | null }
+  | {
+      readonly status: 'trusted';
+      readonly key: VerifyingKey;
+      readonly scope?: KeyScope;
+      /** The trusted key that named this one as its successor. */
+      readonly rotatedFrom?: string;
+    }
+  | RevokedKey
   | { readonly status: 'unknown'; readonly reason?: string };
+
+/** A revoked key. `key` is absent if it would not be trusted anyway. */
+export interface RevokedKey {
+  readonly status: 'revoked';
+  /** ISO 8601 UTC; null if the revocation is unreadable. Records that the key signed earlier still count. */
+  readonly revokedAt: string | null;
+  readonly key?: VerifyingKey;
+  readonly scope?: KeyScope;
+  /** The only key that may take its place. */
+  readonly successor?: string;
+}
 
 /** Finds keys by fingerprint. */
 export interface KeyLookup {
@@ -140,7 +157,8 @@ function derOf(pem: string, label: string, prefix: Buffer, source: string): Uint
 export interface KeyInfo {
   readonly key_id: string;
   readonly owner: string;
-  readonly source: 'own' | 'user' | 'project';
+  /** The place of its file; `environment` means `RYE_SIGNING_KEY` or `RYE_TRUSTED_KEYS`. */
+  readonly source: 'own' | 'user' | 'project' | 'environment';
   readonly trusted: boolean;
   readonly revoked: boolean;
   readonly revoked_at?: string;
@@ -153,8 +171,25 @@ export interface KeyInfo {
   readonly types?: readonly string[];
   /** Real paths of the only projects in which it counts; absent: everywhere. */
   readonly projects?: readonly string[];
+  /** The trusted key that named this one as its successor with `rye keys rotate`. */
+  readonly rotated_from?: string;
   /** The reason why a key file does not count. */
   readonly problem?: string;
+}
+
+/** A finished rotation. */
+export interface KeyRotation {
+  readonly old_key_id: string;
+  readonly key_id: string;
+  /** The statement in the project that moves the trust of others; absent without a project. */
+  readonly statement?: string;
+}
+
+/** Details of a revocation. */
+export interface RevokeOptions {
+  readonly reason?: string;
+  /** ISO 8601 date or time from which signatures no longer count; default: now. */
+  readonly since?: string;
 }
 
 /** The owner and the limits of a key to trust. */
@@ -194,8 +229,20 @@ export interface Keyring extends KeyLookup {
   trust(text: string, options?: TrustOptions): Promise<KeyInfo>;
   /** Stops trusting a key. Throws `key_not_found`, or `usage` for the signing key. */
   untrust(keyId: string): Promise<KeyInfo>;
-  /** Writes a signed and dated revocation; from then on nothing signed by the key is accepted. */
-  revoke(keyId: string, options?: { readonly reason?: string }): Promise<KeyInfo>;
-  /** Replaces the signing key with a new one that the old one vouches for; the old one stays trusted. */
-  rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
+  /**
+   * Writes a signed and dated revocation: records that the key signed earlier still count, items do not. Publishes it in
+   * the project if the key is the user's own.
+   */
+  revoke(keyId: string, options?: RevokeOptions): Promise<KeyInfo>;
+  /** Obeys the revocation in a file that the key or its successor signed. Throws `signature_invalid` otherwise. */
+  importRevocation(text: string): Promise<KeyInfo>;
+  /**
+   * Replaces the signing key with a new one. The statement of the old key in the project makes everyone who trusts the
+   * old one trust the new one, for the same; the old one stays trusted.
+   */
+  rotate(): Promise<KeyRotation>;
+  /** Writes the rotations and revocations of the user's own keys to the project; returns the paths of new files. */
+  publish(): Promise<readonly string[]>;
+  /** Keeps valid statements of the project in the user space, so that they count elsewhere and can't be taken away. */
+  adopt(): void;
 }

@@ -3,7 +3,7 @@ import { isoSeconds } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { PayloadSigner, PayloadVerifier } from '../core/signing.ts';
-import { type KeyLookup, type SigningKey, sha256Hex } from './keys.ts';
+import { type KeyLookup, type RevokedKey, type SigningKey, sha256Hex } from './keys.ts';
 import { describeScope, maySign, maySignRecords } from './scope.ts';
 import {
   formatSignature,
@@ -41,6 +41,8 @@ export type Verdict =
       readonly version: 1 | 2;
       /** Absent in version 1, which does not cover the time. */
       readonly signedAt?: string;
+      /** Time of the key's revocation, if the record was signed before it. */
+      readonly revokedAt?: string;
     }
   | { readonly ok: true; readonly by: 'manifest' }
   | {
@@ -90,6 +92,8 @@ export function signText({ text, style, ...signing }: TextToSign): string {
 export interface Expected {
   readonly keys: KeyLookup;
   readonly subject: SignedSubject;
+  /** True for a record of rye, which stays valid if its key was revoked after it was signed. */
+  readonly isRecord?: boolean;
 }
 
 export interface TextToCheck extends Expected {
@@ -158,11 +162,13 @@ export function payloadVerifier(keys: KeyLookup): PayloadVerifier {
     find(keyId) {
       const found = keys.find(keyId);
       if (found.status === 'unknown') return 'key_untrusted';
-      if (found.status === 'revoked') return 'key_revoked';
       const { key, scope } = found;
+      const limit = found.status === 'revoked' ? found.revokedAt : undefined;
+      if (key === undefined || limit === null) return 'key_revoked';
       if (scope !== undefined && !maySignRecords(scope)) return 'key_out_of_scope';
       return {
         verify(payload, signature) {
+          if (limit !== undefined && !isEarlier(payload['timestamp'], limit)) return false;
           const text = canonicalIfPossible(payload);
           return text !== undefined && key.verify(text, signature);
         },
@@ -190,23 +196,43 @@ const STATES = {
   system_item_modified: 'modified',
 } as const satisfies Record<SignatureFault, string>;
 
-function checkFields(fields: SignatureFields, { keys, subject }: Expected): Verdict {
+function checkFields(fields: SignatureFields, expected: Expected): Verdict {
   const { keyId, signedAt, signature, subject: signedAs } = fields;
-  const found = keys.find(keyId);
+  const found = expected.keys.find(keyId);
   if (found.status === 'unknown') return fault('key_untrusted', fields, found.reason);
-  if (found.status === 'revoked') {
-    const when = found.revokedAt === null ? undefined : `revoked ${found.revokedAt}`;
-    return fault('key_revoked', fields, when);
+  const isGenuine = found.key?.verify(signedStatement(fields), signature) ?? false;
+  if (found.status === 'revoked' && !(isGenuine && wasBefore(fields, found, expected))) {
+    return fault('key_revoked', fields, revokedDetail(found, isGenuine ? fields : undefined));
   }
-  if (!found.key.verify(signedStatement(fields), signature)) {
-    return fault('signature_invalid', fields);
-  }
-  if (found.scope !== undefined && !maySign(found.scope, subject)) {
+  if (!isGenuine) return fault('signature_invalid', fields);
+  if (found.scope !== undefined && !maySign(found.scope, expected.subject)) {
     return fault('key_out_of_scope', fields, describeScope(found.scope));
   }
   if (signedAs === undefined) return { ok: true, by: 'key', keyId, version: 1 };
-  if (isSameSubject(signedAs, subject)) return { ok: true, by: 'key', keyId, version: 2, signedAt };
-  return { ...fault('item_moved', fields), signedAt, signedAs };
+  if (!isSameSubject(signedAs, expected.subject))
+    return { ...fault('item_moved', fields), signedAt, signedAs };
+  const revokedAt = found.status === 'revoked' ? found.revokedAt : null;
+  const verdict = { ok: true, by: 'key', keyId, version: 2, signedAt } as const;
+  return revokedAt === null ? verdict : { ...verdict, revokedAt };
+}
+
+/** True for a record that was signed before its key was revoked; only version 2 signs the time. */
+function wasBefore(
+  { subject, signedAt }: SignatureFields,
+  { revokedAt }: RevokedKey,
+  { isRecord = false }: Expected,
+): boolean {
+  return isRecord && subject !== undefined && isEarlier(signedAt, revokedAt);
+}
+
+function isEarlier(time: unknown, limit: string | null): boolean {
+  return typeof time === 'string' && limit !== null && Date.parse(time) < Date.parse(limit);
+}
+
+/** Names the times; that of signing only if the signature proves it. */
+function revokedDetail({ revokedAt }: RevokedKey, genuine: SignatureFields | undefined) {
+  if (revokedAt === null) return undefined;
+  return `revoked ${revokedAt}${genuine?.subject === undefined ? '' : `, signed ${genuine.signedAt}`}`;
 }
 
 /** Returns the fault for changed content, with the time of signing if the line itself is genuine. */

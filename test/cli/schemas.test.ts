@@ -25,6 +25,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'keys-export': ['keys export'],
   'keys-key': ['keys trust {pem}', 'keys untrust {key}', 'keys trust {pem}', 'keys revoke {key}'],
   'keys-list': ['keys list'],
+  'keys-publish': ['keys publish'],
   'keys-rotate': ['keys rotate'],
   launched: ['run hello --async', 'execute tool rye/core/greet --param who=Ada --async'],
   list: ['list directive', 'list tool', 'list knowledge'],

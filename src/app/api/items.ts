@@ -3,7 +3,13 @@ import type { ItemType, SignableType, Space } from '../../core/ids.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { SearchAnswer } from '../../core/search.ts';
 import type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
-import type { KeyInfo as KeySummary, OfferedKey, TrustOptions } from '../../trust/keys.ts';
+import type {
+  KeyRotation,
+  KeyInfo as KeySummary,
+  OfferedKey,
+  RevokeOptions,
+  TrustOptions,
+} from '../../trust/keys.ts';
 import type { FoundLock, GuardChange, Pin } from '../../trust/lock.ts';
 
 export type { GuardChange } from '../../trust/lock.ts';
@@ -91,11 +97,29 @@ export interface KeysService {
   trust(text: string, options?: TrustOptions): Promise<KeySummary>;
   /** Stops trusting a key. Throws `key_not_found`, or `usage` for the signing key. */
   untrust(keyId: string): Promise<KeySummary>;
-  revoke(keyId: string, options?: { reason?: string }): Promise<KeySummary>;
-  rotate(): Promise<{ readonly old_key_id: string; readonly key_id: string }>;
+  /**
+   * Revokes a key: records that it signed before the date still count, items do not. Publishes the revocation in the project
+   * if the key is the user's own.
+   */
+  revoke(keyId: string, options?: RevokeOptions): Promise<KeySummary>;
+  /** Obeys the revocation in a file that the key or its successor signed. Throws `signature_invalid` otherwise. */
+  importRevocation(text: string): Promise<KeySummary>;
+  /**
+   * Replaces the signing key. The statement of the old key in the project makes everyone who trusts the old one trust the
+   * new one, for the same.
+   */
+  rotate(): Promise<KeyRotation>;
+  /** Writes the rotations and revocations of the user's own keys to the project; returns the paths of new files. */
+  publish(): Promise<readonly string[]>;
 }
 export type { Problem, SignOutcome, VerifyOutcome } from '../../items/signing-fs.ts';
-export type { KeyInfo as KeySummary, OfferedKey, TrustOptions } from '../../trust/keys.ts';
+export type {
+  KeyInfo as KeySummary,
+  KeyRotation,
+  OfferedKey,
+  RevokeOptions,
+  TrustOptions,
+} from '../../trust/keys.ts';
 export type { KeyPurpose, KeyScope, ScopeRequest } from '../../trust/scope.ts';
 
 /** The lock of a project: which power files its user accepted. */

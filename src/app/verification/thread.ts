@@ -212,7 +212,7 @@ async function verifyText(
     return {
       name,
       ok: true,
-      detail: verdict.by === 'key' ? `signed by ${verdict.keyId}` : 'shipped',
+      detail: verdict.by === 'key' ? signedBy(verdict) : 'shipped',
     };
   const { message, code } = faultError(
     { type: 'knowledge', id: name, space: 'project', path },
@@ -230,6 +230,13 @@ async function verifyText(
   return { name, ok: false, error: { code, message: foreign, hint } };
 }
 
+/** Names the signer; of a key that was revoked later also both times. */
+function signedBy({ keyId, signedAt, revokedAt }: Extract<Verdict, { by: 'key' }>): string {
+  const later =
+    revokedAt === undefined ? '' : ` on ${signedAt}, before the key was revoked on ${revokedAt}`;
+  return `signed by ${keyId}${later}`;
+}
+
 /** A record is signed as that of its thread. The content of an older record must name its thread. */
 async function checkRecord(
   { keyring: keys }: Workspace,
@@ -239,7 +246,7 @@ async function checkRecord(
   const id = `agent/threads/${owner.document?.directive ?? ''}/${owner.threadId}`;
   const isSnapshot = name === 'capabilities';
   const subject = isSnapshot ? capabilitiesSubject(owner.threadId) : exportSubject(`${id}.md`);
-  const verdict = checkText({ text, style: 'html', keys, subject });
+  const verdict = checkText({ text, style: 'html', keys, subject, isRecord: true });
   if (!verdict.ok || verdict.by !== 'key' || verdict.version !== 1) return verdict;
   const detail = isSnapshot
     ? await foreignSnapshot(text, owner)

@@ -9,7 +9,7 @@ import {
   text,
 } from '../command.ts';
 import { confirm, readTextSource } from '../input.ts';
-import { formatTable, printResult } from '../output.ts';
+import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 import { oneLine } from '../terminal-text.ts';
 
@@ -46,9 +46,10 @@ const list = defineCommand({
   },
 });
 
-function stateOf({ revoked, revoked_at, trusted }: KeySummary): string {
+function stateOf({ revoked, revoked_at, trusted, rotated_from: from }: KeySummary): string {
   if (revoked) return revoked_at === undefined ? 'revoked' : `revoked ${revoked_at}`;
-  return trusted ? 'trusted' : 'not trusted';
+  if (!trusted) return 'not trusted';
+  return from === undefined ? 'trusted' : `trusted (after ${from})`;
 }
 
 /** Names what a key may do, and where. */
@@ -148,30 +149,52 @@ const untrust = defineCommand({
   },
 });
 
+const KEY_ID = /^[0-9a-f]{16}$/;
+
 const revoke = defineCommand({
   name: 'revoke',
   summary: 'Revoke a key',
-  arguments: { keyid: argument('The fingerprint that `rye keys list` shows') },
-  options: { reason: text('TEXT', 'Recorded with the revocation'), yes },
-  examples: ['rye keys revoke 0123456789abcdef --reason "laptop lost"'],
+  details:
+    'Records that the key signed before the date stay valid; items must be signed again. The revocation of your own key is published in the project: everyone who trusts the key obeys it there. To keep the trust of others, run `rye keys rotate` first.',
+  arguments: {
+    keyid: argument(
+      'The fingerprint that `rye keys list` shows, or the file of a published revocation',
+    ),
+  },
+  options: {
+    since: text('DATE', 'From this date or time on, in the past (default: now)'),
+    reason: text('TEXT', 'Recorded with the revocation'),
+    yes,
+  },
+  examples: [
+    'rye keys revoke 0123456789abcdef --reason "laptop lost"',
+    'rye keys revoke 0123456789abcdef --since 2026-01-31 --yes',
+    'rye keys revoke .ai/config/keys/revoked/0123456789abcdef.toml',
+  ],
   run: async (call) => {
     const { keyid } = call.args;
-    const { reason } = call.options;
+    const { reason, since } = call.options;
+    const isFile = /[./]/.test(keyid) && !KEY_ID.test(keyid);
+    const content = isFile ? await readTextSource(keyid, 'rye keys revoke', call.io) : '';
     const key = await withRye(call, async (rye) => {
       await confirm(
         call,
-        ['rye will reject everything signed with it. You cannot undo this.'],
+        ['rye will reject the items that it signed. You cannot undo this.'],
         `Revoke ${keyid}?`,
       );
-      return await rye.keys.revoke(keyid, compact({ reason }));
+      return isFile
+        ? await rye.keys.importRevocation(content)
+        : await rye.keys.revoke(keyid, compact({ reason, since }));
     });
-    return printResult(call, key, () => [`revoked ${key.key_id}`]);
+    return printResult(call, key, () => [`revoked ${key.key_id} from ${key.revoked_at ?? 'now'}`]);
   },
 });
 
 const rotate = defineCommand({
   name: 'rotate',
   summary: 'Create a new signing key, endorsed by the old one',
+  details:
+    'A statement below .ai/config/keys/rotated of the project moves the trust of others to the new key. Commit it.',
   options: { yes },
   examples: ['rye keys rotate'],
   run: async (call) => {
@@ -184,13 +207,32 @@ const rotate = defineCommand({
       );
       return await rye.keys.rotate();
     });
+    const { statement } = rotation;
     return printResult(call, rotation, () => [
       `signing key ${rotation.key_id} replaces ${rotation.old_key_id}`,
+      statement === undefined
+        ? 'To move the trust of others, run in each project: rye keys publish'
+        : `commit ${displayPath(statement, call.io)}; in your other projects run: rye keys publish`,
     ]);
+  },
+});
+
+const publish = defineCommand({
+  name: 'publish',
+  summary: 'Write your rotations and revocations to the project',
+  details: 'Everyone who trusts the old key obeys them after the next pull.',
+  examples: ['rye keys publish'],
+  run: async (call) => {
+    const files = await withRye(call, (rye) => rye.keys.publish());
+    return printResult(call, { files, total: files.length }, () =>
+      files.length === 0
+        ? ['nothing to publish']
+        : files.map((file) => `wrote ${displayPath(file, call.io)}`),
+    );
   },
 });
 
 export const keys = defineGroup({
   examples: ['rye keys list'],
-  commands: [init, list, exportKey, trust, untrust, revoke, rotate],
+  commands: [init, list, exportKey, trust, untrust, rotate, revoke, publish],
 });
