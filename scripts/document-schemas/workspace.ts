@@ -5,6 +5,7 @@ import type {
   DoctorLine,
   HookExplanation,
   InitOutcome,
+  ModelUse,
 } from '../../src/app/api/rye.ts';
 import type { RepairReport } from '../../src/app/api/threads.ts';
 import type { ReviewedItem } from '../../src/app/rye-os/review.ts';
@@ -157,10 +158,23 @@ export const workspaceDocuments = {
         fallback: z.array(z.unknown()),
         key_variable: z.string().nullable(),
         default_provider: z.boolean(),
+        chosen: z.boolean(),
+        chosen_because: z.string().nullable(),
       }),
     ),
     total: z.int(),
   }),
+  'models-use': openDocument(
+    'rye models use',
+    'The model for directives that name none.',
+    membersOf<ModelUse>()({
+      space: z.enum(['user', 'project']),
+      path: z.string(),
+      provider: z.string(),
+      model: z.string().nullable(),
+      usable: z.boolean(),
+    }),
+  ),
   'rules-list': openDocument('rye rules list', 'Rules of the three spaces.', {
     rules: z.array(
       z.object(

@@ -181,6 +181,8 @@ export class Models implements ModelSource {
       kinds,
       usable: usableProviders(catalog, env),
       defaultProvider: provider?.default ?? undefined,
+      defaultModel: provider?.model ?? undefined,
+      order: provider?.order ?? [],
     };
   }
 }

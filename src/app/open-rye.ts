@@ -211,7 +211,10 @@ function exportsOf(workspace: Workspace): ExportsService {
 /** The reports on hooks, configuration, models and the installation, and `init`. */
 function inspectionOf(
   workspace: Workspace,
-): Pick<Rye, 'init' | 'hooks' | 'explainHooks' | 'hookSchemas' | 'config' | 'models' | 'doctor'> {
+): Pick<
+  Rye,
+  'init' | 'hooks' | 'explainHooks' | 'hookSchemas' | 'config' | 'models' | 'useModel' | 'doctor'
+> {
   return {
     init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
     hooks: async (directiveId) =>
@@ -223,8 +226,12 @@ function inspectionOf(
     hookSchemas: async (event) => (await import('./explain.ts')).describeContexts(event),
     config: async (path) => await (await import('./explain.ts')).listConfig(workspace, path),
     models: async () => {
-      const { modelRows, modelsOf } = await import('./models.ts');
-      return modelRows(await modelsOf(workspace).choices());
+      const { listModels } = await import('./model-choice.ts');
+      return await listModels(workspace);
+    },
+    useModel: async (name, options = {}) => {
+      const { useModel } = await import('./model-choice.ts');
+      return await useModel(workspace, name, options);
     },
     doctor: async () => await (await import('./doctor.ts')).examine(workspace),
   };

@@ -54,7 +54,7 @@ export const ROOT: Command = {
         config: 'Show configuration and the source of each value',
       }),
       ...commandsOf(() => import('./commands/models.ts'), {
-        models: 'List configured models',
+        models: 'List configured models and set the default',
       }),
       ...commandsOf(() => import('./commands/doctor.ts'), {
         doctor: 'Check keys, configuration, providers, sandbox and state',

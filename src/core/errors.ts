@@ -75,7 +75,6 @@ const EXIT_BY_CODE = {
   file_changed: EXIT.usage,
   already_exists: EXIT.usage,
   read_only_space: EXIT.usage,
-  model_ambiguous: EXIT.usage,
   confirmation_required: EXIT.usage,
   terminal_required: EXIT.usage,
   program_required: EXIT.usage,

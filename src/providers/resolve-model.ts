@@ -40,6 +40,10 @@ export interface ModelChoices {
   readonly usable: readonly string[];
   /** `provider.default` of the configuration. */
   readonly defaultProvider?: string | undefined;
+  /** `provider.model`: the model for directives that name none. */
+  readonly defaultModel?: string | undefined;
+  /** `provider.order`: decides between several usable providers. Providers that it does not name come last. */
+  readonly order?: readonly string[] | undefined;
 }
 
 /**
@@ -62,11 +66,12 @@ export function usableProviders(
 
 /**
  * Picks the model of a thread. A named provider or an exact id decides; a tier goes to the configured default
- * provider, else to the only usable one, else, when none is usable, to `literal`. Errors: `model_not_found` with
- * near names, `model_ambiguous` with the candidates, `provider_key_missing` with the variables to set.
+ * provider, else to the first usable one in the preference order, else, when none is usable, to `literal`. Errors:
+ * `model_not_found` with near names, `provider_key_missing` with the variables to set.
  */
 export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedModel {
-  const { wanted = 'general', provider: named, allowUnlisted = false } = wish;
+  const { provider: named, allowUnlisted = false } = wish;
+  const wanted = wantedOf(wish, choices);
   const provider = named === undefined ? undefined : providerName(named, choices);
   const owner = provider ?? ownerOf(wanted, choices);
   if (allowUnlisted && owner !== undefined) {
@@ -86,6 +91,11 @@ export function resolveModel(wish: ModelWish, choices: ModelChoices): PlannedMod
   if (sellers.length > 0 && (isSold || !isDirect)) return fromListing(wanted, sellers, choices);
   if (qualified) return fromNamedProvider(qualified.provider, qualified.id, choices);
   return fromTier(wanted, choices);
+}
+
+/** Returns the model or tier to look for: the configured default counts if the wish names neither model nor provider. */
+function wantedOf({ wanted, provider }: ModelWish, { defaultModel }: ModelChoices): string {
+  return wanted ?? (provider === undefined ? defaultModel : undefined) ?? 'general';
 }
 
 /** Rye OS names a provider by the id of its manifest, such as rye/agent/providers/anthropic/anthropic. */
@@ -181,7 +191,16 @@ function fromNamedProvider(
   return model;
 }
 
-/** Several providers may sell one id: the default one, else the only usable one. */
+/** Returns the providers in the configured order of preference. */
+export function byPreference<P extends Pick<ProviderConfig, 'name'>>(
+  providers: readonly P[],
+  { order = [] }: Pick<ModelChoices, 'order'>,
+): readonly P[] {
+  const rank = ({ name }: P): number => (order.includes(name) ? order.indexOf(name) : order.length);
+  return providers.toSorted((a, b) => rank(a) - rank(b));
+}
+
+/** Several providers may sell one id: the default one, else the first usable one in the preference order. */
 function fromListing(
   id: string,
   sellers: readonly ProviderConfig[],
@@ -189,10 +208,10 @@ function fromListing(
 ): PlannedModel {
   const preferred = sellers.find(({ name }) => name === choices.defaultProvider);
   const usable = sellers.filter(({ name }) => choices.usable.includes(name));
-  const [only] = preferred ? [preferred] : usable.length > 0 ? usable : sellers;
-  if (only === undefined) throw unknownModel(id, Object.values(choices.catalog));
-  if (preferred === undefined && usable.length > 1) throw ambiguous(id, usable);
-  return fromNamedProvider(only.name, id, choices);
+  const [first] = byPreference(usable.length > 0 ? usable : sellers, choices);
+  const seller = preferred ?? first;
+  if (seller === undefined) throw unknownModel(id, Object.values(choices.catalog));
+  return fromNamedProvider(seller.name, id, choices);
 }
 
 function fromTier(wanted: string, choices: ModelChoices): PlannedModel {
@@ -202,16 +221,13 @@ function fromTier(wanted: string, choices: ModelChoices): PlannedModel {
   const withTier = providers.filter(
     (provider) => pick(provider, wanted) !== undefined && isTier(provider, wanted),
   );
-  const candidates = withTier.filter(({ name }) => usable.includes(name));
-  const [only, another] = candidates;
-  if (only !== undefined && another !== undefined) throw ambiguous(wanted, candidates);
-  if (only !== undefined) return fromNamedProvider(only.name, wanted, choices);
-  // an id that no file lists, for the one server that takes any
-  const open = providers.filter(
-    ({ name, otherModels }) => otherModels !== null && usable.includes(name),
-  );
-  const [server] = open;
-  if (withTier.length === 0 && server !== undefined && open.length === 1) {
+  const isUsable = ({ name }: ProviderConfig): boolean => usable.includes(name);
+  const [first] = byPreference(withTier.filter(isUsable), choices);
+  if (first !== undefined) return fromNamedProvider(first.name, wanted, choices);
+  // an id that no file lists, for a server that takes any
+  const open = providers.filter((one) => one.otherModels !== null && isUsable(one));
+  const [server] = byPreference(open, choices);
+  if (withTier.length === 0 && server !== undefined) {
     return fromNamedProvider(server.name, wanted, choices);
   }
   if (withTier.length === 0 && wanted !== 'general') throw unknownModel(wanted, providers);
@@ -291,19 +307,6 @@ function assertKey(provider: ProviderConfig, { usable }: ModelChoices): void {
 
 function variableOf({ apiKeyEnv, authTokenEnv, baseUrlEnv }: ProviderConfig): string {
   return apiKeyEnv ?? authTokenEnv ?? baseUrlEnv ?? '';
-}
-
-function ambiguous(wanted: string, candidates: readonly ProviderConfig[]): RyeError {
-  const names = candidates.map(({ name }) => name);
-  const options = names.map((name) => `--provider ${name}`);
-  return new RyeError(
-    'model_ambiguous',
-    `${JSON.stringify(wanted)} is offered by ${names.join(' and ')}, and none of them is the default`,
-    {
-      hint: `Pass ${options.join(' or ')}, or set provider.default in .ai/config/agent/agent.yaml.`,
-      details: { wanted, providers: names },
-    },
-  );
 }
 
 /**

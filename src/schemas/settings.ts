@@ -16,7 +16,11 @@ const group = <T extends z.core.$ZodShape>(members: T) =>
 const childPolicy = oneOf('cancel', 'keep');
 
 const agent = z.object({
-  provider: group({ default: z.string().nullish().meta(not('the name of a provider')) }),
+  provider: group({
+    default: z.string().nullish().meta(not('the name of a provider')),
+    model: z.string().nullish().meta(not('the ID of a model')),
+    order: texts,
+  }),
   skills: group({
     compat: flag,
     max_active: z.int().min(1).nullish().meta(not('a whole number above 0')),

@@ -76,6 +76,7 @@ const WRITING: ReadonlySet<string> = new Set([
   'keys trust',
   'keys revoke',
   'keys rotate',
+  'models use',
 ]);
 
 const LINES = Object.values(READING).flat();

@@ -94,6 +94,7 @@ describe('resolving', () => {
     [{ provider: 'literal', wanted: 'high' }, CLAUDE, 'anthropic', 'literal literal null'],
     [{ provider: 'replay' }, {}, undefined, 'replay replay null'],
     [{}, CLAUDE, undefined, 'anthropic claude-sonnet-5-5 general'],
+    [{}, BOTH, undefined, 'anthropic claude-sonnet-5-5 general'],
     [{}, { ANTHROPIC_AUTH_TOKEN: 't' }, undefined, 'anthropic claude-sonnet-5-5 general'],
     [{ wanted: 'low' }, CLAUDE, undefined, 'anthropic claude-haiku-5-5 low'],
     [{ wanted: 'orchestrator' }, CLAUDE, undefined, 'anthropic claude-opus-5-5 orchestrator'],
@@ -128,7 +129,6 @@ describe('resolving', () => {
   });
 
   test.for<[ModelWish, Record<string, string>, string | undefined, string, string]>([
-    [{}, BOTH, undefined, 'model_ambiguous', 'provider.default'],
     [{ wanted: 'claude-opus-5-5' }, {}, undefined, 'provider_key_missing', 'Set ANTHROPIC_API_KEY'],
     [{}, {}, 'openai', 'provider_key_missing', 'Set OPENAI_API_KEY'],
     [

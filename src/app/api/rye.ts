@@ -61,6 +61,18 @@ export interface InitOutcome {
   readonly key_created: boolean;
 }
 
+/** The model for directives that name none, as `rye models use` set it. */
+export interface ModelUse {
+  readonly space: 'user' | 'project';
+  /** Absolute path of the signed file. */
+  readonly path: string;
+  readonly provider: string;
+  /** null: the provider's model of the tier `general`. */
+  readonly model: string | null;
+  /** False if the provider's key is missing. */
+  readonly usable: boolean;
+}
+
 /** The library. The command line does everything through it. */
 export interface Rye {
   /** Folder that contains the project's `.ai`. */
@@ -106,7 +118,13 @@ export interface Rye {
   /** Returns the JSON Schema of the data that hooks of an event can read; without an event, of every event. Throws `usage`. */
   hookSchemas(event?: string): Promise<Readonly<Record<string, JsonObject>>>;
   config(path?: string): Promise<readonly ConfigValue[]>;
+  /** Returns the configured models; `chosen` marks the one of directives that name none, `chosen_because` names the reason. */
   models(): Promise<readonly JsonObject[]>;
+  /**
+   * Sets the model or provider for directives that name none, in the signed `agent/agent.yaml` of the user (default) or of
+   * the project. Throws `model_not_found`, or the signature fault of a file that was changed.
+   */
+  useModel(name: string, options?: { readonly space?: 'user' | 'project' }): Promise<ModelUse>;
   doctor(): Promise<readonly DoctorLine[]>;
   close(): void;
 }

@@ -1,6 +1,7 @@
-import { isRecord, type JsonObject, toText } from '../../core/json.ts';
-import { defineCommand, defineGroup } from '../command.ts';
-import { formatTable, printResult } from '../output.ts';
+import { EXIT } from '../../core/errors.ts';
+import { compact, isRecord, type JsonObject, toText } from '../../core/json.ts';
+import { argument, choice, defineCommand, defineGroup } from '../command.ts';
+import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
 
 const HEADINGS = ['PROVIDER', 'MODEL', 'TIERS', 'WINDOW', 'USD PER MILLION IN/OUT', 'READY'];
@@ -18,19 +19,29 @@ const list = defineCommand({
         .toSorted();
       return [
         ...formatTable(HEADINGS, models.map(rowOf), call.io.stdout),
+        '',
+        defaultLine(models),
         ...(dates.length === 0 ? [] : ['', `Prices as of ${dates.join(', ')}.`]),
       ];
     });
   },
 });
 
+/** States the model of directives that name none, and how to change it. */
+function defaultLine(models: readonly JsonObject[]): string {
+  const chosen = models.find((model) => model['chosen'] === true);
+  if (chosen === undefined) return 'No model is chosen. Choose one with: rye models use MODEL';
+  const name = `${textOf(chosen, 'provider')}/${textOf(chosen, 'model')}`;
+  return `Default: ${name} (${textOf(chosen, 'chosen_because')}). Change it with: rye models use MODEL`;
+}
+
 function rowOf(model: JsonObject): string[] {
   const { tiers, context_window: window, pricing } = model;
   const main = Array.isArray(tiers) ? tiers.filter((tier) => MAIN_TIERS.has(tier)) : [];
   const provider = textOf(model, 'provider');
   return [
-    model['default_provider'] === true ? `${provider} (default)` : provider,
-    textOf(model, 'model'),
+    provider,
+    `${textOf(model, 'model')}${model['chosen'] === true ? ' (default)' : ''}`,
     main.length === 0 ? '-' : main.join(' '),
     tokens(window),
     isRecord(pricing) ? `${usd(pricing['input'])} / ${usd(pricing['output'])}` : 'unknown',
@@ -60,8 +71,28 @@ function usd(price: unknown): string {
   return typeof price === 'number' ? price.toFixed(2) : '?';
 }
 
+const use = defineCommand({
+  name: 'use',
+  summary: 'Set the model for directives that name none',
+  arguments: { name: argument('A model, provider/model, or a provider') },
+  options: { space: choice('SPACE', ['user', 'project'], 'Where to set it (default: user)') },
+  examples: ['rye models use claude-sonnet-5-5', 'rye models use openai --space project'],
+  run: async (call) => {
+    const { name } = call.args;
+    const chosen = await withRye(call, (rye) => rye.useModel(name, compact(call.options)));
+    const { provider, model, path, usable } = chosen;
+    printResult(call, chosen, () => [
+      `default ${model === null ? provider : `${provider}/${model}`} in ${displayPath(path, call.io)}`,
+    ]);
+    if (!usable && !call.global.json && !call.global.quiet) {
+      call.io.stderr.write(`hint: The provider ${provider} has no key. See: rye models list\n`);
+    }
+    return EXIT.ok;
+  },
+});
+
 export const models = defineGroup({
-  examples: ['rye models list'],
+  examples: ['rye models list', 'rye models use claude-sonnet-5-5'],
   defaultCommand: 'list',
-  commands: [list],
+  commands: [list, use],
 });
