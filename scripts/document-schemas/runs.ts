@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { ToolRunResult } from '../../src/app/api/threads.ts';
+import type { JsonObject } from '../../src/core/json.ts';
 import type { ContextBlock, PlannedTool, ProgramParts, ThreadPlan } from '../../src/core/plan.ts';
 import type { ThreadResult } from '../../src/core/thread.ts';
 import type { LaunchedThread } from '../../src/threads/ports.ts';
@@ -19,6 +20,23 @@ type FinishedThread = Omit<ThreadResult, 'success' | 'status'> & {
   readonly status: 'completed' | 'error' | 'cancelled' | 'continued' | 'suspended';
 };
 
+type EndStatus = FinishedThread['status'];
+
+/** The document of `rye chat --json`. `thread_id`, `status`: null if nothing was asked. `message`: null for the start of a directive. */
+interface ChatDocument {
+  readonly thread_id: string | null;
+  readonly status: EndStatus | null;
+  readonly messages: readonly {
+    readonly message: string | null;
+    readonly status: EndStatus;
+    readonly result: string;
+    readonly outputs?: JsonObject;
+  }[];
+  readonly cost?: ThreadResult['cost'];
+  readonly error?: ThreadResult['error'];
+  readonly warnings?: ThreadResult['warnings'];
+}
+
 export const runDocuments = {
   'thread-result': openDocument(
     'rye execute directive',
@@ -37,6 +55,25 @@ export const runDocuments = {
       error: errorInfo.optional(),
       parent_thread_id: z.string().optional(),
       continuation_thread_id: z.string().optional(),
+    }),
+  ),
+  chat: openDocument(
+    'rye chat',
+    'A conversation that was piped in, with every message and its answer.',
+    membersOf<ChatDocument>()({
+      thread_id: z.string().nullable(),
+      status: z.enum(['completed', 'error', 'cancelled', 'continued', 'suspended']).nullable(),
+      messages: z.array(
+        z.object({
+          message: z.string().nullable(),
+          status: z.enum(['completed', 'error', 'cancelled', 'continued', 'suspended']),
+          result: z.string(),
+          outputs: anyObject.optional(),
+        }),
+      ),
+      cost: cost.optional(),
+      error: errorInfo.optional(),
+      warnings: z.array(z.string()).optional(),
     }),
   ),
   'tool-result': openDocument(

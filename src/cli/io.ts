@@ -1,5 +1,6 @@
 import type { OpenRyeOptions, Rye } from '../app/api/rye.ts';
 import type { ThreadList } from '../app/thread-list.ts';
+import type { Keyboard, KeyHandlers } from './keyboard.ts';
 
 /** One output stream. */
 export interface Sink {
@@ -21,6 +22,8 @@ export interface Io {
   readonly stdinIsTty: boolean;
   /** Reads all of standard input as UTF-8. */
   readStdin(): Promise<string>;
+  /** Reads standard input line by line as it arrives, as UTF-8, until its end or until `signal` aborts. */
+  readLines(signal: AbortSignal): AsyncIterable<string>;
   /**
    * `data`: text that nothing has read is piped in. `silent`: a shell's pipe is open and may still bring some. `none`: a
    * terminal, /dev/null, an end, or a silent socket, which a program that starts rye leaves open. Reads nothing away and
@@ -29,6 +32,8 @@ export interface Io {
   stdinState(): Promise<'data' | 'silent' | 'none'>;
   /** Prints a question on stderr and reads one line from the terminal. Returns '' on end of input or an interrupt. */
   ask(question: string): Promise<string>;
+  /** Takes the keys of the terminal one by one, without echo, until the keyboard is closed. */
+  openKeyboard(handlers: KeyHandlers): Promise<Keyboard>;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Throws `file_not_found` if the working directory was deleted. */
   readonly cwd: string;

@@ -30,6 +30,19 @@ async function readAll(stream: AsyncIterable<unknown>): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
+async function* linesOf(signal: AbortSignal): AsyncIterable<string> {
+  const { createInterface } = await import('node:readline');
+  const lines = createInterface({ input: process.stdin, crlfDelay: Number.POSITIVE_INFINITY });
+  const stop = (): void => lines.close();
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    if (!signal.aborted) yield* lines;
+  } finally {
+    signal.removeEventListener('abort', stop);
+    lines.close();
+  }
+}
+
 /** {@link Io.stdinState} */
 async function stdinState(): Promise<'data' | 'silent' | 'none'> {
   const { stdin } = process;
@@ -110,8 +123,10 @@ export function createProcessIo(): Io {
     stderr,
     stdinIsTty: process.stdin.isTTY,
     readStdin: () => readAll(process.stdin),
+    readLines: linesOf,
     stdinState,
     ask,
+    openKeyboard: async (handlers) => (await import('./keyboard.ts')).openKeyboard(handlers),
     env: process.env,
     get cwd() {
       return workingFolder();

@@ -38,6 +38,9 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/ask.ts'), {
         ask: 'Ask one question; answers from files, stdin or the project, and only reads',
       }),
+      ...commandsOf(() => import('./commands/chat.ts'), {
+        chat: 'Talk with a model about the project; a conversation that can be continued',
+      }),
       ...commandsOf(() => import('./commands/threads.ts'), {
         threads: 'List, inspect and control threads',
       }),

@@ -112,7 +112,7 @@ export interface DirectiveTask {
 
 const WORK_ORDER = /^<directive name="([^"]*)">\n([\s\S]*?)\n<\/directive>\n*/;
 const DESCRIPTION = /^<description>([\s\S]*?)<\/description>\n?/;
-const PERMISSIONS = /^<permissions>[\s\S]*?<\/permissions>\n?/;
+const PERMISSIONS = /^<permissions\b[^>]*>[\s\S]*?<\/permissions>\n?/;
 const RETURN_INSTRUCTION = '\nWhen you have completed all steps, call the `rye_directive_return`';
 
 /** Extracts the task from a message that a directive was rendered to; undefined for any other message. */

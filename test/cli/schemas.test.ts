@@ -12,6 +12,7 @@ const SCHEMAS = path.resolve(import.meta.dirname, '../../docs/schemas');
 
 /** The commands whose documents each schema describes; `{id}` is a finished thread, the rest is in `names`. */
 const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
+  chat: ['chat'],
   'config-path': ['config path'],
   'config-show': ['config show', 'config get resilience.limits.turns'],
   doctor: ['doctor'],

@@ -55,6 +55,12 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
       unread = '';
       return Promise.resolve(options.stdin ?? '');
     },
+    readLines: async function* lines() {
+      const text = unread;
+      unread = '';
+      if (text !== '') yield* await Promise.resolve(text.replace(/\n$/, '').split('\n'));
+    },
+    openKeyboard: () => Promise.reject(new Error('this test has no keyboard')),
     stdinState: () => Promise.resolve(unread === '' ? 'none' : 'data'),
     ask: (question) => {
       written.stderr += question;

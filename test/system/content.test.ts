@@ -40,6 +40,7 @@ describe('the shipped items', () => {
       'rye/core/base',
       'rye/core/base_execute_only',
       'rye/core/base_review',
+      'rye/core/chat',
       'rye/core/create_directive',
       'rye/core/project_report',
       'rye/examples/fan_out_report',

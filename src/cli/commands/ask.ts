@@ -1,16 +1,14 @@
 import { isUtf8 } from 'node:buffer';
 import { RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
-import { didYouMean } from '../../core/text.ts';
 import { type Argument, argument, defineCommand, text } from '../command.ts';
 import { readNamedFile, readSchema } from '../input.ts';
 import type { Io } from '../io.ts';
+import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
 import { withRye } from '../session.ts';
 import { exitCodeOfResult, outputModeOf, showThread } from '../thread-run.ts';
 
 const DIRECTIVE = 'rye/core/ask';
-
-const TOOLS = ['read', 'ls', 'glob', 'grep'] as const;
 
 /** Bytes of files and standard input together: about 64,000 tokens. */
 const MAX_CONTEXT = 256 * 1024;
@@ -27,7 +25,10 @@ export const ask = defineCommand({
     "Runs the read-only directive rye/core/ask as a thread. Piped stdin and the files become context. Prints only the answer on stdout; -v adds the thread's ID and cost on stderr, --json prints both.",
   arguments: { question: argument('The question'), files: FILES },
   options: {
-    tools: text('NAMES', `Allow only these tools, separated by commas: ${TOOLS.join(', ')}`),
+    tools: text(
+      'NAMES',
+      `Allow only these tools, separated by commas: ${READ_ONLY_TOOLS.join(', ')}`,
+    ),
     schema: text('SCHEMA', 'JSON Schema of the answer, as JSON or a file; prints JSON'),
     model: text('MODEL', 'Model ID or tier'),
     provider: text('PROVIDER', 'Provider of the model'),
@@ -47,7 +48,7 @@ export const ask = defineCommand({
         hint: 'Put it first: rye ask "What does this do?" [FILES...]',
       });
     }
-    const onlyTools = toolsOf(options.tools);
+    const onlyTools = readOnlyTools(options.tools, 'rye ask');
     const outputSchema = await readSchema(options.schema, '--schema', io);
     const context = await contextOf(args.files, io);
     const request = compact({
@@ -66,18 +67,6 @@ export const ask = defineCommand({
     return exitCodeOfResult(result);
   },
 });
-
-/** Returns the IDs of the tools that `--tools` names; all of them without the option. */
-function toolsOf(names: string | undefined): readonly string[] {
-  const wanted = names === undefined ? TOOLS : names.split(',').map((name) => name.trim());
-  for (const name of wanted) {
-    if (TOOLS.some((known) => known === name)) continue;
-    throw new RyeError('usage', `--tools: unknown tool ${JSON.stringify(name)}`, {
-      hint: didYouMean(name, TOOLS) ?? `rye ask only reads. Use some of: ${TOOLS.join(', ')}.`,
-    });
-  }
-  return wanted.map((name) => `rye/file-system/${name}`);
-}
 
 /** Returns the text of the files and of standard input, each in an element that names its source. */
 async function contextOf(files: readonly string[], io: Io): Promise<string> {

@@ -1,0 +1,229 @@
+import type { Rye } from '../../app/api/rye.ts';
+import type { TreeEntry } from '../../app/api/trees.ts';
+import { RyeError } from '../../core/errors.ts';
+import { isRecord, type JsonObject, toText } from '../../core/json.ts';
+import { textOf } from '../../core/message.ts';
+import { formatCost, formatUsd } from '../../core/usage.ts';
+import type { Io, Sink } from '../io.ts';
+import { formatTable } from '../output.ts';
+import { payloadOf } from '../render/progress-line.ts';
+import { drawSessionTree } from '../render/session-tree.ts';
+import { type Colors, neutralize, oneLine, truncate } from '../terminal-text.ts';
+import type { Conversation } from './conversation.ts';
+import { SLASH_COMMANDS, type Slash, type SlashName } from './slash.ts';
+
+/** Everything that a command of the conversation uses. */
+export interface ChatDesk {
+  readonly rye: Pick<Rye, 'threads' | 'trees' | 'models'>;
+  readonly conversation: Conversation;
+  readonly io: Pick<Io, 'stdout'>;
+  readonly colors: Colors;
+  /** The tools of a conversation that has not started. */
+  readonly plannedTools: () => Promise<readonly string[]>;
+  readonly print: (lines: readonly string[]) => void;
+  readonly signal: AbortSignal;
+}
+
+interface ActionOutcome {
+  readonly quit?: true;
+  /** Text for the input field, such as the message that was undone. */
+  readonly draft?: string;
+}
+
+type Action = (desk: ChatDesk, rest: string) => Promise<ActionOutcome | undefined>;
+
+/** Runs a command of the conversation. Nothing of it reaches the model. */
+export async function act({ name, rest }: Slash, desk: ChatDesk): Promise<ActionOutcome> {
+  const needs = SLASH_COMMANDS.find((command) => command.name === name)?.needs;
+  const isBusy = desk.conversation.isRunning;
+  if (isBusy && (needs === 'idle' || (name === 'tree' && rest !== ''))) {
+    throw new RyeError('usage', `/${name} has to wait for the answer`, {
+      hint: 'Stop the answer with Ctrl-C first.',
+    });
+  }
+  return (await ACTIONS[name](desk, rest)) ?? {};
+}
+
+const ACTIONS: Readonly<Record<SlashName, Action>> = {
+  help: async ({ print, colors }) => {
+    print(helpLines(colors));
+    return await Promise.resolve(undefined);
+  },
+  quit: async () => await Promise.resolve({ quit: true } as const),
+  new: async ({ conversation, print, colors }) => {
+    conversation.leave();
+    print([colors.dim('the next message starts another conversation')]);
+    return await Promise.resolve(undefined);
+  },
+  model,
+  tools,
+  cost,
+  budget,
+  tree,
+  undo,
+  compact,
+};
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ['Enter', 'send; while an answer is made: tell the model at once'],
+  ['\\ Enter, Alt-Enter, Ctrl-J', 'start another line; """ starts and ends a block of lines'],
+  ['Ctrl-C', 'stop the answer; at an empty prompt twice: leave'],
+  ['Up, Down, Ctrl-R', 'earlier messages; a line that starts with a space is not kept'],
+  ['Tab', 'complete a command'],
+  ['Ctrl-D', 'leave'],
+];
+
+function helpLines(colors: Colors): readonly string[] {
+  const rows = [
+    ...SLASH_COMMANDS.map(({ name, argument = '', summary }) => [
+      `/${name} ${argument}`.trimEnd(),
+      summary,
+    ]),
+    ...KEYS,
+  ];
+  const width = Math.max(...rows.map(([left = '']) => left.length));
+  return rows.map(([left = '', right = '']) => `  ${left.padEnd(width)}  ${colors.dim(right)}`);
+}
+
+async function model({ rye, conversation, io, print, colors }: ChatDesk, rest: string) {
+  const [wanted, provider] = rest.split(/\s+/);
+  if (wanted === undefined || wanted === '') {
+    const rows = (await rye.models())
+      .filter(({ usable }) => usable === true)
+      .map((row) => [textIn(row, 'provider'), textIn(row, 'model'), tiersOf(row)]);
+    print(formatTable(['PROVIDER', 'MODEL', 'TIERS'], rows, io.stdout));
+    return undefined;
+  }
+  await conversation.useModel({ model: wanted, ...(provider ? { provider } : {}) });
+  print([colors.dim(`the next message uses ${oneLine(wanted)}`)]);
+  return undefined;
+}
+
+function textIn(row: JsonObject, member: string): string {
+  return toText(row[member] ?? '-');
+}
+
+function tiersOf({ tiers }: JsonObject): string {
+  return Array.isArray(tiers) ? tiers.join(' ') : '';
+}
+
+async function tools({ rye, conversation, plannedTools, print, io }: ChatDesk) {
+  const { threadId } = conversation;
+  const offered = threadId === undefined ? await plannedTools() : await toolsOf(rye, threadId);
+  const lines = offered.length === 0 ? ['no tools'] : offered;
+  print(lines.map((line) => truncate(oneLine(line), columnsOf(io.stdout))));
+  return undefined;
+}
+
+async function toolsOf({ trees }: Pick<Rye, 'trees'>, threadId: string): Promise<string[]> {
+  const path = await trees.path(threadId);
+  const prompt = path.map((entry) => payloadOf(entry, 'system_prompt')).findLast(Boolean);
+  return (prompt?.tools ?? []).map((tool) =>
+    toolLine(textIn(tool, 'name'), textIn(tool, 'description')),
+  );
+}
+
+/** Formats a tool as its name and the first sentence of its description. */
+export function toolLine(name: string, description: string): string {
+  const [first = ''] = description.split(/(?<=\.)\s/);
+  return `${name}  ${first}`;
+}
+
+async function cost({ rye, conversation: { threadId }, print }: ChatDesk) {
+  if (threadId === undefined) {
+    print(['nothing has been spent']);
+    return undefined;
+  }
+  const { thread, document, children } = await rye.threads.show(threadId);
+  const { limits } = document ?? {};
+  const ofChildren = children.reduce((sum, child) => sum + child.cost.spend, 0);
+  print([
+    `${threadId}: ${formatCost(thread.cost)}`,
+    ...(children.length === 0 ? [] : [`children: ${formatUsd(ofChildren)}`]),
+    ...(limits ? [`budget of the conversation: ${formatUsd(limits.spend)}`] : []),
+  ]);
+  return undefined;
+}
+
+async function budget({ conversation, print, colors }: ChatDesk, rest: string) {
+  const usd = Number(rest.replace(/^\$/, ''));
+  if (rest === '' || !Number.isFinite(usd) || usd <= 0) {
+    throw new RyeError('usage', `/budget expects an amount in USD, got ${JSON.stringify(rest)}`, {
+      hint: 'Write an amount, such as /budget 0.50',
+    });
+  }
+  conversation.allowSpend(usd);
+  print([colors.dim(`the next message may spend up to ${formatUsd(usd)}`)]);
+  return await Promise.resolve(undefined);
+}
+
+async function tree({ rye, conversation, print, io, colors }: ChatDesk, rest: string) {
+  const threadId = startedOf(conversation);
+  if (rest === '') {
+    const view = await rye.trees.view(threadId, { session: true });
+    print(drawSessionTree(view, io.stdout, colors));
+    return undefined;
+  }
+  const at = rest === 'root' ? rest : (await rye.trees.entry(threadId, rest)).id;
+  await rye.trees.branch(threadId, { at });
+  print([colors.dim(`the next message continues from ${at}; /tree shows the other branch`)]);
+  return undefined;
+}
+
+async function undo({ rye, conversation, print, colors }: ChatDesk) {
+  const threadId = startedOf(conversation);
+  const path = await rye.trees.path(threadId);
+  const last = path.findLast((entry) => userTextOf(entry) !== undefined);
+  if (last === undefined) throw new RyeError('usage', 'there is no message to undo');
+  const isOpening = !path.some((entry) => entry.seq < last.seq && isAnswer(entry));
+  if (isOpening) conversation.restart();
+  else await rye.trees.branch(threadId, { at: last.parent_id ?? 'root' });
+  print([colors.dim('went back to before your last message; /tree shows what was undone')]);
+  return {
+    draft: neutralize(isOpening ? await openingOf(rye, threadId) : (userTextOf(last) ?? '')),
+  };
+}
+
+async function compact({ rye, conversation, print, colors, signal }: ChatDesk, rest: string) {
+  const threadId = startedOf(conversation);
+  const instructions = rest === '' ? {} : { instructions: rest };
+  const outcome = await rye.trees.compact(threadId, { ...instructions, signal });
+  if (!outcome.compacted) {
+    print([colors.dim(`not compacted: ${oneLine(outcome.reason)}`)]);
+    return undefined;
+  }
+  const { summary, tokens_before: before } = outcome;
+  print([
+    ...neutralize(summary).trimEnd().split('\n'),
+    colors.dim(`the summary replaces ${before} tokens`),
+  ]);
+  return undefined;
+}
+
+/** Returns the first message as it was typed; '' for a directive that starts without one. */
+async function openingOf({ threads }: Pick<Rye, 'threads'>, threadId: string): Promise<string> {
+  const message = (await threads.show(threadId)).document?.inputs['message'];
+  return typeof message === 'string' ? message : '';
+}
+
+function startedOf({ threadId }: Conversation): string {
+  if (threadId !== undefined) return threadId;
+  throw new RyeError('usage', 'the conversation has not started yet', {
+    hint: 'Send a message first.',
+  });
+}
+
+function userTextOf(entry: TreeEntry): string | undefined {
+  const message = payloadOf(entry, 'message')?.message;
+  return message?.role === 'user' ? textOf(message.content) : undefined;
+}
+
+function isAnswer(entry: TreeEntry): boolean {
+  const payload: unknown = entry.payload;
+  const message = isRecord(payload) ? payload['message'] : undefined;
+  return isRecord(message) && message['role'] === 'assistant';
+}
+
+function columnsOf({ isTty, columns }: Sink): number {
+  return isTty ? columns : Number.POSITIVE_INFINITY;
+}

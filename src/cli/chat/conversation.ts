@@ -1,0 +1,200 @@
+import type { ExecuteDirectiveRequest, Rye } from '../../app/api/rye.ts';
+import type { ResumeThreadRequest, SentDelivery } from '../../app/api/threads.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { compact } from '../../core/json.ts';
+import type { PartialLimits } from '../../core/limits.ts';
+import type { ThreadResult } from '../../core/thread.ts';
+import { messageLimits, withoutSpend } from '../last-thread.ts';
+import { payloadOf } from '../render/progress-line.ts';
+
+type ConversationRye = Pick<Rye, 'threads' | 'recovery' | 'deliveries' | 'trees'>;
+type RunEvent = LogEvent | UnknownEvent;
+
+export interface ConversationOptions {
+  readonly rye: ConversationRye;
+  /** Returns the request that starts the thread. `message` is undefined if the directive starts without one. */
+  readonly begin: (message: string | undefined) => ExecuteDirectiveRequest;
+  /** Options of every later run. */
+  readonly resume?: Pick<ResumeThreadRequest, 'secrets' | 'allowUnsigned'>;
+  /** Limits of a message that the command line sets; `spend` is granted once. */
+  readonly limits?: PartialLimits;
+  /** Takes the conversation of a thread for this process. Throws `thread_locked`. */
+  readonly lock: (threadId: string) => ConversationLock;
+  readonly onEvent: (event: RunEvent) => void;
+}
+
+interface ConversationLock {
+  assertHeld(): void;
+  release(): void;
+}
+
+interface WantedModel {
+  readonly model: string;
+  readonly provider?: string;
+}
+
+/**
+ * One thread that a person talks with: the first message starts it, each further one is a run of it. A message that is
+ * sent while a run is under way becomes a delivery to that run.
+ */
+export class Conversation {
+  readonly #options: ConversationOptions;
+  #threadId: string | undefined;
+  #lock: ConversationLock | undefined;
+  #grants: PartialLimits = {};
+  #spend: number | undefined;
+  #model: WantedModel | undefined;
+  /** The next message takes the place of the first one. */
+  #restarts = false;
+  #run: AbortController | undefined;
+
+  constructor(options: ConversationOptions) {
+    this.#options = options;
+  }
+
+  /** The thread, once it has started. */
+  get threadId(): string | undefined {
+    return this.#threadId;
+  }
+
+  get isRunning(): boolean {
+    return this.#run !== undefined;
+  }
+
+  /** Takes up an existing thread. Throws `thread_locked` if another chat has it, or if it runs. */
+  async open(threadId: string): Promise<void> {
+    const { rye, limits = {}, lock } = this.#options;
+    const details = await rye.threads.show(threadId);
+    const held = lock(threadId);
+    if (details.thread.status === 'running' && details.explanation === null) {
+      held.release();
+      throw new RyeError('thread_locked', `thread ${threadId} is running in another process`, {
+        hint: `Follow it with \`rye threads logs ${threadId} --follow\`, or stop it with \`rye threads cancel ${threadId}\`.`,
+        details: { thread_id: threadId, pid: details.thread.pid },
+      });
+    }
+    this.#lock = held;
+    this.#threadId = threadId;
+    const { spend, ...rest } = limits;
+    this.#spend = spend;
+    this.#grants = { ...messageLimits(details), ...rest };
+  }
+
+  /** Runs one message to its end. Without a message, the thread continues where it stopped. */
+  async send(message?: string): Promise<ThreadResult> {
+    if (this.#run) throw new RyeError('internal', 'a message is already being answered');
+    const run = new AbortController();
+    this.#run = run;
+    try {
+      const subscriber = { signal: run.signal, onEvent: this.#seen };
+      if (this.#threadId === undefined) return await this.#begin(message, subscriber);
+      return await this.#resume(this.#threadId, message, subscriber);
+    } finally {
+      this.#run = undefined;
+    }
+  }
+
+  /** Sends a message to the run that is under way. */
+  async steer(message: string): Promise<SentDelivery> {
+    if (this.#threadId === undefined) {
+      throw new RyeError('illegal_transition', 'the thread has not started yet', {
+        hint: 'Send the message again in a moment.',
+      });
+    }
+    return await this.#options.rye.deliveries.send(this.#threadId, message);
+  }
+
+  /** Returns how many messages wait for the thread. */
+  async waiting(): Promise<number> {
+    if (this.#threadId === undefined) return 0;
+    const listed = await this.#options.rye.deliveries.list(this.#threadId);
+    return listed.filter(({ state }) => state === 'queued').length;
+  }
+
+  /** Stops the run that is under way; the thread can be continued. */
+  interrupt(reason = 'interrupted by Ctrl-C'): void {
+    this.#run?.abort(reason);
+  }
+
+  /** Selects the model of the next run. Throws for one that the thread could not use. */
+  async useModel(wanted: WantedModel): Promise<void> {
+    const { rye, begin } = this.#options;
+    if (this.#threadId !== undefined) {
+      await rye.trees.changeModel(this.#threadId, wanted);
+      return;
+    }
+    await rye.threads.plan({ ...begin(''), ...wanted });
+    this.#model = wanted;
+  }
+
+  /** Allows the next message to spend this much more, in USD. */
+  allowSpend(usd: number): void {
+    this.#spend = usd;
+  }
+
+  /** Makes the next message take the place of the first one, on a new branch. */
+  restart(): void {
+    this.#restarts = true;
+  }
+
+  /** Ends the conversation in this thread. The next message starts another one. */
+  leave(): void {
+    this.#lock?.release();
+    this.#lock = undefined;
+    this.#threadId = undefined;
+    this.#grants = {};
+    this.#restarts = false;
+  }
+
+  async #begin(message: string | undefined, subscriber: Subscriber): Promise<ThreadResult> {
+    const { rye, begin, limits } = this.#options;
+    const request = { ...begin(message), ...compact({ limits }), ...this.#model };
+    return await rye.threads.execute({ ...request, ...subscriber });
+  }
+
+  async #resume(
+    threadId: string,
+    message: string | undefined,
+    subscriber: Subscriber,
+  ): Promise<ThreadResult> {
+    const { rye, resume } = this.#options;
+    this.#lock?.assertHeld();
+    const limits = compact({ ...this.#grants, spend: this.#spend });
+    if (this.#restarts) await rye.trees.branch(threadId, compact({ at: 'root', message }));
+    const request = compact({
+      ...resume,
+      threadId,
+      message: this.#restarts ? undefined : message,
+      limits,
+    });
+    this.#restarts = false;
+    const result = await rye.recovery.resume({ ...request, ...subscriber });
+    this.#spend = undefined;
+    return result;
+  }
+
+  /** A subscriber must not throw, and no other process has a reason to talk in a new thread. */
+  #lockNew(threadId: string): ConversationLock | undefined {
+    try {
+      return this.#options.lock(threadId);
+    } catch {
+      return undefined;
+    }
+  }
+
+  readonly #seen = (event: RunEvent): void => {
+    const started = payloadOf(event, 'thread_started');
+    if (started !== undefined && this.#threadId === undefined) {
+      this.#threadId = event.thread_id;
+      this.#grants = withoutSpend(started.limits);
+      this.#lock = this.#lockNew(event.thread_id);
+    }
+    this.#options.onEvent(event);
+  };
+}
+
+interface Subscriber {
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: RunEvent) => void;
+}

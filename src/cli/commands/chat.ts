@@ -1,0 +1,240 @@
+import type { ExecuteDirectiveRequest, Rye } from '../../app/api/rye.ts';
+import type { Risk } from '../../core/capability.ts';
+import { type ExitCode, RyeError } from '../../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { compact, type JsonObject, toText } from '../../core/json.ts';
+import type { ChatDesk } from '../chat/actions.ts';
+import {
+  type Context,
+  defineCommand,
+  flag,
+  integer,
+  list,
+  number,
+  optionalArgument,
+  text,
+  type ValuesOf,
+} from '../command.ts';
+import { readLimits, readValues } from '../input.ts';
+import { lastSession, nothingToContinue } from '../last-thread.ts';
+import { colorsOf, printLines } from '../output.ts';
+import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
+import { payloadOf } from '../render/progress-line.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+
+const DIRECTIVE = 'rye/core/chat';
+
+const OPTIONS = {
+  continue: flag('Continue the last chat, or the last thread of DIRECTIVE'),
+  last: flag('Continue the last thread; same as @'),
+  thread: text('ID', 'Continue this thread'),
+  tools: text(
+    'NAMES',
+    `Allow only these tools, separated by commas: ${READ_ONLY_TOOLS.join(', ')}`,
+  ),
+  input: list('NAME=VALUE', 'An input of DIRECTIVE; NAME=@FILE reads a file'),
+  model: text('MODEL', 'Model ID or tier'),
+  provider: text('PROVIDER', 'Provider of the model'),
+  limit: list('NAME=N', 'A limit of each message, such as turns=10; spend is that of all messages'),
+  maxTurns: integer('N', 'Same as --limit turns=N'),
+  maxBudgetUsd: number('USD', 'Same as --limit spend=USD'),
+  threadId: text('ID', 'ID for the new thread (must not exist yet)'),
+  acknowledge: list('RISK', 'Allow a risk level that policy would otherwise block'),
+  allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
+  allowUnpriced: flag('Allow models without a known price (disables the spend limit)'),
+} as const;
+
+type ChatOptions = ValuesOf<typeof OPTIONS>;
+
+export const chat = defineCommand({
+  details:
+    'Each message is a run of one durable thread, which --continue resumes, also after a crash. Without DIRECTIVE, the model can read the project and change nothing. With one, its run starts the conversation. Type /help for the commands. Without a terminal, each line of stdin is a message, and stdout gets the answers alone.',
+  arguments: {
+    directive: optionalArgument('ID of a directive to start with, or @ for the last thread', {
+      name: 'directive',
+    }),
+  },
+  options: OPTIONS,
+  examples: [
+    'rye chat',
+    'rye chat --continue',
+    'rye chat team/review --input path=src',
+    'echo "What does this project do?" | rye chat',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const isThread = args.directive?.startsWith('@') === true;
+    const directiveId = isThread ? undefined : args.directive;
+    const named = threadNamed(options, isThread ? args.directive : undefined);
+    const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
+    assertFits(options, { isContinued: named !== undefined || options.continue, directiveId });
+    const request = requestOf(call, directiveId);
+    const signal = io.cancellation();
+    return await withRye(call, async (rye) => {
+      const existing = await existingThread(rye, { named, options, directiveId });
+      const plan = { rye, request, directiveId, inputs, existing };
+      return await converse(call, plan, signal);
+    });
+  },
+});
+
+interface ChatPlan {
+  readonly rye: Rye;
+  readonly request: ExecuteDirectiveRequest;
+  readonly directiveId: string | undefined;
+  readonly inputs: JsonObject;
+  /** The thread to continue. */
+  readonly existing: string | undefined;
+}
+
+async function converse(
+  call: Context & { readonly options: ChatOptions },
+  { rye, request, directiveId, inputs, existing }: ChatPlan,
+  signal: AbortSignal,
+): Promise<ExitCode> {
+  const { io, options } = call;
+  const [{ Conversation }, { lockChat }] = await Promise.all([
+    import('../chat/conversation.ts'),
+    import('../../app/chat-lock.ts'),
+  ]);
+  const begin = (message: string | undefined): ExecuteDirectiveRequest => ({
+    ...request,
+    inputs: directiveId === undefined ? compact({ message }) : inputs,
+  });
+  let secretNames = Object.keys(inputs);
+  if (existing === undefined && secretNames.length > 0) {
+    secretNames = [...(await rye.threads.plan(begin(undefined))).secret_inputs];
+  }
+  const secrets = Object.fromEntries(
+    secretNames.map((name) => [name, toText(inputs[name] ?? null)]),
+  );
+  const conversation = new Conversation({
+    rye,
+    begin,
+    resume: compact({ secrets, allowUnsigned: options.allowUnsigned || undefined }),
+    limits: readLimits(options.limit, options.maxTurns, options.maxBudgetUsd),
+    lock: (threadId) => lockChat(rye.projectPath, threadId),
+    onEvent: warningPrinter(call),
+  });
+  const desk: ChatDesk = {
+    rye,
+    conversation,
+    io,
+    colors: colorsOf(io.stdout, call),
+    plannedTools: async () => {
+      const { toolLine } = await import('../chat/actions.ts');
+      const { tools } = await rye.threads.plan(begin('?'));
+      return tools.map(({ id, description }) => toolLine(id, description));
+    },
+    print: (lines) => printLines(io, lines),
+    signal,
+  };
+  try {
+    if (existing !== undefined) {
+      await conversation.open(existing);
+      const { model, provider } = options;
+      if (model !== undefined) await conversation.useModel(compact({ model, provider }));
+    }
+    const startsAlone = directiveId !== undefined && existing === undefined;
+    const { chatFromPipe } = await import('../chat/piped.ts');
+    return await chatFromPipe(call, desk, { startsAlone });
+  } finally {
+    conversation.leave();
+  }
+}
+
+/** Prints warnings about the plan on stderr. */
+function warningPrinter({ io, global }: Context): (event: LogEvent | UnknownEvent) => void {
+  return (event) => {
+    const note = payloadOf(event, 'note')?.text;
+    if (!global.quiet && note?.startsWith('warning: ')) io.stderr.write(`rye: ${oneLine(note)}\n`);
+  };
+}
+
+function threadNamed(options: ChatOptions, recent: string | undefined): string | undefined {
+  const named = [recent, options.last ? '@' : undefined, options.thread].filter(
+    (one) => one !== undefined,
+  );
+  if (named.length + (options.continue ? 1 : 0) > 1) {
+    throw new RyeError('usage', 'several threads to continue are named', {
+      hint: 'Use one of: --continue, --last, @, --thread ID',
+    });
+  }
+  return named[0];
+}
+
+/** Refuses options of a start for a thread that is continued, and options of one directive for another. */
+function assertFits(
+  options: ChatOptions,
+  {
+    isContinued,
+    directiveId,
+  }: { readonly isContinued: boolean; readonly directiveId: string | undefined },
+): void {
+  const ofStart = {
+    '--tools': options.tools !== undefined,
+    '--thread-id': options.threadId !== undefined,
+    '--acknowledge': options.acknowledge.length > 0,
+    '--allow-unpriced': options.allowUnpriced,
+  };
+  const [misplaced] = Object.entries(ofStart).find(([, isUsed]) => isUsed) ?? [];
+  if (isContinued && misplaced !== undefined) {
+    throw new RyeError('usage', `${misplaced} applies to a new chat, not to one that continues`, {
+      hint: 'Remove the option, or start another chat: rye chat',
+    });
+  }
+  if (directiveId !== undefined && options.tools !== undefined) {
+    throw new RyeError('usage', `--tools cannot be combined with a directive`, {
+      hint: `The directive's <permissions> list its tools: rye fetch directive ${directiveId}`,
+    });
+  }
+  if (directiveId === undefined && !isContinued && options.input.length > 0) {
+    throw new RyeError('usage', '--input needs a directive', {
+      hint: 'Name it: rye chat DIRECTIVE --input NAME=VALUE',
+    });
+  }
+}
+
+function requestOf(
+  { io, options }: Context & { readonly options: ChatOptions },
+  directiveId = DIRECTIVE,
+): ExecuteDirectiveRequest {
+  const { model, provider, threadId, allowUnsigned, allowUnpriced, tools } = options;
+  return compact({
+    directiveId,
+    onlyTools: directiveId === DIRECTIVE ? readOnlyTools(tools, 'rye chat') : undefined,
+    model,
+    provider,
+    threadId,
+    // prepare refuses an unknown risk
+    acknowledge: options.acknowledge as readonly Risk[],
+    allowUnsigned,
+    allowUnpriced,
+    parentThreadId: io.env['RYE_PARENT_THREAD_ID'] || undefined,
+  });
+}
+
+async function existingThread(
+  rye: Rye,
+  {
+    named,
+    options,
+    directiveId,
+  }: {
+    readonly named: string | undefined;
+    readonly options: ChatOptions;
+    readonly directiveId: string | undefined;
+  },
+): Promise<string | undefined> {
+  if (named !== undefined) return await rye.threads.resolveId(named);
+  if (!options.continue) return undefined;
+  const last =
+    (await lastSession(rye, directiveId ?? DIRECTIVE)) ??
+    (directiveId === undefined ? await lastSession(rye) : undefined);
+  if (last !== undefined) return last;
+  throw nothingToContinue(
+    directiveId === undefined ? 'rye chat' : `rye chat ${directiveId}`,
+    directiveId,
+  );
+}

@@ -1,0 +1,148 @@
+import { writeSync } from 'node:fs';
+import process from 'node:process';
+import { emitKeypressEvents } from 'node:readline';
+
+/** A key, or a pasted text. */
+export interface Key {
+  /**
+   * Such as `a`, `enter`, `up`, `ctrl+c`, `alt+enter`, `paste`; letters are lower case. `text` for a character without
+   * a name.
+   */
+  readonly name: string;
+  /** The characters to insert; absent for a key without any. */
+  readonly text?: string;
+}
+
+export interface KeyHandlers {
+  readonly onKey: (key: Key) => void;
+  /** The size of the terminal has changed, or another program has drawn on it. */
+  readonly onRedraw: () => void;
+  /** The terminal is gone. */
+  readonly onEnd: () => void;
+}
+
+export interface Keyboard {
+  /** Stops the job, as Ctrl-Z does elsewhere. The keys return when the job continues. */
+  suspend(): void;
+  /** Restores the terminal. Idempotent. */
+  close(): void;
+}
+
+const ESCAPE = '\u001b';
+/** Makes the terminal mark pasted text, so that its line breaks are no Enter. */
+const MARK_PASTES = `${ESCAPE}[?2004h`;
+const PLAIN_PASTES = `${ESCAPE}[?2004l`;
+const SHOW_CURSOR = `${ESCAPE}[?25h`;
+
+/** Milliseconds until the keyboard is taken again if the signal did not stop the job, as without job control. */
+const STOPPED_MS = 100;
+
+/** Takes the terminal's keys. Restores the terminal at the latest when the process exits. */
+export function openKeyboard(handlers: KeyHandlers): Keyboard {
+  const { stdin, stderr } = process;
+  let state: 'open' | 'suspended' | 'closed' = 'open';
+  let pasted: string | undefined;
+  let isAfterReturn = false;
+
+  const onKeypress = (text: string | undefined, pressed: Pressed): void => {
+    if (pressed.name === 'paste-start') pasted = '';
+    else if (pressed.name === 'paste-end') {
+      const whole = pasted ?? '';
+      pasted = undefined;
+      handlers.onKey({ name: 'paste', text: whole });
+    } else if (pasted !== undefined) {
+      // CR LF is one line break
+      if (!isAfterReturn || pressed.name !== 'enter') pasted += pastedText(text, pressed);
+      isAfterReturn = pressed.name === 'return';
+    } else {
+      const key = keyOf(text, pressed);
+      if (key !== undefined) handlers.onKey(key);
+    }
+  };
+  const take = (): void => {
+    stdin.setRawMode(true);
+    stdin.resume();
+    stderr.write(MARK_PASTES);
+  };
+  const restore = (): void => {
+    stdin.setRawMode(false);
+    stdin.pause();
+    stderr.write(`${PLAIN_PASTES}${SHOW_CURSOR}`);
+  };
+  const onContinue = (): void => {
+    if (state === 'closed') return;
+    state = 'open';
+    take();
+    handlers.onRedraw();
+  };
+  const suspend = (): void => {
+    if (state !== 'open') return;
+    state = 'suspended';
+    restore();
+    process.kill(0, 'SIGTSTP');
+    setTimeout(() => {
+      if (state === 'suspended') onContinue();
+    }, STOPPED_MS).unref();
+  };
+  const close = (): void => {
+    if (state === 'closed') return;
+    if (state === 'open') restore();
+    state = 'closed';
+    stdin.off('keypress', onKeypress).off('end', handlers.onEnd).off('close', handlers.onEnd);
+    stderr.off('resize', handlers.onRedraw);
+    process.off('SIGCONT', onContinue).off('exit', leave).off('uncaughtExceptionMonitor', close);
+  };
+
+  emitKeypressEvents(stdin);
+  stdin.on('keypress', onKeypress).once('end', handlers.onEnd).once('close', handlers.onEnd);
+  stderr.on('resize', handlers.onRedraw);
+  process.on('SIGCONT', onContinue).on('exit', leave).on('uncaughtExceptionMonitor', close);
+  take();
+  return { suspend, close };
+}
+
+/** Streams do not flush when the process exits; Node itself ends the raw mode. */
+function leave(): void {
+  try {
+    writeSync(process.stderr.fd, `${PLAIN_PASTES}${SHOW_CURSOR}`);
+  } catch {
+    // the terminal is gone
+  }
+}
+
+/** A key as Node's decoder reports it. */
+interface Pressed {
+  readonly sequence?: string;
+  readonly name?: string | undefined;
+  readonly ctrl?: boolean;
+  readonly meta?: boolean;
+  readonly shift?: boolean;
+}
+
+const RENAMED: Readonly<Record<string, string>> = {
+  return: 'enter',
+  // a bare line feed: Ctrl-J, and what some terminals send for Shift-Enter
+  enter: 'newline',
+};
+const CONTROL = /\p{Cc}/u;
+
+/** Returns a decoded key; undefined for what no program here uses. */
+function keyOf(text: string | undefined, pressed: Pressed): Key | undefined {
+  const { name, ctrl, meta, shift } = pressed;
+  if (isTyped(text, pressed)) return { name: name ?? 'text', text };
+  if (name === undefined || name === 'undefined') return undefined;
+  if (name === 'escape') return { name };
+  const modifiers = [ctrl === true && 'ctrl', meta === true && 'alt', shift === true && 'shift'];
+  return { name: [...modifiers.filter(Boolean), RENAMED[name] ?? name].join('+') };
+}
+
+function isTyped(text: string | undefined, { ctrl, meta }: Pressed): text is string {
+  return text !== undefined && text !== '' && ctrl !== true && meta !== true && !CONTROL.test(text);
+}
+
+/** Returns pasted text with line breaks as they are; control sequences are dropped. */
+function pastedText(text: string | undefined, { name }: Pressed): string {
+  if (name === 'return' || name === 'enter') return '\n';
+  if (name === 'tab') return '\t';
+  return text === undefined || CONTROL.test(text) ? '' : text;
+}

@@ -1,0 +1,44 @@
+import type { Rye } from '../app/api/rye.ts';
+import type { ThreadDetails } from '../app/api/threads.ts';
+import { RyeError } from '../core/errors.ts';
+import type { PartialLimits } from '../core/limits.ts';
+
+/** Returns the session of the project that was active last: any, or one of a directive. A child does not count. */
+export async function lastSession(
+  { threads }: Pick<Rye, 'threads'>,
+  directive?: string,
+): Promise<string | undefined> {
+  const listed = await threads.list({ sessions: true, ...(directive ? { directive } : {}) });
+  const [last] = listed
+    .filter(({ parent_id: parent }) => parent === null)
+    .toSorted((left, right) => right.updated_at.localeCompare(left.updated_at));
+  return last && (last.chain?.[0] ?? last.thread_id);
+}
+
+/** Throws `thread_not_found` for `--continue` without a thread to continue. */
+export function nothingToContinue(start: string, directive?: string): RyeError {
+  const what = directive === undefined ? 'no thread' : `no thread of ${directive}`;
+  return new RyeError('thread_not_found', `--continue: this project has ${what}`, {
+    hint: `Start one: ${start}`,
+  });
+}
+
+/**
+ * Returns the limits of one more message of a conversation. It may use the turns, tokens, time and children that the
+ * thread started with; the money stays the total of the thread, so `spend` is not among them.
+ */
+export function messageLimits({ document }: Pick<ThreadDetails, 'document'>): PartialLimits {
+  if (document === null) return {};
+  return withoutSpend(document.runs?.[0]?.limits ?? document.limits);
+}
+
+/** The limits of a thread's start that each message of a conversation is granted. */
+export function withoutSpend(limits: Readonly<Record<string, unknown>>): PartialLimits {
+  const granted = ['turns', 'tokens', 'duration_seconds', 'spawns'] as const;
+  return Object.fromEntries(
+    granted.flatMap((name) => {
+      const value = limits[name];
+      return typeof value === 'number' ? [[name, value]] : [];
+    }),
+  );
+}
