@@ -2,6 +2,7 @@
 
 export type * from './app/api/directives.ts';
 export type * from './app/api/items.ts';
+export type * from './app/api/output-schema.ts';
 export type * from './app/api/rules.ts';
 export type * from './app/api/rye.ts';
 export type * from './app/api/threads.ts';

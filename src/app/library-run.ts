@@ -8,6 +8,7 @@ import type { DeliveriesService, SentDelivery } from './api/threads.ts';
 import { EventStream } from './event-stream.ts';
 import { assertRunOptions } from './options.ts';
 import { composePresets } from './presets.ts';
+import { jsonSchemaOf } from './program/output-schema.ts';
 import type { RunHandle, RunOutcome, RunRequest } from './run-types.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -40,12 +41,13 @@ export function startRun<O>(
     try {
       assertRunOptions(request);
       const { followUps: _said, preset = {}, handlers, tools, ...others } = request;
-      const { directive, directiveId, inputs, ...rest } = others;
+      const { directive, directiveId, inputs, outputSchema: schema, ...rest } = others;
+      const outputSchema = schema && jsonSchemaOf(schema, 'outputSchema');
       const directives = directive && [directive];
       const { executeDirective } = await import('./thread-runs.ts');
       const thread = await executeDirective(base, {
         ...rest,
-        ...compact({ inputs }),
+        ...compact({ inputs, outputSchema }),
         directiveId: directive?.id ?? directiveId ?? '',
         preset: composePresets(preset, compact({ handlers, tools, directives })),
         onStarted,

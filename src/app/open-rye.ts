@@ -31,9 +31,9 @@ export function openRye(given: OpenRyeOptions): Rye {
   const options = checkedPlaces(given);
   const workspace = new Workspace({ ...options, env: withUserEnv(options) });
   const deliveries = deliveriesOf(workspace);
-  const start = <I extends object, O>(request: RunRequest<I, O>): RunHandle<O> =>
+  const start = <O>(request: object): RunHandle<O> =>
     // the types of inputs and outputs are for callers
-    startRun(workspace, deliveries, request as unknown as RunRequest);
+    startRun(workspace, deliveries, request as RunRequest);
   return {
     projectPath: options.projectPath,
     userSpacePath: options.userSpacePath,
@@ -48,7 +48,7 @@ export function openRye(given: OpenRyeOptions): Rye {
     trees: treesOf(workspace),
     exports: exportsOf(workspace),
     start,
-    run: async (request) => await start(request).outcome,
+    run: async <O>(request: object) => await start<O>(request).outcome,
     defineDirective: async (declaration) => {
       const [{ defineDirective }, { loadDefined }] = await Promise.all([
         import('./program/define-directive.ts'),

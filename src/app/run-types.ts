@@ -3,14 +3,17 @@ import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { RunEvent } from '../hooks/handlers.ts';
 import type { DefinedDirective } from './api/directives.ts';
+import type { OutputSchema } from './api/output-schema.ts';
 import type { SentDelivery } from './api/threads.ts';
 import type { ExecuteDirectiveRequest, Preset } from './presets.ts';
 
 export interface RunOptions
-  extends Omit<ExecuteDirectiveRequest, 'directiveId' | 'inputs'>,
+  extends Omit<ExecuteDirectiveRequest, 'directiveId' | 'inputs' | 'outputSchema'>,
     Pick<Preset, 'handlers' | 'tools'> {
   /** Messages that are sent in this order, each once the model has finished. */
   readonly followUps?: readonly string[];
+  /** JSON Schema or a zod schema of an object that the outputs must match; they have its type. */
+  readonly outputSchema?: OutputSchema;
 }
 
 /** Inputs that a directive from code declares; required if one of them is. */

@@ -1,6 +1,7 @@
 import { isAbsolute, join } from 'node:path';
 import { wireName } from '../core/ids.ts';
 import type { PlannedTool, ThreadPlan, ThreadSettings } from '../core/plan.ts';
+import type { ResultShape } from '../core/return-schema.ts';
 import type { Behavior } from '../loop/behavior.ts';
 import type { ProviderTraits, ToolDefinition, ToolList } from '../providers/provider.ts';
 import type { ToolSession } from '../threads/ports.ts';
@@ -15,7 +16,9 @@ import { createToolSet } from '../tools/tool-set.ts';
 import type { Workspace } from './workspace.ts';
 
 export interface SessionToolsOptions {
-  readonly plan: Pick<ThreadPlan, 'tools' | 'outputs'>;
+  readonly plan: Pick<ThreadPlan, 'tools'>;
+  /** The result that the model returns. */
+  readonly result: ResultShape;
   readonly aliases: Behavior['toolAliases'];
   /** Ids of deferred tools that can be called. */
   readonly unlocked: Set<string>;
@@ -106,7 +109,7 @@ export class SessionTools {
   }
 
   #define(): readonly ToolDefinition[] {
-    const { outputs } = this.#options.plan;
+    const returning = directiveReturnDefinition(this.#options.result);
     return [
       ...this.#planned
         .filter(({ id }) => !this.#isHidden(id) && !this.#withdrawn.has(id))
@@ -116,7 +119,7 @@ export class SessionTools {
         description,
         input_schema: inputSchema,
       })),
-      ...(outputs.length === 0 ? [] : [directiveReturnDefinition(outputs)]),
+      ...(returning ? [returning] : []),
     ];
   }
 

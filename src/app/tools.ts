@@ -184,8 +184,10 @@ export class ToolCatalog implements ToolSource {
     const items = plan.tools.filter(
       ({ id }) => !fixedIds.has(id) && serverOfTool(id) === undefined,
     );
+    const result = { outputs: plan.outputs, schema: behavior.schema };
     const offered = new SessionTools({
       plan,
+      result,
       aliases: behavior.toolAliases,
       unlocked,
       own: [
@@ -213,7 +215,7 @@ export class ToolCatalog implements ToolSource {
           .join('\n\n'),
       tool: async (id) => offered.tool(id) ?? (await this.#itemTool(id, scope)),
       validate: validateInput,
-      checkReturn: (input) => checkOutputs(plan.outputs, input),
+      checkReturn: (input) => checkOutputs(result, input),
       forgetReads: () => scope.memory?.clear(),
       restore: skills.restore,
       withdrawn: () => offered.withdrawnNames(),

@@ -1,5 +1,6 @@
-import { formatLocation, RyeError } from '../core/errors.ts';
+import { formatLocation, messageOf, RyeError } from '../core/errors.ts';
 import { isItemType } from '../core/ids.ts';
+import type { JsonObject } from '../core/json.ts';
 import { readHooks } from '../hooks/declaration.ts';
 import { readConfigFile, unknownIn } from '../items/config-fs.ts';
 import { parseDirective } from '../items/directive.ts';
@@ -7,6 +8,7 @@ import { loadSkill } from '../items/skill.ts';
 import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import { validateItem } from '../items/validate.ts';
 import { parseLimits } from '../policy/limits.ts';
+import { compileSchema } from '../tools/schema.ts';
 import type { Problem } from './api/items.ts';
 import { assertSettings } from './settings.ts';
 import { isForeignSkill } from './skills.ts';
@@ -28,14 +30,19 @@ export async function problemsOf(file: FoundFile, spaces: Spaces): Promise<reado
     ...(hint === undefined ? {} : { hint }),
   }));
   const isSound = problems.every(({ severity }) => severity !== 'error');
-  return type === 'directive' && isSound ? [...problems, ...directiveProblems(file)] : problems;
+  return type === 'directive' && isSound
+    ? [...problems, ...(await directiveProblems(file, spaces))]
+    : problems;
 }
 
 function isLoadable({ text, path }: FoundFile): boolean {
   return loadSkill(text, path).skill !== undefined;
 }
 
-function directiveProblems({ text, path }: FoundFile): readonly Problem[] {
+async function directiveProblems(
+  { text, path }: FoundFile,
+  spaces: Spaces,
+): Promise<readonly Problem[]> {
   const directive = parseDirective(text, path);
   const problems = readHooks(directive.rawHooks, 1).problems.map((problem) =>
     toProblem(problem, path),
@@ -46,7 +53,28 @@ function directiveProblems({ text, path }: FoundFile): readonly Problem[] {
     if (!(error instanceof RyeError)) throw error;
     problems.push(toProblem(error, path));
   }
+  for (const { name, schema, schema_id: id } of directive.outputs) {
+    const problem =
+      id !== undefined && spaces.find('knowledge', id) === undefined
+        ? `unknown knowledge entry ${id}`
+        : schema && (await schemaProblem(name, schema));
+    if (problem === undefined) continue;
+    const line = Number(/:(\d+)$/.exec(directive.origins[`outputs.${name}`] ?? '')?.[1] ?? 1);
+    const message = `the schema of the output "${name}" cannot be used: ${problem}`;
+    const error = new RyeError('directive_malformed', message, { location: { path, line } });
+    problems.push(toProblem(error, path));
+  }
   return problems;
+}
+
+/** Returns why a schema does not compile; undefined if it does. */
+async function schemaProblem(name: string, schema: JsonObject): Promise<string | undefined> {
+  try {
+    await compileSchema({ type: 'object', properties: { [name]: schema } });
+    return undefined;
+  } catch (error) {
+    return messageOf(error).replace('the input schema cannot be used: ', '');
+  }
 }
 
 /** Returns the problems of a configuration file: its form, unknown settings, and what they may not be. */

@@ -38,6 +38,10 @@ export interface OutputDeclaration {
   readonly description: string;
   /** For `literal`: the expression that the value comes from, such as `${steps.write.path}`. */
   readonly from?: string;
+  /** JSON Schema that the value must match, without references; absent: the type alone counts. */
+  readonly schema?: JsonObject;
+  /** Id of the knowledge entry that contains the schema. */
+  readonly schema_id?: string;
 }
 
 /** One explicit step of a `<process>`, which the literal provider executes itself. */

@@ -13,6 +13,7 @@ import {
 import { readMetadata } from './directive-metadata.ts';
 import { coerce } from './inputs.ts';
 import { findFence, linesBetween } from './markdown.ts';
+import { mayHaveType, readSchemaElement, typeOfSchema } from './output-schema.ts';
 import { readBodyProcess, readProcess } from './process.ts';
 import {
   normalizeNewlines,
@@ -206,12 +207,20 @@ function readInput(element: XmlElement, draft: DirectiveDraft): void {
 function readOutput(element: XmlElement, draft: DirectiveDraft): void {
   const name = readName(element, draft, draft.outputs);
   if (name === undefined) return;
+  const written = readSchemaElement(element, draft);
+  const { schema } = written;
+  const type = readType(element, draft, schema ? typeOfSchema(schema) : 'string');
+  if (schema && element.attributes.has('type') && !mayHaveType(schema, type)) {
+    const message = `the output "${name}" has the type ${type}, and its schema another one`;
+    malformed(draft, element, message, 'Omit type="…": the schema decides.');
+  }
   const declaration: OutputDeclaration = compact({
     name,
-    type: readType(element, draft, 'string'),
+    type,
     required: isTrue(element.attributes.get('required')),
     description: textOf(element),
     from: element.attributes.get('from'),
+    ...written,
   });
   draft.outputs.push(declaration);
   noteOrigin(draft, `outputs.${name}`, element.location);

@@ -1,5 +1,12 @@
 import { compact, isJsonObject, type JsonObject, type JsonValue, toText } from '../core/json.ts';
-import type { OutputDeclaration, ProcessCall, ProcessStep } from '../core/plan.ts';
+import type { ProcessCall, ProcessStep } from '../core/plan.ts';
+import {
+  hasResult,
+  hasSchema,
+  propertiesOf,
+  type ResultShape,
+  resultSchema,
+} from '../core/return-schema.ts';
 import { escapeXml } from '../core/text.ts';
 
 export interface PromptParts {
@@ -9,45 +16,54 @@ export interface PromptParts {
   readonly permissionsXml: string;
   /** Interpolated body. */
   readonly body: string;
-  readonly outputs: readonly OutputDeclaration[];
+  /** The result that the model returns. */
+  readonly result: ResultShape;
 }
 
 /**
  * Returns the `<directive …>` text of the first user message: description, permissions as written, body, and for a
- * directive with outputs the instruction how to return them.
+ * directive with a result the instruction how to return it.
  */
 export function renderPrompt({
   name,
   description,
   permissionsXml,
   body,
-  outputs,
+  result,
 }: PromptParts): string {
   return [
     `<directive name="${escapeXml(name)}">`,
     `<description>${escapeText(description)}</description>`,
     permissionsXml,
     body.trim(),
-    outputs.length === 0 ? '' : returnInstruction(outputs),
+    hasResult(result) ? returnInstruction(result) : '',
     '</directive>',
   ]
     .filter((part) => part !== '')
     .join('\n');
 }
 
-function returnInstruction(outputs: readonly OutputDeclaration[]): string {
-  const fields = outputs.map(
-    (output) => `  ${JSON.stringify(output.name)}: "<${fieldText(output)}>"`,
-  );
+function returnInstruction({ outputs, schema }: ResultShape): string {
+  const { required } = resultSchema({ outputs, schema });
+  const own = new Set(outputs.map(({ name }) => name));
+  const fields = [
+    ...outputs.map((output) => [output.name, output.description, output.type] as const),
+    ...[...propertiesOf(schema)]
+      .filter(([name]) => !own.has(name))
+      .map(([name, { description, type }]) => [name, description, type] as const),
+  ].map(([name, description, type]) => {
+    const about = typeof description === 'string' && description !== '' ? description : name;
+    const kind = typeof type === 'string' ? ` (${type})` : '';
+    const isRequired = Array.isArray(required) && required.includes(name);
+    return `  ${JSON.stringify(name)}: "<${about}${kind}${isRequired ? ' [required]' : ''}>"`;
+  });
+  const what = fields.length === 0 ? 'an object that matches its schema' : 'these fields';
   return [
-    'When you have completed all steps, call the `rye_directive_return` tool, through the tool API and not as text, with these fields:',
-    `{\n${fields.join(',\n')}\n}`,
+    `When you have completed all steps, call the \`rye_directive_return\` tool, through the tool API and not as text, with ${what}:`,
+    ...(fields.length === 0 ? [] : [`{\n${fields.join(',\n')}\n}`]),
+    ...(hasSchema({ outputs, schema }) ? ["The tool's schema describes each field in full."] : []),
     'If you are blocked and cannot finish, call it with "status": "error" and say why in "error_detail".',
   ].join('\n');
-}
-
-function fieldText({ description, name, type, required }: OutputDeclaration): string {
-  return `${description === '' ? name : description} (${type})${required ? ' [required]' : ''}`;
 }
 
 function escapeText(text: string): string {

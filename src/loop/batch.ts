@@ -1,6 +1,7 @@
 import { posix } from 'node:path';
 import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
+import { compact } from '../core/json.ts';
 import {
   type AssistantMessage,
   contentBytes,
@@ -34,9 +35,12 @@ const STOPPING: ReadonlySet<ControlAction['control']> = new Set([
   'handoff',
 ]);
 
-/** The result of a batch. `returned` is set if the directive returned in it. */
+/** The result of a batch. */
 export interface BatchResult {
+  /** Set if the directive returned. */
   readonly returned?: Returned;
+  /** Problems of a return that was refused. */
+  readonly refused?: readonly string[];
 }
 
 /**
@@ -52,6 +56,7 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
   const returning = await findReturn(run, requested);
   const ready: Validated[] = [];
   let failed = false;
+  let refused: readonly string[] | undefined;
   const settle = async (settled: Settled): Promise<void> => {
     failed ||= isErrorOutcome(settled.outcome);
     await results.settle(settled);
@@ -59,8 +64,9 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
   for (const request of requested) {
     if (request === returning?.request) continue;
     const skipped = skip(request, returning?.request);
-    const stage =
-      skipped ?? (isReturn(request.call) ? await settleInvalidReturn(run, request) : undefined);
+    const isRefused = !skipped && isReturn(request.call);
+    if (isRefused) refused = await returnProblems(run, request);
+    const stage = skipped ?? (isRefused ? settleInvalidReturn(request, refused ?? []) : undefined);
     const admitted = stage ?? (await admit(run, request));
     if (admitted.stage === 'validated') ready.push(admitted);
     else if (skipped) await results.settle(admitted);
@@ -69,10 +75,11 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
   await runInLanes(ready, run.plan.settings.tools_parallel, async (validated) => {
     await settle(await perform(run, validated));
   });
-  if (!returning) return {};
+  if (!returning) return compact({ refused });
   const judgement = judgeReturn(run, returning.request, returning.returned, failed);
   await results.settle(judgement.settled);
-  return judgement.returned ? { returned: judgement.returned } : {};
+  const { returned } = judgement;
+  return compact({ returned });
 }
 
 /** Finds the first return that reports an error, or whose outputs are as declared. */
@@ -102,15 +109,17 @@ function skip(request: Requested, returning: Requested | undefined): Settled | u
   return undefined;
 }
 
-/** Settles a return that {@link findReturn} did not accept. */
-async function settleInvalidReturn(run: Run, request: Requested): Promise<Settled> {
+/** Why {@link findReturn} did not accept a return. */
+async function returnProblems(run: Run, request: Requested): Promise<readonly string[]> {
   const input = returnInput(request.call);
   const checked = input && (await run.ports.checkReturn(input));
-  const reason =
-    checked && !checked.ok
-      ? checked.problems.join('; ')
-      : 'the arguments of the return are not a JSON object';
-  return settleUnrun(request, request.call.name, 'invalid', reason);
+  return checked && !checked.ok
+    ? checked.problems
+    : ['the arguments of the return are not a JSON object'];
+}
+
+function settleInvalidReturn(request: Requested, problems: readonly string[]): Settled {
+  return settleUnrun(request, request.call.name, 'invalid', problems.join('; '));
 }
 
 async function perform(run: Run, validated: Validated): Promise<Settled> {

@@ -1,14 +1,15 @@
 import { RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
-import { type AssistantMessage, type ToolCallBlock, textOf } from '../core/message.ts';
+import { type AssistantMessage, textOf } from '../core/message.ts';
+import { hasResult } from '../core/return-schema.ts';
 import { hiddenMessage, note } from './conversation.ts';
 import {
-  askForOutput,
+  askForResult,
   endFailed,
   isReturnName,
-  owesOutput,
-  readOutput,
-  settleOutput,
+  owesResult,
+  readResult,
+  resultMissing,
 } from './outputs.ts';
 import type { Ending } from './ports.ts';
 import { beginRun, type Run } from './run.ts';
@@ -45,27 +46,16 @@ export async function finishOrNudge(
     return undefined;
   }
   const { outputs } = run.progress;
-  const missing = missingOutputs(run);
-  if (missing.length === 0) {
-    if (didNothing(run)) return { kind: 'error', error: answerEmpty(run).toJSON() };
-    if (owesOutput(run)) return finishWithOutput(run);
-    return finishUnlessMore(run, {
-      kind: 'completed',
-      result: run.progress.lastText,
-      ...(outputs ? { outputs } : {}),
-    });
+  if (!outputs && hasResult(run.shape)) {
+    const ending = await finishWithResult(run, isTextCall);
+    if (ending !== 'none') return ending;
   }
-  const error = new RyeError(
-    'outputs_missing',
-    `the model ended without returning ${missing.join(', ')}`,
-    {
-      hint: isTextCall
-        ? CALLS_AS_TEXT
-        : 'State in the directive when to call rye_directive_return, or make the outputs optional.',
-      details: { missing },
-    },
-  );
-  return { kind: 'error', error: error.toJSON() };
+  if (didNothing(run)) return { kind: 'error', error: answerEmpty(run).toJSON() };
+  return finishUnlessMore(run, {
+    kind: 'completed',
+    result: run.progress.lastText,
+    ...(outputs ? { outputs } : {}),
+  });
 }
 
 /** True if the run called no tool and wrote no text: it did no work, which is no success. */
@@ -81,27 +71,29 @@ function answerEmpty({ models }: Run): RyeError {
   });
 }
 
-/** Finishes a run whose result must match a schema, after the messages that are still waiting. */
-async function finishWithOutput(run: Run): Promise<Ending | undefined> {
-  if (!run.spend.reachedLimit() && !run.stop.signal.aborted) {
+/**
+ * Finishes a run that returns a result, after the messages that are still waiting. An answer that is the result counts as a
+ * return. `none`: the answer is none, and no result is required.
+ */
+async function finishWithResult(
+  run: Run,
+  isTextCall: boolean,
+): Promise<Ending | 'none' | undefined> {
+  if (run.shape.schema && !run.spend.reachedLimit() && !run.stop.signal.aborted) {
     const waiting = (await run.ports.inbox?.take('at_end')) ?? [];
     if (waiting.length > 0) {
       await run.conversation.record(...waiting);
       return undefined;
     }
   }
-  const checked = await readOutput(run);
-  return checked.ok ? finishWith(run, checked.input) : askForOutput(run, checked.problems);
-}
-
-/** Takes the result from a call of the answer. One that does not match is answered, and asked for again. */
-export async function takeOutput(
-  run: Run,
-  message: AssistantMessage,
-  call: ToolCallBlock,
-): Promise<Ending | undefined> {
-  const checked = await settleOutput(run, message, call);
-  return checked.ok ? finishWith(run, checked.input) : askForOutput(run, checked.problems);
+  const read = await readResult(run);
+  if (read.ok) return finishWith(run, read.outputs);
+  if (!owesResult(run)) return 'none';
+  if (await askForResult(run, read.problems)) return undefined;
+  const ending = resultMissing(run, read.problems);
+  return isTextCall && ending.kind === 'error'
+    ? { ...ending, error: { ...ending.error, hint: CALLS_AS_TEXT } }
+    : ending;
 }
 
 async function finishWith(run: Run, outputs: JsonObject): Promise<Ending | undefined> {
@@ -155,22 +147,11 @@ function nudgeFor(run: Run, message: AssistantMessage): Nudge | undefined {
       'You have not used any tool. If the task needs one, call it now; if not, give your final answer.';
     return { type: 'nudge_tools', text };
   }
-  if (missingOutputs(run).length > 0 && progress.isFirst('outputs')) {
-    const names = run.plan.outputs.map(({ name }) => name).join(', ');
-    const text = `The directive has not returned. Finish the rest, then call rye_directive_return with ${names}. If you cannot finish, call it with status "error" and error_detail.`;
-    return { type: 'nudge_outputs', text };
-  }
   const isEmpty = textOf(message.content).trim() === '' && progress.lastText === '';
-  if (isEmpty && progress.isFirst('empty')) {
+  if (isEmpty && !owesResult(run) && progress.isFirst('empty')) {
     return { type: 'nudge_empty', text: 'Your answer was empty. Give your final answer.' };
   }
   return undefined;
-}
-
-/** Names the required outputs of a directive that has not returned. */
-function missingOutputs({ plan, progress }: Run): readonly string[] {
-  if (progress.outputs) return [];
-  return plan.outputs.filter(({ required }) => required).map(({ name }) => name);
 }
 
 function offersTools({ ports }: Run): boolean {

@@ -5,6 +5,7 @@ import { compact } from '../core/json.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
+import { DIRECTIVE_RETURN } from '../core/return-schema.ts';
 import { didYouMean } from '../core/text.ts';
 import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../core/usage.ts';
 import { repairPairing } from '../log/context.ts';
@@ -15,7 +16,6 @@ import { note } from './conversation.ts';
 import { transformMessages } from './handlers.ts';
 import { decidedEnding } from './hooks.ts';
 import { type Allowance, ContextMeter } from './meters.ts';
-import { owesOutput } from './outputs.ts';
 import type { Ending } from './ports.ts';
 import type { Run } from './run.ts';
 
@@ -159,7 +159,6 @@ export async function planCall(run: Run): Promise<CallPlan> {
   } else if (!plan.allow_unpriced) {
     return { kind: 'refused', ending: unpriced(run) };
   }
-  const asksForSchema = run.progress.outputRequests > 0 && owesOutput(run);
   const request: ModelRequest = compact({
     model: model.id,
     system: ports.system,
@@ -168,13 +167,30 @@ export async function planCall(run: Run): Promise<CallPlan> {
     max_tokens: maxTokens,
     thinking: models.thinking,
     cache: behavior.cache ?? plan.settings.cache,
-    output_schema: asksForSchema ? behavior.schema : undefined,
+    ...resultMembers(run),
   });
   return {
     kind: 'ready',
     request,
     allowance: { outputTokens: maxTokens, tokensLeft, microUsdLeft, inputTokens: likelyInput },
     estimate: models.traits.embedded ? undefined : estimateOf(model, inputTokens, maxTokens),
+  };
+}
+
+/**
+ * Asks for a result with a schema from the first request on. A model that has finished without one is made to return, unless
+ * its directive declares outputs, for which more may have to be done.
+ */
+function resultMembers({
+  plan,
+  progress,
+  resultSchema: schema,
+}: Run): Pick<ModelRequest, 'output_schema' | 'tool_choice'> {
+  if (!schema || progress.outputs) return {};
+  const isForced = progress.outputRequests > 0 && plan.outputs.length === 0;
+  return {
+    output_schema: schema,
+    ...(isForced ? { tool_choice: { name: DIRECTIVE_RETURN } } : {}),
   };
 }
 

@@ -1,14 +1,15 @@
 import { RyeError, toRyeError } from '../core/errors.ts';
 import { type AssistantMessage, toolCallsOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import { hasSchema } from '../core/return-schema.ts';
 import { runToolBatch } from './batch.ts';
 import { compactContext, watchContext } from './compaction.ts';
 import { hiddenMessage, note } from './conversation.ts';
-import { finishOrNudge, finishUnlessMore, takeOutput, watchLoop } from './finish.ts';
+import { finishOrNudge, finishUnlessMore, watchLoop } from './finish.ts';
 import { decidedEnding } from './hooks.ts';
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
-import { endReturned, outputCall } from './outputs.ts';
+import { endReturned, resultMissing } from './outputs.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
 import { createRun, type Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
@@ -73,8 +74,6 @@ async function takeTurn(run: Run): Promise<Ending | undefined> {
   if (answer.kind === 'none') return undefined;
   const message = calls.withUniqueIds(answer.message);
   progress.noteText(message);
-  const output = outputCall(run, message);
-  if (output) return takeOutput(run, message, output);
   if (toolCallsOf(message).length > 0) return runCalls(run, message);
   await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
   return stop.cause === 'cancelled' ? undefined : finishOrNudge(run, message);
@@ -86,8 +85,11 @@ async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | u
   progress.noteToolUse();
   conversation.holdInjections();
   await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
-  const { returned } = await runToolBatch(run, message);
+  const { returned, refused } = await runToolBatch(run, message);
   await conversation.releaseInjections();
+  if (refused && hasSchema(run.shape) && !progress.requestOutput()) {
+    return resultMissing(run, refused);
+  }
   if (!returned) {
     await boundTurnOutput(run);
     await conversation.record(...(conversation.watcher?.takeFollowUps() ?? []));

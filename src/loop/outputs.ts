@@ -1,21 +1,20 @@
 import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import { wireName } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, type JsonValue, parseJson, toText } from '../core/json.ts';
-import { type AssistantMessage, type ToolCallBlock, toolCallsOf } from '../core/message.ts';
+import type { ToolCallBlock } from '../core/message.ts';
+import { DIRECTIVE_RETURN, declaresOutput, hasSchema } from '../core/return-schema.ts';
 import { headBytes } from '../core/text.ts';
-import { OUTPUT_TOOL } from '../providers/provider.ts';
 import { hiddenMessage } from './conversation.ts';
 import { notStarted } from './gates.ts';
 import { decidedEnding } from './hooks.ts';
-import type { Ending, Validation } from './ports.ts';
-import { boundResult, resultDraft, settledDraft } from './results.ts';
+import type { Ending, ReturnCheck } from './ports.ts';
 import type { Run } from './run.ts';
 import { type Requested, type Settled, settle, settleUnrun } from './tool-call.ts';
 
 /** The id under which `rye_execute` and steps reach the return. */
 const RETURN_ID = 'rye/agent/threads/directive_return';
 const RETURN_NAMES: ReadonlySet<string> = new Set([
-  'rye_directive_return',
+  DIRECTIVE_RETURN,
   'directive_return',
   wireName(RETURN_ID),
 ]);
@@ -53,8 +52,7 @@ export function returnedError(run: Run, call: ToolCallBlock): Returned | undefin
   const input = returnInput(call);
   const { status, error_detail: detail = null } = input ?? {};
   if (typeof status !== 'string' || status.trim().toLowerCase() !== 'error') return undefined;
-  const declares = (name: string): boolean =>
-    run.plan.outputs.some((output) => output.name === name);
+  const declares = (name: string): boolean => declaresOutput(run.shape, name);
   if (declares('status') && (detail === null || declares('error_detail'))) return undefined;
   return { kind: 'error', detail: detailText(detail) };
 }
@@ -133,83 +131,59 @@ export function judgeReturn(
 /** A text that is nothing but one fenced block of JSON. */
 const FENCED = /^```(?:json)?[ \t]*\n([^]*?)\n?```$/;
 
-/** True while the run must end with an object that matches `behavior.schema`. Declared outputs are checked on their return. */
-export function owesOutput(run: Run): boolean {
-  return (
-    run.behavior.schema !== undefined &&
-    run.plan.outputs.length === 0 &&
-    run.progress.outputs === undefined
-  );
+/** True if the run has to return a result and has not done so. */
+export function owesResult({ shape, progress }: Run): boolean {
+  if (progress.outputs !== undefined) return false;
+  return shape.schema !== undefined || shape.outputs.some(({ required }) => required);
 }
 
 /** Reads the result from the last text of the model and checks it. */
-export async function readOutput(run: Run): Promise<Validation> {
+export async function readResult(run: Run): Promise<ReturnCheck> {
   const text = run.progress.lastText.trim();
   const value = parseJson(FENCED.exec(text)?.[1] ?? text);
   if (value === undefined || !isJsonObject(value)) {
-    return { ok: false, problems: 'it is not one JSON object' };
+    return { ok: false, problems: [NO_OBJECT] };
   }
-  return check(run, value);
+  const { shape } = run;
+  const isMeant = shape.schema || Object.keys(value).some((name) => declaresOutput(shape, name));
+  return isMeant ? await run.ports.checkReturn(value) : { ok: false, problems: [NO_OBJECT] };
 }
 
-async function check(run: Run, value: JsonObject): Promise<Validation> {
-  const { schema } = run.behavior;
-  return schema ? await run.ports.validate(schema, value) : { ok: true, input: value, coerced: [] };
+const NO_OBJECT = 'it is not one JSON object with the outputs';
+
+/**
+ * Asks for the result in another turn: once for outputs by type, and a few times for one with a schema, which a model may
+ * miss in its details. Returns false if the model was asked often enough.
+ */
+export async function askForResult(run: Run, problems: readonly string[]): Promise<boolean> {
+  const { shape, models, progress, conversation } = run;
+  const isStrict = hasSchema(shape);
+  const mayAsk = isStrict
+    ? !models.traits.replayable && progress.requestOutput()
+    : progress.isFirst('outputs');
+  if (!mayAsk) return false;
+  const names = shape.outputs.map(({ name }) => name).join(', ');
+  const text = isStrict
+    ? `The directive has not returned. Call ${DIRECTIVE_RETURN} now, with a result that matches its schema. Your answer does not match: ${problems.join('; ')}`
+    : `The directive has not returned. Finish the rest, then call ${DIRECTIVE_RETURN} with ${names}. If you cannot finish, call it with status "error" and error_detail.`;
+  const type = isStrict ? 'output_request' : 'nudge_outputs';
+  await conversation.record(hiddenMessage(type, text));
+  return true;
 }
 
-/** Asks for the result in another turn. The run is finishing, and only the result is missing. */
-export async function askForOutput(run: Run, problems: string): Promise<Ending | undefined> {
-  const { behavior, models, progress, conversation } = run;
-  const isRepeated = progress.outputRequests > 0;
-  if (models.traits.replayable || !progress.requestOutput()) {
-    return { kind: 'error', error: mismatch(problems).toJSON() };
-  }
-  const text = [
-    'Give your final result now, as one JSON object and nothing else. It must match this JSON Schema:',
-    JSON.stringify(behavior.schema),
-    ...(isRepeated ? [`What you gave does not match: ${problems}`] : []),
-  ].join('\n');
-  await conversation.record(hiddenMessage('output_request', text));
-  return undefined;
-}
-
-function mismatch(problems: string): RyeError {
-  return new RyeError('outputs_missing', `the result does not match the schema: ${problems}`, {
-    hint: 'State in the directive what the result should contain, or make the schema less strict.',
-    details: { problems },
+/** Ends a run whose model was asked for its result often enough. */
+export function resultMissing(run: Run, problems: readonly string[]): Ending {
+  const { shape } = run;
+  const names = shape.outputs.filter(({ required }) => required).map(({ name }) => name);
+  const isStrict = hasSchema(shape);
+  const message = isStrict
+    ? `the result does not match the schema: ${problems.join('; ')}`
+    : `the model ended without returning ${names.join(', ')}`;
+  const error = new RyeError('outputs_missing', message, {
+    hint: isStrict
+      ? 'State in the directive what the result should contain, or make the schema less strict.'
+      : `State in the directive when to call ${DIRECTIVE_RETURN}, or make the outputs optional.`,
+    details: isStrict ? { problems: problems.join('\n') } : { missing: names },
   });
-}
-
-/** Returns the call that carries the result, if the result was asked for. */
-export function outputCall(run: Run, message: AssistantMessage): ToolCallBlock | undefined {
-  if (run.progress.outputRequests === 0 || !owesOutput(run)) return undefined;
-  return toolCallsOf(message).find(({ name }) => name === OUTPUT_TOOL.name);
-}
-
-/** Settles every call of the answer that carries the result: checks that one and runs none of the others. */
-export async function settleOutput(
-  run: Run,
-  message: AssistantMessage,
-  output: ToolCallBlock,
-): Promise<Validation> {
-  await run.conversation.record({
-    event_type: 'message',
-    payload: { message, turn: run.spend.turn },
-  });
-  const checked: Validation =
-    output.malformed === undefined
-      ? await check(run, output.input)
-      : { ok: false, problems: 'the arguments are not a JSON object' };
-  for (const [position, call] of toolCallsOf(message).entries()) {
-    const requested = { stage: 'requested', position, call } as const;
-    const settled: Settled =
-      call !== output
-        ? settleUnrun(requested, call.name, 'skipped', 'the result was given')
-        : checked.ok
-          ? settle(requested, call.name, 'ok', 'Taken.')
-          : settleUnrun(requested, call.name, 'invalid', checked.problems);
-    const result = await boundResult(run, settled);
-    await run.conversation.record(settledDraft(result), resultDraft(result, run.spend.turn));
-  }
-  return checked;
+  return { kind: 'error', error: error.toJSON() };
 }

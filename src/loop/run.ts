@@ -1,6 +1,7 @@
 import type { JsonObject } from '../core/json.ts';
 import { type AssistantMessage, textOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
+import { hasSchema, type ResultShape, resultSchema } from '../core/return-schema.ts';
 import { type Behavior, parseBehavior } from './behavior.ts';
 import { CallHistory } from './call-history.ts';
 import { Conversation } from './conversation.ts';
@@ -14,6 +15,10 @@ import { Stop } from './stop.ts';
 export interface Run {
   readonly plan: ThreadPlan;
   readonly behavior: Behavior;
+  /** The result that the model returns. */
+  readonly shape: ResultShape;
+  /** The schema of the result, if one is given; one object for the whole run. */
+  readonly resultSchema: JsonObject | undefined;
   readonly ports: LoopPorts;
   readonly stop: Stop;
   readonly outbox: Outbox;
@@ -27,6 +32,7 @@ export interface Run {
 
 export function createRun(plan: ThreadPlan, ports: LoopPorts, signal: AbortSignal): Run {
   const behavior = parseBehavior(plan.behavior);
+  const shape = { outputs: plan.outputs, schema: behavior.schema };
   const stop = new Stop(ports.clock, signal);
   const outbox = new Outbox(() => stop.close());
   const models = new Models(plan, behavior, ports);
@@ -39,6 +45,8 @@ export function createRun(plan: ThreadPlan, ports: LoopPorts, signal: AbortSigna
   return {
     plan,
     behavior,
+    shape,
+    resultSchema: hasSchema(shape) ? resultSchema(shape) : undefined,
     ports,
     stop,
     outbox,
@@ -68,7 +76,7 @@ export async function beginRun({ models, calls, conversation }: Run): Promise<vo
 
 /** The maximum number of times that an answer which was cut at `max_tokens` is continued in a row. */
 const MAX_CONTINUATIONS = 3;
-/** The maximum number of times that a model is asked for a result that matches the schema. */
+/** The maximum number of times that a model is asked again for a result that matches the schema. */
 const MAX_OUTPUT_REQUESTS = 3;
 
 /** Messages that a run sends at most once. */

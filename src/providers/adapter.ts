@@ -1,4 +1,4 @@
-import { isJsonObject, isRecord, type JsonObject, parseJson } from '../core/json.ts';
+import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import {
   type AssistantMessage,
   type Message,
@@ -12,7 +12,6 @@ import {
   type ModelEvent,
   type ModelProvider,
   type ModelRequest,
-  OUTPUT_TOOL,
   type ProviderFailure,
   type ProviderSetup,
 } from './provider.ts';
@@ -229,28 +228,4 @@ export function callOfJson({
   const call = { type: 'tool_call', call_id: callId, name } as const;
   const input = parseJson(json);
   return isJsonObject(input) ? { ...call, input } : { ...call, input: {}, malformed: json };
-}
-
-/** The request with {@link OUTPUT_TOOL} forced, for APIs and schemas that a native format can't serve. */
-export function withOutputTool(request: ModelRequest, schema: JsonObject): ModelRequest {
-  return {
-    ...request,
-    tools: [...request.tools, { ...OUTPUT_TOOL, input_schema: schema }],
-    tool_choice: { name: OUTPUT_TOOL.name },
-  };
-}
-
-/** An API can promise a schema only where every object lists all of its members and allows no others. */
-export function isStrictSchema(value: unknown): boolean {
-  if (Array.isArray(value)) return value.every(isStrictSchema);
-  if (!isRecord(value)) return true;
-  const { properties, required, additionalProperties, type } = value;
-  if (type === 'object' || isRecord(properties)) {
-    const names = isRecord(properties) ? Object.keys(properties) : [];
-    const listed = Array.isArray(required) ? required : [];
-    if (additionalProperties !== false || !names.every((name) => listed.includes(name))) {
-      return false;
-    }
-  }
-  return Object.values(value).every(isStrictSchema);
 }

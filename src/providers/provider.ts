@@ -24,15 +24,6 @@ export interface ToolList {
   readonly tools: readonly ToolDefinition[];
 }
 
-/**
- * The tool whose call carries an answer that must match a schema, where the API cannot hold an answer to one. The
- * loop takes its input for the answer; no tool runs.
- */
-export const OUTPUT_TOOL = {
-  name: '__output__',
-  description: 'Gives the final result. Call it once, with the whole result as its arguments.',
-} as const;
-
 export interface ModelRequest {
   readonly model: string;
   /** Empty when there is no system prompt. */
@@ -46,8 +37,9 @@ export interface ModelRequest {
   /** `any` forces a tool call, `{name}` that tool. Default: the model decides. */
   readonly tool_choice?: 'auto' | 'any' | 'none' | { readonly name: string };
   /**
-   * JSON Schema of an object that the answer has to be. An adapter asks for it natively, else by a forced call of
-   * {@link OUTPUT_TOOL}; whether the answer matches is for the loop to check.
+   * JSON Schema of the object that the final answer has to be, unless the model returns it by a call of the return tool,
+   * whose schema is in `tools`. An adapter asks for it natively if its API takes that beside tools, else ignores it. The
+   * loop checks the answer.
    */
   readonly output_schema?: JsonObject;
 }

@@ -202,6 +202,8 @@ const PLAN = objectOf<ThreadPlan>({
       required: BOOLEAN,
       description: TEXT,
       from: optional(TEXT),
+      schema: optional(OBJECT),
+      schema_id: optional(TEXT),
     }),
   ),
   prompt: TEXT,

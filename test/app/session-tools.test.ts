@@ -11,7 +11,8 @@ function planned(id: string, preloaded = true): PlannedTool {
 
 function session(tools: readonly PlannedTool[], unlocked = new Set<string>()): SessionTools {
   return new SessionTools({
-    plan: { tools, outputs: [] },
+    plan: { tools },
+    result: { outputs: [] },
     aliases: new Map(),
     unlocked,
     own: [],

@@ -83,7 +83,7 @@ test('with a key of OpenAI the same directive runs there, and its key stays in t
   expect(server.requests[0]?.body.tools).toEqual(server.requests[1]?.body.tools);
 });
 
-test('a schema is kept: natively, after a question, and with the result as outputs', async () => {
+test('a schema is kept: natively from the first request on, and with the result as outputs', async () => {
   const here = await workspace();
   await count(here);
   const schema = path.join(here.project, 'schema.json');
@@ -107,8 +107,8 @@ test('a schema is kept: natively, after a question, and with the result as outpu
   })) as unknown as Result;
   expect(result).toMatchObject({ success: true, outputs: { n: 4 } });
   expect(server.requests.map(({ body }) => 'response_format' in body)).toEqual([
-    false,
-    false,
+    true,
+    true,
     true,
     true,
   ]);
@@ -257,4 +257,34 @@ test('models list shows what can be used, its tiers, its window, its price and t
   expect(stdout).toMatch(/anthropic +claude-sonnet-5-5 .*set ANTHROPIC_API_KEY/);
   expect(stdout).toContain('Prices as of 2026-11-21');
   expect(stdout).not.toContain(KEY);
+});
+
+test('a schema on the command line reaches the model in its first request, and one answer is enough', async () => {
+  const here = await workspace();
+  await count(here);
+  const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
+  const { server, env } = await serve(does('rye_directive_return', { n: 4 }, 'call_1'));
+  const { stdout } = await here.rye(['run', 'count', '--json-schema', JSON.stringify(schema)], {
+    env,
+  });
+  expect(stdout).toBe('n: 4\n');
+  expect(server.requests).toHaveLength(1);
+  expect(server.requests[0]?.body).toMatchObject({
+    response_format: { json_schema: { schema } },
+  });
+  expect(JSON.stringify(server.requests[0]?.body.tools)).toContain('"n":{"type":"integer"}');
+});
+
+test('validate names the place of a schema that cannot be used', async () => {
+  const here = await workspace();
+  await count(here);
+  const file = path.join(here.project, '.ai/directives/count.md');
+  const text = readFileSync(file, 'utf8');
+  const output = '<outputs><output name="n"><schema>{"type": "whole"}</schema></output></outputs>';
+  writeFileSync(file, text.replace('<process/>', output));
+  const { code, stdout } = await here.rye(['validate', 'directive', 'count']);
+  expect(code).toBe(2);
+  expect(stdout).toMatch(/count\.md:\d+.*the schema of the output "n" cannot be used: .*type/);
+  const run = await here.json(['run', 'count', '--allow-unsigned']);
+  expect(run).toMatchObject({ success: false });
 });

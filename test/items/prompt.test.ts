@@ -6,7 +6,7 @@ const parts = {
   description: 'Say hi',
   permissionsXml: '',
   body: ' Do it. \n',
-  outputs: [],
+  result: { outputs: [] },
 };
 
 it('renders description, permissions as written and the body', () => {
@@ -33,7 +33,7 @@ it('explains how to return the outputs', () => {
     { name: 'text', type: 'string', required: true, description: 'The text' },
     { name: 'n', type: 'integer', required: false, description: '' },
   ] as const;
-  const text = renderPrompt({ ...parts, outputs });
+  const text = renderPrompt({ ...parts, result: { outputs } });
   expect(text).toContain('`rye_directive_return`');
   expect(text).toContain(
     '{\n  "text": "<The text (string) [required]>",\n  "n": "<n (integer)>"\n}',

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { userText } from '../../src/core/message.ts';
 import { hiddenMessage } from '../../src/loop/conversation.ts';
-import type { Validation } from '../../src/loop/ports.ts';
+import type { ReturnCheck } from '../../src/loop/ports.ts';
 import { answers, planOf, play, resultText, type Script, toolOf, trace } from './scripted.ts';
 
 const SCHEMA = {
@@ -15,7 +15,11 @@ function wants(script: Omit<Script, 'plan'>, plan: Script['plan'] = {}): Script 
   return { plan: { behavior: { schema: SCHEMA }, ...plan }, ...script };
 }
 
-const output = (id: string, input: object) => ({ id, name: '__output__', input: { ...input } });
+const output = (id: string, input: object) => ({
+  id,
+  name: 'rye_directive_return',
+  input: { ...input },
+});
 
 describe('a result that must match a schema', () => {
   it('is taken from the answer where that is it already', async () => {
@@ -23,17 +27,20 @@ describe('a result that must match a schema', () => {
       const { outcome, requests } = await play(wants({ turns: [answers(text)] }));
       expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 }, result: text });
       expect(requests).toHaveLength(1);
-      expect(requests[0]).not.toHaveProperty('output_schema');
+      expect(requests[0]?.output_schema).toMatchObject(SCHEMA);
     }
   });
 
   // Requirement: structured-result
-  it('is asked for once the model is done, with the schema in the request', async () => {
+  it('is asked for again by a forced return if the model ends without one', async () => {
     const { outcome, requests, events, hooks } = await play(
       wants({ turns: [answers('It is four.'), answers('{"n": 4}')] }),
     );
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 } });
-    expect(requests[1]?.output_schema).toEqual(SCHEMA);
+    expect(requests.map(({ tool_choice: choice }) => choice)).toEqual([
+      undefined,
+      { name: 'rye_directive_return' },
+    ]);
     expect(trace(events)).toContain('inject output_request');
     const returned = hooks.filter(({ event }) => event === 'directive_return');
     expect(returned).toMatchObject([{ context: { outputs: { n: 4 } } }]);
@@ -52,8 +59,8 @@ describe('a result that must match a schema', () => {
       }),
     );
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 4 } });
-    expect(resultText(events, 'b')).toBe('Taken.');
-    expect(resultText(events, 'c')).toBe('Skipped: the result was given');
+    expect(resultText(events, 'b')).toBe('Returned.');
+    expect(resultText(events, 'c')).toBe('Skipped: the directive returned before this call');
   });
 
   it('is asked for again with what is wrong, three times in all', async () => {
@@ -87,7 +94,7 @@ describe('a result that must match a schema', () => {
       }),
     );
     expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 5 } });
-    expect(requests.map(({ output_schema }) => output_schema !== undefined)).toEqual([
+    expect(requests.map(({ tool_choice: choice }) => choice !== undefined)).toEqual([
       false,
       false,
       true,
@@ -116,16 +123,9 @@ describe('a result that must match a schema', () => {
     expect(requests).toHaveLength(1);
   });
 
-  it('a call of that name is unknown where nothing was asked', async () => {
-    const { events } = await play({
-      turns: [answers('', [output('a', { n: 4 })]), answers('Done.')],
-    });
-    expect(resultText(events, 'a')).toMatch(/^Unknown tool: /);
-  });
-
   it('a schema that cannot be used ends the run', async () => {
-    const validate = (): Promise<Validation> => Promise.reject(new Error('no such keyword'));
-    const { outcome } = await play(wants({ turns: [answers('{"n": 4}')], ports: { validate } }));
+    const checkReturn = (): Promise<ReturnCheck> => Promise.reject(new Error('no such keyword'));
+    const { outcome } = await play(wants({ turns: [answers('{"n": 4}')], ports: { checkReturn } }));
     expect(outcome).toMatchObject({ kind: 'error', error: { message: 'no such keyword' } });
   });
 });

@@ -388,12 +388,14 @@ export function portsOf(
       );
     },
     checkReturn: (input) => {
-      const missing = (script.plan?.outputs ?? []).filter(
-        ({ name, required }) => required && input[name] === undefined,
-      );
+      const schema = script.plan?.behavior?.['schema'] as JsonObject | undefined;
+      const missing = [
+        ...(script.plan?.outputs ?? []).flatMap(({ name, required }) => (required ? [name] : [])),
+        ...((schema?.['required'] ?? []) as string[]),
+      ].filter((name) => input[name] === undefined);
       return missing.length === 0
         ? { ok: true, outputs: input }
-        : { ok: false, problems: missing.map(({ name }) => `${name} is required`) };
+        : { ok: false, problems: missing.map((name) => `${name} is required`) };
     },
     ...script.ports,
   };

@@ -13,7 +13,7 @@ describe('directiveReturnDefinition', () => {
       { ...output('report', 'file'), description: 'Path.' },
       output('n', 'integer', false),
     ];
-    expect(directiveReturnDefinition(outputs)).toMatchObject({
+    expect(directiveReturnDefinition({ outputs })).toMatchObject({
       name: 'rye_directive_return',
       input_schema: {
         type: 'object',
@@ -38,15 +38,12 @@ describe('checkOutputs', () => {
       enum: '',
     };
     expect(
-      checkOutputs(
-        VALUE_TYPES.map((type) => output(type, type)),
-        values,
-      ),
+      checkOutputs({ outputs: VALUE_TYPES.map((type) => output(type, type)) }, values),
     ).toEqual({ ok: true, outputs: values });
   });
 
   it.each<[JsonObject]>([[{}], [{ n: null }]])('refuses a missing required output: %j', (input) => {
-    expect(checkOutputs([output('n', 'integer')], input)).toEqual({
+    expect(checkOutputs({ outputs: [output('n', 'integer')] }, input)).toEqual({
       ok: false,
       problems: ['n: is required (integer)'],
     });
@@ -54,13 +51,19 @@ describe('checkOutputs', () => {
 
   it('coerces by the table, refuses what it cannot, and names every problem', () => {
     expect(
-      checkOutputs([output('n', 'integer'), output('l', 'array')], { n: '5', l: '[1]' }),
+      checkOutputs(
+        { outputs: [output('n', 'integer'), output('l', 'array')] },
+        { n: '5', l: '[1]' },
+      ),
     ).toEqual({
       ok: true,
       outputs: { n: 5, l: [1] },
     });
     expect(
-      checkOutputs([output('n', 'integer'), output('b', 'boolean')], { n: 1.5, b: 'maybe' }),
+      checkOutputs(
+        { outputs: [output('n', 'integer'), output('b', 'boolean')] },
+        { n: 1.5, b: 'maybe' },
+      ),
     ).toEqual({
       ok: false,
       problems: ['n: must be integer', 'b: must be boolean'],
@@ -68,10 +71,10 @@ describe('checkOutputs', () => {
   });
 
   it('drops absent, undeclared and inherited members', () => {
-    expect(checkOutputs([output('n', 'integer', false)], { other: 1 })).toEqual({
+    expect(checkOutputs({ outputs: [output('n', 'integer', false)] }, { other: 1 })).toEqual({
       ok: true,
       outputs: {},
     });
-    expect(checkOutputs([output('toString', 'string')], {}).ok).toBe(false);
+    expect(checkOutputs({ outputs: [output('toString', 'string')] }, {}).ok).toBe(false);
   });
 });

@@ -5,6 +5,7 @@ import type { ItemType } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ProcessCall, ThreadPlan, ValueType } from '../../core/plan.ts';
+import type { OutputSchema, TypeOfSchema } from './output-schema.ts';
 
 /** An input of a directive from code. */
 export interface DirectiveInput {
@@ -20,10 +21,12 @@ export interface DirectiveInput {
 }
 
 export interface DirectiveOutput {
-  /** Default: `string`. */
+  /** Default: the type that `schema` names, else `string`. */
   readonly type?: ValueType;
   readonly required?: boolean;
   readonly description?: string;
+  /** JSON Schema or a zod schema of the value; the model gets it with its first request, and the outputs have its type. */
+  readonly schema?: OutputSchema;
   /** Expression that the value comes from if no model runs, such as `${steps.price.data.cents}`. */
   readonly from?: string;
 }
@@ -141,6 +144,8 @@ type ValueOf<D> = D extends { readonly enum: readonly (infer E)[] }
           ? JsonObject
           : string;
 
+type OutputOf<D> = D extends { readonly schema: infer S } ? TypeOfSchema<S> : ValueOf<D>;
+
 type RequiredOf<D> = {
   [N in keyof D]: D[N] extends { readonly required: true } ? N : never;
 }[keyof D];
@@ -152,10 +157,14 @@ type ValuesOf<D> = { readonly [N in RequiredOf<D>]: ValueOf<D[N]> } & {
 /** The type of the inputs that a run of a declared directive takes. */
 export type DirectiveInputs<D> = string extends keyof D ? JsonObject : ValuesOf<D>;
 
+type OutputsOf<D> = { readonly [N in RequiredOf<D>]: OutputOf<D[N]> } & {
+  readonly [N in Exclude<keyof D, RequiredOf<D>>]?: OutputOf<D[N]>;
+};
+
 /** The type of the outputs that a completed run of a declared directive has. Null only if no output is required. */
 export type DirectiveOutputs<O> = string extends keyof O
   ? JsonObject | null
-  : ValuesOf<O> | ([RequiredOf<O>] extends [never] ? null : never);
+  : OutputsOf<O> | ([RequiredOf<O>] extends [never] ? null : never);
 
 /** A directive from code, for `rye.run({ directive })` or `directives` of a preset. */
 export interface DefinedDirective<I extends object = object, O = unknown> {

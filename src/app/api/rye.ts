@@ -17,6 +17,7 @@ import type {
   DirectiveOutputs,
 } from './directives.ts';
 import type { ItemsService, KeysService, LockService } from './items.ts';
+import type { OutputSchema, OutputsWith } from './output-schema.ts';
 import type { RulesService } from './rules.ts';
 import type {
   ChildrenService,
@@ -91,13 +92,13 @@ export interface Rye {
   readonly trees: SessionTrees;
   readonly exports: ExportsService;
   /** Runs a directive in this process and resolves with its outcome; never rejects. */
-  run<I extends object = JsonObject, O = JsonObject | null>(
-    request: RunRequest<I, O>,
-  ): Promise<RunOutcome<O>>;
+  run<I extends object = JsonObject, O = JsonObject | null, const S extends OutputSchema = never>(
+    request: RunRequest<I, O> & { readonly outputSchema?: S },
+  ): Promise<RunOutcome<OutputsWith<O, S>>>;
   /** Starts a run and returns a handle to control it. */
-  start<I extends object = JsonObject, O = JsonObject | null>(
-    request: RunRequest<I, O>,
-  ): RunHandle<O>;
+  start<I extends object = JsonObject, O = JsonObject | null, const S extends OutputSchema = never>(
+    request: RunRequest<I, O> & { readonly outputSchema?: S },
+  ): RunHandle<OutputsWith<O, S>>;
   /**
    * Checks a directive from code as a file is checked, and keeps it: threads of this rye can start it as a child and be
    * resumed. Throws `usage`, or the code of the parser, for the member that is wrong.

@@ -5,6 +5,9 @@ import { assertItemId, ITEM_TYPES } from '../../core/ids.ts';
 import { isRecord } from '../../core/json.ts';
 import { didYouMean } from '../../core/text.ts';
 import type { DirectiveDeclaration, DirectiveHook } from '../api/directives.ts';
+import type { OutputSchema } from '../api/output-schema.ts';
+import { jsonSchemaOf } from './output-schema.ts';
+import { type Attributes, element, empty, entries, escaped, opening, textOf } from './xml-text.ts';
 
 const ROOT = [
   'id',
@@ -25,7 +28,7 @@ const ROOT = [
   'process',
 ] as const satisfies readonly (keyof DirectiveDeclaration)[];
 const INPUT = ['type', 'required', 'default', 'enum', 'secret', 'description'] as const;
-const OUTPUT = ['type', 'required', 'description', 'from'] as const;
+const OUTPUT = ['type', 'required', 'description', 'from', 'schema'] as const;
 const PERMISSIONS = [...VERBS, 'ceiling', 'optional', 'acknowledge'] as const;
 const MODEL = ['tier', 'id', 'provider', 'fallback', 'thinking'] as const;
 const POSITIONS = ['system', 'before', 'after', 'suppress'] as const;
@@ -61,8 +64,6 @@ const ACTION = [
   'item_id',
   'params',
 ] as const;
-
-type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /** Writes the text of a directive file, one element per line, with the member that each line comes from. */
 export class DirectiveWriter {
@@ -218,11 +219,12 @@ export class DirectiveWriter {
       const { default: fallback } = declared;
       // a separator at the end keeps commas in a value
       const values = declared['enum'] === undefined ? [] : this.#list(where, declared['enum']);
-      this.#declaration('input', name, declared, {
+      const others = {
         enum: values.length === 0 ? undefined : `${values.join('|')}|`,
         default: fallback === undefined ? undefined : textOf(fallback),
         secret: this.#flag(`${where}.secret`, declared['secret']),
-      });
+      };
+      this.#declaration('input', name, declared, { others, schema: '' });
     }
     this.#line('inputs', '</inputs>');
   }
@@ -234,7 +236,9 @@ export class DirectiveWriter {
       const where = `outputs.${name}`;
       const declared = this.#object(where, value, OUTPUT);
       const from = this.#optional(`${where}.from`, declared['from']);
-      this.#declaration('output', name, declared, { from });
+      const schema =
+        declared['schema'] === undefined ? '' : this.#schema(where, declared['schema']);
+      this.#declaration('output', name, declared, { others: { from }, schema });
     }
     this.#line('outputs', '</outputs>');
   }
@@ -243,13 +247,25 @@ export class DirectiveWriter {
     tag: 'input' | 'output',
     name: string,
     declared: Readonly<Record<string, unknown>>,
-    others: Attributes,
+    { others, schema }: { readonly others: Attributes; readonly schema: string },
   ): void {
     const where = `${tag}s.${name}`;
     const text = this.#optional(`${where}.description`, declared['description']) ?? '';
     const type = this.#optional(`${where}.type`, declared['type']);
     const required = this.#flag(`${where}.required`, declared['required']);
-    this.#line(where, element(tag, text, { name, type, required, ...others }));
+    const start = opening(tag, { name, type, required, ...others });
+    this.#line(where, `${start}${escaped(text)}${schema}</${tag}>`);
+  }
+
+  #schema(where: string, value: unknown): string {
+    if (!isRecord(value) && typeof value !== 'function') {
+      return this.#refuse(`${where}.schema`, 'is not an object');
+    }
+    const schema = jsonSchemaOf(
+      value as OutputSchema,
+      `the directive ${this.#id}: ${where}.schema`,
+    );
+    return element('schema', JSON.stringify(schema));
   }
 
   #process(): void {
@@ -360,33 +376,4 @@ export class DirectiveWriter {
   #refuse(where: string, problem: string, hint?: string): never {
     throw new RyeError('usage', `the directive ${this.#id}: ${where} ${problem}`, { hint });
   }
-}
-
-function entries(value: Readonly<Record<string, unknown>>): [string, unknown][] {
-  return Object.entries(value).filter(([, member]) => member !== undefined);
-}
-
-/** The text of a value in an attribute or element, which the parser types again. */
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value);
-}
-
-function opening(name: string, attributes: Attributes = {}): string {
-  const written = Object.entries(attributes).flatMap(([key, value]) =>
-    value === undefined ? [] : [` ${key}="${escaped(String(value))}"`],
-  );
-  return `<${name}${written.join('')}>`;
-}
-
-function empty(name: string, attributes: Attributes): string {
-  return `${opening(name, attributes).slice(0, -1)}/>`;
-}
-
-function element(name: string, text: string, attributes: Attributes = {}): string {
-  return `${opening(name, attributes)}${escaped(text)}</${name}>`;
-}
-
-/** Line breaks are escaped too: each element stays on its line and no text can close the fence. */
-function escaped(text: string): string {
-  return text.replaceAll(/[&<>"'`\n\r\t]/g, (character) => `&#${character.charCodeAt(0)};`);
 }

@@ -51,7 +51,7 @@ const DIRECTIVE_OPTIONS = {
   parent: text('ID', 'Parent thread (default: $RYE_PARENT_THREAD_ID)'),
   ...SAFETY_OPTIONS,
   allowUnpriced: flag('Allow models without a known price (disables the spend limit)'),
-  jsonSchema: text('FILE', 'JSON Schema that the outputs must match'),
+  jsonSchema: text('SCHEMA', 'JSON Schema that the outputs must match, as JSON or a file'),
   async: ASYNC,
   dryRun: flag('Print the plan; register, spend and write nothing'),
   outputFormat: OUTPUT_OPTIONS.outputFormat,

@@ -13,7 +13,7 @@ import {
   isErrorOutcome,
   type ToolResultMessage,
 } from '../../core/message.ts';
-import { isStrictSchema, withOutputTool } from '../adapter.ts';
+import { closedSchema } from '../answer-format.ts';
 import type { ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest, ThinkingLevel } from '../provider.ts';
 
@@ -58,23 +58,20 @@ export function traitsOfId(model: string): ModelTraits {
  * the prompt cache holds.
  */
 export function buildRequest(
-  given: ModelRequest,
+  request: ModelRequest,
   traits: ModelTraits,
   provider: string,
 ): MessageCreateParamsStreaming {
-  const { output_schema: schema } = given;
-  const format =
-    schema !== undefined && traits.structuredOutput && isStrictSchema(schema)
-      ? { type: 'json_schema' as const, schema }
-      : undefined;
-  const request =
-    schema === undefined || format !== undefined ? given : withOutputTool(given, schema);
+  const { output_schema: asked } = request;
+  // the API takes a format beside tools, but only for schemas that its grammar can express
+  const schema = asked && traits.structuredOutput ? closedSchema(asked) : undefined;
   const forced = request.tool_choice === 'any' || typeof request.tool_choice === 'object';
   const messages = toMessages(request, provider);
   if (request.cache) markMessages(messages);
   // a forced call leaves no room for thinking; if it cannot be forced, thinking stays on
   const level = forced && traits.forcedTools ? 'off' : request.thinking;
   const { thinking, output_config: effort } = thinkingOf(request, level, traits.thinking);
+  const format = schema && { type: 'json_schema' as const, schema: { ...schema } };
   const output = { ...effort, ...(format === undefined ? {} : { format }) };
   return {
     model: request.model,

@@ -12,6 +12,8 @@ export interface DialectTraits {
   readonly reasoningBack: 'reasoning_details' | 'reasoning_content' | 'reasoning' | null;
   /** True if the server understands `cache_control` marks on parts. */
   readonly cacheMarks: boolean;
+  /** True if an answer with a format may call tools; other servers then make no calls, or refuse the request. */
+  readonly formatBesideTools: boolean;
 }
 
 export const DIALECT_TRAITS: Readonly<Record<Dialect, DialectTraits>> = {
@@ -20,36 +22,42 @@ export const DIALECT_TRAITS: Readonly<Record<Dialect, DialectTraits>> = {
     effort: 'none',
     reasoningBack: null,
     cacheMarks: false,
+    formatBesideTools: true,
   },
   openai: {
     maxTokens: 'max_completion_tokens',
     effort: 'reasoning_effort',
     reasoningBack: null,
     cacheMarks: false,
+    formatBesideTools: true,
   },
   openrouter: {
     maxTokens: 'max_tokens',
     effort: 'reasoning',
     reasoningBack: 'reasoning_details',
     cacheMarks: true,
+    formatBesideTools: true,
   },
   ollama: {
     maxTokens: 'max_tokens',
     effort: 'reasoning_effort',
     reasoningBack: 'reasoning',
     cacheMarks: false,
+    formatBesideTools: false,
   },
   vllm: {
     maxTokens: 'max_tokens',
     effort: 'chat_template_kwargs',
     reasoningBack: 'reasoning_content',
     cacheMarks: false,
+    formatBesideTools: false,
   },
   llamacpp: {
     maxTokens: 'max_tokens',
     effort: 'chat_template_kwargs',
     reasoningBack: 'reasoning_content',
     cacheMarks: false,
+    formatBesideTools: false,
   },
 };
 

@@ -4,7 +4,8 @@ import type {
   ChatCompletionTool,
 } from 'openai/resources/chat/completions';
 import type { JsonObject } from '../../core/json.ts';
-import { isStrictSchema, withOutputTool } from '../adapter.ts';
+import { DIRECTIVE_RETURN } from '../../core/return-schema.ts';
+import { isStrictSchema } from '../answer-format.ts';
 import type { Dialect, ModelCapability, ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest } from '../provider.ts';
 import { textToolsPrompt } from './answer-text.ts';
@@ -31,8 +32,11 @@ export function buildRequest(request: ModelRequest, traits: ModelTraits): WireRe
   const { model, output_schema: schema } = request;
   const dialect = DIALECT_TRAITS[traits.dialect];
   const can = (capability: ModelCapability): boolean => traits.capabilities.includes(capability);
-  const isNative = schema !== undefined && can('structured_output');
-  const asked = schema === undefined || isNative ? request : withOutputTool(request, schema);
+  const isFormatted =
+    can('structured_output') && (dialect.formatBesideTools || asksResult(request));
+  const isNative = schema !== undefined && isFormatted;
+  const { tool_choice: _choice, ...withoutChoice } = request;
+  const asked = isNative && !dialect.formatBesideTools ? { ...withoutChoice, tools: [] } : request;
   const nativeTools = can('tools');
   const messages = wireMessages(asked.messages, {
     dialect,
@@ -55,6 +59,12 @@ export function buildRequest(request: ModelRequest, traits: ModelTraits): WireRe
     ...(isNative ? { response_format: responseFormat(schema) } : {}),
     ...thinkingMembers(request.thinking, style, dialect),
   };
+}
+
+/** True if the model can do nothing but return: a format then takes the place of the tools. */
+function asksResult({ tools, tool_choice: choice }: ModelRequest): boolean {
+  const isForced = typeof choice === 'object' && choice.name === DIRECTIVE_RETURN;
+  return isForced || tools.every(({ name }) => name === DIRECTIVE_RETURN);
 }
 
 function withTextTools({ system, tools, tool_choice }: ModelRequest): string {

@@ -3,6 +3,7 @@ import { messageOf, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
 import { compact, isJsonObject, type JsonObject, parseJson } from '../../core/json.ts';
 import type { PlannedTool, PlanSource, ThreadPlan } from '../../core/plan.ts';
+import { DIRECTIVE_RETURN, hasSchema, resultSchema } from '../../core/return-schema.ts';
 import { parseHooks } from '../../hooks/declaration.ts';
 import { dispatchRouting } from '../../hooks/dispatch.ts';
 import { isSuppressed } from '../../hooks/run-hook.ts';
@@ -15,9 +16,9 @@ import {
   type LoadedDirective,
   walkChain,
 } from '../../items/extends.ts';
+import { SchemaProblem, withoutReferences } from '../../items/output-schema.ts';
 import { parseBehavior } from '../../loop/behavior.ts';
 import type { LoopPorts, ReturnCheck } from '../../loop/ports.ts';
-import { OUTPUT_TOOL } from '../../providers/provider.ts';
 import type { ItemSource, LoadedItem, OpenTools, Preparation, Sources } from '../ports.ts';
 import type { ThreadConfig } from '../thread-config.ts';
 import type { DirectiveRequest } from './request.ts';
@@ -169,11 +170,21 @@ export async function planBehavior(
   const parsed = typeof raw === 'string' ? parseJson(raw) : raw;
   const behavior: JsonObject = compact({
     ...rest,
-    schema: parsed !== undefined && isJsonObject(parsed) ? parsed : raw,
+    schema: parsed !== undefined && isJsonObject(parsed) ? flatSchema(parsed) : raw,
   });
   const { schema } = parseBehavior(behavior);
   if (schema) await env.checkSchema(schema);
   return behavior;
+}
+
+/** Returns the schema without references if it has none that are recursive: providers take no others. */
+function flatSchema(schema: JsonObject): JsonObject {
+  try {
+    return withoutReferences(schema);
+  } catch (error) {
+    if (error instanceof SchemaProblem) return schema;
+    throw error;
+  }
 }
 
 /** Refuses aliases by which a model could not tell two tools apart: `wire_name_collision`. */
@@ -196,16 +207,12 @@ export function assertAliases(behavior: JsonObject, tools: readonly PlannedTool[
   }
 }
 
-const RESERVED_NAMES = [
-  'rye_directive_return',
-  'directive_return',
-  'tool_search',
-  OUTPUT_TOOL.name,
-];
+const RESERVED_NAMES = [DIRECTIVE_RETURN, 'directive_return', 'tool_search'];
 
-/** Checks what a directive returns: by its declared outputs, then by the schema of its behavior. */
+/** Checks what a directive returns: by its declared outputs, then by their schemas and the schema of its behavior. */
 export function returnCheck(plan: ThreadPlan, tools: OpenTools): LoopPorts['checkReturn'] {
-  const { schema } = parseBehavior(plan.behavior);
+  const shape = { outputs: plan.outputs, schema: parseBehavior(plan.behavior).schema };
+  const schema = hasSchema(shape) ? resultSchema(shape) : undefined;
   return async (input): Promise<ReturnCheck> => {
     const checked = tools.checkReturn(input);
     if (!checked.ok || !schema) return checked;

@@ -1,6 +1,7 @@
 import { EXIT, ignoredWarning, RyeError, toRyeError } from '../../core/errors.ts';
 import { compact, type JsonObject, toText } from '../../core/json.ts';
 import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
+import type { ResultShape } from '../../core/return-schema.ts';
 import { assertIdentity } from '../../items/binding.ts';
 import type { Composed } from '../../items/extends.ts';
 import { resolveInputs } from '../../items/inputs.ts';
@@ -11,7 +12,7 @@ import {
   interpolateText,
   renderPrompt,
 } from '../../items/prompt.ts';
-import { unknownBehavior } from '../../loop/behavior.ts';
+import { parseBehavior, unknownBehavior } from '../../loop/behavior.ts';
 import { type SharedLimits, shareSpend } from '../family/child-budget.ts';
 import type {
   Configured,
@@ -31,6 +32,7 @@ import {
   resolveDirective,
   sourceOf,
 } from './directive.ts';
+import { planOutputs } from './outputs.ts';
 import {
   assertAvailable,
   assertPriced,
@@ -110,17 +112,19 @@ export async function planDirective(
   const rules = await planRules(env, { directive: request.directiveId, model, capabilities });
   const behavior = await planBehavior(env, config, { composed, given: behaviorOf(request) });
   assertAliases(behavior, risk.tools);
-  const text = interpolateDirective(env, composed, values, secretNames);
+  const { outputs, sources: schemas } = await planOutputs(env, composed);
+  const result = { outputs, schema: parseBehavior(behavior).schema };
+  const text = interpolateDirective(env, composed, { values, secretNames, result });
   const hooks = await planHooks(env, resolved, capabilities);
   const plan: ThreadPlan = {
     format: 1,
     directive: { ...sourceOf(resolved.leaf), ...headline(composed) },
     chain: resolved.chain,
-    context_sources: context.sources,
+    context_sources: [...context.sources, ...schemas],
     parent_thread_id: parent?.thread_id ?? null,
     inputs: displayInputs(values, secretNames),
     secret_inputs: secretNames,
-    outputs: composed.outputs,
+    outputs,
     prompt: text.prompt,
     body: text.body,
     context: [...context.blocks, ...rules.blocks],
@@ -135,7 +139,7 @@ export async function planDirective(
     model,
     fallbacks,
     thinking: composed.model?.thinking ?? 'off',
-    integrity: integrityOf([...resolved.chain, ...context.sources]),
+    integrity: integrityOf([...resolved.chain, ...context.sources, ...schemas]),
     allow_unpriced: request.allowUnpriced ?? false,
     continuation_directive: composed.continuationDirective ?? null,
     behavior,
@@ -327,18 +331,22 @@ function contextRefusal(thrown: unknown, id: string, origin: string): RyeError {
 function interpolateDirective(
   { environment, config }: Pick<Preparation, 'environment'> & Configured,
   composed: Composed,
-  values: JsonObject,
-  secretNames: readonly string[],
+  given: {
+    readonly values: JsonObject;
+    readonly secretNames: readonly string[];
+    readonly result: ResultShape;
+  },
 ) {
+  const { values, secretNames, result } = given;
   const scope = { inputs: values, secretNames, env: environment, envAllow: config.envAllow };
   const body = interpolateText(composed.body, scope);
   const steps = interpolateSteps(composed.steps, scope);
-  const { name, description, permissionsXml, outputs } = composed;
+  const { name, description, permissionsXml } = composed;
   const missing = [...new Set([...body.missing, ...steps.missing])];
   return {
     body: body.value,
     steps: steps.value,
-    prompt: renderPrompt({ name, description, permissionsXml, body: body.value, outputs }),
+    prompt: renderPrompt({ name, description, permissionsXml, body: body.value, result }),
     warnings: missing.map((reference) => `${reference} has no value and stays as it is`),
   };
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/core/json.ts';
 import type { AssistantBlock, Message, ToolOutcome } from '../../../src/core/message.ts';
 import { userText } from '../../../src/core/message.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
@@ -289,23 +290,58 @@ describe('an answer that must match a schema', () => {
   test('is asked for natively, beside the effort', () => {
     const body = wire({ model: 'claude-opus-5-5', output_schema: schema, thinking: 'high' });
     expect(body.output_config).toEqual({ effort: 'high', format: { type: 'json_schema', schema } });
-    expect(body.tools.map(({ name }) => name)).not.toContain('__output__');
   });
 
-  test.each([
+  test('is asked for as far as a grammar can express it', () => {
+    const open = {
+      type: 'object',
+      properties: {
+        verdict: { enum: ['ok', 'bad'] },
+        score: { type: ['number', 'null'], minimum: 0 },
+        findings: {
+          type: 'array',
+          maxItems: 9,
+          items: { type: 'object', properties: { file: { type: 'string', minLength: 1 } } },
+        },
+      },
+      required: ['verdict'],
+    };
+    const body = wire({ model: 'claude-opus-5-5', output_schema: open });
+    expect(body.output_config).toMatchObject({
+      format: {
+        schema: {
+          type: 'object',
+          properties: {
+            verdict: { enum: ['ok', 'bad'] },
+            score: { anyOf: [{ type: 'number' }, { type: 'null' }] },
+            findings: {
+              type: 'array',
+              items: {
+                type: 'object',
+                properties: { file: { type: 'string' } },
+                required: [],
+                additionalProperties: false,
+              },
+            },
+          },
+          required: ['verdict'],
+          additionalProperties: false,
+        },
+      },
+    });
+    expect(JSON.stringify(body.output_config)).not.toMatch(/minimum|maxItems|minLength/);
+  });
+
+  test.each<[string, string, JsonObject]>([
     ['a model without it', 'claude-haiku-3-5', schema],
+    ['an object with any members', 'claude-sonnet-5', { type: 'object' }],
+    ['members of any type', 'claude-sonnet-5', { type: 'object', properties: { n: {} } }],
     [
-      'a schema that allows more than it lists',
+      'keywords that no grammar has',
       'claude-sonnet-5',
-      { type: 'object', properties: {} },
+      { type: 'object', properties: {}, patternProperties: {} },
     ],
-  ])('is a forced call without thinking for %s', (_name, model, output_schema) => {
-    const body = wire({ model, output_schema, thinking: 'high' });
-    expect(body.tools.at(-1)?.name).toBe('__output__');
-    expect(body.tool_choice).toEqual({ type: 'tool', name: '__output__' });
-    expect(body.output_config).toBeUndefined();
-    expect(body.thinking === undefined || JSON.stringify(body.thinking).includes('disabled')).toBe(
-      true,
-    );
+  ])('is left to the return tool for %s', (_name, model, output_schema) => {
+    expect(wire({ model, output_schema }).output_config ?? {}).not.toHaveProperty('format');
   });
 });

@@ -213,13 +213,27 @@ describe('members', () => {
     });
   });
 
-  test('a model that cannot hold a schema is made to call a tool', () => {
+  test('a model that cannot hold a schema gets none', () => {
     const body = built({ output_schema: STRICT }, { capabilities: ['tools', 'forced_tools'] });
     expect(body.response_format).toBeUndefined();
-    expect(body.tools?.at(-1)).toMatchObject({
-      function: { name: '__output__', parameters: STRICT },
-    });
-    expect(body.tool_choice).toEqual({ type: 'function', function: { name: '__output__' } });
+  });
+
+  test('a server that takes no format beside tools gets it in place of the return', () => {
+    const dialect = 'ollama';
+    const returning = { name: 'rye_directive_return', description: '', input_schema: STRICT };
+    const reading = { name: 'rye_read', description: '', input_schema: STRICT };
+    const request = { output_schema: STRICT, tools: [reading, returning] };
+    const working = built(request, { dialect });
+    expect(working.response_format).toBeUndefined();
+    expect(working.tools).toHaveLength(2);
+    const tool_choice = { name: 'rye_directive_return' };
+    for (const last of [
+      built({ ...request, tool_choice }, { dialect }),
+      built({ ...request, tools: [returning] }, { dialect }),
+    ]) {
+      expect(last.response_format).toMatchObject({ type: 'json_schema' });
+      expect([last.tools, last.tool_choice]).toEqual([undefined, undefined]);
+    }
   });
 });
 
