@@ -89,9 +89,9 @@ export async function interleave(actions, rounds) {
 }
 
 /** Starts a script of this folder in a separate process; resolves with the first line that it prints. */
-export function startServer(script) {
+export function startServer(script, args = []) {
   const file = fileURLToPath(new URL(script, import.meta.url));
-  const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [file, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
   return new Promise((resolve, reject) => {
     child.once('error', reject);
     child.stdout.setEncoding('utf8').once('data', (line) => {

@@ -12,6 +12,7 @@ const BENCHMARKS = [
   'prepare',
   'search',
   'stream-rules',
+  'threads',
 ];
 
 const names = process.argv.slice(2);

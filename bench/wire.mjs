@@ -1,9 +1,10 @@
 // A provider on loopback that answers with one tool call in 50 pieces, or with text if the prompt has "Answer in one word.".
-// Prints its address.
+// Its argument is the delay of each answer in milliseconds. Prints its address.
 import { createServer } from 'node:http';
 import process from 'node:process';
 
 const PIECES = 50;
+const delayMs = Number(process.argv[2] ?? 0);
 
 function event(type, data) {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
@@ -55,17 +56,23 @@ function answer(id, content) {
 }
 
 let count = 0;
+
+function reply(asked, response) {
+  count += 1;
+  const content = asked.includes('Answer in one word.') ? words() : call(count);
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  for (const piece of answer(count, content)) response.write(piece);
+  response.end();
+}
+
 const server = createServer((request, response) => {
   let asked = '';
   request.setEncoding('utf8').on('data', (text) => {
     asked += text;
   });
   request.on('end', () => {
-    count += 1;
-    const content = asked.includes('Answer in one word.') ? words() : call(count);
-    response.writeHead(200, { 'content-type': 'text/event-stream' });
-    for (const piece of answer(count, content)) response.write(piece);
-    response.end();
+    if (delayMs === 0) reply(asked, response);
+    else setTimeout(() => reply(asked, response), delayMs);
   });
 });
 server.listen(0, '127.0.0.1', () => {

@@ -37,7 +37,7 @@ export function threadChildren(workspace: Workspace): Omit<ChildrenService, 'tre
       const options = { allow_unsigned: allowUnsigned };
       return await launchThread(env, { prepared, threadId: env.ids.uuid(), options });
     },
-    async runLaunched(threadId, { signal }) {
+    async runLaunched(threadId, { signal, onNext }) {
       const ports = threadPorts(workspace, { allowUnsigned: false });
       const handover = await handoverOf(ports.files, threadId);
       const { allow_unsigned: allowUnsigned, replay_from, record_to } = handover.options;
@@ -49,7 +49,9 @@ export function threadChildren(workspace: Workspace): Omit<ChildrenService, 'tre
         await endQueued(ports, threadId, toRyeError(error));
         throw error;
       }
-      return await runLaunched(env, threadId, {
+      const runNext = (next: string, ended: string): boolean =>
+        ended === threadId && !signal.aborted && (onNext?.(next) ?? false);
+      return await runLaunched({ ...env, runNext }, threadId, {
         handover,
         signal,
         onEvent: observer(env, undefined),

@@ -60,7 +60,7 @@ export function openRye(given: OpenRyeOptions): Rye {
       return directive;
     },
     ...inspectionOf(workspace),
-    close: () => workspace.close(),
+    close: (how) => workspace.close(how),
   };
 }
 

@@ -32,9 +32,9 @@ export function threadFiles(workspace: Workspace): ThreadFiles {
   const heads = new ThreadHeads(workspace);
   return {
     ...files,
-    writeDocument: async (document) => {
+    writeDocument: async (document, sync) => {
       const named = withParts(document, files.folder(document.thread_id));
-      await files.writeDocument(named);
+      await files.writeDocument(named, sync);
       await heads.note(named);
     },
     writeKnowledge: async (path, text) => {
@@ -92,6 +92,8 @@ export class ThreadHeads implements HeadsPort {
 
   /** Remembers the end that a document names. A head that cannot be written is a notice: the thread itself is whole. */
   async note(document: ThreadDocument): Promise<void> {
+    // the log is open: the document names no end yet
+    if (!document.transcript) return;
     const { registry, heads } = this.#workspace.store;
     try {
       const record = await registry.get(document.thread_id);

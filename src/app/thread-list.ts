@@ -48,8 +48,8 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
       resolveId: async (part) => await resolveThreadId(registry, part, systemClock.now()),
       unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
-    close() {
-      registry.close();
+    close(how) {
+      registry.close(how);
     },
   };
 }

@@ -11,7 +11,7 @@ import { openSpaces, type Spaces } from '../items/spaces-fs.ts';
 import { openItems, type VerifiedItems, type VerifyContext } from '../items/verified-fs.ts';
 import type { ProviderKinds } from '../providers/provider.ts';
 import { openStore } from '../storage/open-store.ts';
-import type { Store } from '../storage/store.ts';
+import type { CloseOptions, Store } from '../storage/store.ts';
 import { openKeyring } from '../trust/keyring-fs.ts';
 import type { Keyring } from '../trust/keys.ts';
 import { bakedManifest, type TrustPolicy } from '../trust/policy.ts';
@@ -137,11 +137,11 @@ export class Workspace {
     this.#ends.add(end);
   }
 
-  close(): void {
+  close(options?: CloseOptions): void {
     this.regexWorker.close();
     for (const end of this.#ends) end();
     this.#ends.clear();
-    this.store.close();
+    this.store.close(options);
   }
 
   async #openConfig(): Promise<Config> {

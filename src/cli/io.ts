@@ -20,6 +20,8 @@ export interface Io {
   readonly stdout: Sink;
   readonly stderr: Sink;
   readonly stdinIsTty: boolean;
+  /** True if the process ends with its command. */
+  readonly endsWithCommand: boolean;
   /** Reads all of standard input as UTF-8. */
   readStdin(): Promise<string>;
   /** Reads standard input line by line as it arrives, as UTF-8, until its end or until `signal` aborts. */

@@ -122,6 +122,7 @@ export function createProcessIo(): Io {
     stdout,
     stderr,
     stdinIsTty: process.stdin.isTTY,
+    endsWithCommand: true,
     readStdin: () => readAll(process.stdin),
     readLines: linesOf,
     stdinState,

@@ -4,6 +4,7 @@ import type { ThreadList } from '../app/thread-list.ts';
 import { accountHome, findProject, resolveUserSpace } from '../app/user-space.ts';
 import { isSecurityWarning } from '../core/errors.ts';
 import type { Context } from './command.ts';
+import type { Io } from './io.ts';
 
 export interface SessionOptions {
   /** Use the working directory itself, without a search for `.ai` in its parents. */
@@ -16,7 +17,8 @@ export async function withRye<T>(
   action: (rye: Rye) => Promise<T>,
   options?: SessionOptions,
 ): Promise<T> {
-  return await closing(await context.io.openRye(openOptions(context, options)), action);
+  const { io } = context;
+  return await closing(await io.openRye(openOptions(context, options)), io, action);
 }
 
 /** Opens only the list of threads, which takes a fraction of the time of {@link withRye}. */
@@ -24,17 +26,19 @@ export async function withThreadList<T>(
   context: Context,
   action: (list: ThreadList) => Promise<T>,
 ): Promise<T> {
-  return await closing(await context.io.openThreadList(openOptions(context)), action);
+  const { io } = context;
+  return await closing(await io.openThreadList(openOptions(context)), io, action);
 }
 
 async function closing<O extends Pick<Rye, 'close'>, T>(
   opened: O,
+  { endsWithCommand: exiting }: Io,
   action: (opened: O) => Promise<T>,
 ): Promise<T> {
   try {
     return await action(opened);
   } finally {
-    opened.close();
+    opened.close({ exiting });
   }
 }
 

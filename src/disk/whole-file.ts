@@ -21,7 +21,15 @@ import { dirname, join, resolve } from 'node:path';
 import { RyeError, systemCodeOf } from '../core/errors.ts';
 import { diskReason, writeError } from './reasons.ts';
 
+/**
+ * How much of a file has survived a power failure when its write returns: all of it, its content but perhaps not its
+ * name, or perhaps nothing. `content` is for a file whose folder is synced later; `none` for one that can be rebuilt.
+ */
+export type FileSync = 'all' | 'content' | 'none';
+
 export interface WholeFileOptions {
+  /** Default: `all`. */
+  readonly sync?: FileSync;
   /** Permissions of the file, also if it exists. Default: those of the existing file, else 0666 minus the umask. */
   readonly mode?: number;
   /** Follows a symbolic link at `path` and writes its target. Default: true; false replaces the link. */
@@ -35,7 +43,7 @@ export const UNFINISHED_FILE = /^\.rye-[0-9a-f]{16}\.tmp$/;
 export interface StagedFile {
   write(content: string | Uint8Array): void;
   /**
-   * Renames the file to its name, durably: checks the size, syncs the file, renames it and syncs the folder. `create` never
+   * Renames the file to its name: checks the size, syncs the file, renames it and syncs the folder. `create` never
    * replaces a file; returns false if there is one.
    */
   commit(how?: 'replace' | 'create'): boolean;
@@ -49,7 +57,7 @@ export interface StagedFile {
  * Throws system errors unchanged, so that callers can word them.
  */
 export function stageFile(path: string, options: WholeFileOptions = {}): StagedFile {
-  const { mode, follow = true } = options;
+  const { mode, follow = true, sync = 'all' } = options;
   const target = follow ? realTarget(path) : path;
   const folder = dirname(target);
   const existing = statSync(target, { throwIfNoEntry: false });
@@ -75,19 +83,19 @@ export function stageFile(path: string, options: WholeFileOptions = {}): StagedF
     keepAttributes(fd, mode, existing);
     const held = fstatSync(fd).size;
     if (held !== size) throw systemError('EIO', `the disk holds ${held} of ${size} bytes`);
-    fsyncSync(fd);
+    if (sync !== 'none') fsyncSync(fd);
     state = 'closed';
     // some file systems report a full disk only here
     closeSync(fd);
     if (how === 'create') {
       const isNew = linkNew(temporary, target);
       discard();
-      if (isNew) syncRenamed(target);
+      if (isNew && sync === 'all') syncRenamed(target);
       return isNew;
     }
     renameSync(temporary, target);
     state = 'gone';
-    syncRenamed(target);
+    if (sync === 'all') syncRenamed(target);
     return true;
   };
   return {
@@ -99,7 +107,7 @@ export function stageFile(path: string, options: WholeFileOptions = {}): StagedF
   };
 }
 
-/** Replaces or creates a file, whole and durably; a failure leaves the old file as it was. */
+/** Replaces or creates a file, whole and, unless `sync` is less, durably; a failure leaves the old file as it was. */
 export function writeWhole(
   path: string,
   content: string | Uint8Array,

@@ -1,4 +1,5 @@
 import {
+  type BigIntStats,
   closeSync,
   constants,
   fstatSync,
@@ -6,14 +7,27 @@ import {
   openSync,
   readSync,
   realpathSync,
-  type Stats,
 } from 'node:fs';
 import { sep } from 'node:path';
 import { type ErrorCode, RyeError, systemCodeOf } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
+import { LruMap } from '../core/lru.ts';
 import { resourceError } from '../disk/reasons.ts';
 
 const MAX_ITEM_BYTES = 4 * 1024 * 1024;
+/** Larger files are read again each time, so that the kept ones take at most 16 MiB. */
+const MAX_KEPT_BYTES = 32 * 1024;
+const KEPT_FILES = 512;
+/** A file that changed this recently may change again without another time stamp, in nanoseconds. */
+const UNSETTLED_NS = 2_000_000_000n;
+
+/** A file as it was read: a change of its content changes its `stats`. */
+interface KeptFile {
+  readonly stats: BigIntStats;
+  readonly bytes: Uint8Array;
+}
+
+const kept = new LruMap<string, KeptFile>(KEPT_FILES);
 
 /** The file that errors name. */
 interface ItemFile {
@@ -23,12 +37,24 @@ interface ItemFile {
 }
 
 /**
- * Reads a file that must be below `folder` after resolving links. Opens the descriptor first and then compares it with the
- * real path, so that a swapped link is detected.
+ * Reads a file that must be below a folder after resolving links. Opens the descriptor first and then compares it with the
+ * real path, so that a swapped link is detected. A file that did not change since this process last read it is not opened
+ * again, and gives the same bytes: callers must not write to them.
  */
-export function readInside({ path, type, id }: ItemFile, folder: string): Uint8Array {
-  const linked = lstatSync(path, { throwIfNoEntry: false });
-  if (linked !== undefined && !linked.isSymbolicLink()) assertRegular(linked, path);
+export function readInside(file: ItemFile, folderOf: () => string): Uint8Array {
+  const { path } = file;
+  const linked = lstatSync(path, { throwIfNoEntry: false, bigint: true });
+  const isLink = linked?.isSymbolicLink() ?? true;
+  if (linked !== undefined && !isLink) assertRegular(linked, path);
+  const known = kept.get(path);
+  if (known && linked && isSame(known.stats, linked)) return known.bytes;
+  const read = readChecked(file, folderOf);
+  if (!isLink && isSettled(read.stats) && read.bytes.length <= MAX_KEPT_BYTES) kept.set(path, read);
+  return read.bytes;
+}
+
+function readChecked(file: ItemFile, folderOf: () => string): KeptFile {
+  const { path } = file;
   let descriptor: number;
   try {
     descriptor = openForReading(path);
@@ -39,20 +65,38 @@ export function readInside({ path, type, id }: ItemFile, folder: string): Uint8A
     );
   }
   try {
-    const stats = fstatSync(descriptor);
+    const stats = fstatSync(descriptor, { bigint: true });
     assertRegular(stats, path);
     const real = realPathOf(path);
-    const named = real === undefined ? undefined : lstatSync(real, { throwIfNoEntry: false });
+    const named =
+      real === undefined ? undefined : lstatSync(real, { throwIfNoEntry: false, bigint: true });
     if (real === undefined || named?.ino !== stats.ino || named.dev !== stats.dev) {
       throw denied(path, 'it changed while being read');
     }
+    const folder = folderOf();
     if (!real.startsWith(folder + sep)) {
       throw denied(path, `it is a symbolic link out of ${folder}`);
     }
-    return readAll(descriptor, { path, type, id });
+    return { stats, bytes: readAll(descriptor, file) };
   } finally {
     closeSync(descriptor);
   }
+}
+
+function isSame(before: BigIntStats, now: BigIntStats): boolean {
+  return (
+    before.ino === now.ino &&
+    before.dev === now.dev &&
+    before.size === now.size &&
+    before.mtimeNs === now.mtimeNs &&
+    before.ctimeNs === now.ctimeNs
+  );
+}
+
+/** True if a later change gets a later time: file systems count time in steps of up to seconds. */
+function isSettled({ ctimeNs, mtimeNs }: BigIntStats): boolean {
+  const now = BigInt(Math.round(performance.timeOrigin + performance.now())) * 1_000_000n;
+  return now - ctimeNs > UNSETTLED_NS && now - mtimeNs > UNSETTLED_NS;
 }
 
 function readAll(descriptor: number, { path, type, id }: ItemFile): Uint8Array {
@@ -110,7 +154,7 @@ function lineOf(bytes: Uint8Array, offset: number): number {
   return line;
 }
 
-function assertRegular(stats: Stats, path: string): void {
+function assertRegular(stats: BigIntStats, path: string): void {
   if (!stats.isFile()) throw denied(path, 'it is not a regular file');
 }
 

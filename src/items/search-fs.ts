@@ -16,6 +16,7 @@ import { type JsonValue, toText } from '../core/json.ts';
 import type { FileFingerprint, SearchDocument } from '../core/search.ts';
 import { isSignatureLine } from '../trust/signature-line.ts';
 import { readDirective } from './directive.ts';
+import { parseFlatYaml } from './flat-yaml.ts';
 import { parseKnowledge } from './knowledge.ts';
 import { summarize } from './metadata.ts';
 import { openForReading, readUpTo } from './read-inside-fs.ts';
@@ -209,7 +210,8 @@ const READERS: Readonly<Record<ItemType, (text: string, place: Place) => Content
 };
 
 function knowledgeContents(text: string, { path }: Place): Contents {
-  const { title, tags, description, metadata, body } = parseKnowledge(text, path);
+  const { title, tags, description, metadata, body } =
+    readExport(text) ?? parseKnowledge(text, path);
   const created = scalarText(metadata['created_at']);
   const time = parseTime(created, 0);
   return {
@@ -221,6 +223,25 @@ function knowledgeContents(text: string, { path }: Place): Contents {
     model: scalarText(metadata['model']),
     ...(time === undefined ? {} : { time }),
   };
+}
+
+/** Frontmatter between bare lines, below a signature or at the start. */
+const EXPORT = /^---\n((?:(?!---).*\n)*)---\n/;
+
+/** Reads a file with frontmatter as rye writes it; undefined for any other knowledge. */
+function readExport(text: string) {
+  const newline = text.indexOf('\n');
+  const isSigned = newline !== -1 && isSignatureLine(text.slice(0, newline));
+  const content = isSigned ? text.slice(newline + 1) : text;
+  const [block, yaml] = EXPORT.exec(content) ?? [];
+  const metadata = yaml === undefined ? undefined : parseFlatYaml(yaml.slice(0, -1));
+  if (block === undefined || metadata === undefined || content.includes('\r')) return undefined;
+  const { title, tags, description } = metadata;
+  if (typeof title !== 'string' || title.trim() === '' || description !== undefined)
+    return undefined;
+  if (!Array.isArray(tags) || !tags.every((tag) => typeof tag === 'string')) return undefined;
+  const body = content.slice(block.length).trim();
+  return { title: title.trim(), tags: [...new Set(tags)], description, metadata, body };
 }
 
 function directiveContents(text: string, { id, path }: Place): Contents {

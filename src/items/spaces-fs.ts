@@ -2,6 +2,7 @@ import { type Dirent, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, sep } from 'node:path';
 import { type ErrorCode, RyeError, systemCodeOf } from '../core/errors.ts';
 import { assertItemId, itemIdProblem, type SignableType, SPACES, type Space } from '../core/ids.ts';
+import { LruMap } from '../core/lru.ts';
 import { didYouMean } from '../core/text.ts';
 import { resourceError } from '../disk/reasons.ts';
 import { decode, denied, readInside, realPathOf } from './read-inside-fs.ts';
@@ -137,6 +138,9 @@ export function itemNotFound(type: SignableType, id: string, knownIds: Iterable<
   });
 }
 
+/** The items of the system space by their folder, as this process first listed them. */
+const shipped = new LruMap<string, readonly ItemPath[]>(16);
+
 class DiskSpaces implements Spaces {
   readonly #roots: ReadonlyMap<Space, string>;
 
@@ -177,7 +181,7 @@ class DiskSpaces implements Spaces {
     }
     if (first === undefined) return undefined;
     const root = this.#roots.get(first.space) ?? '';
-    const bytes = readInside(first, join(realPathOf(root) ?? root, LAYOUT[type].folder));
+    const bytes = readInside(first, () => join(realPathOf(root) ?? root, LAYOUT[type].folder));
     return { ...first, bytes, text: decode(bytes, first, LAYOUT[first.type].malformed), shadows };
   }
 
@@ -235,11 +239,22 @@ class DiskSpaces implements Spaces {
       .filter(({ path }) => isThere(path));
   }
 
-  #walk(type: SignableType, space: Space, without: string | undefined): ItemPath[] {
+  #walk(type: SignableType, space: Space, without: string | undefined): readonly ItemPath[] {
     const root = this.#roots.get(space);
     if (root === undefined) return [];
-    const { folder } = LAYOUT[type];
-    const top = join(root, folder);
+    const top = join(root, LAYOUT[type].folder);
+    // an installed release gets no new items: a file that its manifest does not list is refused
+    return space === 'system' && without === undefined
+      ? shipped.getOrMake(top, () => this.#files(type, space, top, undefined))
+      : this.#files(type, space, top, without);
+  }
+
+  #files(
+    type: SignableType,
+    space: Space,
+    top: string,
+    without: string | undefined,
+  ): readonly ItemPath[] {
     const items: ItemPath[] = [];
     const skipped = without === undefined ? undefined : join(top, without);
     for (const dirent of readTree(top, skipped)) {

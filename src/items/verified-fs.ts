@@ -92,7 +92,7 @@ export function openItems(options: ItemsOptions): VerifiedItems {
     const verdict = verifyFile(found, options);
     judge(found, verdict, operation);
     const integrity = verdict.ok ? 'verified' : 'unverified';
-    return { ...found, integrity, verdict, sha256: sha256Hex(found.bytes) };
+    return { ...found, integrity, verdict, sha256: hashOf(found.bytes) };
   }
 
   return {
@@ -155,7 +155,18 @@ function verifySystemFile(
   const name = relative(spaces.root('system') ?? '', path)
     .split(sep)
     .join('/');
-  return checkSystemFile(manifest, name, sha256Hex(bytes));
+  return checkSystemFile(manifest, name, hashOf(bytes));
+}
+
+const hashes = new WeakMap<Uint8Array, string>();
+
+/** SHA-256 hex of a file's bytes, computed once for a file that is not read again. */
+function hashOf(bytes: Uint8Array): string {
+  const known = hashes.get(bytes);
+  if (known !== undefined) return known;
+  const hash = sha256Hex(bytes);
+  hashes.set(bytes, hash);
+  return hash;
 }
 
 /** Checks a file beside a skill's SKILL.md. */

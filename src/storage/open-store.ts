@@ -72,10 +72,10 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
       },
       holdRepair: () => holdRepair(threadsPath, owners),
     },
-    close() {
-      registry.close();
-      ledger.close();
-      index.close();
+    close(how) {
+      registry.close(how);
+      ledger.close(how);
+      index.close(how);
     },
   };
 }

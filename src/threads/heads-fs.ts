@@ -1,5 +1,13 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  statSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { parseJson } from '../core/json.ts';
 import { NUMBER, nullable, objectOf, optional, TEXT } from '../core/shape.ts';
@@ -22,7 +30,9 @@ export class HeadsFile {
 
   /** Returns undefined for an unknown thread, for example on another machine. */
   find(threadId: string): ThreadHead | undefined {
-    return this.#read().get(threadId);
+    // a line that names the thread contains its id as JSON writes it: only such a line is parsed
+    const named = `"thread_id":${JSON.stringify(threadId)}`;
+    return this.#read((line) => line.includes(named)).get(threadId);
   }
 
   /**
@@ -42,7 +52,14 @@ export class HeadsFile {
   }
 
   #endsLine(): boolean {
-    return readFileSync(this.#path, 'utf8').endsWith('\n');
+    const fd = openSync(this.#path, 'r');
+    try {
+      const last = Buffer.alloc(1);
+      const { size } = fstatSync(fd);
+      return size === 0 || (readSync(fd, last, 0, 1, size - 1) === 1 && last[0] === LF);
+    } finally {
+      closeSync(fd);
+    }
   }
 
   #prune(): void {
@@ -52,7 +69,7 @@ export class HeadsFile {
     });
   }
 
-  #read(): Map<string, ThreadHead> {
+  #read(isWanted: (line: string) => boolean = () => true): Map<string, ThreadHead> {
     const heads = new Map<string, ThreadHead>();
     let text: string;
     try {
@@ -61,6 +78,7 @@ export class HeadsFile {
       return heads;
     }
     for (const line of text.split('\n')) {
+      if (!isWanted(line)) continue;
       const head = parseJson(line);
       if (!HEAD.fits(head)) continue;
       // the newest last, so that pruning drops the oldest

@@ -216,7 +216,8 @@ export interface ThreadFiles {
   setAside(threadId: string): string | undefined;
   /** True if the thread's folder holds a document, a plan or a log, listed in the registry or not. */
   exists(threadId: string): boolean;
-  writeDocument(document: ThreadDocument): Promise<void>;
+  /** Signs and writes thread.json; `sync` is `all` by default. */
+  writeDocument(document: ThreadDocument, sync?: 'all' | 'content' | 'none'): Promise<void>;
   /**
    * Reads and verifies thread.json: `thread_damaged` if it is cut or empty, `thread_tampered` or a key's code if it is not
    * what was signed.
@@ -366,6 +367,11 @@ export interface Exporting {
 /** Starts threads in separate processes. */
 export interface Launching {
   readonly runner: () => Promise<RunnerCommand>;
+  /**
+   * Offers a queued thread that this process has taken, once its own thread `ended`; true if this process runs it next
+   * and needs no new process. Absent: it never does.
+   */
+  readonly runNext?: ((threadId: string, ended: string) => boolean) | undefined;
 }
 
 /** Parts of the program that embeds rye. */

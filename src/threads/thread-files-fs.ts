@@ -16,6 +16,7 @@ import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import {
   createWhole,
+  type FileSync,
   makeFolders,
   moveAside,
   UNFINISHED_FILE,
@@ -74,11 +75,11 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     return join(threadsFolder(projectPath), threadId);
   };
   const root = join(projectPath, '.ai');
-  const write = async (path: string, text: string): Promise<void> => {
+  const write = async (path: string, text: string, sync: FileSync): Promise<void> => {
     await assertOwnPath(root, path);
     if (isStoreLocal) assertState(projectPath, path);
     makeFolders(dirname(path));
-    writeWhole(path, text, { hint: RECOVER });
+    writeWhole(path, text, { hint: RECOVER, sync });
   };
   const signing = (subject: SignedSubject): Signing => ({
     subject,
@@ -102,27 +103,29 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
       return to;
     },
     exists: (threadId) => OWN_FILES.some((name) => existsSync(join(folder(threadId), name))),
-    writeDocument: async (document) => {
+    writeDocument: async (document, sync = 'all') => {
       const { thread_id: id } = document;
       const signed = signDocument(asJson(document), signing(documentSubject(id)));
-      await write(join(folder(id), 'thread.json'), `${JSON.stringify(signed, null, 2)}\n`);
+      const text = `${JSON.stringify(signed, null, 2)}\n`;
+      await write(join(folder(id), 'thread.json'), text, sync);
     },
     readDocument: async (threadId) =>
       verifyDocument(await readThreadJson(folder(threadId), threadId), threadId, options.keys),
     writePlan: async (threadId, plan, run = 1) => {
       const text = planText(plan);
       const name = run === 1 ? 'plan.json' : laterPlan(planHash(text));
-      await write(join(folder(threadId), name), text);
+      await write(join(folder(threadId), name), text, run === 1 ? 'content' : 'all');
     },
     readPlan: async (document) => await readPlan(folder(document.thread_id), document),
     writeCapabilities: async (threadId, text) =>
       await write(
         join(folder(threadId), 'capabilities.md'),
         signText({ text, style: 'html', ...signing(capabilitiesSubject(threadId)) }),
+        'content',
       ),
     writeKnowledge: async (path, text) => {
       const subject = exportSubject(relative(join(root, 'knowledge'), path));
-      await write(path, signText({ text, style: 'html', ...signing(subject) }));
+      await write(path, signText({ text, style: 'html', ...signing(subject) }), 'none');
     },
     removeKnowledge: (path) => {
       try {

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import Database from 'better-sqlite3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { cliPackage } from '../helpers/run-cli.ts';
 import { startWireServer, type WireServer } from '../helpers/wire-server.ts';
@@ -68,6 +69,13 @@ const inState = ({ project }: World, ...names: readonly string[]): string =>
 
 const recordOf = (world: World, id: string): string => inState(world, 'threads', id, 'thread.json');
 
+/** Moves what the last command left in the write-ahead log into the file. */
+function foldLog(file: string): void {
+  const database = new Database(file);
+  database.pragma('wal_checkpoint(TRUNCATE)');
+  database.close();
+}
+
 function removeDatabase(file: string): void {
   for (const end of ['', '-wal', '-shm']) rmSync(`${file}${end}`, { force: true });
 }
@@ -128,6 +136,7 @@ describe('rye doctor --repair', () => {
       await rye(world, 'search', 'knowledge', 'helper');
       const before = await spends(world);
       const database = inState(world, ...file);
+      foldLog(database);
       const bytes = readFileSync(database);
       bytes.fill(0x5a, 100, 8192);
       writeFileSync(database, bytes);

@@ -51,6 +51,7 @@ export function createFakeIo(options: FakeIoOptions = {}): FakeIo {
     stdout: sink('stdout', options.stdoutIsTty),
     stderr: sink('stderr', options.stderrIsTty),
     stdinIsTty: options.answer !== undefined,
+    endsWithCommand: false,
     readStdin: () => {
       unread = '';
       return Promise.resolve(options.stdin ?? '');

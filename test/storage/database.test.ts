@@ -31,6 +31,20 @@ describe('a lazy database', () => {
     second.close();
   });
 
+  it('leaves a short write-ahead log to the next opening when its process ends, and folds a long one', () => {
+    const path = join(temporaryFolder(), 'notes.db');
+    const database = open(path);
+    database.run('INSERT INTO notes VALUES (?)', 'a');
+    database.close({ exiting: true });
+    expect(existsSync(`${path}-wal`)).toBe(true);
+    const next = open(path);
+    expect(next.all('SELECT text FROM notes')).toEqual([{ text: 'a' }]);
+    next.close();
+    database.run('INSERT INTO notes VALUES (?)', 'b'.repeat(1_200_000));
+    database.close({ exiting: true });
+    expect(existsSync(`${path}-wal`)).toBe(false);
+  });
+
   it('rolls a failed transaction back', () => {
     const database = open(join(temporaryFolder(), 'notes.db'));
     expect(() =>

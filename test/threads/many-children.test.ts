@@ -95,7 +95,8 @@ test(`${CHILDREN} children of one parent all end, their waiters wake at once, an
   expect(await here.store.ledger.subtreeSpend(parentThreadId)).toBe(spent);
   expect(await here.store.ledger.remaining(parentThreadId)).toBe(5_000_000 - spent);
   const pids = records.flatMap(({ pid }) => pid ?? []);
-  expect(new Set(pids).size).toBe(CHILDREN + 1);
+  // a process whose thread has ended may run a queued one
+  expect(new Set(pids).size).toBeLessThanOrEqual(CHILDREN + 1);
   await here.until('the end of all', () => processesOf(here.project, pids).length === 0);
   if (WANTED !== undefined)
     process.stdout.write(

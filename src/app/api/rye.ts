@@ -5,7 +5,7 @@ import type { IdSource } from '../../core/ids.ts';
 import type { JsonObject, JsonValue } from '../../core/json.ts';
 import type { RunEvent } from '../../hooks/handlers.ts';
 import type { ProviderKinds } from '../../providers/provider.ts';
-import type { Store } from '../../storage/store.ts';
+import type { CloseOptions, Store } from '../../storage/store.ts';
 import type { Preset } from '../presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
 import type {
@@ -127,7 +127,8 @@ export interface Rye {
    */
   useModel(name: string, options?: { readonly space?: 'user' | 'project' }): Promise<ModelUse>;
   doctor(): Promise<readonly DoctorLine[]>;
-  close(): void;
+  /** Ends what was started and closes the store. */
+  close(options?: CloseOptions): void;
 }
 
 export type { McpServerStart } from '../../core/events.ts';
@@ -196,3 +197,4 @@ export interface OpenRyeOptions {
   /** Arguments for Node that run the command line, for background threads. Default: bin/rye.js. */
   readonly program?: readonly string[];
 }
+export type { CloseOptions } from '../../storage/store.ts';

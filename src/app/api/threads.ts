@@ -168,6 +168,11 @@ export interface LaunchOptions {
   readonly leaves?: boolean;
 }
 
+export interface LaunchedOptions {
+  readonly signal: AbortSignal;
+  readonly onNext?: ((threadId: string) => boolean) | undefined;
+}
+
 export interface StopOptions {
   /** Stops the threads below it too. */
   readonly tree?: boolean;
@@ -180,8 +185,11 @@ export interface ChildrenService {
   launch(request: ExecuteDirectiveRequest, options?: LaunchOptions): Promise<LaunchedThread>;
   /** Starts one tool in a new process, under the same checks as a thread's call. */
   launchTool(request: ExecuteToolRequest): Promise<LaunchedThread>;
-  /** Runs a launched thread in this process, which was started for it. */
-  runLaunched(threadId: string, options: { signal: AbortSignal }): Promise<ThreadResult>;
+  /**
+   * Runs a launched thread in this process, which was started for it. When it ends, `onNext` is offered the next queued
+   * thread, which this process then has to run: it returns true to take it.
+   */
+  runLaunched(threadId: string, options: LaunchedOptions): Promise<ThreadResult>;
   /** Waits for threads and the chains that continue them, in any process. */
   wait(threadIds: readonly string[], options?: WaitOptions): Promise<WaitReport>;
   /** Asks a thread to stop; resolves to the threads that were asked. */

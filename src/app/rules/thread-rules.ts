@@ -70,7 +70,21 @@ function declaredRule(
 ): DeclaredRule {
   const found = workspace.spaces.find('rule', id, { space });
   if (!found) throw new Error(`${path} is gone`);
-  const { text } = items.admit(found, 'context');
+  const { text, bytes } = items.admit(found, 'context');
+  const known = parsedRules.get(bytes);
+  if (known) return known;
+  const rule = parsedRule(text, { id, space, path });
+  parsedRules.set(bytes, rule);
+  return rule;
+}
+
+/** Rules by the bytes of their file: an unchanged file gives the same bytes each time. */
+const parsedRules = new WeakMap<Uint8Array, DeclaredRule>();
+
+function parsedRule(
+  text: string,
+  { id, space, path }: Pick<ListedItem, 'id' | 'space' | 'path'>,
+): DeclaredRule {
   const baked = bakedRule(sha256Hex(text));
   const content: RuleContent = baked ?? parseRule(text, path);
   const { conditions, scope, globs, body, engine, interrupt, repeat, gap } = content;

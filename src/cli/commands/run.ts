@@ -245,7 +245,10 @@ const runLaunched = defineCommand({
   examples: [],
   run: async (call) => {
     const signal = call.io.cancellation();
-    const result = await withRye(call, (rye) => rye.children.runLaunched(call.args.id, { signal }));
+    const { runInTurn } = await import('../../app/thread-process.ts');
+    const result = await runInTurn(call.args.id, (id, onNext) =>
+      withRye(call, (rye) => rye.children.runLaunched(id, { signal, onNext })),
+    );
     return exitCodeOfResult(result);
   },
 });

@@ -1,12 +1,4 @@
-import {
-  closeSync,
-  fdatasync,
-  fsyncSync,
-  ftruncateSync,
-  lstatSync,
-  openSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, fdatasync, ftruncateSync, lstatSync, openSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Clock } from '../../core/clock.ts';
@@ -173,9 +165,8 @@ function createLog(
     () => openNew(path, threadId),
     (fd) => {
       const position = startPosition(threadId, epoch);
-      const writer = writerOver(fd, position, { path, threadId, lease, options, store });
+      const writer = writerOver(fd, position, { path, threadId, lease, options, store }, true);
       writer.begin(header);
-      syncCreation(fd, folder, options);
       return writer;
     },
   );
@@ -258,14 +249,21 @@ function writerOver(
   fd: number,
   position: WriterPosition,
   { path, threadId, lease, options, store: { clock, ids } }: Opening,
+  isNew = false,
 ): SignedLogWriter {
+  // a new file survives a power failure only once its name is on the disk too
+  let isNamed = !isNew;
   const sink: LogSink = {
     location: path,
     isAsync: true,
     assertHeld: () => lease.assertHeld(),
     write: (bytes) => writeFully(fd, bytes),
     truncate: (length) => ftruncateSync(fd, length),
-    sync: async () => await syncData(fd),
+    sync: async () => {
+      await syncData(fd);
+      if (!isNamed) syncFolder(dirname(path));
+      isNamed = true;
+    },
     saveText: (text) => saveArtifact(path, threadId, text),
     close() {
       closeSync(fd);
@@ -273,14 +271,6 @@ function writerOver(
     },
   };
   return new SignedLogWriter({ threadId, sink, position, options, clock, ids });
-}
-
-/** A new file survives a power cut only once its folder is on the disk too. */
-function syncCreation(fd: number, folder: string, { durability }: LogWriterOptions): void {
-  if (durability === 'off') return;
-  fsyncSync(fd);
-  syncFolder(folder);
-  syncFolder(dirname(folder));
 }
 
 /** Opens a file and makes its writer. Closes the file and gives the lease back if that fails. */

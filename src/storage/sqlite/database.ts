@@ -2,6 +2,7 @@ import { lstatSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../../core/errors.ts';
 import type { DatabaseState } from '../maintenance.ts';
+import type { CloseOptions } from '../store.ts';
 import { type Database, openSqlite, type Statement } from './engine.ts';
 
 /** Steps from one `user_version` to the next: the database is at version n after the first n of them. */
@@ -17,6 +18,8 @@ export interface DatabaseOptions {
   readonly synchronous: 'full' | 'normal';
 }
 
+/** The longest write-ahead log that a process leaves. */
+const MAX_LEFT_BYTES = 1024 * 1024;
 // longer than any transaction of ours takes, also when dozens of processes queue up
 const BUSY_TIMEOUT_MS = 10_000;
 
@@ -84,12 +87,19 @@ export class LazyDatabase {
     return this.#inTransaction('normal', work);
   }
 
-  close(): void {
+  close({ exiting = false }: CloseOptions = {}): void {
+    if (exiting && !this.#isLogLong()) return;
     this.#statements.clear();
     this.#transaction = undefined;
     this.#database?.close();
     this.#database = undefined;
     this.#isStandIn = false;
+  }
+
+  /** True if the next opening would read more than it costs to fold the write-ahead log into the file now. */
+  #isLogLong(): boolean {
+    const stats = lstatSync(`${this.#options.path}-wal`, { throwIfNoEntry: false });
+    return stats !== undefined && stats.size > MAX_LEFT_BYTES;
   }
 
   #inTransaction<T>(synchronous: DatabaseOptions['synchronous'], work: () => T): T {

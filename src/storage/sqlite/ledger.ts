@@ -16,7 +16,7 @@ import {
   subtreeSpend,
 } from '../../policy/budget.ts';
 import type { Ledger } from '../ledger.ts';
-import type { BudgetRow } from '../store.ts';
+import type { BudgetRow, CloseOptions } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 
 export const LEDGER_MIGRATIONS: Migrations = [
@@ -69,7 +69,11 @@ export class SqliteLedger implements Ledger {
   }
 
   async register(threadId: string, max: MicroUsd): Promise<void> {
-    this.#change(() => planRegister(this.#subtree(threadId), threadId, max));
+    // no other thread's money: what a power failure takes, recovery restores with the row of the registry
+    this.#database.immediateUnsynced(() => {
+      const row = planRegister(this.#subtree(threadId), threadId, max);
+      if (row) this.#store(row);
+    });
   }
 
   async reserve(childId: string, amount: MicroUsd, parentId: string, keep = 0): Promise<void> {
@@ -124,9 +128,12 @@ export class SqliteLedger implements Ledger {
   }
 
   async release(threadId: string, epoch = Number.POSITIVE_INFINITY): Promise<void> {
-    this.#change(() =>
-      this.#epochOf(threadId) > epoch ? undefined : planRelease(this.#row(threadId), threadId),
-    );
+    // a release that is lost leaves the money reserved, never free: recovery releases what has ended
+    this.#database.immediateUnsynced(() => {
+      if (this.#epochOf(threadId) > epoch) return;
+      const row = planRelease(this.#row(threadId), threadId);
+      if (row) this.#store(row);
+    });
   }
 
   async handOver(threadId: string, successorId: string, amount: MicroUsd): Promise<MicroUsd> {
@@ -180,8 +187,8 @@ export class SqliteLedger implements Ledger {
     ) as readonly BudgetRow[];
   }
 
-  close(): void {
-    this.#database.close();
+  close(options?: CloseOptions): void {
+    this.#database.close(options);
   }
 
   /** Decides and stores under the write lock, so that no two decisions see the same money. */

@@ -4,6 +4,7 @@ import { NO_COST } from '../../core/usage.ts';
 import type { LogHead } from '../../log/checkpoint.ts';
 import { columnsOf, processOf } from '../owners.ts';
 import type {
+  CloseOptions,
   FinishParams,
   LaunchLimits,
   Owner,
@@ -235,8 +236,8 @@ export class SqliteRegistry implements Registry {
     return chainOf(this.#database, threadId);
   }
 
-  close(): void {
-    this.#database.close();
+  close(options?: CloseOptions): void {
+    this.#database.close(options);
   }
 
   #insert(params: RegisterParams): void {

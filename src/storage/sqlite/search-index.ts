@@ -10,6 +10,7 @@ import type {
   TextField,
 } from '../../core/search.ts';
 import type { FolderScope, IndexAnswer, SearchIndex } from '../search-index.ts';
+import type { CloseOptions } from '../store.ts';
 import { LazyDatabase, type Migrations } from './database.ts';
 
 export const INDEX_MIGRATIONS: Migrations = [
@@ -126,8 +127,8 @@ export class SqliteSearchIndex implements SearchIndex {
       : this.#list(selection);
   }
 
-  close(): void {
-    this.#database.close();
+  close(options?: CloseOptions): void {
+    this.#database.close(options);
   }
 
   /**

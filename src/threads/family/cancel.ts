@@ -32,7 +32,7 @@ export async function afterEnd(
         await cancelOne(env, child, `its parent ${thread_id} ended as ${status}`);
       }
     }
-    await startQueued(env);
+    await startQueued(env, status === 'continued' ? undefined : thread_id);
     // its own queue, and its end in the queue of the thread that started it
     if (status !== 'continued') await wakeFinished(env, thread_id);
     if (parent !== undefined) await wakeFinished(env, parent);
@@ -127,7 +127,11 @@ export async function killThread(
     const pid = owner && owners.pidOf(owner);
     if (!owner || pid === undefined) continue;
     const group = wasLaunched(env.files.folder(victim.thread_id));
-    if (await endProcess({ owner, pid, group, owners, clock: env.clock }))
+    const isRunning = async (): Promise<boolean> => {
+      const now = await registry.get(victim.thread_id);
+      return now !== undefined && activeOwner(env, now)?.id === owner.id;
+    };
+    if (await endProcess({ owner, pid, group, owners, clock: env.clock, isRunning }))
       pids.set(victim.thread_id, pid);
     for (const left of await leftBy(env, owner)) await recoverThread(env, left.thread_id);
   }

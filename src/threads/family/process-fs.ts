@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { closeSync, constants, existsSync, openSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, writeSync } from 'node:fs';
 import { readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
@@ -130,15 +130,17 @@ export interface EndProcess {
   readonly group: boolean;
   readonly owners: Owners;
   readonly clock: Clock;
+  /** False once the process no longer runs the thread: it may have begun the next one, which must not be hit. */
+  readonly isRunning: () => Promise<boolean>;
 }
 
 /**
  * Ends a process: SIGTERM, three seconds, SIGKILL. Checks its start time before each signal, so that a later process with
- * the same pid is never hit. Returns false if it was already gone.
+ * the same pid is never hit. Returns false if it was already gone, or runs the thread no more.
  */
 export async function endProcess(request: EndProcess): Promise<boolean> {
   const { pid } = request;
-  if (!isAlive(request)) return false;
+  if (!isAlive(request) || !(await request.isRunning())) return false;
   signal(request, 'SIGTERM');
   if (await isGone(request, KILL_GRACE_MS)) return true;
   signal(request, 'SIGKILL');
@@ -177,7 +179,17 @@ function signal(request: EndProcess, name: 'SIGTERM' | 'SIGKILL'): void {
   }
 }
 
-/** True if the thread's process was started for it alone, in its own group. */
+/** Notes where the output of a thread goes that runs in the process of an earlier one. */
+export function noteSharedProcess(folder: string, pid: number, first: string): void {
+  const log = openSpawnLog(folder);
+  try {
+    writeSync(log.fd, `runs in process ${pid}, whose output is in the spawn.log of ${first}\n`);
+  } finally {
+    log.close();
+  }
+}
+
+/** True if the thread's process runs nothing else and leads its own group. */
 export function wasLaunched(folder: string): boolean {
   return existsSync(join(folder, 'spawn.log'));
 }

@@ -28,6 +28,7 @@ import { startDocument } from '../thread-document.ts';
 import {
   launchProcess,
   leaveHandover,
+  noteSharedProcess,
   readHandover,
   receiveSecrets,
   removeHandover,
@@ -124,9 +125,13 @@ export async function launchThread(
 
 /**
  * Starts the threads that wait for a slot, oldest first, as far as slots are free. There is no scheduler process: every
- * call that queues a thread, ends one or waits for one calls this. Resolves to the threads that could not be started.
+ * call that queues a thread, ends one or waits for one calls this. The process of a thread that `ended` runs the first of
+ * them itself, which costs a quarter of a new process. Resolves to the threads that could not be started.
  */
-export async function startQueued(env: Supervising): Promise<ReadonlyMap<string, RyeError>> {
+export async function startQueued(
+  env: Supervising,
+  ended?: string,
+): Promise<ReadonlyMap<string, RyeError>> {
   const failures = new Map<string, RyeError>();
   const created = await env.store.registry.list({ status: 'created' });
   const queued = created.filter(({ pid }) => pid === null).toReversed();
@@ -150,6 +155,7 @@ export async function startQueued(env: Supervising): Promise<ReadonlyMap<string,
       if (current?.status === 'created' && current.pid === null) full.add(record.parent_id);
       continue;
     }
+    if (ended !== undefined && runsHere(env, record, ended)) continue;
     const failure = await launch(env, record);
     if (failure) failures.set(record.thread_id, failure);
   }
@@ -218,6 +224,20 @@ export async function secretsOf(
   const error = secretsGone(threadId);
   await endQueued(env, threadId, error);
   throw error;
+}
+
+/** True if this process, whose thread has ended, runs a thread that it has taken. */
+function runsHere(
+  env: Stored & Process & Launching,
+  { thread_id: threadId }: ThreadRecord,
+  ended: string,
+): boolean {
+  // the values of secret inputs are in the memory of another part of this process, for a pipe
+  if (heldSecrets.has(holdKey(env, threadId))) return false;
+  if (env.runNext?.(threadId, ended) !== true) return false;
+  const { pid } = env.store.owners.columns(env.owner);
+  noteSharedProcess(env.files.folder(threadId), pid ?? 0, ended);
+  return true;
 }
 
 /** Starts the process of a thread that this process has taken. */

@@ -1,5 +1,6 @@
 import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, messageOf, toRyeError } from '../../core/errors.ts';
+import type { EventDraft } from '../../core/events.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { FinalStatus, ThreadResult } from '../../core/thread.ts';
 import { toMicroUsd } from '../../core/usage.ts';
@@ -84,7 +85,7 @@ class Finalization {
     const { started, outcome, hooks, log } = this.#request;
     const { ledger } = this.#env.store;
     const { threadId } = started;
-    const observes = log !== undefined && (hooks?.observesCompletion() ?? false);
+    const observes = log !== undefined && hooks?.completion() === 'acts';
     const holdsBudget = hooks?.spendsAfterCompletion() ?? false;
     const release = async (): Promise<void> =>
       await this.#attempt('releasing the budget', async () => await this.#release());
@@ -206,11 +207,12 @@ class Finalization {
   }
 
   async #writeDocument(isComplete: boolean): Promise<void> {
-    await this.#env.files.writeDocument(this.#document(isComplete));
+    // if its new name is lost, the thread is one whose log has ended, and recovery writes the document again
+    await this.#env.files.writeDocument(this.#document(isComplete), 'content');
   }
 
   async #closeLog(): Promise<void> {
-    const { log, outcome, recorded } = this.#request;
+    const { log, outcome, recorded, hooks } = this.#request;
     if (!log) return;
     const { status, result, error } = this.#verdict;
     if (!recorded) {
@@ -223,6 +225,8 @@ class Finalization {
         ...(error ? { error } : {}),
       };
       log.recorder.record([{ event_type: 'thread_finished', payload }]);
+      // what only marks the end is signed and synced with it
+      if (hooks?.completion() === 'marks') log.recorder.record(await this.#observed(hooks));
     }
     await log.recorder.checkpoint();
     this.#isSealed = true;
@@ -265,11 +269,24 @@ class Finalization {
 
   /** Best effort: what the hooks did is logged and signed, their failures change nothing. */
   async #afterComplete(): Promise<void> {
-    const { started, hooks, log, outcome } = this.#request;
+    const { hooks, log } = this.#request;
     if (!log || !hooks || (await this.#isTakenOver())) return;
+    const drafts = await this.#observed(hooks);
+    if (drafts.length === 0) return;
+    try {
+      log.recorder.record(drafts);
+      await log.recorder.checkpoint();
+    } catch (error) {
+      this.#hooksFailed(error);
+    }
+  }
+
+  /** Runs the `after_complete` hooks; returns what they leave for the log. */
+  async #observed(hooks: HookRunner): Promise<readonly EventDraft[]> {
+    const { started, outcome } = this.#request;
     const { error: failure } = this.#verdict;
     try {
-      const drafts = await hooks.observeAfterComplete({
+      return await hooks.observeAfterComplete({
         thread_id: started.threadId,
         status: this.#verdict.status,
         result: this.#keptResult(),
@@ -278,13 +295,15 @@ class Finalization {
         cost: { ...outcome.cost },
         project_path: this.#env.projectPath,
       });
-      if (drafts.length === 0) return;
-      log.recorder.record(drafts);
-      await log.recorder.checkpoint();
     } catch (error) {
-      const { threadId } = started;
-      this.#env.onNotice(`thread ${threadId}: after_complete hooks failed: ${messageOf(error)}`);
+      this.#hooksFailed(error);
+      return [];
     }
+  }
+
+  #hooksFailed(error: unknown): void {
+    const { threadId } = this.#request.started;
+    this.#env.onNotice(`thread ${threadId}: after_complete hooks failed: ${messageOf(error)}`);
   }
 
   async #close(): Promise<void> {

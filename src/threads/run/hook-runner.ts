@@ -136,9 +136,14 @@ export class HookRunner implements HookPort {
     return await this.#observed('child_finished', context);
   }
 
-  /** True if a hook listens to the end of the thread, and so may add to its log. */
-  observesCompletion(): boolean {
-    return this.listens('after_complete');
+  /** Returns whether `after_complete` hooks do nothing, only `emit` marks for the log, or have other effects. */
+  completion(): 'none' | 'marks' | 'acts' {
+    if (!this.listens('after_complete')) return 'none';
+    const isMark = this.#hooks.every(
+      ({ event, enabled, actions }) =>
+        !enabled || event !== 'after_complete' || actions.every(({ kind }) => kind === 'emit'),
+    );
+    return isMark ? 'marks' : 'acts';
   }
 
   /** `delivery`: what the hooks left for the conversation and the log. */

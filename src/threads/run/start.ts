@@ -63,7 +63,8 @@ export async function createThread(
     const now = isoTime(env.clock.now());
     const record = await env.store.registry.claim(threadId, env.owner, now);
     const document = startDocument(plan, { threadId, now, continuationOf });
-    await env.files.writeDocument(document);
+    // the log has it too, and is synced before anything has an effect
+    await env.files.writeDocument(document, 'none');
     await env.files.writePlan(threadId, plan);
     return { threadId, plan, record, document, parent };
   });
