@@ -42,6 +42,11 @@ async function closing<O extends Pick<Rye, 'close'>, T>(
   }
 }
 
+/** The folder of the project that a command works in. */
+export function projectFolder(context: Context): string {
+  return openOptions(context).projectPath;
+}
+
 function openOptions(
   { io, global }: Context,
   { here = false }: SessionOptions = {},

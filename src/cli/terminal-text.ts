@@ -4,7 +4,7 @@ import type picocolors from 'picocolors';
 
 export type Colors = ReturnType<typeof picocolors.createColors>;
 
-const ESCAPE = '\u001b';
+export const ESCAPE = '\u001b';
 
 /** Clears the line of the cursor. */
 export const ERASE_LINE = `\r${ESCAPE}[2K`;
@@ -64,6 +64,32 @@ export function truncate(text: string, columns: number): string {
     kept += character;
   }
   return `${kept}…`;
+}
+
+const STYLE = new RegExp(`${ESCAPE}\\[[\\d;]*m`, 'g');
+
+/** Removes the colors that rye added to neutralized text. */
+export function withoutStyles(line: string): string {
+  return line.replaceAll(STYLE, '');
+}
+
+/** Truncates a colored line to at most `columns`, with an ellipsis at the cut and all colors closed. */
+export function clipStyled(line: string, columns: number): string {
+  if (!line.includes(ESCAPE)) return truncate(line, columns);
+  if (displayWidth(withoutStyles(line)) <= columns) return line;
+  let width = 0;
+  let kept = '';
+  let at = 0;
+  for (const match of line.matchAll(STYLE)) {
+    const text = line.slice(at, match.index);
+    const whole = width + displayWidth(text);
+    if (whole > columns - 1) break;
+    kept += text + match[0];
+    width = whole;
+    at = match.index + match[0].length;
+  }
+  const rest = line.slice(at).replaceAll(STYLE, '');
+  return `${kept}${truncate(`${rest} `, Math.max(1, columns - width))}${ESCAPE}[0m`;
 }
 
 /** Wraps text to lines of at most `columns`, after a space if there is one, else inside a word. Keeps indentation. */

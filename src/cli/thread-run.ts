@@ -6,7 +6,6 @@ import type { ThreadResult } from '../core/thread.ts';
 import { type Context, choice, flag } from './command.ts';
 import type { OutputMode } from './failure.ts';
 import { canRedraw, colorsOf } from './output.ts';
-import { createLiveRenderer } from './render/live.ts';
 import { runLine } from './render/progress-line.ts';
 import {
   createAnswerRenderer,
@@ -15,6 +14,7 @@ import {
   createTextRenderer,
   type Renderer,
 } from './render/text.ts';
+import { projectFolder } from './session.ts';
 
 /** Options of the commands that run a thread and show it. */
 export const OUTPUT_OPTIONS = {
@@ -53,8 +53,8 @@ export async function showThread(
   output: ThreadOutput,
   run: (subscriber: ThreadSubscriber) => Promise<ThreadResult>,
 ): Promise<ThreadResult> {
-  const renderer = createRenderer(context, output);
   const signal = context.io.cancellation();
+  const renderer = await createRenderer(context, output);
   try {
     const result = await run({ signal, onEvent: renderer.event });
     renderer.finish(result);
@@ -86,21 +86,31 @@ export function exitCodeOfResult({ success, status, error }: ThreadResult): Exit
 /** Prefix of notes that warn about the plan of a thread. */
 const WARNING = 'warning: ';
 
-function createRenderer(
+async function createRenderer(
   context: Context,
   { mode, isLive, isAnswer = false }: ThreadOutput,
-): Renderer {
+): Promise<Renderer> {
   const { io, global } = context;
   if (mode === 'json') return withWarnings(createJsonRenderer(io), context);
   if (mode === 'stream-json') return createStreamJsonRenderer(io);
   const colors = colorsOf(io.stderr, context);
+  if (isLive && !global.quiet && canRedraw(io.stderr, io.env)) {
+    // only a terminal needs the Markdown parser
+    const { createLiveRenderer } = await import('./render/live.ts');
+    const folder = projectFolder(context);
+    return createLiveRenderer(io, {
+      colors,
+      isVerbose: global.verbose,
+      folder,
+      hasFrame: !isAnswer,
+    });
+  }
   if (isAnswer) {
     const hasProgress = io.stderr.isTty && !global.quiet;
     const renderer = createAnswerRenderer(io, colors, { hasProgress, hasCost: global.verbose });
     return hasProgress ? renderer : withWarnings(renderer, context);
   }
   const isQuiet = global.quiet || !isLive;
-  if (!isQuiet && canRedraw(io.stderr, io.env)) return createLiveRenderer(io, colors);
   const renderer = createTextRenderer(io, colors, isQuiet);
   return isQuiet ? withWarnings(renderer, context) : renderer;
 }

@@ -260,6 +260,8 @@ export interface RequestEstimate {
   readonly max_tokens: number;
   /** The price of both; absent for a model without a price. */
   readonly reserved_usd?: number;
+  /** Tokens that the model's context holds; absent in older logs. */
+  readonly context_window?: number;
 }
 
 /** Result and duration of the start of an MCP server. */

@@ -196,7 +196,7 @@ function resultMembers({
 
 /** Returns the most that a call may use, for the log. */
 export function estimateOf(
-  { provider, id, pricing }: PlannedModel,
+  { provider, id, pricing, context_window }: PlannedModel,
   inputTokens: number,
   maxTokens: number,
 ): RequestEstimate {
@@ -205,6 +205,7 @@ export function estimateOf(
     model: id,
     input_tokens: inputTokens,
     max_tokens: maxTokens,
+    context_window,
     ...(pricing ? { reserved_usd: toUsd(worstMicroUsd({ inputTokens, pricing }, maxTokens)) } : {}),
   };
 }

@@ -1,101 +1,326 @@
 import picocolors from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import { createLiveRenderer } from '../../../src/cli/render/live.ts';
-import { ERASE_LINE } from '../../../src/cli/terminal-text.ts';
-import type { LogEvent } from '../../../src/core/events.ts';
+import { createLiveView, type LiveViewOptions } from '../../../src/cli/render/live-view.ts';
+import { ESCAPE } from '../../../src/cli/terminal-text.ts';
+import type { LogEvent, UnknownEvent } from '../../../src/core/events.ts';
+import type { JsonObject } from '../../../src/core/json.ts';
+import type { ToolOutcome } from '../../../src/core/message.ts';
 import { createFakeIo, type FakeIo } from '../../helpers/fake-io.ts';
+import { screenOf } from '../../helpers/screen.ts';
 import { assistantMessage, COMPLETED, event, LIMITED, STARTED } from '../events.ts';
 
 const COLORS = picocolors.createColors(false);
 
 function show(events: readonly LogEvent[], result = COMPLETED, stdoutIsTty = true): FakeIo {
-  const io = createFakeIo({ stdoutIsTty, stderrIsTty: true });
-  const renderer = createLiveRenderer(io, COLORS);
+  const io = createFakeIo({ stdoutIsTty, stderrIsTty: true, columns: 100 });
+  const options = { colors: COLORS, isVerbose: false, folder: undefined, hasFrame: true };
+  const renderer = createLiveRenderer(io, options);
   for (const one of events) renderer.event(one);
   renderer.finish(result);
-  renderer.close();
   return io;
 }
 
-/** Returns the visible screen, without erased lines. */
-function screen(text: string): string {
-  const parts = text.split(ERASE_LINE);
-  const last = parts.pop() ?? '';
-  return parts.map((part) => part.slice(0, part.lastIndexOf('\n') + 1)).join('') + last;
+interface Shown {
+  readonly screen: () => readonly string[];
+  readonly show: (...events: readonly (LogEvent | UnknownEvent)[]) => readonly string[];
+  readonly view: ReturnType<typeof createLiveView>;
+  readonly output: () => string;
 }
 
-const DELTAS = ['Hello,', ' Ada.'].map((text) => event('token_delta', { text }));
+/** A view whose clock passes 1 ms at each look. */
+function viewOf(options: Partial<LiveViewOptions> & { columns?: number } = {}): Shown {
+  const { columns = 80, ...rest } = options;
+  const io = createFakeIo({ stdoutIsTty: true, columns, rows: 30 });
+  let now = 0;
+  const view = createLiveView({
+    io: { ...io, monotonic: () => (now += 1) },
+    sink: io.stdout,
+    colors: COLORS,
+    ...rest,
+  });
+  const screen = (): readonly string[] => screenOf(io.out());
+  return {
+    view,
+    screen,
+    output: io.out,
+    show: (...events) => {
+      for (const one of events) view.event(one);
+      view.redraw();
+      return screen();
+    },
+  };
+}
+
+function calling(...calls: readonly (readonly [id: string, name: string, input: JsonObject])[]) {
+  const message = assistantMessage('').payload as { message: { content: object[] } };
+  message.message.content = calls.map(([call_id, name, input]) => ({
+    type: 'tool_call',
+    call_id,
+    name,
+    input,
+  }));
+  return { ...assistantMessage(''), payload: message } as LogEvent;
+}
+
+function settled(call_id: string, outcome: ToolOutcome, more: object = {}): LogEvent {
+  const payload = { call_id, tool: 'x', outcome, duration_ms: 8, output_bytes: 1, ...more };
+  return event('tool_settled', payload);
+}
+
+function answered(call_id: string, text: string, data: JsonObject = {}): LogEvent {
+  return event('message', {
+    message: {
+      role: 'tool_result',
+      call_id,
+      name: 'x',
+      content: [{ type: 'text', text }],
+      outcome: 'ok',
+      data,
+    },
+  });
+}
+
+/** Control sequences of the drawing itself. */
+const DRAWING = new RegExp(`${ESCAPE}\\[(?:\\?25[lh]|\\?2026[lh]|\\d*[ACJ])`, 'g');
+
+const DELTAS = ['Hello,', ' **Ada**.'].map((text) => event('token_delta', { text }));
 
 describe('live renderer', () => {
-  it('shows words once on stdout when it is the terminal', () => {
-    const io = show([STARTED, ...DELTAS, assistantMessage('Hello, Ada.')]);
-    expect(io.out()).toBe('Hello, Ada.\n');
+  it('shows the header, the text once and the outcome with the next command', () => {
+    const io = show([STARTED, ...DELTAS, assistantMessage('Hello, **Ada**.')], {
+      ...COMPLETED,
+      result: 'Hello, **Ada**.',
+    });
+    expect(screenOf(io.out())).toEqual([
+      'hello · large · limit 25 turns, $5.00 · hello-1',
+      '',
+      '  Hello, Ada.',
+      '',
+      '✓ 1 turn · 900 tokens · $0.0125 · 1.5s        resume: rye threads resume hello-1',
+      '',
+    ]);
+    expect(io.err()).toBe('');
   });
 
   it('shows a message that came without deltas', () => {
-    expect(show([assistantMessage('Hello, Ada.')]).out()).toBe('Hello, Ada.\n');
+    expect(screenOf(show([assistantMessage('Hello, Ada.')]).out())).toContain('  Hello, Ada.');
   });
 
   it('prints a result that was not the last message', () => {
     const io = show([assistantMessage('working')], { ...COMPLETED, result: 'done' });
-    expect(io.out()).toBe('working\ndone\n');
+    expect(screenOf(io.out())).toEqual(expect.arrayContaining(['  working', 'done']));
   });
 
-  it('keeps stdout for the result when it is a pipe', () => {
-    const io = show([...DELTAS, assistantMessage('Hello, Ada.')], COMPLETED, false);
+  it('keeps stdout for the result when it is a pipe, and does not repeat the result on stderr', () => {
+    const io = show(
+      [
+        ...DELTAS,
+        assistantMessage('between'),
+        event('turn_started', { turn: 2 }),
+        assistantMessage('Hello, Ada.'),
+      ],
+      COMPLETED,
+      false,
+    );
     expect(io.out()).toBe('Hello, Ada.\n');
-    expect(screen(io.err())).toContain('Hello, Ada.\n');
+    expect(screenOf(io.err())).toContain('  between');
+    expect(screenOf(io.err()).join('\n')).not.toContain('Hello, Ada.');
   });
 
-  it('shows tool calls as short lines with outcome and duration', () => {
-    const call = { call_id: 'c', tool: 'rye/bash', name: 'rye_bash', turn: 1 };
-    const io = show([
-      event('tool_call_start', { ...call, input: { command: 'ls\n-la' } }),
-      event('tool_settled', { ...call, outcome: 'ok', duration_ms: 1234, output_bytes: 1 }),
-      event('tool_settled', {
-        ...call,
-        outcome: 'blocked',
-        duration_ms: 5,
-        output_bytes: 1,
-        reason: 'not granted',
-      }),
-    ]);
-    expect(screen(io.err())).toContain(
-      '→ rye/bash command=ls -la\n✓ rye/bash 1.2s\n✗ rye/bash blocked 5ms: not granted\n',
-    );
-  });
-
-  it('redraws turns, tokens and spend against their limits and leaves nothing of it', () => {
-    const total = COMPLETED.cost;
-    const usage = {
-      input_tokens: 900,
-      output_tokens: 0,
-      cache_read_tokens: 0,
-      cache_write_tokens: 0,
-    };
-    const io = show([
-      STARTED,
-      event('turn_started', { turn: 2 }),
-      event('cost', { turn: 2, usage, total }),
-    ]);
-    expect(io.err()).toContain('turn 2/25 · 900/1.0M tokens · $0.0125/$5.00 · 0ms');
-    expect(screen(io.err())).toBe(
-      'hello on acme/large\ncompleted hello-1 (1 turn, 900 tokens, $0.0125, 1.5s)\n',
-    );
-  });
-
-  it("neutralizes escapes in the model's and the tools' text", () => {
-    const io = show([
-      event('token_delta', { text: '\u001B]0;owned\u0007hi\u001B[2J' }),
-      event('note', { text: '\u001B[31mred\rx' }),
-    ]);
-    expect(io.out().startsWith('hi\n')).toBe(true);
-    expect(screen(io.err())).toContain('red x\n');
-  });
-
-  it('prints why a thread failed', () => {
-    expect(show([], LIMITED).err()).toContain(
+  it('prints why a thread failed, and the next command last', () => {
+    const io = show([], LIMITED);
+    expect(io.err()).toContain(
       'rye: all 25 turns are used [limit_turns]\nhint: Raise --limit turns.\n',
     );
+    expect(screenOf(io.out()).at(-2)).toBe(
+      '✗ failed · 1 turn · 900 tokens · $0.0125 · 1.5s        resume: rye threads resume hello-1',
+    );
+  });
+});
+
+describe('live view', () => {
+  it('keeps the meters below streaming text', () => {
+    const { show: see } = viewOf();
+    const request = {
+      provider: 'acme',
+      model: 'large',
+      input_tokens: 500,
+      max_tokens: 10,
+      context_window: 1000,
+    };
+    const screen = see(STARTED, event('turn_started', { turn: 2, request }), ...DELTAS);
+    expect(screen).toContain('  Hello, Ada.');
+    expect(screen.at(-1)).toMatch(
+      /^. turn 2 of 25 · \$0\.00 of \$5\.00 · 0s · context 50% · 0 tokens$/,
+    );
+  });
+
+  it('rewrites parallel calls in place, in their order, and finishes them with a short outcome', () => {
+    const { show: see } = viewOf();
+    const open = see(
+      calling(
+        ['a', 'rye_bash', { command: 'make' }],
+        ['b', 'rye_file_system_read', { path: 'x.js' }],
+      ),
+      settled('b', 'ok'),
+    );
+    expect(open.filter((line) => line.startsWith('  '))).toEqual([
+      expect.stringMatching(/^ {2}○ bash make$/),
+      expect.stringMatching(/^ {2}● read x\.js +ok +8ms$/),
+    ]);
+    const done = see(
+      event('tool_call_progress', { call_id: 'a', text: 'one\ntwo\n' }),
+      settled('a', 'ok'),
+      answered('a', '', { exit_code: 0, output: 'one\ntwo\n' }),
+      answered('b', '', { lines: 2 }),
+    );
+    expect(done.filter((line) => line.startsWith('  '))).toEqual([
+      expect.stringMatching(/^ {2}● bash make +2 lines +8ms$/),
+      expect.stringMatching(/^ {2}● read x\.js +2 lines +8ms$/),
+    ]);
+  });
+
+  it('shows the last lines of a running command, without its control codes', () => {
+    const { show: see } = viewOf();
+    const text = `${Array.from({ length: 9 }, (_, at) => `line ${at}`).join('\n')}\n10%\r90%\u001b[2J`;
+    const screen = see(
+      calling(['a', 'rye_bash', { command: 'make' }]),
+      event('tool_call_progress', { call_id: 'a', text }),
+    );
+    expect(screen.filter((line) => line.includes('│'))).toEqual(
+      ['line 5', 'line 6', 'line 7', 'line 8', '90%'].map((line) => `    │ ${line}`),
+    );
+  });
+
+  it('names the hook that refused a call', () => {
+    const { show: see } = viewOf();
+    const hook = { id: 'protect_env', layer: 1, event: 'tool_gate', matched: true, duration_ms: 1 };
+    const screen = see(
+      calling(['a', 'rye_file_system_read', { path: '.env' }]),
+      event('hook_fired', { ...hook, outcome: 'fail' }),
+      settled('a', 'blocked', { reason: '.env files are private' }),
+      answered('a', 'Blocked: .env files are private'),
+    );
+    expect(screen).toContain('    hook protect_env: .env files are private');
+    expect(screen.join('\n')).toMatch(/✗ read \.env +refused/);
+  });
+
+  it('shows at most twelve lines of a diff', () => {
+    const { show: see } = viewOf();
+    const content = Array.from({ length: 30 }, (_, at) => `line ${at}`).join('\n');
+    const screen = see(
+      calling(['a', 'rye_file_system_write', { path: 'x', content }]),
+      settled('a', 'ok'),
+      answered('a', '', { status: 'created' }),
+    );
+    expect(screen.filter((line) => line.startsWith('    +'))).toHaveLength(12);
+    expect(screen).toContain('    … 18 more lines');
+  });
+
+  it('compares a written file with its content before', () => {
+    const { show: see } = viewOf({ readFile: () => 'a\nb\n' });
+    const input = { path: 'x', content: 'a\nB\n' };
+    const screen = see(
+      calling(['a', 'rye_file_system_write', input]),
+      event('tool_call_start', {
+        call_id: 'a',
+        tool: 'rye/file-system/write',
+        name: 'rye_file_system_write',
+        input,
+        turn: 1,
+      }),
+      settled('a', 'ok'),
+      answered('a', '', { status: 'updated' }),
+    );
+    expect(screen.filter((line) => /^ {4}[-+ ]/.test(line))).toEqual([
+      '      a',
+      '    - b',
+      '    + B',
+    ]);
+  });
+
+  it('shows a child on the line of its call, with its inputs, status and cost', () => {
+    const { show: see } = viewOf({ columns: 100 });
+    const input = { item_type: 'directive', item_id: 'sum', parameters: { file: 'a.txt' } };
+    const child = (type: string, payload: JsonObject): UnknownEvent => ({
+      ...event('note', { text: '' }),
+      thread_id: 'sum-1',
+      event_type: `child.${type}`,
+      payload,
+    });
+    const running = see(
+      calling(['a', 'rye_execute', input]),
+      event('child_thread_started', { child_thread_id: 'sum-1', directive: 'sum' }),
+      child('turn_started', { turn: 2 }),
+    );
+    expect(running.join('\n')).toMatch(/▸ sum a\.txt +turn 2/);
+    const ended = see(
+      event('child_thread_finished', {
+        child_thread_id: 'sum-1',
+        status: 'completed',
+        spend: 0.0004,
+      }),
+      settled('a', 'ok'),
+      answered('a', ''),
+    );
+    expect(ended.join('\n')).toMatch(/✓ sum a\.txt +completed +\d+ms +\$0\.0004/);
+    expect(ended.filter((line) => line.includes('sum a.txt'))).toHaveLength(1);
+  });
+
+  it('folds thinking, and shows it with --verbose', () => {
+    const thought = [event('thinking_delta', { text: 'Why not?' }), ...DELTAS];
+    expect(
+      viewOf()
+        .show(...thought)
+        .join('\n'),
+    ).toMatch(/▸ thought for \d+ms\n\n {2}Hello/);
+    expect(
+      viewOf({ isVerbose: true })
+        .show(...thought)
+        .join('\n'),
+    ).toContain('    Why not?');
+  });
+
+  it('draws nothing that the text of a model, a file or a tool could inject', () => {
+    const { show: see, output, view } = viewOf();
+    const evil = '\u001b]0;owned\u0007x\u001b[31m &#27;[2J \u009b2J';
+    see(
+      event('token_delta', { text: evil }),
+      assistantMessage(evil),
+      calling(['a', `rye_bash${evil}`, { command: evil }]),
+      event('tool_call_progress', { call_id: 'a', text: evil }),
+      settled('a', 'error', { reason: evil }),
+      answered('a', evil),
+      event('note', { text: evil }),
+    );
+    view.close();
+    const rest = output().replaceAll(DRAWING, '');
+    for (const control of ['\u001b', '\u009b', '\u0007']) expect(rest).not.toContain(control);
+  });
+
+  it('keeps a footer with the cursor below the meters', () => {
+    const { show: see, view, screen, output } = viewOf();
+    view.setFooter({ lines: ['> hi'], cursor: { row: 0, column: 4 } });
+    see(STARTED, ...DELTAS);
+    expect(screen().at(-1)).toBe('> hi');
+    view.settle();
+    expect(screen().at(-1)).toBe('> hi');
+    expect(output()).not.toContain('\u001b[?25l');
+    view.close();
+    expect(screen().join('\n')).not.toContain('> hi');
+  });
+
+  it('fits every line of the live area into 20 columns', () => {
+    const { show: see } = viewOf({ columns: 20, hasHeader: false });
+    const screen = see(
+      ...DELTAS,
+      calling(['a', 'rye_file_system_read', { path: 'a/very/long/path.ts' }]),
+      settled('a', 'ok'),
+      answered('a', '', { lines: 2 }),
+      event('turn_started', { turn: 1 }),
+    );
+    expect(screen.filter((line) => line.length > 20)).toEqual([]);
+    expect(screen.join('\n')).toContain('2 lines');
   });
 });

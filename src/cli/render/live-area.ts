@@ -1,0 +1,110 @@
+import type { Sink } from '../io.ts';
+import { clipStyled, displayWidth, ESCAPE, withoutStyles } from '../terminal-text.ts';
+
+/** Place of the cursor in the lines of an area, from 0. */
+export interface CursorPlace {
+  readonly row: number;
+  readonly column: number;
+}
+
+/**
+ * The last lines of a terminal, redrawn in place. Printed lines stay above it and scroll away as usual. Each line is cut
+ * to the width at the time of the drawing, and an area never grows taller than the screen.
+ */
+export interface LiveArea {
+  /** Appends permanent lines above the area. */
+  readonly print: (lines: readonly string[]) => void;
+  /** Prints permanent lines and replaces those of the area. Shows the cursor at `cursor`, or hides it. */
+  readonly update: (
+    printed: readonly string[],
+    lines: readonly string[],
+    cursor?: CursorPlace,
+  ) => void;
+  /** Takes the area away and shows the cursor again. */
+  readonly close: () => void;
+}
+
+interface Drawn {
+  readonly lines: readonly string[];
+  readonly cursor: CursorPlace | undefined;
+  /** The row of the cursor after the drawing. */
+  readonly row: number;
+  readonly columns: number;
+}
+
+const HIDE_CURSOR = `${ESCAPE}[?25l`;
+const SHOW_CURSOR = `${ESCAPE}[?25h`;
+// the terminal shows all of a drawing at once if it can
+const BEGIN = `${ESCAPE}[?2026h`;
+const END = `${ESCAPE}[?2026l`;
+const NOTHING: Drawn = { lines: [], cursor: undefined, row: 0, columns: 0 };
+
+export function createLiveArea(sink: Sink): LiveArea {
+  let drawn = NOTHING;
+  let isHidden = false;
+
+  const draw = (printed: readonly string[], lines: readonly string[], cursor?: CursorPlace) => {
+    const { columns } = sink;
+    const shown = fitting(lines, columns, Math.max(1, sink.rows - 1));
+    const dropped = lines.length - shown.length;
+    const place = cursor && { row: Math.max(0, cursor.row - dropped), column: cursor.column };
+    if (printed.length === 0 && isSame(drawn, shown, place, columns)) return;
+    const row = place?.row ?? Math.max(0, shown.length - 1);
+    const wantsHidden = place === undefined && shown.length > 0;
+    const visibility = wantsHidden === isHidden ? '' : wantsHidden ? HIDE_CURSOR : SHOW_CURSOR;
+    isHidden = wantsHidden;
+    const above = printed.map((line) => `${line}\n`).join('');
+    sink.write(
+      `${BEGIN}${erase(drawn, columns)}${above}${shown.join('\n')}${moveTo(shown, place)}${visibility}${END}`,
+    );
+    drawn = { lines: shown, cursor: place, row, columns };
+  };
+  return {
+    print: (lines) => {
+      if (lines.length > 0) draw(lines, drawn.lines, drawn.cursor);
+    },
+    update: draw,
+    close: () => {
+      if (drawn !== NOTHING) draw([], []);
+      drawn = NOTHING;
+    },
+  };
+}
+
+/** Returns the last lines that fit, each cut so that it never wraps. */
+function fitting(lines: readonly string[], columns: number, rows: number): readonly string[] {
+  return lines.slice(-rows).map((line) => clipStyled(line, columns - 1));
+}
+
+function isSame(
+  drawn: Drawn,
+  lines: readonly string[],
+  cursor: CursorPlace | undefined,
+  columns: number,
+): boolean {
+  return (
+    drawn.columns === columns &&
+    drawn.lines.length === lines.length &&
+    drawn.cursor?.row === cursor?.row &&
+    drawn.cursor?.column === cursor?.column &&
+    drawn.lines.every((line, at) => line === lines[at])
+  );
+}
+
+/** Moves to the first line of the last drawing and clears from there. A narrower terminal has wrapped its lines. */
+function erase({ lines, row, columns: before }: Drawn, columns: number): string {
+  if (lines.length === 0) return '';
+  const height = (line: string): number =>
+    before <= columns ? 1 : Math.max(1, Math.ceil(displayWidth(withoutStyles(line)) / columns));
+  const up = lines.slice(0, row).reduce((sum, line) => sum + height(line), 0);
+  const own = height(lines[row] ?? '') - 1;
+  return `\r${up + own > 0 ? `${ESCAPE}[${up + own}A` : ''}${ESCAPE}[0J`;
+}
+
+/** Moves from the end of the last line to the cursor's place. */
+function moveTo(lines: readonly string[], cursor: CursorPlace | undefined): string {
+  if (cursor === undefined) return '';
+  const up = Math.max(0, lines.length - 1 - cursor.row);
+  const right = cursor.column;
+  return `\r${up > 0 ? `${ESCAPE}[${up}A` : ''}${right > 0 ? `${ESCAPE}[${right}C` : ''}`;
+}

@@ -1,0 +1,312 @@
+import type { EventPayloads } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import { type ToolCallBlock, type ToolResultMessage, textOf } from '../../core/message.ts';
+import { formatSeconds, formatUsd } from '../../core/usage.ts';
+import { type Colors, neutralize, oneLine, wrapText } from '../terminal-text.ts';
+import {
+  callLabel,
+  childLabel,
+  directiveCall,
+  failureReason,
+  outcomeWords,
+  toolName,
+} from './call-line.ts';
+import { callDiff, paintDiff } from './diff.ts';
+import { MarkdownStream } from './markdown-stream.ts';
+import { layRow } from './row.ts';
+
+export interface BlockStyle {
+  readonly colors: Colors;
+  readonly columns: number;
+  /** Milliseconds of a monotonic clock. */
+  readonly now: number;
+  readonly isVerbose: boolean;
+}
+
+/** A part of the view. It is printed for good as soon as it and all parts before it are final. */
+export interface Block {
+  readonly kind: 'text' | 'line' | 'call' | 'thought';
+  /** True if nothing of it can change any more. */
+  readonly isDone: boolean;
+  /** Returns the lines that have become final and were not returned before. */
+  take(style: BlockStyle): readonly string[];
+  /** Returns the lines that may still change. */
+  rest(style: BlockStyle): readonly string[];
+}
+
+const INDENT = '  ';
+
+/** Text of the model, rendered block by block. */
+export class TextBlock implements Block {
+  readonly kind = 'text';
+  readonly #stream = new MarkdownStream();
+  isDone = false;
+
+  push(text: string): void {
+    this.#stream.push(text);
+  }
+
+  take(style: BlockStyle): readonly string[] {
+    const markdown = inner(style);
+    return indented(this.isDone ? this.#stream.end(markdown) : this.#stream.take(markdown));
+  }
+
+  rest(style: BlockStyle): readonly string[] {
+    return this.isDone ? [] : indented(this.#stream.pending(inner(style)));
+  }
+}
+
+function inner({ colors, columns }: BlockStyle): { colors: Colors; columns: number } {
+  return { colors, columns: Math.max(1, columns - INDENT.length - 1) };
+}
+
+function indented(lines: readonly string[]): readonly string[] {
+  return lines.map((line) => (line === '' ? '' : `${INDENT}${line}`));
+}
+
+/** Lines that are final from the start. */
+export function lineBlock(lines: readonly string[]): Block {
+  return { kind: 'line', isDone: true, take: () => lines, rest: () => [] };
+}
+
+const THOUGHT_LINES = 5;
+
+/** Thinking of the model: folded to one line, or the whole text with --verbose. */
+export class ThoughtBlock implements Block {
+  readonly kind = 'thought';
+  #text = '';
+  readonly #startedAt: number;
+  #endedAt: number | undefined;
+
+  constructor(now: number) {
+    this.#startedAt = now;
+  }
+
+  get isDone(): boolean {
+    return this.#endedAt !== undefined;
+  }
+
+  push(text: string): void {
+    this.#text += text;
+  }
+
+  end(now: number): void {
+    this.#endedAt ??= now;
+  }
+
+  take(style: BlockStyle): readonly string[] {
+    if (!this.isDone) return [];
+    const all = style.isVerbose ? this.#lines(style) : [];
+    return [this.#title(style), ...all];
+  }
+
+  rest(style: BlockStyle): readonly string[] {
+    if (this.isDone) return [];
+    return [this.#title(style), ...this.#lines(style).slice(-THOUGHT_LINES)];
+  }
+
+  #title({ colors, now, isVerbose }: BlockStyle): string {
+    const took = formatSeconds(((this.#endedAt ?? now) - this.#startedAt) / 1000);
+    const mark = isVerbose || !this.isDone ? '▾' : '▸';
+    return colors.dim(`${INDENT}${mark} ${this.isDone ? `thought for ${took}` : 'thinking'}`);
+  }
+
+  #lines({ colors, columns }: BlockStyle): readonly string[] {
+    const text = neutralize(this.#text).replaceAll('\t', ' ').trim();
+    return wrapText(text, columns - 6).map((line) => colors.dim(colors.italic(`    ${line}`)));
+  }
+}
+
+const TAIL_LINES = 5;
+const TAIL_CHARACTERS = 4096;
+const DIFF_LINES = 12;
+const VERBOSE_DIFF_LINES = 200;
+
+type Settled = EventPayloads['tool_settled'];
+
+const CALL_MARKS = { open: '○', good: '●', bad: '✗' } as const;
+const CHILD_MARKS = { open: '▸', good: '✓', bad: '✗' } as const;
+
+/** A child thread as its parent's view knows it. */
+interface Child {
+  readonly threadId: string;
+  activity: string;
+  turns: number;
+  status?: string;
+  spend?: number;
+}
+
+/** A call of the model, or a child thread: one line, with the tail of its output while it runs. */
+export class CallBlock implements Block {
+  readonly kind = 'call';
+  readonly #startedAt: number;
+  readonly #name: string;
+  readonly #input: JsonObject;
+  #label: string;
+  #tail = '';
+  #settled: Settled | undefined;
+  #result: ToolResultMessage | undefined;
+  #refusedBy: string | undefined;
+  #seconds: number | undefined;
+  #hasEnded = false;
+  /** The content of the file that the call writes, before it. */
+  before: string | undefined;
+  child: Child | undefined;
+
+  constructor({ name, input }: Pick<ToolCallBlock, 'name' | 'input'>, now: number) {
+    this.#name = name;
+    this.#input = input;
+    this.#label = callLabel(name, input);
+    this.#startedAt = now;
+  }
+
+  /** The directive that the call runs. */
+  get directive(): string | undefined {
+    return directiveCall(this.#name, this.#input)?.directive;
+  }
+
+  get label(): string {
+    return this.#label;
+  }
+
+  get isDone(): boolean {
+    return this.#hasEnded || (this.#settled !== undefined && this.#result !== undefined);
+  }
+
+  name(directive: string, inputs: JsonObject): void {
+    this.#label = childLabel(directive, inputs);
+  }
+
+  progress(text: string): void {
+    this.#tail = (this.#tail + text).slice(-TAIL_CHARACTERS);
+  }
+
+  settle(settled: Settled, refusedBy: string | undefined): void {
+    this.#settled = settled;
+    this.#refusedBy = settled.outcome === 'blocked' ? refusedBy : undefined;
+  }
+
+  answer(result: ToolResultMessage): void {
+    this.#result = result;
+  }
+
+  endChild(status: string, spend: number, now: number): void {
+    if (!this.child) return;
+    this.child.status = status;
+    this.child.spend = spend;
+    this.#seconds = (now - this.#startedAt) / 1000;
+    if (this.directive === undefined) this.#hasEnded = true;
+  }
+
+  /** Ends a call whose result never came. */
+  end(now: number): void {
+    if (this.isDone) return;
+    this.#seconds ??= (now - this.#startedAt) / 1000;
+    this.#hasEnded = true;
+  }
+
+  take(style: BlockStyle): readonly string[] {
+    if (!this.isDone) return [];
+    return [this.#line(style), ...this.#details(style)];
+  }
+
+  rest(style: BlockStyle): readonly string[] {
+    if (this.isDone) return [this.#line(style), ...this.#details(style)];
+    if (this.#settled !== undefined) return [this.#line(style)];
+    return [this.#line(style), ...this.#tailLines(style)];
+  }
+
+  #words(): string {
+    const { child } = this;
+    if (child) return child.status ?? (this.#hasEnded ? 'running' : child.activity);
+    if (this.#settled === undefined) return this.#hasEnded ? 'no result' : '';
+    return outcomeWords(this.#name, {
+      outcome: this.#settled.outcome,
+      code: this.#settled.code,
+      data: this.#result?.data,
+      text: this.#result === undefined ? '' : textOf(this.#result.content),
+    });
+  }
+
+  #line({ colors, columns, now }: BlockStyle): string {
+    const state = this.#state();
+    const seconds = this.#duration(now);
+    const spend = this.child?.spend;
+    const marks = this.child ? CHILD_MARKS : CALL_MARKS;
+    const facts = [
+      ...(state !== 'open' || seconds >= 1 ? [formatSeconds(seconds)] : []),
+      ...(spend === undefined ? [] : [formatUsd(spend)]),
+    ];
+    const paints = { open: colors.cyan, good: colors.green, bad: colors.red };
+    return layRow(
+      {
+        mark: marks[state],
+        label: this.#label,
+        words: this.#words(),
+        facts,
+        paintMark: paints[state],
+        paintWords: state === 'bad' ? colors.red : colors.dim,
+      },
+      columns,
+      colors,
+    );
+  }
+
+  #state(): 'open' | 'good' | 'bad' {
+    const status = this.child?.status;
+    if (status !== undefined) return status === 'completed' ? 'good' : 'bad';
+    if (this.#settled === undefined) return this.#hasEnded && !this.child ? 'bad' : 'open';
+    return this.#succeeded() ? 'good' : 'bad';
+  }
+
+  #duration(now: number): number {
+    if (this.#seconds !== undefined) return this.#seconds;
+    if (this.#settled !== undefined) return this.#settled.duration_ms / 1000;
+    return Math.floor((now - this.#startedAt) / 1000);
+  }
+
+  #succeeded(): boolean {
+    const outcome = this.#settled?.outcome;
+    return outcome === 'ok' || outcome === 'substituted';
+  }
+
+  /** The reason of a failure, the end of a command's output, or the change of a file. */
+  #details(style: BlockStyle): readonly string[] {
+    const { colors, columns, isVerbose } = style;
+    if (this.#settled === undefined || (this.child && this.#succeeded())) return [];
+    const words = this.#words();
+    if (this.#succeeded()) {
+      const diff = callDiff(toolName(this.#name), this.#input, this.before);
+      const lines = paintDiff(diff, isVerbose ? VERBOSE_DIFF_LINES : DIFF_LINES, colors);
+      return lines.map((line) => `    ${line}`);
+    }
+    if (words.startsWith('exit ') || words === 'timed out') return this.#tailLines(style);
+    const text = this.#result === undefined ? '' : textOf(this.#result.content);
+    const { outcome, reason } = this.#settled;
+    const why = failureReason(words, { outcome, reason, text });
+    if (why === undefined) return [];
+    const by = this.#refusedBy === undefined ? '' : `hook ${this.#refusedBy}: `;
+    return wrapText(`${by}${why}`, Math.max(8, columns - 6)).map((line) =>
+      colors.red(`    ${line}`),
+    );
+  }
+
+  #tailLines({ colors }: BlockStyle): readonly string[] {
+    // a carriage return starts the line again
+    const text = this.#tail.replaceAll('\r\n', '\n').replaceAll(/[^\n]*\r/g, '');
+    return neutralize(text)
+      .split('\n')
+      .map(oneLine)
+      .filter((line) => line !== '')
+      .slice(-TAIL_LINES)
+      .map((line) => colors.dim(`    │ ${line}`));
+  }
+}
+
+/** Makes the block of a child thread that no call of the view started. */
+export function childBlock(directive: string, child: Child, now: number): CallBlock {
+  const block = new CallBlock({ name: directive, input: {} }, now);
+  block.name(directive, {});
+  block.child = child;
+  return block;
+}

@@ -1,0 +1,403 @@
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import { type AssistantMessage, type Message, textOf, toolCallsOf } from '../../core/message.ts';
+import { formatCost } from '../../core/usage.ts';
+import type { Io, Sink } from '../io.ts';
+import { type Colors, oneLine } from '../terminal-text.ts';
+import { toolName } from './call-line.ts';
+import { type CursorPlace, createLiveArea } from './live-area.ts';
+import {
+  type Block,
+  type BlockStyle,
+  CallBlock,
+  childBlock,
+  lineBlock,
+  TextBlock,
+  ThoughtBlock,
+} from './live-blocks.ts';
+import { Meters, shortModel, shortUsd } from './meters.ts';
+import { payloadOf, runLine } from './progress-line.ts';
+import { paint } from './text.ts';
+
+export interface LiveViewOptions {
+  readonly io: Pick<Io, 'monotonic' | 'repeat'>;
+  /** The terminal. Its size is read at each drawing. */
+  readonly sink: Sink;
+  readonly colors: Colors;
+  /** Also shows thinking, hooks, requests and the cost of each turn. */
+  readonly isVerbose?: boolean;
+  /** False: no line with the directive, model, limits and ID. */
+  readonly hasHeader?: boolean;
+  /** `between`: the last message of a run is not shown, because stdout gets it. */
+  readonly words?: 'all' | 'between';
+  /** Reads a file before a call writes it, for the diff. */
+  readonly readFile?: (path: string) => string | undefined;
+}
+
+/** Lines below the status line that stay there, such as an input field. */
+export interface Footer {
+  readonly lines: readonly string[];
+  /** Place of the cursor in `lines`; absent: no cursor. */
+  readonly cursor?: CursorPlace;
+}
+
+/** Shows the events of runs on a terminal, and rewrites unfinished lines in place. */
+export interface LiveView {
+  /** Shows an event of the thread, or of a child in this process. Never throws. */
+  readonly event: (event: LogEvent | UnknownEvent) => void;
+  /** Prints whole lines for good, above the unfinished ones. The caller neutralizes foreign text. */
+  readonly print: (lines: readonly string[]) => void;
+  /** Ends a run: everything is printed for good, and the status line goes. The next event begins another run. */
+  readonly settle: () => void;
+  readonly setFooter: (footer: Footer | undefined) => void;
+  readonly redraw: () => void;
+  /** The text of the last complete message that is on the screen. */
+  readonly shownText: () => string;
+  /** Prints the rest for good, then restores the terminal. */
+  readonly close: () => void;
+}
+
+const TICK_MS = 120;
+const MIN_DRAW_MS = 40;
+
+/** Returns a view that is not drawn yet. */
+export function createLiveView(options: LiveViewOptions): LiveView {
+  return new View(options);
+}
+
+class View implements LiveView {
+  readonly #options: LiveViewOptions;
+  readonly #area: ReturnType<typeof createLiveArea>;
+  readonly #stopTicking: () => void;
+  #blocks: Block[] = [];
+  readonly #calls = new Map<string, CallBlock>();
+  readonly #children = new Map<string, CallBlock>();
+  #meters: Meters;
+  #isRunning = false;
+  #footer: Footer | undefined;
+  #lastKind: Block['kind'] | undefined;
+  /** Text of the current message that has arrived in pieces. */
+  #streamed = '';
+  #shown = '';
+  /** A message that is the answer unless another turn begins. */
+  #held: string | undefined;
+  #refusedBy: string | undefined;
+  #drawnAt = Number.NEGATIVE_INFINITY;
+  #drawMs = 0;
+
+  constructor(options: LiveViewOptions) {
+    this.#options = options;
+    this.#area = createLiveArea(options.sink);
+    this.#meters = new Meters(options.io.monotonic());
+    this.#stopTicking = options.io.repeat(TICK_MS, () => {
+      if (this.#isRunning) this.#draw();
+    });
+  }
+
+  readonly event = (event: LogEvent | UnknownEvent): void => {
+    if (event.event_type.startsWith('child.')) this.#childEvent(event as UnknownEvent);
+    else {
+      this.#isRunning = true;
+      this.#meters.update(event, this.#now());
+      this.#own(event);
+    }
+    this.#flush();
+  };
+
+  readonly print = (lines: readonly string[]): void => {
+    this.#area.print(lines);
+  };
+
+  readonly settle = (): void => {
+    this.#endMessage();
+    for (const block of this.#blocks) if (block instanceof CallBlock) block.end(this.#now());
+    this.#isRunning = false;
+    this.#held = undefined;
+    this.#calls.clear();
+    this.#children.clear();
+    this.#flush();
+    this.#draw();
+  };
+
+  readonly setFooter = (footer: Footer | undefined): void => {
+    this.#footer = footer;
+    this.#draw();
+  };
+
+  readonly redraw = (): void => {
+    this.#draw();
+  };
+
+  readonly shownText = (): string => this.#shown;
+
+  readonly close = (): void => {
+    this.#stopTicking();
+    this.settle();
+    this.#area.close();
+  };
+
+  #now(): number {
+    return this.#options.io.monotonic();
+  }
+
+  get #style(): BlockStyle {
+    const { sink, colors, isVerbose = false } = this.#options;
+    return { colors, columns: sink.columns, now: this.#now(), isVerbose };
+  }
+
+  #own(event: LogEvent | UnknownEvent): void {
+    const text = payloadOf(event, 'token_delta')?.text;
+    if (text !== undefined) {
+      this.#speak(text);
+      return;
+    }
+    const thought = payloadOf(event, 'thinking_delta')?.text;
+    if (thought !== undefined) {
+      this.#think(thought);
+      return;
+    }
+    const message = payloadOf(event, 'message')?.message;
+    if (message) this.#message(message);
+    else this.#progress(event);
+  }
+
+  #progress(event: LogEvent | UnknownEvent): void {
+    const started = payloadOf(event, 'tool_call_start');
+    if (started) this.#startCall(started);
+    const piece = payloadOf(event, 'tool_call_progress');
+    if (piece) this.#calls.get(piece.call_id)?.progress(piece.text);
+    const hook = payloadOf(event, 'hook_fired');
+    if (hook && REFUSALS.has(hook.outcome)) this.#refusedBy = hook.id;
+    const settled = payloadOf(event, 'tool_settled');
+    if (settled) {
+      this.#calls.get(settled.call_id)?.settle(settled, this.#refusedBy);
+      this.#refusedBy = undefined;
+    }
+    const child = payloadOf(event, 'child_thread_started');
+    if (child) this.#startChild(child.child_thread_id, child.directive);
+    const ended = payloadOf(event, 'child_thread_finished');
+    if (ended) {
+      this.#children.get(ended.child_thread_id)?.endChild(ended.status, ended.spend, this.#now());
+    }
+    if (payloadOf(event, 'turn_started')) this.#releaseHeld();
+    if (SHOWN_BY_BLOCKS.has(event.event_type)) this.#header(event);
+    else this.#line(event);
+    if (this.#options.isVerbose === true) this.#details(event);
+  }
+
+  #header(event: LogEvent | UnknownEvent): void {
+    const started = payloadOf(event, 'thread_started') ?? payloadOf(event, 'run_started');
+    if (!started || this.#options.hasHeader === false) return;
+    const { colors } = this.#options;
+    const { model, limits } = started;
+    const directive = payloadOf(event, 'thread_started')?.directive.replace(/^rye\/core\//, '');
+    const parts = [
+      ...(directive === undefined ? [] : [colors.bold(oneLine(directive))]),
+      oneLine(shortModel(model)),
+      ...limitText(limits),
+      oneLine(event.thread_id),
+    ];
+    this.#add(lineBlock([parts.join(colors.dim(' · ')), '']));
+  }
+
+  #line(event: LogEvent | UnknownEvent): void {
+    // the end of the run tells about the limit
+    const isTold = event.event_type === 'limit_reached' && this.#options.isVerbose !== true;
+    const line = isTold ? undefined : runLine(event);
+    if (line === undefined) return;
+    this.#endMessage();
+    const mark = line.tone === 'plain' ? '·' : '!';
+    this.#add(lineBlock([paint(line.tone, `  ${mark} ${line.text}`, this.#options.colors)]));
+  }
+
+  #details(event: LogEvent | UnknownEvent): void {
+    const hook = payloadOf(event, 'hook_fired');
+    const turn = payloadOf(event, 'turn_started');
+    const cost = payloadOf(event, 'cost');
+    const text =
+      hook?.matched === true
+        ? `hook ${hook.id} on ${hook.event}: ${hook.outcome}, ${hook.duration_ms}ms`
+        : turn?.request
+          ? `turn ${turn.turn}: request to ${turn.request.provider}/${turn.request.model}, up to ${turn.request.input_tokens} tokens in, ${turn.request.max_tokens} out`
+          : cost && `turn ${cost.turn} done: ${formatCost(cost.total)} so far`;
+    if (text === undefined) return;
+    this.#endMessage();
+    this.#add(lineBlock([this.#options.colors.dim(`  · ${oneLine(text)}`)]));
+  }
+
+  #speak(text: string): void {
+    this.#endThought();
+    this.#streamed += text;
+    if (this.#options.words === 'between') return;
+    this.#textBlock().push(text);
+  }
+
+  #textBlock(): TextBlock {
+    const last = this.#blocks.at(-1);
+    if (last instanceof TextBlock && !last.isDone) return last;
+    const block = new TextBlock();
+    this.#add(block);
+    return block;
+  }
+
+  #think(text: string): void {
+    const last = this.#blocks.at(-1);
+    if (last instanceof ThoughtBlock && !last.isDone) {
+      last.push(text);
+      return;
+    }
+    this.#endMessage();
+    const block = new ThoughtBlock(this.#now());
+    block.push(text);
+    this.#add(block);
+  }
+
+  #endThought(): void {
+    for (const block of this.#blocks) if (block instanceof ThoughtBlock) block.end(this.#now());
+  }
+
+  /** Ends the text that has arrived in pieces. */
+  #endMessage(): void {
+    this.#endThought();
+    for (const block of this.#blocks) if (block instanceof TextBlock) block.isDone = true;
+    this.#streamed = '';
+  }
+
+  #message(message: Message): void {
+    if (message.role === 'tool_result') this.#calls.get(message.call_id)?.answer(message);
+    if (message.role === 'assistant') this.#answer(message);
+  }
+
+  #answer(message: AssistantMessage): void {
+    const text = textOf(message.content);
+    const calls = toolCallsOf(message);
+    if (this.#options.words === 'between') {
+      this.#releaseHeld();
+      if (calls.length === 0) this.#held = text;
+      else this.#whole(text);
+    } else if (text.startsWith(this.#streamed)) this.#whole(text.slice(this.#streamed.length));
+    this.#endMessage();
+    if (this.#held === undefined) this.#shown = text;
+    for (const call of calls) {
+      const block = new CallBlock(call, this.#now());
+      this.#calls.set(call.call_id, block);
+      this.#add(block);
+    }
+  }
+
+  #whole(text: string): void {
+    if (text.trim() !== '') this.#textBlock().push(text);
+  }
+
+  #releaseHeld(): void {
+    const text = this.#held ?? '';
+    this.#held = undefined;
+    if (text === '') return;
+    this.#whole(text);
+    this.#endMessage();
+  }
+
+  #startCall(call: { call_id: string; tool: string; name: string; input: JsonObject }): void {
+    const { call_id: id, tool, name, input } = call;
+    let block = this.#calls.get(id);
+    if (!block) {
+      block = new CallBlock({ name, input }, this.#now());
+      this.#calls.set(id, block);
+      this.#add(block);
+    }
+    const { path } = input;
+    if (toolName(tool) === 'write' && typeof path === 'string') {
+      block.before = this.#options.readFile?.(path);
+    }
+  }
+
+  #startChild(threadId: string, directive: string): void {
+    const child = { threadId, activity: 'starting', turns: 0 };
+    const waiting = [...this.#calls.values()].find(
+      (call) => call.directive === directive && !call.child && !call.isDone,
+    );
+    const block = waiting ?? childBlock(directive, child, this.#now());
+    block.child = child;
+    if (!waiting) this.#add(block);
+    this.#children.set(threadId, block);
+  }
+
+  #childEvent(event: UnknownEvent): void {
+    const own = { ...event, event_type: event.event_type.slice('child.'.length) };
+    const started = payloadOf(own, 'thread_started');
+    if (started) this.#nameChild(event.thread_id, started.directive, started.inputs);
+    const child = this.#children.get(event.thread_id)?.child;
+    if (!child) return;
+    const turn = payloadOf(own, 'turn_started')?.turn;
+    if (turn !== undefined) child.activity = `turn ${turn}`;
+    const call = payloadOf(own, 'tool_call_start');
+    if (call) child.activity = toolName(call.tool);
+  }
+
+  /** Children of one directive that start together are told apart by their inputs. */
+  #nameChild(threadId: string, directive: string, inputs: JsonObject): void {
+    const block = this.#children.get(threadId);
+    if (!block) return;
+    const label = block.label;
+    block.name(directive, inputs);
+    if (block.label === label || block.directive === undefined) return;
+    const other = [...this.#calls.values()].find(
+      (call) => call !== block && call.directive === directive && call.label === block.label,
+    );
+    if (other) other.name(directive, inputs);
+  }
+
+  #add(block: Block): void {
+    const needsGap =
+      block.kind === 'text' && this.#lastKind !== undefined && this.#lastKind !== 'line';
+    if (needsGap) this.#blocks.push(lineBlock(['']));
+    this.#blocks.push(block);
+    this.#lastKind = block.kind;
+  }
+
+  /** Prints what has become final. Draws the rest if the last drawing is some time ago. */
+  #flush(): void {
+    const style = this.#style;
+    const lines: string[] = [];
+    for (let first = this.#blocks[0]; first; first = this.#blocks[0]) {
+      lines.push(...first.take(style));
+      if (!first.isDone) break;
+      this.#blocks.shift();
+    }
+    if (lines.length > 0) this.#draw(lines);
+    else if (this.#now() - this.#drawnAt >= Math.max(MIN_DRAW_MS, 4 * this.#drawMs)) this.#draw();
+  }
+
+  #draw(printed: readonly string[] = []): void {
+    const start = this.#now();
+    const style = this.#style;
+    const live = this.#blocks.flatMap((block) => block.rest(style));
+    const status = this.#isRunning ? [style.colors.dim(this.#meters.line(start))] : [];
+    const { lines = [], cursor } = this.#footer ?? {};
+    const above = [...live, ...(status.length > 0 ? [''] : []), ...status];
+    const place = cursor && { row: cursor.row + above.length, column: cursor.column };
+    this.#area.update(printed, [...above, ...lines], place);
+    this.#drawnAt = start;
+    this.#drawMs = this.#now() - start;
+  }
+}
+
+const REFUSALS: ReadonlySet<string> = new Set(['fail', 'abort', 'suspend']);
+
+/** Events without a separate line. */
+const SHOWN_BY_BLOCKS: ReadonlySet<string> = new Set([
+  'thread_started',
+  'run_started',
+  'tool_call_start',
+  'tool_settled',
+  'child_thread_started',
+  'child_thread_finished',
+]);
+
+function limitText({ turns, spend }: JsonObject): readonly string[] {
+  const parts = [
+    ...(typeof turns === 'number' ? [`${turns} turns`] : []),
+    ...(typeof spend === 'number' ? [shortUsd(spend)] : []),
+  ];
+  return parts.length === 0 ? [] : [`limit ${parts.join(', ')}`];
+}

@@ -1,0 +1,73 @@
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { JsonObject } from '../../core/json.ts';
+import {
+  type Cost,
+  formatSeconds,
+  formatTokens,
+  formatUsd,
+  NO_COST,
+  totalTokens,
+} from '../../core/usage.ts';
+import { payloadOf } from './progress-line.ts';
+
+const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'] as const;
+const FRAME_MS = 120;
+const CENT = 0.01;
+
+/** The consumption of a running thread against its limits. */
+export class Meters {
+  #turn = 0;
+  #cost: Cost = NO_COST;
+  #limits: JsonObject = {};
+  #context: { readonly used: number; readonly window: number } | undefined;
+  #startedAt: number;
+
+  constructor(now: number) {
+    this.#startedAt = now;
+  }
+
+  update(event: LogEvent | UnknownEvent, now: number): void {
+    const run = payloadOf(event, 'run_started');
+    if (run || payloadOf(event, 'thread_started')) this.#startedAt = now;
+    this.#limits = (run ?? payloadOf(event, 'thread_started'))?.limits ?? this.#limits;
+    const turn = payloadOf(event, 'turn_started');
+    this.#turn = turn?.turn ?? this.#turn;
+    this.#cost = payloadOf(event, 'cost')?.total ?? this.#cost;
+    const request = turn?.request ?? payloadOf(event, 'request_started')?.request;
+    if (request?.context_window !== undefined) {
+      this.#context = { used: request.input_tokens, window: request.context_window };
+    }
+  }
+
+  /** Formats `⠙ turn 2 of 100 · 12.3k tokens · context 6% · $0.02 of $0.50 · 14s`. */
+  line(now: number): string {
+    const elapsed = Math.max(0, Math.floor((now - this.#startedAt) / 1000));
+    const spinner = SPINNER[Math.floor(now / FRAME_MS) % SPINNER.length] ?? '';
+    const { turns, spend } = this.#limits;
+    const context = this.#context;
+    const share = context && Math.ceil((100 * context.used) / context.window);
+    const parts = [
+      `turn ${this.#turn}${ofLimit(turns, String)}`,
+      `${shortUsd(this.#cost.spend)}${ofLimit(spend, shortUsd)}`,
+      elapsed < 60 ? `${elapsed}s` : formatSeconds(elapsed),
+      ...(share === undefined ? [] : [`context ${share}%`]),
+      `${formatTokens(totalTokens(this.#cost))} tokens`,
+    ];
+    return `${spinner} ${parts.join(' · ')}`;
+  }
+}
+
+function ofLimit(limit: unknown, format: (value: number) => string): string {
+  return typeof limit === 'number' ? ` of ${format(limit)}` : '';
+}
+
+/** Formats dollars with cents, and smaller amounts with the digits that matter. */
+export function shortUsd(usd: number): string {
+  return usd === 0 || usd >= CENT ? `$${usd.toFixed(2)}` : formatUsd(usd);
+}
+
+/** Shortens `claude-sonnet-5-5-20260401` to `sonnet-5.5`. */
+export function shortModel(model: string): string {
+  const name = model.slice(model.lastIndexOf('/') + 1).replace(/-\d{8}$/, '');
+  return name.replace(/^claude-/, '').replace(/-(\d+)-(\d+)$/, '-$1.$2');
+}
