@@ -12,7 +12,7 @@ const MAX_CELLS = 250_000;
 const CONTEXT = 2;
 
 /** Compares two texts by lines. Keeps a few unchanged lines around each change. */
-export function diffLines(before: string, after: string): readonly DiffLine[] {
+function diffLines(before: string, after: string): readonly DiffLine[] {
   const [old, now] = [linesOf(before), linesOf(after)];
   const most = Math.min(old.length, now.length);
   let start = 0;

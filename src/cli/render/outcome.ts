@@ -5,7 +5,7 @@ import { count } from '../output.ts';
 import { type Colors, displayWidth } from '../terminal-text.ts';
 
 /** Returns the next command for a thread that ended: a label and a command line. */
-export function nextCommand(result: ThreadResult): {
+function nextCommand(result: ThreadResult): {
   readonly label: string;
   readonly command: string;
 } {

@@ -1,7 +1,6 @@
 import { isSecurityWarning } from '../../core/errors.ts';
 import type { EventPayloads, EventType, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { type JsonObject, toText } from '../../core/json.ts';
-import { textOf } from '../../core/message.ts';
 import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import { oneLine, truncate } from '../terminal-text.ts';
 
@@ -93,10 +92,4 @@ export function payloadOf<T extends EventType>(
   type: T,
 ): EventPayloads[T] | undefined {
   return event.event_type === type ? (event.payload as EventPayloads[T]) : undefined;
-}
-
-/** Returns the text of a complete message of the model; undefined for other events. */
-export function assistantText(event: LogEvent | UnknownEvent): string | undefined {
-  const message = payloadOf(event, 'message')?.message;
-  return message?.role === 'assistant' ? textOf(message.content) : undefined;
 }

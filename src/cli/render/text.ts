@@ -63,7 +63,7 @@ export function printResult(result: ThreadResult, io: Io): void {
 }
 
 /** Formats `completed hello-1771322456 (2 turns, …)`. */
-export function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): string {
+function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): string {
   return `${paint(status === 'completed' ? 'good' : 'bad', status, colors)} ${thread_id} (${formatCost(cost)})`;
 }
 
