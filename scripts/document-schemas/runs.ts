@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { ToolRunResult } from '../../src/app/api/threads.ts';
+import type { ResultDocument } from '../../src/cli/result-document.ts';
 import type { JsonObject } from '../../src/core/json.ts';
 import type { ContextBlock, PlannedTool, ProgramParts, ThreadPlan } from '../../src/core/plan.ts';
 import type { ThreadResult } from '../../src/core/thread.ts';
@@ -7,8 +8,8 @@ import type { LaunchedThread } from '../../src/threads/ports.ts';
 import {
   anyObject,
   closedDocument,
-  cost,
   errorInfo,
+  familyCost,
   itemSource,
   membersOf,
   openDocument,
@@ -16,7 +17,7 @@ import {
   threadPaths,
 } from './shared.ts';
 
-type FinishedThread = Omit<ThreadResult, 'success' | 'status'> & {
+type FinishedThread = Omit<ResultDocument, 'success' | 'status'> & {
   readonly status: 'completed' | 'error' | 'cancelled' | 'continued' | 'suspended';
 };
 
@@ -47,7 +48,7 @@ export const runDocuments = {
       status: z.enum(['completed', 'error', 'cancelled', 'continued', 'suspended']),
       result: z.string(),
       outputs: anyObject.optional(),
-      cost,
+      cost: familyCost,
       model: z.string(),
       children: z.array(z.string()),
       warnings: z.array(z.string()).optional(),
@@ -55,6 +56,22 @@ export const runDocuments = {
       error: errorInfo.optional(),
       parent_thread_id: z.string().optional(),
       continuation_thread_id: z.string().optional(),
+      session_id: z.string(),
+      is_error: z.boolean(),
+      num_turns: z.int(),
+      total_cost_usd: z.number(),
+      duration_ms: z.int(),
+      structured_output: anyObject.nullable(),
+      permission_denials: z.array(
+        z.object(
+          membersOf<ResultDocument['permission_denials'][number]>()({
+            tool_name: z.string(),
+            tool_use_id: z.string(),
+            tool_input: anyObject,
+            reason: z.string().optional(),
+          }),
+        ),
+      ),
     }),
   ),
   chat: openDocument(
@@ -71,7 +88,7 @@ export const runDocuments = {
           outputs: anyObject.optional(),
         }),
       ),
-      cost: cost.optional(),
+      cost: familyCost.optional(),
       error: errorInfo.optional(),
       warnings: z.array(z.string()).optional(),
     }),

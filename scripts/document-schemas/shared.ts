@@ -6,8 +6,8 @@ import type { ErrorInfo } from '../../src/core/errors.ts';
 import type { HookDeclaration } from '../../src/core/hook.ts';
 import type { JsonObject } from '../../src/core/json.ts';
 import type { PlannedModel, PlanSource } from '../../src/core/plan.ts';
-import type { ThreadRecord, ThreadResult } from '../../src/core/thread.ts';
-import type { Cost } from '../../src/core/usage.ts';
+import type { CostedThread, ThreadResult } from '../../src/core/thread.ts';
+import type { Cost, CostShare, FamilyCost } from '../../src/core/usage.ts';
 import type { Problem } from '../../src/items/signing-fs.ts';
 import type { GuardChange, Pin } from '../../src/trust/lock.ts';
 
@@ -77,6 +77,15 @@ export const cost = z.object(
   }),
 );
 
+const costShare = z.object(
+  membersOf<CostShare>()({ spend: z.number(), tokens: z.int(), turns: z.int() }),
+);
+
+/** `own` is the thread's, `total` that and all threads below it. */
+export const familyCost = z.object(
+  membersOf<FamilyCost>()({ ...cost.shape, own: costShare, total: costShare }),
+);
+
 export const threadPaths = z.object(
   membersOf<ThreadResult['paths']>()({
     thread: z.string(),
@@ -122,7 +131,7 @@ export const activeTurn = z.object(
 );
 
 export const threadRecord = z.object(
-  membersOf<ThreadRecord>()({
+  membersOf<CostedThread>()({
     thread_id: z.string(),
     directive: z.string(),
     parent_id: z.string().nullable(),
@@ -136,7 +145,7 @@ export const threadRecord = z.object(
     epoch: z.int(),
     heartbeat_at: z.string().nullable(),
     model: z.string().nullable(),
-    cost,
+    cost: familyCost,
     spawn_count: z.int(),
     result: z.string().nullable(),
     outputs: anyObject.nullable(),

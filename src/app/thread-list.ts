@@ -3,10 +3,11 @@ import { basename, join } from 'node:path';
 import { formatAge, isoTime } from '../core/clock.ts';
 import { RyeError } from '../core/errors.ts';
 import { isActive, isFinal, type ThreadRecord } from '../core/thread.ts';
-import { addCost, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
+import { addFamilyCost, addShare, shareOf, toMicroUsd, totalTokens, toUsd } from '../core/usage.ts';
 import { openRegistry, threadsFolder } from '../storage/open-registry.ts';
 import { processOwners } from '../storage/owners.ts';
 import type { Owners, Registry, Store } from '../storage/store.ts';
+import { withFamily } from '../threads/family/family-cost.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
 import type {
   ChildrenService,
@@ -79,7 +80,11 @@ export async function listThreads(
   { parent, sessions = false, ...rest }: ThreadListFilter = {},
 ): Promise<readonly ListedThread[]> {
   const filter = { ...rest, ...(parent === undefined ? {} : { parentId: parent }) };
-  const threads = sessions ? await listSessions(registry, filter) : await registry.list(filter);
+  const threads = sessions
+    ? await listSessions(registry, filter)
+    : await Promise.all(
+        (await registry.list(filter)).map((thread) => withFamily(registry, thread)),
+      );
   return threads.map((thread) =>
     isCrashed(thread, owners) ? { ...thread, process_gone: true } : thread,
   );
@@ -95,9 +100,10 @@ async function listSessions(
   );
   return await Promise.all(
     last.slice(0, limit).map(async (thread) => {
-      if (thread.continuation_of === null) return thread;
+      if (thread.continuation_of === null) return await withFamily(registry, thread);
       const links = await registry.chain(thread.thread_id);
-      const cost = links.map((link) => link.cost).reduce(addCost);
+      const costed = await Promise.all(links.map((link) => withFamily(registry, link)));
+      const cost = costed.map((link) => link.cost).reduce(addFamilyCost);
       return { ...thread, cost, chain: links.map(({ thread_id: id }) => id) };
     }),
   );
@@ -212,7 +218,10 @@ function threadTree(
       (sum, { subtree_spend }) => sum + toMicroUsd(subtree_spend),
       toMicroUsd(thread.cost.spend),
     );
-    return { thread, subtree_spend: toUsd(spend), children: below };
+    const own = shareOf(thread.cost);
+    const total = below.reduce((sum, child) => addShare(sum, child.thread.cost.total), own);
+    const cost = { ...thread.cost, own, total };
+    return { thread: { ...thread, cost }, subtree_spend: toUsd(spend), children: below };
   };
   const isRoot = ({ parent_id: parent }: ThreadRecord): boolean =>
     parent === null || !known.has(parent);

@@ -2,10 +2,10 @@ import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
-
 import type { ThreadPlan } from '../core/plan.ts';
 import { isActive, type ThreadRecord, type ThreadResult } from '../core/thread.ts';
 import { isKnown } from '../log/tree.ts';
+import { withFamily } from '../threads/family/family-cost.ts';
 import type { ThreadDocument } from '../threads/thread-document.ts';
 import type { ExecuteDirectiveRequest } from './api/rye.ts';
 import type {
@@ -76,15 +76,18 @@ export class Threads implements ThreadsService {
     await noticeChanges(this.#workspace);
     const files = threadFiles(this.#workspace);
     const read = await readDocument(async () => await files.readDocument(threadId));
+    const children = await registry.list({ parentId: threadId, order: 'oldest first' });
     return {
-      thread,
+      thread: await withFamily(registry, thread),
       document: read.document,
-      children: await registry.list({ parentId: threadId, order: 'oldest first' }),
+      children: await Promise.all(children.map((child) => withFamily(registry, child))),
       deliveries: (await deliveries.list(threadId))
         .filter(({ state }) => state !== 'closed')
         .map(({ tries: _tries, decisions: _decisions, ...delivery }) => delivery),
       active_turn: (isActive(thread.status) && (await deliveries.activeTurn(threadId))) || null,
-      chain: await registry.chain(threadId),
+      chain: await Promise.all(
+        (await registry.chain(threadId)).map((link) => withFamily(registry, link)),
+      ),
       paths: {
         thread: files.folder(threadId),
         transcript: logs.location(threadId),

@@ -1,6 +1,6 @@
 import { type ErrorInfo, RyeError } from './errors.ts';
 import type { JsonObject } from './json.ts';
-import type { Cost } from './usage.ts';
+import type { Cost, FamilyCost } from './usage.ts';
 
 export const THREAD_STATUSES = [
   'created',
@@ -81,6 +81,11 @@ export interface ThreadRecord {
   readonly cancel_requested: string | null;
 }
 
+/** A row of the registry with what the thread's descendants have cost. */
+export interface CostedThread extends ThreadRecord {
+  readonly cost: FamilyCost;
+}
+
 /** Why a thread runs again: by a person or program, for a message, from another entry, after a crash or after an error. */
 export type RunReason = 'resumed' | 'answered' | 'branched' | 'recovered' | 'retried';
 
@@ -115,7 +120,7 @@ export interface ThreadResult {
   readonly result: string;
   readonly outputs?: JsonObject;
   readonly error?: ErrorInfo;
-  readonly cost: Cost;
+  readonly cost: FamilyCost;
   readonly model: string;
   readonly parent_thread_id?: string;
   readonly continuation_thread_id?: string;

@@ -22,6 +22,43 @@ export interface Cost extends Usage {
   readonly elapsed_seconds: number;
 }
 
+/** The part of a cost that adds up over threads. */
+export interface CostShare {
+  /** USD, rounded to micro-dollars. */
+  readonly spend: number;
+  readonly tokens: number;
+  readonly turns: number;
+}
+
+/** The cost of a thread, and of all threads that it started, directly or through others. */
+export interface FamilyCost extends Cost {
+  readonly own: CostShare;
+  /** `own` and every child as far as it is known: one that still runs adds to it later. */
+  readonly total: CostShare;
+}
+
+/** Returns what a thread used itself. */
+export function shareOf(cost: Cost): CostShare {
+  return { spend: cost.spend, tokens: totalTokens(cost), turns: cost.turns };
+}
+
+export function addShare(left: CostShare, right: CostShare): CostShare {
+  return {
+    spend: toUsd(toMicroUsd(left.spend) + toMicroUsd(right.spend)),
+    tokens: left.tokens + right.tokens,
+    turns: left.turns + right.turns,
+  };
+}
+
+/** Adds the costs of two threads of a chain. */
+export function addFamilyCost(left: FamilyCost, right: FamilyCost): FamilyCost {
+  return {
+    ...addCost(left, right),
+    own: addShare(left.own, right.own),
+    total: addShare(left.total, right.total),
+  };
+}
+
 /** Cost of a session that another program ran: its working time is unknown. */
 export type SessionCost = Omit<Cost, 'elapsed_seconds'>;
 
@@ -128,12 +165,19 @@ export function formatTokens(tokens: number): string {
   return `${(tokens / 1_000_000).toFixed(1)}M`;
 }
 
-/** `2 turns, 12.3k tokens, $0.0310, 4.2s`; without the time if it is unknown. */
-export function formatCost(cost: SessionCost & Partial<Cost>): string {
+/**
+ * `2 turns, 12.3k tokens, $0.0310, 4.2s`; without the time if it is unknown. With children that cost something:
+ * `$0.0310, $0.0520 with children`.
+ */
+export function formatCost(cost: SessionCost & Partial<FamilyCost>): string {
+  const { total } = cost;
   return [
     `${cost.turns} turn${cost.turns === 1 ? '' : 's'}`,
     `${formatTokens(totalTokens(cost))} tokens`,
     formatUsd(cost.spend),
+    ...(total === undefined || total.spend === cost.spend
+      ? []
+      : [`${formatUsd(total.spend)} with children`]),
     ...(cost.elapsed_seconds === undefined ? [] : [formatSeconds(cost.elapsed_seconds)]),
   ].join(', ');
 }

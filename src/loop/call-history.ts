@@ -245,7 +245,9 @@ export class LoopGuard {
   note({ requested, tool, outcome, content, durationMs }: SettledCall): void {
     if (this.#repeats === 0) return;
     const hash = createHash('sha256');
-    hash.update(JSON.stringify([tool, sorted(requested.call.input), outcome]));
+    // no argument changes what an unknown tool answers
+    const input = outcome === 'unknown' ? null : sorted(requested.call.input);
+    hash.update(JSON.stringify([tool, input, outcome]));
     for (const block of content) {
       hash.update(
         block.type === 'text' ? block.text.replace(COMMAND_TIME, '(exit $1)') : block.data,

@@ -10,7 +10,17 @@ test('a run whose model repeats one call ends as loop_detected after ten request
   onTestFinished(() => server.close());
   const env = { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url };
   const ran = await here.rye(
-    ['run', 'hello', '--input', 'who=Ada', '--limit', 'turns=25', '--json'],
+    [
+      'run',
+      'hello',
+      '--provider',
+      'anthropic',
+      '--input',
+      'who=Ada',
+      '--limit',
+      'turns=25',
+      '--json',
+    ],
     { env },
   );
   expect(ran.code).toBe(1);
@@ -24,4 +34,29 @@ test('a run whose model repeats one call ends as loop_detected after ten request
     JSON.stringify(body.messages.at(-1)).includes('The last 5 turns made the same calls'),
   );
   expect(told).toHaveLength(1);
+});
+
+test.each([
+  ['an unknown tool for ever', 10, () => calls(toolUse('no_such_tool', {}, 'toolu_a'))],
+  [
+    'an unknown tool with other arguments each time',
+    10,
+    ({ index }: { readonly index: number }) =>
+      calls(toolUse('no_such_tool', { n: index }, `toolu_${index}`)),
+  ],
+  [
+    'two calls in turn',
+    12,
+    ({ index }: { readonly index: number }) =>
+      calls(toolUse('rye_core_greet', { who: index % 2 === 0 ? 'A' : 'B' }, `toolu_${index}`)),
+  ],
+])('%s ends as loop_detected after %i requests', async (_, count, script) => {
+  const here = await workspace();
+  const server = await startWireServer(script);
+  onTestFinished(() => server.close());
+  const env = { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url };
+  const args = ['run', 'hello', '--input', 'who=Ada', '--limit', 'turns=25', '--json'];
+  const ran = await here.rye([...args, '--provider', 'anthropic'], { env });
+  expect(JSON.parse(ran.stdout)).toMatchObject({ error: { code: 'loop_detected' } });
+  expect(server.requests).toHaveLength(count);
 });

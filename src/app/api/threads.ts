@@ -5,7 +5,7 @@ import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
-import type { ThreadRecord, ThreadResult, ThreadStatus } from '../../core/thread.ts';
+import type { CostedThread, ThreadRecord, ThreadResult, ThreadStatus } from '../../core/thread.ts';
 import type { KilledThread } from '../../threads/family/cancel.ts';
 import type { SentDelivery } from '../../threads/family/deliver.ts';
 import type { WaitReport } from '../../threads/family/wait.ts';
@@ -30,7 +30,7 @@ export interface ToolRunResult {
 }
 
 /** A thread of a list. */
-export interface ListedThread extends ThreadRecord {
+export interface ListedThread extends CostedThread {
   /** It should be running, and its process has ended without finishing it. */
   readonly process_gone?: true;
   /** In a list of sessions: the threads of one that was handed off, from the first. */
@@ -48,14 +48,14 @@ export interface ThreadListFilter {
 }
 
 export interface ThreadDetails {
-  readonly thread: ThreadRecord;
+  readonly thread: CostedThread;
   readonly document: ThreadDocument | null;
-  readonly children: readonly ThreadRecord[];
+  readonly children: readonly CostedThread[];
   /** Messages that wait for it, or that a person has to judge. */
   readonly deliveries: readonly Delivery[];
   /** The run that is under way, as its owner last published it: what an active-turn steer is judged by. */
   readonly active_turn: ActiveTurn | null;
-  readonly chain: readonly ThreadRecord[];
+  readonly chain: readonly CostedThread[];
   readonly paths: {
     readonly thread: string;
     readonly transcript: string;
@@ -135,7 +135,7 @@ export interface WaitOptions {
 }
 
 export interface ThreadTreeNode {
-  readonly thread: ThreadRecord;
+  readonly thread: CostedThread;
   /** USD, its own and that of all threads below it. */
   readonly subtree_spend: number;
   readonly children: readonly ThreadTreeNode[];

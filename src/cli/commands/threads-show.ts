@@ -10,8 +10,14 @@ import type { ActiveTurn, Delivery } from '../../core/delivery.ts';
 import { EXIT, type ExitCode } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
-import { isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { addCost, formatCost, formatSeconds, formatTokens, formatUsd } from '../../core/usage.ts';
+import { type CostedThread, isFinal, type ThreadRecord } from '../../core/thread.ts';
+import {
+  addFamilyCost,
+  formatCost,
+  formatSeconds,
+  formatTokens,
+  formatUsd,
+} from '../../core/usage.ts';
 import {
   type Context,
   choice,
@@ -86,10 +92,10 @@ function threadLines(details: ThreadDetails, io: Io): readonly string[] {
 }
 
 /** Formats the state and the costs of a chain. */
-function describeSession(chain: readonly ThreadRecord[]): string | null {
+function describeSession(chain: readonly CostedThread[]): string | null {
   const last = chain.at(-1);
   if (!last || chain.length === 1) return null;
-  const cost = chain.map((link) => link.cost).reduce(addCost);
+  const cost = chain.map((link) => link.cost).reduce(addFamilyCost);
   return `${last.status}, ${formatCost(cost)} in ${chain.length} threads`;
 }
 
@@ -130,8 +136,8 @@ function describeDelivery({ seq, kind, source, state }: Delivery): string {
   return field('message', `${seq} ${kind} from ${oneLine(source)} ${state}`);
 }
 
-function describeChild(child: ThreadRecord): string {
-  return field('child', `${child.thread_id} ${child.status} ${formatUsd(child.cost.spend)}`);
+function describeChild(child: CostedThread): string {
+  return field('child', `${child.thread_id} ${child.status} ${formatUsd(child.cost.total.spend)}`);
 }
 
 export const logs = defineCommand({

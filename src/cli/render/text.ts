@@ -4,6 +4,7 @@ import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
 import { printDocument, printLine, resultText } from '../output.ts';
+import { ResultCollector } from '../result-document.ts';
 import { type Colors, neutralize } from '../terminal-text.ts';
 import { runLine, type Tone } from './progress-line.ts';
 
@@ -93,10 +94,11 @@ export interface Renderer {
 
 /** Renders `--output-format json`: only the ThreadResult. */
 export function createJsonRenderer(io: Io): Renderer {
+  const collector = new ResultCollector();
   return {
-    event: () => {},
+    event: (event) => collector.note(event),
     finish: (result) => {
-      printDocument(io, result);
+      printDocument(io, collector.document(result));
     },
     close: () => {},
   };
@@ -104,12 +106,14 @@ export function createJsonRenderer(io: Io): Renderer {
 
 /** Renders `--output-format stream-json`: each event as a line, then the result line. */
 export function createStreamJsonRenderer(io: Io): Renderer {
+  const collector = new ResultCollector();
   return {
     event: (event) => {
+      collector.note(event);
       printLine(io, JSON.stringify(event));
     },
     finish: (result) => {
-      printLine(io, JSON.stringify({ event_type: 'result', ...result }));
+      printLine(io, JSON.stringify({ event_type: 'result', ...collector.document(result) }));
     },
     close: () => {},
   };

@@ -1,7 +1,7 @@
 import type { Rye } from '../../app/api/rye.ts';
 import type { ThreadTreeNode } from '../../app/api/threads.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
-import { addCost, formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { addFamilyCost, formatSeconds, formatUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import type { Io } from '../io.ts';
 import { type Colors, ERASE_LINE, oneLine, truncate } from '../terminal-text.ts';
 
@@ -67,7 +67,7 @@ function joinChains(nodes: readonly ThreadTreeNode[]): readonly SessionNode[] {
     let next = successors.get(first.thread.thread_id);
     while (next) {
       const { thread, subtree_spend: spend, children } = next;
-      const cost = addCost(joined.thread.cost, thread.cost);
+      const cost = addFamilyCost(joined.thread.cost, thread.cost);
       const { thread_id, continuation_of } = first.thread;
       joined = {
         thread: { ...thread, thread_id, continuation_of, cost },

@@ -7,7 +7,7 @@ import {
   USED_LIMIT_NAMES,
 } from '../../core/limits.ts';
 import { isActive, type ThreadResult } from '../../core/thread.ts';
-import { addCost, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
+import { addFamilyCost, type Cost, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { carryTail } from '../../log/continuation.ts';
 import { buildTree } from '../../log/tree.ts';
 import type { Heir } from '../../policy/budget.ts';
@@ -197,7 +197,7 @@ export function joinChain(results: readonly ThreadResult[]): ThreadResult {
     model,
     ...(parent_thread_id === undefined ? {} : { parent_thread_id }),
     paths,
-    cost: results.map(({ cost }) => cost).reduce(addCost),
+    cost: results.map(({ cost }) => cost).reduce(addFamilyCost),
     continuation_thread_id: last.thread_id,
     children: results.flatMap(({ children }) => children),
   };

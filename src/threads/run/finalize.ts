@@ -9,6 +9,7 @@ import { endRun } from '../../log/runs.ts';
 import type { LoopOutcome } from '../../loop/ports.ts';
 import type { LogWriter } from '../../storage/store.ts';
 import { recoverDeliveries } from '../family/delivery-log.ts';
+import { familyCost } from '../family/family-cost.ts';
 import type { Exporting, Process, Stored } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import { signedPart } from '../verified-log.ts';
@@ -112,7 +113,7 @@ class Finalization {
     }
     if (holdsBudget) await release();
     await this.#close();
-    return resultOf(this.#env, this.#request, this.#verdict);
+    return await resultOf(this.#env, this.#request, this.#verdict);
   }
 
   /** A failed export leaves the verdict: the log has everything, and recovery exports again. */
@@ -316,11 +317,11 @@ class Finalization {
   }
 }
 
-function resultOf(
+async function resultOf(
   env: Stored,
   { started, outcome, children }: FinalizeRequest,
   verdict: Verdict,
-): ThreadResult {
+): Promise<ThreadResult> {
   const { threadId, plan } = started;
   const { status, result, error } = verdict;
   const outputs = outcome.kind === 'completed' ? outcome.outputs : undefined;
@@ -332,7 +333,7 @@ function resultOf(
     result,
     ...(outputs ? { outputs } : {}),
     ...(error ? { error } : {}),
-    cost: outcome.cost,
+    cost: await familyCost(env.store.registry, { thread_id: threadId, cost: outcome.cost }),
     model: plan.model.id,
     ...(plan.parent_thread_id === null ? {} : { parent_thread_id: plan.parent_thread_id }),
     children,

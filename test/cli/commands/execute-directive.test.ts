@@ -119,7 +119,7 @@ describe('output', () => {
     'is the ThreadResult with %s %s',
     async (...args) => {
       const { io } = await runHello(args);
-      expect(JSON.parse(io.out())).toEqual(COMPLETED);
+      expect(JSON.parse(io.out())).toMatchObject(COMPLETED);
       expect(io.err()).toBe('');
     },
   );
@@ -129,7 +129,7 @@ describe('output', () => {
     const lines = io.out().trimEnd().split('\n');
     const types = lines.map((line) => (JSON.parse(line) as { event_type: string }).event_type);
     expect(types).toEqual(['thread_started', 'token_delta', 'message', 'result']);
-    expect(JSON.parse(lines.at(-1) ?? '')).toEqual({ event_type: 'result', ...COMPLETED });
+    expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ event_type: 'result', ...COMPLETED });
   });
 
   it('ends with one result line when the run cannot start', async () => {
@@ -177,5 +177,24 @@ describe('exit status', () => {
     const { code, io } = await runHello([], result);
     expect(code).toBe(expected);
     expect(io.err().includes('rye: ')).toBe(!result.success);
+  });
+});
+
+describe('the result document', () => {
+  it('has the members that scripts for other agents read', async () => {
+    const cost = { ...COMPLETED.cost, total: { spend: 0.02, tokens: 1000, turns: 3 } };
+    const { io } = await runHello(['--json'], { ...COMPLETED, cost, outputs: { n: 4 } });
+    expect(JSON.parse(io.out())).toMatchObject({
+      session_id: 'hello-1',
+      is_error: false,
+      num_turns: 1,
+      total_cost_usd: 0.02,
+      duration_ms: 1500,
+      structured_output: { n: 4 },
+      permission_denials: [],
+      cost: { own: { spend: 0.0125 }, total: { spend: 0.02 } },
+    });
+    const { io: text } = await runHello([], { ...COMPLETED, cost });
+    expect(text.err()).toContain('$0.0125, $0.0200 with children');
   });
 });
