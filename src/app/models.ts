@@ -13,6 +13,7 @@ import {
   parseCatalog,
   TIERS,
 } from '../providers/catalog.ts';
+import { missingVariables } from '../providers/endpoint.ts';
 import { LITERAL } from '../providers/literal/provider.ts';
 import { OPENAI } from '../providers/openai/provider.ts';
 import {
@@ -180,6 +181,9 @@ export class Models implements ModelSource {
       catalog,
       kinds,
       usable: usableProviders(catalog, env),
+      missing: Object.fromEntries(
+        Object.values(catalog).map((provider) => [provider.name, missingVariables(provider, env)]),
+      ),
       defaultProvider: provider?.default ?? undefined,
       defaultModel: provider?.model ?? undefined,
       order: provider?.order ?? [],

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { variablesOf } from '../providers/endpoint.ts';
 import type { RunnerCommand } from '../threads/ports.ts';
 import { childEnvironment } from '../tools/process.ts';
 import type { Models } from './models.ts';
@@ -20,11 +21,7 @@ export async function runnerCommand(workspace: Workspace, models: Models): Promi
   const { catalog } = await models.choices();
   const allowed = (await config.load('interpolation')).value['env_allow'];
   const names = new Set<unknown>([
-    ...Object.values(catalog).flatMap(({ apiKeyEnv, authTokenEnv, baseUrlEnv }) => [
-      apiKeyEnv,
-      authTokenEnv,
-      baseUrlEnv,
-    ]),
+    ...Object.values(catalog).flatMap(variablesOf),
     ...(Array.isArray(allowed) ? (allowed as readonly unknown[]) : []),
   ]);
   const environment: Record<string, string> = childEnvironment(env, { projectPath, threadId: '' });

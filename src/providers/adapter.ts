@@ -6,7 +6,9 @@ import {
   toolCallsOf,
 } from '../core/message.ts';
 import { bodyOf } from '../startup/http-fetch.ts';
+import { signedFetch } from './aws-signature.ts';
 import type { ProviderConfig } from './catalog.ts';
+import { type Endpoint, endpointOf, missingVariables } from './endpoint.ts';
 import { type FailureContext, failureOf, type StreamFault, streamFailure } from './failure.ts';
 import {
   type ModelEvent,
@@ -19,13 +21,6 @@ import { answerLimits, type StallWatch, stallWatch, wholeEvents } from './stream
 
 /** The part of a {@link ProviderSetup} that a client of an HTTP API needs. */
 export type HttpSetup = Pick<ProviderSetup, 'config' | 'env' | 'clock' | 'stallSeconds'>;
-
-/** The address and the credentials of a provider, read from its configuration and the environment. */
-export interface Endpoint {
-  readonly baseURL: string;
-  readonly apiKey: string | undefined;
-  readonly authToken: string | undefined;
-}
 
 /** A vendor's client, ready to be called. */
 export interface Client {
@@ -62,16 +57,16 @@ export interface SseApi {
 /** A provider whose API streams server-sent events: one attempt per call, watched for stalls and for its size. */
 export function sseProvider(setup: HttpSetup, api: SseApi): ModelProvider {
   const { config, clock, stallSeconds } = setup;
-  const endpoint = endpointOf(setup, api.defaultURL);
+  const endpoint = endpointOf(config, setup.env, api.defaultURL);
+  const { aws } = endpoint;
   let client: Promise<Client> | undefined;
   return {
     name: config.name,
     async *stream(request, signal) {
       const host = hostOf(endpoint.baseURL);
-      const refusal =
-        host === undefined ? addressInvalid(config) : keyMissing(config, endpoint, api);
-      if (host === undefined || refusal) {
-        if (refusal) yield { type: 'error', failure: refusal };
+      const missing = setupMissing(config, setup, api);
+      if (host === undefined || missing) {
+        yield { type: 'error', failure: missing ?? addressInvalid(config) };
         return;
       }
       const watch = stallWatch({ clock, stallMs: stallSeconds * 1000, signal });
@@ -83,7 +78,12 @@ export function sseProvider(setup: HttpSetup, api: SseApi): ModelProvider {
         stallSeconds,
         host,
         nowMs: clock.now(),
-        secrets: [endpoint.apiKey ?? '', endpoint.authToken ?? ''],
+        secrets: [
+          endpoint.apiKey ?? '',
+          endpoint.authToken ?? '',
+          aws?.secretAccessKey ?? '',
+          aws?.sessionToken ?? '',
+        ],
       });
       try {
         client ??= api.connect(endpoint);
@@ -99,6 +99,16 @@ export function sseProvider(setup: HttpSetup, api: SseApi): ModelProvider {
       }
     },
   };
+}
+
+/** Returns `inner`, or one that signs requests if AWS access keys are the only credentials. */
+export function authorizedFetch(
+  { config: { awsService }, clock }: HttpSetup,
+  { aws }: Endpoint,
+  inner: typeof fetch,
+): typeof fetch {
+  if (aws === undefined || awsService === null) return inner;
+  return signedFetch(inner, { credentials: aws, service: awsService, now: () => clock.now() });
 }
 
 interface Answer {
@@ -153,16 +163,6 @@ function* passedOn(
   if (error) yield { type: 'error', failure: streamFailure(error, context()) };
 }
 
-function endpointOf({ config, env }: HttpSetup, defaultURL: string): Endpoint {
-  const read = (name: string | null): string | undefined =>
-    name === null ? undefined : env[name] || undefined;
-  return {
-    baseURL: read(config.baseUrlEnv) ?? config.baseUrl ?? defaultURL,
-    apiKey: read(config.apiKeyEnv),
-    authToken: read(config.authTokenEnv),
-  };
-}
-
 /** Returns the host of an HTTP URL without credentials; undefined for any other text. */
 function hostOf(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -177,14 +177,20 @@ function addressInvalid({ name, baseUrlEnv }: ProviderConfig): ProviderFailure {
   return { phase: 'connect', type: 'ERR_INVALID_URL', message };
 }
 
-function keyMissing(
-  { name, apiKeyEnv, authTokenEnv }: ProviderConfig,
-  { apiKey, authToken }: Endpoint,
+function setupMissing(
+  config: ProviderConfig,
+  { env }: HttpSetup,
   { needsKey }: SseApi,
 ): ProviderFailure | undefined {
-  const variable = apiKeyEnv ?? authTokenEnv;
-  if ((!needsKey && variable === null) || (apiKey ?? authToken) !== undefined) return undefined;
-  const message = `the provider ${name} has no key: set ${variable ?? 'api_key_env in its file'}`;
+  const { name, apiKeyEnv, authTokenEnv } = config;
+  const missing = missingVariables(config, env);
+  const isNameless = needsKey && apiKeyEnv === null && authTokenEnv === null;
+  const [variable] = missing;
+  if (variable === undefined && !isNameless) return undefined;
+  const what =
+    variable === undefined || variable === (apiKeyEnv ?? authTokenEnv) ? 'key' : 'address';
+  const cure = variable === undefined ? 'api_key_env in its file' : missing.join(' and ');
+  const message = `the provider ${name} has no ${what}: set ${cure}`;
   return { phase: 'connect', type: 'provider_key_missing', message };
 }
 

@@ -42,6 +42,7 @@ export interface ProviderConfig {
   readonly kind: string;
   /** Used by the kind `openai` only. */
   readonly dialect: Dialect;
+  /** May hold `{VARIABLE}` and `{VARIABLE:default}`, see {@link addressOf}. */
   readonly baseUrl: string | null;
   /** Variable that overrides `baseUrl`. */
   readonly baseUrlEnv: string | null;
@@ -49,6 +50,16 @@ export interface ProviderConfig {
   readonly apiKeyEnv: string | null;
   /** Variable with a bearer token, used where there is no key. */
   readonly authTokenEnv: string | null;
+  /** True for a server that is also called without a key. */
+  readonly keyOptional: boolean;
+  /** Header that carries the key instead of the usual one of the API. */
+  readonly keyHeader: string | null;
+  /** Path of chat completions below the address; `{model}` is replaced. Used by the kind `openai` only. */
+  readonly chatPath: string | null;
+  /** Signing name of an AWS service: without a token, requests are signed with AWS access keys. */
+  readonly awsService: string | null;
+  /** Name of the provider in the price table; null: only prices of files count. */
+  readonly priceList: string | null;
   readonly headers: Readonly<Record<string, string>>;
   readonly models: Readonly<Record<string, ModelConfig>>;
   /** Applies to ids that `models` does not list; null: such ids are refused. */
@@ -141,6 +152,11 @@ export function embeddedConfig(name: string): ProviderConfig {
     baseUrlEnv: null,
     apiKeyEnv: null,
     authTokenEnv: null,
+    keyOptional: false,
+    keyHeader: null,
+    chatPath: null,
+    awsService: null,
+    priceList: null,
     headers: {},
     models: { [name]: model },
     otherModels: null,
@@ -187,6 +203,11 @@ function parseProvider(
     baseUrlEnv: raw.base_url_env ?? null,
     apiKeyEnv: raw.api_key_env ?? null,
     authTokenEnv: raw.auth_token_env ?? null,
+    keyOptional: raw.key_optional ?? false,
+    keyHeader: raw.key_header ?? null,
+    chatPath: raw.chat_path ?? null,
+    awsService: raw.aws_service ?? null,
+    priceList: raw.price_list ?? null,
     headers: raw.headers ?? {},
     models,
     otherModels: others === undefined ? null : modelConfig(others),
@@ -273,9 +294,13 @@ function resolveTiers(
   return tiers;
 }
 
+/** The variables of an address count as any text, and one at the start as a whole address. */
 function httpUrl(text: string | null | undefined, locate: Locate): string | null {
   if (text === null || text === undefined) return null;
-  if (/^https?:\/\/\S+$/.test(text) && URL.canParse(text)) return text;
+  const filled = text
+    .replace(/^\{[A-Z][A-Z0-9_]*\}/, 'https://x')
+    .replaceAll(/\{[A-Z][A-Z0-9_]*(?::[\w.-]*)?\}/g, 'x');
+  if (/^https?:\/\/[^\s{}]+$/.test(filled) && URL.canParse(filled)) return text;
   throw invalid(
     `${locate('base_url')} is ${JSON.stringify(text)}`,
     'Use a URL that starts with https:// or http://.',

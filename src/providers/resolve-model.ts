@@ -9,6 +9,7 @@ import {
   type ProviderConfig,
   TIERS,
 } from './catalog.ts';
+import { isSetUp } from './endpoint.ts';
 import type { ProviderTraits } from './provider.ts';
 
 export interface ModelWish {
@@ -31,6 +32,8 @@ const UNLISTED: ModelConfig = {
 const FAMILIES: readonly (readonly [prefix: RegExp, provider: string])[] = [
   [/^claude-/, 'anthropic'],
   [/^(?:gpt-|o\d|chatgpt-)/, 'openai'],
+  [/^gemini-/, 'gemini'],
+  [/^(?:mistral|magistral|ministral|codestral|devstral)-/, 'mistral'],
 ];
 
 export interface ModelChoices {
@@ -38,6 +41,8 @@ export interface ModelChoices {
   readonly kinds: Readonly<Record<string, { readonly traits: ProviderTraits }>>;
   /** Providers that could be called now, see {@link usableProviders}. */
   readonly usable: readonly string[];
+  /** The variables that must be set before a provider can be called; default: that of its key if it is not usable. */
+  readonly missing?: Readonly<Record<string, readonly string[]>>;
   /** `provider.default` of the configuration. */
   readonly defaultProvider?: string | undefined;
   /** `provider.model`: the model for directives that name none. */
@@ -47,20 +52,16 @@ export interface ModelChoices {
 }
 
 /**
- * Names of the providers whose key or token is set in `env`. A server that needs no key counts when the variable
- * with its address is set: the shipped configuration always lists it, but it may not be running.
+ * Names of the providers that the user has set up in `env`: their key or token is set, and their address is complete. A
+ * server that needs no key counts when the variable with its address is set: the shipped configuration always lists it,
+ * but it may not be running.
  */
 export function usableProviders(
   catalog: Catalog,
   env: Readonly<Record<string, string | undefined>>,
 ): readonly string[] {
-  const isSet = (name: string | null): boolean => name !== null && (env[name] ?? '') !== '';
   return Object.values(catalog)
-    .filter((provider) =>
-      needsKey(provider)
-        ? isSet(provider.apiKeyEnv) || isSet(provider.authTokenEnv)
-        : isSet(provider.baseUrlEnv),
-    )
+    .filter((provider) => isSetUp(provider, env))
     .map(({ name }) => name);
 }
 
@@ -122,7 +123,7 @@ function unlistedModel(
     return undefined;
   const id = qualifiedId(wanted, choices)?.id ?? wanted;
   if (isTier(provider, wanted) || Object.hasOwn(provider.models, id)) return undefined;
-  if (needsKey(provider)) assertKey(provider, choices);
+  assertReady(provider, choices);
   return planned(provider, id, null, UNLISTED);
 }
 
@@ -187,7 +188,7 @@ function fromNamedProvider(
   const model = pick(provider, wanted ?? 'general');
   if (model === undefined) throw notOfProvider(wanted ?? 'general', provider, choices);
   // a local server without a key is usable once it is named
-  if (needsKey(provider)) assertKey(provider, choices);
+  assertReady(provider, choices);
   return model;
 }
 
@@ -293,15 +294,23 @@ function embeddedModel(name: string, choices: ModelChoices): PlannedModel | unde
   return embeddedNames(choices).includes(name) ? pick(embeddedConfig(name), name) : undefined;
 }
 
-function needsKey({ apiKeyEnv, authTokenEnv }: ProviderConfig): boolean {
-  return apiKeyEnv !== null || authTokenEnv !== null;
+/** True if it is never called without a key. */
+function needsKey({ apiKeyEnv, authTokenEnv, keyOptional }: ProviderConfig): boolean {
+  return !keyOptional && (apiKeyEnv !== null || authTokenEnv !== null);
 }
 
-function assertKey(provider: ProviderConfig, { usable }: ModelChoices): void {
-  if (usable.includes(provider.name)) return;
-  throw new RyeError('provider_key_missing', `the provider ${provider.name} has no key`, {
-    hint: `Set ${variableOf(provider)} in the environment or in ~/.ai/.env, or use --provider literal for directives with explicit steps.`,
-    details: { provider: provider.name, variable: variableOf(provider) },
+/** A provider may miss its key, the variables of its address, or both. */
+function assertReady(provider: ProviderConfig, { usable, missing }: ModelChoices): void {
+  const { name } = provider;
+  if (usable.includes(name)) return;
+  const unknown = needsKey(provider) ? [variableOf(provider)] : [];
+  const variables = missing === undefined ? unknown : (missing[name] ?? []);
+  const [variable = ''] = variables;
+  if (variables.length === 0) return;
+  const what = variable === variableOf(provider) ? 'key' : 'address';
+  throw new RyeError('provider_key_missing', `the provider ${name} has no ${what}`, {
+    hint: `Set ${variables.join(' and ')} in the environment or in ~/.ai/.env, or use --provider literal for directives with explicit steps.`,
+    details: { provider: name, variable, variables },
   });
 }
 

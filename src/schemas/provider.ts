@@ -44,12 +44,47 @@ const modelFile = z
 /** A file of `.ai/config/agent/providers/`. A kind of the program may have more members. */
 export const providerFile = z.strictObject({
   kind: z.string(),
-  dialect: oneOf('compatible', 'openai', 'openrouter', 'ollama', 'vllm', 'llamacpp').nullish(),
+  dialect: oneOf(
+    'compatible',
+    'openai',
+    'openrouter',
+    'ollama',
+    'vllm',
+    'llamacpp',
+    'azure',
+    'gemini',
+    'groq',
+    'lmstudio',
+    'mistral',
+  ).nullish(),
   description: z.unknown().optional(),
   base_url: text,
   base_url_env: text,
   api_key_env: text,
   auth_token_env: text,
+  key_optional: z.boolean().nullish().meta({ problem: 'is {value}, not true or false' }),
+  key_header: z
+    .string()
+    .regex(/^[A-Za-z0-9-]+$/)
+    .nullish()
+    .meta({ problem: 'is {value}, not the name of a header' }),
+  chat_path: z
+    .string()
+    .regex(/^\/\S*$/)
+    .nullish()
+    .meta({
+      problem: 'is {value}',
+      hint: 'Use a path that starts with /, such as /chat/completions.',
+    }),
+  aws_service: z
+    .string()
+    .regex(/^[a-z0-9-]+$/)
+    .nullish()
+    .meta({
+      problem: 'is {value}',
+      hint: 'Use the signing name of the service, such as bedrock-mantle.',
+    }),
+  price_list: text,
   headers: z
     .record(
       z

@@ -24,15 +24,36 @@ export interface ChatMessage {
   readonly [member: string]: unknown;
 }
 
-/** Problems for which the API would refuse a request, one sentence each. */
-export function checkChatRequest(body: ChatBody): string[] {
-  return [...checkShape(body), ...checkTools(body), ...checkPairs(body.messages)];
+/** Problems for which the API would refuse a request, one sentence each; Mistral has its own rules. */
+export function checkChatRequest(body: ChatBody, dialect = 'openai'): string[] {
+  const own = dialect === 'mistral' ? checkMistral(body) : checkUsage(body);
+  return [...own, ...checkShape(body), ...checkTools(body), ...checkPairs(body.messages)];
+}
+
+function checkUsage(body: ChatBody): string[] {
+  return body.stream_options?.include_usage === true ? [] : ['no usage is asked for'];
+}
+
+/** Mistral refuses unknown members, long call ids, and a user message after a result. */
+function checkMistral({ stream_options: unknown, messages }: ChatBody): string[] {
+  const ids = messages.flatMap(({ tool_calls = [], tool_call_id }) => [
+    ...tool_calls.map(({ id }) => id),
+    ...(tool_call_id === undefined ? [] : [tool_call_id]),
+  ]);
+  return [
+    ...(unknown === undefined ? [] : ['stream_options: Extra inputs are not permitted']),
+    ...ids.flatMap((id) => (/^[a-zA-Z0-9]{9}$/.test(id) ? [] : [`Tool call id was ${id}`])),
+    ...messages.flatMap(({ role }, at) =>
+      role === 'user' && messages[at - 1]?.role === 'tool'
+        ? ["Unexpected role 'user' after role 'tool'"]
+        : [],
+    ),
+  ];
 }
 
 function checkShape(body: ChatBody): string[] {
   const problems: string[] = [];
   if (body.stream !== true) problems.push('the request does not stream');
-  if (body.stream_options?.include_usage !== true) problems.push('no usage is asked for');
   if (!((body.max_tokens ?? body.max_completion_tokens ?? 0) > 0)) problems.push('no token limit');
   if (body.messages.length === 0) problems.push('there are no messages');
   return [
@@ -61,7 +82,9 @@ const RULES: readonly {
   {
     problem: 'shows an image, and is not of the user',
     broken: ({ role, content }) =>
-      role !== 'user' && Array.isArray(content) && content.some(({ type }) => type !== 'text'),
+      role !== 'user' &&
+      Array.isArray(content) &&
+      content.some(({ type }) => type.startsWith('image')),
   },
 ];
 

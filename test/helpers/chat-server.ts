@@ -54,10 +54,11 @@ export interface ChatServer {
 
 /**
  * A loopback server that speaks the stream of chat completions from a script. It records whole requests and refuses, as
- * the API would, those that break its rules. A script that ran out answers 500.
+ * the API would, those that break its rules or those of `dialect`. A script that ran out answers 500.
  */
 export async function startChatServer(
   script: readonly ChatTurn[] | ((index: number) => ChatTurn),
+  dialect?: string,
 ): Promise<ChatServer> {
   const turns = typeof script === 'function' ? [] : [...script];
   const requests: ChatRequest[] = [];
@@ -79,7 +80,7 @@ export async function startChatServer(
     };
     requests.push(request);
     for (const { wake } of waiters.filter((one) => one.index === index)) wake(request);
-    const problems = checkChatRequest(body);
+    const problems = checkChatRequest(body, dialect);
     violations.push(...problems.map((problem) => `request ${index}: ${problem}`));
     const planned = typeof script === 'function' ? script(index) : turns[index];
     const refusal = { status: 400, error: { message: problems[0], type: 'invalid_request_error' } };

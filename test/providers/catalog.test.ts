@@ -53,9 +53,17 @@ describe('the shipped providers', () => {
   test('parse, and each has the four tiers and dated prices', () => {
     expect(Object.keys(CATALOG).toSorted()).toEqual([
       'anthropic',
+      'azure',
+      'bedrock',
+      'bedrock-open',
+      'gemini',
+      'groq',
+      'lmstudio',
+      'mistral',
       'ollama',
       'openai',
       'openrouter',
+      'vllm',
     ]);
     for (const { tiers, pricesAsOf, models } of Object.values(CATALOG)) {
       expect(Object.keys(tiers)).toEqual(
@@ -150,7 +158,7 @@ describe('resolving', () => {
       CLAUDE,
       undefined,
       'model_not_found',
-      'Pass --provider openai, which has it.',
+      'Pass --provider azure or --provider openai, which has it.',
     ],
     [{ provider: 'antropic' }, CLAUDE, undefined, 'model_not_found', 'Did you mean anthropic?'],
     [{ provider: 'constructor' }, CLAUDE, undefined, 'model_not_found', 'Configured:'],
@@ -323,7 +331,7 @@ describe('a provider file', () => {
   test('a dialect is one that is known', () => {
     const kind = { kind: 'openai', models: { m: MODEL } };
     expect(parseCatalog({ p: layered(kind) }, KINDS)['p']?.dialect).toBe('compatible');
-    expect(() => parseCatalog({ p: layered({ ...kind, dialect: 'azure' }) }, KINDS)).toThrow(
+    expect(() => parseCatalog({ p: layered({ ...kind, dialect: 'soup' }) }, KINDS)).toThrow(
       expect.objectContaining({
         code: 'config_invalid',
         hint: expect.stringContaining('vllm') as string,

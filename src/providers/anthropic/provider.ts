@@ -1,5 +1,5 @@
 import { httpFetch } from '../../startup/http-fetch.ts';
-import { type HttpSetup, sseProvider, usedCallIds } from '../adapter.ts';
+import { authorizedFetch, type HttpSetup, sseProvider, usedCallIds } from '../adapter.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
 import { buildRequest, type ModelTraits, traitsOfId } from './request.ts';
@@ -14,16 +14,20 @@ export function anthropicProvider(setup: HttpSetup): ModelProvider {
     defaultURL: 'https://api.anthropic.com',
     needsKey: true,
     decoder: (request) => streamDecoder(usedCallIds(request.messages)),
-    connect: async ({ baseURL, apiKey = null, authToken = null }) => {
+    connect: async (endpoint) => {
+      const { baseURL, apiKey = null, authToken = null, aws } = endpoint;
       const sdk = await import('./sdk.ts');
       const api = new sdk.BaseAnthropic({
         baseURL,
         // the key wins: the SDK takes exactly one credential
         ...(apiKey === null ? { authToken } : { apiKey }),
-        defaultHeaders: config.headers,
+        defaultHeaders: {
+          ...config.headers,
+          ...(aws === undefined ? {} : { Authorization: null, 'X-Api-Key': null }),
+        },
         maxRetries: 0,
         logLevel: 'off',
-        fetch: httpFetch,
+        fetch: authorizedFetch(setup, endpoint, httpFetch),
       });
       return {
         // not messages.create(): that writes warnings about models to the terminal

@@ -16,7 +16,7 @@ import {
 } from '../../core/message.ts';
 import type { ModelRequest } from '../provider.ts';
 import { callAsText, resultAsText } from './answer-text.ts';
-import type { DialectTraits } from './dialect.ts';
+import { CallExtras, type DialectTraits, FOREIGN_CALL } from './dialect.ts';
 
 /** The options that the wire form of messages depends on. */
 export interface MessageTraits {
@@ -38,10 +38,17 @@ export function wireMessages(
   traits: MessageTraits,
 ): ChatCompletionMessageParam[] {
   const wire: ChatCompletionMessageParam[] = [];
+  const { strictOrder } = traits.dialect;
   for (const { answer, results, users } of groups(messages)) {
     if (answer) wire.push(...assistantMessage(answer, traits));
-    wire.push(...(traits.nativeTools ? results.map(toolMessage) : textResults(results)));
+    wire.push(
+      ...(traits.nativeTools
+        ? results.map((result) => toolMessage(result, traits))
+        : textResults(results)),
+    );
     const shown = results.flatMap((result) => imageParts(result, traits));
+    const isFollowed = shown.length > 0 || users.length > 0;
+    if (strictOrder && traits.nativeTools && results.length > 0 && isFollowed) wire.push(BRIDGE);
     if (shown.length > 0) wire.push({ role: 'user', content: shown });
     for (const content of users) {
       const parts = content.flatMap((block) => part(block, traits));
@@ -50,6 +57,9 @@ export function wireMessages(
   }
   return wire;
 }
+
+/** Stands between a result and a message of the user, which Mistral refuses to take directly. */
+const BRIDGE: ChatCompletionMessageParam = { role: 'assistant', content: 'Understood.' };
 
 interface Group {
   readonly answer: AssistantMessage | undefined;
@@ -77,9 +87,10 @@ function assistantMessage(
   const calls = content.filter((block) => block.type === 'tool_call');
   const text = traits.nativeTools ? textOf(content) : content.map(asText).join('');
   if (text.trim() === '' && calls.length === 0) return [];
+  const isOwn = traits.isOwn(message);
   const wireCalls = calls.map(
-    ({ call_id: id, name, input }): ChatCompletionMessageToolCall => ({
-      id,
+    ({ call_id, name, input }): ChatCompletionMessageToolCall => ({
+      id: wireCallId(call_id, traits.dialect),
       type: 'function',
       // what was malformed is not repeated: servers parse the arguments of earlier calls
       function: { name: shortName(name), arguments: JSON.stringify(input) },
@@ -90,10 +101,38 @@ function assistantMessage(
     {
       role: 'assistant',
       content: text === '' ? null : text,
-      ...(hasCalls ? { tool_calls: wireCalls } : {}),
-      ...(traits.isOwn(message) ? reasoningMembers(content, traits.dialect) : {}),
+      ...(hasCalls ? { tool_calls: withExtras(wireCalls, message, traits) } : {}),
+      ...(isOwn ? reasoningMembers(content, text, traits.dialect) : {}),
     },
   ];
+}
+
+/** Returns the calls with what the server wants back with each of them. */
+function withExtras(
+  calls: readonly ChatCompletionMessageToolCall[],
+  message: AssistantMessage,
+  { dialect, isOwn }: MessageTraits,
+): ChatCompletionMessageToolCall[] {
+  if (dialect.reasoningBack !== 'extra_content') return [...calls];
+  const known = isOwn(message) ? CallExtras.parse(signatureIn(message)) : {};
+  // the first call of an answer needs a signature
+  return calls.map((call, index) => {
+    const extra = known[call.id] ?? (index === 0 ? FOREIGN_CALL : undefined);
+    return extra === undefined ? call : { ...call, extra_content: extra };
+  });
+}
+
+function signatureIn({ content }: AssistantMessage): string | undefined {
+  const signed = content.find((block) => block.type === 'thinking' && block.signature);
+  return signed?.type === 'thinking' ? signed.signature : undefined;
+}
+
+/** Characters of a call id where the server is strict about them. */
+const STRICT_ID_CHARS = 9;
+
+function wireCallId(callId: string, { strictOrder }: DialectTraits): string {
+  if (!strictOrder || /^[A-Za-z0-9]{9}$/.test(callId)) return callId;
+  return createHash('sha256').update(callId).digest('hex').slice(0, STRICT_ID_CHARS);
 }
 
 function asText(block: AssistantBlock): string {
@@ -104,10 +143,13 @@ function asText(block: AssistantBlock): string {
 /** Returns the reasoning of an answer in the member that this server expects. */
 function reasoningMembers(
   content: readonly AssistantBlock[],
+  spoken: string,
   { reasoningBack }: DialectTraits,
 ): Readonly<Record<string, unknown>> {
   const thoughts = content.filter((block) => block.type === 'thinking');
-  if (reasoningBack === null || thoughts.length === 0) return {};
+  if (reasoningBack === null || reasoningBack === 'extra_content' || thoughts.length === 0) {
+    return {};
+  }
   if (reasoningBack === 'reasoning_details') {
     const details = thoughts.flatMap(({ signature }) => {
       const list = signature === undefined ? undefined : parseJson(signature);
@@ -116,11 +158,21 @@ function reasoningMembers(
     return details.length === 0 ? {} : { reasoning_details: details };
   }
   const text = thoughts.map((thought) => thought.text).join('');
-  return text === '' ? {} : { [reasoningBack]: text };
+  if (text === '') return {};
+  if (reasoningBack !== 'content') return { [reasoningBack]: text };
+  const thinking = { type: 'thinking', thinking: [{ type: 'text', text }] };
+  return { content: spoken === '' ? [thinking] : [thinking, { type: 'text', text: spoken }] };
 }
 
-function toolMessage({ call_id, content }: ToolResultMessage): ChatCompletionMessageParam {
-  return { role: 'tool', tool_call_id: call_id, content: resultText(content) };
+function toolMessage(
+  { call_id, content }: ToolResultMessage,
+  { dialect }: MessageTraits,
+): ChatCompletionMessageParam {
+  return {
+    role: 'tool',
+    tool_call_id: wireCallId(call_id, dialect),
+    content: resultText(content),
+  };
 }
 
 function textResults(results: readonly ToolResultMessage[]): ChatCompletionMessageParam[] {

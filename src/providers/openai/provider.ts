@@ -1,8 +1,8 @@
-import { isRecord, parseJson } from '../../core/json.ts';
-import { httpFetch } from '../../startup/http-fetch.ts';
-import { type HttpSetup, sseProvider, usedCallIds } from '../adapter.ts';
+import { authorizedFetch, type HttpSetup, sseProvider, usedCallIds } from '../adapter.ts';
 import { CAPABILITIES, type ModelConfig, type ProviderConfig } from '../catalog.ts';
 import { type ModelProvider, type ProviderKind, REMOTE_MODEL } from '../provider.ts';
+import { DIALECT_TRAITS } from './dialect.ts';
+import { fetchWithError } from './errors.ts';
 import { longNames } from './messages.ts';
 import { buildRequest, type ModelTraits } from './request.ts';
 import { chunkDecoder } from './stream.ts';
@@ -19,13 +19,17 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
       chunkDecoder({
         takenIds: usedCallIds(request.messages),
         longNames: longNames(request),
+        hiddenThoughts: DIALECT_TRAITS[config.dialect].hiddenThoughts,
         textCalls:
           request.tools.length > 0 &&
           !traitsOf(config, request.model).capabilities.includes('tools'),
       }),
-    connect: async ({ baseURL, apiKey, authToken }) => {
+    connect: async (endpoint) => {
+      const { baseURL, apiKey, authToken } = endpoint;
       const sdk = await import('./sdk.ts');
       const key = apiKey ?? authToken;
+      const { keyHeader } = config;
+      const hasOwnHeader = keyHeader !== null && apiKey !== undefined;
       const api = new sdk.OpenAI({
         baseURL,
         // the SDK wants a key even for servers that need none; its header is then dropped below
@@ -37,37 +41,27 @@ export function openAiProvider(setup: HttpSetup): ModelProvider {
         webhookSecret: null,
         defaultHeaders: {
           ...config.headers,
-          ...(key === undefined ? { Authorization: null } : {}),
+          ...(key === undefined || hasOwnHeader ? { Authorization: null } : {}),
+          ...(hasOwnHeader ? { [keyHeader]: apiKey } : {}),
         },
         maxRetries: 0,
         logLevel: 'off',
-        fetch: fetchWithError,
+        fetch: authorizedFetch(setup, endpoint, fetchWithError),
       });
       return {
         post: async (request, signal) => {
           const body = buildRequest(request, traitsOf(config, request.model));
-          return await api.post('/chat/completions', { body, signal, stream: true }).asResponse();
+          const path = (config.chatPath ?? '/chat/completions').replace(
+            '{model}',
+            encodeURIComponent(request.model),
+          );
+          return await api.post(path, { body, signal, stream: true }).asResponse();
         },
         parse: (source) => sdk.serverSentEvents(source, new AbortController()),
       };
     },
   });
 }
-
-/** The SDK reads only errors inside `error`; some servers have them elsewhere in the body. */
-const fetchWithError: typeof fetch = async (input, init) => {
-  const response = await httpFetch(input, init);
-  if (response.ok) return response;
-  const { status, headers } = response;
-  const text = await response.text();
-  const body = parseJson(text);
-  if (!isRecord(body) || isRecord(body['error'])) return new Response(text, { status, headers });
-  const message = [body['error'], body['message'], body['detail']].find(
-    (one) => typeof one === 'string',
-  );
-  if (message === undefined) return new Response(text, { status, headers });
-  return Response.json({ error: { message, type: body['type'] } }, { status, headers });
-};
 
 function traitsOf({ name, dialect, models, otherModels }: ProviderConfig, id: string): ModelTraits {
   const configured: ModelConfig | null | undefined = Object.hasOwn(models, id)

@@ -9,7 +9,7 @@ import { isStrictSchema } from '../answer-format.ts';
 import type { Dialect, ModelCapability, ThinkingStyle } from '../catalog.ts';
 import type { ModelRequest } from '../provider.ts';
 import { textToolsPrompt } from './answer-text.ts';
-import { DIALECT_TRAITS, styleOfId, thinkingMembers } from './dialect.ts';
+import { DIALECT_TRAITS, type DialectTraits, styleOfId, thinkingMembers } from './dialect.ts';
 import { shortName, wireMessages } from './messages.ts';
 
 /** The properties of a model and its server that decide the form of a request. */
@@ -52,12 +52,12 @@ export function buildRequest(request: ModelRequest, traits: ModelTraits): WireRe
     model,
     messages,
     stream: true,
-    // without it the usage of a stream is not told
-    stream_options: { include_usage: true },
+    // without it most servers report no usage of a stream
+    ...(dialect.usageOption ? { stream_options: { include_usage: true } } : {}),
     [dialect.maxTokens]: request.max_tokens,
-    ...(nativeTools ? toolMembers(asked, can('forced_tools')) : {}),
+    ...(nativeTools ? toolMembers(asked, can('forced_tools'), dialect) : {}),
     ...(isNative ? { response_format: responseFormat(schema) } : {}),
-    ...thinkingMembers(request.thinking, style, dialect),
+    ...thinkingMembers(request.thinking, { style, model }, dialect),
   };
 }
 
@@ -75,6 +75,7 @@ function withTextTools({ system, tools, tool_choice }: ModelRequest): string {
 function toolMembers(
   { tools, tool_choice: choice = 'auto' }: ModelRequest,
   canForce: boolean,
+  { force }: DialectTraits,
 ): Pick<ChatCompletionCreateParamsStreaming, 'tools' | 'tool_choice'> {
   if (tools.length === 0) return {};
   const functions = tools.map(
@@ -89,12 +90,13 @@ function toolMembers(
   );
   if (choice === 'none') return { tools: functions, tool_choice: 'none' };
   if (choice === 'auto' || !canForce) return { tools: functions };
+  if (choice === 'any' || !force.byName) {
+    // `any` is Mistral's word, which the SDK has no type for
+    return { tools: functions, tool_choice: force.any as 'required' };
+  }
   return {
     tools: functions,
-    tool_choice:
-      choice === 'any'
-        ? 'required'
-        : { type: 'function', function: { name: shortName(choice.name) } },
+    tool_choice: { type: 'function', function: { name: shortName(choice.name) } },
   };
 }
 

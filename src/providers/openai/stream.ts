@@ -1,4 +1,4 @@
-import { isRecord, type JsonObject } from '../../core/json.ts';
+import { isJsonObject, isRecord, type JsonObject, parseJson } from '../../core/json.ts';
 import type { AssistantBlock, StopReason } from '../../core/message.ts';
 import { GrowingText } from '../../core/text.ts';
 import type { Usage } from '../../core/usage.ts';
@@ -6,7 +6,7 @@ import { callOfJson, type Decoded, distinctId, type StreamDecoder } from '../ada
 import type { StreamFault } from '../failure.ts';
 import type { ModelEvent } from '../provider.ts';
 import { TaggedThought, TextCallReader, type TextPiece } from './answer-text.ts';
-import { ReasoningDetails, reasoningText } from './dialect.ts';
+import { CallExtras, contentText, ReasoningDetails, reasoningText } from './dialect.ts';
 
 interface TextBlock {
   readonly kind: 'text' | 'thinking';
@@ -31,6 +31,8 @@ export interface DecoderOptions {
   readonly longNames: ReadonlyMap<string, string>;
   /** Read calls from the text, for models that know no others. */
   readonly textCalls: boolean;
+  /** Thoughts count in the total of the usage only. */
+  readonly hiddenThoughts?: boolean;
 }
 
 export function chunkDecoder(options: DecoderOptions): StreamDecoder {
@@ -42,6 +44,8 @@ class Decoder implements StreamDecoder {
   readonly #longNames: ReadonlyMap<string, string>;
   readonly #reader: TextCallReader | undefined;
   readonly #details = new ReasoningDetails();
+  readonly #extras = new CallExtras();
+  readonly #hiddenThoughts: boolean;
   readonly #tagged = new TaggedThought();
   readonly #blocks: Block[] = [];
   /** The call that the server's index means now. */
@@ -49,7 +53,8 @@ class Decoder implements StreamDecoder {
   #hasStarted = false;
   #reason: string | undefined;
 
-  constructor({ takenIds, textCalls, longNames }: DecoderOptions) {
+  constructor({ takenIds, textCalls, longNames, hiddenThoughts = false }: DecoderOptions) {
+    this.#hiddenThoughts = hiddenThoughts;
     this.#takenIds = takenIds;
     this.#longNames = longNames;
     this.#reader = textCalls ? new TextCallReader() : undefined;
@@ -58,16 +63,19 @@ class Decoder implements StreamDecoder {
   push(chunk: JsonObject): Decoded {
     const fault = faultOf(chunk['error']) ?? faultOfOldServers(chunk);
     const events: ModelEvent[] = [];
-    if (!this.#hasStarted && fault === undefined) {
-      this.#hasStarted = true;
-      events.push({ type: 'start', model: asText(chunk['model']) });
-    }
     const [choice] = Array.isArray(chunk['choices']) ? chunk['choices'] : [];
+    const model = asText(chunk['model']);
+    // Azure begins with the result of its content filter, which names no model
+    const isPrelude = model === '' && choice === undefined && !isRecord(chunk['usage']);
+    if (!this.#hasStarted && fault === undefined && !isPrelude) {
+      this.#hasStarted = true;
+      events.push({ type: 'start', model });
+    }
     if (isRecord(choice)) {
       if (isRecord(choice['delta'])) events.push(...this.#delta(choice['delta']));
       if (typeof choice['finish_reason'] === 'string') this.#reason = choice['finish_reason'];
     }
-    const usage = usageOf(chunk['usage']);
+    const usage = usageOf(chunk['usage'] ?? groqUsage(chunk), this.#hiddenThoughts);
     if (usage) events.push({ type: 'usage', usage });
     return fault === undefined ? { events } : { events: [], error: fault };
   }
@@ -80,6 +88,10 @@ class Decoder implements StreamDecoder {
       ...this.#addText(text),
       ...this.#pieces(this.#reader?.end() ?? []),
     ];
+    if (this.#reason === 'error') {
+      const message = 'the server ended the answer with an error';
+      return { events, error: { type: 'api_error', message } };
+    }
     if (this.#reason === undefined && !(isMarked && this.#hasStarted)) {
       const message = 'the answer ended before its last chunk';
       return { events, error: { type: 'incomplete_stream', message } };
@@ -99,8 +111,10 @@ class Decoder implements StreamDecoder {
     const events: ModelEvent[] = [];
     const thought = reasoningText(delta);
     events.push(...this.#think(thought));
-    const { thought: tagged, text: spoken } = this.#tagged.push(asText(delta['content']));
+    const content = contentText(delta['content']);
+    const { thought: tagged, text: spoken } = this.#tagged.push(content.text);
     events.push(
+      ...this.#think(content.thought),
       ...this.#think(tagged),
       ...this.#addText(spoken),
       ...this.#addText(asText(delta['refusal'])),
@@ -159,7 +173,10 @@ class Decoder implements StreamDecoder {
       index === undefined
         ? this.#blocks.findLast((block) => block.kind === 'call')
         : this.#byIndex.get(index);
-    const isNext = id === '' ? index === undefined && name !== '' : id !== known?.wireId;
+    const isNext =
+      id === ''
+        ? name !== '' && (index === undefined || (json !== '' && isWhole(known)))
+        : id !== known?.wireId;
     const events: ModelEvent[] = [];
     let block = known;
     if (block === undefined || isNext) {
@@ -167,6 +184,7 @@ class Decoder implements StreamDecoder {
       this.#byIndex.set(index ?? this.#byIndex.size, block);
       events.push({ type: 'toolcall_start', call_id: block.callId, name });
     }
+    this.#extras.add(block.callId, raw['extra_content']);
     if (json === '') return events;
     block.json.add(json);
     return [...events, { type: 'toolcall_delta', call_id: block.callId, json }];
@@ -180,7 +198,7 @@ class Decoder implements StreamDecoder {
   }
 
   #content(): AssistantBlock[] {
-    const signature = this.#details.toSignature();
+    const signature = this.#details.toSignature() ?? this.#extras.toSignature();
     const content = this.#blocks.map((block): AssistantBlock => {
       if (block.kind === 'call') {
         const json = block.json.toString();
@@ -195,6 +213,11 @@ class Decoder implements StreamDecoder {
     if (first?.type === 'thinking') return content.with(at, { ...first, signature });
     return [{ type: 'thinking', text: '', signature }, ...content];
   }
+}
+
+/** True if the arguments of a call are complete: a server that gives no ids and one index to all calls has begun the next. */
+function isWhole(call: CallBlock | undefined): boolean {
+  return call !== undefined && isJsonObject(parseJson(call.json.toString()));
 }
 
 /** Arguments are JSON text; a few servers send the object itself. */
@@ -226,7 +249,7 @@ function stopReason(
   reason: string | undefined,
   content: readonly AssistantBlock[],
 ): Exclude<StopReason, 'aborted'> {
-  if (reason === 'length') return 'max_tokens';
+  if (reason === 'length' || reason === 'model_length') return 'max_tokens';
   if (reason === 'content_filter') return 'content_filtered';
   // not every server sends tool_calls, and some send it without a call
   return content.some(({ type }) => type === 'tool_call') ? 'tool_calls' : 'end';
@@ -240,18 +263,28 @@ function asText(value: unknown): string {
  * The counts of a chunk's `usage`; undefined where it has none. `prompt_tokens` includes what was read from and written
  * to a cache, which rye counts apart. DeepSeek names cache reads `prompt_cache_hit_tokens`.
  */
-function usageOf(raw: unknown): Usage | undefined {
+function usageOf(raw: unknown, hiddenThoughts: boolean): Usage | undefined {
   if (!isRecord(raw)) return undefined;
   const details = isRecord(raw['prompt_tokens_details']) ? raw['prompt_tokens_details'] : {};
   const prompt = count(raw['prompt_tokens']);
-  const read = Math.min(prompt, count(details['cached_tokens'] ?? raw['prompt_cache_hit_tokens']));
+  const cached =
+    details['cached_tokens'] ?? raw['prompt_cache_hit_tokens'] ?? raw['num_cached_tokens'];
+  const read = Math.min(prompt, count(cached));
+  const completion = count(raw['completion_tokens']);
+  const beyondPrompt = hiddenThoughts ? count(raw['total_tokens']) - prompt : 0;
   const written = Math.min(prompt - read, count(details['cache_write_tokens']));
   return {
     input_tokens: prompt - read - written,
-    output_tokens: count(raw['completion_tokens']),
+    output_tokens: Math.max(completion, beyondPrompt),
     cache_read_tokens: read,
     cache_write_tokens: written,
   };
+}
+
+/** Groq's own place for the usage. */
+function groqUsage(chunk: JsonObject): unknown {
+  const own = chunk['x_groq'];
+  return isRecord(own) ? own['usage'] : undefined;
 }
 
 function count(value: unknown): number {

@@ -2,8 +2,10 @@ import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../../src/core/json.ts';
+import type { Usage } from '../../../src/core/usage.ts';
+import type { Dialect } from '../../../src/providers/catalog.ts';
 import { chunkDecoder } from '../../../src/providers/openai/stream.ts';
-import type { ModelEvent } from '../../../src/providers/provider.ts';
+import type { ModelEvent, ModelProvider } from '../../../src/providers/provider.ts';
 import {
   collect,
   contentIn,
@@ -41,7 +43,12 @@ const USAGE = {
 const CACHED = { ...USAGE, input_tokens: 216, cache_read_tokens: 4096 };
 
 /** One body for each server that the adapter claims to speak to: its content must come out the same. */
-const SERVERS = [
+const SERVERS: readonly {
+  readonly name: string;
+  readonly dialect?: Dialect;
+  readonly content: readonly object[];
+  readonly usage: Usage;
+}[] = [
   { name: 'openai', content: [TEXT, ...calls('call_Yy2nqNR1', 'call_k0Q8Lw7d')], usage: CACHED },
   {
     name: 'openrouter',
@@ -71,15 +78,55 @@ const SERVERS = [
     content: [THOUGHT, TEXT, ...calls('QsVf1ZbUoYkq', '7nBqTjW3aLxe')],
     usage: CACHED,
   },
-  { name: 'gemini', content: [TEXT, ...calls('call', 'call-2')], usage: USAGE },
+  { name: 'gemini-2', content: [TEXT, ...calls('call', 'call-2')], usage: USAGE },
+  {
+    name: 'gemini',
+    dialect: 'gemini',
+    content: [
+      {
+        type: 'thinking',
+        text: '',
+        signature:
+          '{"call_extras":{"jm4owj31":{"google":{"thought_signature":"EjQKMgEMOdbHJChLX75QUCJj+/8="}}}}',
+      },
+      TEXT,
+      ...calls('jm4owj31', 'p0c1vn8x'),
+    ],
+    usage: USAGE,
+  },
+  {
+    name: 'azure',
+    dialect: 'azure',
+    content: [TEXT, ...calls('call_8JzAz01', 'call_8JzAz02')],
+    usage: CACHED,
+  },
+  {
+    name: 'groq',
+    dialect: 'groq',
+    content: [THOUGHT, TEXT, ...calls('fc_7d1c', 'fc_7d1d')],
+    usage: CACHED,
+  },
+  {
+    name: 'lmstudio',
+    dialect: 'lmstudio',
+    content: [THOUGHT, TEXT, ...calls('337085911', '337085912')],
+    usage: USAGE,
+  },
+  {
+    name: 'mistral',
+    dialect: 'mistral',
+    content: [THOUGHT, TEXT, ...calls('D681PevKs', 'yvJGlXxT4')],
+    usage: CACHED,
+  },
 ];
 
-describe.each(SERVERS)('the wire of $name', ({ name, content, usage }) => {
+describe.each(SERVERS)('the wire of $name', ({ name, dialect = 'openai', content, usage }) => {
   const body = recorded(name);
+  const at = (url: string): ModelProvider => chatAt(url, { dialect });
 
   test('decodes to its blocks, its usage and the reason', async () => {
-    const server = await startChatServer([{ pieces: [body] }]);
-    const events = await collect(chatAt(server.url));
+    const server = await startChatServer([{ pieces: [body] }], dialect);
+    const events = await collect(at(server.url));
     await server.close();
     expect(grammarProblems(events)).toEqual([]);
     expect(contentIn(events)).toEqual(content);
@@ -88,12 +135,12 @@ describe.each(SERVERS)('the wire of $name', ({ name, content, usage }) => {
   });
 
   test('decodes alike however its bytes are cut', async () => {
-    const server = await startChatServer([]);
-    const provider = chatAt(server.url);
+    const server = await startChatServer([], dialect);
+    const provider = at(server.url);
     const cuts = fc.uniqueArray(fc.nat(body.length), { maxLength: 12 });
     await fc.assert(
-      fc.asyncProperty(cuts, async (at) => {
-        const edges = [0, ...at.toSorted((a, b) => a - b), body.length];
+      fc.asyncProperty(cuts, async (places) => {
+        const edges = [0, ...places.toSorted((a, b) => a - b), body.length];
         server.push({ pieces: edges.slice(1).map((end, i) => body.subarray(edges[i], end)) });
         expect(contentIn(await collect(provider))).toEqual(content);
       }),
@@ -103,15 +150,18 @@ describe.each(SERVERS)('the wire of $name', ({ name, content, usage }) => {
   });
 
   test('decodes alike when every byte comes by itself', async () => {
-    const server = await startChatServer([{ pieces: [...body].map((byte) => Buffer.of(byte)) }]);
-    const events = await collect(chatAt(server.url));
+    const server = await startChatServer(
+      [{ pieces: [...body].map((byte) => Buffer.of(byte)) }],
+      dialect,
+    );
+    const events = await collect(at(server.url));
     await server.close();
     expect(contentIn(events)).toEqual(content);
   });
 
   test('cut before its finish reason it is a failure of the stream, never an end', async () => {
-    const server = await startChatServer([]);
-    const provider = chatAt(server.url);
+    const server = await startChatServer([], dialect);
+    const provider = at(server.url);
     const whole = body.indexOf('"finish_reason":"');
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 0, max: whole }), async (length) => {

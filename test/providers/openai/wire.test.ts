@@ -36,6 +36,11 @@ const SERVERS = [
     thinking: 'adaptive',
     capabilities: ['tools', 'forced_tools'],
   }),
+  server('azure', 'gpt-6-sol'),
+  server('gemini', 'gemini-3.8-flash', { thinking: 'always' }),
+  server('groq', 'openai/gpt-oss-120b', { capabilities: ['tools', 'forced_tools'] }),
+  server('lmstudio', 'openai/gpt-oss-20b', { capabilities: ['tools'] }),
+  server('mistral', 'mistral-large-4', { thinking: 'always' }),
 ];
 
 const IMAGE = { type: 'image', media_type: 'image/png', data: 'iVBORw0KGgo=' } as const;
@@ -60,10 +65,10 @@ function followUp({ content }: AssistantMessage): readonly Message[] {
 
 describe.each(SERVERS)('the whole wire of $name', ({ name, model, config }) => {
   test('what is sent first, and after the recorded answer, is as recorded', async () => {
-    const wire = await startChatServer([
-      { pieces: [readFileSync(new URL(`${name}.sse`, FOLDER))] },
-      { steps: [] },
-    ]);
+    const wire = await startChatServer(
+      [{ pieces: [readFileSync(new URL(`${name}.sse`, FOLDER))] }, { steps: [] }],
+      name,
+    );
     onTestFinished(() => wire.close());
     const provider = chatAt(wire.url, config);
     const request: ModelRequest = aRequest({

@@ -15,7 +15,19 @@ const CAPABILITIES = ['tools', 'images', 'forced_tools', 'structured_output'] as
 type ModelCapability = (typeof CAPABILITIES)[number];
 
 /** Servers that speak chat completions, each with its own accent; `compatible` keeps to what all of them know. */
-const DIALECTS = ['compatible', 'openai', 'openrouter', 'ollama', 'vllm', 'llamacpp'] as const;
+const DIALECTS = [
+  'compatible',
+  'openai',
+  'openrouter',
+  'ollama',
+  'vllm',
+  'llamacpp',
+  'azure',
+  'gemini',
+  'groq',
+  'lmstudio',
+  'mistral',
+] as const;
 type Dialect = (typeof DIALECTS)[number];
 
 /** One model of a provider: tokens, and USD per million tokens (null: no price is known). */
@@ -41,6 +53,11 @@ interface ProviderConfig {
   readonly apiKeyEnv: string | null;
   /** Variable with a bearer token, used where there is no key. */
   readonly authTokenEnv: string | null;
+  readonly keyOptional: boolean;
+  readonly keyHeader: string | null;
+  readonly chatPath: string | null;
+  readonly awsService: string | null;
+  readonly priceList: string | null;
   readonly headers: Readonly<Record<string, string>>;
   readonly models: Readonly<Record<string, ModelConfig>>;
   /** Applies to ids that `models` does not list; null: such ids are refused. */
@@ -99,6 +116,11 @@ const PROVIDER_KEYS = [
   'base_url_env',
   'api_key_env',
   'auth_token_env',
+  'key_optional',
+  'key_header',
+  'chat_path',
+  'aws_service',
+  'price_list',
   'headers',
   'models',
   'other_models',
@@ -157,6 +179,23 @@ function parseProvider(
     baseUrlEnv: optionalText(value['base_url_env'], 'base_url_env', locate),
     apiKeyEnv: optionalText(value['api_key_env'], 'api_key_env', locate),
     authTokenEnv: optionalText(value['auth_token_env'], 'auth_token_env', locate),
+    keyOptional: optionalSwitch(value['key_optional'], locate),
+    keyHeader: optionalPattern(value['key_header'], 'key_header', {
+      pattern: /^[A-Za-z0-9-]+$/,
+      problem: ', not the name of a header',
+      locate,
+    }),
+    chatPath: optionalPattern(value['chat_path'], 'chat_path', {
+      pattern: /^\/\S*$/,
+      hint: 'Use a path that starts with /, such as /chat/completions.',
+      locate,
+    }),
+    awsService: optionalPattern(value['aws_service'], 'aws_service', {
+      pattern: /^[a-z0-9-]+$/,
+      hint: 'Use the signing name of the service, such as bedrock-mantle.',
+      locate,
+    }),
+    priceList: optionalText(value['price_list'], 'price_list', locate),
     headers: parseHeaders(value['headers'], locate),
     models,
     otherModels,
@@ -323,11 +362,30 @@ function parseHeaders(raw: unknown, locate: Locate): Readonly<Record<string, str
 function optionalUrl(raw: unknown, locate: Locate): string | null {
   const text = optionalText(raw, 'base_url', locate);
   if (text === null) return null;
-  if (/^https?:\/\/\S+$/.test(text) && URL.canParse(text)) return text;
+  const filled = text
+    .replace(/^\{[A-Z][A-Z0-9_]*\}/, 'https://x')
+    .replaceAll(/\{[A-Z][A-Z0-9_]*(?::[\w.-]*)?\}/g, 'x');
+  if (/^https?:\/\/[^\s{}]+$/.test(filled) && URL.canParse(filled)) return text;
   throw invalid(
     `${locate('base_url')} is ${JSON.stringify(text)}`,
     'Use a URL that starts with https:// or http://.',
   );
+}
+
+function optionalSwitch(raw: unknown, locate: Locate): boolean {
+  if (raw === undefined || raw === null) return false;
+  if (typeof raw === 'boolean') return raw;
+  throw invalid(`${locate('key_optional')} is ${JSON.stringify(raw)}, not true or false`);
+}
+
+function optionalPattern(
+  raw: unknown,
+  path: string,
+  rule: { pattern: RegExp; problem?: string; hint?: string; locate: Locate },
+): string | null {
+  if (raw === undefined || raw === null) return null;
+  if (typeof raw === 'string' && rule.pattern.test(raw)) return raw;
+  throw invalid(`${rule.locate(path)} is ${JSON.stringify(raw)}${rule.problem ?? ''}`, rule.hint);
 }
 
 function optionalText(raw: unknown, path: string, locate: Locate): string | null {
