@@ -156,6 +156,7 @@ export const workspaceDocuments = {
         prices_as_of: z.string().nullable(),
         capabilities: z.array(z.string()),
         fallback: z.array(z.unknown()),
+        needs: z.array(z.string()),
         key_variable: z.string().nullable(),
         default_provider: z.boolean(),
         chosen: z.boolean(),

@@ -133,20 +133,19 @@ function hintOf({ hint }: ErrorInfo): Pick<Finding, 'hint'> {
 
 async function checkModels(workspace: Workspace): Promise<Finding> {
   const models = modelsOf(workspace);
-  const { catalog, usable, defaultProvider } = await models.choices();
-  const missing = Object.values(catalog).flatMap(({ name, apiKeyEnv, authTokenEnv }) => {
-    const variable = apiKeyEnv ?? authTokenEnv;
-    return variable === null || usable.includes(name) ? [] : [`${name} needs ${variable}`];
-  });
+  const { usable, missing = {}, defaultProvider } = await models.choices();
   if (usable.length === 0) {
     return {
       status: 'warn',
       detail: 'no provider has a key: only directives with explicit steps run (provider literal)',
-      hint: `Set one in the environment or in ~/.ai/.env: ${missing.join(', ')}.`,
+      hint: `Set one in the environment or in ~/.ai/.env: ${Object.entries(missing)
+        .filter(([, variables]) => variables.length > 0)
+        .map(([name, variables]) => `${name} needs ${variables.join(' and ')}`)
+        .join(', ')}.`,
     };
   }
   const chosen = defaultProvider === undefined ? '' : ` (default ${defaultProvider})`;
-  const detail = [`${usable.join(', ')}${chosen}`, ...missing].join('; ');
+  const detail = `${usable.join(', ')}${chosen}`;
   if (usable.length === 1 || defaultProvider !== undefined) return { status: 'ok', detail };
   return {
     status: 'warn',

@@ -212,9 +212,14 @@ function resolveOrTier(
 export function modelRows({
   catalog,
   usable,
+  missing,
   defaultProvider,
 }: ModelChoices): readonly JsonObject[] {
-  return Object.values(catalog).flatMap((provider) =>
+  // what can be called now comes first
+  const providers = Object.values(catalog).toSorted(
+    (left, right) => Number(usable.includes(right.name)) - Number(usable.includes(left.name)),
+  );
+  return providers.flatMap((provider) =>
     Object.entries(provider.models).map(([id, model]) => ({
       provider: provider.name,
       model: id,
@@ -226,6 +231,7 @@ export function modelRows({
       prices_as_of: provider.pricesAsOf,
       capabilities: [...model.capabilities],
       fallback: [...provider.fallback],
+      needs: [...(missing?.[provider.name] ?? [])],
       key_variable: provider.apiKeyEnv ?? provider.authTokenEnv,
       default_provider: provider.name === defaultProvider,
     })),

@@ -326,7 +326,7 @@ export function nothingToExecute(
   { catalog }: ModelChoices,
 ): RyeError {
   const providers = Object.values(catalog);
-  const variables = providers.filter(needsKey).map(variableOf);
+  const variables = [...new Set(providers.filter(needsKey).map(variableOf))];
   const local = providers.filter((one) => !needsKey(one)).map(({ name }) => `--provider ${name}`);
   const message =
     provider === undefined

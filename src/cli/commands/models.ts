@@ -1,10 +1,13 @@
 import { EXIT } from '../../core/errors.ts';
 import { compact, isRecord, type JsonObject, toText } from '../../core/json.ts';
 import { argument, choice, defineCommand, defineGroup } from '../command.ts';
+import type { Sink } from '../io.ts';
 import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
 
-const HEADINGS = ['PROVIDER', 'MODEL', 'TIERS', 'WINDOW', 'USD PER MILLION IN/OUT', 'READY'];
+const WIDE = ['PROVIDER', 'MODEL', 'TIERS', 'WINDOW', 'USD PER MILLION IN/OUT', 'READY'];
+const NARROW = ['MODEL', 'TIERS', 'WINDOW', 'USD IN/OUT'];
 const MAIN_TIERS: ReadonlySet<unknown> = new Set(['fast', 'general', 'high', 'max']);
 
 const list = defineCommand({
@@ -14,48 +17,102 @@ const list = defineCommand({
   run: async (call) => {
     const models = await withRye(call, (rye) => rye.models());
     return printResult(call, { models, total: models.length }, () => {
+      const { stdout } = call.io;
       const dates = [...new Set(models.map(({ prices_as_of: date }) => date))]
         .filter((date) => typeof date === 'string')
         .toSorted();
       return [
-        ...formatTable(HEADINGS, models.map(rowOf), call.io.stdout),
-        '',
-        defaultLine(models),
-        ...(dates.length === 0 ? [] : ['', `Prices as of ${dates.join(', ')}.`]),
+        ...(stdout.isTty
+          ? [
+              ...providersOf(models).flatMap((rows) => section(rows, stdout)),
+              ...chosenLines(models),
+            ]
+          : [...formatTable(WIDE, models.map(wideRow), stdout), '', chosenLines(models).join(' ')]),
+        ...(dates.length === 0
+          ? []
+          : ['', `Prices as of ${dates.join(', ')}, USD per million tokens.`]),
       ];
     });
   },
 });
 
 /** States the model of directives that name none, and how to change it. */
-function defaultLine(models: readonly JsonObject[]): string {
+function chosenLines(models: readonly JsonObject[]): readonly string[] {
   const chosen = models.find((model) => model['chosen'] === true);
-  if (chosen === undefined) return 'No model is chosen. Choose one with: rye models use MODEL';
+  if (chosen === undefined) {
+    return ['No model is chosen.', 'Choose one with: rye models use MODEL'];
+  }
   const name = `${textOf(chosen, 'provider')}/${textOf(chosen, 'model')}`;
-  return `Default: ${name} (${textOf(chosen, 'chosen_because')}). Change it with: rye models use MODEL`;
+  return [
+    `Default: ${name} (${textOf(chosen, 'chosen_because')}).`,
+    'Change it with: rye models use MODEL',
+  ];
 }
 
-function rowOf(model: JsonObject): string[] {
-  const { tiers, context_window: window, pricing } = model;
-  const main = Array.isArray(tiers) ? tiers.filter((tier) => MAIN_TIERS.has(tier)) : [];
-  const provider = textOf(model, 'provider');
+/** Groups the models by provider, in order. */
+function providersOf(models: readonly JsonObject[]): readonly (readonly JsonObject[])[] {
+  const groups = new Map<string, JsonObject[]>();
+  for (const model of models) {
+    const provider = textOf(model, 'provider');
+    groups.set(provider, [...(groups.get(provider) ?? []), model]);
+  }
+  return [...groups.values()];
+}
+
+/** A provider with its models below it. Each has its own columns, so that a line fits into 60 characters. */
+function section(models: readonly JsonObject[], sink: Sink): readonly string[] {
+  const [first = {}] = models;
+  const table = formatTable(NARROW, models.map(narrowRow), {
+    ...sink,
+    columns: Math.max(1, sink.columns - 2),
+  });
   return [
-    provider,
-    `${textOf(model, 'model')}${model['chosen'] === true ? ' (default)' : ''}`,
-    main.length === 0 ? '-' : main.join(' '),
-    tokens(window),
-    isRecord(pricing) ? `${usd(pricing['input'])} / ${usd(pricing['output'])}` : 'unknown',
+    oneLine(`${textOf(first, 'provider')}: ${readiness(first)}`),
+    ...table.map((line) => `  ${line}`),
+    '',
+  ];
+}
+
+function wideRow(model: JsonObject): string[] {
+  const fixed = (price: number): string => price.toFixed(2);
+  const [id = '', ...others] = cells(model);
+  return [
+    textOf(model, 'provider'),
+    model['chosen'] === true ? `${id} (default)` : id,
+    ...others,
+    prices(model, ' / ', fixed),
     readiness(model),
   ];
 }
 
-/** Returns what a model needs before it can run: a server without a key must be named or have an address. */
+function narrowRow(model: JsonObject): string[] {
+  return [...cells(model), prices(model, '/', String)];
+}
+
+function cells(model: JsonObject): string[] {
+  const { tiers, context_window: window } = model;
+  const main = Array.isArray(tiers) ? tiers.filter((tier) => MAIN_TIERS.has(tier)) : [];
+  return [textOf(model, 'model'), main.length === 0 ? '-' : main.join(' '), tokens(window)];
+}
+
+function prices(
+  { pricing }: JsonObject,
+  separator: string,
+  format: (price: number) => string,
+): string {
+  if (!isRecord(pricing)) return 'unknown';
+  return [pricing['input'], pricing['output']]
+    .map((price) => (typeof price === 'number' ? format(price) : '?'))
+    .join(separator);
+}
+
+/** Returns what a provider needs before it can be called: a server without a key must be named or have an address. */
 function readiness(model: JsonObject): string {
   if (model['usable'] === true) return 'yes';
-  const variable = model['key_variable'];
-  return typeof variable === 'string'
-    ? `set ${variable}`
-    : `--provider ${textOf(model, 'provider')}`;
+  const needs = Array.isArray(model['needs']) ? model['needs'] : [];
+  return needs.length === 0
+    ? `--provider ${textOf(model, 'provider')}`
+    : `set ${needs.map(toText).join(' and ')}`;
 }
 
 function textOf(model: JsonObject, member: string): string {
@@ -64,11 +121,9 @@ function textOf(model: JsonObject, member: string): string {
 
 function tokens(total: unknown): string {
   if (typeof total !== 'number') return '-';
-  return total >= 1_000_000 ? `${total / 1_000_000}M` : `${Math.round(total / 1000)}k`;
-}
-
-function usd(price: unknown): string {
-  return typeof price === 'number' ? price.toFixed(2) : '?';
+  return total >= 1_000_000
+    ? `${Math.round(total / 10_000) / 100}M`
+    : `${Math.round(total / 1000)}k`;
 }
 
 const use = defineCommand({
