@@ -251,6 +251,8 @@ test('models list shows what can be used, its tiers, its window, its price and t
     key_variable: 'OPENAI_API_KEY',
     default_provider: false,
     needs: [],
+    chosen: false,
+    chosen_because: null,
   });
   const { stdout } = await here.rye(['models', 'list'], { env: { OPENAI_API_KEY: KEY } });
   expect(stdout).toMatch(/PROVIDER +MODEL +TIERS +WINDOW +USD PER MILLION IN\/OUT +READY/);
