@@ -107,7 +107,7 @@ function awsCredentials(env: Env): AwsCredentials | undefined {
   };
 }
 
-/** `AWS_DEFAULT_REGION` stands in for `AWS_REGION`, as in the tools of AWS. */
+/** `AWS_DEFAULT_REGION` replaces a missing `AWS_REGION`, as in the tools of AWS. */
 function valueOf(env: Env, name: string): string | undefined {
   return read(env, name) ?? (name === REGIONS[0] ? read(env, REGIONS[1]) : undefined);
 }

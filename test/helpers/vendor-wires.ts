@@ -1,7 +1,7 @@
 import type { Scenario } from '../../src/testing/conformance/provider.ts';
 import type { ChatTurn } from './chat-server.ts';
 
-/** How a vendor streams an answer: its chunks, in the shape that its documentation or a capture shows. */
+/** Returns the chunks of an answer in the shape that its documentation or a capture shows. */
 type Speak = (scenario: Scenario, model: string) => readonly object[];
 
 /** The answer of a scenario as the server of this dialect would stream it. */
@@ -63,7 +63,7 @@ const VENDORS: Readonly<Record<string, Speak>> = {
     }),
     last(model, 'stop', { usage: { ...USAGE, total_tokens: 290 } }),
   ],
-  /** The usage is a member of its own. */
+  /** The usage is in a separate member. */
   groq: (scenario, model) => [
     chunk(model, { role: 'assistant', content: null }, { x_groq: { id: 'req_1' } }),
     ...words(scenario).map((content) => chunk(model, { content })),

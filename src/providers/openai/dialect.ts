@@ -31,7 +31,7 @@ export interface DialectTraits {
   readonly formatBesideTools: boolean;
   /** False for servers that refuse `stream_options` and report the usage unasked. */
   readonly usageOption: boolean;
-  /** How a call is forced: the word for any call, and whether one tool can be named. */
+  /** The word that forces any call, and whether one tool can be named. */
   readonly force: { readonly any: 'required' | 'any'; readonly byName: boolean };
   /** True if call ids are nine letters or digits, and a user message must not follow a result. */
   readonly strictOrder: boolean;
@@ -39,7 +39,7 @@ export interface DialectTraits {
   readonly hiddenThoughts: boolean;
 }
 
-/** What every server knows. */
+/** Traits that every server has. */
 const COMMON: DialectTraits = {
   maxTokens: 'max_tokens',
   effort: 'none',

@@ -58,7 +58,7 @@ export function wireMessages(
   return wire;
 }
 
-/** Stands between a result and a message of the user, which Mistral refuses to take directly. */
+/** Separates a result from a message of the user, which Mistral refuses to take directly. */
 const BRIDGE: ChatCompletionMessageParam = { role: 'assistant', content: 'Understood.' };
 
 interface Group {
