@@ -182,7 +182,7 @@ export class Models implements ModelSource {
       kinds,
       usable: usableProviders(catalog, env),
       missing: Object.fromEntries(
-        Object.values(catalog).map((provider) => [provider.name, missingVariables(provider, env)]),
+        Object.values(catalog).map((one) => [one.name, missingVariables(one, env)]),
       ),
       defaultProvider: provider?.default ?? undefined,
       defaultModel: provider?.model ?? undefined,

@@ -199,6 +199,19 @@ function parseProvider(
     name,
     kind,
     dialect: raw.dialect ?? 'compatible',
+    ...connectionOf(raw, locate),
+    models,
+    otherModels: others === undefined ? null : modelConfig(others),
+    tiers: resolveTiers(raw.tiers ?? {}, isModel, locate),
+    fallback: raw.fallback ?? [],
+    pricesAsOf: raw.prices_as_of ?? null,
+    options,
+  };
+}
+
+/** Where a provider is called, and with which credential. */
+function connectionOf(raw: ProviderFile, locate: Locate) {
+  return {
     baseUrl: httpUrl(raw.base_url, locate),
     baseUrlEnv: raw.base_url_env ?? null,
     apiKeyEnv: raw.api_key_env ?? null,
@@ -209,12 +222,6 @@ function parseProvider(
     awsService: raw.aws_service ?? null,
     priceList: raw.price_list ?? null,
     headers: raw.headers ?? {},
-    models,
-    otherModels: others === undefined ? null : modelConfig(others),
-    tiers: resolveTiers(raw.tiers ?? {}, isModel, locate),
-    fallback: raw.fallback ?? [],
-    pricesAsOf: raw.prices_as_of ?? null,
-    options,
   };
 }
 

@@ -7,7 +7,7 @@ type Speak = (scenario: Scenario, model: string) => readonly object[];
 /** The answer of a scenario as the server of this dialect would stream it. */
 export function spoken(dialect: string, scenario: Scenario, model: string): ChatTurn {
   const speak = VENDORS[dialect] ?? standard;
-  const events = speak(scenario, model).map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`);
+  const events = speak(scenario, model).map((event) => `data: ${JSON.stringify(event)}\n\n`);
   return { pieces: [...events, 'data: [DONE]\n\n'] };
 }
 

@@ -74,15 +74,18 @@ function section(models: readonly JsonObject[], sink: Sink): readonly string[] {
 }
 
 function wideRow(model: JsonObject): string[] {
-  const fixed = (price: number): string => price.toFixed(2);
   const [id = '', ...others] = cells(model);
   return [
     textOf(model, 'provider'),
     model['chosen'] === true ? `${id} (default)` : id,
     ...others,
-    prices(model, ' / ', fixed),
+    prices(model, ' / ', inCents),
     readiness(model),
   ];
+}
+
+function inCents(price: number): string {
+  return price.toFixed(2);
 }
 
 function narrowRow(model: JsonObject): string[] {

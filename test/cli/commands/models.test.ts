@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { modelRows, shippedKinds } from '../../../src/app/models.ts';
 import { main } from '../../../src/cli/main.ts';
-import type { JsonObject } from '../../../src/core/json.ts';
+import { type JsonObject, toText } from '../../../src/core/json.ts';
 import { parseCatalog } from '../../../src/providers/catalog.ts';
 import { createFakeIo } from '../../helpers/fake-io.ts';
 
@@ -30,7 +30,7 @@ test('models list fits into a terminal of 60 columns, with every provider, id an
   const lines = io.out().split('\n');
   expect(lines.filter((line) => line.length > 60)).toEqual([]);
   expect(io.out()).not.toContain('…');
-  for (const { model } of rows) expect(io.out()).toContain(`  ${String(model)}  `);
+  for (const { model } of rows) expect(io.out()).toContain(`  ${toText(model ?? null)}  `);
   expect(lines[0]).toBe('mistral: yes');
   expect(lines).toContain('azure: set AZURE_OPENAI_API_KEY and AZURE_OPENAI_ENDPOINT');
   expect(lines).toContain('ollama: --provider ollama');
