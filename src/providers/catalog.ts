@@ -209,7 +209,7 @@ function parseProvider(
   };
 }
 
-/** Where a provider is called, and with which credential. */
+/** Returns the address of a provider and its credential. */
 function connectionOf(raw: ProviderFile, locate: Locate) {
   return {
     baseUrl: httpUrl(raw.base_url, locate),
