@@ -1,5 +1,12 @@
 // The library: the same thing as the program, without a process around it.
 
+export type {
+  ApprovalsService,
+  ApprovalVerification,
+  DecidedApproval,
+  DecideRequest,
+  ListedApproval,
+} from './app/api/approvals.ts';
 export type * from './app/api/directives.ts';
 export type * from './app/api/items.ts';
 export type * from './app/api/output-schema.ts';
@@ -20,6 +27,27 @@ export {
   type RunRequest,
 } from './app/run-types.ts';
 export { runThreadProcess, type ThreadProcessOptions } from './app/thread-process.ts';
+export type {
+  ApprovalConstraints,
+  ApprovalDecided,
+  ApprovalDecision,
+  ApprovalKind,
+  ApprovalOutcome,
+  ApprovalPreview,
+  ApprovalRequest,
+  ApprovalRequirement,
+  ApprovalScope,
+  ApprovalState,
+  ApprovalSubject,
+  ApprovalUse,
+  ApprovalVerb,
+  Approver,
+  Ask,
+  AskedPermission,
+  OnExpiry,
+  RequestedApproval,
+  SignedDecision,
+} from './core/approval.ts';
 export type { BehaviorOptions, ToolBudgetOption } from './core/behavior.ts';
 export type { Acknowledgement, Risk, Verb } from './core/capability.ts';
 export type { CheckpointPayload, FirstCheckpointPayload } from './core/checkpoint.ts';
@@ -184,6 +212,12 @@ export type {
   ToolDefinition,
 } from './providers/provider.ts';
 export type { ModelFile, ProviderFile } from './schemas/provider.ts';
+export type {
+  ApprovalFilter,
+  Approvals,
+  StoredApproval,
+  StoredDecision,
+} from './storage/approvals.ts';
 export type {
   AdmitParams,
   Deliveries,

@@ -6,6 +6,7 @@ import { httpServer, stdioServer } from '../../src/schemas/mcp.ts';
 import { policy, riskTable, trust } from '../../src/schemas/policy.ts';
 import { providerFile } from '../../src/schemas/provider.ts';
 import { settings } from '../../src/schemas/settings.ts';
+import { approvalDocuments } from './approvals.ts';
 import { itemDocuments } from './items.ts';
 import { runDocuments } from './runs.ts';
 import { sessionDocuments } from './sessions.ts';
@@ -49,6 +50,7 @@ const DESCRIBED = [
 /** Returns all generated files by path from the root of the repository. */
 export function schemaFiles(): ReadonlyMap<string, string> {
   const documents = {
+    ...approvalDocuments,
     ...itemDocuments,
     ...runDocuments,
     ...sessionDocuments,

@@ -54,6 +54,8 @@ export const runDocuments = {
       warnings: z.array(z.string()).optional(),
       paths: threadPaths,
       error: errorInfo.optional(),
+      waiting_for: z.literal('approval').optional(),
+      approvals: z.array(z.string()).optional().describe('Requests that it waits for.'),
       parent_thread_id: z.string().optional(),
       continuation_thread_id: z.string().optional(),
       session_id: z.string(),

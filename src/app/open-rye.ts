@@ -1,5 +1,6 @@
 import type { HookEvent } from '../core/hook.ts';
 import type { JsonObject } from '../core/json.ts';
+import type { ApprovalsService } from './api/approvals.ts';
 import type { ItemsService, KeysService, LockService } from './api/items.ts';
 import type { RulesService } from './api/rules.ts';
 import type { OpenRyeOptions, Rye } from './api/rye.ts';
@@ -41,6 +42,7 @@ export function openRye(given: OpenRyeOptions): Rye {
     keys: keysOf(workspace),
     lock: lockOf(workspace),
     threads: threadsOf(workspace),
+    approvals: approvalsOf(workspace),
     rules: rulesOf(workspace),
     children: childrenOf(workspace),
     recovery: recoveryOf(workspace),
@@ -127,6 +129,13 @@ function rulesOf(workspace: Workspace): RulesService {
     test: 'promise',
     scan: 'promise',
   });
+}
+
+function approvalsOf(workspace: Workspace): ApprovalsService {
+  return lazy<ApprovalsService>(
+    async () => new (await import('./approvals/service.ts')).ApprovalRequests(workspace),
+    { list: 'promise', show: 'promise', decide: 'promise', verify: 'promise', watch: 'stream' },
+  );
 }
 
 function childrenOf(workspace: Workspace): ChildrenService {

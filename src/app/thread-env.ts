@@ -7,6 +7,7 @@ import { withAliases } from '../providers/aliases.ts';
 import type { ThreadEnv, ThreadPorts } from '../threads/ports.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
+import { approvalEnv } from './approvals/env.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
@@ -92,6 +93,7 @@ function connect(
       },
     },
     rules: new ThreadRules(base, options),
+    approvals: approvalEnv(base),
     guards: projectGuards(base, options.allowUnsigned || env['RYE_DEV_MODE'] === '1'),
     models: {
       resolve: async (facts) => await models.resolve(facts),

@@ -378,6 +378,7 @@ export class ToolCatalog implements ToolSource {
         traits: metadata.traits,
         env: metadata.env,
         content: item.bytes,
+        sha256: item.sha256,
         files: readToolFiles(item.path, metadata.files ?? {}),
         ...(metadata.command ? { command: metadata.command } : {}),
         ...(metadata.runtime ? { runtime: metadata.runtime } : {}),

@@ -44,6 +44,14 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/threads.ts'), {
         threads: 'List, inspect and control threads',
       }),
+      ...commandsOf(() => import('./commands/approvals.ts'), {
+        approvals: 'List and check what waits for a decision of a person',
+      }),
+      ...commandsOf(() => import('./commands/decide.ts'), {
+        approve: 'Approve requests with your signature',
+        deny: 'Deny requests with your signature',
+        answer: 'Answer a question with your signature',
+      }),
       ...commandsOf(() => import('./commands/rules.ts'), {
         rules: 'List and test stream rules, or scan files with them',
       }),

@@ -8,6 +8,7 @@ export const EXIT = {
   limit: 5,
   notFound: 6,
   provider: 7,
+  waiting: 8,
   cancelled: 130,
 } as const;
 
@@ -107,6 +108,11 @@ const EXIT_BY_CODE = {
   path_denied: EXIT.denied,
   tool_unavailable: EXIT.denied,
   not_descendant: EXIT.denied,
+  approval_denied: EXIT.denied,
+  approval_expired: EXIT.denied,
+  approval_invalid: EXIT.denied,
+  approval_closed: EXIT.denied,
+  approval_refused: EXIT.denied,
   // limits and money
   limit_turns: EXIT.limit,
   limit_tokens: EXIT.limit,
@@ -125,6 +131,7 @@ const EXIT_BY_CODE = {
   key_not_found: EXIT.notFound,
   model_not_found: EXIT.notFound,
   file_not_found: EXIT.notFound,
+  approval_not_found: EXIT.notFound,
   // the model provider
   provider_auth: EXIT.provider,
   provider_quota: EXIT.provider,
@@ -134,6 +141,8 @@ const EXIT_BY_CODE = {
   provider_key_missing: EXIT.provider,
   provider_overrun: EXIT.provider,
   context_exceeded: EXIT.provider,
+  // a person has to decide
+  approval_pending: EXIT.waiting,
   // cancellation by a person
   cancelled: EXIT.cancelled,
 } as const satisfies Record<string, ExitCode>;

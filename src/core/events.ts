@@ -1,8 +1,10 @@
+import type { ApprovalDecided, ApprovalUse, RequestedApproval } from './approval.ts';
 import type { CheckpointPayload, FirstCheckpointPayload } from './checkpoint.ts';
 import type { ErrorInfo } from './errors.ts';
 import type { FileChange } from './file-change.ts';
 import type { JsonObject } from './json.ts';
 import type { Message, ToolOutcome } from './message.ts';
+import type { PlanChange } from './plan-change.ts';
 import type { FinalStatus, RunReason } from './thread.ts';
 import type { Cost, Usage } from './usage.ts';
 
@@ -107,6 +109,8 @@ export interface EventPayloads {
     readonly name: string;
     readonly input: JsonObject;
     readonly turn: number;
+    /** The decision that the call uses up. */
+    readonly approval?: ApprovalUse;
   };
   tool_call_progress: { readonly call_id: string; readonly text: string };
   tool_settled: {
@@ -130,6 +134,9 @@ export interface EventPayloads {
     readonly to_entry: string | null;
     readonly files: readonly FileChange[];
   };
+  /** A person has to decide. It is durable before anyone sees it. */
+  approval_requested: RequestedApproval;
+  approval_decided: ApprovalDecided;
   hook_fired: {
     readonly id: string;
     readonly layer: number;
@@ -231,25 +238,6 @@ export interface EventPayloads {
   note: { readonly text: string; readonly details?: JsonObject };
 }
 
-/** One part of a plan that changed, such as a rule or a permission. */
-export interface PlanChange {
-  /** The kind of part, such as `rule`, `hook`, `capability` or `directive`. */
-  readonly type: string;
-  readonly id: string;
-  /** The files that it came from, with their hashes; absent: there was none, or there is none now. */
-  readonly before?: ChangedSource;
-  readonly after?: ChangedSource;
-  /** The effect on the run, as a sentence for people. */
-  readonly text?: string;
-}
-
-/** A file that a part of a plan came from. */
-export interface ChangedSource {
-  readonly space?: string;
-  readonly path?: string;
-  readonly sha256?: string;
-}
-
 /** Maximum that a model call may use. The estimate is on the disk before the call is made. */
 export interface RequestEstimate {
   readonly provider: string;
@@ -269,6 +257,8 @@ export type McpServerStart = { readonly server: string; readonly duration_ms: nu
   | { readonly tools: number }
   | { readonly error: string }
 );
+
+export type { ChangedSource, PlanChange } from './plan-change.ts';
 
 export type EventType = keyof EventPayloads;
 
@@ -306,6 +296,8 @@ const LOG_ONLY = {
   tool_settled: true,
   file_change: true,
   files_restored: true,
+  approval_requested: true,
+  approval_decided: true,
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,

@@ -50,6 +50,13 @@ export type ControlAction =
   | { readonly control: 'fail'; readonly error?: string }
   | { readonly control: 'abort' }
   | { readonly control: 'suspend'; readonly reason?: string }
+  /** A person decides: about a call, or whether a limit is raised to `to`. */
+  | {
+      readonly control: 'ask';
+      readonly reason?: string;
+      readonly limit?: string;
+      readonly to?: number;
+    }
   | { readonly control: 'escalate'; readonly limit: string; readonly to: number }
   | { readonly control: 'handoff' }
   | { readonly control: 'compact'; readonly instructions?: string };

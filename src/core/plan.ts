@@ -1,3 +1,4 @@
+import type { AskedPermission } from './approval.ts';
 import type { Acknowledgement, Risk } from './capability.ts';
 import type { HookDeclaration } from './hook.ts';
 import type { ItemType, Space } from './ids.ts';
@@ -138,6 +139,8 @@ export interface ThreadPlan {
   readonly process: readonly ProcessStep[];
   readonly limits: Limits;
   readonly capabilities: readonly string[];
+  /** Demands for a person's decision, those of the threads above it included; absent: none. */
+  readonly asks?: readonly AskedPermission[];
   readonly acknowledged: readonly Acknowledgement[];
   readonly risks: readonly { readonly capability: string; readonly risk: Risk }[];
   readonly hooks: readonly HookDeclaration[];

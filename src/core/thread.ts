@@ -122,6 +122,10 @@ export interface ThreadResult {
   readonly error?: ErrorInfo;
   readonly cost: FamilyCost;
   readonly model: string;
+  /** Set for a suspended thread that continues once people have decided. */
+  readonly waiting_for?: 'approval';
+  /** Ids of the requests that it waits for. */
+  readonly approvals?: readonly string[];
   readonly parent_thread_id?: string;
   readonly continuation_thread_id?: string;
   readonly children: readonly string[];

@@ -214,11 +214,16 @@ function checkAction(action: HookAction, event: HookEvent, refuse: Refuse): void
       'Use error, limit, after_step, context_limit_reached, before_compact or tool_gate.',
     );
   }
+  if (action.kind === 'control' && action.action.control === 'ask' && !ASKABLE.has(event)) {
+    refuse(`ask decides nothing on the event ${event}`, 'Use tool_gate or limit.');
+  }
   if (action.kind === 'inject' && !INJECTABLE.has(event)) {
     refuse(`inject can't add text on the event ${event}`, 'Use thread_started or after_step.');
   }
   checkPaths(interpolationPaths(interpolatedPart(action)), event, refuse);
 }
+
+const ASKABLE: ReadonlySet<HookEvent> = new Set(['tool_gate', 'limit']);
 
 /** Returns the part of an action that is interpolated when it runs. */
 function interpolatedPart(action: HookAction): JsonValue {

@@ -90,7 +90,7 @@ function endsTheStart(hook: HookDeclaration, failure: RyeError): boolean {
 
 /**
  * Control events: the first hook of layers 0, 1, 3 and then 2 with a control action decides and no later one of them
- * runs; a later one whose condition holds is recorded as `superseded`. Infra hooks always run and never decide. A
+ * runs, except after `ask`, which a later one may turn into a refusal; a later one whose condition holds is recorded as `superseded`. Infra hooks always run and never decide. A
  * failing gate hook refuses, as does any hook with `on_error: fail`; other failures are recorded and skipped.
  * Injected texts become hidden `custom_message` drafts.
  */
@@ -102,8 +102,10 @@ export async function dispatchControl(
   const fired: Fired[] = [];
   const drafts: EventDraft[] = [];
   let decided: { readonly decision: ControlAction; readonly decidedBy: string } | undefined;
+  // after a demand for a person's decision the later hooks may still refuse, and no more than that
+  let asked: typeof decided;
   for (const hook of hooksOf(hooks, call.event)) {
-    if (decided !== undefined && !isInfra(hook)) {
+    if (decided !== undefined && decided !== asked && !isInfra(hook)) {
       if (notRun(hook, call, []) === undefined)
         fired.push(firedRecord(hook, { matched: true, outcome: 'superseded' }));
       continue;
@@ -112,10 +114,19 @@ export async function dispatchControl(
     fired.push(ran.fired);
     drafts.push(...ran.drafts, ...ran.contents.map(injectedMessage));
     const decision = ran.failure === undefined ? ran.control : failureDecision(hook, ran.failure);
-    if (!isInfra(hook) && decision !== undefined) decided = { decision, decidedBy: hook.id };
+    if (!isInfra(hook) && decision !== undefined) {
+      if (asked === undefined || refuses(decision)) {
+        decided = { decision, decidedBy: hook.id };
+      }
+      if (decision.control === 'ask') asked ??= decided;
+    }
     if (options.signal.aborted) break;
   }
   return { ...decided, fired, drafts };
+}
+
+function refuses({ control }: ControlAction): boolean {
+  return control === 'fail' || control === 'abort' || control === 'suspend';
 }
 
 function failureDecision(hook: HookDeclaration, failure: RyeError): ControlAction | undefined {

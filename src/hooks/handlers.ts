@@ -56,10 +56,10 @@ type Decides<C, D> = (
  * effect. One that fails or takes longer than 30 s refuses in `tool_gate`, and changes nothing elsewhere.
  */
 export interface DecidingHandlers {
-  /** Refuses a call, for good, or gives its result. */
+  /** Refuses a call, for good, gives its result, or lets a person decide with `ask`, which is the reason. */
   readonly tool_gate: Decides<
     CallContext,
-    { readonly block?: string; readonly result?: ResultValue }
+    { readonly block?: string; readonly result?: ResultValue; readonly ask?: string }
   >;
   /** Answers for an unknown tool; `suppress_error` keeps `tool_error` from being asked as well. */
   readonly tool_unknown: Decides<
@@ -114,7 +114,7 @@ export type HandlerLists = {
 };
 
 const DECIDING = {
-  tool_gate: ['block', 'result'],
+  tool_gate: ['block', 'result', 'ask'],
   tool_unknown: ['result', 'suppress_error'],
   tool_error: ['result'],
   tool_transform: ['result', 'is_error'],

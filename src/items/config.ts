@@ -157,6 +157,7 @@ export function overridePath(name: string, key: string): readonly string[] | und
 }
 
 const POWER_FILES = new Set([
+  'agent/approvals',
   'agent/hooks',
   'agent/hook_conditions',
   'agent/mcp',

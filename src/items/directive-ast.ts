@@ -1,3 +1,4 @@
+import type { AskedPermission } from '../core/approval.ts';
 import type { Acknowledgement } from '../core/capability.ts';
 import type { SourceLocation } from '../core/errors.ts';
 import type { JsonObject, JsonValue } from '../core/json.ts';
@@ -34,6 +35,8 @@ export interface Permissions {
   readonly capabilities: readonly string[];
   /** Those of the capabilities without which the directive may run. */
   readonly optional: readonly string[];
+  /** Entries with `ask`: a person has to agree before what they allow is done. */
+  readonly asks: readonly AskedPermission[];
   readonly acknowledgements: readonly Acknowledgement[];
   /** True if descendants must stay within these capabilities. */
   readonly ceiling: boolean;
@@ -120,6 +123,7 @@ export class DirectiveDraft {
   readonly permissions = {
     capabilities: [] as string[],
     optional: [] as string[],
+    asks: [] as AskedPermission[],
     acknowledgements: [] as Acknowledgement[],
     ceiling: false,
     xml: [] as string[],

@@ -10,7 +10,8 @@ const TAGS = [...VERBS, 'acknowledge'] as const;
 /**
  * Reads `<permissions>` into capability patterns. Forms: the text `*`; `<verb>*</verb>`; `<verb>type.pattern</verb>`;
  * `<verb><type>pattern</type></verb>`. All can be repeated and mixed, also `*` with `<acknowledge>`. Slashes in patterns
- * become dots. `optional="true"` lets the directive run without the item. Anything else is a `permission_malformed` error: an unclear permission grants nothing.
+ * become dots. `optional="true"` lets the directive run without the item, `ask="true"` lets a person decide about each
+ * call. Anything else is a `permission_malformed` error: an unclear permission grants nothing.
  */
 export function readPermissions(element: XmlElement, draft: DirectiveDraft): void {
   const { permissions } = draft;
@@ -56,11 +57,27 @@ function readGrant(element: XmlElement, draft: DirectiveDraft): void {
   if (text === '' && children.length === 0) {
     refuse(draft, element, `<${verb}> is empty`, 'Write * or name an item type inside it.');
   }
-  if (text !== '') grant(draft, element, `rye.${verb}.${pattern(text)}`);
-  for (const child of children) readTypedGrant(child, verb, draft);
+  // beside typed entries, the text of an asking element is its reason
+  const isReason = children.length > 0 && askOf(element) !== undefined;
+  if (text !== '' && !isReason) grant(draft, element, `rye.${verb}.${pattern(text)}`);
+  const ask = isReason ? askOf(element, text) : undefined;
+  for (const child of children) readTypedGrant(child, verb, draft, ask);
 }
 
-function readTypedGrant(element: XmlElement, verb: Verb, draft: DirectiveDraft): void {
+/** Returns why an entry asks; undefined if it does not. `ask` is `true` or the reason itself. */
+function askOf({ attributes }: XmlElement, text = ''): string | undefined {
+  const ask = attributes.get('ask')?.trim();
+  if (ask === undefined || ask === 'false') return undefined;
+  const reason = attributes.get('reason')?.trim() ?? text;
+  return reason === '' && ask !== 'true' ? ask : reason;
+}
+
+function readTypedGrant(
+  element: XmlElement,
+  verb: Verb,
+  draft: DirectiveDraft,
+  around?: string,
+): void {
   if (!ITEM_TYPES.some((type) => type === element.name)) {
     refuse(
       draft,
@@ -80,14 +97,20 @@ function readTypedGrant(element: XmlElement, verb: Verb, draft: DirectiveDraft):
     );
     return;
   }
-  grant(draft, element, `rye.${verb}.${element.name}.${pattern(text)}`);
+  grant(draft, element, `rye.${verb}.${element.name}.${pattern(text)}`, around);
 }
 
 function pattern(text: string): string {
   return text.replaceAll('/', '.');
 }
 
-function grant(draft: DirectiveDraft, element: XmlElement, capability: string): void {
+/** Grants a capability; `around` is the reason of the element around this one, if that asks. */
+function grant(
+  draft: DirectiveDraft,
+  element: XmlElement,
+  capability: string,
+  around?: string,
+): void {
   const problem = capabilityProblem(capability);
   if (problem !== undefined) {
     refuse(draft, element, `"${capability}" is not a capability: ${problem}`);
@@ -99,6 +122,10 @@ function grant(draft: DirectiveDraft, element: XmlElement, capability: string): 
     draft.permissions.optional = optional.filter((one) => one !== capability);
   } else if (!capabilities.includes(capability)) optional.push(capability);
   if (!capabilities.includes(capability)) capabilities.push(capability);
+  const reason = askOf(element) ?? around;
+  if (reason !== undefined) {
+    draft.permissions.asks.push({ capability, source: `directive ${capability}`, reason });
+  }
   noteOrigin(draft, `capabilities.${capability}`, element.location);
 }
 

@@ -1,3 +1,4 @@
+import type { AskedPermission } from '../core/approval.ts';
 import { mergeBehavior } from '../core/behavior.ts';
 import type { Acknowledgement } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
@@ -49,6 +50,8 @@ export interface Composed extends Pick<Directive, Kept> {
   readonly capabilities: readonly string[];
   /** Those of the capabilities without which the directive may run. */
   readonly optional: readonly string[];
+  /** Those of the whole chain: an ancestor's demand binds its descendants. */
+  readonly asks: readonly AskedPermission[];
   readonly acknowledgements: readonly Acknowledgement[];
   /** From the root to the parent of the leaf. The leaf's own ceiling binds only its descendants. */
   readonly ceilings: readonly Ceiling[];
@@ -152,6 +155,7 @@ export function composeChain(chainRootFirst: readonly LoadedDirective[]): Compos
     rawLimits: nearestLimits(nearestFirst),
     capabilities: granting.permissions.capabilities,
     optional: granting.permissions.optional,
+    asks: chain.flatMap(({ permissions }) => permissions.asks),
     acknowledgements: acknowledgements(leaf, granting),
     ceilings: ceilings(chainRootFirst.slice(0, -1)),
     permissionsXml: leaf.permissions.xml === '' ? granting.permissions.xml : leaf.permissions.xml,

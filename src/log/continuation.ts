@@ -182,9 +182,10 @@ export function isCopyable(tree: SessionTree, leafId: string | null): boolean {
   return path.slice(last + 1).every((entry) => COPIED.has(entry.event_type) || isDropped(entry));
 }
 
-/** Types whose entries name no other entry. */
+/** Types whose entries name no other entry, or, as a compaction does, only entries before the calls. */
 const COPIED: ReadonlySet<string> = new Set([
   'message',
+  'compaction',
   'custom',
   'custom_message',
   'title',

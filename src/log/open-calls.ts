@@ -12,9 +12,9 @@ import { isKnown, pathTo, type SessionTree } from './tree.ts';
 
 /**
  * The fate of a call whose result is not in the log: it was never started; it was started, and its progress is unknown;
- * or it ended, but its result went with the process that held it.
+ * it ended, but its result went with the process that held it; or a person has to decide about it first.
  */
-export type CallFate = 'not_started' | 'interrupted' | 'result_lost';
+export type CallFate = 'not_started' | 'interrupted' | 'result_lost' | 'awaiting_approval';
 
 /** A call of the last answer that a dead process left without a result. */
 export interface OpenCall {
@@ -49,6 +49,9 @@ function callIdOf(message: Message): readonly string[] {
 function fateOf(call: ToolCallBlock, events: readonly (LogEvent | UnknownEvent)[]): OpenCall {
   let found: OpenCall = { call, tool: call.name, fate: 'not_started' };
   for (const event of events) {
+    if (isKnown(event, 'approval_requested') && event.payload.request.call_id === call.call_id) {
+      found = { call, tool: event.payload.request.tool, fate: 'awaiting_approval' };
+    }
     if (isKnown(event, 'tool_call_start') && event.payload.call_id === call.call_id) {
       found = { call, tool: event.payload.tool, fate: 'interrupted' };
     }
@@ -64,23 +67,42 @@ const TEXTS: Readonly<Record<CallFate, string>> = {
   not_started: 'This call was not started: the process of the thread had died before.',
   interrupted:
     'This call was interrupted: the process of the thread died while it ran. Its effects are unknown: check before repeating it.',
+  awaiting_approval: 'This call waits for the decision of a person. It runs once they agree.',
   result_lost:
     'This call ended, but its result was lost with the process of the thread. Do not repeat it without a check.',
 };
 
+/** Drafts of results for calls that wait for a person; the calls replace them when they are made. */
+export function openDrafts(calls: readonly ToolCallBlock[]): readonly EventDraft[] {
+  return calls.map(
+    (call): EventDraft => ({
+      event_type: 'message',
+      payload: { message: madeUpResult(call, 'awaiting_approval') },
+    }),
+  );
+}
+
+function madeUpResult(call: ToolCallBlock, fate: CallFate, suffix = ''): ToolResultMessage {
+  return {
+    role: 'tool_result',
+    call_id: call.call_id,
+    name: call.name,
+    content: [{ type: 'text', text: `${TEXTS[fate]}${suffix}` }],
+    outcome: hasStarted(fate) ? 'aborted' : 'skipped',
+    data: { recovered: fate },
+  };
+}
+
+function hasStarted(fate: CallFate): boolean {
+  return fate === 'interrupted' || fate === 'result_lost';
+}
+
 /** Drafts that answer open calls, so that every call has exactly one result, which states what is known. */
 export function settlementDrafts(calls: readonly OpenCall[]): readonly EventDraft[] {
   return calls.flatMap(({ call, tool, fate, outcome: known }): readonly EventDraft[] => {
-    const outcome = fate === 'not_started' ? 'skipped' : 'aborted';
+    const outcome = hasStarted(fate) ? 'aborted' : 'skipped';
     const suffix = known === undefined ? '' : ` It had ended as: ${known}.`;
-    const message: ToolResultMessage = {
-      role: 'tool_result',
-      call_id: call.call_id,
-      name: call.name,
-      content: [{ type: 'text', text: `${TEXTS[fate]}${suffix}` }],
-      outcome,
-      data: { recovered: fate },
-    };
+    const message = madeUpResult(call, fate, suffix);
     const settled: EventDraft = {
       event_type: 'tool_settled',
       payload: {
@@ -95,16 +117,14 @@ export function settlementDrafts(calls: readonly OpenCall[]): readonly EventDraf
     };
     const answer: EventDraft = { event_type: 'message', payload: { message } };
     // a call that is recorded as ended is not settled twice
-    return fate === 'result_lost' ? [answer] : [settled, answer];
+    return fate === 'result_lost' || fate === 'awaiting_approval' ? [answer] : [settled, answer];
   });
 }
 
 /** The fate that {@link settlementDrafts} wrote into a result; undefined for a real one. */
 export function recoveredFate(data: JsonObject | undefined): CallFate | undefined {
   const fate = data?.['recovered'];
-  return fate === 'not_started' || fate === 'interrupted' || fate === 'result_lost'
-    ? fate
-    : undefined;
+  return typeof fate === 'string' && Object.hasOwn(TEXTS, fate) ? (fate as CallFate) : undefined;
 }
 
 /** The last answer of a context, with those of its calls to which a recovery gave one of these fates. */

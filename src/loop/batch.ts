@@ -1,4 +1,3 @@
-import { posix } from 'node:path';
 import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
@@ -9,8 +8,11 @@ import {
   textOf,
   toolCallsOf,
 } from '../core/message.ts';
+import { openDrafts } from '../log/open-calls.ts';
+import { IdleClock, reviewCalls, runAsked, type Waiting } from './approvals.ts';
 import { admit, notStarted } from './gates.ts';
 import { aboutCall, answerFailure, shaped } from './handlers.ts';
+import { Lanes } from './lanes.ts';
 import { isReturn, judgeReturn, type Returned, returnedError, returnInput } from './outputs.ts';
 import { boundResult, type Result, remindedResult, resultDraft, settledDraft } from './results.ts';
 import type { Run } from './run.ts';
@@ -41,6 +43,8 @@ export interface BatchResult {
   readonly returned?: Returned;
   /** Problems of a return that was refused. */
   readonly refused?: readonly string[];
+  /** Ids of the requests that a person has to decide before the rest of the batch can run. */
+  readonly waiting?: readonly string[];
 }
 
 /**
@@ -64,22 +68,69 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
   for (const request of requested) {
     if (request === returning?.request) continue;
     const skipped = skip(request, returning?.request);
-    const isRefused = !skipped && isReturn(request.call);
-    if (isRefused) refused = await returnProblems(run, request);
-    const stage = skipped ?? (isRefused ? settleInvalidReturn(request, refused ?? []) : undefined);
-    const admitted = stage ?? (await admit(run, request));
+    if (!skipped && isReturn(request.call)) {
+      refused = await returnProblems(run, request);
+      await settle(settleInvalidReturn(request, refused));
+      continue;
+    }
+    const admitted = skipped ?? (await admit(run, request));
     if (admitted.stage === 'validated') ready.push(admitted);
     else if (skipped) await results.settle(admitted);
     else await settle(admitted);
   }
-  await runInLanes(ready, run.plan.settings.tools_parallel, async (validated) => {
-    await settle(await perform(run, validated));
-  });
+  const waiting = await runReady(run, { ready, returning: returning?.request, results, settle });
+  if (waiting) return { waiting };
   if (!returning) return compact({ refused });
   const judgement = judgeReturn(run, returning.request, returning.returned, failed);
   await results.settle(judgement.settled);
   const { returned } = judgement;
   return compact({ returned });
+}
+
+/** The calls of an answer that have passed every gate. */
+interface ReadyCalls {
+  readonly ready: readonly Validated[];
+  /** The return that is judged after them. */
+  readonly returning: Requested | undefined;
+  readonly results: ResultQueue;
+  readonly settle: (settled: Settled) => Promise<void>;
+}
+
+/** Runs calls, those that ask as people decide. Returns the ids of the requests that are still open in the end. */
+async function runReady(
+  run: Run,
+  { ready, returning, results, settle }: ReadyCalls,
+): Promise<readonly string[] | undefined> {
+  const { free, asked } = await reviewCalls(run, ready);
+  const lanes = new Lanes(run.plan.settings.tools_parallel);
+  if (asked.length > 0) {
+    const later = [...asked.map(({ call }) => call.requested), ...(returning ? [returning] : [])];
+    await results.defer(later.map(({ position }) => position));
+  }
+  const idle = new IdleClock(run);
+  const work = async (validated: Validated): Promise<void> =>
+    await idle.works(async () => await settle(await perform(run, validated)));
+  const freely = free.map((call) => lanes.run(call, work));
+  const decided = asked.map(async (one) => await runAsked(run, one, { lanes, idle, work, settle }));
+  const waiting = await allOf(freely, decided);
+  if (waiting.length === 0) return undefined;
+  const open = returning ? [...waiting, returning] : waiting;
+  await run.conversation.record(...openDrafts(open.map(({ call }) => call)));
+  return waiting.flatMap(({ approvalId }) => approvalId ?? []);
+}
+
+/** Waits for all calls; rejects after all have ended if one rejected. Resolves to those that still wait for a person. */
+async function allOf(
+  free: readonly Promise<void>[],
+  decided: readonly Promise<Waiting | undefined>[],
+): Promise<readonly Waiting[]> {
+  const [ends, verdicts] = await Promise.all([
+    Promise.allSettled(free),
+    Promise.allSettled(decided),
+  ]);
+  const broken = [...ends, ...verdicts].find((end) => end.status === 'rejected');
+  if (broken) throw broken.reason;
+  return verdicts.flatMap((end) => (end.status === 'fulfilled' && end.value ? [end.value] : []));
 }
 
 /** Finds the first return that reports an error, or whose outputs are as declared. */
@@ -135,7 +186,14 @@ async function perform(run: Run, validated: Validated): Promise<Settled> {
     validated.input,
     settled.outcome === 'ok' ? settled.content : undefined,
   );
-  return shaped(run, await answered(run, settled));
+  return changedNote(validated, await shaped(run, await answered(run, settled)));
+}
+
+/** Tells the model that a person has changed what it asked for. */
+function changedNote({ isChanged, input }: Validated, settled: Settled): Settled {
+  if (isChanged !== true) return settled;
+  const text = `A person approved this call with another input, which ran instead: ${JSON.stringify(input)}`;
+  return { ...settled, content: [{ type: 'text', text }, ...settled.content] };
 }
 
 /** Replaces the result of a failed call if a handler answers for it. */
@@ -151,10 +209,18 @@ async function answered(run: Run, settled: Settled): Promise<Settled> {
 class ResultQueue {
   readonly #run: Run;
   readonly #waiting = new Map<number, Result>();
+  /** Calls that wait for a person: the results after them are not held back. */
+  readonly #deferred = new Set<number>();
   #next = 0;
 
   constructor(run: Run) {
     this.#run = run;
+  }
+
+  /** Lets the results of these calls come later than those after them, which are recorded at once. */
+  async defer(positions: readonly number[]): Promise<void> {
+    for (const position of positions) this.#deferred.add(position);
+    await this.#run.conversation.record(...this.#ready());
   }
 
   async settle(settled: Settled): Promise<void> {
@@ -163,7 +229,14 @@ class ResultQueue {
     const result = await boundResult(run, settled);
     run.calls.noteOutput(contentBytes(result.content));
     this.#waiting.set(settled.requested.position, result);
-    const drafts: EventDraft[] = [settledDraft(result)];
+    await run.conversation.record(settledDraft(result), ...this.#ready());
+    await afterCall(run, result);
+  }
+
+  /** The drafts of the results whose turn it is. */
+  #ready(): readonly EventDraft[] {
+    const run = this.#run;
+    const drafts: EventDraft[] = [];
     for (let ready = this.#take(); ready; ready = this.#take()) {
       const { position } = ready.settled.requested;
       const reminder = hasRun(ready.settled)
@@ -172,15 +245,22 @@ class ResultQueue {
       drafts.push(resultDraft(remindedResult(ready, reminder), run.spend.turn));
       if (reminder) drafts.push(reminder.injection);
     }
-    await run.conversation.record(...drafts);
-    await afterCall(run, result);
+    return drafts;
+  }
+
+  #skipDeferred(): void {
+    while (this.#deferred.has(this.#next)) this.#next += 1;
   }
 
   #take(): Result | undefined {
-    const result = this.#waiting.get(this.#next);
+    const late = [...this.#deferred].find((position) => this.#waiting.has(position));
+    if (late === undefined) this.#skipDeferred();
+    const position = late ?? this.#next;
+    const result = this.#waiting.get(position);
     if (!result) return undefined;
-    this.#waiting.delete(this.#next);
-    this.#next += 1;
+    this.#waiting.delete(position);
+    // a deferred call that the order has not reached stays deferred: its place is skipped
+    if (late === undefined) this.#next += 1;
     return result;
   }
 }
@@ -213,68 +293,4 @@ async function afterCall(run: Run, result: Result): Promise<void> {
     classification: { category: 'tool', retryable: false },
   });
   if (decision && STOPPING.has(decision.control)) run.stop.endAfterBatch(decision);
-}
-
-/**
- * Runs up to `limit` calls at a time, started in order. A sequential call runs alone, and calls that write the same
- * path run one after another. Rejects after all have ended if one rejected.
- */
-async function runInLanes(
-  calls: readonly Validated[],
-  limit: number,
-  work: (call: Validated) => Promise<void>,
-): Promise<void> {
-  const slots = new Slots(Math.max(1, limit));
-  const lanes: (Lane & { readonly end: Promise<void> })[] = [];
-  for (const call of calls) {
-    const paths = writtenPaths(call);
-    const before = lanes.filter((earlier) => conflicts({ paths }, earlier)).map(({ end }) => end);
-    const end = Promise.allSettled(before).then(() => slots.use(() => work(call)));
-    lanes.push({ paths, end });
-  }
-  const ends = await Promise.allSettled(lanes.map(({ end }) => end));
-  const broken = ends.find((end) => end.status === 'rejected');
-  if (broken) throw broken.reason;
-}
-
-/** Admits a number of tasks at a time, in the order in which they ask. */
-class Slots {
-  #free: number;
-  readonly #queue: (() => void)[] = [];
-
-  constructor(count: number) {
-    this.#free = count;
-  }
-
-  async use(work: () => Promise<void>): Promise<void> {
-    if (this.#free > 0) this.#free -= 1;
-    else await new Promise<void>((resolve) => this.#queue.push(resolve));
-    try {
-      await work();
-    } finally {
-      const next = this.#queue.shift();
-      if (next) next();
-      else this.#free += 1;
-    }
-  }
-}
-
-interface Lane {
-  /** Paths that the call writes; undefined if it cannot tell, and so runs alone. */
-  readonly paths: ReadonlySet<string> | undefined;
-}
-
-function conflicts(left: Lane, right: Lane): boolean {
-  if (!left.paths || !right.paths) return true;
-  for (const path of left.paths) if (right.paths.has(path)) return true;
-  return false;
-}
-
-function writtenPaths({ tool, input }: Validated): ReadonlySet<string> | undefined {
-  if (tool.traits.sequential) return undefined;
-  try {
-    return new Set((tool.writes?.(input) ?? []).map((path) => posix.normalize(path)));
-  } catch {
-    return undefined;
-  }
 }

@@ -1,8 +1,9 @@
+import type { Ask } from '../core/approval.ts';
 import { type CapabilityNeed, capabilityOf } from '../core/capability.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import type { EventDraft } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
-import { jsonEquals } from '../core/json.ts';
+import { type JsonObject, jsonEquals } from '../core/json.ts';
 import type { CallContext } from '../hooks/handlers.ts';
 import { covers } from '../policy/capability.ts';
 import type { Resolution, ResolvedCall } from '../tools/tool.ts';
@@ -31,25 +32,49 @@ export async function admit(run: Run, requested: Requested): Promise<Validated |
   if ('stage' in resolved) return resolved;
   const admitted = await policyGates(run, requested, resolved);
   if (admitted.stage === 'settled') return admitted;
-  const { tool, input, need } = resolved;
-  const gated = await hookGates(run, requested, {
+  const { tool } = resolved;
+  const { settled: gated, asks } = await hookGates(run, requested, factsOf(resolved));
+  if (gated && gated.outcome !== 'substituted') return gated;
+  await letThrough(run, requested, tool.id);
+  if (gated) return await shaped(run, gated);
+  const ready = await validateAgain(run, { ...admitted, asks });
+  if (ready.stage === 'settled') return ready;
+  const earlier = run.calls.earlier.find(ready.tool, ready.input);
+  return earlier
+    ? await shaped(run, settle(requested, ready.tool.id, 'substituted', earlier))
+    : ready;
+}
+
+function factsOf({ tool, input, need }: ResolvedCall) {
+  return {
     tool: tool.id,
     input,
     primary: need.verb,
     item_type: need.item_type,
     ...(need.item_id === undefined ? {} : { item_id: need.item_id }),
     reads_only: tool.traits.reads_only,
-  });
-  if (gated && gated.outcome !== 'substituted') return gated;
-  await letThrough(run, requested, tool.id);
-  if (gated) return await shaped(run, gated);
+  };
+}
+
+async function validateAgain(run: Run, admitted: Admitted): Promise<Validated | Settled> {
   const validated = await validate(run, admitted);
-  const ready = validated.stage === 'settled' ? validated : recheck(run, admitted, validated);
-  if (ready.stage === 'settled') return ready;
-  const earlier = run.calls.earlier.find(ready.tool, ready.input);
-  return earlier
-    ? await shaped(run, settle(requested, ready.tool.id, 'substituted', earlier))
-    : ready;
+  return validated.stage === 'settled' ? validated : recheck(run, admitted, validated);
+}
+
+/**
+ * Takes a call with the input that a person gave it through every gate again: no person can allow what permissions or hooks
+ * refuse. What hooks would ask about has been decided.
+ */
+export async function readmit(
+  run: Run,
+  { requested, tool, need: before }: Validated,
+  input: JsonObject,
+): Promise<Validated | Settled> {
+  const resolved = { tool, input, need: tool.need?.(input) ?? before };
+  const admitted = await policyGates(run, requested, resolved);
+  if (admitted.stage === 'settled') return admitted;
+  const { settled } = await hookGates(run, requested, factsOf(resolved));
+  return settled ?? (await validateAgain(run, admitted));
 }
 
 /** Counts the call, and tells the model if the tool's budget is used up. */
@@ -105,7 +130,7 @@ async function unknown(
   const { call } = requested;
   const refused =
     (await overBudget(run, requested, call.name)) ??
-    (await hookGates(run, requested, { tool: call.name, input: call.input }));
+    (await hookGates(run, requested, { tool: call.name, input: call.input })).settled;
   if (refused && refused.outcome !== 'substituted') return refused;
   await letThrough(run, requested, call.name);
   if (refused) return await shaped(run, refused);
@@ -137,7 +162,8 @@ async function policyGates(
     const reason = gate(resolved);
     if (reason !== undefined) return settleUnrun(requested, tool.id, 'blocked', reason);
   }
-  return (await overBudget(run, requested, tool.id)) ?? { stage: 'admitted', requested, resolved };
+  const over = await overBudget(run, requested, tool.id);
+  return over ?? { stage: 'admitted', requested, resolved, asks: [] };
 }
 
 async function overBudget(
@@ -156,12 +182,17 @@ function denied(requested: Requested, tool: string, need: CapabilityNeed): Settl
   return settleUnrun(requested, tool, 'blocked', reason, 'capability_denied');
 }
 
-/** Asks hooks and handlers about a call; undefined if they let it through. */
+/** The judgement of hooks and handlers on a call: settled if they refuse it or replace its result; else with what they ask. */
+interface Gated {
+  readonly settled?: Settled;
+  readonly asks: readonly Ask[];
+}
+
 async function hookGates(
   run: Run,
   requested: Requested,
   facts: Pick<CallContext, 'tool' | 'input'> & Partial<CallContext>,
-): Promise<Settled | undefined> {
+): Promise<Gated> {
   const { tool } = facts;
   const context = run.hooks.context({
     call_id: requested.call.call_id,
@@ -170,27 +201,35 @@ async function hookGates(
     run_tool_counts: run.calls.budgets.counts,
   });
   const { decision, substitute } = await run.hooks.gate(context);
-  if (run.stop.signal.aborted) return notStarted(run, requested, tool);
+  if (run.stop.signal.aborted) return ended(notStarted(run, requested, tool));
   const reason = refusalOf(decision);
   if (decision?.control === 'abort' || decision?.control === 'suspend')
     run.stop.endAfterBatch(decision);
   if (reason !== undefined) {
-    return settleUnrun(requested, tool, 'blocked', reason, 'hook_failed');
+    return ended(settleUnrun(requested, tool, 'blocked', reason, 'hook_failed'));
   }
   const judged = await gateCall(run, context as CallContext);
-  if (run.stop.signal.aborted) return notStarted(run, requested, tool);
+  if (run.stop.signal.aborted) return ended(notStarted(run, requested, tool));
   if (judged.refusal !== undefined) {
-    return settleUnrun(requested, tool, 'blocked', judged.refusal);
+    return ended(settleUnrun(requested, tool, 'blocked', judged.refusal));
   }
   const content = judged.substitute ?? substitute?.content;
-  return content ? settle(requested, tool, 'substituted', content) : undefined;
+  if (content) return ended(settle(requested, tool, 'substituted', content));
+  const asked =
+    decision?.control === 'ask' ? [{ source: 'hook', reason: decision.reason ?? '' }] : [];
+  return { asks: [...asked, ...judged.asks] };
 }
 
-/** Only silence or `continue` lets a call through. */
+function ended(one: Settled): Gated {
+  return { settled: one, asks: [] };
+}
+
+/** Only silence, `continue` or `ask` lets a call through. */
 function refusalOf(decision: ControlAction | undefined): string | undefined {
   switch (decision?.control) {
     case undefined:
     case 'continue':
+    case 'ask':
       return undefined;
     case 'fail':
       return decision.error ?? 'a hook refused the call';
@@ -212,5 +251,6 @@ function recheck(run: Run, { resolved }: Admitted, validated: Validated): Valida
   const { tool, requested, input } = validated;
   const need = tool.need?.(input);
   if (!need || jsonEquals(need, resolved.need)) return validated;
-  return covers(run.plan.capabilities, need) ? validated : denied(requested, tool.id, need);
+  if (!covers(run.plan.capabilities, need)) return denied(requested, tool.id, need);
+  return { ...validated, need };
 }

@@ -1,3 +1,4 @@
+import type { Ask } from '../core/approval.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
 import { isRecord, type JsonObject } from '../core/json.ts';
 import {
@@ -36,22 +37,33 @@ export function aboutCall(run: Run, { call_id, name, input }: ToolCallBlock): Un
 export async function gateCall(
   run: Run,
   context: CallContext,
-): Promise<{ readonly refusal?: string; readonly substitute?: Contents }> {
+): Promise<{
+  readonly refusal?: string;
+  readonly substitute?: Contents;
+  readonly asks: readonly Ask[];
+}> {
   let refusal: string | undefined;
   let substitute: Contents | undefined;
+  const asks: Ask[] = [];
   const failure = await consult(
     run,
     'tool_gate',
     () => context,
-    ({ block, result }) => {
+    ({ block, result, ask }) => {
+      if (ask !== undefined) asks.push({ source: 'handler', reason: askReason(ask) });
       if (typeof block === 'string') refusal = block;
       if (result !== undefined) substitute = contentOf(result);
       return refusal !== undefined;
     },
   );
   if (refusal === undefined && failure !== undefined) refusal = `its gate failed: ${failure}`;
-  if (refusal !== undefined) return { refusal };
-  return substitute ? { substitute } : {};
+  if (refusal !== undefined) return { refusal, asks };
+  return substitute ? { substitute, asks } : { asks };
+}
+
+function askReason(ask: unknown): string {
+  if (typeof ask === 'string') return ask;
+  throw new RyeError('hook_failed', 'ask is not a text');
 }
 
 /** Asks for the result of an unknown tool: `tool_unknown`, and unless that is enough `tool_error`. */

@@ -117,6 +117,7 @@ export function decidedEnding(
     case 'handoff':
       return { kind: 'handoff' };
     case 'continue':
+    case 'ask':
     case 'retry':
     case 'escalate':
     case 'compact':

@@ -9,7 +9,7 @@ import { finishOrNudge, finishUnlessMore, watchLoop } from './finish.ts';
 import { decidedEnding } from './hooks.ts';
 import { enforceLimits } from './limits.ts';
 import { streamAnswer } from './model-call.ts';
-import { endReturned, resultMissing } from './outputs.ts';
+import { endReturned, type Returned, resultMissing } from './outputs.ts';
 import type { Ending, LoopEvents, LoopOutcome, LoopPorts } from './ports.ts';
 import { createRun, type Run } from './run.ts';
 import { isStopped, orStopped } from './stop.ts';
@@ -53,7 +53,8 @@ async function endingOf(work: () => Promise<Ending>): Promise<Ending> {
 
 /** Takes turns until one of them, a limit or a cancellation ends the run. */
 async function runTurns(run: Run): Promise<Ending> {
-  await runPendingCalls(run);
+  const waiting = await runPendingCalls(run);
+  if (waiting) return waiting;
   for (;;) {
     await refreshTools(run);
     const blocked = (await enforceLimits(run)) ?? checkCancelled(run);
@@ -81,12 +82,13 @@ async function takeTurn(run: Run): Promise<Ending | undefined> {
 
 /** Runs the tools that an answer calls, then the hooks of the step. */
 async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | undefined> {
-  const { conversation, spend, progress, hooks } = run;
+  const { conversation, spend, progress } = run;
   progress.noteToolUse();
   conversation.holdInjections();
   await conversation.record({ event_type: 'message', payload: { message, turn: spend.turn } });
-  const { returned, refused } = await runToolBatch(run, message);
+  const { returned, refused, waiting } = await runToolBatch(run, message);
   await conversation.releaseInjections();
+  if (waiting) return waitingFor(waiting);
   if (refused && hasSchema(run.shape) && !progress.requestOutput()) {
     return resultMissing(run, refused);
   }
@@ -95,6 +97,21 @@ async function runCalls(run: Run, message: AssistantMessage): Promise<Ending | u
     await conversation.record(...(conversation.watcher?.takeFollowUps() ?? []));
     return (await afterStep(run, message)) ?? (await watchLoop(run));
   }
+  return await afterReturn(run, message, returned);
+}
+
+/** The ending of a run that continues once people have decided. */
+function waitingFor(approvals: readonly string[]): Ending {
+  return { kind: 'suspended', reason: `waiting for ${approvals.join(', ')}`, approvals };
+}
+
+/** Ends the run as its directive returned. */
+async function afterReturn(
+  run: Run,
+  message: AssistantMessage,
+  returned: Returned,
+): Promise<Ending | undefined> {
+  const { hooks, progress } = run;
   if (returned.kind === 'error') {
     return (await afterStep(run, message)) ?? (await endReturned(run, returned.detail));
   }
@@ -128,13 +145,15 @@ async function boundTurnOutput({ behavior, calls, conversation, spend }: Run): P
   await conversation.record(hiddenMessage('output_budget', text));
 }
 
-/** Runs the calls that a crashed process left open. */
-async function runPendingCalls(run: Run): Promise<void> {
+/** Runs the calls that a crashed process left open, and those that waited for a person. */
+async function runPendingCalls(run: Run): Promise<Ending | undefined> {
   const { pending } = run.ports;
-  if (!pending) return;
+  if (!pending) return undefined;
   run.calls.noteIds(toolCallsOf(pending.answer).map(({ call_id }) => call_id));
-  await runToolBatch(run, pending.answer);
+  const { waiting, returned } = await runToolBatch(run, pending.answer);
   await run.conversation.record(...pending.after);
+  if (waiting) return waitingFor(waiting);
+  return returned ? await afterReturn(run, pending.answer, returned) : undefined;
 }
 
 /** Applies changes that servers made to their tools. A failure leaves the tools as they were. */

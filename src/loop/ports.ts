@@ -1,8 +1,10 @@
+import type { ApprovalUse, Ask } from '../core/approval.ts';
+import type { CapabilityNeed } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { ErrorInfo } from '../core/errors.ts';
 import type { EventDraft, EventPayloads, LogEvent } from '../core/events.ts';
 import type { ControlAction } from '../core/hook.ts';
-import type { JsonObject } from '../core/json.ts';
+import type { JsonObject, JsonValue } from '../core/json.ts';
 import type { LimitName, Limits } from '../core/limits.ts';
 import type { AssistantMessage, ContentBlock, Message, ToolCallBlock } from '../core/message.ts';
 import type { PlannedModel } from '../core/plan.ts';
@@ -11,7 +13,7 @@ import type { HandlerLists } from '../hooks/handlers.ts';
 import type { Held } from '../policy/budget.ts';
 import type { ErrorRule } from '../policy/error-class.ts';
 import type { ModelEvent, ModelProvider, ProviderTraits, ToolList } from '../providers/provider.ts';
-import type { ResolvedCall, ToolOutput, ToolSet } from '../tools/tool.ts';
+import type { ResolvedCall, Tool, ToolOutput, ToolSet } from '../tools/tool.ts';
 
 /**
  * The stream of a run. Each yielded batch must be in the log before the generator is asked for more: pass the
@@ -37,7 +39,12 @@ export type Ending =
     }
   | { readonly kind: 'cancelled'; readonly reason: string }
   | { readonly kind: 'error'; readonly error: ErrorInfo }
-  | { readonly kind: 'suspended'; readonly reason: string }
+  | {
+      readonly kind: 'suspended';
+      readonly reason: string;
+      /** Ids of the requests that a person has to decide before the run continues. */
+      readonly approvals?: readonly string[];
+    }
   | { readonly kind: 'handoff' };
 
 /** The ending of a run, the cost of the thread, and the last text of the model. */
@@ -127,6 +134,64 @@ export interface StreamWatcher {
   reminderFor(position: number): Reminder | undefined;
   /** Returns the reminders after the answer and its results, and notes them as sent. */
   takeFollowUps(): readonly EventDraft[];
+}
+
+/** A call that may need a person's decision: everything that decides what would run. */
+export interface ReviewedCall {
+  readonly callId: string;
+  readonly tool: Tool;
+  readonly input: JsonObject;
+  readonly need: CapabilityNeed;
+  /** Demands of hooks and handlers, beside those of permissions, policies and risks. */
+  readonly asks: readonly Ask[];
+}
+
+/** `granted`: an earlier decision may cover the call. `asked`: a request, whose drafts are not in the log yet. */
+export type Review =
+  | { readonly kind: 'allowed' }
+  | { readonly kind: 'granted'; readonly id: string }
+  | { readonly kind: 'asked'; readonly id: string; readonly drafts: readonly EventDraft[] };
+
+/** The outcome of a request. The drafts record it; `waiting`: no person decided while the run could wait. */
+export type ApprovalVerdict =
+  | { readonly kind: 'waiting' }
+  | { readonly kind: 'approved'; readonly input?: JsonObject }
+  | {
+      readonly kind: 'answered';
+      readonly answer: JsonValue;
+      readonly drafts: readonly EventDraft[];
+    }
+  | {
+      readonly kind: 'denied' | 'expired' | 'withdrawn';
+      readonly reason: string;
+      readonly drafts: readonly EventDraft[];
+      /** The thread is to end. */
+      readonly ends: boolean;
+    };
+
+/** The last check before the intent: the decision counts for what would run now, or no longer. */
+export type Confirmation =
+  | {
+      readonly kind: 'confirmed';
+      readonly use: ApprovalUse;
+      readonly drafts: readonly EventDraft[];
+    }
+  | { readonly kind: 'voided'; readonly drafts: readonly EventDraft[] };
+
+/** People's decisions about the calls of one thread. */
+export interface ApprovalPort {
+  /** Judges the calls of one answer together; a call that is asked about again keeps its request while nothing changed. */
+  review(calls: readonly ReviewedCall[]): Promise<readonly Review[]>;
+  /** Shows requests to people: called once they are durable in the log. */
+  publish(ids: readonly string[]): Promise<void>;
+  /** Waits for a decision as long as a person may be there to take it. */
+  wait(id: string, signal: AbortSignal): Promise<ApprovalVerdict>;
+  /** Checks a decision again, immediately before the intent is written with its drafts; counts it as used. */
+  confirm(id: string, call: ReviewedCall): Promise<Confirmation>;
+  /** Takes back requests whose calls are not made any more. */
+  withdraw(ids: readonly string[], reason: string): Promise<readonly EventDraft[]>;
+  /** The number of requests that wait now. */
+  pending(): number;
 }
 
 /** Large tool results, kept beside the log. */
@@ -225,6 +290,8 @@ export interface LoopPorts {
   forgetReads?(): void;
   readonly gates?: readonly PolicyGate[];
   readonly inbox?: InboxPort;
+  /** Absent: no call asks. */
+  readonly approvals?: ApprovalPort;
   /** Called before each turn, never within one: brings the offered tools up to date. What it gives is recorded. */
   refreshTools?(): Promise<readonly EventDraft[]>;
   /** Called once for each answer, and ends the earlier answer's watcher. The watcher calls `record` with drafts for the log. */

@@ -28,7 +28,9 @@ export class Spend {
   readonly answerRatio = new AnswerRatio();
   readonly #ports: Pick<LoopPorts, 'budget' | 'clock' | 'parentLimits'>;
   readonly #stop: Stop;
-  readonly #startedMs: number;
+  #startedMs: number;
+  /** When the clock of the duration was stopped; undefined while it runs. */
+  #pausedMs: number | undefined;
   readonly #priorSeconds: number;
   #limits: Limits;
   #escalations = 0;
@@ -113,6 +115,21 @@ export class Spend {
     );
   }
 
+  /** Stops the clock of the duration: nothing runs until a person decides. */
+  pause(): void {
+    if (this.#pausedMs !== undefined) return;
+    this.#pausedMs = this.#ports.clock.monotonic();
+    this.#stop.arm(Number.POSITIVE_INFINITY);
+  }
+
+  /** Starts the clock of the duration again where it was stopped. */
+  goOn(): void {
+    if (this.#pausedMs === undefined) return;
+    this.#startedMs += this.#ports.clock.monotonic() - this.#pausedMs;
+    this.#pausedMs = undefined;
+    this.#armDeadline();
+  }
+
   /** Reports the money spent so far to the budget. */
   async report(): Promise<void> {
     const spent = this.#microUsd;
@@ -149,7 +166,8 @@ export class Spend {
   }
 
   #elapsedSeconds(): number {
-    return this.#priorSeconds + (this.#ports.clock.monotonic() - this.#startedMs) / 1000;
+    const now = this.#pausedMs ?? this.#ports.clock.monotonic();
+    return this.#priorSeconds + (now - this.#startedMs) / 1000;
   }
 
   #armDeadline(): void {

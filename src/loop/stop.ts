@@ -16,6 +16,7 @@ export class Stop {
   #timer = new AbortController();
   #cause: StopCause | undefined;
   #decision: ControlAction | undefined;
+  readonly #ending = new AbortController();
 
   constructor(clock: Clock, outer: AbortSignal) {
     this.#clock = clock;
@@ -45,6 +46,12 @@ export class Stop {
   /** Ends the run after the current batch. The first decision counts. */
   endAfterBatch(decision: ControlAction): void {
     this.#decision ??= decision;
+    this.#ending.abort();
+  }
+
+  /** Aborts once the run is to end: no decision is needed any more. */
+  get endingSignal(): AbortSignal {
+    return AbortSignal.any([this.signal, this.#ending.signal]);
   }
 
   /** The reason with which the caller cancelled. */

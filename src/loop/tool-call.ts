@@ -1,5 +1,8 @@
+import type { ApprovalUse, Ask } from '../core/approval.ts';
+import type { CapabilityNeed } from '../core/capability.ts';
 import { overReason } from '../core/clock.ts';
 import { type ErrorCode, isErrorCode, messageOf, RyeError } from '../core/errors.ts';
+import type { EventDraft } from '../core/events.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ContentBlock, ToolCallBlock, ToolOutcome } from '../core/message.ts';
 import type { ResolvedCall, Tool, ToolOutput } from '../tools/tool.ts';
@@ -18,6 +21,7 @@ export interface Admitted {
   readonly stage: 'admitted';
   readonly requested: Requested;
   readonly resolved: ResolvedCall;
+  readonly asks: readonly Ask[];
 }
 
 /** Input coerced and valid: ready to run. */
@@ -27,6 +31,21 @@ export interface Validated {
   readonly tool: Tool;
   readonly input: JsonObject;
   readonly coerced: readonly string[];
+  /** The capability that the call needs under its final input. */
+  readonly need: CapabilityNeed;
+  /** Demands of hooks and handlers for a person's decision. */
+  readonly asks: readonly Ask[];
+  /** A person gave the input. */
+  readonly isChanged?: true;
+  /** The decision that lets it run; absent: nothing asks. */
+  readonly approved?: ApprovedCall;
+}
+
+/** A call that a person has agreed to. */
+export interface ApprovedCall {
+  readonly use: ApprovalUse;
+  /** Recorded with the intent, before it. */
+  readonly drafts: readonly EventDraft[];
 }
 
 /** The intent is in the log. From here on there may be effects. */
@@ -106,25 +125,28 @@ export function stopReason(run: Run): string {
 /** Coerces and validates the input that the gates have seen. */
 export async function validate(
   run: Run,
-  { requested, resolved }: Admitted,
+  { requested, resolved, asks }: Admitted,
 ): Promise<Validated | Settled> {
-  const { tool } = resolved;
+  const { tool, need } = resolved;
   try {
     const checked = await run.ports.validate(tool.inputSchema, resolved.input);
     if (!checked.ok) {
       return settleUnrun(requested, tool.id, 'invalid', checked.problems);
     }
     const { input, coerced } = checked;
-    return { stage: 'validated', requested, tool, input, coerced };
+    return { stage: 'validated', requested, tool, input, coerced, need, asks };
   } catch (error) {
     return thrown(requested, tool, error);
   }
 }
 
-/** Writes the intent; durably if the call may have effects. */
+/**
+ * Writes the intent; durably if the call may have effects. What a person decided is used up in the same write, so that a
+ * death leaves both or neither.
+ */
 export async function start(run: Run, validated: Validated): Promise<Started> {
-  const { requested, tool, input } = validated;
-  await run.conversation.write({
+  const { requested, tool, input, approved } = validated;
+  await run.conversation.write(...(approved?.drafts ?? []), {
     event_type: 'tool_call_start',
     payload: {
       call_id: requested.call.call_id,
@@ -132,8 +154,9 @@ export async function start(run: Run, validated: Validated): Promise<Started> {
       name: requested.call.name,
       input,
       turn: run.spend.turn,
+      ...(approved ? { approval: approved.use } : {}),
     },
-    durable: !tool.traits.reads_only,
+    durable: approved !== undefined || !tool.traits.reads_only,
   });
   return { stage: 'started', validated, startedMs: run.ports.clock.monotonic() };
 }

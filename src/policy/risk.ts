@@ -38,7 +38,7 @@ const DEFAULT_LEVELS: RiskTable['levels'] = {
 };
 
 /**
- * Reads the value of `capability_risk.yaml`: `risk_levels` (risk → allow, acknowledge_required or block) and
+ * Reads the value of `capability_risk.yaml`: `risk_levels` (risk → allow, ask, acknowledge_required or block) and
  * `classifications`. Throws `config_invalid` for another shape; the caller then uses the shipped table.
  */
 export function parseRiskTable(value: unknown, origin: SourceLocation): RiskTable {
@@ -144,9 +144,14 @@ export function assessRisks(request: RiskRequest): RiskAssessment {
     ),
   }));
   const refusals = risks
-    .filter(({ risk }) => table.levels[risk] !== 'allow' && RISKS.indexOf(risk) > accepted)
+    .filter(({ risk }) => isRefused(table.levels[risk]) && RISKS.indexOf(risk) > accepted)
     .map((assessed) => refusal(assessed, table));
   return { risks, refusals };
+}
+
+/** A risk that a person is asked about at each call may be held. */
+function isRefused(level: RiskPolicy): boolean {
+  return level !== 'allow' && level !== 'ask';
 }
 
 /**

@@ -64,6 +64,15 @@ export const controls = z.object({
   fail: z.strictObject({ control: z.literal('fail'), error: text('error').optional() }),
   abort: z.strictObject({ control: z.literal('abort') }),
   suspend: z.strictObject({ control: z.literal('suspend'), reason: text('reason').optional() }),
+  ask: z.strictObject({
+    control: z.literal('ask'),
+    reason: text('reason').optional(),
+    limit: text('limit').optional(),
+    to: z.number().min(0).optional().meta({
+      problem: '"to" of ask is not a number from 0 up',
+      hint: 'Write {control: ask, to: 50}.',
+    }),
+  }),
   escalate: z.strictObject({
     control: z.literal('escalate'),
     limit: text('limit'),

@@ -75,7 +75,7 @@ export const errorPattern = z
   })
   .meta(mapping);
 
-const riskPolicy = oneOf('allow', 'acknowledge_required', 'block').optional();
+const riskPolicy = oneOf('allow', 'ask', 'acknowledge_required', 'block').optional();
 
 /** `capability_risk.yaml`. */
 export const riskTable = z

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { RISKS } from '../core/capability.ts';
 
 const not = (expected: string) => ({ problem: `is {value}, not ${expected}` });
 const amount = z.number().min(0).nullish().meta(not('a number of 0 or more'));
@@ -88,9 +89,79 @@ const hooks = z.strictObject({
   description: z.unknown().optional(),
 });
 
+const name = z.string().min(1);
+const names = z
+  .union([name, z.array(name).min(1)])
+  .meta({ problem: 'is {value}, not a name or a list of names', missing: 'is missing' });
+const duration = z
+  .union([z.number().min(0), z.string().regex(/^\d{1,6}(?:\.\d{1,3})?(?:ms|[smhdw])$/)])
+  .meta({ problem: 'is {value}, not a time such as 30s, 24h or 7d' });
+const approvalScope = z
+  .enum(['once', 'arguments', 'tool'])
+  .meta({ problem: 'is {value}, not one of once, arguments, tool' });
+
+const approver = z
+  .strictObject({
+    key: z
+      .string()
+      .regex(/^[0-9a-f]{16}$/)
+      .meta({
+        problem: 'is {value}, not a key id of 16 hexadecimal characters',
+        missing: 'is missing',
+      }),
+    may: z.array(name).optional().meta({ problem: 'is not a list of capability patterns' }),
+    four_eyes: z.boolean().optional().meta({ problem: 'is not true or false' }),
+  })
+  .meta({ problem: 'is not a mapping with a key', missing: 'is missing' });
+
+const approvalRule = z
+  .strictObject({
+    tool: name.optional().meta({ problem: 'is {value}, not a tool or a pattern of tools' }),
+    capability: name.optional().meta({ problem: 'is {value}, not a capability pattern' }),
+    risk: z
+      .enum(RISKS)
+      .optional()
+      .meta({ problem: `is {value}, not one of ${RISKS.join(', ')}` }),
+    // a condition, which is checked by itself
+    when: z.unknown().optional(),
+    spend_above: z.number().min(0).optional().meta({ problem: 'is {value}, not an amount in USD' }),
+    ask: names,
+    reason: z.string().optional().meta({ problem: 'is not a text' }),
+    scope: z
+      .union([approvalScope, z.array(approvalScope).min(1)])
+      .optional()
+      .meta({ problem: 'is {value}, not once, arguments, tool or a list of them' }),
+    quorum: z.int().min(1).optional().meta({ problem: 'is {value}, not a whole number above 0' }),
+    expires: duration.optional(),
+    on_expiry: z
+      .enum(['deny', 'end'])
+      .optional()
+      .meta({ problem: 'is {value}, not one of deny, end' }),
+  })
+  .meta({ problem: 'is not a mapping' });
+
+const notification = z
+  .union([
+    z.strictObject({ command: z.union([name, z.array(name).min(1)]) }),
+    z.strictObject({ webhook: name, secret: name.optional() }),
+  ])
+  .meta({ problem: 'is neither {command} nor {webhook, secret}' });
+
+const approvals = z.strictObject({
+  approvers: z.record(z.string(), approver).optional().meta({ problem: 'is not a mapping' }),
+  rules: z.array(approvalRule).optional().meta({ problem: 'is not a list of rules' }),
+  expires: duration.optional(),
+  wait_inline: duration.optional(),
+  notify: z.array(notification).optional().meta({ problem: 'is not a list' }),
+  schema_version: z.unknown().optional(),
+  category: z.unknown().optional(),
+  description: z.unknown().optional(),
+});
+
 /** Files of `.ai/config/` by name. */
 export const settings = z.object({
   'agent/agent': agent,
+  'agent/approvals': approvals,
   'agent/coordination': coordination,
   'agent/error_classification': z.object({
     patterns: z.array(z.unknown()).nullish().meta(not('a list')),

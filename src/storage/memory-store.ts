@@ -30,6 +30,7 @@ export function openMemoryStore({ clock, ids, onSync }: MemoryStoreOptions): Sto
     ledger,
     deliveries: registry.deliveries,
     heads: registry.heads,
+    approvals: registry.approvals,
     logs: new MemoryLogStore({ clock, ids, owners, onSync }),
     index,
     owners,

@@ -56,6 +56,7 @@ export function openStore({ projectPath, clock, ids }: OpenStoreOptions): Store 
     ledger,
     deliveries: registry.deliveries,
     heads: registry.heads,
+    approvals: registry.approvals,
     logs: createFileLogStore({ threadsPath, clock, ids, owners }),
     index,
     owners,

@@ -14,6 +14,7 @@ import type { Checkpoint, LogHead } from '../log/checkpoint.ts';
 import type { OpenedLog } from '../log/reader.ts';
 import type { TreeEntry } from '../log/tree.ts';
 import type { LogExtent, LogVerification } from '../log/verifier.ts';
+import type { Approvals } from './approvals.ts';
 import type { Deliveries } from './deliveries.ts';
 import type { Ledger } from './ledger.ts';
 import type { StoreMaintenance } from './maintenance.ts';
@@ -339,6 +340,7 @@ export interface Store {
   readonly ledger: Ledger;
   readonly deliveries: Deliveries;
   readonly heads: LogHeads;
+  readonly approvals: Approvals;
   readonly logs: LogStore;
   readonly index: SearchIndex;
   readonly owners: Owners;
@@ -359,6 +361,7 @@ export interface CloseOptions {
 export type { OpenedLog } from '../log/reader.ts';
 export type { LogExtent, LogVerification } from '../log/verifier.ts';
 export type { BudgetRow } from '../policy/budget.ts';
+export type { StoredApproval } from './approvals.ts';
 export type {
   ResolveParams,
   RunKey,

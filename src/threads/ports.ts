@@ -27,6 +27,7 @@ import type {
 } from '../providers/provider.ts';
 import type { Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
+import type { ApprovalEnv } from './approval-port.ts';
 import type { FileCopies } from './file-copies-fs.ts';
 import type { ThreadConfig } from './thread-config.ts';
 import type { ThreadDocument } from './thread-document.ts';
@@ -400,6 +401,7 @@ export interface ThreadPorts
     Exporting,
     Restoring,
     Launching,
+    ApprovalEnv,
     Embedding {}
 
 /** Everything that a thread needs to be prepared and run. */

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { AskedPermission } from '../core/approval.ts';
 import { type Acknowledgement, RISKS } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import { HOOK_EVENTS, type HookDeclaration } from '../core/hook.ts';
@@ -220,6 +221,9 @@ const PLAN = objectOf<ThreadPlan>({
   process,
   limits: mapOf(NUMBER),
   capabilities: texts,
+  asks: optional(
+    listOf(objectOf<AskedPermission>({ capability: TEXT, source: TEXT, reason: TEXT })),
+  ),
   acknowledged: listOf(
     objectOf<Acknowledgement>({ risk: oneOf(RISKS), reason: TEXT, origin: TEXT }),
   ),

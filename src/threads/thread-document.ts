@@ -1,3 +1,4 @@
+import type { AskedPermission } from '../core/approval.ts';
 import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { LogHeader } from '../core/events.ts';
 import { compact, type JsonObject } from '../core/json.ts';
@@ -59,6 +60,8 @@ export interface ThreadDocument {
   readonly parent_thread_id: string | null;
   readonly limits: Limits;
   readonly capabilities: readonly string[];
+  /** Demands that its children have too; absent: none. */
+  readonly asks?: readonly AskedPermission[];
   readonly integrity: Integrity;
   /** Declared inputs; secret ones are `***`. */
   readonly inputs: JsonObject;
@@ -77,6 +80,8 @@ export interface ThreadDocument {
   readonly result?: string;
   readonly outputs?: JsonObject;
   readonly error?: ErrorInfo;
+  /** Set while it is suspended until people have decided. */
+  readonly waiting_for?: 'approval';
   /** Final state of the log; absent while the thread runs. */
   readonly transcript?: {
     readonly bytes: number;
@@ -113,6 +118,7 @@ export function startDocument(
     parent_thread_id: plan.parent_thread_id,
     limits: plan.limits,
     capabilities: plan.capabilities,
+    asks: plan.asks,
     integrity: plan.integrity,
     inputs: plan.inputs,
     sources: [...plan.chain, ...plan.context_sources].map(({ type, id, space, sha256 }) => ({
@@ -129,7 +135,12 @@ export function startDocument(
 /** Returns thread.json of a thread that runs again, without its earlier end. */
 export function openDocument(document: ThreadDocument): ThreadDocument {
   const { cost: _cost, result: _result, outputs: _outputs, error: _error, ...begun } = document;
-  const { transcript: _transcript, capabilities_sha256: _capabilities, ...open } = begun;
+  const {
+    transcript: _log,
+    capabilities_sha256: _capabilities,
+    waiting_for: _for,
+    ...open
+  } = begun;
   return { ...open, status: 'running' };
 }
 
@@ -194,6 +205,7 @@ const DOCUMENT = objectOf<ThreadDocument>({
   parent_thread_id: nullable(TEXT),
   limits: mapOf(nullable(NUMBER)),
   capabilities: texts,
+  asks: optional(listOf(OBJECT)),
   integrity: TEXT,
   inputs: OBJECT,
   sources: listOf(OBJECT),
@@ -202,6 +214,7 @@ const DOCUMENT = objectOf<ThreadDocument>({
   result: optional(TEXT),
   outputs: optional(OBJECT),
   error: optional(OBJECT),
+  waiting_for: optional(TEXT),
   transcript: optional(
     objectOf<NonNullable<ThreadDocument['transcript']>>({
       bytes: NUMBER,

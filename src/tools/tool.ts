@@ -75,9 +75,19 @@ export interface Tool {
   readonly graceMs?: number;
   /** Returns the need of this call. Default: execute on this tool. */
   need?(input: JsonObject): CapabilityNeed;
+  /** SHA-256 hex of the bytes that run; absent for what is a part of a program. */
+  readonly sha256?: string;
+  /** The question that a call puts to a person, whose answer is its result; absent for tools that run themselves. */
+  question?(input: JsonObject): Question;
   /** Paths that the call writes, relative to the project; calls of a batch that share one run one by one. */
   writes?(input: JsonObject): readonly string[];
   execute(input: JsonObject, context: ToolContext): Promise<ToolOutput>;
+}
+
+/** A question to a person, with the JSON Schema of its answer. */
+export interface Question {
+  readonly text: string;
+  readonly schema: JsonObject;
 }
 
 /** A call resolved to what will really run. The gates judge this, never what the model wrote. */

@@ -13,6 +13,14 @@ const SCHEMAS = path.resolve(import.meta.dirname, '../../docs/schemas');
 /** The commands whose documents each schema describes; `{id}` is a finished thread, the rest is in `names`. */
 const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   chat: ['chat'],
+  approval: ['approvals show {asked}'],
+  approvals: ['approvals list'],
+  'approval-decided': [
+    'approve {asked} --no-resume',
+    'deny {asked} --comment Late.',
+    'answer nope 1',
+  ],
+  'approval-verify': ['approvals verify {asked}'],
   'config-path': ['config path'],
   'config-show': ['config show', 'config get resilience.limits.turns'],
   doctor: ['doctor'],
@@ -76,6 +84,20 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'verify-thread': ['verify thread {id}'],
 };
 
+/** A directive whose only step waits for a person. */
+const ASKING = `\`\`\`xml
+<directive name="asking" version="1.0.0">
+  <metadata>
+    <description>Asks.</description><category></category><author>a</author>
+    <model provider="literal" />
+    <limits turns="3" spend="0.01" />
+    <permissions><execute><tool ask="true">rye/file-system/ls</tool></execute></permissions>
+  </metadata>
+  <process><step name="look"><execute item_type="tool" item_id="rye/file-system/ls"><param name="path">.</param></execute></step></process>
+</directive>
+\`\`\`
+`;
+
 /** Commands without a JSON document. */
 const WITHOUT: ReadonlySet<string> = new Set(['completion', 'threads open']);
 
@@ -97,7 +119,12 @@ beforeAll(async () => {
   const { entries } = await here.json(['threads', 'entries', tree, '--filter', 'user-only']);
   const [{ id: entry = '' } = {}] = entries as readonly { id?: string }[];
   const key = String((await here.json(['keys', 'trust', pem]))['key_id']);
-  Object.assign(names, { id, tree, ended, entry, pem, key, session, project: here.project });
+  const asking = path.join(here.project, '.ai/directives/asking.md');
+  writeFileSync(asking, ASKING);
+  await here.rye(['sign', 'directive', 'asking']);
+  const [asked] = (await here.json(['run', 'asking']))['approvals'] as readonly string[];
+  Object.assign(names, { id, tree, ended, entry, pem, key, session });
+  Object.assign(names, { asked, project: here.project });
 });
 afterAll(() => here.remove());
 

@@ -67,6 +67,8 @@ const TYPES: Record<EventType, true> = {
   thread_finished: true,
   checkpoint: true,
   log_quarantined: true,
+  approval_requested: true,
+  approval_decided: true,
   note: true,
 };
 

@@ -8,6 +8,7 @@ import type { ProviderKinds } from '../../providers/provider.ts';
 import type { CloseOptions, Store } from '../../storage/store.ts';
 import type { Preset } from '../presets.ts';
 import type { RunHandle, RunOutcome, RunRequest } from '../run-types.ts';
+import type { ApprovalsService } from './approvals.ts';
 import type {
   DefinedDirective,
   DirectiveDeclaration,
@@ -84,6 +85,8 @@ export interface Rye {
   readonly keys: KeysService;
   readonly lock: LockService;
   readonly threads: ThreadsService;
+  /** Requests that wait for a person's decision. */
+  readonly approvals: ApprovalsService;
   /** Stream rules, outside of threads. */
   readonly rules: RulesService;
   readonly children: ChildrenService;

@@ -17,6 +17,7 @@ import type {
   ThreadFilter,
   TurnProgress,
 } from '../store.ts';
+import { APPROVALS_MIGRATION } from './approvals.ts';
 import type { LazyDatabase, Migrations } from './database.ts';
 import { DELIVERIES_MIGRATION } from './delivery-rows.ts';
 import { HEADS_MIGRATION } from './heads.ts';
@@ -56,6 +57,7 @@ export const REGISTRY_MIGRATIONS: Migrations = [
   'ALTER TABLE runs ADD COLUMN point TEXT;',
   HEADS_MIGRATION,
   RUNS_MIGRATION,
+  APPROVALS_MIGRATION,
 ];
 
 /** The columns of a {@link RegistryRow}, for SELECT. */

@@ -14,6 +14,7 @@ import type {
   ThreadFilter,
   TurnProgress,
 } from '../store.ts';
+import { SqliteApprovals } from './approvals.ts';
 import { chainOf, linkContinuation } from './chains.ts';
 import { LazyDatabase } from './database.ts';
 import { SqliteDeliveries } from './deliveries.ts';
@@ -45,6 +46,7 @@ export interface SqliteRegistryOptions {
 export class SqliteRegistry implements Registry {
   readonly deliveries: SqliteDeliveries;
   readonly heads: SqliteHeads;
+  readonly approvals: SqliteApprovals;
   readonly #database: LazyDatabase;
   readonly #owners: Owners;
 
@@ -57,6 +59,7 @@ export class SqliteRegistry implements Registry {
     this.#owners = owners;
     this.deliveries = new SqliteDeliveries(this.#database);
     this.heads = new SqliteHeads(this.#database);
+    this.approvals = new SqliteApprovals(this.#database);
   }
 
   async register(params: RegisterParams): Promise<ThreadRecord> {

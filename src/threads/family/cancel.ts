@@ -15,16 +15,15 @@ import type { ChildPolicy, Coordination } from '../thread-config.ts';
 import { chainEnd, openDescendants } from './children.ts';
 import { wakeFinished } from './deliver.ts';
 import { endProcess, removeHandover, wasLaunched } from './process-fs.ts';
+import { resumeInBackground } from './resume-process.ts';
 import { startQueued } from './spawn.ts';
 
 /**
  * Handles a thread's end: its children continue or are cancelled according to `child_policy`, and its slot goes to the
  * next queued thread. Best effort: any later command makes up for it.
  */
-export async function afterEnd(
-  env: Supervising,
-  { thread_id, status, parent_thread_id: parent }: ThreadResult,
-): Promise<void> {
+export async function afterEnd(env: Supervising, result: ThreadResult): Promise<void> {
+  const { thread_id, status, parent_thread_id: parent } = result;
   try {
     const { coordination } = env.config;
     if (policyAt(status, coordination) === 'cancel') {
@@ -36,8 +35,22 @@ export async function afterEnd(
     // its own queue, and its end in the queue of the thread that started it
     if (status !== 'continued') await wakeFinished(env, thread_id);
     if (parent !== undefined) await wakeFinished(env, parent);
+    await goOnIfDecided(env, result);
   } catch (error) {
     env.onNotice(`thread ${thread_id}: its children could not be handled: ${messageOf(error)}`);
+  }
+}
+
+/** Resumes a thread about which people decided in the moment in which it was suspended. */
+async function goOnIfDecided(
+  env: Supervising,
+  { thread_id: threadId, approvals = [] }: ThreadResult,
+): Promise<void> {
+  for (const id of approvals) {
+    const stored = await env.store.approvals.get(id);
+    if (!stored || stored.state === 'pending') continue;
+    await resumeInBackground(env, threadId);
+    return;
   }
 }
 

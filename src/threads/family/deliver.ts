@@ -1,6 +1,6 @@
 import { isoTime } from '../../core/clock.ts';
 import { type Delivery, type DeliveryMode, INLINE_BYTES } from '../../core/delivery.ts';
-import { messageOf, RyeError } from '../../core/errors.ts';
+import { RyeError } from '../../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import type { ResolveParams } from '../../storage/store.ts';
 import type { Launching, Recovering, Stored, Supervising } from '../ports.ts';
@@ -8,7 +8,7 @@ import { recoverThread } from '../recovery/recover.ts';
 import { deathOf } from '../run/liveness.ts';
 import { assertDescendant, chainEnd } from './children.ts';
 import { deliveryBody } from './delivery-log.ts';
-import { launchProcess } from './process-fs.ts';
+import { launchResume } from './resume-process.ts';
 
 /** Maximum bytes of a message; longer text belongs in a file. */
 const MAX_BYTES = 256 * 1024;
@@ -141,15 +141,5 @@ export async function wakeFinished(env: Supervising, threadId: string): Promise<
   // a cancelled thread is never resumed automatically
   if (thread?.status !== 'completed' && thread?.status !== 'error') return;
   if (!(await env.store.deliveries.isAnyWaiting(thread.thread_id))) return;
-  const runner = await env.runner();
-  try {
-    await launchProcess({
-      runner: { ...runner, args: [...runner.args.slice(0, -1), 'threads', 'resume'] },
-      threadId: thread.thread_id,
-      folder: env.files.folder(thread.thread_id),
-      cwd: env.projectPath,
-    });
-  } catch (error) {
-    env.onNotice(`thread ${thread.thread_id} was not resumed: ${messageOf(error)}`);
-  }
+  await launchResume(env, thread.thread_id);
 }

@@ -1,3 +1,4 @@
+import type { AskedPermission } from '../../core/approval.ts';
 import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import { type RenamedGrant, renamedGrant } from '../../core/ids.ts';
@@ -68,6 +69,17 @@ export function planCapabilities(
     : [...new Set(declared)];
 }
 
+/** Returns the demands of a chain and of the parent: nothing that a thread starts can do unasked what it may not. */
+export function planAsks(
+  { asks }: Pick<Composed, 'asks'>,
+  parent: ThreadDocument | undefined,
+): Pick<ThreadPlan, 'asks'> {
+  const all = [...(parent?.asks ?? []), ...asks];
+  const isFirst = (ask: AskedPermission, at: number): boolean =>
+    all.findIndex((one) => one.capability === ask.capability && one.reason === ask.reason) === at;
+  return all.length === 0 ? {} : { asks: all.filter(isFirst) };
+}
+
 /**
  * Grants on ids of Rye OS as grants on what these are here, each with a warning. A grant on an item that exists under the old id keeps its
  * meaning, so no file can widen it.
@@ -87,6 +99,9 @@ export async function renamedGrants(
     await Promise.all(texts.map(rename));
   const capabilities = await renameAll(composed.capabilities);
   const optional = await renameAll(composed.optional);
+  const asks = await Promise.all(
+    composed.asks.map(async (ask) => ({ ...ask, capability: await rename(ask.capability) })),
+  );
   const ceilings = await Promise.all(
     composed.ceilings.map(async (ceiling) => ({
       ...ceiling,
@@ -94,7 +109,7 @@ export async function renamedGrants(
     })),
   );
   return {
-    composed: { ...composed, capabilities, optional, ceilings },
+    composed: { ...composed, capabilities, optional, asks, ceilings },
     warnings: [...warnings],
   };
 }

@@ -37,6 +37,7 @@ import {
   assertAvailable,
   assertPriced,
   OPTIONAL_HINT,
+  planAsks,
   planCapabilities,
   planLimits,
   planRisks,
@@ -131,7 +132,7 @@ export async function planDirective(
     suppress: composed.suppress,
     process: text.steps,
     limits: limits.limits,
-    capabilities,
+    ...grants.granted,
     acknowledged: risk.acknowledged,
     risks: risk.risks,
     hooks: hooks.hooks,
@@ -199,12 +200,16 @@ async function planGrants(
 ): Promise<{
   readonly composed: Composed;
   readonly capabilities: readonly string[];
+  /** The part of the plan. */
+  readonly granted: Pick<ThreadPlan, 'capabilities' | 'asks'>;
   readonly warnings: readonly string[];
 }> {
   const renamed = await renamedGrants(items, composed);
+  const capabilities = planCapabilities(renamed.composed, parent, request);
   return {
     composed: renamed.composed,
-    capabilities: planCapabilities(renamed.composed, parent, request),
+    capabilities,
+    granted: { capabilities, ...planAsks(renamed.composed, parent) },
     warnings: renamed.warnings,
   };
 }

@@ -13,6 +13,7 @@ import type { ProviderTraits, ToolDefinition } from '../../providers/provider.ts
 import type { LogHold, LogWriter } from '../../storage/store.ts';
 import type { Configured, OpenTools, Preparation, Process, Sources } from '../ports.ts';
 import { resolveDirective } from '../prepare/directive.ts';
+import type { ApprovalHistory } from '../run/approval-history.ts';
 import { firedDraft } from '../run/hook-runner.ts';
 import {
   type Conversation,
@@ -71,7 +72,7 @@ export async function continuationMessage(
 /** Entries that are appended at once when a conversation is copied. */
 const CHUNK = 500;
 
-const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost'];
+const LOST_FATES: readonly CallFate[] = ['interrupted', 'result_lost', 'awaiting_approval'];
 const UNSTARTED_FATES: readonly CallFate[] = [...LOST_FATES, 'not_started'];
 
 /** The beginning of a run that follows a refreshed plan. */
@@ -87,6 +88,7 @@ export interface ContinuedConversation {
   readonly hold?: LogHold;
   /** The cost of the thread's earlier runs. */
   readonly spent?: Cost;
+  readonly approvals?: ApprovalHistory;
   /** Written before anything else: `run_started` and what belongs to it. Absent for a successor. */
   readonly begin?: readonly EventDraft[];
   /** Written by a successor after the conversation that it takes along. */
@@ -108,14 +110,16 @@ export interface ContinuedConversation {
 /**
  * The beginning of the next run of a thread, or of a successor: what precedes it, the text of the `thread_continued` hooks,
  * then a message. Calls of idempotent tools that a crash interrupted are run again before the model is asked; a
- * replayable provider, which cannot judge, also makes those that it never started.
+ * replayable provider, which cannot judge, also makes those that it never started. Calls that wait for a person are made
+ * once they agree.
  */
 export function continuedConversation(facts: ContinuedConversation): Conversation {
-  const { hold, spent, begin, continued = [], refreshed, message } = facts;
+  const { hold, spent, approvals, begin, continued = [], refreshed, message } = facts;
   const previous = { previous_thread_id: facts.previousThreadId };
   return {
     hold,
     spent,
+    approvals,
     open: async (parts) => {
       const { recorder } = parts;
       if (begin) recorder.record(begin);
@@ -224,7 +228,8 @@ async function rerunnable(tools: OpenTools, found: ReturnType<typeof unfinishedC
   for (const { call, fate } of found.calls) {
     const resolution = await tools.set.resolve(call.name, call.input);
     const isIdempotent = resolution.kind === 'resolved' && resolution.call.tool.traits.idempotent;
-    if (fate === 'not_started' || isIdempotent) content.push(call);
+    const mayRun = fate === 'not_started' || fate === 'awaiting_approval';
+    if (mayRun || isIdempotent) content.push(call);
   }
   if (content.length === 0) return undefined;
   return {

@@ -1,4 +1,5 @@
 import { isoTime } from '../../core/clock.ts';
+import { RyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
 import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
@@ -20,6 +21,7 @@ import type {
   Sources,
   Stored,
 } from '../ports.ts';
+import { ApprovalHistory } from '../run/approval-history.ts';
 import { reexport } from '../run/finalize.ts';
 import { createThread } from '../run/start.ts';
 import { planHash, planText } from '../stored-plan.ts';
@@ -47,6 +49,7 @@ export async function prepareResume(
   const { resumable, hold } = await holdResumable(env, request);
   const { record, isIntact } = resumable;
   try {
+    if (request.from === undefined && request.refresh !== true) await assertDecided(env, record);
     return isIntact && !(await env.store.logs.isArchived(record.thread_id))
       ? await runAgain(env, resumable, request, hold)
       : await succeed(env, resumable, request, hold);
@@ -54,6 +57,23 @@ export async function prepareResume(
     await hold.release();
     throw error;
   }
+}
+
+/** Refuses a run of a thread that still waits for people: it would only wait again. */
+async function assertDecided(
+  { store, clock }: Pick<Stored, 'store'> & Pick<Process, 'clock'>,
+  { thread_id: threadId, status, error }: ThreadRecord,
+): Promise<void> {
+  const ids = error?.details?.['approvals'];
+  if (status !== 'suspended' || error?.code !== 'approval_pending' || !Array.isArray(ids)) return;
+  const now = isoTime(clock.now());
+  for (const id of ids) {
+    const stored = await store.approvals.get(String(id));
+    const isOpen = stored?.state === 'pending' && stored.decisions.length === 0;
+    if (!isOpen || now >= stored.request.expires_at) return;
+  }
+  const { message, hint, details } = error;
+  throw new RyeError('approval_pending', `thread ${threadId} waits: ${message}`, { hint, details });
 }
 
 /** Begins the next run of a thread in its own log. */
@@ -115,6 +135,7 @@ async function runAgain(
     conversation: continuedConversation({
       hold,
       spent,
+      approvals: new ApprovalHistory(log.events),
       begin: [
         { event_type: 'run_started', payload: { ...begun, plan_sha256: sha256 } },
         ...changesDraft(resumable, sha256),

@@ -18,6 +18,7 @@ import type { ThreadInbox } from './inbox.ts';
 import type { LiveExport } from './live-export.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
+import { approvalPending, isWaiting, waitingOf } from './waiting.ts';
 
 /** Maximum bytes of a result in thread.json and the registry; the log has all of it. */
 const KEPT_RESULT_BYTES = 256 * 1024;
@@ -191,6 +192,7 @@ class Finalization {
       result: this.#keptResult(),
       ...(this.#outputs ? { outputs: this.#outputs } : {}),
       ...(error ? { error } : {}),
+      ...(isWaiting(this.#verdict) ? { waiting_for: 'approval' as const } : {}),
       ...(log && isComplete && this.#isSealed ? { transcript: log.writer.state() } : {}),
       ...(successor && status === 'continued'
         ? { continuation_thread_id: successor.threadId }
@@ -233,9 +235,10 @@ class Finalization {
     this.#isSealed = true;
   }
 
-  /** Frees what was not spent, or passes it on. */
+  /** Frees what was not spent, or passes it on. A thread that waits for people keeps what its calls may need. */
   async #release(): Promise<void> {
     const { started, successor } = this.#request;
+    if (isWaiting(this.#verdict)) return;
     const { ledger } = this.#env.store;
     if (successor?.spendUsd === undefined || this.#verdict.status !== 'continued') {
       await ledger.release(started.threadId, started.record.epoch);
@@ -333,6 +336,7 @@ async function resultOf(
     result,
     ...(outputs ? { outputs } : {}),
     ...(error ? { error } : {}),
+    ...waitingOf(verdict),
     cost: await familyCost(env.store.registry, { thread_id: threadId, cost: outcome.cost }),
     model: plan.model.id,
     ...(plan.parent_thread_id === null ? {} : { parent_thread_id: plan.parent_thread_id }),
@@ -360,7 +364,11 @@ function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
         error: { code: 'cancelled', message: `the thread was cancelled: ${outcome.reason}` },
       };
     case 'suspended':
-      return { status: 'suspended', result: outcome.last_text };
+      return {
+        status: 'suspended',
+        result: outcome.last_text,
+        ...(outcome.approvals ? { error: approvalPending(outcome.approvals) } : {}),
+      };
     case 'handoff':
       return hasSuccessor
         ? { status: 'continued', result: outcome.last_text }

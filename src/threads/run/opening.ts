@@ -11,6 +11,7 @@ import type { ToolDefinition } from '../../providers/provider.ts';
 import type { LogHold, LogWriter } from '../../storage/store.ts';
 import type { OpenTools, Sources, Stored } from '../ports.ts';
 import { readSigned } from '../verified-log.ts';
+import type { ApprovalHistory } from './approval-history.ts';
 import { firedDraft, type HookRunner } from './hook-runner.ts';
 import type { Recorder } from './recorder.ts';
 import type { StartedThread } from './start.ts';
@@ -38,6 +39,8 @@ export interface Conversation {
   readonly hold?: LogHold | undefined;
   /** The cost of the thread's earlier runs. */
   readonly spent?: Cost | undefined;
+  /** The requests for decisions of the thread's earlier runs. */
+  readonly approvals?: ApprovalHistory | undefined;
   open(parts: ConversationParts): Promise<Opening>;
 }
 

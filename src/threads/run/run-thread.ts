@@ -1,7 +1,9 @@
+import type { RequestedApproval } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
 import { toRyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
+import { toolCallsOf } from '../../core/message.ts';
 import type { PlannedModel } from '../../core/plan.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { NO_COST } from '../../core/usage.ts';
@@ -16,6 +18,7 @@ import { carriedEntries, childEnds, predecessorsOf } from '../family/delivery-lo
 import type { ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
+import { ApprovalDesk } from './approvals.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { ThreadInbox } from './inbox.ts';
@@ -36,6 +39,10 @@ export interface RunOptions {
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
   /** Wraps each provider, e.g. to record its stream. */
   readonly wrapProvider?: ((provider: ModelProvider) => ModelProvider) | undefined;
+  /** Milliseconds to wait for a person's decision before the thread is suspended; absent: the time of the policy. */
+  readonly waitForApprovals?: number | undefined;
+  /** Told about each request for a decision once it is durable. */
+  readonly onApproval?: ((requested: RequestedApproval) => void) | undefined;
   /** Starts children; given by the caller, so that runs can nest. */
   readonly children: ChildStarter;
   /** The start of the conversation; by default the directive's first message. */
@@ -75,6 +82,7 @@ interface RunLog {
 }
 
 interface RunSession extends Tooling {
+  readonly approvals: ApprovalDesk;
   readonly inbox: ThreadInbox;
   /** The threads that this one continues. */
   readonly before: readonly string[];
@@ -192,12 +200,18 @@ class ThreadRun {
     const snapshot = env.renderer.capabilities(plan, tools.definitions().tools);
     await env.files.writeCapabilities(threadId, snapshot);
     this.#cancellation.watch();
-    return { ...tooling, inbox, before };
+    const approvals = new ApprovalDesk(env, this.#started, {
+      history: this.#conversation?.approvals,
+      signLog: async () => await recorder.checkpoint(),
+      waitMs: this.#options.waitForApprovals,
+      onRequest: this.#options.onApproval,
+    });
+    return { ...tooling, inbox, before, approvals };
   }
 
   /** Records the beginning of the conversation and opens the inbox. */
   async #open({ recorder, writer }: RunLog, session: RunSession): Promise<Opening> {
-    const { hooks, tools, inbox } = session;
+    const { hooks, tools, inbox, approvals } = session;
     const { threadId, plan } = this.#started;
     const conversation = this.#conversation;
     if (!conversation?.hold) recorder.record(announcement(this.#started));
@@ -206,6 +220,9 @@ class ThreadRun {
       ? await conversation.open({ ...request, recorder, writer })
       : await openingMessages(request);
     recorder.record(opening.drafts);
+    const pending = opening.pending ? toolCallsOf(opening.pending.answer) : [];
+    const open = new Set(pending.map(({ call_id: id }) => id));
+    recorder.record(await approvals.withdrawOthers(open));
     if (conversation) tools.restore?.(opening.messages);
     const carried = conversation ? await carriedEntries(this.#env, threadId) : new Set<string>();
     await inbox.open(carried, session.before);
@@ -291,6 +308,7 @@ class ThreadRun {
       forgetReads: () => tools.forgetReads?.(),
       gates: [...tools.gates, inbox.gate],
       inbox,
+      approvals: session.approvals,
       compact: compactPort(env, this.#started, { ...session, recorder }, provider),
     };
   }

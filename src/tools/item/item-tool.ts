@@ -45,6 +45,8 @@ export interface ItemToolSource {
   readonly traits: Partial<ToolTraits>;
   /** The verified bytes. These run, even if the file has changed since. */
   readonly content: string | Uint8Array;
+  /** SHA-256 hex of the tool's file, which pins the files beside it. */
+  readonly sha256?: string;
 }
 
 export interface ItemToolOptions extends ScriptOptions {
@@ -67,6 +69,7 @@ export function createItemTool(source: ItemToolSource, options: ItemToolOptions)
     id: source.id,
     description: source.description,
     inputSchema: source.inputSchema,
+    ...(source.sha256 === undefined ? {} : { sha256: source.sha256 }),
     traits: { ...CAUTIOUS_TRAITS, ...source.traits },
     execute: (input, context) => guarded(() => execute(source, { input, context, options })),
   };

@@ -51,6 +51,7 @@ const CONTROL_READERS: Readonly<Record<ControlAction['control'], Reader<ControlA
   fail: (raw, refuse) => ({ control: 'fail', ...optionalText(raw, 'error', refuse) }),
   suspend: (raw, refuse) => ({ control: 'suspend', ...optionalText(raw, 'reason', refuse) }),
   compact: (raw, refuse) => ({ control: 'compact', ...optionalText(raw, 'instructions', refuse) }),
+  ask: parseAsk,
   escalate: parseEscalate,
 };
 
@@ -158,6 +159,20 @@ function bare<const C extends 'continue' | 'abort' | 'handoff'>(
   return (raw, refuse) => {
     knownMembers(raw, ['control'], refuse);
     return { control };
+  };
+}
+
+function parseAsk(raw: Record<string, unknown>, refuse: Refuse): ControlAction {
+  knownMembers(raw, ['control', 'reason', 'limit', 'to'], refuse);
+  const { to } = raw;
+  if (to !== undefined && (typeof to !== 'number' || !Number.isFinite(to) || to < 0)) {
+    return refuse('"to" of ask is not a number from 0 up', 'Write {control: ask, to: 50}.');
+  }
+  return {
+    control: 'ask',
+    ...(raw['reason'] === undefined ? {} : { reason: textMember(raw, 'reason', refuse) }),
+    ...(raw['limit'] === undefined ? {} : { limit: textMember(raw, 'limit', refuse) }),
+    ...(to === undefined ? {} : { to }),
   };
 }
 

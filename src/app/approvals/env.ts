@@ -1,0 +1,15 @@
+import type { ApprovalEnv } from '../../threads/approval-port.ts';
+import type { Workspace } from '../workspace.ts';
+import { notifyPeople } from './notify.ts';
+import { approvalPolicies } from './policy.ts';
+import { describeCall } from './preview.ts';
+
+/** Connects the approvals of threads with the policies, the keys and the files of a project. */
+export function approvalEnv(workspace: Workspace): ApprovalEnv['approvals'] {
+  return {
+    policies: async () => await approvalPolicies(workspace),
+    keys: workspace.keyring,
+    describe: async (call) => describeCall(workspace.options.projectPath, call),
+    notify: (requested) => void notifyPeople(workspace, requested),
+  };
+}

@@ -1,0 +1,115 @@
+import { readFileSync, realpathSync, statSync } from 'node:fs';
+import { resolve, sep } from 'node:path';
+import type { ApprovalPreview, ApprovalSubject } from '../../core/approval.ts';
+import { systemCodeOf } from '../../core/errors.ts';
+import { isRecord, type JsonObject } from '../../core/json.ts';
+import { diffOf } from '../../export/html/diff.ts';
+import type { ReviewedCall } from '../../loop/ports.ts';
+import { applyEdit } from '../../tools/builtin/edit.ts';
+import { sha256Hex } from '../../trust/keys.ts';
+
+/** Characters of a preview; the input is logged whole beside it. */
+const MAX_CHARS = 64 * 1024;
+/** Files above this size are not compared. */
+const MAX_BYTES = 4 * 1024 * 1024;
+
+interface Described {
+  readonly preview: ApprovalPreview;
+  readonly files: ApprovalSubject['files'];
+}
+
+/** Returns what people are shown about a call: a diff, a command, an address or a question, else its input. */
+export function describeCall(projectPath: string, { tool, input, need }: ReviewedCall): Described {
+  const question = tool.question?.(input);
+  if (question) {
+    const { text, schema } = question;
+    return { preview: { title: 'Question', format: 'question', text, schema }, files: [] };
+  }
+  const paths = writtenBy(tool, input);
+  const before = new Map(paths.map((path) => [path, readBytes(projectPath, path)]));
+  const files = paths.map((path) => {
+    const bytes = before.get(path);
+    return { path, sha256: bytes === undefined ? null : sha256Hex(bytes) };
+  });
+  const [path] = paths;
+  const after = path === undefined ? undefined : contentAfter(tool.id, input, before.get(path));
+  if (path !== undefined && after !== undefined) {
+    const old = before.get(path)?.toString('utf8') ?? '';
+    const title = `${before.get(path) === undefined ? 'Create' : 'Change'} ${path}`;
+    return { preview: { title, format: 'diff', text: cut(diffText(old, after)) }, files };
+  }
+  const { command, url } = input;
+  if (typeof command === 'string') {
+    return { preview: { title: 'Run a command', format: 'command', text: cut(command) }, files };
+  }
+  if (typeof url === 'string') {
+    return { preview: { title: 'Reach an address', format: 'url', text: cut(url) }, files };
+  }
+  const { verb, item_type: type, item_id: id = '' } = need;
+  const title = `${verb} ${type} ${id}`.trim();
+  return { preview: { title, format: 'input', text: cut(JSON.stringify(input, null, 2)) }, files };
+}
+
+function writtenBy(tool: ReviewedCall['tool'], input: JsonObject): readonly string[] {
+  try {
+    return tool.writes?.(input) ?? [];
+  } catch {
+    return [];
+  }
+}
+
+/** The bytes of a file of the project now; undefined if there is none, or if its content is not for people to be shown. */
+function readBytes(projectPath: string, path: string): Buffer | undefined {
+  try {
+    const real = realpathSync(resolve(projectPath, path));
+    const isInside = real.startsWith(realpathSync(projectPath) + sep);
+    const { size } = statSync(real);
+    return isInside && size <= MAX_BYTES ? readFileSync(real) : undefined;
+  } catch (error) {
+    if (systemCodeOf(error) === undefined) throw error;
+    return undefined;
+  }
+}
+
+/** The text that a write or an edit would leave; undefined if it cannot be told. */
+function contentAfter(
+  toolId: string,
+  input: JsonObject,
+  before: Buffer | undefined,
+): string | undefined {
+  if (toolId === 'rye/file-system/write') {
+    return typeof input['content'] === 'string' ? input['content'] : undefined;
+  }
+  const edits = Array.isArray(input['edits']) ? input['edits'] : [input];
+  if (!toolId.startsWith('rye/file-system/') || before === undefined) return undefined;
+  let text = before.toString('utf8');
+  for (const edit of edits) {
+    const next = isRecord(edit) ? edited(text, edit) : undefined;
+    if (next === undefined) return undefined;
+    text = next;
+  }
+  return text;
+}
+
+function edited(text: string, edit: Record<string, unknown>): string | undefined {
+  try {
+    const { old_string: old, new_string: now, replace_all: all } = edit;
+    if (typeof old !== 'string' || typeof now !== 'string') return undefined;
+    const result = applyEdit(text, { oldString: old, newString: now, replaceAll: all === true });
+    return result.ok ? result.content : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function diffText(before: string, after: string): string {
+  const signs = { add: '+', remove: '-', same: ' ', gap: '…' } as const;
+  return diffOf(before, after)
+    .map(({ kind, text }) => `${signs[kind]}${text}`)
+    .join('\n');
+}
+
+function cut(text: string): string {
+  if (text.length <= MAX_CHARS) return text;
+  return `${text.slice(0, MAX_CHARS)}\n… ${text.length - MAX_CHARS} more characters`;
+}

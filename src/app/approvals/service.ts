@@ -1,0 +1,229 @@
+import type { ApprovalDecision, ApprovalState } from '../../core/approval.ts';
+import { isoTime } from '../../core/clock.ts';
+import { RyeError } from '../../core/errors.ts';
+import { compact, type JsonObject } from '../../core/json.ts';
+import { decisionProblem, judgeDecisions } from '../../policy/approval-judgement.ts';
+import type { StoredApproval } from '../../storage/store.ts';
+import { resumeInBackground } from '../../threads/family/resume-process.ts';
+import { plainDecisions } from '../../threads/run/approval-history.ts';
+import { validateInput } from '../../tools/schema.ts';
+import {
+  canonicalSha256,
+  decisionFault,
+  requestSha256,
+  signDecision,
+} from '../../trust/approval.ts';
+import type {
+  ApprovalsService,
+  ApprovalVerification,
+  DecidedApproval,
+  DecideRequest,
+  ListedApproval,
+} from '../api/approvals.ts';
+import { threadEnv } from '../thread-env.ts';
+import { threadFiles } from '../thread-files.ts';
+import type { Workspace } from '../workspace.ts';
+import { assertOutsideThreads } from './ancestry.ts';
+import { listedApproval } from './listed.ts';
+import { verifyApproval } from './verify.ts';
+
+const LOOK_MS = 500;
+
+/** The requests of a project, for the people who decide them. */
+export class ApprovalRequests implements ApprovalsService {
+  readonly #workspace: Workspace;
+
+  constructor(workspace: Workspace) {
+    this.#workspace = workspace;
+  }
+
+  async list({
+    threadId,
+    state = 'pending',
+  }: {
+    readonly threadId?: string;
+    readonly state?: ApprovalState | 'all';
+  } = {}): Promise<readonly ListedApproval[]> {
+    const { store } = this.#workspace;
+    const wanted = state === 'all' ? undefined : state === 'expired' ? undefined : state;
+    const stored = await store.approvals.list(compact({ threadId, state: wanted }));
+    return stored
+      .map((one) => this.#listed(one))
+      .filter((one) => state === 'all' || one.state === state);
+  }
+
+  async show(id: string): Promise<ListedApproval> {
+    return this.#listed(await this.#find(id));
+  }
+
+  async decide(request: DecideRequest): Promise<DecidedApproval> {
+    const { store, clock, keyring, options } = this.#workspace;
+    await assertOutsideThreads(store, options.env);
+    const found = await this.#find(request.id);
+    assertGenuine(found);
+    const { id, thread_id: threadId } = found.request;
+    const key = keyring.signer();
+    const now = clock.now();
+    const decision: Omit<ApprovalDecision, 'key_id'> = compact({
+      format: 1 as const,
+      approval_id: id,
+      thread_id: threadId,
+      request_sha256: found.request_sha256,
+      decision: request.decision,
+      scope: request.scope ?? 'once',
+      constraints: compact({
+        until: request.forMs === undefined ? undefined : isoTime(now + request.forMs),
+        uses: request.uses,
+        spend_usd: request.spendUsd,
+      }),
+      comment: request.comment ?? '',
+      input: request.input,
+      answer: request.answer,
+      decided_at: isoTime(now),
+    });
+    const isOver = found.state !== 'pending' || isoTime(now) >= found.request.expires_at;
+    if (!isOver) await this.#assertFits(found, { ...decision, key_id: key.keyId });
+    const signed = signDecision(decision, key);
+    const stored = (await store.approvals.decide(id, signed, isoTime(now))) ?? found;
+    if (isOver) throw over(found, isoTime(now));
+    const judgement = judgeDecisions(stored, plainDecisions(this.#counted(stored)));
+    const { state } = judgement;
+    const isDecided = state !== 'pending';
+    if (state !== 'pending') await store.approvals.close(id, state, isoTime(now));
+    const resumed = isDecided && request.resume !== false && (await this.#resume(threadId));
+    return {
+      ...this.#listed((await store.approvals.get(id)) ?? stored),
+      missing: judgement.state === 'pending' ? judgement.missing : 0,
+      resumed,
+    };
+  }
+
+  async verify(id: string): Promise<ApprovalVerification> {
+    return await verifyApproval(this.#workspace, await this.#find(id));
+  }
+
+  async *watch({ signal }: { readonly signal?: AbortSignal } = {}): AsyncIterable<ListedApproval> {
+    const seen = new Set<string>();
+    for (;;) {
+      if (signal?.aborted) return;
+      for (const one of await this.list()) {
+        if (seen.has(one.id)) continue;
+        seen.add(one.id);
+        yield one;
+      }
+      await this.#workspace.clock.sleep(LOOK_MS, signal);
+    }
+  }
+
+  async #find(part: string): Promise<StoredApproval> {
+    const { approvals } = this.#workspace.store;
+    const exact = await approvals.get(part);
+    if (exact) return exact;
+    const ids = part === '' ? [] : await approvals.findIds(part, 2);
+    const [only, other] = ids;
+    const found = only !== undefined && other === undefined ? await approvals.get(only) : undefined;
+    if (found) return found;
+    if (other !== undefined) {
+      throw new RyeError('ambiguous', `several requests begin with ${part}: ${ids.join(', ')}`, {
+        hint: 'Give more characters of the id.',
+      });
+    }
+    throw new RyeError('approval_not_found', `there is no request ${JSON.stringify(part)}`, {
+      hint: 'Run: rye approvals list',
+      details: { id: part },
+    });
+  }
+
+  /** Refuses a decision that could never count, before it is signed. */
+  async #assertFits(found: StoredApproval, decision: ApprovalDecision): Promise<void> {
+    const { keyring } = this.#workspace;
+    const problem = decisionProblem(found, decision);
+    if (problem !== undefined) {
+      const names = found.request.approvers.map(({ name, key_id: key }) => `${name} (${key})`);
+      throw new RyeError('approval_invalid', `${found.request.id} cannot be decided: ${problem}`, {
+        hint: `Approvers are ${names.join(', ') || 'none'}; scopes are ${found.request.scopes.join(', ')}.`,
+      });
+    }
+    const { input, answer } = decision;
+    if (decision.decision === 'answer') {
+      const schema = found.preview.schema ?? {};
+      await assertMatches({ answer: schema }, { answer: answer ?? null }, 'the answer');
+    }
+    if (input !== undefined) {
+      const schema = await this.#schemaOf(found);
+      if (schema) await assertValid(schema, input, 'the input');
+    }
+    keyring.signer();
+  }
+
+  async #schemaOf({ request }: StoredApproval): Promise<JsonObject | undefined> {
+    const files = threadFiles(this.#workspace);
+    const plan = await files.readPlan(await files.readDocument(request.thread_id));
+    return plan.tools.find(({ id }) => id === request.tool)?.input_schema;
+  }
+
+  #counted({ decisions }: StoredApproval) {
+    const { keyring } = this.#workspace;
+    return decisions
+      .filter(({ late }) => !late)
+      .map(({ signed }) => signed)
+      .filter((signed) => decisionFault(signed, keyring) === undefined);
+  }
+
+  #listed(stored: StoredApproval): ListedApproval {
+    const isExpired =
+      stored.state === 'pending' &&
+      isoTime(this.#workspace.clock.now()) >= stored.request.expires_at;
+    return listedApproval(isExpired ? { ...stored, state: 'expired' } : stored);
+  }
+
+  async #resume(threadId: string): Promise<boolean> {
+    const env = await threadEnv(this.#workspace, { allowUnsigned: false });
+    return await resumeInBackground(env, threadId);
+  }
+}
+
+/** Refuses a row that does not match its own hash: only the log proves a request. */
+function assertGenuine({ request, request_sha256: sha256, input, preview }: StoredApproval): void {
+  const isSame =
+    requestSha256(request) === sha256 &&
+    canonicalSha256(input) === request.input_sha256 &&
+    canonicalSha256(preview) === request.preview_sha256;
+  if (isSame) return;
+  throw new RyeError('approval_invalid', `the stored request ${request.id} was changed`, {
+    hint: `Check the thread: rye verify thread ${request.thread_id}`,
+  });
+}
+
+function over({ request, state }: StoredApproval, now: string): RyeError {
+  const { id, expires_at: expiry, thread_id: threadId } = request;
+  if (state === 'pending' || state === 'expired') {
+    return new RyeError('approval_expired', `${id} expired at ${expiry}, and it is ${now} now`, {
+      hint: `The decision is kept as evidence. The thread continues without the call: rye threads resume ${threadId}`,
+    });
+  }
+  return new RyeError('approval_closed', `${id} is ${state} already`, {
+    hint: 'The decision is kept as evidence and changes nothing.',
+    details: { id, state },
+  });
+}
+
+async function assertMatches(
+  properties: JsonObject,
+  value: JsonObject,
+  what: string,
+): Promise<void> {
+  await assertValid({ type: 'object', properties, required: Object.keys(properties) }, value, what);
+}
+
+async function assertValid(schema: JsonObject, value: JsonObject, what: string): Promise<void> {
+  const checked = await validateInput(schema, value);
+  const isExact = checked.ok && checked.coerced.length === 0;
+  if (isExact) return;
+  const problem = checked.ok
+    ? `the type of ${checked.coerced.join(', ')} is wrong`
+    : checked.problems;
+  throw new RyeError('invalid_input', `${what} does not match: ${problem}`, {
+    hint: 'Run `rye approvals show ID --json` to see the schema.',
+  });
+}

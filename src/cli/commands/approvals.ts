@@ -1,0 +1,104 @@
+import type { ListedApproval } from '../../app/api/approvals.ts';
+import { APPROVAL_STATES } from '../../core/approval.ts';
+import { EXIT, exitCodeOf } from '../../core/errors.ts';
+import { compact } from '../../core/json.ts';
+import { argument, choice, defineCommand, defineGroup, flag, text } from '../command.ts';
+import { count, formatTable, printDocument, printLines, printResult } from '../output.ts';
+import { requestLines } from '../render/approval-lines.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+
+const REQUEST = argument('ID of the request, or its beginning');
+
+const list = defineCommand({
+  name: 'list',
+  summary: 'List what waits for a person, oldest first',
+  options: {
+    watch: flag('Stay, and print each new request as it comes'),
+    thread: text('ID', 'Only requests of this thread'),
+    state: choice(
+      'STATE',
+      [...APPROVAL_STATES, 'all'],
+      'Requests in this state (default: pending)',
+    ),
+  },
+  examples: ['rye approvals', 'rye approvals list --json', 'rye approvals --watch'],
+  run: async (call) => {
+    const { options, io, global } = call;
+    return await withRye(call, async (rye) => {
+      const threadId =
+        options.thread === undefined ? undefined : await rye.threads.resolveId(options.thread);
+      if (options.watch) {
+        const signal = AbortSignal.any([io.cancellation(), io.outputClosed]);
+        for await (const one of rye.approvals.watch({ signal })) {
+          if (threadId !== undefined && one.thread_id !== threadId) continue;
+          if (global.json) printDocument(io, one);
+          else printLines(io, [requestLine(one)]);
+        }
+        return EXIT.ok;
+      }
+      const approvals = await rye.approvals.list(compact({ threadId, state: options.state }));
+      return printResult(call, { approvals, total: approvals.length }, () =>
+        approvals.length === 0
+          ? ['Nothing waits for a decision']
+          : formatTable(
+              ['REQUEST', 'KIND', 'TOOL', 'THREAD', 'WHAT', 'EXPIRES'],
+              approvals.map((one) => [
+                one.id,
+                one.kind,
+                one.tool,
+                one.thread_id,
+                one.preview.text,
+                one.state === 'pending' ? one.expires_at : one.state,
+              ]),
+              io.stdout,
+            ),
+      );
+    });
+  },
+});
+
+function requestLine({ id, kind, tool, thread_id: threadId, preview }: ListedApproval): string {
+  return oneLine(`${id}  ${kind}  ${tool}  ${threadId}  ${preview.text}`);
+}
+
+const show = defineCommand({
+  name: 'show',
+  summary: 'Show one request: what would run, where, and who may decide',
+  arguments: { id: REQUEST },
+  examples: ['rye approvals show apr-3f2a', 'rye approvals show apr-3f2a --json'],
+  run: async (call) => {
+    const approval = await withRye(call, (rye) => rye.approvals.show(call.args.id));
+    return printResult(call, { approval }, () => requestLines(approval));
+  },
+});
+
+const verify = defineCommand({
+  name: 'verify',
+  summary: "Check a request and its decisions in the thread's signed log",
+  arguments: { id: REQUEST },
+  examples: ['rye approvals verify apr-3f2a'],
+  run: async (call) => {
+    const { io, global } = call;
+    const report = await withRye(call, (rye) => rye.approvals.verify(call.args.id));
+    if (global.json) printDocument(io, { success: report.ok, ...report });
+    else {
+      printLines(io, [
+        `${report.id}  ${report.outcome}  ${report.ok ? 'verified' : 'NOT VERIFIED'}`,
+        `  thread  ${report.thread_id}`,
+        `  request  ${report.request_sha256}`,
+        ...report.decisions.map(({ key_id: key, decision, decided_at: at, problem }) =>
+          oneLine(`  ${decision} by ${key} at ${at}${problem === undefined ? '' : `: ${problem}`}`),
+        ),
+        count(report.decisions.length, 'decision'),
+      ]);
+    }
+    return report.ok ? EXIT.ok : exitCodeOf('signature_invalid');
+  },
+});
+
+export const approvals = defineGroup({
+  examples: ['rye approvals', 'rye approvals show apr-3f2a', 'rye approve apr-3f2a'],
+  defaultCommand: 'list',
+  commands: [list, show, verify],
+});

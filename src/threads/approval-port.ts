@@ -1,0 +1,20 @@
+import type { ApprovalPreview, ApprovalSubject, RequestedApproval } from '../core/approval.ts';
+import type { ReviewedCall } from '../loop/ports.ts';
+import type { ApprovalPolicy } from '../policy/approvals.ts';
+import type { KeyLookup } from '../trust/keys.ts';
+
+/** Rules and keys of approvals, and what people are shown. */
+export interface ApprovalEnv {
+  readonly approvals: {
+    /** The policies in force. Throws if a file is there that no trusted key signed: what it would ask must not run unasked. */
+    policies(): Promise<readonly ApprovalPolicy[]>;
+    readonly keys: Pick<KeyLookup, 'find'>;
+    /** The preview of a call for people, and the files that it would change, with their hashes. */
+    describe(call: ReviewedCall): Promise<{
+      readonly preview: ApprovalPreview;
+      readonly files: ApprovalSubject['files'];
+    }>;
+    /** Tells the programs and servers of the policy about a request. Never rejects or decides. */
+    notify(requested: RequestedApproval): void;
+  };
+}

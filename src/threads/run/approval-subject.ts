@@ -1,0 +1,167 @@
+import type {
+  ApprovalPreview,
+  ApprovalRequest,
+  ApprovalSubject,
+  Ask,
+} from '../../core/approval.ts';
+import { capabilityOf, type Risk } from '../../core/capability.ts';
+import type { ReviewedCall } from '../../loop/ports.ts';
+import {
+  type ApprovalPolicy,
+  type Demand,
+  demandFor,
+  permissionAsks,
+} from '../../policy/approvals.ts';
+import { riskOf } from '../../policy/risk.ts';
+import { canonicalSha256 } from '../../trust/approval.ts';
+import type { ApprovalEnv } from '../approval-port.ts';
+import type { Configured, Process, Sources, Stored } from '../ports.ts';
+import type { StartedThread } from './start.ts';
+
+export type SubjectEnv = Pick<Stored, 'store'> &
+  Process &
+  Configured &
+  Pick<Sources, 'items'> &
+  ApprovalEnv;
+
+/** The id under which the raise of a limit is asked about. */
+const LIMIT_TOOL = 'rye/agent/limit';
+
+/** A call that asks: what would run, who decides, and what they are shown. */
+export interface Asked {
+  readonly subject: ApprovalSubject;
+  readonly demand: Demand;
+  readonly preview: ApprovalPreview;
+}
+
+/** Describes the calls of one thread by everything that decides what would run. */
+export class ApprovalSubjects {
+  readonly #env: SubjectEnv;
+  readonly #started: StartedThread;
+  #rootId: string | undefined;
+
+  constructor(env: SubjectEnv, started: StartedThread) {
+    this.#env = env;
+    this.#started = started;
+  }
+
+  /** Everything that the call would do now; undefined if no person has to be asked. */
+  async of(policies: readonly ApprovalPolicy[], call: ReviewedCall): Promise<Asked | undefined> {
+    const { plan } = this.#started;
+    const { tool, input } = call;
+    const question = tool.question?.(input);
+    const worstCaseUsd = worstCase(plan.limits.spend, call);
+    const capability = capabilityOf(call.need);
+    const risk = this.#riskOf(call, capability);
+    const worker = this.#env.signer().keyId;
+    const asked = { tool: tool.id, capability, risk, input, worstCaseUsd, context: {} };
+    const asks = this.#asksOf(call, capability, risk);
+    const demand = demandFor(policies, asked, asks, { name: 'owner', key_id: worker });
+    if (!demand) return undefined;
+    const { preview, files } = await this.#env.approvals.describe(call);
+    const subject: ApprovalSubject = {
+      ...(await this.#placeOf(call)),
+      ...deciders(demand),
+      kind: question ? 'question' : tool.id === LIMIT_TOOL ? 'limit' : 'call',
+      capability,
+      files,
+      worst_case_usd: worstCaseUsd,
+      scopes: question ? ['once'] : demand.scopes,
+      worker_key_id: worker,
+      ...(question ? { schema_sha256: canonicalSha256(question.schema) } : {}),
+    };
+    return { subject, demand, preview };
+  }
+
+  #riskOf({ tool, need }: ReviewedCall, capability: string): Risk {
+    const isOwnTool = need.item_type === 'tool' && need.item_id === tool.id;
+    const { tools } = this.#started.plan;
+    const planned = isOwnTool ? tools.find(({ id }) => id === tool.id)?.risk : undefined;
+    const declared = isOwnTool ? tool.traits.risk : undefined;
+    return planned ?? riskOf(capability, this.#env.config.risks, declared);
+  }
+
+  #asksOf({ tool, input, asks }: ReviewedCall, capability: string, risk: Risk): readonly Ask[] {
+    const isAsked = this.#env.config.risks.levels[risk] === 'ask';
+    return [
+      ...permissionAsks(this.#started.plan.asks ?? [], capability),
+      ...(isAsked ? [{ source: `risk ${risk}`, reason: `it is ${risk}` }] : []),
+      ...asks,
+      ...(tool.question?.(input) ? [{ source: 'model', reason: '' }] : []),
+    ];
+  }
+
+  async #placeOf(call: ReviewedCall) {
+    const { plan, threadId, document } = this.#started;
+    const { sandbox } = plan.settings;
+    const hosts = sandbox?.allow_domains ?? [];
+    return {
+      thread_id: threadId,
+      root_thread_id: await this.#root(),
+      call_id: call.callId,
+      tool: call.tool.id,
+      item: await this.#itemOf(call),
+      input_sha256: canonicalSha256(call.input),
+      cwd: this.#env.projectPath,
+      sandbox: sandbox?.mode ?? 'off',
+      network: networkOf(call, hosts),
+      plan_sha256: document.plan_sha256 ?? '',
+    };
+  }
+
+  async #itemOf({ tool, need }: ReviewedCall): Promise<ApprovalRequest['item']> {
+    const { item_type: type, item_id: id } = need;
+    const isOther = id !== undefined && !(type === 'tool' && id === tool.id);
+    if (isOther) {
+      try {
+        return { id, sha256: (await this.#env.items.load(type, id, 'fetch')).sha256 };
+      } catch {
+        // a missing item is the fault of the call that needs it
+      }
+    }
+    const { id: toolId, description, inputSchema } = tool;
+    const sha256 =
+      tool.sha256 ?? canonicalSha256({ id: toolId, description, input_schema: inputSchema });
+    return { id: toolId, sha256 };
+  }
+
+  async #root(): Promise<string> {
+    const { registry } = this.#env.store;
+    if (this.#rootId !== undefined) return this.#rootId;
+    let at = this.#started.threadId;
+    for (let parent = this.#started.plan.parent_thread_id; parent !== null; ) {
+      at = parent;
+      parent = (await registry.get(at))?.parent_id ?? null;
+    }
+    this.#rootId = at;
+    return at;
+  }
+}
+
+function networkOf({ tool }: ReviewedCall, hosts: readonly string[]): ApprovalSubject['network'] {
+  if (!tool.traits.network) return 'none';
+  return hosts.length > 0 ? hosts : 'any';
+}
+
+function deciders({ requirements, reason, onExpiry }: Demand) {
+  const approvers = requirements.flatMap((one) => one.approvers);
+  return {
+    reason,
+    requirements,
+    rule: requirements.map(({ rule }) => rule).join(', '),
+    approvers: approvers.filter(
+      ({ key_id: key }, at) => approvers.findIndex((one) => one.key_id === key) === at,
+    ),
+    quorum: Math.max(1, ...requirements.map(({ quorum }) => quorum)),
+    on_expiry: onExpiry,
+  };
+}
+
+/** The most that a call may cost: a child may spend what it is given. */
+function worstCase(spend: number, { need, input }: ReviewedCall): number | null {
+  if (need.verb !== 'execute' || need.item_type !== 'directive') return null;
+  const { limit_overrides: given } = input;
+  const own =
+    typeof given === 'object' && given !== null && 'spend' in given ? given['spend'] : spend;
+  return typeof own === 'number' ? Math.min(own, spend) : spend;
+}

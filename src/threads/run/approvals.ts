@@ -1,0 +1,335 @@
+import type {
+  ApprovalDecided,
+  ApprovalOutcome,
+  ApprovalRequest,
+  ApprovalSubject,
+  RequestedApproval,
+  SignedDecision,
+} from '../../core/approval.ts';
+import { isoTime } from '../../core/clock.ts';
+import type { EventDraft } from '../../core/events.ts';
+import { compact, jsonEquals } from '../../core/json.ts';
+import type { LogHead } from '../../log/checkpoint.ts';
+import type {
+  ApprovalPort,
+  ApprovalVerdict,
+  Confirmation,
+  Review,
+  ReviewedCall,
+} from '../../loop/ports.ts';
+import { exhaustion, type Judgement, judgeDecisions } from '../../policy/approval-judgement.ts';
+import type { ApprovalPolicy } from '../../policy/approvals.ts';
+import type { StoredApproval } from '../../storage/store.ts';
+import { canonicalSha256, decisionFault, requestSha256 } from '../../trust/approval.ts';
+import { ApprovalHistory, type KnownApproval, plainDecisions } from './approval-history.ts';
+import { ApprovalSubjects, type Asked, type SubjectEnv } from './approval-subject.ts';
+import type { StartedThread } from './start.ts';
+
+/** Time between two looks at the store while a process waits for a decision. */
+const LOOK_MS = 150;
+
+export interface DeskOptions {
+  /** The requests that the log has already. */
+  readonly history?: ApprovalHistory | undefined;
+  /** Signs everything so far; resolves to the end of the signed part. */
+  readonly signLog: () => Promise<LogHead>;
+  /** Milliseconds to wait for a decision before the thread is suspended; absent: the time of the policy. */
+  readonly waitMs?: number | undefined;
+  /** Told about each request once it is durable. */
+  readonly onRequest?: ((requested: RequestedApproval) => void) | undefined;
+}
+
+/** Asks people about the calls of one thread, and lets a call through when what they signed is what would run. */
+export class ApprovalDesk implements ApprovalPort {
+  readonly #env: SubjectEnv;
+  readonly #started: StartedThread;
+  readonly #options: DeskOptions;
+  readonly #history: ApprovalHistory;
+  readonly #subjects: ApprovalSubjects;
+
+  constructor(env: SubjectEnv, started: StartedThread, options: DeskOptions) {
+    this.#env = env;
+    this.#started = started;
+    this.#options = options;
+    this.#history = options.history ?? new ApprovalHistory();
+    this.#subjects = new ApprovalSubjects(env, started);
+  }
+
+  pending(): number {
+    return this.#history.open().length;
+  }
+
+  async review(calls: readonly ReviewedCall[]): Promise<readonly Review[]> {
+    const policies = await this.#env.approvals.policies();
+    const reviews: Review[] = [];
+    for (const call of calls) reviews.push(await this.#reviewOne(policies, call));
+    return reviews;
+  }
+
+  async publish(ids: readonly string[]): Promise<void> {
+    const known = ids.flatMap((id) => this.#history.find(id) ?? []);
+    await this.#env.store.approvals.add(known.map(({ requested }) => requested));
+    for (const { requested } of known) {
+      this.#options.onRequest?.(requested);
+      this.#env.approvals.notify(requested);
+    }
+  }
+
+  async wait(id: string, signal: AbortSignal): Promise<ApprovalVerdict> {
+    const { clock } = this.#env;
+    const policies = await this.#env.approvals.policies();
+    const inline = policies.map(({ waitInlineMs = 0 }) => waitInlineMs);
+    const { waitMs = Math.max(0, ...inline) } = this.#options;
+    const start = clock.monotonic();
+    for (;;) {
+      const verdict = await this.#verdict(id);
+      if (verdict) return verdict;
+      if (signal.aborted || clock.monotonic() - start >= waitMs) return { kind: 'waiting' };
+      await clock.sleep(LOOK_MS, signal);
+    }
+  }
+
+  async confirm(id: string, call: ReviewedCall): Promise<Confirmation> {
+    const known = this.#history.find(id);
+    const stored = known && (await this.#env.store.approvals.get(id));
+    if (!known || !stored) return { kind: 'voided', drafts: [] };
+    const { requested } = known;
+    const policies = await this.#env.approvals.policies();
+    const now = await this.#subjects.of(policies, call);
+    const isOwn = requested.request.call_id === call.callId;
+    const { judgement, signed } = this.#judge(known, stored);
+    const fits = now !== undefined && this.#fits(requested, now, isOwn);
+    if (!fits || !this.#isUsable(known, judgement, now.subject)) {
+      // a wide approval that covers no more calls ends for them, and stays as it was for those that it let through
+      const reason = fits ? 'its decision does not count any more' : CHANGED;
+      return { kind: 'voided', drafts: isOwn ? await this.#close(known, 'voided', reason) : [] };
+    }
+    const isFirst = known.decided === undefined;
+    const drafts = isFirst ? [this.#decided(known, 'approved', signed)] : [];
+    this.#history.use(id, call.callId);
+    return {
+      kind: 'confirmed',
+      use: { approval_id: id, request_sha256: requested.request_sha256 },
+      drafts,
+    };
+  }
+
+  async withdraw(ids: readonly string[], reason: string): Promise<readonly EventDraft[]> {
+    const drafts: EventDraft[] = [];
+    for (const id of ids) {
+      const known = this.#history.find(id);
+      if (!known || known.decided) continue;
+      drafts.push(...(await this.#close(known, 'withdrawn', reason)));
+    }
+    return drafts;
+  }
+
+  /** Takes back the requests about calls that this run does not make: the conversation has left them. */
+  async withdrawOthers(callIds: ReadonlySet<string>): Promise<readonly EventDraft[]> {
+    const left = this.#history
+      .open()
+      .filter(({ requested }) => requested.request.kind !== 'limit')
+      .filter(({ requested }) => !callIds.has(requested.request.call_id));
+    const ids = left.map(({ requested }) => requested.request.id);
+    return await this.withdraw(ids, 'the thread continues without this call');
+  }
+
+  async #reviewOne(policies: readonly ApprovalPolicy[], call: ReviewedCall): Promise<Review> {
+    const now = await this.#subjects.of(policies, call);
+    if (!now) return { kind: 'allowed' };
+    const open = this.#history.openFor(call.callId);
+    if (open && this.#isSame(open.requested, now)) {
+      return { kind: 'asked', id: open.requested.request.id, drafts: [] };
+    }
+    const voided = open ? await this.#close(open, 'voided', CHANGED) : [];
+    const granted = await this.#grantFor(now.subject);
+    if (granted) return { kind: 'granted', id: granted };
+    const requested = await this.#request(now, call);
+    const drafts: readonly EventDraft[] = [
+      ...voided,
+      { event_type: 'approval_requested', payload: requested, durable: true },
+    ];
+    return { kind: 'asked', id: requested.request.id, drafts };
+  }
+
+  async #request({ subject, demand, preview }: Asked, call: ReviewedCall) {
+    const { clock, ids } = this.#env;
+    const now = clock.now();
+    const { bytes, seq, sha256 } = await this.#options.signLog();
+    const request: ApprovalRequest = {
+      ...subject,
+      format: 1,
+      id: `apr-${ids.entryId()}`,
+      epoch: this.#started.record.epoch,
+      created_at: isoTime(now),
+      expires_at: isoTime(now + demand.expiresMs),
+      log_head: { bytes, seq, sha256 },
+      preview_sha256: canonicalSha256(preview),
+    };
+    const requested: RequestedApproval = {
+      request,
+      request_sha256: requestSha256(request),
+      input: call.input,
+      preview,
+    };
+    this.#history.request(requested);
+    return requested;
+  }
+
+  #fits(requested: RequestedApproval, now: Asked, isOwn: boolean): boolean {
+    return isOwn ? this.#isSame(requested, now) : isCovered(requested.request, now.subject);
+  }
+
+  /** True if what was decided covers one more call. */
+  #isUsable(known: KnownApproval, judgement: Judgement, now: ApprovalSubject): boolean {
+    if (judgement.state !== 'approved') return false;
+    const { request } = known.requested;
+    if (request.call_id !== now.call_id && !isWide(judgement, request, now)) return false;
+    const next = {
+      now: isoTime(this.#env.clock.now()),
+      worstCaseUsd: now.worst_case_usd,
+    };
+    return exhaustion(judgement, usesOf(known), next) === undefined;
+  }
+
+  /** True if the request is about exactly what would run now. */
+  #isSame({ request, request_sha256: sha256 }: RequestedApproval, { subject, preview }: Asked) {
+    const { format, id, epoch, created_at, expires_at, log_head } = request;
+    const now: ApprovalRequest = {
+      ...subject,
+      format,
+      id,
+      epoch,
+      created_at,
+      expires_at,
+      log_head,
+      preview_sha256: canonicalSha256(preview),
+    };
+    return requestSha256(now) === sha256;
+  }
+
+  /** An earlier approval of this thread that may cover the call. */
+  async #grantFor(subject: ApprovalSubject): Promise<string | undefined> {
+    for (const known of this.#history.approved()) {
+      const { request } = known.requested;
+      if (!isCovered(request, subject)) continue;
+      const stored = await this.#env.store.approvals.get(request.id);
+      const { judgement } = this.#judge(known, stored);
+      if (this.#isUsable(known, judgement, subject)) return request.id;
+    }
+    return undefined;
+  }
+
+  /** Judges a request by what was signed, with the keys that are trusted now. */
+  #judge({ requested, decided }: KnownApproval, stored: StoredApproval | undefined) {
+    const inTime = (stored?.decisions ?? []).filter(({ late }) => !late).map((one) => one.signed);
+    // what is in the log already counts also if the database was lost
+    const all = [...(decided?.decisions ?? []), ...inTime];
+    const signed = all
+      .filter((one, at) => all.findIndex(({ signature }) => signature === one.signature) === at)
+      .filter((one) => decisionFault(one, this.#env.approvals.keys) === undefined);
+    return { judgement: judgeDecisions(requested, plainDecisions(signed)), signed };
+  }
+
+  async #verdict(id: string): Promise<ApprovalVerdict | undefined> {
+    const known = this.#history.find(id);
+    const stored = await this.#env.store.approvals.get(id);
+    if (!known || !stored) return { kind: 'waiting' };
+    const { judgement, signed } = this.#judge(known, stored);
+    const decided = (outcome: ApprovalOutcome): readonly EventDraft[] => [
+      this.#decided(known, outcome, signed),
+    ];
+    switch (judgement.state) {
+      case 'approved':
+        return compact({ kind: 'approved' as const, input: judgement.input });
+      case 'answered':
+        return { kind: 'answered', answer: judgement.answer, drafts: decided('answered') };
+      case 'denied': {
+        const why = judgement.comment === '' ? '' : `: ${judgement.comment}`;
+        const reason = `${judgement.by} denied this call${why}`;
+        return { kind: 'denied', reason, drafts: decided('denied'), ends: false };
+      }
+      case 'pending':
+        break;
+    }
+    if (stored.state === 'withdrawn') {
+      const reason = 'the request was withdrawn';
+      const drafts = [this.#decided(known, 'withdrawn', [], { reason })];
+      return { kind: 'withdrawn', reason, drafts, ends: false };
+    }
+    const { expires_at: expiry, on_expiry: onExpiry } = known.requested.request;
+    if (isoTime(this.#env.clock.now()) < expiry) return undefined;
+    const late = stored.decisions.filter((one) => one.late).map((one) => one.signed);
+    const reason = `no person decided before ${expiry}: the approval expired`;
+    await this.#env.store.approvals.close(id, 'expired', isoTime(this.#env.clock.now()));
+    const extra = late.length === 0 ? { reason } : { reason, late };
+    const drafts = [this.#decided(known, 'expired', signed, extra)];
+    return { kind: 'expired', reason, drafts, ends: onExpiry === 'end' };
+  }
+
+  async #close(
+    known: KnownApproval,
+    outcome: ApprovalOutcome,
+    reason: string,
+  ): Promise<readonly EventDraft[]> {
+    if (known.decided) return [];
+    const { id } = known.requested.request;
+    const { approvals } = this.#env.store;
+    const stored = await approvals.get(id);
+    await approvals.close(id, outcome, isoTime(this.#env.clock.now()));
+    const signed = stored?.decisions.map((one) => one.signed) ?? [];
+    return [this.#decided(known, outcome, signed, { reason })];
+  }
+
+  #decided(
+    known: KnownApproval,
+    outcome: ApprovalOutcome,
+    decisions: readonly SignedDecision[],
+    extra: Pick<ApprovalDecided, 'reason' | 'late'> = {},
+  ): EventDraft {
+    const { request, request_sha256: sha256 } = known.requested;
+    const payload: ApprovalDecided = {
+      approval_id: request.id,
+      request_sha256: sha256,
+      outcome,
+      decisions,
+      ...extra,
+    };
+    this.#history.decide(payload);
+    return { event_type: 'approval_decided', payload, durable: true };
+  }
+}
+
+const CHANGED = 'what would run has changed since it was requested';
+
+function usesOf({ usedBy, spendUsd }: KnownApproval) {
+  return { uses: usedBy.size, spendUsd };
+}
+
+/** True if two calls would run the same thing under the same rules, apart from input and files. */
+function isCovered(request: ApprovalRequest, now: ApprovalSubject): boolean {
+  return COVERED.every((member) => jsonEquals(request[member], now[member]));
+}
+
+const COVERED = [
+  'kind',
+  'thread_id',
+  'tool',
+  'capability',
+  'item',
+  'cwd',
+  'sandbox',
+  'network',
+  'requirements',
+  'worker_key_id',
+  'plan_sha256',
+] as const satisfies readonly (keyof ApprovalSubject)[];
+
+function isWide(
+  { scope }: Extract<Judgement, { state: 'approved' }>,
+  request: ApprovalRequest,
+  now: ApprovalSubject | undefined,
+): boolean {
+  if (scope === 'tool') return true;
+  return scope === 'arguments' && request.input_sha256 === now?.input_sha256;
+}

@@ -1,0 +1,85 @@
+import type {
+  ApprovalDecision,
+  ApprovalPreview,
+  ApprovalRequest,
+  SignedDecision,
+} from '../core/approval.ts';
+import type { JsonValue } from '../core/json.ts';
+import {
+  fingerprint,
+  type KeyLookup,
+  type KeyStatus,
+  readPublicKey,
+  type SigningKey,
+  sha256Hex,
+} from './keys.ts';
+import { canonicalJson } from './signature.ts';
+
+/** Keep what people sign about requests apart from everything else that the same keys sign. */
+const REQUEST_DOMAIN = 'rye-approval-request-v1';
+const DECISION_DOMAIN = 'rye-approval-v1';
+
+/** Returns the SHA-256 of a value's canonical JSON (RFC 8785). */
+export function canonicalSha256(value: JsonValue | ApprovalPreview): string {
+  return sha256Hex(canonicalJson(value));
+}
+
+/** Returns the SHA-256 by which decisions name a request: over its domain, a line feed and its canonical JSON. */
+export function requestSha256(request: ApprovalRequest): string {
+  return sha256Hex(`${REQUEST_DOMAIN}\n${canonicalJson(request)}`);
+}
+
+/** Returns the bytes that a decision's signature covers. */
+export function decisionStatement(decision: ApprovalDecision): string {
+  return `${DECISION_DOMAIN}\n${canonicalJson(decision)}`;
+}
+
+export function signDecision(
+  decision: Omit<ApprovalDecision, 'key_id'>,
+  key: SigningKey,
+): SignedDecision {
+  const signed: ApprovalDecision = { ...decision, key_id: key.keyId };
+  return {
+    decision: signed,
+    public_key: key.pem,
+    signature: key.sign(decisionStatement(signed)),
+  };
+}
+
+/** Why a signed decision does not count. */
+export type DecisionFault = 'signature_invalid' | 'key_untrusted' | 'key_revoked' | 'wrong_purpose';
+
+/** Checks a decision's signature under the key that its `key_id` names; undefined if the key itself made it. */
+export function signatureFault({
+  decision,
+  public_key: pem,
+  signature,
+}: SignedDecision): 'signature_invalid' | undefined {
+  try {
+    const key = readPublicKey(pem, 'the public key of the decision');
+    const isOwn = fingerprint(pem) === decision.key_id && key.keyId === decision.key_id;
+    return isOwn && key.verify(decisionStatement(decision), signature)
+      ? undefined
+      : 'signature_invalid';
+  } catch {
+    return 'signature_invalid';
+  }
+}
+
+/** Checks a decision's signature, and that its key is trusted to approve now. */
+export function decisionFault(
+  signed: SignedDecision,
+  keys: Pick<KeyLookup, 'find'>,
+): DecisionFault | undefined {
+  const fault = signatureFault(signed);
+  if (fault) return fault;
+  const found = keys.find(signed.decision.key_id);
+  if (found.status === 'revoked') return 'key_revoked';
+  if (found.status === 'unknown') return 'key_untrusted';
+  return mayApprove(found) ? undefined : 'wrong_purpose';
+}
+
+/** The user's own keys have no scope and every purpose. */
+function mayApprove({ scope }: Extract<KeyStatus, { readonly status: 'trusted' }>): boolean {
+  return scope?.purposes.includes('approve') ?? true;
+}

@@ -1,0 +1,293 @@
+import { describe, expect, it } from 'vitest';
+import type {
+  ApprovalDecision,
+  ApprovalRequest,
+  ApprovalScope,
+  Approver,
+} from '../../src/core/approval.ts';
+import {
+  decisionProblem,
+  exhaustion,
+  judgeDecisions,
+} from '../../src/policy/approval-judgement.ts';
+import {
+  type AskedCall,
+  demandFor,
+  gateVerdict,
+  parseApprovalPolicy,
+  permissionAsks,
+} from '../../src/policy/approvals.ts';
+
+const AT = { path: 'approvals.yaml' };
+const OWNER: Approver = { name: 'owner', key_id: '0000000000000000' };
+const ADA = '1111111111111111';
+const LEAD = '2222222222222222';
+
+const BASH: AskedCall = {
+  tool: 'rye/bash',
+  capability: 'rye.execute.tool.rye.bash',
+  risk: 'elevated',
+  input: { command: 'git push', amount: 50 },
+  worstCaseUsd: null,
+  context: {},
+};
+
+function policy(rules: readonly object[], more: object = {}) {
+  const approvers = {
+    ada: { key: ADA, may: ['rye/bash', 'pay/*'] },
+    lead: { key: LEAD, may: ['*'], four_eyes: true },
+  };
+  return parseApprovalPolicy({ approvers, rules, ...more }, 'project', AT);
+}
+
+it.each([
+  [0, 0, 'allow'],
+  [0, 1, 'ask'],
+  [0, 3, 'ask'],
+  [1, 0, 'deny'],
+  [1, 1, 'deny'],
+  [2, 3, 'deny'],
+] as const)('%d refusals and %d asks: %s', (refusals, asks, verdict) => {
+  expect(gateVerdict(refusals, asks)).toBe(verdict);
+});
+
+describe('demandFor', () => {
+  const ask = { source: 'directive', reason: 'It pushes.' };
+
+  it.each<readonly [string, object, boolean]>([
+    ['the tool', { tool: 'rye/bash', ask: ['ada'] }, true],
+    ['a pattern of tools', { tool: 'rye/*', ask: 'ada' }, true],
+    ['another tool', { tool: 'rye/fetch', ask: ['ada'] }, false],
+    ['a capability', { capability: 'rye.execute.tool.*', ask: ['lead'] }, true],
+    ['another verb', { capability: 'rye.fetch.*', ask: ['lead'] }, false],
+    ['its risk', { risk: 'elevated', ask: ['ada'] }, true],
+    ['a lower risk', { risk: 'write', ask: ['ada'] }, true],
+    ['a higher risk', { risk: 'unrestricted', ask: ['ada'] }, false],
+    [
+      'a condition',
+      { when: { path: 'input.command', op: 'regex', value: '^git push' }, ask: ['ada'] },
+      true,
+    ],
+    [
+      'a test of an argument',
+      { when: { argument: 'command', matches: '\\bpush\\b' }, ask: ['ada'] },
+      true,
+    ],
+    ['an amount above', { when: { argument: 'amount', above: 100 }, ask: ['ada'] }, false],
+    ['money without a price', { spend_above: 1, ask: ['ada'] }, false],
+  ])('a rule on %s', (_what, rule, asks) => {
+    expect(demandFor([policy([rule])], BASH, [], OWNER) !== undefined).toBe(asks);
+  });
+
+  it('asks the owner without a policy, and no person without a demand', () => {
+    expect(demandFor([], BASH, [], OWNER)).toBeUndefined();
+    expect(demandFor([], BASH, [ask], OWNER)).toMatchObject({
+      requirements: [{ rule: 'directive', approvers: [OWNER], quorum: 1 }],
+      reason: 'It pushes.',
+      expiresMs: 7 * 86_400_000,
+      onExpiry: 'deny',
+      scopes: ['once', 'arguments', 'tool'],
+    });
+  });
+
+  it('asks those of the policy who may decide, where no rule matches', () => {
+    const made = demandFor([policy([])], { ...BASH, capability: 'rye.sign.tool.x' }, [ask], OWNER);
+    expect(made?.requirements).toMatchObject([{ approvers: [{ name: 'lead' }] }]);
+  });
+
+  it('takes the first rule that matches, and only names who may decide about the capability', () => {
+    const rules = [
+      {
+        tool: 'rye/bash',
+        ask: ['ada', 'lead'],
+        quorum: 2,
+        expires: '3s',
+        scope: 'once',
+        on_expiry: 'end',
+      },
+      { tool: '*', ask: ['lead'] },
+    ];
+    expect(demandFor([policy(rules)], BASH, [], OWNER)).toMatchObject({
+      requirements: [
+        {
+          rule: 'project rules.0',
+          quorum: 2,
+          approvers: [
+            { name: 'ada', key_id: ADA },
+            { name: 'lead', key_id: LEAD, four_eyes: true },
+          ],
+        },
+      ],
+      expiresMs: 3000,
+      scopes: ['once'],
+      onExpiry: 'end',
+    });
+  });
+
+  it('needs the approvers of every policy with a matching rule', () => {
+    const user = parseApprovalPolicy(
+      { approvers: { me: { key: ADA } }, rules: [{ tool: 'rye/bash', ask: 'me' }] },
+      'user',
+      AT,
+    );
+    const made = demandFor([policy([{ tool: 'rye/*', ask: 'lead' }]), user], BASH, [], OWNER);
+    expect(made?.requirements.map(({ rule }) => rule)).toEqual(['project rules.0', 'user rules.0']);
+  });
+
+  it.each<readonly [string, object, RegExp]>([
+    ['an unknown approver', { rules: [{ ask: ['eve'] }] }, /rules\.0 asks "eve"/],
+    ['an unknown member', { rule: [] }, /unknown member "rule"/],
+    ['no names', { rules: [{ tool: 'x' }] }, /rules\.0\.ask is missing/],
+    [
+      'too few keys',
+      { approvers: { a: { key: ADA }, b: { key: ADA } }, rules: [{ ask: ['a', 'b'], quorum: 2 }] },
+      /2 approvers/,
+    ],
+    [
+      'a bad time',
+      { rules: [{ ask: ['a'], expires: 'soon' }], approvers: { a: { key: ADA } } },
+      /not a time/,
+    ],
+    ['a bad key', { approvers: { a: { key: 'ada' } } }, /not a key id/],
+    [
+      'two tests',
+      {
+        approvers: { a: { key: ADA } },
+        rules: [{ ask: 'a', when: { argument: 'x', above: 1, below: 2 } }],
+      },
+      /exactly one test/,
+    ],
+  ])('refuses %s', (_what, file, message) => {
+    expect(() => parseApprovalPolicy(file, 'project', AT)).toThrow(message);
+  });
+});
+
+it('a permission that asks covers what it allows', () => {
+  const entries = [{ capability: 'rye.execute.tool.rye.*', source: 'directive', reason: '' }];
+  expect(permissionAsks(entries, 'rye.execute.tool.rye.bash')).toHaveLength(1);
+  expect(permissionAsks(entries, 'rye.execute.tool.pay.now')).toHaveLength(0);
+});
+
+describe('judgeDecisions', () => {
+  const ada: Approver = { name: 'ada', key_id: ADA };
+  const lead: Approver = { name: 'lead', key_id: LEAD, four_eyes: true };
+  const request: ApprovalRequest = {
+    format: 1,
+    id: 'apr-1',
+    kind: 'call',
+    thread_id: 't-1',
+    root_thread_id: 't-1',
+    epoch: 1,
+    call_id: 'c-1',
+    tool: 'rye/bash',
+    capability: 'rye.execute.tool.rye.bash',
+    item: { id: 'rye/bash', sha256: 'a' },
+    input_sha256: 'b',
+    files: [],
+    cwd: '/p',
+    sandbox: 'off',
+    network: 'none',
+    worst_case_usd: null,
+    reason: '',
+    requirements: [{ rule: 'r', approvers: [ada, lead], quorum: 1 }],
+    rule: 'r',
+    approvers: [ada, lead],
+    quorum: 1,
+    scopes: ['once', 'arguments'],
+    on_expiry: 'deny',
+    worker_key_id: '9999999999999999',
+    plan_sha256: 'p',
+    created_at: '2026-01-01T00:00:00.000Z',
+    expires_at: '2026-01-08T00:00:00.000Z',
+    log_head: { bytes: 1, seq: 1, sha256: 'h' },
+    preview_sha256: 'v',
+  };
+  const of = (changes: Partial<ApprovalRequest> = {}) => ({
+    request: { ...request, ...changes },
+    request_sha256: 'hash',
+  });
+  const decide = (key: string, changes: Partial<ApprovalDecision> = {}): ApprovalDecision => ({
+    format: 1,
+    approval_id: 'apr-1',
+    thread_id: 't-1',
+    request_sha256: 'hash',
+    decision: 'approve',
+    scope: 'once',
+    constraints: {},
+    comment: '',
+    decided_at: '2026-01-02T00:00:00.000Z',
+    key_id: key,
+    ...changes,
+  });
+
+  it.each<readonly [string, Partial<ApprovalRequest>, Partial<ApprovalDecision>, RegExp]>([
+    ['another request', {}, { request_sha256: 'other' }, /another request/],
+    ['another thread', {}, { thread_id: 't-2' }, /names another request/],
+    ['a stranger', {}, { key_id: '3333333333333333' }, /not among the approvers/],
+    ['the worker under four eyes', { worker_key_id: LEAD }, { key_id: LEAD }, /four eyes/],
+    [
+      'a late signature',
+      {},
+      { decided_at: '2026-01-08T00:00:00.000Z' },
+      /after the request expired/,
+    ],
+    ['an answer to a call', {}, { decision: 'answer' }, /only a question/],
+    ['an approval of a question', { kind: 'question' }, {}, /needs an answer/],
+    ['a wide scope', {}, { scope: 'tool' }, /does not allow the scope tool/],
+  ])('%s does not count', (_what, changes, decision, problem) => {
+    const judged = of(changes);
+    expect(decisionProblem(judged, decide(ADA, decision))).toMatch(problem);
+    expect(judgeDecisions(judged, [decide(ADA, decision)]).state).toBe('pending');
+  });
+
+  it('one key twice is no quorum; two keys are', () => {
+    const judged = of({ requirements: [{ rule: 'r', approvers: [ada, lead], quorum: 2 }] });
+    const first = decide(ADA);
+    expect(judgeDecisions(judged, [first, { ...first, comment: 'again' }])).toEqual({
+      state: 'pending',
+      missing: 1,
+    });
+    expect(judgeDecisions(judged, [first, decide(LEAD)]).state).toBe('approved');
+    const another = decide(LEAD, { input: { command: 'ls' } });
+    expect(judgeDecisions(judged, [first, another]).state).toBe('pending');
+  });
+
+  it('any approver denies, and the narrowest scope and bounds count', () => {
+    const judged = of({ requirements: [{ rule: 'r', approvers: [ada, lead], quorum: 2 }] });
+    const wide = decide(ADA, { scope: 'arguments', constraints: { uses: 5 } });
+    const narrow = decide(LEAD, { constraints: { uses: 2, until: '2026-01-03T00:00:00.000Z' } });
+    expect(judgeDecisions(judged, [wide, narrow])).toMatchObject({
+      state: 'approved',
+      scope: 'once',
+      constraints: { uses: 2, until: '2026-01-03T00:00:00.000Z' },
+    });
+    const no = decide(LEAD, { decision: 'deny', comment: 'no' });
+    expect(judgeDecisions(judged, [wide, no])).toEqual({
+      state: 'denied',
+      by: 'lead',
+      comment: 'no',
+    });
+  });
+
+  it('every requirement needs its own quorum', () => {
+    const requirements = [
+      { rule: 'a', approvers: [ada], quorum: 1 },
+      { rule: 'b', approvers: [lead], quorum: 1 },
+    ];
+    expect(judgeDecisions(of({ requirements }), [decide(ADA)]).state).toBe('pending');
+    expect(judgeDecisions(of({ requirements: [] }), [decide(ADA)]).state).toBe('pending');
+  });
+
+  it.each<readonly [ApprovalScope, object, number, number, string | undefined]>([
+    ['once', {}, 0, 0, undefined],
+    ['once', {}, 1, 0, 'its uses are used up'],
+    ['tool', {}, 99, 0, undefined],
+    ['tool', { uses: 2 }, 2, 0, 'its uses are used up'],
+    ['tool', { until: '2026-01-01T00:00:00.000Z' }, 0, 0, 'its time is over'],
+    ['tool', { spend_usd: 1 }, 1, 0.6, 'its money is used up'],
+    ['tool', { spend_usd: 1 }, 1, 0.5, undefined],
+  ])('%s %o after %d uses and %d USD: %s', (scope, constraints, uses, spendUsd, end) => {
+    const next = { now: '2026-01-02T00:00:00.000Z', worstCaseUsd: 0.5 };
+    expect(exhaustion({ scope, constraints }, { uses, spendUsd }, next)).toBe(end);
+  });
+});
