@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { RyeError } from './errors.ts';
 
 /** The kinds of items that live in spaces, singular as in ids and capabilities. */
@@ -72,17 +73,26 @@ function isReservedSegment(segment: string): boolean {
   return /^[-.]|\.md$/i.test(segment) || RESERVED_NAMES.test(segment);
 }
 
+/** Lower-case letters and digits without those that look alike. */
+const ID_LETTERS = '0123456789abcdefghjkmnpqrstvwxyz';
+const ID_LENGTH = 4;
+const LONG_ID_LENGTH = 8;
+/** Attempts with a short ID before a long one is used. */
+const SHORT_ATTEMPTS = 5;
+
 /**
- * `<directive>-<epoch seconds>`; the `attempt`th candidate (from 1) appends `-2`, `-3`… when ids are taken. A segment of
- * the directive that is reserved gets an underscore.
+ * `<directive>-<four letters or digits>`, such as `ask-7f3k`. Another `attempt` (from 1) gives another ID, for IDs that
+ * are taken. A segment of the directive that is reserved gets an underscore.
  */
 export function threadIdCandidate(directiveId: string, epochMs: number, attempt: number): string {
   const path = directiveId
     .split('/')
     .map((segment) => (isReservedSegment(segment) ? `_${segment.replaceAll('.', '_')}` : segment))
     .join('/');
-  const base = `${path}-${Math.floor(epochMs / 1000)}`;
-  return attempt === 1 ? base : `${base}-${attempt}`;
+  const hash = createHash('sha256').update(`${directiveId}\0${epochMs}\0${attempt}`).digest();
+  const length = attempt > SHORT_ATTEMPTS ? LONG_ID_LENGTH : ID_LENGTH;
+  const letters = Array.from(hash.subarray(0, length), (byte) => ID_LETTERS[byte % 32] ?? '');
+  return `${path}-${letters.join('')}`;
 }
 
 /** The API name of an item: `/`, `-` and `.` become `_`, so `rye/file-system/read` is `rye_file_system_read`. */

@@ -69,11 +69,18 @@ describe('a thread id that is a path of rye', () => {
   );
 
   it.each([
-    ['rye/core/hello', 'rye/core/hello-1'],
-    ['team/artifacts/list', 'team/_artifacts/list-1'],
-    ['team/plan.json', 'team/_plan_json-1'],
-    ['-x/notes.md', '_-x/_notes_md-1'],
+    ['rye/core/hello', /^rye\/core\/hello-[0-9a-z]{4}$/],
+    ['team/artifacts/list', /^team\/_artifacts\/list-[0-9a-z]{4}$/],
+    ['team/plan.json', /^team\/_plan_json-[0-9a-z]{4}$/],
+    ['-x/notes.md', /^_-x\/_notes_md-[0-9a-z]{4}$/],
   ])('is never made from the directive %s', (id, expected) => {
-    expect(threadIdCandidate(id, 1000, 1)).toBe(expected);
+    expect(threadIdCandidate(id, 1000, 1)).toMatch(expected);
+  });
+
+  it('gets other letters at each attempt, and more of them when the short ones are taken', () => {
+    const ids = Array.from({ length: 8 }, (_, at) => threadIdCandidate('hello', 1000, at + 1));
+    expect(new Set(ids).size).toBe(8);
+    expect(ids.slice(0, 5).every((id) => /^hello-[0-9a-hjkmnp-tv-z]{4}$/.test(id))).toBe(true);
+    expect(ids.slice(5).every((id) => /^hello-[0-9a-hjkmnp-tv-z]{8}$/.test(id))).toBe(true);
   });
 });

@@ -88,7 +88,7 @@ test('a child that would get less than half of its declared spend is refused, na
   expect(result).toMatchObject({ status: 'completed', children: [] });
   const told = JSON.stringify(requests[1]?.body.messages.at(-1));
   expect(told).toMatch(
-    /kid declares a spend of \$0\.0300, and par-\d+ can spare \$0\.01\d+: par-\d+ has \$0\.0300 left/,
+    /kid declares a spend of \$0\.0300, and par-\w+ can spare \$0\.01\d+: par-\w+ has \$0\.0300 left/,
   );
 });
 

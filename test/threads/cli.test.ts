@@ -38,7 +38,7 @@ test('--async prints id, status and pid and returns; wait, tree and stats tell t
   here.openGate('one');
   const end = await rye(here, 'threads', 'wait', launched.thread_id);
   expect(end.code).toBe(0);
-  expect(end.stdout).toMatch(/^THREAD +STATUS +SPEND +RESULT\nteam\/job-\d+ +completed /);
+  expect(end.stdout).toMatch(/^THREAD +STATUS +SPEND +RESULT\nteam\/job-\w+ +completed /);
 
   const followed = await following;
   expect(followed).toMatchObject({ code: 0, stderr: '' });
@@ -46,7 +46,7 @@ test('--async prints id, status and pid and returns; wait, tree and stats tell t
 
   const tree = await rye(here, 'threads', 'tree', '--watch');
   expect(tree.code).toBe(0);
-  expect(tree.stdout).toMatch(/^completed team\/job-\d+ \(2 turns, .+s, \$0\.00\)\n$/);
+  expect(tree.stdout).toMatch(/^completed team\/job-\w+ \(2 turns, .+s, \$0\.00\)\n$/);
   const stats = await rye(here, 'threads', 'stats', '--by', 'model', '--json');
   expect(JSON.parse(stats.stdout)).toMatchObject({
     success: true,

@@ -83,7 +83,7 @@ describe('an imported session', () => {
       problems: [],
     });
     const { thread_id } = thread;
-    expect(thread_id).toMatch(/^imported\/pi-\d+$/);
+    expect(thread_id).toMatch(/^imported\/pi-\w{4}$/);
     expect(thread).toMatchObject({
       status: 'completed',
       directive: 'imported/pi',

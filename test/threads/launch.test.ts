@@ -8,7 +8,7 @@ test('a launched thread runs in another process, finalizes itself and leaves no 
   const here = await lab();
   const launched = await here.job('one');
   expect(launched).toMatchObject({ directive: 'team/job', status: 'running' });
-  expect(launched.thread_id).toMatch(/^team\/job-\d+$/);
+  expect(launched.thread_id).toMatch(/^team\/job-\w{4}$/);
   expect(launched.pid).not.toBe(process.pid);
   await here.until('the arrival', () => existsSync(path.join(here.project, 'arrived-one')));
   expect(await here.record(launched.thread_id)).toMatchObject({

@@ -268,7 +268,7 @@ export const verify = defineCommand({
   options: {
     acceptHead: flag('Accept the state on disk as the newest, after you restored a thread'),
   },
-  examples: ["rye verify directive '**'", 'rye verify thread hello-1771322456'],
+  examples: ["rye verify directive '**'", 'rye verify thread hello-7f3k'],
   run: async (call) => {
     const { type, pattern } = call.args;
     return type === 'thread'

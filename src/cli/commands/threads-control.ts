@@ -46,10 +46,7 @@ export const wait = defineCommand({
     any: flag('Return when one of them has ended'),
     timeout: number('SECONDS', 'Wait at most this long'),
   },
-  examples: [
-    'rye threads wait hello-1771322456',
-    'rye threads wait 2456 2457 --any --timeout 60 --json',
-  ],
+  examples: ['rye threads wait hello-7f3k', 'rye threads wait 7f3k 2m9x --any --timeout 60 --json'],
   run: async (call) => {
     const { args, options, io, global } = call;
     const signal = io.cancellation();
@@ -132,7 +129,7 @@ export const cancel = defineCommand({
   details: "The thread's process stops its work and finalizes the thread as cancelled.",
   arguments: { id: THREAD },
   options: STOP_OPTIONS,
-  examples: ['rye threads cancel 2456 --tree --reason "wrong folder"'],
+  examples: ['rye threads cancel 7f3k --tree --reason "wrong folder"'],
   run: async (call) => {
     const { thread_id, threads } = await withRye(call, async (rye) => {
       const id = await rye.threads.resolveId(call.args.id);
@@ -150,7 +147,7 @@ export const kill = defineCommand({
   details: 'Sends SIGTERM, and SIGKILL after three seconds. The thread is finalized as cancelled.',
   arguments: { id: THREAD },
   options: STOP_OPTIONS,
-  examples: ['rye threads kill 2456'],
+  examples: ['rye threads kill 7f3k'],
   run: async (call) => {
     const { thread_id, threads } = await withRye(call, async (rye) => {
       const id = await rye.threads.resolveId(call.args.id);
@@ -173,9 +170,9 @@ export const steer = defineCommand({
   arguments: { id: THREAD, message: argument('The message, or - for stdin') },
   options: { mode: choice('MODE', DELIVERY_MODES, 'When to deliver it (default: auto)') },
   examples: [
-    "rye threads steer hello-1771322456 'Use metric units'",
-    "rye threads steer 2456 'Then write a summary' --mode follow-up",
-    'git diff | rye threads steer 2456 -',
+    "rye threads steer hello-7f3k 'Use metric units'",
+    "rye threads steer 7f3k 'Then write a summary' --mode follow-up",
+    'git diff | rye threads steer 7f3k -',
   ],
   run: async (call) => {
     const { args, options, io } = call;
@@ -206,7 +203,7 @@ export const deliveries = defineCommand({
     resolve: integer('N', 'Resolve message N'),
     as: choice('RESOLUTION', RESOLUTIONS, 'Outcome of message N; retry sends it as a new one'),
   },
-  examples: ['rye threads deliveries 2456', 'rye threads deliveries 2456 --resolve 3 --as retry'],
+  examples: ['rye threads deliveries 7f3k', 'rye threads deliveries 7f3k --resolve 3 --as retry'],
   run: async (call) => {
     const { args, options, io } = call;
     const { resolve: seq } = options;

@@ -46,7 +46,7 @@ import { eraseLines, neutralize, oneLine } from '../terminal-text.ts';
 
 export const show = defineCommand({
   arguments: { id: THREAD },
-  examples: ['rye threads show hello-1771322456'],
+  examples: ['rye threads show hello-7f3k'],
   run: async (call) => {
     const { details, mark } = await withRye(call, async ({ threads }) => {
       const id = await threads.resolveId(call.args.id);
@@ -150,7 +150,7 @@ export const logs = defineCommand({
     since: integer('SEQ', 'Only events after SEQ'),
     unverified: flag('Only lines that no signature covers; they may be forged'),
   },
-  examples: ['rye threads logs 2456 --tail 20', 'rye threads logs 2456 --follow'],
+  examples: ['rye threads logs 7f3k --tail 20', 'rye threads logs 7f3k --follow'],
   run: async (call) => {
     const { args, options, io, global } = call;
     if (options.unverified) return await printUnverified(call, args.id);
@@ -201,7 +201,7 @@ export const tree = defineCommand({
     watch: flag('Redraw at each change until all threads have ended', { short: 'w' }),
     limit: integer('N', 'At most N roots (default: 20)'),
   },
-  examples: ['rye threads tree', 'rye threads tree 2456 --watch'],
+  examples: ['rye threads tree', 'rye threads tree 7f3k --watch'],
   run: async (call) =>
     await withRye(call, async (rye) => {
       const { args, options, io } = call;

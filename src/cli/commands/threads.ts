@@ -70,7 +70,7 @@ function unlistedWarning(unlisted: readonly string[]): string {
 }
 
 export const threads = defineGroup({
-  examples: ['rye threads --active', 'rye threads logs hello-1771322456 --follow'],
+  examples: ['rye threads --active', 'rye threads logs hello-7f3k --follow'],
   defaultCommand: 'list',
   commands: [
     { name: 'list', summary: 'List threads, newest first', ...list },

@@ -63,7 +63,7 @@ export function printResult(result: ThreadResult, io: Io): void {
   io.stdout.write(shown.endsWith('\n') ? shown : `${shown}\n`);
 }
 
-/** Formats `completed hello-1771322456 (2 turns, …)`. */
+/** Formats `completed hello-7f3k (2 turns, …)`. */
 function paintOutcome({ status, thread_id, cost }: ThreadResult, colors: Colors): string {
   return `${paint(status === 'completed' ? 'good' : 'bad', status, colors)} ${thread_id} (${formatCost(cost)})`;
 }
