@@ -98,6 +98,14 @@ export type {
   HookLayer,
 } from './core/hook.ts';
 export type { IdSource, ItemType, SignableType, Space } from './core/ids.ts';
+export type {
+  ChangedFile,
+  Isolation,
+  IsolationKind,
+  IsolationResult,
+  PlannedWorktree,
+  WorktreeChanges,
+} from './core/isolation.ts';
 export type { JsonObject, JsonValue } from './core/json.ts';
 export type { LimitName, Limits, PartialLimits } from './core/limits.ts';
 export type {

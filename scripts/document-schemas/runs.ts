@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { ToolRunResult } from '../../src/app/api/threads.ts';
 import type { ResultDocument } from '../../src/cli/result-document.ts';
+import type { WorktreeChanges } from '../../src/core/isolation.ts';
 import type { JsonObject } from '../../src/core/json.ts';
 import type { ContextBlock, PlannedTool, ProgramParts, ThreadPlan } from '../../src/core/plan.ts';
 import type { ThreadResult } from '../../src/core/thread.ts';
@@ -38,6 +39,26 @@ interface ChatDocument {
   readonly warnings?: ThreadResult['warnings'];
 }
 
+const worktreeChanges = z
+  .strictObject(
+    membersOf<WorktreeChanges>()({
+      status: z.enum(['none', 'patch', 'merged', 'merge_conflict']),
+      base: z.string().describe('the commit that the worktree began at'),
+      patch: z.string().nullable().describe('path relative to the project'),
+      files: z.array(
+        z.strictObject({
+          path: z.string(),
+          change: z.enum(['added', 'modified', 'deleted']),
+        }),
+      ),
+      conflicts: z
+        .array(z.strictObject({ path: z.string(), reason: z.string() }))
+        .optional()
+        .describe('files that could not be merged; then none was'),
+    }),
+  )
+  .describe('With isolation: the changes in the worktree of the thread.');
+
 export const runDocuments = {
   'thread-result': openDocument(
     'rye execute directive',
@@ -51,6 +72,7 @@ export const runDocuments = {
       cost: familyCost,
       model: z.string(),
       children: z.array(z.string()),
+      changes: worktreeChanges.optional(),
       warnings: z.array(z.string()).optional(),
       paths: threadPaths,
       error: errorInfo.optional(),

@@ -30,6 +30,7 @@ const RUN_OPTIONS: Readonly<Record<keyof RunRequest, true>> = {
   model: true,
   provider: true,
   limits: true,
+  isolation: true,
   onlyTools: true,
   threadId: true,
   parentThreadId: true,

@@ -31,6 +31,7 @@ export function primaryActions(workspace: Workspace, scope: ToolScope | undefine
         inputs: call.parameters,
         limits: call.limitOverrides,
         ...(call.model === undefined ? {} : { model: call.model }),
+        ...(call.isolation ? { isolation: call.isolation } : {}),
       };
       if (call.async) {
         return launchedOutput(await scope.children.launch(request));
@@ -83,12 +84,13 @@ function launchedOutput(launched: LaunchedThread): ToolOutput {
 
 /** A child's result as its parent's model reads it: always quoted data. */
 function childOutput(result: ThreadResult): ToolOutput {
-  const { thread_id, status, outputs, error, cost } = result;
+  const { thread_id, status, outputs, error, cost, changes } = result;
   const document: JsonObject = {
     thread_id,
     status,
     result: result.result,
     ...(outputs ? { outputs } : {}),
+    ...(changes ? { changes: { ...changes } as unknown as JsonObject } : {}),
     ...(error ? { error: { code: error.code, message: error.message } } : {}),
     cost: { turns: cost.turns, spend: cost.spend },
   };

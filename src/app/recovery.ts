@@ -4,6 +4,7 @@ import { isActive, type ThreadResult } from '../core/thread.ts';
 import { startQueued } from '../threads/family/spawn.ts';
 import type { ThreadEnv } from '../threads/ports.ts';
 import { collectThreads } from '../threads/recovery/gc.ts';
+import { removeWorktrees } from '../threads/recovery/gc-worktrees.ts';
 import {
   findDead,
   type RecoveredThread,
@@ -58,6 +59,7 @@ export class Recovery implements RecoveryService {
       return { recovered: [rebuilt], failures: [], resumed: [] };
     }
     const { recovered, failures } = await sweep(env, threadId);
+    await removeWorktrees(env, () => true);
     await startQueued(env);
     const { recovery } = env.config;
     const resumed: ThreadResult[] = [];

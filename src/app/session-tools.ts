@@ -5,6 +5,7 @@ import type { ResultShape } from '../core/return-schema.ts';
 import type { Behavior } from '../loop/behavior.ts';
 import type { ProviderTraits, ToolDefinition, ToolList } from '../providers/provider.ts';
 import type { ToolSession } from '../threads/ports.ts';
+import { threadsFolder } from '../threads/thread-files-fs.ts';
 import type { BuiltinOptions, FileMemory } from '../tools/builtin/options.ts';
 import { directiveReturnDefinition } from '../tools/directive-return.ts';
 import { createToolSearch, deferredCatalog } from '../tools/disclosure.ts';
@@ -189,6 +190,8 @@ export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children' | 'k
   readonly allowDomains?: readonly string[];
   /** Refuses a tool that is loaded while the thread runs and that it may not hold. */
   readonly admit?: (tool: Tool) => void;
+  /** The folder of the thread's artifacts if it works in a worktree. */
+  readonly artifacts?: string | undefined;
   /** Remembers what the thread has read; absent if each read returns the whole file. */
   readonly memory?: FileMemory;
   /** Settings of the built-in tools from the thread's behavior. */
@@ -202,6 +205,7 @@ export interface ToolScope extends Pick<ToolSession, 'secrets' | 'children' | 'k
 export function threadSandbox(
   workspace: Workspace,
   { sandbox, allow_paths: allowPaths }: Pick<ThreadSettings, 'sandbox' | 'allow_paths'>,
+  workPath?: string,
 ): ReturnType<typeof sandboxFor> {
   const { projectPath, userSpacePath, env } = workspace.options;
   if (sandbox !== undefined && sandbox.mode !== 'off') workspace.onClose(endSandbox);
@@ -212,10 +216,19 @@ export function threadSandbox(
     allowCaches: sandbox?.allow_caches ?? [],
     env,
     programPath: workspace.systemPath,
-    projectPath,
+    projectPath: workPath === undefined ? projectPath : join(projectPath, workPath),
     userSpacePath,
     onNotice: workspace.notice,
   });
+}
+
+/** Returns the folder of the artifacts of a thread that works in a worktree; undefined if the project holds them. */
+export function artifactsOf(
+  { options: { projectPath } }: Workspace,
+  { plan, threadId }: Pick<ToolSession, 'plan' | 'threadId'>,
+): string | undefined {
+  if (plan.work_path === undefined) return undefined;
+  return join(threadsFolder(projectPath), threadId, 'artifacts');
 }
 
 /** Requests of HTTP tools leave from this process, so the sandbox's list of hosts is checked for them. */

@@ -8,6 +8,7 @@ import type { ThreadEnv, ThreadPorts } from '../threads/ports.ts';
 import { RestoredFiles } from '../tools/restored-files.ts';
 import { compileSchema } from '../tools/schema.ts';
 import { approvalEnv } from './approvals/env.ts';
+import { gitWorktrees } from './git-worktrees.ts';
 import { liftsGuard } from './granted-tools.ts';
 import { projectGuards } from './guards.ts';
 import { modelsOf } from './models.ts';
@@ -106,6 +107,7 @@ function connect(
     files: threadFiles(base),
     heads: new ThreadHeads(base),
     filesOf: restoredFiles(projectPath),
+    worktrees: gitWorktrees({ projectPath, env }),
     renderer: {
       capabilities: renderCapabilities,
       knowledge: renderThreadKnowledge,

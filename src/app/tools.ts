@@ -55,6 +55,7 @@ import { messageSender, orchestratorActions } from './orchestrator.ts';
 import { primaryActions } from './primary-actions.ts';
 import {
   absolutePaths,
+  artifactsOf,
   builtinSettings,
   reachableDomains,
   SessionTools,
@@ -162,7 +163,8 @@ export class ToolCatalog implements ToolSource {
       keep,
       capabilities,
       allowPaths: settings.allow_paths,
-      sandbox: threadSandbox(this.#workspace, settings),
+      sandbox: threadSandbox(this.#workspace, settings, plan.work_path),
+      artifacts: artifactsOf(this.#workspace, session),
       ...reachableDomains(settings),
       admit: lateRiskCheck(plan, config.risks),
       // explicit steps use the text of each read, so a second one must not answer with a stub
@@ -260,6 +262,7 @@ export class ToolCatalog implements ToolSource {
         allowedPaths: absolutePaths(scope?.allowPaths ?? [], projectPath),
         sandbox: scope?.sandbox,
         keep: scope?.keep,
+        artifacts: scope?.artifacts,
         lifts: liftsGuard(scope?.capabilities ?? []),
         ...(scope?.memory ? { memory: scope.memory } : {}),
         ...scope?.builtin,

@@ -74,6 +74,7 @@ const EXIT_BY_CODE = {
   illegal_transition: EXIT.usage,
   ambiguous: EXIT.usage,
   file_changed: EXIT.usage,
+  isolation_unavailable: EXIT.usage,
   already_exists: EXIT.usage,
   read_only_space: EXIT.usage,
   confirmation_required: EXIT.usage,

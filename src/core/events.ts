@@ -2,6 +2,7 @@ import type { ApprovalDecided, ApprovalUse, RequestedApproval } from './approval
 import type { CheckpointPayload, FirstCheckpointPayload } from './checkpoint.ts';
 import type { ErrorInfo } from './errors.ts';
 import type { FileChange } from './file-change.ts';
+import type { WorktreeChanges } from './isolation.ts';
 import type { JsonObject } from './json.ts';
 import type { Message, ToolOutcome } from './message.ts';
 import type { PlanChange } from './plan-change.ts';
@@ -137,6 +138,8 @@ export interface EventPayloads {
   /** A person has to decide. It is durable before anyone sees it. */
   approval_requested: RequestedApproval;
   approval_decided: ApprovalDecided;
+  /** The changes that an isolated thread made in its worktree. */
+  changes_collected: WorktreeChanges;
   hook_fired: {
     readonly id: string;
     readonly layer: number;
@@ -298,6 +301,7 @@ const LOG_ONLY = {
   files_restored: true,
   approval_requested: true,
   approval_decided: true,
+  changes_collected: true,
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,

@@ -17,6 +17,8 @@ export interface FileChange {
   readonly after: FileState | null;
   /** Folders that were made for the file, the outermost first; absent: none. */
   readonly made?: readonly string[];
+  /** True if the change is the merge of a worktree into the files around it; absent: false. */
+  readonly merged?: true;
   /** Why no copy of `before` is kept; absent: there is one. */
   readonly unkept?: string;
 }

@@ -2,6 +2,7 @@ import type { AskedPermission } from './approval.ts';
 import type { Acknowledgement, Risk } from './capability.ts';
 import type { HookDeclaration } from './hook.ts';
 import type { ItemType, Space } from './ids.ts';
+import type { PlannedWorktree } from './isolation.ts';
 import type { JsonObject } from './json.ts';
 import type { Limits, PartialLimits } from './limits.ts';
 import type { Integrity } from './thread.ts';
@@ -163,6 +164,10 @@ export interface ThreadPlan {
   readonly requested?: RequestedSettings;
   /** Parts that a program needs to resume the thread in another process; absent: none. */
   readonly program?: ProgramParts;
+  /** The thread's own git worktree; absent: it works where its parent does, or in the project. */
+  readonly worktree?: PlannedWorktree;
+  /** The folder that its tools take for the project, relative to the project; absent: the project. */
+  readonly work_path?: string;
 }
 
 /** Settings of the request that started a thread, without its inputs and acknowledgements. */

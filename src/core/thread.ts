@@ -1,4 +1,5 @@
 import { type ErrorInfo, RyeError } from './errors.ts';
+import type { WorktreeChanges } from './isolation.ts';
 import type { JsonObject } from './json.ts';
 import type { Cost, FamilyCost } from './usage.ts';
 
@@ -129,6 +130,8 @@ export interface ThreadResult {
   readonly parent_thread_id?: string;
   readonly continuation_thread_id?: string;
   readonly children: readonly string[];
+  /** Changes in its worktree; absent: it was not isolated. */
+  readonly changes?: WorktreeChanges;
   /** Warnings about this run for people; absent: none. */
   readonly warnings?: readonly string[];
   readonly paths: {

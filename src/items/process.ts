@@ -1,6 +1,7 @@
 import { VERBS, type Verb } from '../core/capability.ts';
 import type { SourceLocation } from '../core/errors.ts';
 import { ITEM_TYPES, itemIdProblem } from '../core/ids.ts';
+import { ISOLATION_RESULTS, ISOLATIONS } from '../core/isolation.ts';
 import { compact, isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
 import type { ProcessCall, ProcessStep } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
@@ -23,9 +24,37 @@ export function readProcess(element: XmlElement, draft: DirectiveDraft): void {
     addStep(draft, child.location, {
       name: name === '' ? `step_${draft.steps.length + 1}` : name,
       description: isStep ? stepDescription(child) : '',
-      calls,
+      calls: isStep ? calls.map((call) => isolated(call, child, draft.problems)) : calls,
     });
   }
+}
+
+/** Gives the isolation of a step to a directive that it starts. */
+function isolated(call: ProcessCall, step: XmlElement, problems: Problems): ProcessCall {
+  const isolation = step.attributes.get('isolation');
+  if (isolation === undefined) return call;
+  const result = step.attributes.get('isolation_result');
+  const options = { ...compact({ isolation, isolation_result: result }), ...call.options };
+  const problem = isolationProblem(call, options);
+  if (problem === undefined) return { ...call, options };
+  problems.error({ code: 'directive_malformed', message: problem, location: step.location });
+  return call;
+}
+
+/** Returns why a call can't be isolated as its options ask; undefined if it can. */
+function isolationProblem(
+  { primary, item_type: type, item_id: id }: ProcessCall,
+  { isolation, isolation_result: result }: JsonObject,
+): string | undefined {
+  if (isolation === undefined && result === undefined) return undefined;
+  if (primary !== 'execute' || type !== 'directive') {
+    return `only a directive can be isolated, not the ${type} ${id}`;
+  }
+  if (!ISOLATIONS.some((known) => known === isolation)) {
+    return `unknown isolation ${JSON.stringify(isolation ?? '')}: the only one is ${ISOLATIONS.join()}`;
+  }
+  if (result === undefined || ISOLATION_RESULTS.some((known) => known === result)) return undefined;
+  return `unknown isolation_result ${JSON.stringify(result)}: use ${ISOLATION_RESULTS.join(' or ')}`;
 }
 
 function stepDescription(step: XmlElement): string {
@@ -82,7 +111,9 @@ function readAction(
   primary: Verb,
   problems: Problems,
 ): ProcessCall | undefined {
-  const { item_type, item_id, async, ...others } = Object.fromEntries(element.attributes);
+  const { item_type, item_id, async, isolation, isolation_result, ...others } = Object.fromEntries(
+    element.attributes,
+  );
   const params = new Map<string, JsonValue>(Object.entries(others));
   for (const child of childElements(element)) {
     if (child.name === 'params' || child.name === 'parameters') {
@@ -96,6 +127,8 @@ function readAction(
     item_id,
     // an option of the call, not a parameter of the item
     async: async === undefined ? undefined : async === 'true',
+    isolation,
+    isolation_result,
     parameters: Object.fromEntries(params),
   });
   return toCall(primary, args, element.location, problems);
@@ -159,7 +192,9 @@ function toCall(
   if (!isJsonObject(values)) return fail(`the parameters of ${primary} ${id} are not an object`);
   const merged = primary === 'execute' ? values : { ...options, ...values };
   const rest = primary === 'execute' && Object.keys(options).length > 0 ? { options } : {};
-  return { primary, item_type: itemType, item_id: id, params: merged, ...rest };
+  const call = { primary, item_type: itemType, item_id: id, params: merged, ...rest };
+  const refused = primary === 'execute' ? isolationProblem(call, options) : undefined;
+  return refused === undefined ? call : fail(refused);
 }
 
 /**

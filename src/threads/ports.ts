@@ -2,8 +2,9 @@ import type { Risk } from '../core/capability.ts';
 import type { Clock } from '../core/clock.ts';
 import type { RyeError } from '../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../core/events.ts';
-import type { FileState, KeepFile } from '../core/file-change.ts';
+import type { KeepFile } from '../core/file-change.ts';
 import type { IdSource, ItemType, Space } from '../core/ids.ts';
+import type { Isolation } from '../core/isolation.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { PartialLimits } from '../core/limits.ts';
 import type { Message } from '../core/message.ts';
@@ -29,8 +30,10 @@ import type { Owner, Store } from '../storage/store.ts';
 import type { Tool, ToolSet } from '../tools/tool.ts';
 import type { ApprovalEnv } from './approval-port.ts';
 import type { FileCopies } from './file-copies-fs.ts';
+import type { Restoring } from './project-files.ts';
 import type { ThreadConfig } from './thread-config.ts';
 import type { ThreadDocument } from './thread-document.ts';
+import type { Isolating } from './worktrees.ts';
 
 /** One item whose bytes were read once and verified; `text` is what runs. */
 export interface LoadedItem {
@@ -181,6 +184,7 @@ export interface SpawnRequest {
   readonly model?: string;
   /** Capabilities that the hook starting the child adds to those of its thread. */
   readonly hookCapabilities?: readonly string[];
+  readonly isolation?: Isolation;
 }
 
 export interface OpenTools {
@@ -236,6 +240,8 @@ export interface ThreadFiles {
   openExport(path: string, isResumed: boolean): Promise<LiveFile | undefined>;
   /** Writes a large tool result; resolves to its path relative to the project. */
   writeArtifact(threadId: string, name: string, bytes: string): Promise<string>;
+  /** Writes a patch beside the large tool results; resolves to its path relative to the project. */
+  writePatch(threadId: string, name: string, bytes: Uint8Array): Promise<string>;
 }
 
 /** A file that grows while its thread runs. Writes are unsigned and not synced. */
@@ -323,7 +329,7 @@ export interface Sources {
 }
 
 /** The surroundings that only prepare reads. */
-export interface Preparation {
+export interface Preparation extends Isolating {
   readonly guards: Guards;
   readonly isRevoked: (keyId: string) => boolean;
   /** The environment, for `{env:…}` only. */
@@ -336,26 +342,6 @@ export interface Preparation {
   readonly isShipped: (origin: string) => boolean;
   /** Rejects a JSON Schema that answers can't be checked against. */
   readonly checkSchema: (schema: JsonObject) => Promise<void>;
-}
-
-/** Files of a project, under the rules of the file tools of one thread. A path is written as in a {@link FileChange}. */
-export interface ProjectFiles {
-  /** Returns what is at a path; null if nothing is. Throws `path_denied` for a path that must not be restored. */
-  look(path: string): Promise<FileState | null>;
-  read(path: string): Promise<Uint8Array>;
-  /** Gives a path its earlier content, null for none. Throws `file_changed` if it no longer is what {@link look} returned. */
-  restore(
-    path: string,
-    seen: FileState | null,
-    earlier: { readonly bytes: Uint8Array; readonly mode?: number } | null,
-  ): Promise<void>;
-  /** Removes a folder if it is empty; returns true if it did. */
-  removeFolder(path: string): Promise<boolean>;
-}
-
-/** Reaches the files that threads changed. */
-export interface Restoring {
-  readonly filesOf: (plan: ThreadPlan, threadId: string) => Promise<ProjectFiles>;
 }
 
 /** Renders and indexes the readable export of a thread. */

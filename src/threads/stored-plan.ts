@@ -3,6 +3,7 @@ import type { AskedPermission } from '../core/approval.ts';
 import { type Acknowledgement, RISKS } from '../core/capability.ts';
 import { RyeError } from '../core/errors.ts';
 import { HOOK_EVENTS, type HookDeclaration } from '../core/hook.ts';
+import { ISOLATION_RESULTS, type PlannedWorktree } from '../core/isolation.ts';
 import { parseJson } from '../core/json.ts';
 import { completeLimits } from '../core/limits.ts';
 import {
@@ -260,6 +261,15 @@ const PLAN = objectOf<ThreadPlan>({
       hook_capabilities: optional(texts),
     }),
   ),
+  worktree: optional(
+    objectOf<PlannedWorktree>({
+      path: TEXT,
+      prefix: TEXT,
+      base: TEXT,
+      result: oneOf(ISOLATION_RESULTS),
+    }),
+  ),
+  work_path: optional(TEXT),
   program: optional(
     objectOf<ProgramParts>({
       handlers: texts,

@@ -1,6 +1,7 @@
 import type { AskedPermission } from '../core/approval.ts';
 import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { LogHeader } from '../core/events.ts';
+import type { WorktreeChanges } from '../core/isolation.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import { completeLimits, type Limits } from '../core/limits.ts';
 import type { ThreadPlan } from '../core/plan.ts';
@@ -92,6 +93,10 @@ export interface ThreadDocument {
   readonly continuation_thread_id?: string;
   /** The session that an imported conversation was copied from; absent for threads that rye ran. */
   readonly imported_from?: ImportedFrom;
+  /** The folder that its tools take for the project, relative to the project; absent: the project. */
+  readonly work_path?: string;
+  /** Changes in its worktree, once it has ended; absent: none. */
+  readonly changes?: WorktreeChanges;
   /** SHA-256 hex of the plan, which is stored beside this file and may be handed over to another process. */
   readonly plan_sha256?: string;
   /** SHA-256 hex of the capability snapshot without its signature, once the thread has ended. */
@@ -128,6 +133,7 @@ export function startDocument(
       sha256,
     })),
     plan_sha256: planHash(planText(plan)),
+    work_path: plan.work_path,
     continuation_of: facts.continuationOf,
   });
 }
@@ -225,6 +231,8 @@ const DOCUMENT = objectOf<ThreadDocument>({
   continuation_of: optional(TEXT),
   continuation_thread_id: optional(TEXT),
   imported_from: optional(OBJECT),
+  work_path: optional(TEXT),
+  changes: optional(OBJECT),
   plan_sha256: optional(TEXT),
   capabilities_sha256: optional(TEXT),
 });

@@ -138,7 +138,12 @@ export function openThreadFiles(options: ThreadFilesOptions): ThreadFiles {
     writeArtifact: async (threadId, name, bytes) => {
       const artifacts = join(folder(threadId), 'artifacts');
       await assertOwnPath(root, artifacts);
-      return relative(projectPath, writeNewFile(artifacts, safeName(name), bytes));
+      return relative(projectPath, writeNewFile(artifacts, [safeName(name), 'txt'], bytes));
+    },
+    writePatch: async (threadId, name, bytes) => {
+      const artifacts = join(folder(threadId), 'artifacts');
+      await assertOwnPath(root, artifacts);
+      return relative(projectPath, writeNewFile(artifacts, [safeName(name), 'patch'], bytes));
     },
   };
 }
@@ -260,11 +265,18 @@ function laterPlan(sha256: string): string {
 }
 
 /** Creates `name`, or `name-2`, `name-3`… : call ids are the model's and may repeat. */
-function writeNewFile(folder: string, name: string, text: string): string {
+function writeNewFile(
+  folder: string,
+  [name, extension]: readonly [name: string, extension: string],
+  content: string | Uint8Array,
+): string {
   makeFolders(folder);
   for (let attempt = 1; ; attempt += 1) {
-    const path = join(folder, attempt === 1 ? `${name}.txt` : `${name}-${attempt}.txt`);
-    if (createWhole(path, text)) return path;
+    const path = join(
+      folder,
+      attempt === 1 ? `${name}.${extension}` : `${name}-${attempt}.${extension}`,
+    );
+    if (createWhole(path, content)) return path;
   }
 }
 

@@ -17,6 +17,8 @@ export interface PathRules {
   readonly allow: readonly string[];
   /** The thread that asks: it may read its own artifacts. */
   readonly threadId: string;
+  /** The folder of those artifacts if they are not in `projectPath`. */
+  readonly artifacts?: string | undefined;
   /** Returns true if the thread holds the grant that lifts the guard of a kind; absent: it holds none. */
   readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
 }
@@ -49,6 +51,9 @@ export async function confine(
   if (path.includes('\0')) throw denied(path, 'it contains a NUL character');
   const project = await realpath(rules.projectPath);
   const real = await realPathOf(path, resolve(project, path));
+  if (access === 'read' && (await isArtifact(real, rules.artifacts))) {
+    return { real, project, shown: shownPath(real, project), stats: await statsOf(real) };
+  }
   const root = await rootOf(real, project, rules.allow);
   if (root === undefined) {
     throw denied(
@@ -106,6 +111,12 @@ async function assertUnguarded(
     guard.reason,
     `File tools do not write it. A person can, or can grant <execute><tool>rye/file-system/guarded/${guard.kind}</tool></execute> to the directive; no * includes that grant.`,
   );
+}
+
+async function isArtifact(real: string, folder: string | undefined): Promise<boolean> {
+  if (folder === undefined) return false;
+  const root = await realpath(folder).catch(() => undefined);
+  return root !== undefined && isInside(real, root);
 }
 
 function isOwnArtifact(real: string, project: string, threadId: string | undefined): boolean {

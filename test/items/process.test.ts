@@ -197,6 +197,28 @@ it('keeps the other arguments of rye_execute beside the parameters', () => {
   expect(steps[0]?.calls[0]).toMatchObject({ params: { a: 1 }, options: { async: true } });
 });
 
+it('reads the isolation of a call, and gives that of a step to the directives that it starts', () => {
+  const { steps } = parse(`<process>
+    <step name="a" isolation="worktree" isolation_result="merge">
+      <execute item_type="directive" item_id="d" /></step>
+    <execute item_type="directive" item_id="e" isolation="worktree" />
+  </process>`);
+  expect(steps.map(({ calls }) => calls[0]?.options)).toEqual([
+    { isolation: 'worktree', isolation_result: 'merge' },
+    { isolation: 'worktree' },
+  ]);
+});
+
+it.each([
+  ['<execute item_type="tool" item_id="t" isolation="worktree" />', 'only a directive'],
+  ['<execute item_type="directive" item_id="d" isolation="chroot" />', 'unknown isolation'],
+  ['<execute item_type="directive" item_id="d" isolation_result="merge" />', 'unknown isolation'],
+])('refuses the isolation of %s', (written, message) => {
+  const error = errorOf(() => parse(`<process><step name="a">${written}</step></process>`));
+  expect(error.code).toBe('directive_malformed');
+  expect(error.message).toContain(message);
+});
+
 it('gets through a hostile body', () => {
   // Quadratic time would exceed the test timeout.
   for (const piece of [

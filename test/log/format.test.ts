@@ -49,6 +49,7 @@ const TYPES: Record<EventType, true> = {
   tool_settled: true,
   file_change: true,
   files_restored: true,
+  changes_collected: true,
   hook_fired: true,
   rule_matched: true,
   limit_reached: true,

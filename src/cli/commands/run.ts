@@ -3,12 +3,14 @@ import type { ExecuteDirectiveRequest } from '../../app/presets.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
+import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../core/isolation.ts';
 import { compact } from '../../core/json.ts';
 import { LIMIT_NAMES, LIMITS } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import {
   argument,
   type Context,
+  choice,
   defineCommand,
   defineGroup,
   flag,
@@ -52,6 +54,12 @@ const DIRECTIVE_OPTIONS = {
   ...SAFETY_OPTIONS,
   allowUnpriced: flag('Allow models without a known price (disables the spend limit)'),
   jsonSchema: text('SCHEMA', 'JSON Schema that the outputs must match, as JSON or a file'),
+  isolation: choice('KIND', ISOLATIONS, 'Work in a separate git worktree, from the last commit'),
+  isolationResult: choice(
+    'RESULT',
+    ISOLATION_RESULTS,
+    'Changes of the worktree: leave a patch (default) or merge them',
+  ),
   async: ASYNC,
   dryRun: flag('Print the plan; register, spend and write nothing'),
   outputFormat: OUTPUT_OPTIONS.outputFormat,
@@ -137,12 +145,24 @@ async function requestOf(
     parentThreadId: options.parent ?? (io.env['RYE_PARENT_THREAD_ID'] || undefined),
     // prepare refuses an unknown risk
     acknowledge: options.acknowledge as readonly Risk[],
+    isolation: isolationOf(options),
     allowUnsigned,
     allowUnpriced,
     recordTo: absolute(options.record),
     replayFrom: absolute(options.replay),
     outputSchema: await readSchema(options.jsonSchema, '--json-schema', io),
   });
+}
+
+function isolationOf({
+  isolation: kind,
+  isolationResult: result,
+}: Pick<ValuesOf<typeof DIRECTIVE_OPTIONS>, 'isolation' | 'isolationResult'>):
+  | Isolation
+  | undefined {
+  if (kind !== undefined) return compact({ kind, result });
+  if (result === undefined) return undefined;
+  throw new RyeError('usage', '--isolation-result needs --isolation worktree');
 }
 
 /** Formats a plan: what would run, with which values, and the file that set each. */
@@ -168,6 +188,9 @@ function planLines(plan: ThreadPlan): readonly string[] {
     ...plan.tools.map(({ id, preloaded }) => ['tool', preloaded ? id : `${id} (by name)`] as const),
     ...plan.hooks.map((hook) => ['hook', describeHook(hook)] as const),
     ...plan.context.map(({ id, position }) => ['context', `${id} (${position})`] as const),
+    ...(plan.worktree === undefined
+      ? []
+      : [['worktree', `${plan.worktree.result} from ${plan.worktree.base}`] as const]),
     ...plan.warnings.map((warning) => ['warning', warning] as const),
   ];
   return lines.map(([name, value]) => `${name.padEnd(11)} ${oneLine(value)}`);

@@ -24,6 +24,7 @@ import type {
   Stored,
 } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
+import { planPlace } from '../worktrees.ts';
 import {
   assertAliases,
   planBehavior,
@@ -117,6 +118,7 @@ export async function planDirective(
   const result = { outputs, schema: parseBehavior(behavior).schema };
   const text = interpolateDirective(env, composed, { values, secretNames, result });
   const hooks = await planHooks(env, resolved, capabilities);
+  const place = await planPlace(env, request.isolation, parent);
   const plan: ThreadPlan = {
     format: 1,
     directive: { ...sourceOf(resolved.leaf), ...headline(composed) },
@@ -155,6 +157,7 @@ export async function planDirective(
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
     ...requestedOf(request),
+    ...place,
     ...programOf(env, { tools: risk.tools, chain: resolved.chain, capabilities }),
   };
   return { plan, secrets: secretsOf(values, secretNames), parent };

@@ -95,7 +95,9 @@ async function planAgain(
     allowUnpriced: planned.allow_unpriced,
   });
   try {
-    return (await planDirective(env, request, { ignored, parent, isStart: false })).plan;
+    const { plan } = await planDirective(env, request, { ignored, parent, isStart: false });
+    const { worktree, work_path } = planned;
+    return { ...plan, ...compact({ worktree, work_path }) };
   } catch (error) {
     if (!(error instanceof RyeError)) throw error;
     const { code, message, hint = '', details, location } = error;

@@ -1,5 +1,6 @@
 import type { BehaviorOptions } from '../../core/behavior.ts';
 import type { Risk } from '../../core/capability.ts';
+import type { Isolation } from '../../core/isolation.ts';
 import type { JsonObject } from '../../core/json.ts';
 import type { PartialLimits } from '../../core/limits.ts';
 
@@ -19,6 +20,8 @@ export interface DirectiveRequest {
   readonly allowUnpriced?: boolean;
   /** JSON Schema of an object that the outputs must match; the same as `behavior.schema`. */
   readonly outputSchema?: JsonObject;
+  /** Has the thread work in its own git worktree; absent: it works where its parent does, or in the project. */
+  readonly isolation?: Isolation;
   /** Overrides members of the directive's `<behavior>`; null unsets one. */
   readonly behavior?: BehaviorOptions;
 }

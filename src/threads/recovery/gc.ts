@@ -2,7 +2,9 @@ import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, toRyeError } from '../../core/errors.ts';
 import { isFinal, type ThreadRecord } from '../../core/thread.ts';
 import type { Configured, Process, Stored } from '../ports.ts';
+import type { Isolating } from '../worktrees.ts';
 import { type RemovedCopies, removeCopies } from './gc-copies.ts';
+import { removeWorktrees } from './gc-worktrees.ts';
 import { assertIntact } from './successor.ts';
 
 export interface RetentionRequest {
@@ -34,7 +36,7 @@ export interface Retention {
  * verify is left alone and reported.
  */
 export async function collectThreads(
-  env: Stored & Process & Configured,
+  env: Stored & Process & Configured & Isolating,
   { olderThanMs, dryRun }: RetentionRequest,
 ): Promise<Retention> {
   const before = isoTime(env.clock.now() - olderThanMs);
@@ -59,6 +61,7 @@ export async function collectThreads(
       failures.push({ thread_id: record.thread_id, error: toRyeError(error).toJSON() });
     }
   }
+  if (!dryRun) await removeWorktrees(env, ({ thread_id: id }) => kept.has(id));
   return { archived, copies, failures };
 }
 

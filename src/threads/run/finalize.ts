@@ -1,6 +1,7 @@
 import { isoTime } from '../../core/clock.ts';
 import { type ErrorInfo, messageOf, toRyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
+import type { WorktreeChanges } from '../../core/isolation.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { FinalStatus, ThreadResult } from '../../core/thread.ts';
 import { toMicroUsd } from '../../core/usage.ts';
@@ -36,6 +37,8 @@ export interface FinalizeRequest {
       }
     | undefined;
   readonly children: readonly string[];
+  /** Changes in the thread's worktree; absent: it has none. */
+  readonly changes?: WorktreeChanges | undefined;
   /** Absent if the thread crashed: then its log decides the status of its deliveries. */
   readonly inbox?: Pick<ThreadInbox, 'close'> | undefined;
   /** The thread that continues this one after a handoff; it exists and is not linked yet. */
@@ -179,7 +182,7 @@ class Finalization {
   }
 
   #document(isComplete: boolean): ThreadDocument {
-    const { started, outcome, log, successor } = this.#request;
+    const { started, outcome, log, successor, changes } = this.#request;
     const { status, error } = this.#verdict;
     const now = isoTime(this.#env.clock.now());
     const { runs } = started.document;
@@ -191,6 +194,7 @@ class Finalization {
       cost: outcome.cost,
       result: this.#keptResult(),
       ...(this.#outputs ? { outputs: this.#outputs } : {}),
+      ...(changes ? { changes } : {}),
       ...(error ? { error } : {}),
       ...(isWaiting(this.#verdict) ? { waiting_for: 'approval' as const } : {}),
       ...(log && isComplete && this.#isSealed ? { transcript: log.writer.state() } : {}),
@@ -322,7 +326,7 @@ class Finalization {
 
 async function resultOf(
   env: Stored,
-  { started, outcome, children }: FinalizeRequest,
+  { started, outcome, children, changes }: FinalizeRequest,
   verdict: Verdict,
 ): Promise<ThreadResult> {
   const { threadId, plan } = started;
@@ -341,6 +345,7 @@ async function resultOf(
     model: plan.model.id,
     ...(plan.parent_thread_id === null ? {} : { parent_thread_id: plan.parent_thread_id }),
     children,
+    ...(changes ? { changes } : {}),
     ...(plan.warnings.length === 0 ? {} : { warnings: plan.warnings }),
     paths: {
       thread: env.files.folder(threadId),

@@ -26,6 +26,7 @@ import type {
   ObservedEvent,
 } from '../../loop/ports.ts';
 import type { OpenTools, Process, RunChild, Sources } from '../ports.ts';
+import { workFolder } from '../worktrees.ts';
 import type { Recorder } from './recorder.ts';
 
 export interface HookRunnerOptions {
@@ -273,7 +274,7 @@ export class HookRunner implements HookPort {
     const output = await tool.execute(validation.input, {
       callId,
       threadId,
-      projectPath: env.projectPath,
+      projectPath: workFolder(env, this.#options.plan),
       signal,
       progress: () => undefined,
     });

@@ -90,10 +90,11 @@ function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
 }
 
 function prepareChild(
-  { directiveId, inputs, limits, model, hookCapabilities }: SpawnRequest,
+  { directiveId, inputs, limits, model, hookCapabilities, isolation }: SpawnRequest,
   parentThreadId: string,
 ): PrepareRequest {
-  return compact({ directiveId, inputs, limits, model, hookCapabilities, parentThreadId });
+  const rest = { hookCapabilities, isolation, parentThreadId };
+  return compact({ directiveId, inputs, limits, model, ...rest });
 }
 
 export interface LaunchedRun {

@@ -4,6 +4,7 @@ import { type ErrorRule, parseErrorRules } from '../../policy/error-class.ts';
 import type { ToolDefinition, ToolList } from '../../providers/provider.ts';
 import type { OpenTools, Process, Sources } from '../ports.ts';
 import { returnCheck } from '../prepare/directive.ts';
+import { workFolder } from '../worktrees.ts';
 import type { Opening } from './opening.ts';
 import type { StartedThread } from './start.ts';
 import type { Tooling } from './tooling.ts';
@@ -17,7 +18,7 @@ export function sharedPorts(
 ) {
   return {
     threadId,
-    projectPath: env.projectPath,
+    projectPath: workFolder(env, plan),
     system,
     history: messages,
     ...(parent ? { parentLimits: parent.limits } : {}),

@@ -1,4 +1,5 @@
 import type { RequestedApproval } from '../../core/approval.ts';
+import { join } from 'node:path';
 import { isoTime } from '../../core/clock.ts';
 import { toRyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
@@ -22,6 +23,7 @@ import { ApprovalDesk } from './approvals.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { ThreadInbox } from './inbox.ts';
+import { ThreadWorktree } from './isolation.ts';
 import { fileKeeper } from './keep-file.ts';
 import { type LiveExport, openLiveExport } from './live-export.ts';
 import { Cancellation, cancelReason } from './liveness.ts';
@@ -96,6 +98,7 @@ class ThreadRun {
   readonly #options: RunOptions;
   readonly #cancellation: Cancellation;
   readonly #artifacts = new ArtifactHashes();
+  readonly #worktree: ThreadWorktree;
   #log: RunLog | undefined;
   #session: RunSession | undefined;
 
@@ -104,6 +107,7 @@ class ThreadRun {
     this.#started = started;
     this.#conversation = conversation;
     this.#options = options;
+    this.#worktree = new ThreadWorktree(env, started);
     this.#cancellation = new Cancellation(env, started, options.signal);
   }
 
@@ -114,9 +118,12 @@ class ThreadRun {
       ({ outcome, successor } = await this.#handOff(outcome, this.#log.recorder));
     }
     this.#cancellation.stop();
+    const ended = await this.#worktree.end(outcome, this.#log?.recorder);
+    const { changes } = ended;
     const result = await finalizeThread(this.#env, {
       started: this.#started,
-      outcome,
+      outcome: ended.outcome,
+      changes,
       hooks: this.#session?.hooks,
       log: this.#log,
       children: this.#session?.children.ids ?? [],
@@ -127,6 +134,7 @@ class ThreadRun {
       },
     });
     await this.#session?.tools.close();
+    await this.#worktree.remove(changes);
     await afterEnd(this.#env, result);
     return { result, successor };
   }
@@ -136,6 +144,7 @@ class ThreadRun {
     try {
       const log = await this.#openLog();
       this.#log = log;
+      await this.#worktree.open();
       const session = await this.#openSession(log.recorder);
       this.#session = session;
       const opening = await this.#open(log, session);
@@ -302,7 +311,8 @@ class ThreadRun {
             .join('\n');
           const path = await env.files.writeArtifact(threadId, callId, text);
           this.#artifacts.note(path, text);
-          return path;
+          // the tools of an isolated thread take its worktree for the project
+          return plan.work_path === undefined ? path : join(env.projectPath, path);
         },
       },
       forgetReads: () => tools.forgetReads?.(),

@@ -25,6 +25,7 @@ import { endIfFails, type StartedThread, startThread, writerOptions } from '../r
 import { planHash, planText } from '../stored-plan.ts';
 import { headerOf, type ImportedFrom, type ThreadDocument } from '../thread-document.ts';
 import { partOf } from '../verified-log.ts';
+import { inFreshPlace } from '../worktrees.ts';
 import { entryAt, openingDrafts, readVerified } from './edit.ts';
 
 export interface ExtractRequest {
@@ -52,7 +53,7 @@ export async function extractThread(
     });
   }
   const planned = await env.files.readPlan(source);
-  const plan = { ...planned, parent_thread_id: null };
+  const plan = { ...inFreshPlace(planned, env.ids), parent_thread_id: null };
   const isEmpty = foldContext(tree, { leafId: entryId }).messages.length === 0;
   const drafts = [
     ...extractDrafts(tree, events, entryId),

@@ -38,6 +38,8 @@ type Events = readonly (LogEvent | UnknownEvent)[];
 interface Member {
   readonly threadId: string;
   readonly events: Events;
+  /** True if it worked in a worktree: only what was merged changed the project. */
+  readonly isIsolated: boolean;
 }
 
 interface Moment {
@@ -97,9 +99,9 @@ async function membersOf(env: Stored, records: readonly ThreadRecord[]): Promise
     const { logs } = env.store;
     // it never ran
     if ((await logs.size(threadId)) === undefined && !(await logs.isArchived(threadId))) continue;
-    const { verdict } = await readVerified(env, threadId);
+    const { document, verdict } = await readVerified(env, threadId);
     const { events } = await logs.read(threadId, partOf(threadId, verdict));
-    members.push({ threadId, events });
+    members.push({ threadId, events, isIsolated: document.work_path !== undefined });
   }
   return members;
 }
@@ -160,7 +162,7 @@ interface MemberChanges {
 const HARMLESS: ReadonlySet<string> = new Set(['tool_search', 'skills/use']);
 
 function changesOf(
-  { threadId, events }: Member,
+  { threadId, events, isIsolated }: Member,
   isAfter: (seq: number, time: number) => boolean,
 ): MemberChanges {
   const settled = settledCalls(events);
@@ -173,6 +175,7 @@ function changesOf(
     const facts = { thread_id: threadId, time, isUndone };
     if (isKnown(event, 'file_change')) {
       const { call_id: callId, ...change } = event.payload;
+      if (isIsolated && change.merged !== true) continue;
       const end = settled.get(callId)?.find(({ seq }) => seq > event.seq);
       const isCertain = end?.payload.outcome === 'ok';
       changes.push({ ...change, ...facts, isCertain });
@@ -180,7 +183,8 @@ function changesOf(
       for (const change of event.payload.files) {
         changes.push({ ...change, ...facts, isCertain: false });
       }
-    } else if (isKnown(event, 'tool_call_start') && isUndone && mayChange(event.payload.tool)) {
+    } else if (isKnown(event, 'tool_call_start') && isUndone && !isIsolated) {
+      if (!mayChange(event.payload.tool)) continue;
       const { call_id, tool } = event.payload;
       unrecorded.push({ thread_id: threadId, call_id, tool });
     }

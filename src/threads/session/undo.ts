@@ -1,6 +1,7 @@
 import { type ErrorInfo, RyeError, toRyeError } from '../../core/errors.ts';
 import { type FileChange, type FileState, MAX_COPY_BYTES } from '../../core/file-change.ts';
-import type { Process, ProjectFiles, Restoring, Stored } from '../ports.ts';
+import type { Process, Stored } from '../ports.ts';
+import type { ProjectFiles, Restoring } from '../project-files.ts';
 import { editLog } from './edit.ts';
 import { type FileEvents, readFileEvents, type UnrecordedCall } from './file-events.ts';
 import { type FilePlan, planFiles } from './file-history.ts';

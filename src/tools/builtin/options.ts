@@ -12,6 +12,8 @@ export interface BuiltinOptions {
   readonly allowedPaths?: readonly string[];
   /** Returns true if the thread may write guarded paths of a kind; absent: of none. */
   readonly lifts?: ((kind: GuardedKind) => boolean) | undefined;
+  /** The folder of the thread's artifacts if it works in a worktree. */
+  readonly artifacts?: string | undefined;
   /** Names of further environment variables for commands. */
   readonly passEnv?: readonly string[];
   /** Read deduplication and read-before-edit; without it both are off. */
@@ -40,6 +42,7 @@ export function rulesOf(options: BuiltinOptions, context: ToolContext): PathRule
     projectPath: context.projectPath,
     allow: options.allowedPaths ?? [],
     threadId: context.threadId,
+    artifacts: options.artifacts,
     lifts: options.lifts,
   };
 }

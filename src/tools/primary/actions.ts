@@ -1,5 +1,6 @@
 import type { CapabilityNeed, Verb } from '../../core/capability.ts';
 import { assertItemId, ITEM_TYPES, type ItemType } from '../../core/ids.ts';
+import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../core/isolation.ts';
 import type { JsonObject } from '../../core/json.ts';
 import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
 import {
@@ -18,6 +19,8 @@ export interface ExecuteDirectiveCall {
   readonly limitOverrides: PartialLimits;
   readonly model: string | undefined;
   readonly async: boolean;
+  /** Absent: the child works where its parent does. */
+  readonly isolation: Isolation | undefined;
 }
 
 export interface ItemCall {
@@ -85,6 +88,16 @@ export function createExecuteTool(
       },
       model: { type: 'string', description: 'Model id or tier for the child thread.' },
       async: { type: 'boolean', description: 'Start it and go on. Default false.' },
+      isolation: {
+        type: 'string',
+        enum: ISOLATIONS,
+        description: 'worktree: the child works in its own git worktree, from the last commit.',
+      },
+      isolation_result: {
+        type: 'string',
+        enum: ISOLATION_RESULTS,
+        description: 'Its changes: in a patch file (default), or merged here.',
+      },
     },
     required: ['item_type', 'item_id'],
     // the child has its own duration limit; this bound only keeps a lost child from hanging its parent forever
@@ -94,7 +107,9 @@ export function createExecuteTool(
       const { item_type, item_id: itemId, parameters = {}, model, async = false } = input;
       if (item_type === 'directive') {
         const limitOverrides: PartialLimits = input.limit_overrides ?? {};
-        const call = { itemId, parameters, limitOverrides, model, async };
+        const { isolation: kind, isolation_result: result } = input;
+        const isolation = kind && { kind, ...(result ? { result } : {}) };
+        const call = { itemId, parameters, limitOverrides, model, async, isolation };
         return actions.executeDirective(call, context);
       }
       if (async) return actions.executeTool({ itemId, parameters }, context);

@@ -1,0 +1,45 @@
+/** `worktree`: the thread works in its own git worktree, which begins at the last commit. */
+export const ISOLATIONS = ['worktree'] as const;
+export type IsolationKind = (typeof ISOLATIONS)[number];
+
+/** `patch` leaves the changes in a patch file; `merge` merges them into the files of the parent, or of the project. */
+export const ISOLATION_RESULTS = ['patch', 'merge'] as const;
+export type IsolationResult = (typeof ISOLATION_RESULTS)[number];
+
+/** The isolation that a request asks for. */
+export interface Isolation {
+  readonly kind: IsolationKind;
+  /** Default: `patch`. */
+  readonly result?: IsolationResult;
+}
+
+/** The git worktree of a thread. */
+export interface PlannedWorktree {
+  /** Its folder, relative to the project. */
+  readonly path: string;
+  /** The project's folder within the repository, with a slash at the end; empty: the repository is the project. */
+  readonly prefix: string;
+  /** The commit that it begins at. */
+  readonly base: string;
+  readonly result: IsolationResult;
+}
+
+/** The changes that a thread made in its worktree. */
+export interface WorktreeChanges {
+  /** `merge_conflict`: nothing was merged. `patch`: nothing was asked to be merged. */
+  readonly status: 'none' | 'patch' | 'merged' | 'merge_conflict';
+  /** The commit that the worktree began at. */
+  readonly base: string;
+  /** Path of the patch, relative to the project; null without changes. */
+  readonly patch: string | null;
+  readonly files: readonly ChangedFile[];
+  /** Files that could not be merged; absent: none. */
+  readonly conflicts?: readonly { readonly path: string; readonly reason: string }[];
+}
+
+/** A file that differs from the base. */
+export interface ChangedFile {
+  /** Relative to the project. */
+  readonly path: string;
+  readonly change: 'added' | 'modified' | 'deleted';
+}

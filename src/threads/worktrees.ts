@@ -1,0 +1,84 @@
+import { join } from 'node:path';
+import type { FileChange } from '../core/file-change.ts';
+import type { IdSource } from '../core/ids.ts';
+import type {
+  ChangedFile,
+  Isolation,
+  IsolationResult,
+  PlannedWorktree,
+  WorktreeChanges,
+} from '../core/isolation.ts';
+import type { ThreadPlan } from '../core/plan.ts';
+import type { ThreadDocument } from './thread-document.ts';
+
+/** The git worktrees of isolated threads. */
+export interface Worktrees {
+  /** Plans a worktree at the last commit, and makes nothing. Throws `isolation_unavailable` if there is none. */
+  plan(id: string, result: IsolationResult): Promise<PlannedWorktree>;
+  /** Makes the worktree, or finds it again; `patch` is the path of what was changed in it before. */
+  open(worktree: PlannedWorktree, patch?: string): Promise<void>;
+  /** Compares the worktree with its base. */
+  collect(worktree: PlannedWorktree): Promise<{
+    readonly patch: Uint8Array;
+    readonly files: readonly ChangedFile[];
+  }>;
+  /** Merges the changes into a folder: all, or none if a file conflicts. */
+  merge(
+    worktree: PlannedWorktree,
+    request: WorktreeMerge,
+  ): Promise<NonNullable<WorktreeChanges['conflicts']>>;
+  remove(worktree: Pick<PlannedWorktree, 'path'>): Promise<void>;
+  /** Paths of the worktrees that are there, relative to the project. */
+  list(): Promise<readonly string[]>;
+}
+
+export interface WorktreeMerge {
+  readonly plan: ThreadPlan;
+  readonly threadId: string;
+  /** The folder that the changes are merged into, relative to the project; empty: the project. */
+  readonly target: string;
+  /** Keeps what a file has and records the change that follows. */
+  readonly keep: (change: FileChange, bytes: Uint8Array | undefined) => Promise<void>;
+}
+
+/** Makes worktrees for isolated threads. */
+export interface Isolating {
+  readonly worktrees: Worktrees;
+}
+
+/** The part of a plan that decides where its tools work. */
+export type PlannedPlace = Pick<ThreadPlan, 'worktree' | 'work_path'>;
+
+/** Plans the place where a thread's tools work: its own worktree, or the place of its parent. */
+export async function planPlace(
+  { worktrees, ids }: Isolating & { readonly ids: IdSource },
+  isolation: Isolation | undefined,
+  parent: ThreadDocument | undefined,
+): Promise<PlannedPlace> {
+  if (!isolation) return parent?.work_path === undefined ? {} : { work_path: parent.work_path };
+  const worktree = await worktrees.plan(ids.uuid(), isolation.result ?? 'patch');
+  return placeOf(worktree);
+}
+
+/** Returns a plan for a copy of a thread, which has its own worktree if the thread has one, and else works in the project. */
+export function inFreshPlace(
+  { worktree, work_path: _inherited, ...plan }: ThreadPlan,
+  ids: IdSource,
+): ThreadPlan {
+  if (!worktree) return plan;
+  const folder = worktree.path.slice(0, worktree.path.lastIndexOf('/'));
+  return { ...plan, ...placeOf({ ...worktree, path: `${folder}/${ids.uuid()}` }) };
+}
+
+/** Returns the folder that a thread's tools take for the project. */
+export function workFolder(
+  { projectPath }: { readonly projectPath: string },
+  { work_path: path }: Pick<ThreadPlan, 'work_path'>,
+): string {
+  return path === undefined ? projectPath : join(projectPath, path);
+}
+
+function placeOf(worktree: PlannedWorktree): PlannedPlace {
+  const work_path = `${worktree.path}/${worktree.prefix}`.replace(/\/$/, '');
+  return { worktree, work_path };
+}

@@ -1,0 +1,155 @@
+import { join } from 'node:path';
+import { RyeError, toRyeError } from '../../core/errors.ts';
+import type { FileChange, FileState } from '../../core/file-change.ts';
+import { writeWhole } from '../../disk/whole-file.ts';
+import { exclusively } from '../files.ts';
+import { sha256 } from '../kept-files.ts';
+import { makePrivateFolder } from '../kill-guard.ts';
+import type { RestoredFiles } from '../restored-files.ts';
+import { tryGit } from './git.ts';
+import type { CollectedFile, GitWorktrees } from './worktrees.ts';
+
+/** A file that was not merged, and the reason. */
+export interface MergeConflict {
+  readonly path: string;
+  readonly reason: string;
+}
+
+export interface MergeRequest {
+  readonly worktrees: GitWorktrees;
+  readonly files: readonly CollectedFile[];
+  /** The folder that the changes are merged into, and its files under the rules of the thread. */
+  readonly target: { readonly path: string; readonly files: RestoredFiles };
+  /** Keeps what a file has and records the change that follows. */
+  readonly keep: (change: FileChange, bytes: Uint8Array | undefined) => Promise<void>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** The merge of one file; `bytes` null removes it. */
+interface MergedFile {
+  readonly path: string;
+  readonly found: FileState | null;
+  readonly current: Uint8Array | null;
+  readonly bytes: Uint8Array | null;
+  readonly mode: number | undefined;
+}
+
+/** Maximum attempts to merge into files that other threads change meanwhile. */
+const ATTEMPTS = 20;
+
+/**
+ * Merges the changes of a worktree into a folder, three ways and file by file: all of them, or none if one conflicts. A file
+ * that another process changes in between is merged again.
+ */
+export async function mergeChanges(request: MergeRequest): Promise<readonly MergeConflict[]> {
+  return await exclusively(`merge into ${request.target.path}`, async () => {
+    for (let attempt = 1; ; attempt += 1) {
+      const { merged, conflicts } = await mergeAll(request);
+      if (conflicts.length > 0) return conflicts;
+      try {
+        for (const one of merged) await apply(request, one);
+        return [];
+      } catch (error) {
+        const isRace = error instanceof RyeError && RACES.has(error.code);
+        if (!isRace || attempt === ATTEMPTS) throw error;
+      }
+    }
+  });
+}
+
+/** Codes of writes that another process was faster than. */
+const RACES: ReadonlySet<string> = new Set(['file_changed', 'tool_failed']);
+
+async function mergeAll(request: MergeRequest) {
+  const merged: MergedFile[] = [];
+  const conflicts: MergeConflict[] = [];
+  for (const file of request.files) {
+    try {
+      const one = await mergeFile(request, file);
+      if (one) merged.push(one);
+    } catch (error) {
+      conflicts.push({ path: file.path, reason: toRyeError(error).message });
+    }
+  }
+  return { merged, conflicts };
+}
+
+/** Returns undefined if the file already has the change; throws a conflict. */
+async function mergeFile(
+  { worktrees, target, env }: MergeRequest,
+  { path, before, after }: CollectedFile,
+): Promise<MergedFile | undefined> {
+  if (![before.mode, after.mode].every((mode) => FILE_MODES.has(mode))) {
+    throw conflict('only regular files are merged');
+  }
+  const found = await target.files.look(path);
+  const current = found === null ? null : await target.files.read(path);
+  const base = await contentOf(worktrees, before);
+  const theirs = await contentOf(worktrees, after);
+  if (isSame(current, theirs)) return undefined;
+  const mode = modeOf(found, before.mode, after.mode);
+  if (isSame(current, base)) return { path, found, current, bytes: theirs, mode };
+  if (!current || !base || !theirs)
+    throw conflict('it was changed on one side and removed on the other');
+  return { path, found, current, bytes: await mergeTexts({ current, base, theirs }, env), mode };
+}
+
+const FILE_MODES: ReadonlySet<string> = new Set(['000000', '100644', '100755']);
+const NO_FILE = '000000';
+const PROGRAM = '100755';
+
+async function contentOf(
+  worktrees: GitWorktrees,
+  { mode, blob }: CollectedFile['before'],
+): Promise<Uint8Array | null> {
+  return mode === NO_FILE ? null : await worktrees.blob(blob);
+}
+
+function isSame(left: Uint8Array | null, right: Uint8Array | null): boolean {
+  if (left === null || right === null) return left === right;
+  return Buffer.compare(left, right) === 0;
+}
+
+/** Git knows one permission: that to execute. */
+function modeOf(found: FileState | null, before: string, after: string): number | undefined {
+  if (found?.mode === undefined) return after === PROGRAM ? 0o755 : undefined;
+  if (before === after) return found.mode;
+  return after === PROGRAM ? found.mode | 0o111 : found.mode & ~0o111;
+}
+
+async function mergeTexts(
+  sides: Readonly<Record<'current' | 'base' | 'theirs', Uint8Array>>,
+  env: MergeRequest['env'],
+): Promise<Buffer> {
+  const folder = await makePrivateFolder('merge');
+  try {
+    for (const [name, bytes] of Object.entries(sides)) {
+      writeWhole(join(folder.path, name), bytes);
+    }
+    const args = ['merge-file', '-p', '-q', 'current', 'base', 'theirs'];
+    const { code, stdout } = await tryGit(args, { cwd: folder.path, env });
+    if (code === 0) return stdout;
+    throw conflict(
+      code > 127 ? 'it is binary and was changed on both sides' : 'the same lines were changed',
+    );
+  } finally {
+    await folder.remove();
+  }
+}
+
+function conflict(reason: string): RyeError {
+  return new RyeError('tool_failed', reason);
+}
+
+async function apply(
+  { target, keep }: MergeRequest,
+  { path, found, current, bytes, mode }: MergedFile,
+): Promise<void> {
+  const after =
+    bytes === null
+      ? null
+      : { sha256: sha256(bytes), bytes: bytes.length, ...(mode === undefined ? {} : { mode }) };
+  await keep({ path, before: found, after, merged: true }, current ?? undefined);
+  const earlier = bytes === null ? null : { bytes, ...(mode === undefined ? {} : { mode }) };
+  await target.files.restore(path, found, earlier);
+}

@@ -1,0 +1,201 @@
+import { existsSync } from 'node:fs';
+import { lstat, readdir, realpath, rm } from 'node:fs/promises';
+import { join, relative, resolve, sep } from 'node:path';
+import { RyeError, systemCodeOf } from '../../core/errors.ts';
+import type { ChangedFile, IsolationResult, PlannedWorktree } from '../../core/isolation.ts';
+import { makeFolders, writeWhole } from '../../disk/whole-file.ts';
+import { exclusively } from '../files.ts';
+import { type GitOptions, git, tryGit, withoutFilters } from './git.ts';
+
+/** The changes of a worktree against its base. */
+export interface CollectedChanges {
+  /** Applies in the project's folder with `git apply`. */
+  readonly patch: Buffer;
+  readonly files: readonly CollectedFile[];
+}
+
+/** One changed file; a mode is the one of git, `000000` for no file. */
+export interface CollectedFile extends ChangedFile {
+  readonly before: { readonly mode: string; readonly blob: string };
+  readonly after: { readonly mode: string; readonly blob: string };
+}
+
+/** Folder of worktrees, relative to the project. */
+const FOLDER = '.ai/state/worktrees';
+
+export interface WorktreesOptions {
+  readonly projectPath: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** The git worktrees of a project's isolated threads. No program that the repository names is run. */
+export class GitWorktrees {
+  readonly #options: WorktreesOptions;
+
+  constructor(options: WorktreesOptions) {
+    this.#options = options;
+  }
+
+  /** Plans a worktree at the last commit. Throws `isolation_unavailable` if there is none. */
+  async plan(id: string, result: IsolationResult): Promise<PlannedWorktree> {
+    const { projectPath: cwd, env } = this.#options;
+    const found = await tryGit(['rev-parse', '--show-prefix', '--show-toplevel'], { cwd, env });
+    if (found.code !== 0) {
+      throw new RyeError('isolation_unavailable', `${cwd} is in no git repository`, {
+        hint: 'Make one and commit: git init && git add -A && git commit. Or run without isolation.',
+      });
+    }
+    const head = await tryGit(['rev-parse', '--verify', '--quiet', 'HEAD^{commit}'], { cwd, env });
+    if (head.code !== 0) {
+      throw new RyeError('isolation_unavailable', `the repository of ${cwd} has no commit yet`, {
+        hint: 'A worktree begins at the last commit: commit first. Or run without isolation.',
+      });
+    }
+    const [prefix = ''] = found.stdout.toString('utf8').split('\n');
+    return { path: `${FOLDER}/${id}`, prefix, base: head.stdout.toString('utf8').trim(), result };
+  }
+
+  /** Makes the worktree, or finds it again; `patch` is what was changed in it before, if it was removed since. */
+  async open(worktree: PlannedWorktree, patch?: string): Promise<void> {
+    const root = this.#root(worktree);
+    await this.#makeFolder();
+    if (existsSync(readyFile(root)) && (await isFolder(root))) return;
+    await exclusively(FOLDER, async () => {
+      const git0 = await this.#repository();
+      await this.#discard(root, git0);
+      await git(['worktree', 'add', '--quiet', '--force', '--detach', root, worktree.base], git0);
+      const work = join(root, worktree.prefix);
+      makeFolders(work);
+      if (patch !== undefined) {
+        const file = resolve(this.#options.projectPath, patch);
+        await git(['apply', '--whitespace=nowarn', file], this.#inside(git0, worktree));
+      }
+      writeWhole(readyFile(root), '');
+    });
+  }
+
+  /** Compares the worktree with its base. Files that git ignores and rye's state are left out. */
+  async collect(worktree: PlannedWorktree): Promise<CollectedChanges> {
+    const root = this.#root(worktree);
+    const index = `${root}.index`;
+    const inside = this.#inside(await this.#repository(), worktree);
+    // an index of its own: the thread may have changed that of the worktree
+    const options = { ...inside, variables: { ...inside.variables, GIT_INDEX_FILE: index } };
+    try {
+      await rm(index, { force: true });
+      await git(['read-tree', worktree.base], options);
+      await git(['add', '--all', '--', '.', ':(exclude).ai/state'], options);
+      const compare = ['diff-index', '--cached', '--no-renames', '--relative', '--full-index'];
+      const plain = ['--no-ext-diff', '--no-textconv', '--no-color'];
+      const patch = await git([...compare, ...plain, '--binary', '-p', worktree.base], options);
+      const raw = await git([...compare, '--raw', '-z', worktree.base], options);
+      return { patch, files: parseRaw(raw.toString('utf8')) };
+    } finally {
+      await rm(index, { force: true });
+      await rm(`${index}.lock`, { force: true });
+    }
+  }
+
+  /** Returns the content of a blob. */
+  async blob(sha: string): Promise<Buffer> {
+    return await git(['cat-file', 'blob', sha], await this.#repository());
+  }
+
+  /** Removes a worktree. Does nothing if there is none. */
+  async remove(worktree: Pick<PlannedWorktree, 'path'>): Promise<void> {
+    const root = this.#root(worktree);
+    await exclusively(FOLDER, async () => {
+      const repository = await this.#repository().catch(() => undefined);
+      await this.#discard(root, repository);
+    });
+  }
+
+  /** Paths of the worktrees that are there, relative to the project. */
+  async list(): Promise<readonly string[]> {
+    try {
+      const names = await readdir(join(this.#options.projectPath, FOLDER));
+      const ids = names.flatMap(
+        (name) => /^([0-9a-f-]{36})(?:\.ready|\.index)?$/.exec(name)?.[1] ?? [],
+      );
+      return [...new Set(ids)].map((id) => `${FOLDER}/${id}`);
+    } catch (error) {
+      if (systemCodeOf(error) === 'ENOENT') return [];
+      throw error;
+    }
+  }
+
+  async #discard(root: string, repository: GitOptions | undefined): Promise<void> {
+    await rm(readyFile(root), { force: true });
+    await rm(`${root}.index`, { force: true });
+    await rm(root, { recursive: true, force: true, maxRetries: 3 });
+    if (repository) await tryGit(['worktree', 'prune'], repository);
+  }
+
+  #root({ path }: Pick<PlannedWorktree, 'path'>): string {
+    const { projectPath } = this.#options;
+    const root = join(projectPath, path);
+    if (/^[0-9a-f-]{36}$/.test(relative(join(projectPath, FOLDER), root))) return root;
+    throw new RyeError('path_denied', `${path} is no folder for a worktree`);
+  }
+
+  /** Makes the folder of worktrees, which no git of a person is to list. */
+  async #makeFolder(): Promise<void> {
+    const { projectPath } = this.#options;
+    const folder = join(projectPath, FOLDER);
+    makeFolders(folder);
+    const expected = join(await realpath(projectPath), ...FOLDER.split('/'));
+    if ((await realpath(folder)) !== expected) {
+      throw new RyeError('path_denied', `${folder} is refused: it is behind a symbolic link`, {
+        hint: 'Remove the link; rye makes the folder.',
+      });
+    }
+    const ignore = join(folder, '.gitignore');
+    if (!existsSync(ignore)) writeWhole(ignore, '*\n');
+  }
+
+  /** Options for commands on the repository itself, whatever the worktree has become. */
+  async #repository(): Promise<GitOptions> {
+    const { projectPath: cwd, env } = this.#options;
+    const found = await git(['rev-parse', '--git-common-dir'], { cwd, env });
+    const common = resolve(cwd, found.toString('utf8').replace(/\n$/, ''));
+    return await withoutFilters({ cwd, env, variables: { GIT_DIR: common } });
+  }
+
+  #inside(repository: GitOptions, worktree: PlannedWorktree): GitOptions {
+    const root = this.#root(worktree);
+    return {
+      ...repository,
+      cwd: join(root, worktree.prefix),
+      variables: { ...repository.variables, GIT_WORK_TREE: root },
+    };
+  }
+}
+
+/** Marks a worktree as complete: git may have been killed while it made one. */
+function readyFile(root: string): string {
+  return `${root}.ready`;
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return (await lstat(path).catch(() => undefined))?.isDirectory() === true;
+}
+
+const CHANGES: Readonly<Record<string, ChangedFile['change']>> = { A: 'added', D: 'deleted' };
+
+/** Parses `diff-index --raw -z`: `:mode mode blob blob status`, then the path. */
+function parseRaw(raw: string): readonly CollectedFile[] {
+  const fields = raw.split('\0').filter((field) => field !== '');
+  const files: CollectedFile[] = [];
+  for (let at = 0; at + 1 < fields.length; at += 2) {
+    const [before = '', after = '', from = '', to = '', status = ''] = (fields[at] ?? '')
+      .slice(1)
+      .split(' ');
+    files.push({
+      path: (fields[at + 1] ?? '').split(sep).join('/'),
+      change: CHANGES[status.slice(0, 1)] ?? 'modified',
+      before: { mode: before, blob: from },
+      after: { mode: after, blob: to },
+    });
+  }
+  return files;
+}
