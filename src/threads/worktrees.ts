@@ -15,7 +15,7 @@ import type { ThreadDocument } from './thread-document.ts';
 export interface Worktrees {
   /** Plans a worktree at the last commit, and makes nothing. Throws `isolation_unavailable` if there is none. */
   plan(id: string, result: IsolationResult): Promise<PlannedWorktree>;
-  /** Makes the worktree, or finds it again; `patch` is the path of what was changed in it before. */
+  /** Makes the worktree, or finds it again; `patch` is the path of its earlier changes. */
   open(worktree: PlannedWorktree, patch?: string): Promise<void>;
   /** Compares the worktree with its base. */
   collect(worktree: PlannedWorktree): Promise<{

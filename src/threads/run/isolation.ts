@@ -49,7 +49,7 @@ export class ThreadWorktree {
     } catch (error) {
       const { cost, last_text } = outcome;
       const { code, message } = toRyeError(error);
-      const hint = `The changes are still in ${worktree.path}. To go on: rye threads resume ${this.#started.threadId}`;
+      const hint = `The changes are still in ${worktree.path}. Resume it with: rye threads resume ${this.#started.threadId}`;
       const failure = { code, message: `the changes were not collected: ${message}`, hint };
       return { outcome: { kind: 'error', error: failure, cost, last_text } };
     }

@@ -19,7 +19,7 @@ const HARMLESS: readonly (readonly [key: string, value: string])[] = [
 ];
 
 export interface GitOptions {
-  /** Where git runs. */
+  /** The folder that git runs in. */
   readonly cwd: string;
   /** The environment of rye; git gets its search path alone. */
   readonly env: Readonly<Record<string, string | undefined>>;

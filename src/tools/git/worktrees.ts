@@ -74,12 +74,12 @@ export class GitWorktrees {
     });
   }
 
-  /** Compares the worktree with its base. Files that git ignores and rye's state are left out. */
+  /** Compares the worktree with its base. Skips files that git ignores, and rye's state. */
   async collect(worktree: PlannedWorktree): Promise<CollectedChanges> {
     const root = this.#root(worktree);
     const index = `${root}.index`;
     const inside = this.#inside(await this.#repository(), worktree);
-    // an index of its own: the thread may have changed that of the worktree
+    // a separate index: the thread may have changed that of the worktree
     const options = { ...inside, variables: { ...inside.variables, GIT_INDEX_FILE: index } };
     try {
       await rm(index, { force: true });
@@ -145,7 +145,7 @@ export class GitWorktrees {
     makeFolders(folder);
     const expected = join(await realpath(projectPath), ...FOLDER.split('/'));
     if ((await realpath(folder)) !== expected) {
-      throw new RyeError('path_denied', `${folder} is refused: it is behind a symbolic link`, {
+      throw new RyeError('path_denied', `${folder} is refused: a part of it is a symbolic link`, {
         hint: 'Remove the link; rye makes the folder.',
       });
     }
@@ -153,7 +153,7 @@ export class GitWorktrees {
     if (!existsSync(ignore)) writeWhole(ignore, '*\n');
   }
 
-  /** Options for commands on the repository itself, whatever the worktree has become. */
+  /** Options for commands on the repository itself; the worktree, which the thread can change, is not asked. */
   async #repository(): Promise<GitOptions> {
     const { projectPath: cwd, env } = this.#options;
     const found = await git(['rev-parse', '--git-common-dir'], { cwd, env });
