@@ -44,7 +44,7 @@ function isolated(call: ProcessCall, step: XmlElement, problems: Problems): Proc
 /** Returns why a call can't be isolated as its options ask; undefined if it can. */
 function isolationProblem(
   { primary, item_type: type, item_id: id }: ProcessCall,
-  { isolation, isolation_result: result }: JsonObject,
+  { isolation, isolation_result: result }: JsonObject = {},
 ): string | undefined {
   if (isolation === undefined && result === undefined) return undefined;
   if (primary !== 'execute' || type !== 'directive') {
@@ -162,7 +162,21 @@ function readParam(element: XmlElement, params: Map<string, JsonValue>, problems
   params.set(name, value.value);
 }
 
+/** Reads a call; reports why it can't be one. */
 function toCall(
+  primary: Verb,
+  args: JsonObject,
+  location: SourceLocation,
+  problems: Problems,
+): ProcessCall | undefined {
+  const call = callOf(primary, args, location, problems);
+  const message = call && isolationProblem(call, call.options);
+  if (message === undefined) return call;
+  problems.error({ code: 'directive_malformed', message, location });
+  return undefined;
+}
+
+function callOf(
   primary: Verb,
   args: JsonObject,
   location: SourceLocation,
@@ -192,9 +206,7 @@ function toCall(
   if (!isJsonObject(values)) return fail(`the parameters of ${primary} ${id} are not an object`);
   const merged = primary === 'execute' ? values : { ...options, ...values };
   const rest = primary === 'execute' && Object.keys(options).length > 0 ? { options } : {};
-  const call = { primary, item_type: itemType, item_id: id, params: merged, ...rest };
-  const refused = primary === 'execute' ? isolationProblem(call, options) : undefined;
-  return refused === undefined ? call : fail(refused);
+  return { primary, item_type: itemType, item_id: id, params: merged, ...rest };
 }
 
 /**

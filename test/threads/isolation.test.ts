@@ -34,9 +34,10 @@ async function repository(): Promise<UndoDesk> {
 /** The changes that each isolated child reported, in order. */
 async function changesIn({ lab }: UndoDesk, id: string): Promise<readonly WorktreeChanges[]> {
   return (await lab.events(id)).flatMap((event) => {
-    const { message } = event.payload as { message?: { role: string; data?: object } };
-    const changes = (message?.data as { changes?: WorktreeChanges } | undefined)?.changes;
-    return changes ? [changes] : [];
+    const { message } = event.payload as {
+      message?: { data?: { changes?: WorktreeChanges } };
+    };
+    return message?.data?.changes ?? [];
   });
 }
 
@@ -125,7 +126,7 @@ describe('a child in its own worktree', () => {
 
   it('works on beside seven others that change the same file', async () => {
     const desk = await repository();
-    const names = [...'abcdefgh'];
+    const names = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
     desk.put('shared.txt', names.map((name) => `${name}\n-\n-\n-\n`).join(''));
     git(desk.lab, 'add', '--all');
     git(desk.lab, 'commit', '--quiet', '-m', 'second');

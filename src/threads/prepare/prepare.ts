@@ -118,7 +118,6 @@ export async function planDirective(
   const result = { outputs, schema: parseBehavior(behavior).schema };
   const text = interpolateDirective(env, composed, { values, secretNames, result });
   const hooks = await planHooks(env, resolved, capabilities);
-  const place = await planPlace(env, request.isolation, parent);
   const plan: ThreadPlan = {
     format: 1,
     directive: { ...sourceOf(resolved.leaf), ...headline(composed) },
@@ -156,11 +155,19 @@ export async function planDirective(
     ],
     settings: config.settings,
     ...(rules.rules ? { rules: rules.rules } : {}),
-    ...requestedOf(request),
-    ...place,
+    ...(await requestedPlace(env, request, parent)),
     ...programOf(env, { tools: risk.tools, chain: resolved.chain, capabilities }),
   };
   return { plan, secrets: secretsOf(values, secretNames), parent };
+}
+
+/** The settings of the request, and the place that it asks for. */
+async function requestedPlace(
+  env: Preparing,
+  request: PrepareRequest,
+  parent: ThreadDocument | undefined,
+): Promise<Pick<ThreadPlan, 'requested' | 'worktree' | 'work_path'>> {
+  return { ...requestedOf(request), ...(await planPlace(env, request.isolation, parent)) };
 }
 
 /** The settings that a refresh of the plan applies again. */
