@@ -1,5 +1,5 @@
 import { EXIT, ignoredWarning, RyeError, toRyeError } from '../../core/errors.ts';
-import { compact, type JsonObject, toText } from '../../core/json.ts';
+import { type JsonObject, toText } from '../../core/json.ts';
 import type { ContextBlock, PlanSource, ThreadPlan } from '../../core/plan.ts';
 import type { ResultShape } from '../../core/return-schema.ts';
 import { assertIdentity } from '../../items/binding.ts';
@@ -24,7 +24,6 @@ import type {
   Stored,
 } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
-import { planPlace } from '../worktrees.ts';
 import {
   assertAliases,
   planBehavior,
@@ -47,6 +46,7 @@ import {
   renamedGrants,
 } from './policy.ts';
 import type { PrepareRequest } from './request.ts';
+import { behaviorOf, requestedPlace } from './requested.ts';
 
 /** A plan and the secrets that travel beside it; a plan never holds secrets. */
 export interface PreparedThread {
@@ -159,38 +159,6 @@ export async function planDirective(
     ...programOf(env, { tools: risk.tools, chain: resolved.chain, capabilities }),
   };
   return { plan, secrets: secretsOf(values, secretNames), parent };
-}
-
-/** The settings of the request, and the place that it asks for. */
-async function requestedPlace(
-  env: Preparing,
-  request: PrepareRequest,
-  parent: ThreadDocument | undefined,
-): Promise<Pick<ThreadPlan, 'requested' | 'worktree' | 'work_path'>> {
-  return { ...requestedOf(request), ...(await planPlace(env, request.isolation, parent)) };
-}
-
-/** The settings that a refresh of the plan applies again. */
-function requestedOf(request: PrepareRequest): Pick<ThreadPlan, 'requested'> {
-  const { model, provider, limits = {}, onlyTools, hookCapabilities = [] } = request;
-  const behavior = behaviorOf(request);
-  const requested = compact({
-    model,
-    provider,
-    limits: isEmpty(limits) ? undefined : limits,
-    behavior: isEmpty(behavior) ? undefined : behavior,
-    only_tools: onlyTools,
-    hook_capabilities: hookCapabilities.length === 0 ? undefined : hookCapabilities,
-  });
-  return isEmpty(requested) ? {} : { requested };
-}
-
-function isEmpty(value: object): boolean {
-  return Object.keys(value).length === 0;
-}
-
-function behaviorOf({ behavior, outputSchema }: PrepareRequest): JsonObject {
-  return { ...behavior, ...(outputSchema === undefined ? {} : { schema: outputSchema }) };
 }
 
 function secretsOf(values: JsonObject, names: readonly string[]): Record<string, string> {

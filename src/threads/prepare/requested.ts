@@ -1,0 +1,39 @@
+import { compact, type JsonObject } from '../../core/json.ts';
+import type { ThreadPlan } from '../../core/plan.ts';
+import type { Preparing } from '../ports.ts';
+import type { ThreadDocument } from '../thread-document.ts';
+import { planPlace } from '../worktrees.ts';
+import type { PrepareRequest } from './request.ts';
+
+/** The settings of the request, and the place that it asks for. */
+export async function requestedPlace(
+  env: Preparing,
+  request: PrepareRequest,
+  parent: ThreadDocument | undefined,
+): Promise<Pick<ThreadPlan, 'requested' | 'worktree' | 'work_path'>> {
+  return { ...requestedOf(request), ...(await planPlace(env, request.isolation, parent)) };
+}
+
+/** The settings that a refresh of the plan applies again. */
+function requestedOf(request: PrepareRequest): Pick<ThreadPlan, 'requested'> {
+  const { model, provider, limits = {}, onlyTools, hookCapabilities = [] } = request;
+  const behavior = behaviorOf(request);
+  const requested = compact({
+    model,
+    provider,
+    limits: isEmpty(limits) ? undefined : limits,
+    behavior: isEmpty(behavior) ? undefined : behavior,
+    only_tools: onlyTools,
+    hook_capabilities: hookCapabilities.length === 0 ? undefined : hookCapabilities,
+  });
+  return isEmpty(requested) ? {} : { requested };
+}
+
+function isEmpty(value: object): boolean {
+  return Object.keys(value).length === 0;
+}
+
+/** Returns the behavior that a request asks for, with its schema of outputs. */
+export function behaviorOf({ behavior, outputSchema }: PrepareRequest): JsonObject {
+  return { ...behavior, ...(outputSchema === undefined ? {} : { schema: outputSchema }) };
+}
