@@ -1,5 +1,5 @@
-import type { RequestedApproval } from '../../core/approval.ts';
 import { join } from 'node:path';
+import type { RequestedApproval } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
 import { toRyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
