@@ -41,6 +41,9 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/chat.ts'), {
         chat: 'Talk with a model about the project; a conversation that can be continued',
       }),
+      ...commandsOf(() => import('./commands/attach.ts'), {
+        attach: 'Watch a running thread as if you had started it; Ctrl-C detaches',
+      }),
       ...commandsOf(() => import('./commands/threads.ts'), {
         threads: 'List, inspect and control threads',
       }),

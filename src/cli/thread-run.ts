@@ -31,7 +31,7 @@ export function outputModeOf({ global }: Context, format: OutputMode | undefined
   return format === 'json' || global.json ? 'json' : 'text';
 }
 
-interface ThreadOutput {
+export interface ThreadOutput {
   readonly mode: OutputMode;
   /** False: print only the final result. */
   readonly isLive: boolean;
@@ -86,7 +86,7 @@ export function exitCodeOfResult({ success, status, error }: ThreadResult): Exit
 /** Prefix of notes that warn about the plan of a thread. */
 const WARNING = 'warning: ';
 
-async function createRenderer(
+export async function createRenderer(
   context: Context,
   { mode, isLive, isAnswer = false }: ThreadOutput,
 ): Promise<Renderer> {

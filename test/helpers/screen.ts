@@ -14,6 +14,7 @@ export function screenOf(output: string): readonly string[] {
       lines[row] ??= '';
     } else if (token === '\r') column = 0;
     else if (command === 'A') row = Math.max(0, row - count);
+    else if (command === 'B') row = Math.min(lines.length - 1, row + count);
     else if (command === 'C') column += count;
     else if (command === 'J') {
       lines.length = row + 1;

@@ -1,4 +1,5 @@
 import path from 'node:path';
+import type { LaunchedThread } from '../../app/api/threads.ts';
 import type { ExecuteDirectiveRequest } from '../../app/presets.ts';
 import type { Risk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
@@ -32,7 +33,9 @@ const SAFETY_OPTIONS = {
   allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
 } as const;
 
-const ASYNC = flag('Run in the background; print the thread ID as JSON and exit');
+const ASYNC = flag(
+  'Run in the background; print the thread ID (as JSON in a pipe or with --json) and exit',
+);
 
 /** The limits with their units. */
 const LIMIT_LIST = LIMIT_NAMES.map((name) => {
@@ -92,7 +95,8 @@ const directive = defineCommand({
     }
     if (options.async) {
       const launched = await withRye(call, (rye) => rye.children.launch(request, { leaves: true }));
-      printDocument(io, { ...head, ...launched });
+      if (mode === 'text' && io.stdout.isTty) printLines(io, launchedLines(launched));
+      else printDocument(io, { ...head, ...launched });
       return EXIT.ok;
     }
     const target =
@@ -112,6 +116,13 @@ const directive = defineCommand({
     return exitCodeOfResult(result);
   },
 });
+
+/** Tells a person at a terminal what `--async` has started. */
+function launchedLines({ thread_id: id, status }: LaunchedThread): readonly string[] {
+  const started =
+    status === 'created' ? 'queued: it waits for a slot' : 'running in the background';
+  return [`${id} is ${started}`, `watch: rye attach ${id}    cancel: rye threads cancel ${id}`];
+}
 
 function unusedInput(directiveId: string): RyeError {
   return new RyeError('usage', 'nothing uses the text that is piped to standard input', {
@@ -234,7 +245,8 @@ const tool = defineCommand({
     };
     if (options.async) {
       const launched = await withRye(call, (rye) => rye.children.launchTool(request));
-      printDocument(io, { success: true, ...launched });
+      if (io.stdout.isTty && !call.global.json) printLines(io, launchedLines(launched));
+      else printDocument(io, { success: true, ...launched });
       return EXIT.ok;
     }
     const outcome = await withRye(call, (rye) => rye.threads.executeTool(request));

@@ -98,7 +98,10 @@ function erase({ lines, row, columns: before }: Drawn, columns: number): string 
     before <= columns ? 1 : Math.max(1, Math.ceil(displayWidth(withoutStyles(line)) / columns));
   const up = lines.slice(0, row).reduce((sum, line) => sum + height(line), 0);
   const own = height(lines[row] ?? '') - 1;
-  return `\r${up + own > 0 ? `${ESCAPE}[${up + own}A` : ''}${ESCAPE}[0J`;
+  const rows = up + own;
+  if (rows === 0) return `\r${ESCAPE}[0J`;
+  // tmux takes the clearing of a whole screen as the end of a program, and keeps what was on it
+  return `\r${ESCAPE}[${rows}A${ESCAPE}[2K${ESCAPE}[1B${ESCAPE}[0J${ESCAPE}[1A`;
 }
 
 /** Moves from the end of the last line to the cursor's place. */

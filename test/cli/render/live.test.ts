@@ -82,7 +82,7 @@ function answered(call_id: string, text: string, data: JsonObject = {}): LogEven
 }
 
 /** Control sequences of the drawing itself. */
-const DRAWING = new RegExp(`${ESCAPE}\\[(?:\\?25[lh]|\\?2026[lh]|\\d*[ACJ])`, 'g');
+const DRAWING = new RegExp(`${ESCAPE}\\[(?:\\?25[lh]|\\?2026[lh]|\\d*[ABCJK])`, 'g');
 
 const DELTAS = ['Hello,', ' **Ada**.'].map((text) => event('token_delta', { text }));
 

@@ -1,0 +1,108 @@
+import type { Rye } from '../../app/api/rye.ts';
+import { RyeError } from '../../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import { compact } from '../../core/json.ts';
+import { isActive, type ThreadResult } from '../../core/thread.ts';
+import { defineCommand } from '../command.ts';
+import { withRye } from '../session.ts';
+import { THREAD } from '../shared-options.ts';
+import { createRenderer, exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf } from '../thread-run.ts';
+
+export const attach = defineCommand({
+  details:
+    "Shows the current run from its start and follows it to its end, with the thread's exit code. Ctrl-C detaches: the thread keeps running. Of a thread that has ended, shows the last turn.",
+  arguments: { id: THREAD },
+  options: OUTPUT_OPTIONS,
+  examples: [
+    'rye run hello --async',
+    'rye attach @',
+    'rye attach 7f3k --output-format stream-json',
+  ],
+  run: async (call) => {
+    const { args, options, io } = call;
+    const mode = outputModeOf(call, options.outputFormat);
+    const signal = AbortSignal.any([io.cancellation(), io.outputClosed]);
+    const renderer = await createRenderer(call, { mode, isLive: !options.print });
+    try {
+      return await withRye(call, async (rye) => {
+        const id = await rye.threads.resolveId(args.id);
+        for await (const event of currentRun(rye, id, signal)) renderer.event(event);
+        if (signal.aborted) {
+          renderer.close();
+          const hint = `It keeps running. Attach again: rye attach ${id} or cancel it: rye threads cancel ${id}`;
+          throw new RyeError('cancelled', `detached from ${id}`, { hint });
+        }
+        const result = await resultOf(rye, id);
+        renderer.finish(result);
+        return exitCodeOfResult(result);
+      });
+    } finally {
+      renderer.close();
+    }
+  },
+});
+
+/** Yields the events of the thread's run that is under way, to its end. Of an ended thread yields the last turn. */
+async function* currentRun(
+  { threads }: Rye,
+  id: string,
+  signal: AbortSignal,
+): AsyncIterable<LogEvent | UnknownEvent> {
+  const { thread, document } = await threads.show(id);
+  let since = 0;
+  if (document !== undefined && (await hasLog(threads, id))) {
+    const { run, turn } = await starts(threads.logs(id));
+    if (isActive(thread.status)) since = Math.max(0, run - 1);
+    else since = Math.max(0, Math.max(run, turn) - 1);
+  }
+  yield* threads.logs(id, { since, follow: true, signal });
+}
+
+/** True if the thread has a log; one that has just been started has none. */
+async function hasLog(threads: Rye['threads'], id: string): Promise<boolean> {
+  try {
+    for await (const _ of threads.logs(id, { tail: 1 })) return true;
+    return false;
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'thread_not_found') return false;
+    throw error;
+  }
+}
+
+/** Returns the places in the log at which the last run and the last turn start. */
+async function starts(
+  events: AsyncIterable<LogEvent | UnknownEvent>,
+): Promise<{ readonly run: number; readonly turn: number }> {
+  let run = 0;
+  let turn = 0;
+  for await (const event of events) {
+    const { event_type: type, seq } = event;
+    if (type === 'thread_started' || type === 'run_started') run = seq;
+    if (type === 'turn_started') turn = seq;
+  }
+  return { run, turn };
+}
+
+/** Returns the result of the thread that the session has ended with. */
+async function resultOf(rye: Rye, id: string): Promise<ThreadResult> {
+  const { chain, thread: first } = await rye.threads.show(id);
+  const { thread, children, paths } = await rye.threads.show(chain.at(-1)?.thread_id ?? id);
+  const { status, result, outputs, error, model, continuation_thread_id: successor } = thread;
+  return {
+    ...compact({
+      outputs: outputs ?? undefined,
+      error: error ?? undefined,
+      continuation_thread_id: successor ?? undefined,
+      parent_thread_id: first.parent_id ?? undefined,
+    }),
+    success: status === 'completed',
+    thread_id: thread.thread_id,
+    directive: thread.directive,
+    status,
+    result: result ?? '',
+    cost: thread.cost,
+    model: model ?? '',
+    children: children.map(({ thread_id: child }) => child),
+    paths,
+  };
+}
