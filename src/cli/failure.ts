@@ -7,8 +7,8 @@ import {
   toRyeError,
 } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
-import type { Io } from './io.ts';
-import { neutralize } from './terminal-text.ts';
+import type { Io, Sink } from './io.ts';
+import { neutralize, wrapText } from './terminal-text.ts';
 
 /** Form of the output: text for people, one JSON document, or JSON lines that end with a result line. */
 export type OutputMode = 'text' | 'json' | 'stream-json';
@@ -32,18 +32,25 @@ function failureDocument(error: ErrorInfo): {
   return { success: false, error: compact({ code, message, hint, details }) as ErrorInfo };
 }
 
-/** Returns the lines that a failure prints for people. Neutralizes them, because a message may quote hostile names. */
-export function failureText({
-  code,
-  message,
-  hint,
-}: {
-  readonly code: ErrorCode;
-  readonly message: string;
-  readonly hint?: string | undefined;
-}): string {
+/**
+ * Returns the lines that a failure prints for people. Neutralizes them, because a message may quote hostile names. On a
+ * terminal, lines break between words.
+ */
+export function failureText(
+  {
+    code,
+    message,
+    hint,
+  }: {
+    readonly code: ErrorCode;
+    readonly message: string;
+    readonly hint?: string | undefined;
+  },
+  sink?: Sink,
+): string {
   const first = `rye: ${neutralize(message)} [${code}]\n`;
-  return hint === undefined ? first : `${first}hint: ${neutralize(hint)}\n`;
+  const text = hint === undefined ? first : `${first}hint: ${neutralize(hint)}\n`;
+  return sink?.isTty === true ? wrapText(text, sink.columns).join('\n') : text;
 }
 
 export interface FailureOptions {
@@ -60,7 +67,7 @@ export function reportFailure(
 ): ExitCode {
   const error = withBugHint(toRyeError(thrown));
   if (mode === 'text') {
-    io.stderr.write(failureText(error));
+    io.stderr.write(failureText(error, io.stderr));
   } else {
     const document = failureDocument(error.toJSON());
     const status = error.code === 'cancelled' ? 'cancelled' : 'error';

@@ -1,5 +1,5 @@
 import type { EventPayloads } from '../../core/events.ts';
-import type { JsonObject } from '../../core/json.ts';
+import { type JsonObject, jsonEquals } from '../../core/json.ts';
 import { type ToolCallBlock, type ToolResultMessage, textOf } from '../../core/message.ts';
 import { formatSeconds, formatUsd } from '../../core/usage.ts';
 import { type Colors, neutralize, oneLine, wrapText } from '../terminal-text.ts';
@@ -165,8 +165,13 @@ export class CallBlock implements Block {
     return directiveCall(this.#name, this.#input)?.directive;
   }
 
-  get label(): string {
-    return this.#label;
+  /** True if the call starts a child with these inputs, apart from defaults. */
+  passes(inputs: JsonObject): boolean {
+    const given = Object.entries(directiveCall(this.#name, this.#input)?.inputs ?? {});
+    const isGiven = this.directive !== undefined;
+    return (
+      isGiven && given.every(([name, value]) => jsonEquals(inputs[name] ?? null, value ?? null))
+    );
   }
 
   get isDone(): boolean {

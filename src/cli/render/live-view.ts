@@ -334,17 +334,19 @@ class View implements LiveView {
     if (call) child.activity = toolName(call.tool);
   }
 
-  /** Children of one directive that start together are told apart by their inputs. */
+  /** Children of one directive that start together belong to the calls with their inputs. */
   #nameChild(threadId: string, directive: string, inputs: JsonObject): void {
     const block = this.#children.get(threadId);
     if (!block) return;
-    const label = block.label;
-    block.name(directive, inputs);
-    if (block.label === label || block.directive === undefined) return;
     const other = [...this.#calls.values()].find(
-      (call) => call !== block && call.directive === directive && call.label === block.label,
+      (call) => call.directive === directive && !call.isDone && call.passes(inputs),
     );
-    if (other) other.name(directive, inputs);
+    if (!other) block.name(directive, inputs);
+    if (!other || other === block || block.passes(inputs)) return;
+    [block.child, other.child] = [other.child, block.child];
+    for (const call of [block, other]) {
+      if (call.child) this.#children.set(call.child.threadId, call);
+    }
   }
 
   #add(block: Block): void {

@@ -4,19 +4,16 @@ import { formatSeconds, formatTokens, formatUsd, totalTokens } from '../../core/
 import { count } from '../output.ts';
 import { type Colors, displayWidth } from '../terminal-text.ts';
 
-/** Returns the next command for a thread that ended: a label and a command line. */
-function nextCommand(result: ThreadResult): {
-  readonly label: string;
-  readonly command: string;
-} {
+/** Returns the next command for a thread that ended: `resume: rye threads resume ask-7f3k`. */
+export function nextLine(result: ThreadResult): string {
   const { thread_id: id, status, error, continuation_thread_id: successor } = result;
   if (status === 'continued') {
-    return { label: 'continued by', command: `rye threads show ${successor ?? id}` };
+    return `continued: rye threads show ${successor ?? id}`;
   }
   if (error && exitCodeOf(error.code) === EXIT.integrity) {
-    return { label: 'verify', command: `rye verify thread ${id}` };
+    return `verify: rye verify thread ${id}`;
   }
-  return { label: 'resume', command: `rye threads resume ${id}` };
+  return `resume: rye threads resume ${id}`;
 }
 
 const GAP = '        ';
@@ -34,8 +31,7 @@ export function outcomeLines(
     formatUsd(cost.spend),
     formatSeconds(cost.elapsed_seconds),
   ].join(' · ');
-  const { label, command } = nextCommand(result);
-  const next = `${label}: ${command}`;
+  const next = nextLine(result);
   const isGood = status === 'completed';
   const mark = isGood ? '✓' : status === 'suspended' ? '‖' : '✗';
   const paint = isGood ? colors.green : status === 'error' ? colors.red : colors.yellow;

@@ -6,6 +6,7 @@ import type { Io } from '../io.ts';
 import { printDocument, printLine, resultText } from '../output.ts';
 import { ResultCollector } from '../result-document.ts';
 import { type Colors, neutralize } from '../terminal-text.ts';
+import { nextLine } from './outcome.ts';
 import { runLine, type Tone } from './progress-line.ts';
 
 /** Renders text for a log file or a pipe: short progress lines on stderr, the final result on stdout. */
@@ -19,6 +20,7 @@ export function createTextRenderer(io: Io, colors: Colors, isQuiet: boolean): Re
       printResult(result, io);
       if (!isQuiet) io.stderr.write(`${paintOutcome(result, colors)}\n`);
       printFailure(result, io);
+      if (!isQuiet) io.stderr.write(`${nextLine(result)}\n`);
     },
     close: () => {},
   };
@@ -79,6 +81,7 @@ export function printFailure({ success, status, error, thread_id }: ThreadResult
         message: `thread ${thread_id} ${isSuspended ? 'is suspended' : `ended as ${status}`}`,
         hint: isSuspended ? `Continue with: rye threads resume ${thread_id}` : undefined,
       },
+      io.stderr,
     ),
   );
 }

@@ -93,7 +93,7 @@ describe('rye ask', () => {
     });
     expect(asked).toMatchObject({ code: 0, out: 'Yes.\n' });
     expect(asked.err).toMatch(
-      /→ rye\/file-system\/read path=notes.txt\n[^]*completed .*ask-\d+.* \(2 turns/,
+      /● read notes\.txt[^]*✓ 2 turns [^]*resume: rye threads resume rye\/core\/ask-\w{4}\n/,
     );
   });
 

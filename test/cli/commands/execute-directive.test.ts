@@ -105,7 +105,7 @@ describe('output', () => {
     const { code, io } = await runHello([]);
     expect(io.out()).toBe('Hello, Ada.\n');
     expect(io.err()).toBe(
-      'hello on acme/large\ncompleted hello-1 (1 turn, 900 tokens, $0.0125, 1.5s)\n',
+      'hello on acme/large\ncompleted hello-1 (1 turn, 900 tokens, $0.0125, 1.5s)\nresume: rye threads resume hello-1\n',
     );
     expect(code).toBe(0);
   });

@@ -1,0 +1,68 @@
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
+import { expect } from 'vitest';
+import { cliPackage } from './run-cli.ts';
+
+const WAIT = { timeout: 60_000, interval: 50 };
+
+/** A real terminal: a shell in a separate tmux server. */
+export interface Terminal {
+  /** Types a command line of `rye`; the exit status follows as `exit=0`. */
+  run(args: string): void;
+  press(...keys: readonly string[]): void;
+  /** The visible rows. */
+  screen(): string;
+  /** Waits for a text on the screen. */
+  shows(text: string | RegExp): Promise<void>;
+  close(): void;
+}
+
+export interface TerminalOptions {
+  readonly cwd: string;
+  readonly home: string;
+  readonly columns: number;
+  readonly rows?: number;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+let opened = 0;
+
+export async function openTerminal(options: TerminalOptions): Promise<Terminal> {
+  const { cwd, home, columns, rows = 40, env = {} } = options;
+  const program = path.join(await cliPackage(), 'bin', 'rye.js');
+  opened += 1;
+  const server = `rye-terminal-${process.pid}-${opened}`;
+  const tmux = (...args: readonly string[]): string =>
+    execFileSync('tmux', ['-u', '-L', server, '-f', '/dev/null', ...args], {
+      encoding: 'utf8',
+      env: {
+        ...env,
+        PATH: process.env['PATH'],
+        HOME: home,
+        TERM: 'xterm-256color',
+        LANG: 'C.UTF-8',
+        PS1: '> ',
+      },
+    });
+  tmux('new-session', '-d', '-s', 't', '-x', String(columns), '-y', String(rows), '-c', cwd, 'sh');
+  const screen = (): string => tmux('capture-pane', '-p', '-t', 't').trimEnd();
+  return {
+    run: (args) => {
+      const line = `clear; ${process.execPath} ${program} ${args}; echo exit=$?`;
+      tmux('send-keys', '-t', 't', '-l', line);
+      tmux('send-keys', '-t', 't', 'Enter');
+    },
+    press: (...keys) => {
+      tmux('send-keys', '-t', 't', ...keys);
+    },
+    screen,
+    shows: async (text) => {
+      const wanted =
+        typeof text === 'string' ? expect.stringContaining(text) : expect.stringMatching(text);
+      await expect.poll(screen, WAIT).toEqual(wanted);
+    },
+    close: () => {
+      tmux('kill-server');
+    },
+  };
+}
