@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import {
   cpSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -21,6 +22,10 @@ import { definitions } from './define.mjs';
 import { thirdPartyNotices } from './third-party.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
+/** The package whose data src/providers/prices.json holds; a tree that was installed before it came builds without its notice. */
+const PRICE_SOURCE = ['node_modules/@pydantic/genai-prices/package.json'].filter((file) =>
+  existsSync(path.join(root, file)),
+);
 
 // only for modules that need it: creating a `require` costs more than loading a small module
 const COMMONJS_NAMES = /\brequire\b|\b__(?:file|dir)name\b/;
@@ -70,7 +75,7 @@ export async function bundle(outdir, { without = [], plugins = [], define: chang
   }
   if (!without.includes('help')) await writeHelp(outdir);
   copyHelperPrograms(outdir);
-  const notices = thirdPartyNotices(root, Object.keys(metafile.inputs));
+  const notices = thirdPartyNotices(root, [...Object.keys(metafile.inputs), ...PRICE_SOURCE]);
   writeFileSync(path.join(outdir, 'THIRD_PARTY_NOTICES.md'), notices);
 }
 

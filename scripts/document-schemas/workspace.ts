@@ -164,6 +164,25 @@ export const workspaceDocuments = {
       }),
     ),
     total: z.int(),
+    warnings: z.array(z.string()),
+  }),
+  'models-prices': openDocument('rye models prices', 'Prices of models.', {
+    prices: z.array(
+      z.object({
+        provider: z.string(),
+        model: z.string(),
+        input: z.number(),
+        output: z.number(),
+        cache_read: z.number().nullable(),
+        cache_write: z.number().nullable(),
+        as_of: z.string().nullable(),
+        age_days: z.int().nullable(),
+        is_stale: z.boolean(),
+        source: z.string(),
+      }),
+    ),
+    total: z.int(),
+    warnings: z.array(z.string()),
   }),
   'models-use': openDocument(
     'rye models use',

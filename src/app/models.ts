@@ -1,6 +1,6 @@
 import type { Clock } from '../core/clock.ts';
 import { messageOf, RyeError } from '../core/errors.ts';
-import type { JsonObject } from '../core/json.ts';
+import { type JsonObject, toText } from '../core/json.ts';
 import type { PlannedModel, ThreadPlan } from '../core/plan.ts';
 import { appendWhole, assertWritable, writeOutput } from '../disk/whole-file.ts';
 import type { Config } from '../items/config-fs.ts';
@@ -16,6 +16,7 @@ import {
 import { missingVariables } from '../providers/endpoint.ts';
 import { LITERAL } from '../providers/literal/provider.ts';
 import { OPENAI } from '../providers/openai/provider.ts';
+import { PriceBook, priceRows, staleWarnings } from '../providers/price-book.ts';
 import {
   kindNamed,
   type ModelEvent,
@@ -29,6 +30,7 @@ import {
 import { recordingProvider, replayKind } from '../providers/replay/recording.ts';
 import {
   type ModelChoices,
+  type ModelWish,
   nothingToExecute,
   resolveFallbacks,
   resolveModel,
@@ -36,6 +38,7 @@ import {
   usableProviders,
 } from '../providers/resolve-model.ts';
 import type { ModelSource } from '../threads/ports.ts';
+import type { PriceList } from './api/rye.ts';
 import { readSettings } from './settings.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -62,12 +65,14 @@ export function modelsOf(workspace: Workspace, replayFrom?: string): Models {
 }
 
 const PROVIDERS = 'agent/providers/';
+const NO_FILE: LayeredConfig = { value: {}, origins: new Map() };
 
 /** Models from the configured providers; clients are made per thread and read their keys from `env` only. */
 export class Models implements ModelSource {
   readonly #options: ModelsOptions;
   #choices: Promise<ModelChoices> | undefined;
   #catalog: Catalog = {};
+  #book: PriceBook | undefined;
   readonly #clients = new Map<string, ModelProvider>();
 
   constructor(options: ModelsOptions) {
@@ -77,10 +82,11 @@ export class Models implements ModelSource {
   async resolve(facts: Parameters<ModelSource['resolve']>[0]) {
     const { fallback, hasSteps } = facts;
     const choices = await this.choices();
-    const { model, wanted, provider, warnings } = resolveOrTier(facts, choices);
+    const { model, wanted, provider, warnings: notes } = await resolveOrTier(facts, choices);
     const { embedded, replayable } = this.traits(model);
     const named = fallback === undefined ? undefined : [fallback];
     const fallbacks = embedded ? [] : resolveFallbacks(model, named, choices);
+    const warnings = [...notes, ...(await this.#stale([model, ...fallbacks], choices))];
     const isIdle = replayable && !hasSteps;
     return {
       model,
@@ -89,6 +95,45 @@ export class Models implements ModelSource {
       ...(warnings.length === 0 ? {} : { warnings }),
       ...(isIdle ? { unfit: nothingToExecute({ wanted, provider }, choices) } : {}),
     };
+  }
+
+  /** Warns of old prices of the models of a plan. */
+  async #stale(
+    models: readonly PlannedModel[],
+    { catalog }: ModelChoices,
+  ): Promise<readonly string[]> {
+    const prices = await Promise.all(
+      models.map(async (model) => ({ model, asOf: await this.#dateOf(model, catalog) })),
+    );
+    return staleWarnings(prices, this.#options.clock.now());
+  }
+
+  async #dateOf({ provider: name, id, pricing }: PlannedModel, catalog: Catalog) {
+    const provider = Object.hasOwn(catalog, name) ? catalog[name] : undefined;
+    if (provider === undefined || pricing === null) return null;
+    const inFile = provider.models[id]?.pricing ?? null;
+    if (inFile !== null) return this.#book?.noteOf(provider, id).asOf ?? null;
+    if (pricing === provider.otherModels?.pricing) return provider.pricesAsOf;
+    return (await import('../providers/price-table.ts')).PRICE_TABLE.asOf;
+  }
+
+  /** Returns the prices of the models of the files, with `all` those of the table too, and a warning for old ones. */
+  async prices({ all = false }: { readonly all?: boolean } = {}): Promise<PriceList> {
+    const { catalog } = await this.choices();
+    const { PRICE_TABLE, withTable } = await import('../providers/price-table.ts');
+    const book = this.#book ?? new PriceBook({}, NO_FILE);
+    const nowMs = this.#options.clock.now();
+    const sources = { book, files: catalog, tableNote: PRICE_TABLE, nowMs };
+    const isShown = ({ provider, model }: JsonObject): boolean =>
+      all || Object.hasOwn(catalog[toText(provider ?? '')]?.models ?? {}, toText(model ?? ''));
+    const prices = priceRows(withTable(catalog), sources).filter(isShown);
+    const priced = Object.values(catalog).flatMap((provider) =>
+      Object.entries(provider.models).map(([id, { pricing }]) => ({
+        model: { provider: provider.name, pricing },
+        asOf: book.noteOf(provider, id).asOf,
+      })),
+    );
+    return { prices, warnings: staleWarnings(priced, nowMs) };
   }
 
   stepProvider(): string {
@@ -174,7 +219,9 @@ export class Models implements ModelSource {
         ],
       ),
     );
-    const catalog = parseCatalog(Object.fromEntries(files), kinds);
+    const book = new PriceBook(Object.fromEntries(files), await config.load('agent/prices'));
+    this.#book = book;
+    const catalog = parseCatalog(book.files(), kinds);
     const { provider } = await readSettings(config, 'agent/agent');
     this.#catalog = catalog;
     return {
@@ -192,20 +239,43 @@ export class Models implements ModelSource {
 }
 
 /** The model asked for; a directive that also names a tier gets that if nothing offers the model. */
-function resolveOrTier(
+async function resolveOrTier(
   { wanted, provider, tier, allowUnpriced = false }: Parameters<ModelSource['resolve']>[0],
   choices: ModelChoices,
 ) {
   const wish = { wanted, provider, allowUnlisted: allowUnpriced };
   try {
-    return { model: resolveModel(wish, choices), wanted, provider, warnings: [] };
+    return { model: await resolvePriced(wish, choices), wanted, provider, warnings: [] };
   } catch (error) {
-    const isUnknown = error instanceof RyeError && error.code === 'model_not_found';
-    if (!isUnknown || tier === undefined) throw error;
+    if (!isUnknownModel(error) || tier === undefined) throw error;
     const model = resolveModel({ wanted: tier }, choices);
     const warning = `${error.message}; the directive's tier "${tier}" is used instead: ${model.provider}/${model.id}`;
     return { model, wanted: tier, provider: undefined, warnings: [warning] };
   }
+}
+
+/** Looks in the table of prices only for what the files lack: a model, or its price. */
+async function resolvePriced(wish: ModelWish, choices: ModelChoices): Promise<PlannedModel> {
+  let model: PlannedModel | undefined;
+  let unknown: RyeError | undefined;
+  try {
+    model = resolveModel(wish, choices);
+  } catch (error) {
+    if (!isUnknownModel(error)) throw error;
+    unknown = error;
+  }
+  if (model !== undefined && model.pricing !== null) return model;
+  const { withTable } = await import('../providers/price-table.ts');
+  try {
+    return resolveModel(wish, { ...choices, catalog: withTable(choices.catalog) });
+  } catch (error) {
+    // the hints of the first error name the models of the files
+    throw isUnknownModel(error) ? (unknown ?? error) : error;
+  }
+}
+
+function isUnknownModel(error: unknown): error is RyeError {
+  return error instanceof RyeError && error.code === 'model_not_found';
 }
 
 /** One row for each model of each provider, as `rye models list` shows it. */

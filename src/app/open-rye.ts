@@ -222,7 +222,15 @@ function inspectionOf(
   workspace: Workspace,
 ): Pick<
   Rye,
-  'init' | 'hooks' | 'explainHooks' | 'hookSchemas' | 'config' | 'models' | 'useModel' | 'doctor'
+  | 'init'
+  | 'hooks'
+  | 'explainHooks'
+  | 'hookSchemas'
+  | 'config'
+  | 'models'
+  | 'prices'
+  | 'useModel'
+  | 'doctor'
 > {
   return {
     init: async (options = {}) => await (await import('./init.ts')).initProject(workspace, options),
@@ -237,6 +245,10 @@ function inspectionOf(
     models: async () => {
       const { listModels } = await import('./model-choice.ts');
       return await listModels(workspace);
+    },
+    prices: async (options) => {
+      const { modelsOf } = await import('./models.ts');
+      return await modelsOf(workspace).prices(options);
     },
     useModel: async (name, options = {}) => {
       const { useModel } = await import('./model-choice.ts');

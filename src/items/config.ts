@@ -164,6 +164,7 @@ const POWER_FILES = new Set([
   'agent/capability_risk',
   'agent/resilience',
   'agent/coordination',
+  'agent/prices',
   'agent/rules',
   'agent/tools',
   'interpolation',

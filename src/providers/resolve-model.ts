@@ -21,7 +21,7 @@ export interface ModelWish {
 }
 
 /** Assumed for a model that no file describes: bounds that every model of today keeps, and no price. */
-const UNLISTED: ModelConfig = {
+export const UNLISTED: ModelConfig = {
   contextWindow: 128_000,
   maxOutputTokens: 4096,
   pricing: null,

@@ -41,6 +41,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'lock-accept': ['lock accept'],
   'lock-status': ['lock status'],
   'models-list': ['models list'],
+  'models-prices': ['models prices'],
   'models-use': ['models use literal'],
   plan: ['run hello --dry-run', 'execute directive rye/core/project_report --dry-run'],
   'rules-list': ['rules list'],

@@ -124,6 +124,8 @@ export interface Rye {
   config(path?: string): Promise<readonly ConfigValue[]>;
   /** Returns the configured models; `chosen` marks the one of directives that name none, `chosen_because` names the reason. */
   models(): Promise<readonly JsonObject[]>;
+  /** Returns the prices of the configured models; with `all`, of every model that the shipped table of prices has. */
+  prices(options?: { readonly all?: boolean }): Promise<PriceList>;
   /**
    * Sets the model or provider for directives that name none, in the signed `agent/agent.yaml` of the user (default) or of
    * the project. Throws `model_not_found`, or the signature fault of a file that was changed.
@@ -132,6 +134,12 @@ export interface Rye {
   doctor(): Promise<readonly DoctorLine[]>;
   /** Ends what was started and closes the store. */
   close(options?: CloseOptions): void;
+}
+
+/** Prices in USD per million tokens, each with its date and source, and one warning for the old ones of each provider. */
+export interface PriceList {
+  readonly prices: readonly JsonObject[];
+  readonly warnings: readonly string[];
 }
 
 export type { McpServerStart } from '../../core/events.ts';

@@ -1,6 +1,6 @@
 import { EXIT } from '../../core/errors.ts';
 import { compact, isRecord, type JsonObject, toText } from '../../core/json.ts';
-import { argument, choice, defineCommand, defineGroup } from '../command.ts';
+import { argument, type Context, choice, defineCommand, defineGroup, flag } from '../command.ts';
 import type { Sink } from '../io.ts';
 import { displayPath, formatTable, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
@@ -15,8 +15,12 @@ const list = defineCommand({
   summary: 'List models with provider, tier, context window and price',
   examples: ['rye models list --json'],
   run: async (call) => {
-    const models = await withRye(call, (rye) => rye.models());
-    return printResult(call, { models, total: models.length }, () => {
+    const { models, warnings } = await withRye(call, async (rye) => ({
+      models: await rye.models(),
+      warnings: (await rye.prices()).warnings,
+    }));
+    warn(call, warnings);
+    return printResult(call, { models, total: models.length, warnings }, () => {
       const { stdout } = call.io;
       const dates = [...new Set(models.map(({ prices_as_of: date }) => date))]
         .filter((date) => typeof date === 'string')
@@ -79,7 +83,7 @@ function wideRow(model: JsonObject): string[] {
     textOf(model, 'provider'),
     model['chosen'] === true ? `${id} (default)` : id,
     ...others,
-    prices(model, ' / ', inCents),
+    usdText(model, ' / ', inCents),
     readiness(model),
   ];
 }
@@ -89,7 +93,7 @@ function inCents(price: number): string {
 }
 
 function narrowRow(model: JsonObject): string[] {
-  return [...cells(model), prices(model, '/', String)];
+  return [...cells(model), usdText(model, '/', String)];
 }
 
 function cells(model: JsonObject): string[] {
@@ -98,7 +102,7 @@ function cells(model: JsonObject): string[] {
   return [textOf(model, 'model'), main.length === 0 ? '-' : main.join(' '), tokens(window)];
 }
 
-function prices(
+function usdText(
   { pricing }: JsonObject,
   separator: string,
   format: (price: number) => string,
@@ -129,6 +133,86 @@ function tokens(total: unknown): string {
     : `${Math.round(total / 1000)}k`;
 }
 
+const PRICE_HEADINGS = [
+  'PROVIDER',
+  'MODEL',
+  'IN',
+  'OUT',
+  'READ',
+  'WRITE',
+  'AS OF',
+  'AGE',
+  'SOURCE',
+];
+const SHORT_PRICE_HEADINGS = ['MODEL', 'IN', 'OUT', 'AS OF', 'AGE'];
+
+const listPrices = defineCommand({
+  name: 'prices',
+  summary: 'List prices in USD per million tokens with date, age and source',
+  options: { all: flag('Include the models of the shipped table that no file lists') },
+  examples: ['rye models prices', 'rye models prices --all --json'],
+  run: async (call) => {
+    const { stdout } = call.io;
+    const { prices, warnings } = await withRye(call, (rye) => rye.prices(compact(call.options)));
+    warn(call, warnings);
+    return printResult(call, { prices, total: prices.length, warnings }, () =>
+      stdout.isTty
+        ? providersOf(prices).flatMap((rows) => priceSection(rows, stdout))
+        : formatTable(
+            PRICE_HEADINGS,
+            prices.map((price) => PRICE_MEMBERS.map((member) => priceCell(price, member))),
+            stdout,
+          ),
+    );
+  },
+});
+
+const SHORT_PRICE_MEMBERS = ['model', 'input', 'output', 'as_of', 'age_days'];
+const PRICE_MEMBERS = [
+  'provider',
+  'model',
+  'input',
+  'output',
+  'cache_read',
+  'cache_write',
+  'as_of',
+  'age_days',
+  'source',
+];
+
+function priceSection(prices: readonly JsonObject[], sink: Sink): readonly string[] {
+  const rows = prices.map((price) => SHORT_PRICE_MEMBERS.map((member) => priceCell(price, member)));
+  const table = formatTable(SHORT_PRICE_HEADINGS, rows, {
+    ...sink,
+    columns: Math.max(1, sink.columns - 2),
+  });
+  const sources = [...new Set(prices.map(({ source }) => fileOf(toText(source ?? '-'))))];
+  return [
+    oneLine(`${textOf(prices[0] ?? {}, 'provider')}:`),
+    ...table.map((line) => `  ${line}`),
+    ...sources.map((source) => `  from ${source}`),
+    '',
+  ];
+}
+
+function priceCell(price: JsonObject, member: string): string {
+  const text = textOf(price, member);
+  if (member === 'age_days' && text !== '-') {
+    return `${text} d${price['is_stale'] === true ? ' (old)' : ''}`;
+  }
+  return text;
+}
+
+/** Returns a source without its line. */
+function fileOf(source: string): string {
+  return source.replace(/:\d+$/, '');
+}
+
+function warn({ io, global }: Context, warnings: readonly string[]): void {
+  if (global.quiet) return;
+  for (const warning of warnings) io.stderr.write(`rye: warning: ${oneLine(warning)}\n`);
+}
+
 const use = defineCommand({
   name: 'use',
   summary: 'Set the model for directives that name none',
@@ -152,5 +236,5 @@ const use = defineCommand({
 export const models = defineGroup({
   examples: ['rye models list', 'rye models use claude-sonnet-5-5'],
   defaultCommand: 'list',
-  commands: [list, use],
+  commands: [list, listPrices, use],
 });

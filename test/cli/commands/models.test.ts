@@ -24,7 +24,10 @@ test('models list fits into a terminal of 60 columns, with every provider, id an
   const io = createFakeIo({
     stdoutIsTty: true,
     columns: 60,
-    rye: { models: () => Promise.resolve(rows) },
+    rye: {
+      models: () => Promise.resolve(rows),
+      prices: () => Promise.resolve({ prices: [], warnings: [] }),
+    },
   });
   expect(await main(['models', 'list', '--no-color'], io)).toBe(0);
   const lines = io.out().split('\n');
