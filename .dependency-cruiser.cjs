@@ -10,7 +10,7 @@ const LAYERS = {
   log: ['core'],
   items: ['core', 'disk', 'trust'],
   hooks: ['core', 'policy'],
-  providers: ['core', 'startup'],
+  providers: ['core', 'policy', 'startup'],
   tools: ['core', 'disk', 'items', 'startup'],
   storage: ['core', 'disk', 'log', 'policy'],
   loop: ['core', 'policy', 'hooks', 'log', 'providers/provider.ts', 'tools/tool.ts'],

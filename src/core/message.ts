@@ -29,6 +29,16 @@ export interface ToolCallBlock {
   readonly input: JsonObject;
   /** The text of arguments that are not a JSON object. Such a call is never run. */
   readonly malformed?: string;
+  /** For calls that a process makes for a list of items; absent: the settings of the thread count. */
+  readonly batch?: CallBatch;
+}
+
+/** The rules by which the calls of one answer run together. */
+export interface CallBatch {
+  /** Maximum number of calls that run at once. */
+  readonly parallel: number;
+  /** `fail`: after a failed call no other begins. */
+  readonly on_error: 'fail' | 'continue';
 }
 
 export type ContentBlock = TextBlock | ImageBlock;

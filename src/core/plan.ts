@@ -1,9 +1,9 @@
 import type { AskedPermission } from './approval.ts';
 import type { Acknowledgement, Risk } from './capability.ts';
-import type { HookDeclaration } from './hook.ts';
+import type { Condition, HookDeclaration } from './hook.ts';
 import type { ItemType, Space } from './ids.ts';
 import type { PlannedWorktree } from './isolation.ts';
-import type { JsonObject } from './json.ts';
+import type { JsonObject, JsonValue } from './json.ts';
 import type { Limits, PartialLimits } from './limits.ts';
 import type { Integrity } from './thread.ts';
 import type { Pricing } from './usage.ts';
@@ -53,7 +53,33 @@ export interface ProcessStep {
   readonly calls: readonly ProcessCall[];
   /** Position of the step as `file:line`. */
   readonly origin: string;
+  /** The `<foreach>` and `<if>` elements around the step, outermost first; absent: none. */
+  readonly within?: readonly ProcessBlock[];
 }
+
+/** An element around steps. Steps with the same `id` at the same depth are in one element. */
+export type ProcessBlock =
+  | {
+      readonly kind: 'foreach';
+      readonly id: number;
+      /** Name of the item in references. */
+      readonly item: string;
+      /** The list, or a reference to one. */
+      readonly in: JsonValue;
+      /** Maximum number of items that run at once. */
+      readonly parallel: number;
+      /** `fail`: a failed item fails the process once the running items have ended. */
+      readonly on_error: 'fail' | 'continue';
+      readonly origin: string;
+    }
+  | {
+      readonly kind: 'if';
+      readonly id: number;
+      readonly condition: Condition;
+      /** The condition as written. */
+      readonly text: string;
+      readonly origin: string;
+    };
 
 export interface ProcessCall {
   readonly primary: 'execute' | 'fetch' | 'sign';

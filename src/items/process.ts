@@ -3,30 +3,75 @@ import type { SourceLocation } from '../core/errors.ts';
 import { ITEM_TYPES, itemIdProblem } from '../core/ids.ts';
 import { ISOLATION_RESULTS, ISOLATIONS } from '../core/isolation.ts';
 import { compact, isJsonObject, type JsonObject, type JsonValue } from '../core/json.ts';
-import type { ProcessCall, ProcessStep } from '../core/plan.ts';
+import type { ProcessBlock, ProcessCall, ProcessStep } from '../core/plan.ts';
 import { didYouMean } from '../core/text.ts';
-import { DirectiveDraft, noteOrigin, OPAQUE_ELEMENTS } from './directive-ast.ts';
+import { DirectiveDraft, malformed, noteOrigin, OPAQUE_ELEMENTS } from './directive-ast.ts';
 import { coerce } from './inputs.ts';
 import { findCalls, findHeadings, type Heading, type WrittenCall } from './markdown.ts';
+import { negatedBlock, readBlock } from './process-blocks.ts';
 import { Locator, originOf, Problems, problemOf, type SourceText } from './source.ts';
 import { childElements, parseXml, textOf, type XmlElement, type XmlNode } from './xml.ts';
 
 /** Reads the `<step>` elements of `<process>` in order. An action outside a step becomes a separate step. */
 export function readProcess(element: XmlElement, draft: DirectiveDraft): void {
   if (element.name === 'process') noteOrigin(draft, 'process', element.location);
-  for (const child of childElements(element)) {
-    const isStep = child.name === 'step';
-    const calls = isStep
-      ? collectCalls(child.children, draft.problems)
-      : collectCalls([child], draft.problems);
-    if (!isStep && calls.length === 0) continue;
-    const name = (isStep ? child.attributes.get('name')?.trim() : undefined) ?? '';
-    addStep(draft, child.location, {
-      name: name === '' ? `step_${draft.steps.length + 1}` : name,
-      description: isStep ? stepDescription(child) : '',
-      calls: isStep ? calls.map((call) => isolated(call, child, draft.problems)) : calls,
-    });
+  readNodes(childElements(element), draft, []);
+}
+
+function readNodes(
+  children: readonly XmlElement[],
+  draft: DirectiveDraft,
+  within: readonly ProcessBlock[],
+): void {
+  for (const [at, child] of children.entries()) {
+    if (BLOCKS.has(child.name)) readInside(child, draft, { within, before: children[at - 1] });
+    else readStep(child, draft, within);
   }
+}
+
+const BLOCKS: ReadonlySet<string> = new Set(['foreach', 'if', 'else']);
+
+interface Surroundings {
+  readonly within: readonly ProcessBlock[];
+  /** The element before it. */
+  readonly before: XmlElement | undefined;
+}
+
+/** Reads the steps in `<foreach>`, `<if>` or `<else>`. */
+function readInside(
+  element: XmlElement,
+  draft: DirectiveDraft,
+  { within, before }: Surroundings,
+): void {
+  const [block] = readBlock(element, draft, before) ?? [];
+  if (block === undefined) return;
+  const count = draft.steps.length;
+  const isIf = element.name === 'if';
+  const children = childElements(element);
+  const own = isIf ? children.filter(({ name }) => name !== 'else') : children;
+  readNodes(own, draft, [...within, block]);
+  if (draft.steps.length === count && !isIf) {
+    malformed(draft, element, `<${element.name}> has no steps`);
+  }
+  const otherwise = isIf ? children.find(({ name }) => name === 'else') : undefined;
+  if (otherwise === undefined || block.kind !== 'if') return;
+  const negated = negatedBlock(block, draft.steps.length, originOf(otherwise.location));
+  readNodes(childElements(otherwise), draft, [...within, negated]);
+}
+
+function readStep(child: XmlElement, draft: DirectiveDraft, within: readonly ProcessBlock[]): void {
+  const isStep = child.name === 'step';
+  const calls = isStep
+    ? collectCalls(child.children, draft.problems)
+    : collectCalls([child], draft.problems);
+  if (!isStep && calls.length === 0) return;
+  const name = (isStep ? child.attributes.get('name')?.trim() : undefined) ?? '';
+  addStep(draft, child.location, {
+    name: name === '' ? `step_${draft.steps.length + 1}` : name,
+    description: isStep ? stepDescription(child) : '',
+    calls: isStep ? calls.map((call) => isolated(call, child, draft.problems)) : calls,
+    ...(within.length === 0 ? {} : { within }),
+  });
 }
 
 /** Gives the isolation of a step to a directive that it starts. */

@@ -1,5 +1,6 @@
 import { compact, isJsonObject, type JsonObject, type JsonValue, toText } from '../core/json.ts';
 import type { ProcessCall, ProcessStep } from '../core/plan.ts';
+import { processLines } from '../core/process-text.ts';
 import {
   hasResult,
   hasSchema,
@@ -18,6 +19,8 @@ export interface PromptParts {
   readonly body: string;
   /** The result that the model returns. */
   readonly result: ResultShape;
+  /** The explicit steps. A model is shown those with lists or conditions. */
+  readonly steps?: readonly ProcessStep[];
 }
 
 /**
@@ -30,12 +33,16 @@ export function renderPrompt({
   permissionsXml,
   body,
   result,
+  steps = [],
 }: PromptParts): string {
   return [
     `<directive name="${escapeXml(name)}">`,
     `<description>${escapeText(description)}</description>`,
     permissionsXml,
     body.trim(),
+    steps.some(({ within }) => within !== undefined)
+      ? ['Follow this process:', ...processLines(steps)].join('\n')
+      : '',
     hasResult(result) ? returnInstruction(result) : '',
     '</directive>',
   ]
@@ -162,6 +169,15 @@ export function interpolateSteps(
           options: call.options === undefined ? undefined : object(call.options),
         }),
     ),
+    ...(step.within === undefined
+      ? {}
+      : {
+          within: step.within.map((block) =>
+            block.kind === 'foreach'
+              ? { ...block, in: take(interpolateJson(block.in, scope)) }
+              : block,
+          ),
+        }),
   }));
   return { value, missing: [...missing] };
 }

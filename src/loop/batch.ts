@@ -3,6 +3,7 @@ import type { ControlAction } from '../core/hook.ts';
 import { compact } from '../core/json.ts';
 import {
   type AssistantMessage,
+  type CallBatch,
   contentBytes,
   isErrorOutcome,
   textOf,
@@ -56,7 +57,12 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
     (call, position): Requested => ({ stage: 'requested', position, call }),
   );
   run.calls.budgets.beginBatch();
-  const results = new ResultQueue(run);
+  // a crash must lose no result of an item that is done while an earlier one still runs
+  const items = requested.filter(({ call }) => call.batch !== undefined);
+  const results = new ResultQueue(
+    run,
+    items.map(({ position }) => position),
+  );
   const returning = await findReturn(run, requested);
   const ready: Validated[] = [];
   let failed = false;
@@ -78,7 +84,16 @@ export async function runToolBatch(run: Run, message: AssistantMessage): Promise
     else if (skipped) await results.settle(admitted);
     else await settle(admitted);
   }
-  const waiting = await runReady(run, { ready, returning: returning?.request, results, settle });
+  const batch = batchOf(message, run.plan.settings.tools_parallel);
+  const mayBegin = (): boolean => batch.on_error === 'continue' || !failed;
+  const waiting = await runReady(run, {
+    ready,
+    returning: returning?.request,
+    results,
+    settle,
+    parallel: batch.parallel,
+    mayBegin,
+  });
   if (waiting) return { waiting };
   if (!returning) return compact({ refused });
   const judgement = judgeReturn(run, returning.request, returning.returned, failed);
@@ -94,22 +109,28 @@ interface ReadyCalls {
   readonly returning: Requested | undefined;
   readonly results: ResultQueue;
   readonly settle: (settled: Settled) => Promise<void>;
+  /** Maximum number of calls that run at once. */
+  readonly parallel: number;
+  /** False once an earlier item of a list has failed. */
+  readonly mayBegin: () => boolean;
 }
 
 /** Runs calls, those that ask as people decide. Returns the ids of the requests that are still open in the end. */
 async function runReady(
   run: Run,
-  { ready, returning, results, settle }: ReadyCalls,
+  { ready, returning, results, settle, parallel, mayBegin }: ReadyCalls,
 ): Promise<readonly string[] | undefined> {
   const { free, asked } = await reviewCalls(run, ready);
-  const lanes = new Lanes(run.plan.settings.tools_parallel);
+  const lanes = new Lanes(parallel);
   if (asked.length > 0) {
     const later = [...asked.map(({ call }) => call.requested), ...(returning ? [returning] : [])];
     await results.defer(later.map(({ position }) => position));
   }
   const idle = new IdleClock(run);
   const work = async (validated: Validated): Promise<void> =>
-    await idle.works(async () => await settle(await perform(run, validated)));
+    await idle.works(async () =>
+      settle(mayBegin() ? await perform(run, validated) : notBegun(validated)),
+    );
   const freely = free.map((call) => lanes.run(call, work));
   const decided = asked.map(async (one) => await runAsked(run, one, { lanes, idle, work, settle }));
   const waiting = await allOf(freely, decided);
@@ -131,6 +152,21 @@ async function allOf(
   const broken = [...ends, ...verdicts].find((end) => end.status === 'rejected');
   if (broken) throw broken.reason;
   return verdicts.flatMap((end) => (end.status === 'fulfilled' && end.value ? [end.value] : []));
+}
+
+/** Returns how the calls of an answer run together: as narrowly as one of them asks. */
+function batchOf(message: AssistantMessage, parallel: number): CallBatch {
+  const asked = toolCallsOf(message).flatMap(({ batch }) => (batch ? [batch] : []));
+  if (asked.length === 0) return { parallel, on_error: 'continue' };
+  const stops = asked.every(({ on_error: onError }) => onError === 'fail');
+  return {
+    parallel: Math.min(...asked.map((batch) => batch.parallel)),
+    on_error: stops ? 'fail' : 'continue',
+  };
+}
+
+function notBegun({ requested, tool }: Validated): Settled {
+  return settleUnrun(requested, tool.id, 'skipped', 'an earlier item of the list failed');
 }
 
 /** Finds the first return that reports an error, or whose outputs are as declared. */
@@ -209,12 +245,13 @@ async function answered(run: Run, settled: Settled): Promise<Settled> {
 class ResultQueue {
   readonly #run: Run;
   readonly #waiting = new Map<number, Result>();
-  /** Calls that wait for a person: the results after them are not held back. */
+  /** Calls that wait for a person, and items of a list: the results after them are not held back. */
   readonly #deferred = new Set<number>();
   #next = 0;
 
-  constructor(run: Run) {
+  constructor(run: Run, deferred: readonly number[]) {
     this.#run = run;
+    for (const position of deferred) this.#deferred.add(position);
   }
 
   /** Lets the results of these calls come later than those after them, which are recorded at once. */

@@ -1,5 +1,5 @@
 import { RyeError, toRyeError } from '../core/errors.ts';
-import { type AssistantMessage, toolCallsOf } from '../core/message.ts';
+import { type AssistantMessage, textOf, toolCallsOf } from '../core/message.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import { hasSchema } from '../core/return-schema.ts';
 import { runToolBatch } from './batch.ts';
@@ -111,15 +111,17 @@ async function afterReturn(
   message: AssistantMessage,
   returned: Returned,
 ): Promise<Ending | undefined> {
-  const { hooks, progress } = run;
+  const { hooks } = run;
   if (returned.kind === 'error') {
     return (await afterStep(run, message)) ?? (await endReturned(run, returned.detail));
   }
   const { outputs } = returned;
-  await hooks.observe('directive_return', { outputs, result: progress.lastText });
+  // a text of an earlier turn is not the result
+  const result = textOf(message.content);
+  await hooks.observe('directive_return', { outputs, result });
   const ending = await afterStep(run, message);
   if (ending?.kind === 'error') return ending;
-  return finishUnlessMore(run, { kind: 'completed', result: progress.lastText, outputs });
+  return finishUnlessMore(run, { kind: 'completed', result, outputs });
 }
 
 /** Applies the decision of a hook about the batch, or else about the whole step. */

@@ -103,6 +103,7 @@ const process = listOf(
       }),
     ),
     origin: TEXT,
+    within: optional(listOf(OBJECT)),
   }),
 );
 

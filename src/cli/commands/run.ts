@@ -8,6 +8,7 @@ import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../core/isolat
 import { compact } from '../../core/json.ts';
 import { LIMIT_NAMES, LIMITS } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
+import { processLines } from '../../core/process-text.ts';
 import {
   argument,
   type Context,
@@ -194,6 +195,7 @@ function planLines(plan: ThreadPlan): readonly string[] {
       ([name, value]) =>
         ['input', `${name} = ${JSON.stringify(value)}${from(`inputs.${name}`)}`] as const,
     ),
+    ...processLines(plan.process).map((line) => ['process', line] as const),
     ...plan.capabilities.map((capability) => ['permission', capability] as const),
     ...plan.risks.map(({ capability, risk }) => ['risk', `${risk} ${capability}`] as const),
     ...plan.tools.map(({ id, preloaded }) => ['tool', preloaded ? id : `${id} (by name)`] as const),

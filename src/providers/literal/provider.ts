@@ -1,8 +1,10 @@
-import type { AssistantBlock } from '../../core/message.ts';
+import { compact } from '../../core/json.ts';
+import type { AssistantBlock, ToolCallBlock } from '../../core/message.ts';
 import { NO_USAGE } from '../../core/usage.ts';
 import type { ProviderConfig } from '../catalog.ts';
 import type { ModelEvent, ModelProvider, ProviderFailure, ProviderKind } from '../provider.ts';
-import { type LiteralCall, type LiteralDirective, type LiteralMove, nextMove } from './plan.ts';
+import { type LiteralDirective, type LiteralMove, nextMove } from './plan.ts';
+import type { LiteralCall } from './walk.ts';
 
 const CHUNK_CHARACTERS = 256;
 
@@ -61,7 +63,8 @@ function* speak(model: string, move: LiteralMove): Generator<ModelEvent> {
     content: [
       ...text,
       ...calls.map(
-        ({ callId, name, input }) => ({ type: 'tool_call', call_id: callId, name, input }) as const,
+        ({ callId, name, input, batch }) =>
+          compact({ type: 'tool_call', call_id: callId, name, input, batch }) as ToolCallBlock,
       ),
     ],
   };

@@ -329,7 +329,14 @@ function interpolateDirective(
   return {
     body: body.value,
     steps: steps.value,
-    prompt: renderPrompt({ name, description, permissionsXml, body: body.value, result }),
+    prompt: renderPrompt({
+      name,
+      description,
+      permissionsXml,
+      body: body.value,
+      result,
+      steps: steps.value,
+    }),
     warnings: missing.map((reference) => `${reference} has no value and stays as it is`),
   };
 }

@@ -9,12 +9,9 @@ import {
 } from '../../../src/core/message.ts';
 import type { OutputDeclaration, ProcessCall, ProcessStep } from '../../../src/core/plan.ts';
 import { NO_USAGE } from '../../../src/core/usage.ts';
-import {
-  type LiteralDirective,
-  resolve,
-  type Unresolved,
-} from '../../../src/providers/literal/plan.ts';
+import { type LiteralDirective } from '../../../src/providers/literal/plan.ts';
 import { literalProvider } from '../../../src/providers/literal/provider.ts';
+import { resolve, type Unresolved } from '../../../src/providers/literal/references.ts';
 import type { ModelEvent, ToolDefinition } from '../../../src/providers/provider.ts';
 import {
   aRequest,
@@ -306,6 +303,7 @@ describe('expressions', () => {
   const scope = {
     steps: { s: { text: 'T', data: { n: 1, list: [{ x: 'deep' }], none: null } } },
     inputs: { k: 'v', tricky: '${steps.s.text}', number: 5 },
+    locals: {},
   };
   test.for<[JsonValue, JsonValue]>([
     ['${steps.s.data.n}', 1],
