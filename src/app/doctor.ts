@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { type ErrorInfo, messageOf, RyeError } from '../core/errors.ts';
 import { isActive } from '../core/thread.ts';
 import { isTaintNote } from '../policy/risk.ts';
+import { resolveModel } from '../providers/resolve-model.ts';
 import { resolveDirective } from '../threads/prepare/directive.ts';
 import { planCapabilities } from '../threads/prepare/policy.ts';
 import { unlistedThreads } from '../threads/recovery/repair.ts';
@@ -132,8 +133,8 @@ function hintOf({ hint }: ErrorInfo): Pick<Finding, 'hint'> {
 }
 
 async function checkModels(workspace: Workspace): Promise<Finding> {
-  const models = modelsOf(workspace);
-  const { usable, missing = {}, defaultProvider } = await models.choices();
+  const choices = await modelsOf(workspace).choices();
+  const { usable, missing = {} } = choices;
   if (usable.length === 0) {
     return {
       status: 'warn',
@@ -144,14 +145,8 @@ async function checkModels(workspace: Workspace): Promise<Finding> {
         .join(', ')}.`,
     };
   }
-  const chosen = defaultProvider === undefined ? '' : ` (default ${defaultProvider})`;
-  const detail = `${usable.join(', ')}${chosen}`;
-  if (usable.length === 1 || defaultProvider !== undefined) return { status: 'ok', detail };
-  return {
-    status: 'warn',
-    detail: `${detail}; none is the default, so a directive must name its provider`,
-    hint: 'Set provider.default in .ai/config/agent/agent.yaml, or pass --provider.',
-  };
+  const { provider, id } = resolveModel({}, choices);
+  return { status: 'ok', detail: `${usable.join(', ')}; default ${provider}/${id}` };
 }
 
 const DATABASES = ['registry', 'ledger', 'index'] as const;

@@ -1,7 +1,7 @@
 import { type CheckedSchema, findProblem } from '../core/check.ts';
 import { RyeError } from '../core/errors.ts';
 import type { HookDeclaration, HookLayer } from '../core/hook.ts';
-import type { JsonObject } from '../core/json.ts';
+import { isJsonObject, type JsonObject } from '../core/json.ts';
 import { LIMIT_NAMES } from '../core/limits.ts';
 import type { ThreadSettings } from '../core/plan.ts';
 import { parseHooks } from '../hooks/declaration.ts';
@@ -9,7 +9,7 @@ import { DEFAULT_PROJECT_BOUND, grantFile, readCapabilities } from '../hooks/sou
 import type { LoadedConfig } from '../items/config.ts';
 import type { Config } from '../items/config-fs.ts';
 import { parseErrorRules } from '../policy/error-class.ts';
-import { parseLimits } from '../policy/limits.ts';
+import { type LimitSource, parseLimits } from '../policy/limits.ts';
 import { parseRiskTable, type RiskTable } from '../policy/risk.ts';
 import files from '../schemas/settings.json' with { type: 'json' };
 import type { SettingsFiles } from '../schemas/settings.ts';
@@ -63,7 +63,7 @@ export function readThreadConfig(config: Config): Promise<ThreadConfig> {
 async function parseThreadConfig(config: Config): Promise<ThreadConfig> {
   const [limits, patterns, resilience, coordination, interpolation, risks, hooks] =
     await Promise.all([
-      config.load('agent/resilience').then(readLimitDefaults),
+      config.load('agent/resilience').then(readLimits),
       config.load('agent/error_classification').then(readErrorPatterns),
       readSettings(config, 'agent/resilience'),
       readSettings(config, 'agent/coordination'),
@@ -84,7 +84,7 @@ async function parseThreadConfig(config: Config): Promise<ThreadConfig> {
   });
   const recovery = filled(coordination.recovery, { mode: 'fail', stale_seconds: 60 });
   return {
-    limitDefaults: limits,
+    ...limits,
     risks,
     hooks,
     settings: threadSettings(resilience, coordination, patterns),
@@ -128,10 +128,28 @@ function slots(count: number): number {
   return Math.max(1, Math.floor(count));
 }
 
-function readLimitDefaults(config: LoadedConfig): ThreadConfig['limitDefaults'] {
-  const { limits } = checkedSettings('agent/resilience', config);
-  if (!limits) return { limits: {}, origins: {} };
-  const origin = (name: string): string => originOf('agent/resilience', config, `limits.${name}`);
+/** Reads the default limits, and the ceilings of limits from outside. */
+function readLimits(config: LoadedConfig): Pick<ThreadConfig, 'limitDefaults' | 'limitCeiling'> {
+  const { ceiling = null, ...limits } = checkedSettings('agent/resilience', config).limits ?? {};
+  if (ceiling !== null && !isJsonObject(ceiling)) {
+    throw new RyeError('config_invalid', 'limits.ceiling is not a mapping', {
+      location: { path: originOf('agent/resilience', config, 'limits.ceiling') },
+      hint: 'Write ceiling: { spend: 2.00 }.',
+    });
+  }
+  return {
+    limitDefaults: limitSource(config, 'limits', limits),
+    limitCeiling: limitSource(config, 'limits.ceiling', ceiling ?? {}),
+  };
+}
+
+/** Reads the limits below a path of the configuration, with the place of each. */
+function limitSource(
+  config: LoadedConfig,
+  path: string,
+  limits: Readonly<Record<string, unknown>>,
+): LimitSource {
+  const origin = (name: string): string => originOf('agent/resilience', config, `${path}.${name}`);
   for (const [name, value] of Object.entries(limits)) {
     if (typeof value !== 'string') continue;
     throw new RyeError(
@@ -149,7 +167,7 @@ function readLimitDefaults(config: LoadedConfig): ThreadConfig['limitDefaults'] 
       value,
       location: { path: origin(name) },
     })),
-    'the default limits',
+    path === 'limits' ? 'the default limits' : path,
   );
   const origins = Object.fromEntries(LIMIT_NAMES.map((name) => [name, origin(name)]));
   return { limits: parsed.limits, origins };
@@ -271,7 +289,7 @@ export function assertSettings(
   if (name === 'agent/hooks') {
     hooksFile(config, space);
     hooksOf(name, 'hooks', config, space === 'user' ? 0 : 3);
-  } else if (name === 'agent/resilience') readLimitDefaults(config);
+  } else if (name === 'agent/resilience') readLimits(config);
   else if (name === 'agent/error_classification') readErrorPatterns(config);
   else if (isDeclared(name)) checkedSettings(name, config);
 }

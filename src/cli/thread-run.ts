@@ -26,6 +26,11 @@ export const OUTPUT_OPTIONS = {
   print: flag('Print only the final result, without live output', { short: 'p' }),
 } as const;
 
+/** The option that lets `--limit` go above what is granted. */
+export const RAISE_LIMITS = flag(
+  'Allow limits above what the directive is granted; the log records it',
+);
+
 export function outputModeOf({ global }: Context, format: OutputMode | undefined): OutputMode {
   if (format === 'stream-json') return 'stream-json';
   return format === 'json' || global.json ? 'json' : 'text';

@@ -102,6 +102,7 @@ const EXIT_BY_CODE = {
   part_missing: EXIT.integrity,
   part_outdated: EXIT.integrity,
   // policy
+  raise_limits_required: EXIT.denied,
   capability_denied: EXIT.denied,
   ceiling_exceeded: EXIT.denied,
   risk_blocked: EXIT.denied,

@@ -66,6 +66,8 @@ export interface EventPayloads {
     readonly model: string;
     readonly provider: string;
     readonly limits: JsonObject;
+    /** The grant of each limit that `--raise-limits` raised; absent: none. */
+    readonly raised_limits?: JsonObject;
     readonly integrity: string;
     readonly inputs: JsonObject;
     /** SHA-256 hex of plan.json, so that a lost thread.json can be rebuilt; absent in older logs. */
@@ -82,6 +84,8 @@ export interface EventPayloads {
     readonly from_entry: string | null;
     /** The thread's limits from now on, as totals over its runs. */
     readonly limits: JsonObject;
+    /** The grant of a new run for each limit that `--raise-limits` raised; absent: none. */
+    readonly raised_limits?: JsonObject;
     readonly provider: string;
     readonly model: string;
     /** SHA-256 hex of the plan that this run follows. */

@@ -165,6 +165,10 @@ export interface ThreadPlan {
   readonly suppress: readonly string[];
   readonly process: readonly ProcessStep[];
   readonly limits: Limits;
+  /** The limits without those from outside; absent: `limits` of the first run. */
+  readonly granted_limits?: Limits;
+  /** The grant of each limit that the caller raised above it with `--raise-limits`; absent: none. */
+  readonly raised_limits?: PartialLimits;
   readonly capabilities: readonly string[];
   /** Demands for a person's decision, those of the threads above it included; absent: none. */
   readonly asks?: readonly AskedPermission[];
@@ -201,6 +205,7 @@ export interface RequestedSettings {
   readonly model?: string;
   readonly provider?: string;
   readonly limits?: PartialLimits;
+  readonly raise_limits?: boolean;
   readonly behavior?: JsonObject;
   /** Ids of the only tools of the directive that the thread may execute. */
   readonly only_tools?: readonly string[];

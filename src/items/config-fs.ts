@@ -26,6 +26,13 @@ import {
   type UnknownSetting,
   unknownSettings,
 } from './config.ts';
+import {
+  assertOnlyLowers,
+  hasCeiling,
+  LIMITS_FILE,
+  withLowestCeiling,
+  withoutCeiling,
+} from './limit-ceiling.ts';
 import { fromRyeOs } from './rye-os-config.ts';
 import type { FoundFile } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile } from './verified-fs.ts';
@@ -103,9 +110,6 @@ export async function loadTrustPolicy(
   return policy;
 }
 
-/** Its limits count also without a trusted signature where they are lower. */
-const LIMITS_FILE = 'agent/resilience';
-
 async function mergeLayers(
   name: string,
   layer: (name: string, space: Space) => Promise<ConfigNode | undefined>,
@@ -116,17 +120,21 @@ async function mergeLayers(
   let node = EMPTY_MAP;
   const lay = (upper: ConfigNode): void => {
     assertKnownSettings(name, shipped, upper);
-    node = mergeConfig(node, upper);
+    node = mergeConfig(node, name === LIMITS_FILE ? withLowestCeiling(node, upper) : upper);
   };
   for (const space of SPACES.toReversed()) {
     const upper = await layer(name, space);
     if (upper !== undefined) lay(upper);
   }
+  // its limits count also without a trusted signature where they are lower
   const ignored = name === LIMITS_FILE ? await ignoredLayer(name, options) : undefined;
   if (ignored) node = lowerLimits(node, ignored);
   for (const { key, value } of overrides) {
     const path = overridePath(name, key);
-    if (path !== undefined) lay(nestConfig(path, await parseOverride(key, value)));
+    if (path === undefined) continue;
+    const given = await parseOverride(key, value);
+    if (name === LIMITS_FILE) assertOnlyLowers(node, key, path, given);
+    lay(nestConfig(path, given));
   }
   return flattenConfig(node);
 }
@@ -178,11 +186,20 @@ async function loadLayer(
 ): Promise<ConfigNode | undefined> {
   const found = options.spaces.find('config', name, { space });
   if (found === undefined || !admitted(found, options)) return undefined;
-  const node = await parseConfig(found);
+  const node = bounded(found, await parseConfig(found), options);
   if (space === 'system') return node;
   const translated = fromRyeOs(name, node);
   for (const line of translated.ignored) options.onNotice(`ignored: ${line}`);
   return translated.node;
+}
+
+/** Drops the ceilings of a limits file that no trusted key has signed, and reports that. */
+function bounded(found: FoundFile, node: ConfigNode, options: ConfigOptions): ConfigNode {
+  if (found.id !== LIMITS_FILE || !hasCeiling(node) || verifyFile(found, options).ok) return node;
+  const message = `${found.path}: limits.ceiling counts only in a signed file`;
+  const hint = `Sign it: rye sign config ${LIMITS_FILE}`;
+  options.onNotice(ignoredWarning({ code: 'unsigned', message, hint }));
+  return withoutCeiling(node);
 }
 
 /** True if a file counts; reports ignored files and warnings. */

@@ -126,11 +126,13 @@ export function lowerLimits(config: ConfigNode, ignored: ConfigNode): ConfigNode
   return mergeConfig(config, nestConfig(['limits'], { kind: 'map', members, origin: 'limits' }));
 }
 
-function membersOf(node: ConfigNode | undefined): ReadonlyMap<string, ConfigNode> {
+/** Returns the members of a map; none for another node. */
+export function membersOf(node: ConfigNode | undefined): ReadonlyMap<string, ConfigNode> {
   return node?.kind === 'map' ? node.members : new Map();
 }
 
-function amountOf(node: ConfigNode | undefined): number {
+/** Returns the number in a node; NaN if it has none. */
+export function amountOf(node: ConfigNode | undefined): number {
   if (node?.kind !== 'scalar' || node.value === null || node.value === '') return Number.NaN;
   return Number(node.value);
 }

@@ -222,6 +222,8 @@ const PLAN = objectOf<ThreadPlan>({
   suppress: texts,
   process,
   limits: mapOf(NUMBER),
+  granted_limits: optional(mapOf(NUMBER)),
+  raised_limits: optional(mapOf(NUMBER)),
   capabilities: texts,
   asks: optional(
     listOf(objectOf<AskedPermission>({ capability: TEXT, source: TEXT, reason: TEXT })),
@@ -257,6 +259,7 @@ const PLAN = objectOf<ThreadPlan>({
       model: optional(TEXT),
       provider: optional(TEXT),
       limits: optional(mapOf(NUMBER)),
+      raise_limits: optional(BOOLEAN),
       behavior: optional(OBJECT),
       only_tools: optional(texts),
       hook_capabilities: optional(texts),

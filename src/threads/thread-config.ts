@@ -9,6 +9,8 @@ import type { LaunchLimits } from '../storage/store.ts';
 /** The configuration of threads, merged over the three spaces. */
 export interface ThreadConfig {
   readonly limitDefaults: LimitSource;
+  /** The most that limits from outside may grant, of signed files; absent names have no ceiling. */
+  readonly limitCeiling: LimitSource;
   readonly risks: RiskTable;
   /** Hooks of every source but the directive; already verified under the trust policy. */
   readonly hooks: {

@@ -3,7 +3,7 @@ import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { LogHeader } from '../core/events.ts';
 import type { WorktreeChanges } from '../core/isolation.ts';
 import { compact, type JsonObject } from '../core/json.ts';
-import { completeLimits, type Limits } from '../core/limits.ts';
+import { completeLimits, type Limits, type PartialLimits } from '../core/limits.ts';
 import type { ThreadPlan } from '../core/plan.ts';
 import {
   listOf,
@@ -60,6 +60,8 @@ export interface ThreadDocument {
   readonly provider: string;
   readonly parent_thread_id: string | null;
   readonly limits: Limits;
+  /** The grant of each limit that `--raise-limits` raised; absent: none. */
+  readonly raised_limits?: PartialLimits;
   readonly capabilities: readonly string[];
   /** Demands that its children have too; absent: none. */
   readonly asks?: readonly AskedPermission[];
@@ -122,6 +124,7 @@ export function startDocument(
     provider: plan.model.provider,
     parent_thread_id: plan.parent_thread_id,
     limits: plan.limits,
+    raised_limits: plan.raised_limits,
     capabilities: plan.capabilities,
     asks: plan.asks,
     integrity: plan.integrity,
@@ -210,6 +213,7 @@ const DOCUMENT = objectOf<ThreadDocument>({
   provider: TEXT,
   parent_thread_id: nullable(TEXT),
   limits: mapOf(nullable(NUMBER)),
+  raised_limits: optional(OBJECT),
   capabilities: texts,
   asks: optional(listOf(OBJECT)),
   integrity: TEXT,

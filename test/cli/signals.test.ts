@@ -219,7 +219,8 @@ describe('other commands', () => {
     first.child.kill('SIGKILL');
     await first.ended;
     // the killed request is charged, so the rest of the budget may not pay for another one
-    const args = 'threads resume t --limit spend=1 --output-format stream-json'.split(' ');
+    const args =
+      'threads resume t --limit spend=1 --raise-limits --output-format stream-json'.split(' ');
     const resumed = await start(lab, args);
     await lab.server().request(1);
     resumed.child.kill('SIGHUP');

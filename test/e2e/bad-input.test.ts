@@ -146,7 +146,7 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'an unreachable provider',
-    args: ['run', 'hello', '-c', 'resilience.retry.max_retries=0'],
+    args: ['run', 'hello', '--model', 'general', '-c', 'resilience.retry.max_retries=0'],
     env: { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: 'http://127.0.0.1:9' },
     code: 'provider_unreachable',
     exit: 7,
@@ -205,7 +205,7 @@ test('a provider that answers with garbage is reported as such', async () => {
   const server = await startWireServer([{ status: 200, body: '<html>', headers: {} }]);
   onTestFinished(() => server.close());
   const { code, stdout } = await here.rye(
-    ['--json', 'run', 'hello', '-c', 'resilience.retry.max_retries=0'],
+    ['--json', 'run', 'hello', '--model', 'general', '-c', 'resilience.retry.max_retries=0'],
     { env: { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url } },
   );
   expect(JSON.parse(stdout)).toMatchObject({ success: false, status: 'error' });

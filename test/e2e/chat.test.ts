@@ -33,7 +33,7 @@ async function runHello(
   env: Readonly<Record<string, string>>,
   ...more: readonly string[]
 ): Promise<Result> {
-  const args = ['run', 'hello', '--input', 'who=Ada', ...more];
+  const args = ['run', 'hello', '--model', 'general', '--input', 'who=Ada', ...more];
   return (await here.json(args, { env })) as unknown as Result;
 }
 
@@ -230,7 +230,7 @@ test('without a key a directive without steps is refused before it runs, with ev
   const { stdout } = await here.rye(['doctor'], {
     env: { OPENAI_API_KEY: KEY, ANTHROPIC_API_KEY: KEY },
   });
-  expect(stdout).toContain('models: anthropic, openai; none is the default');
+  expect(stdout).toContain('models: anthropic, openai; default anthropic/claude-sonnet-5-5');
 });
 
 test('models list shows what can be used, its tiers, its window, its price and the date of that', async () => {

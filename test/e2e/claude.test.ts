@@ -37,7 +37,9 @@ async function runHello(
   env: Readonly<Record<string, string>>,
   more: readonly string[] = [],
 ) {
-  return (await here.json(['run', 'hello', '--input', 'who=Ada', ...more], { env })) as {
+  return (await here.json(['run', 'hello', '--model', 'general', '--input', 'who=Ada', ...more], {
+    env,
+  })) as {
     success: boolean;
     status: string;
     outputs?: unknown;
@@ -124,7 +126,9 @@ test('an overloaded provider is asked again; one that refuses the key is not', a
   const closed = await serve([
     { status: 401, error: { type: 'authentication_error', message: 'bad key' } },
   ]);
-  const { code, stdout } = await here.rye(['--json', 'run', 'hello'], { env: closed.env });
+  const { code, stdout } = await here.rye(['--json', 'run', 'hello', '--model', 'general'], {
+    env: closed.env,
+  });
   expect(code).toBe(7);
   expect(JSON.parse(stdout)).toMatchObject({
     success: false,
@@ -137,9 +141,12 @@ test('an overloaded provider is asked again; one that refuses the key is not', a
 test('the spend cap is a promise: the call that could break it is not made', async () => {
   const here = await workspace();
   const { server, env } = await serve([reply('never asked')]);
-  const { code, stdout } = await here.rye(['--json', 'run', 'hello', '--limit', 'spend=0.000001'], {
-    env,
-  });
+  const { code, stdout } = await here.rye(
+    ['--json', 'run', 'hello', '--model', 'general', '--limit', 'spend=0.000001'],
+    {
+      env,
+    },
+  );
   expect(code).toBe(5);
   expect(JSON.parse(stdout)).toMatchObject({
     status: 'error',
@@ -196,7 +203,10 @@ test('the project report comes out the same through Claude as through its explic
     ];
     return calls((steps[results.length] ?? (() => text('too many turns')))());
   });
-  const result = (await here.json(args, { env })) as { outputs: unknown; success: boolean };
+  const result = (await here.json([...args, '--model', 'general'], { env })) as {
+    outputs: unknown;
+    success: boolean;
+  };
   expect(result.outputs).toEqual(literal.outputs);
   expect(readFileSync(path.join(here.project, '.ai/reports/project_report.md'), 'utf8')).toContain(
     '2 files.',

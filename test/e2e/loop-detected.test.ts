@@ -19,6 +19,7 @@ test('a run whose model repeats one call ends as loop_detected after ten request
       'who=Ada',
       '--limit',
       'turns=25',
+      '--raise-limits',
       '--json',
     ],
     { env },
@@ -55,7 +56,18 @@ test.each([
   const server = await startWireServer(script);
   onTestFinished(() => server.close());
   const env = { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url };
-  const args = ['run', 'hello', '--input', 'who=Ada', '--limit', 'turns=25', '--json'];
+  const args = [
+    'run',
+    'hello',
+    '--input',
+    'who=Ada',
+    '--limit',
+    'turns=25',
+    '--raise-limits',
+    '--model',
+    'general',
+    '--json',
+  ];
   const ran = await here.rye([...args, '--provider', 'anthropic'], { env });
   expect(JSON.parse(ran.stdout)).toMatchObject({ error: { code: 'loop_detected' } });
   expect(server.requests).toHaveLength(count);

@@ -46,7 +46,7 @@ async function lab(next: (previous: string, index: number) => WireTurn) {
   onTestFinished(() => server.close());
   const env = { ANTHROPIC_API_KEY: 'k', ANTHROPIC_BASE_URL: server.url };
   const run = async () => {
-    const ended = await here.rye(['run', 'work', '--limit', 'turns=60'], { env });
+    const ended = await here.rye(['run', 'work', '--limit', 'turns=60', '--raise-limits'], { env });
     expect(ended.code, ended.stderr).toBe(0);
     return results;
   };

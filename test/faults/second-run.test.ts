@@ -25,7 +25,17 @@ import { copyOf, expectLegal, openWorld, startCli, type World } from './world.ts
 /** `all` tries what is on the disk after every durable step of the second run, and kills the process after some. */
 const EXTENT = process.env['RYE_FAULTS'];
 const MESSAGE = 'AGAIN: leave more marks.';
-const RESUME = ['threads', 'resume', 't', '--message', MESSAGE, '--limit', 'turns=20', '--json'];
+const RESUME = [
+  'threads',
+  'resume',
+  't',
+  '--message',
+  MESSAGE,
+  '--limit',
+  'turns=20',
+  '--raise-limits',
+  '--json',
+];
 
 /** Ends of the first run. */
 const ENDS = ['completed', 'error', 'cancelled', 'suspended'] as const;
@@ -263,7 +273,7 @@ async function expectRecovery(world: World, stage: Stage, end: End): Promise<voi
       MESSAGE,
     );
     const isDone = isAsked && thread.status === 'completed';
-    const request = { threadId: 't', limits: { turns: 20 } };
+    const request = { threadId: 't', limits: { turns: 20 }, raiseLimits: true };
     if (!isDone) {
       const message = isAsked ? {} : { message: MESSAGE };
       expect(await rye.recovery.resume({ ...request, ...message })).toMatchObject({

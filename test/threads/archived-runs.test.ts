@@ -30,7 +30,9 @@ afterEach(async () => {
 /** A thread with two runs; the second has other limits. */
 async function twoRuns() {
   const { thread_id: id } = await lab.run('work', MODEL);
-  await lab.rye().recovery.resume({ threadId: id, message: 'again', limits: { turns: 20 } });
+  await lab
+    .rye()
+    .recovery.resume({ threadId: id, message: 'again', limits: { turns: 20 }, raiseLimits: true });
   const folder = path.join(lab.project, '.ai/state/threads', id);
   const plans = () => readdirSync(folder).filter((name) => /^plan(-.*)?\.json$/.test(name));
   return { id, folder, plans };

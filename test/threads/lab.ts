@@ -185,7 +185,12 @@ export async function lab(options: { readonly coordination?: string } = {}): Pro
       if (failed.length > 0) throw new Error(JSON.stringify(failed, null, 2));
     },
     job: async (name, request = {}) =>
-      await rye.children.launch({ directiveId: 'team/job', inputs: { name }, ...request }),
+      await rye.children.launch({
+        directiveId: 'team/job',
+        inputs: { name },
+        raiseLimits: true,
+        ...request,
+      }),
     openGate: (name) => write(`gate-${name}`, ''),
     record: async (threadId) => {
       const record = await store.registry.get(threadId);

@@ -255,6 +255,6 @@ it('a lower default limit and fewer interrupts apply; what a person granted stay
     'the default limit turns is 8 now instead of 25, and applies',
     'max_interrupts_per_run is 2 now, which is less, and applies',
   ]);
-  await resume(here, thread_id, { limits: { turns: 30 } });
+  await resume(here, thread_id, { limits: { turns: 30 }, raiseLimits: true });
   expect(here.notices).toEqual([]);
 });

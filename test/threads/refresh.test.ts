@@ -192,7 +192,9 @@ it('a refresh whose limits are used up is refused, and a grant lets it run', asy
   await expect(resume(here, thread_id, { refresh: true })).rejects.toMatchObject({
     code: 'limit_turns',
   });
-  expect(await resume(here, thread_id, { refresh: true, limits: { turns: 3 } })).toMatchObject({
+  expect(
+    await resume(here, thread_id, { refresh: true, limits: { turns: 3 }, raiseLimits: true }),
+  ).toMatchObject({
     result: 'Two.',
   });
   expect(documentOf(here, thread_id).limits.turns).toBe(4);

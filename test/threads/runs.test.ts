@@ -93,7 +93,12 @@ describe('a root that is resumed', () => {
     expect(await row(id)).toMatchObject({ max: 1_000_000, status: 'released' });
     const spent = (await row(id)).actual;
     expect(spent).toBe(2 * used);
-    await lab.rye().recovery.resume({ threadId: id, message: 'more', limits: { spend: 0.25 } });
+    await lab.rye().recovery.resume({
+      threadId: id,
+      message: 'more',
+      limits: { spend: 0.25 },
+      raiseLimits: true,
+    });
     expect(await row(id)).toMatchObject({ max: spent + 250_000, actual: 3 * used });
     const record = await store.registry.get(id);
     expect(toMicroUsd(record?.cost.spend ?? 0)).toBe(3 * used);
@@ -190,14 +195,19 @@ describe('a child that is resumed', () => {
     const kidTurn = held(reply('Kid again.'));
     script['kid'] = [kidTurn.turn];
     const rye = lab.rye();
-    const resumed = rye.recovery.resume({ threadId: kid, message: 'x', limits: { spend: 0.3 } });
+    const resumed = rye.recovery.resume({
+      threadId: kid,
+      message: 'x',
+      limits: { spend: 0.3 },
+      raiseLimits: true,
+    });
     await kidTurn.asked;
     expect(await store.ledger.remaining(root)).toBe(before - 300_000);
     await audit();
     kidTurn.answer();
     expect(await resumed).toMatchObject({ thread_id: kid, status: 'completed' });
     await expect(
-      rye.recovery.resume({ threadId: kid, message: 'x', limits: { spend: 1 } }),
+      rye.recovery.resume({ threadId: kid, message: 'x', limits: { spend: 1 }, raiseLimits: true }),
     ).rejects.toMatchObject({ code: 'budget_insufficient' });
     expect(await store.registry.get(kid)).toMatchObject({ status: 'completed' });
     expect(await store.registry.runOf(kid)).toBe(2);
@@ -218,7 +228,7 @@ describe('a child that is resumed', () => {
     script['kid'] = [kidTurn.turn];
     const resumed = lab
       .rye()
-      .recovery.resume({ threadId: kid, message: 'x', limits: { spend: 0.4 } });
+      .recovery.resume({ threadId: kid, message: 'x', limits: { spend: 0.4 }, raiseLimits: true });
     await kidTurn.asked;
     expect(await store.ledger.remaining(root)).toBe(before - 400_000);
     await audit();
@@ -256,7 +266,12 @@ describe('a child that is resumed', () => {
     const kidTurn = held(reply('Kid again.'));
     script['kid'] = [kidTurn.turn];
     const rye = lab.rye();
-    const request = { threadId: kid.thread_id, message: 'x', limits: { spend: 0.3 } };
+    const request = {
+      threadId: kid.thread_id,
+      message: 'x',
+      limits: { spend: 0.3 },
+      raiseLimits: true,
+    };
     const resumed = rye.recovery.resume(request);
     await kidTurn.asked;
     expect(await store.ledger.remaining(next.thread_id)).toBe(before - 300_000);
@@ -265,7 +280,9 @@ describe('a child that is resumed', () => {
     await resumed;
     const used = (await spent()) - total;
     expect(await store.ledger.remaining(next.thread_id)).toBe(before - used);
-    await expect(rye.recovery.resume({ ...request, limits: { spend: 1 } })).rejects.toMatchObject({
+    await expect(
+      rye.recovery.resume({ ...request, limits: { spend: 1 }, raiseLimits: true }),
+    ).rejects.toMatchObject({
       code: 'budget_insufficient',
     });
     expect(await store.registry.runOf(kid.thread_id)).toBe(2);

@@ -152,7 +152,9 @@ export class Person {
           threadId: thread.id,
           ...(message === undefined ? {} : { message }),
           ...(from ? { from: from.id } : {}),
-          ...(grant === undefined ? {} : { limits: { turns: grant, spend: 10 } }),
+          ...(grant === undefined
+            ? {}
+            : { limits: { turns: grant, spend: 10 }, raiseLimits: true }),
         }),
     );
     if (outcome !== undefined && outcome !== 'dead') {

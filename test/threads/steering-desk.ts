@@ -115,7 +115,7 @@ export async function desk(script: Script, options: DeskOptions = {}): Promise<D
         threadId,
         ...(signal ? { signal } : {}),
         ...(onEvent ? { onEvent } : {}),
-        ...(turns === undefined ? {} : { limits: { turns } }),
+        ...(turns === undefined ? {} : { limits: { turns }, raiseLimits: true }),
       }),
     fromThread: async (text, to = THREAD) => {
       const from = `other-${await nextSeq(store)}`;

@@ -218,6 +218,7 @@ describe('a conversation larger than the window', () => {
       threadId: id,
       message: 'On.',
       limits: { spend: 5, tokens: 9_000_000 },
+      raiseLimits: true,
     });
     await rye.trees.compact(id);
     const { pieces } = (await compaction())?.details ?? {};

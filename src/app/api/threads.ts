@@ -261,9 +261,11 @@ export interface ResumeThreadRequest {
   readonly from?: string;
   /**
    * What this run is granted of a limit; the thread's new total is what was used and this. Absent ones are what the
-   * thread has left.
+   * thread has left. A run gets no more than a new thread would, unless a ceiling or `raiseLimits` allows it.
    */
   readonly limits?: PartialLimits;
+  /** True to let `limits` go above what a new thread would be granted where no ceiling is configured; the log records it. */
+  readonly raiseLimits?: boolean;
   /** Values of the directive's secret inputs, which are never stored; with `refresh` also of other inputs. */
   readonly secrets?: Readonly<Record<string, string>>;
   /** Plans the thread's directive again, as its files are now; otherwise only stricter policy applies. */

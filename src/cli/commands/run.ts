@@ -27,7 +27,13 @@ import type { Io } from '../io.ts';
 import { printDocument, printLine, printLines, resultText } from '../output.ts';
 import { withRye } from '../session.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
-import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../thread-run.ts';
+import {
+  exitCodeOfResult,
+  OUTPUT_OPTIONS,
+  outputModeOf,
+  RAISE_LIMITS,
+  showThread,
+} from '../thread-run.ts';
 
 const SAFETY_OPTIONS = {
   acknowledge: list('RISK', 'Allow a risk level that policy would otherwise block'),
@@ -52,6 +58,7 @@ const DIRECTIVE_OPTIONS = {
   limit: list('NAME=N', `A limit: ${LIMIT_LIST}`),
   maxTurns: integer('N', 'Same as --limit turns=N'),
   maxBudgetUsd: number('USD', 'Same as --limit spend=USD'),
+  raiseLimits: RAISE_LIMITS,
   threadId: text('ID', 'ID for the new thread (must not exist yet)'),
   sessionId: text('ID', 'Same as --thread-id'),
   parent: text('ID', 'Parent thread (default: $RYE_PARENT_THREAD_ID)'),
@@ -153,6 +160,7 @@ async function requestOf(
     model,
     provider,
     limits: readLimits(options.limit, options.maxTurns, options.maxBudgetUsd),
+    raiseLimits: options.raiseLimits || undefined,
     threadId: options.threadId ?? options.sessionId,
     parentThreadId: options.parent ?? (io.env['RYE_PARENT_THREAD_ID'] || undefined),
     // prepare refuses an unknown risk

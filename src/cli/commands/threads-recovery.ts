@@ -10,7 +10,13 @@ import { count, printDocument, printLines } from '../output.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';
 import { oneLine } from '../terminal-text.ts';
-import { exitCodeOfResult, OUTPUT_OPTIONS, outputModeOf, showThread } from '../thread-run.ts';
+import {
+  exitCodeOfResult,
+  OUTPUT_OPTIONS,
+  outputModeOf,
+  RAISE_LIMITS,
+  showThread,
+} from '../thread-run.ts';
 
 export const resume = defineCommand({
   details:
@@ -26,6 +32,7 @@ export const resume = defineCommand({
       'With --refresh: allow a risk level that policy would otherwise block',
     ),
     limit: list('NAME=N', 'Limit of this run (default: what the thread has left)'),
+    raiseLimits: RAISE_LIMITS,
     input: list('NAME=VALUE', 'A secret input, which rye does not store; with --refresh any input'),
     allowUnsigned: flag("Run the project's own unsigned items; marks the thread as unverified"),
     replay: text('FILE', 'Replay responses from FILE, if the thread started with --replay'),
@@ -51,6 +58,7 @@ export const resume = defineCommand({
       message,
       from,
       limits,
+      raiseLimits: options.raiseLimits || undefined,
       secrets,
       refresh,
       acknowledge,

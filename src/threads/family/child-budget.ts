@@ -3,6 +3,7 @@ import type { PartialLimits } from '../../core/limits.ts';
 import { formatUsd, type MicroUsd, toMicroUsd, toUsd } from '../../core/usage.ts';
 import { beginsRun } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
+import type { GrantedLimits } from '../../policy/limit-grant.ts';
 import { type RawLimit, type ResolvedLimits, worstMicroUsd } from '../../policy/limits.ts';
 import type { Configured, Stored } from '../ports.ts';
 import type { ThreadDocument } from '../thread-document.ts';
@@ -18,7 +19,7 @@ export interface ChildBudget {
 }
 
 /** The limits of a child, and what its plan warns of. */
-export type SharedLimits = ResolvedLimits & { readonly warnings: readonly string[] };
+export type SharedLimits = GrantedLimits & { readonly warnings: readonly string[] };
 
 /** Minimum share of its declared spend that a child must get; a smaller one would be spent without finishing. */
 const MIN_SHARE = 0.5;
@@ -33,7 +34,7 @@ const NEXT_OUTPUT_TOKENS = 512;
  */
 export async function shareSpend(
   env: Stored & Configured,
-  resolved: ResolvedLimits,
+  resolved: GrantedLimits,
   child: ChildBudget,
 ): Promise<SharedLimits> {
   const { parent, declared, overrides } = child;

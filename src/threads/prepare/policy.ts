@@ -2,7 +2,6 @@ import type { AskedPermission } from '../../core/approval.ts';
 import { type Acknowledgement, RISKS, type Risk } from '../../core/capability.ts';
 import { EXIT, RyeError } from '../../core/errors.ts';
 import { type RenamedGrant, renamedGrant } from '../../core/ids.ts';
-import type { PartialLimits } from '../../core/limits.ts';
 import type {
   ContextBlock,
   ListedRule,
@@ -22,7 +21,6 @@ import {
   parseCapability,
   uncovered,
 } from '../../policy/capability.ts';
-import { parseLimits, type ResolvedLimits, resolveLimits } from '../../policy/limits.ts';
 import {
   type AssessedRisk,
   assessRisks,
@@ -30,26 +28,8 @@ import {
   type RiskTable,
 } from '../../policy/risk.ts';
 import type { Embedding, GrantedTool, ItemSource, Sources, UnavailableGrant } from '../ports.ts';
-import type { ThreadConfig } from '../thread-config.ts';
 import type { ThreadDocument } from '../thread-document.ts';
 import type { PrepareRequest } from './request.ts';
-
-/** defaults → directive → overrides, capped by the parent's signed limits. */
-export function planLimits(
-  config: ThreadConfig,
-  composed: Composed,
-  { overrides, parent }: { overrides: PartialLimits; parent: ThreadDocument | undefined },
-): ResolvedLimits {
-  return resolveLimits({
-    defaults: config.limitDefaults,
-    directive: parseLimits(composed.rawLimits, 'the directive'),
-    overrides: parseLimits(
-      Object.entries(overrides).map(([name, value]) => ({ name, value })),
-      'limit overrides',
-    ),
-    ...(parent ? { parent: { thread_id: parent.thread_id, limits: parent.limits } } : {}),
-  });
-}
 
 /**
  * Returns a thread's capabilities: those that its chain grants, within every ceiling, within the tools that the request

@@ -13,7 +13,6 @@ import {
   renderPrompt,
 } from '../../items/prompt.ts';
 import { parseBehavior, unknownBehavior } from '../../loop/behavior.ts';
-import { type SharedLimits, shareSpend } from '../family/child-budget.ts';
 import type {
   Configured,
   ItemSource,
@@ -32,6 +31,7 @@ import {
   resolveDirective,
   sourceOf,
 } from './directive.ts';
+import { limitsOfPlan, planSpend } from './limits.ts';
 import { planOutputs } from './outputs.ts';
 import {
   assertAvailable,
@@ -39,7 +39,6 @@ import {
   OPTIONAL_HINT,
   planAsks,
   planCapabilities,
-  planLimits,
   planRisks,
   planRules,
   programOf,
@@ -132,7 +131,7 @@ export async function planDirective(
     context: [...context.blocks, ...rules.blocks],
     suppress: composed.suppress,
     process: text.steps,
-    limits: limits.limits,
+    ...limitsOfPlan(limits),
     ...grants.granted,
     acknowledged: risk.acknowledged,
     risks: risk.risks,
@@ -205,20 +204,6 @@ async function grantedTools(
       : env.config.toolPreloadTokens,
     mayConnect: isDryRun !== true,
   });
-}
-
-/** The limits of the thread; a child spends no more than its parent can spare. */
-async function planSpend(
-  env: Stored & Configured,
-  request: PrepareRequest,
-  composed: Composed,
-  { parent, isStart }: PlanFacts,
-): Promise<SharedLimits> {
-  const { directiveId, limits: overrides = {} } = request;
-  const resolved = planLimits(env.config, composed, { overrides, parent });
-  if (!isStart) return { ...resolved, warnings: [] };
-  const declared = composed.rawLimits;
-  return await shareSpend(env, resolved, { directiveId, parent, declared, overrides });
 }
 
 /** The model that the options or the directive ask for, and what to fall back on; all of them priced. */

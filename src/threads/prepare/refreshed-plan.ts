@@ -77,7 +77,8 @@ async function planAgain(
   { inputs, acknowledge, ignored }: RefreshRequest,
 ): Promise<ThreadPlan> {
   const { requested = {}, origins, acknowledged } = planned;
-  const { model, provider, limits, behavior, only_tools, hook_capabilities } = requested;
+  const { model, provider, limits, raise_limits, behavior, only_tools, hook_capabilities } =
+    requested;
   const given = Object.entries(planned.inputs).filter(
     ([name]) => origins[`inputs.${name}`] === 'given' && !planned.secret_inputs.includes(name),
   );
@@ -88,6 +89,7 @@ async function planAgain(
     model,
     provider,
     limits,
+    raiseLimits: raise_limits,
     behavior,
     onlyTools: only_tools,
     hookCapabilities: hook_capabilities,

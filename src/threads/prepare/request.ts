@@ -11,7 +11,10 @@ export interface DirectiveRequest {
   readonly inputs?: JsonObject;
   readonly model?: string;
   readonly provider?: string;
+  /** Limits that may be lower than what the directive or the configuration grants; higher up to the configured ceiling. */
   readonly limits?: PartialLimits;
+  /** True to let `limits` go above what is granted where no ceiling is configured; the log records it. */
+  readonly raiseLimits?: boolean;
   readonly parentThreadId?: string;
   /** Ids of the only tools that the run may execute, of those that the directive grants; nothing else is granted. */
   readonly onlyTools?: readonly string[];

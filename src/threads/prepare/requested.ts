@@ -16,12 +16,13 @@ export async function requestedPlace(
 
 /** The settings that a refresh of the plan applies again. */
 function requestedOf(request: PrepareRequest): Pick<ThreadPlan, 'requested'> {
-  const { model, provider, limits = {}, onlyTools, hookCapabilities = [] } = request;
+  const { model, provider, limits = {}, raiseLimits, onlyTools, hookCapabilities = [] } = request;
   const behavior = behaviorOf(request);
   const requested = compact({
     model,
     provider,
     limits: isEmpty(limits) ? undefined : limits,
+    raise_limits: raiseLimits === true ? true : undefined,
     behavior: isEmpty(behavior) ? undefined : behavior,
     only_tools: onlyTools,
     hook_capabilities: hookCapabilities.length === 0 ? undefined : hookCapabilities,

@@ -29,6 +29,8 @@ export interface ResumeRequest {
   readonly from?: string | undefined;
   /** Amounts granted to this run instead of the rest of the limits: a new total is the amount used and the grant. */
   readonly limits?: PartialLimits | undefined;
+  /** True to let `limits` go above what a new run would be granted where no ceiling is configured. */
+  readonly raiseLimits?: boolean | undefined;
   /** Values of the secret inputs, which are given again; with `refresh` also of other inputs. */
   readonly secrets: Readonly<Record<string, string>>;
   /** Plans the thread's directive again, as its files are now, and follows that plan from this run on. */

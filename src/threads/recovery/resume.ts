@@ -1,7 +1,7 @@
 import { isoTime } from '../../core/clock.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { EventDraft } from '../../core/events.ts';
-import { LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
+import { completeLimits, eachLimit, LIMIT_NAMES, type PartialLimits } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
 import type { RunReason, ThreadRecord } from '../../core/thread.ts';
 import { NO_COST, toMicroUsd, toUsd } from '../../core/usage.ts';
@@ -9,9 +9,11 @@ import { openingText } from '../../log/context.ts';
 import { carryPath, continuePath, isCopyable } from '../../log/continuation.ts';
 import { runsOf } from '../../log/runs.ts';
 import { isKnown } from '../../log/tree.ts';
+import { checkRaises } from '../../policy/limit-grant.ts';
 import { limitsOfRun, type RunLimits, type UsedLimits } from '../../policy/run-limits.ts';
 import type { LogHold } from '../../storage/store.ts';
 import type {
+  Configured,
   Embedding,
   Exporting,
   Preparation,
@@ -80,7 +82,7 @@ async function assertDecided(
 async function runAgain(
   env: Recovering & Sources & Preparation,
   resumable: Resumable,
-  { message, from, limits: grants = {} }: ResumeRequest,
+  { message, from, limits: grants = {}, raiseLimits }: ResumeRequest,
   hold: LogHold,
 ): Promise<Successor> {
   const { record, document, planned, parent, log, tree, leafId } = resumable;
@@ -89,11 +91,12 @@ async function runAgain(
   const spent = bookedCost(log.events);
   const subtreeSpend = toUsd(await ledger.committed(threadId));
   const used = { cost: spent, subtreeSpend, spawns: record.spawn_count };
+  const grant = checkedGrant(env, resumable, grants, raiseLimits);
   const { total, run: left } = nextLimits(env, resumable, used, grants);
   assertSomethingLeft(threadId, left, planned.limits);
   const origins = { ...planned.origins, ...originsOf(grants) };
-  const stored = { ...planned, limits: total, origins };
-  const plan = { ...resumable.plan, limits: total, origins };
+  const stored = { ...planned, ...grant.kept, limits: total, origins };
+  const plan = { ...resumable.plan, ...grant.kept, limits: total, origins };
   const context = continuePath({ tree, events: log.events, leafId });
   const hasMoved = from !== undefined || wasMoved(log.events);
   const last = context.messages.at(-1);
@@ -137,7 +140,7 @@ async function runAgain(
       spent,
       approvals: new ApprovalHistory(log.events),
       begin: [
-        { event_type: 'run_started', payload: { ...begun, plan_sha256: sha256 } },
+        { event_type: 'run_started', payload: { ...begun, ...grant.raised, plan_sha256: sha256 } },
         ...changesDraft(resumable, sha256),
       ],
       refreshed: resumable.refreshed,
@@ -148,6 +151,31 @@ async function runAgain(
       message: seed,
     }),
   };
+}
+
+/**
+ * Checks the limits that a person grants to the next run of a root: a new run gets no more either. Returns what the plan
+ * keeps of it, and what this run raised. A child is bounded by its parent.
+ */
+function checkedGrant(
+  { config }: Configured,
+  { planned, parent }: Resumable,
+  wanted: PartialLimits,
+  mayRaise = false,
+): {
+  readonly kept: Pick<ThreadPlan, 'granted_limits' | 'raised_limits'>;
+  readonly raised: Pick<ThreadPlan, 'raised_limits'>;
+} {
+  if (parent || Object.keys(wanted).length === 0) return { kept: {}, raised: {} };
+  const granted = completeLimits(planned.granted_limits ?? planned.limits);
+  const directiveId = planned.directive.id;
+  const origins = eachLimit((name) => planned.origins[`limits.${name}`] ?? 'the plan');
+  const ceiling = config.limitCeiling;
+  const found = checkRaises({ directiveId, granted, origins, wanted, ceiling, mayRaise });
+  const raised = Object.keys(found).length === 0 ? {} : { raised_limits: found };
+  const all = { ...planned.raised_limits, ...found };
+  const kept = Object.keys(all).length === 0 ? {} : { raised_limits: all };
+  return { kept: { granted_limits: granted, ...kept }, raised };
 }
 
 /** Returns the limits of the next run. Tells a person what the parent takes from them. */
@@ -211,7 +239,7 @@ async function reasonOfRun(
 async function succeed(
   env: Recovering & Sources & Preparation,
   resumable: Resumable,
-  { message, limits: overrides = {} }: ResumeRequest,
+  { message, limits: overrides = {}, raiseLimits }: ResumeRequest,
   hold: LogHold,
 ): Promise<Successor> {
   const { record, plan: before, parent, log, tree, leafId } = resumable;
@@ -222,9 +250,10 @@ async function succeed(
     subtreeSpend: toUsd(await ledger.subtreeSpend(threadId)),
     spawns: record.spawn_count,
   });
+  const grant = checkedGrant(env, resumable, overrides, raiseLimits);
   const limits = overrideLimits(left, overrides, parent);
   assertSomethingLeft(threadId, limits, before.limits);
-  const plan = { ...before, limits };
+  const plan = { ...before, ...grant.kept, limits };
   const payer = await payingAncestor(env, plan.parent_thread_id);
   const seed = message ?? (await seedOf(env, plan, record));
   const request = { parent, continuationOf: threadId };

@@ -352,6 +352,7 @@ function announcement({ plan, document }: StartedThread): EventDraft[] {
         model: model.id,
         provider: model.provider,
         limits: { ...limits },
+        ...(plan.raised_limits ? { raised_limits: { ...plan.raised_limits } } : {}),
         integrity,
         inputs,
         // the stored plan has it: one that was read back may have gained new limits

@@ -84,7 +84,7 @@ async function reader(config: Config, name: string): Promise<Reader> {
 /** Everything that threads need, except risks and hooks. */
 export async function parseThreadConfig(
   config: Config,
-): Promise<Omit<ThreadConfig, 'hooks' | 'risks'>> {
+): Promise<Omit<ThreadConfig, 'hooks' | 'limitCeiling' | 'risks'>> {
   const [resilience, coordination, errors, interpolation] = await Promise.all([
     reader(config, 'agent/resilience'),
     reader(config, 'agent/coordination'),
