@@ -1,15 +1,15 @@
-import type { ListedThread, ThreadListFilter } from '../../app/api/threads.ts';
+import type { ThreadListFilter } from '../../app/api/threads.ts';
 import { EXIT } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
 import { THREAD_STATUSES } from '../../core/thread.ts';
 import { formatUsd } from '../../core/usage.ts';
 import { choice, commandsOf, defineCommand, defineGroup, flag, integer, text } from '../command.ts';
-import { count, formatTable, printResult, resultText } from '../output.ts';
+import { colorsOf, count, formatTable, printResult } from '../output.ts';
+import { stateOf, summaryOf, threadTable } from '../render/thread-list.ts';
 import { withThreadList } from '../session.ts';
-import { oneLine, truncate } from '../terminal-text.ts';
+import { oneLine } from '../terminal-text.ts';
 
 /** Columns of a result in the list. `show` and `--json` print all of it. */
-const MAX_RESULT = 500;
 
 const list = defineCommand({
   options: {
@@ -17,17 +17,18 @@ const list = defineCommand({
     status: choice('STATUS', THREAD_STATUSES, 'Only threads with this status'),
     directive: text('GLOB', 'Only threads of these directives'),
     parent: text('ID', 'Only children of this thread'),
+    all: flag('Also children, which are summarized with their parent otherwise'),
     limit: integer('N', 'At most N threads'),
   },
   examples: ['rye threads --active', "rye threads list --status error --directive 'team/*'"],
   run: async (call) => {
     const { options, io, global } = call;
-    const { active, parent, ...rest } = options;
+    const { active, parent, all: hasAll, limit, ...rest } = options;
     // a document describes each thread; a list for people, each session
     const sessions = (!global.json && rest.status !== 'continued') || undefined;
     const filter: ThreadListFilter = compact({ ...rest, sessions, active: active || undefined });
-    const { threads, unlisted } = await withThreadList(call, async (view) => ({
-      threads: await view.threads.list({
+    const { found, unlisted } = await withThreadList(call, async (view) => ({
+      found: await view.threads.list({
         ...filter,
         ...(parent === undefined ? {} : { parent: await view.threads.resolveId(parent) }),
       }),
@@ -35,14 +36,23 @@ const list = defineCommand({
     }));
     if (unlisted.length > 0) io.stderr.write(unlistedWarning(unlisted));
     const others = unlisted.length > 0 ? { unlisted } : {};
-    printResult(call, { threads, total: threads.length, ...others }, () => {
+    // who asks for a status, a directive or a parent means children too
+    const isFiltered = active || parent !== undefined || Object.values(compact(rest)).length > 0;
+    const hasChildren = global.json || hasAll || isFiltered;
+    const listed = hasChildren ? found : found.filter(({ parent_id: above }) => above === null);
+    const threads = listed.slice(0, limit);
+    printResult(call, { threads, total: listed.length, ...others }, () => {
+      if (io.stdout.isTty) {
+        const style = { sink: io.stdout, colors: colorsOf(io.stdout, call), now: io.now() };
+        return threadTable(threads, found, style);
+      }
       const rows = threads.map((thread) => [
         thread.chain?.[0] ?? thread.thread_id,
         stateOf(thread),
         thread.created_at,
         String(thread.cost.turns),
         formatUsd(thread.cost.spend),
-        truncate(thread.error?.message ?? resultText(thread), MAX_RESULT),
+        summaryOf(thread),
       ]);
       const headings = ['THREAD', 'STATUS', 'CREATED', 'TURNS', 'SPEND', 'RESULT'];
       return formatTable(headings, rows, io.stdout);
@@ -54,11 +64,6 @@ const list = defineCommand({
     return EXIT.ok;
   },
 });
-
-function stateOf({ status, process_gone, chain = [] }: ListedThread): string {
-  const handoffs = chain.length > 1 ? `, ${count(chain.length - 1, 'handoff')}` : '';
-  return `${status}${process_gone === true ? ' (crashed)' : ''}${handoffs}`;
-}
 
 const MAX_NAMED = 3;
 
