@@ -1,5 +1,6 @@
 import { RyeError } from '../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../core/events.ts';
+import type { WorktreeChanges } from '../core/isolation.ts';
 import { compact, type JsonObject } from '../core/json.ts';
 import type { ThreadRecord } from '../core/thread.ts';
 import { regexFinds, regexProblem } from '../policy/regex.ts';
@@ -72,7 +73,8 @@ function lookingActions({ env, children }: OrchestratorScope): Pick<Orchestrator
     aggregate_results: async (call, context) => {
       const ids = await several(env, call, context);
       const records = await Promise.all(ids.map(async (id) => await chainEnd(registry, id)));
-      return aggregate(ids, records);
+      const changes = await Promise.all(records.map(async (one) => await changesOf(env, one)));
+      return aggregate(ids, records, changes);
     },
     read_transcript: async (call, context) => {
       const id = await one(env, call, context);
@@ -241,11 +243,18 @@ function listing(records: readonly ThreadRecord[]): JsonObject {
 function aggregate(
   ids: readonly string[],
   records: readonly (ThreadRecord | undefined)[],
+  changes: readonly (WorktreeChanges | undefined)[],
 ): JsonObject {
   const results = ids.map((id, index): JsonObject => {
     const record = records[index];
     if (!record) return { thread_id: id, status: 'not_found' };
-    return { ...statusOf(record), thread_id: id, final_thread_id: record.thread_id };
+    const worktree = changes[index];
+    return {
+      ...statusOf(record),
+      thread_id: id,
+      final_thread_id: record.thread_id,
+      ...(worktree ? { changes: asJson({ ...worktree }) } : {}),
+    };
   });
   const spend = records.reduce((sum, record) => sum + (record?.cost.spend ?? 0), 0);
   const completed = records.filter((record) => record?.status === 'completed').length;
@@ -256,6 +265,16 @@ function aggregate(
     failed: results.length - completed,
     spend: Math.round(spend * 1e6) / 1e6,
   };
+}
+
+/** Returns the changes in a thread's worktree; undefined if it was not isolated, or has no readable record. */
+async function changesOf(
+  { files }: ThreadEnv,
+  record: ThreadRecord | undefined,
+): Promise<WorktreeChanges | undefined> {
+  if (!record) return undefined;
+  const document = await files.readDocument(record.thread_id).catch(() => undefined);
+  return document?.changes;
 }
 
 /** A thread's events; none for one that ended before it ran. */

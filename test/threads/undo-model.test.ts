@@ -12,7 +12,7 @@ function random(seed: number): (below: number) => number {
 
 type Files = ReadonlyMap<string, string>;
 
-/** What each moment of a thread should look like: the files when each entry was written. */
+/** The files that should be there, and those when each entry was written. */
 class Model {
   files = new Map<string, string>();
   readonly moments = new Map<string, Files>();
