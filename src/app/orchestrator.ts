@@ -73,7 +73,9 @@ function lookingActions({ env, children }: OrchestratorScope): Pick<Orchestrator
     aggregate_results: async (call, context) => {
       const ids = await several(env, call, context);
       const records = await Promise.all(ids.map(async (id) => await chainEnd(registry, id)));
-      const changes = await Promise.all(records.map(async (one) => await changesOf(env, one)));
+      const changes = await Promise.all(
+        records.map(async (record) => await changesOf(env, record)),
+      );
       return aggregate(ids, records, changes);
     },
     read_transcript: async (call, context) => {
