@@ -146,6 +146,7 @@ export const threadRecord = z.object(
     heartbeat_at: z.string().nullable(),
     model: z.string().nullable(),
     cost: familyCost,
+    label: z.string().optional(),
     spawn_count: z.int(),
     result: z.string().nullable(),
     outputs: anyObject.nullable(),

@@ -141,7 +141,11 @@ function approvalsOf(workspace: Workspace): ApprovalsService {
 function childrenOf(workspace: Workspace): ChildrenService {
   return {
     ...lazy<Pick<ChildrenService, 'tree' | 'stats'>>(
-      async () => new (await import('./thread-list.ts')).ThreadTotals(workspace.store.registry),
+      async () =>
+        new (await import('./thread-list.ts')).ThreadTotals(
+          workspace.store.registry,
+          workspace.options.projectPath,
+        ),
       { tree: 'promise', stats: 'promise' },
     ),
     ...lazy<Omit<ChildrenService, 'tree' | 'stats'>>(

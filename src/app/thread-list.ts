@@ -18,6 +18,7 @@ import type {
   ThreadsService,
   ThreadTreeNode,
 } from './api/threads.ts';
+import { withLabel, withLabels } from './child-label.ts';
 import { systemClock } from './system.ts';
 import { checkedPlaces, withUserEnv } from './user-space.ts';
 
@@ -45,7 +46,10 @@ export function openThreadList(given: OpenRyeOptions): ThreadList {
   const registry = openRegistry(options.projectPath, owners);
   return {
     threads: {
-      list: async (filter) => await listThreads({ registry, owners }, filter),
+      list: async (filter) =>
+        (await listThreads({ registry, owners }, filter)).map((thread) =>
+          withLabel(options.projectPath, thread),
+        ),
       resolveId: async (part) => await resolveThreadId(registry, part, systemClock.now()),
       unlisted: async () => await unlistedFolders(options.projectPath, registry),
     },
@@ -171,14 +175,17 @@ async function recentThread(registry: Registry, part: string, position: number):
 /** Sums and trees over all threads of a project. */
 export class ThreadTotals implements Pick<ChildrenService, 'tree' | 'stats'> {
   readonly #registry: Registry;
+  readonly #projectPath: string;
 
-  constructor(registry: Registry) {
+  constructor(registry: Registry, projectPath: string) {
     this.#registry = registry;
+    this.#projectPath = projectPath;
   }
 
   async tree(threadId?: string): Promise<readonly ThreadTreeNode[]> {
     if (threadId !== undefined) await assertRegistered(this.#registry, threadId);
-    return threadTree(await this.#registry.list({}), threadId);
+    const nodes = threadTree(await this.#registry.list({}), threadId);
+    return nodes.map((node) => withLabels(this.#projectPath, node));
   }
 
   async stats(by: StatsKey = 'directive'): Promise<readonly ThreadStats[]> {

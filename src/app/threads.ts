@@ -20,6 +20,7 @@ import type {
   UnverifiedLine,
   UnverifiedPart,
 } from './api/threads.ts';
+import { withLabel } from './child-label.ts';
 import { threadFiles } from './thread-files.ts';
 import { listThreads, resolveThreadId, unlistedFolders } from './thread-list.ts';
 import { markLog } from './verification/parts.ts';
@@ -50,7 +51,9 @@ export class Threads implements ThreadsService {
   }
 
   async list(filter?: ThreadListFilter): Promise<readonly ListedThread[]> {
-    return await listThreads(this.#workspace.store, filter);
+    const { projectPath } = this.#workspace.options;
+    const threads = await listThreads(this.#workspace.store, filter);
+    return threads.map((thread) => withLabel(projectPath, thread));
   }
 
   async unlisted(): Promise<readonly string[]> {
@@ -67,6 +70,7 @@ export class Threads implements ThreadsService {
 
   async show(threadId: string): Promise<ThreadDetails> {
     const { registry, logs, deliveries } = this.#workspace.store;
+    const { projectPath } = this.#workspace.options;
     const thread = await registry.get(threadId);
     if (!thread)
       throw new RyeError('thread_not_found', `thread not found: ${threadId}`, {
@@ -78,9 +82,11 @@ export class Threads implements ThreadsService {
     const read = await readDocument(async () => await files.readDocument(threadId));
     const children = await registry.list({ parentId: threadId, order: 'oldest first' });
     return {
-      thread: await withFamily(registry, thread),
+      thread: withLabel(projectPath, await withFamily(registry, thread)),
       document: read.document,
-      children: await Promise.all(children.map((child) => withFamily(registry, child))),
+      children: await Promise.all(
+        children.map(async (child) => withLabel(projectPath, await withFamily(registry, child))),
+      ),
       deliveries: (await deliveries.list(threadId))
         .filter(({ state }) => state !== 'closed')
         .map(({ tries: _tries, decisions: _decisions, ...delivery }) => delivery),

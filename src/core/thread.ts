@@ -85,6 +85,8 @@ export interface ThreadRecord {
 /** A row of the registry with what the thread's descendants have cost. */
 export interface CostedThread extends ThreadRecord {
   readonly cost: FamilyCost;
+  /** For a child: its directive and its inputs, shortened; secrets are `***`. */
+  readonly label?: string;
 }
 
 /** Why a thread runs again: by a person or program, for a message, from another entry, after a crash or after an error. */

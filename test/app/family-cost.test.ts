@@ -2,12 +2,22 @@ import { expect, it } from 'vitest';
 import { calls, reply, toolUse } from '../helpers/wire-server.ts';
 import { libraryLab } from './library-lab.ts';
 
+const INPUTS =
+  '<inputs><input name="file">F.</input><input name="key" secret="true">K.</input></inputs>';
 const CHILDREN = '<permissions><execute><directive>team/*</directive></execute></permissions>';
 
 // Requirement: cost-with-children
 it('the cost of a thread has its own share and the total with its children, wherever it is read', async () => {
   const start = (id: string, child: string) =>
-    toolUse('rye_execute', { item_type: 'directive', item_id: child, parameters: {} }, id);
+    toolUse(
+      'rye_execute',
+      {
+        item_type: 'directive',
+        item_id: child,
+        parameters: child === 'team/child' ? { file: 'a.ts', key: 'sesame' } : {},
+      },
+      id,
+    );
   const usage = { input_tokens: 100, output_tokens: 20 };
   // the parent starts a child, and this a grandchild
   const lab = await libraryLab([
@@ -18,7 +28,7 @@ it('the cost of a thread has its own share and the total with its children, wher
     { ...reply('All done.'), usage },
   ]);
   await lab.directive('grandchild');
-  await lab.directive('child', [], { metadata: CHILDREN });
+  await lab.directive('child', [], { metadata: CHILDREN, outputs: INPUTS });
   await lab.directive('parent', [], { metadata: CHILDREN });
   const rye = lab.open();
   const outcome = await rye.run({ directiveId: 'team/parent' });
@@ -35,7 +45,9 @@ it('the cost of a thread has its own share and the total with its children, wher
   expect(listed?.cost).toMatchObject(shares);
   const [session] = await rye.threads.list({ sessions: true, directive: 'team/parent' });
   expect(session?.cost).toMatchObject(shares);
+  expect([thread.label, children[0]?.label]).toEqual([undefined, 'child a.ts ***']);
   const [tree] = await rye.children.tree(id);
+  expect(tree?.children[0]?.thread.label).toBe('child a.ts ***');
   expect(tree?.thread.cost).toMatchObject(shares);
   expect(tree?.subtree_spend).toBe(cost?.total.spend);
 });

@@ -111,6 +111,19 @@ describe('a result that must match a schema', () => {
     expect(requests).toHaveLength(1);
   });
 
+  it('has no text of an earlier turn beside returned outputs', async () => {
+    const outputs = [{ name: 'n', type: 'integer', required: true, description: '' }] as const;
+    const { outcome } = await play({
+      plan: { outputs },
+      tools: { rye_echo: toolOf('rye/echo') },
+      turns: [
+        answers('Waiting.', [{ id: 'a', name: 'rye_echo' }]),
+        answers('', [{ id: 'b', name: 'rye_directive_return', input: { n: 1 } }]),
+      ],
+    });
+    expect(outcome).toMatchObject({ kind: 'completed', outputs: { n: 1 }, result: '' });
+  });
+
   it('leaves declared outputs to their return', async () => {
     const outputs = [{ name: 'n', type: 'integer', required: true, description: '' }] as const;
     const { outcome, requests } = await play(

@@ -137,7 +137,9 @@ function describeDelivery({ seq, kind, source, state }: Delivery): string {
 }
 
 function describeChild(child: CostedThread): string {
-  return field('child', `${child.thread_id} ${child.status} ${formatUsd(child.cost.total.spend)}`);
+  const label = child.label === undefined ? '' : `${oneLine(child.label)} `;
+  const facts = `${child.status} ${formatUsd(child.cost.total.spend)}`;
+  return field('child', `${child.thread_id} ${label}${facts}`);
 }
 
 export const logs = defineCommand({

@@ -134,6 +134,7 @@ function describe(
   ];
   const parts = [
     thread.thread_id,
+    ...(thread.label === undefined ? [] : [oneLine(thread.label)]),
     `(${facts.join(', ')})`,
     ...(previous === null ? [] : [`↪ continues ${previous}`]),
     ...(last === undefined ? [] : [`↪ handed off to ${last}`]),
