@@ -1,11 +1,13 @@
 // The library: the same thing as the program, without a process around it.
 
 export type {
+  ApprovalAttendant,
   ApprovalsService,
   ApprovalVerification,
   DecidedApproval,
   DecideRequest,
   ListedApproval,
+  OnApproval,
 } from './app/api/approvals.ts';
 export type * from './app/api/directives.ts';
 export type * from './app/api/items.ts';

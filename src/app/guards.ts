@@ -23,6 +23,7 @@ import {
   readPins,
 } from '../trust/lock.ts';
 import type { AcceptedLock, LockReport } from './api/items.ts';
+import { approvalPolicies } from './approvals/policy.ts';
 import { skillSpaces } from './skills.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -36,6 +37,8 @@ export function projectGuards(workspace: Workspace, allowUnsigned: boolean): Gua
       const facts = await readFacts(workspace);
       const refusal = refusalOf(facts);
       if (refusal) throw refusal;
+      // what an approval policy would ask must not run unasked
+      await approvalPolicies(workspace);
       const ignored = [
         ...(await workspace.policyWarnings()),
         ...ignoredFiles(facts, allowUnsigned),

@@ -4,6 +4,7 @@ import { toRyeError } from '../core/errors.ts';
 import { compact } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { RunEvent } from '../hooks/handlers.ts';
+import type { OnApproval } from './api/approvals.ts';
 import type { DeliveriesService, SentDelivery } from './api/threads.ts';
 import { EventStream } from './event-stream.ts';
 import { assertRunOptions } from './options.ts';
@@ -40,7 +41,7 @@ export function startRun<O>(
   const run = async (): Promise<RunOutcome<O>> => {
     try {
       assertRunOptions(request);
-      const { followUps: _said, preset = {}, handlers, tools, ...others } = request;
+      const { followUps: _said, preset = {}, handlers, tools, onApproval, ...others } = request;
       const { directive, directiveId, inputs, outputSchema: schema, ...rest } = others;
       const outputSchema = schema && jsonSchemaOf(schema, 'outputSchema');
       const directives = directive && [directive];
@@ -48,6 +49,7 @@ export function startRun<O>(
       const thread = await executeDirective(base, {
         ...rest,
         ...compact({ inputs, outputSchema }),
+        ...(await attendantOf(base, onApproval)),
         directiveId: directive?.id ?? directiveId ?? '',
         preset: composePresets(preset, compact({ handlers, tools, directives })),
         onStarted,
@@ -78,6 +80,16 @@ export function startRun<O>(
     steer: async (message) => await send(message, 'auto'),
     followUp: async (message) => await send(message, 'follow-up'),
   };
+}
+
+/** Loads what a function that decides needs, and nothing without one. */
+async function attendantOf(
+  { notice }: Workspace,
+  onApproval: OnApproval | undefined,
+): Promise<Pick<RunRequest, 'attendant'>> {
+  if (!onApproval) return {};
+  const { functionAttendant } = await import('./approvals/attention.ts');
+  return { attendant: functionAttendant(onApproval, notice) };
 }
 
 function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {

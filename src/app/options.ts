@@ -48,6 +48,8 @@ const RUN_OPTIONS: Readonly<Record<keyof RunRequest, true>> = {
   handlers: true,
   tools: true,
   followUps: true,
+  attendant: true,
+  onApproval: true,
 };
 
 /** Throws `usage` for an option of `openRye()` that does not exist. */

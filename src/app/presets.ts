@@ -16,6 +16,7 @@ import {
   type ToolTraits,
   textOutput,
 } from '../tools/tool.ts';
+import type { ApprovalAttendant } from './api/approvals.ts';
 import type { DefinedDirective } from './api/directives.ts';
 
 /** A tool that is a function of the program that rye is a part of. A directive has to grant it like any other. */
@@ -228,6 +229,8 @@ function isOutput(value: ToolOutput | JsonValue | undefined): value is ToolOutpu
 
 /** A directive to run, and how this process runs it. */
 export interface ExecuteDirectiveRequest extends DirectiveRequest {
+  /** May decide about calls that ask while the thread runs; absent: the thread is suspended until people have decided. */
+  readonly attendant?: ApprovalAttendant;
   readonly threadId?: string;
   readonly allowUnsigned?: boolean;
   /** Writes the model's stream to this file, for `replayFrom`. */

@@ -22,6 +22,7 @@ import type {
   ResumeThreadRequest,
   RetentionReport,
 } from './api/threads.ts';
+import { attentionOf } from './approvals/attention.ts';
 import { refreshIndex } from './search.ts';
 import { readThreadConfig } from './settings.ts';
 import { threadEnv, threadPorts } from './thread-env.ts';
@@ -37,11 +38,13 @@ export class Recovery implements RecoveryService {
   }
 
   async resume(request: ResumeThreadRequest): Promise<ThreadResult> {
-    const { allowUnsigned = false, replayFrom, secrets = {}, fork = false, ...rest } = request;
+    const { allowUnsigned = false, replayFrom, secrets = {}, fork = false, ...others } = request;
+    const { attendant, ...rest } = others;
     const env = await threadEnv(this.#workspace, { allowUnsigned, replayFrom });
     if (replayFrom !== undefined) await assertReplays(env, request.threadId);
     const onEvent = observer(env, request.onEvent);
-    const options = { ...rest, secrets, onEvent, runner: runnerOptions(request) };
+    const attention = attentionOf(this.#workspace, attendant);
+    const options = { ...rest, ...attention, secrets, onEvent, runner: runnerOptions(request) };
     if (!fork) return await runResumed(env, options);
     const { from: _from, ...whole } = options;
     return await runResumed(env, { ...whole, threadId: await forkThread(env, request) });

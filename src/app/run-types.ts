@@ -2,6 +2,7 @@ import { type ErrorInfo, RyeError } from '../core/errors.ts';
 import type { JsonObject } from '../core/json.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import type { RunEvent } from '../hooks/handlers.ts';
+import type { OnApproval } from './api/approvals.ts';
 import type { DefinedDirective } from './api/directives.ts';
 import type { OutputSchema } from './api/output-schema.ts';
 import type { SentDelivery } from './api/threads.ts';
@@ -12,6 +13,8 @@ export interface RunOptions
     Pick<Preset, 'handlers' | 'tools'> {
   /** Messages that are sent in this order, each once the model has finished. */
   readonly followUps?: readonly string[];
+  /** Asked about each call that needs a decision; undefined leaves it to people, and the thread is suspended. */
+  readonly onApproval?: OnApproval;
   /** JSON Schema or a zod schema of an object that the outputs must match; they have its type. */
   readonly outputSchema?: OutputSchema;
 }

@@ -9,6 +9,7 @@ import { prepareThread } from '../threads/prepare/prepare.ts';
 import { recoverQuietly } from '../threads/recovery/recover.ts';
 import { type DirectiveRun, runDirective } from '../threads/run/lifecycle.ts';
 import type { ExecuteDirectiveRequest } from './api/rye.ts';
+import { attentionOf } from './approvals/attention.ts';
 import { openRecording } from './models.ts';
 import { foldPresets } from './presets.ts';
 import { threadEnv } from './thread-env.ts';
@@ -42,6 +43,7 @@ export async function executeDirective(
     onEvent: observer(env, request.onEvent),
     onStarted: given.onStarted,
     wrapProvider: request.recordTo === undefined ? undefined : openRecording(request.recordTo),
+    ...attentionOf(base, request.attendant),
     runner: runnerOptions(request),
   });
 }

@@ -14,6 +14,7 @@ import type {
   ToolSession,
   ToolSource,
 } from '../threads/ports.ts';
+import { createAskTool } from '../tools/ask/ask-tool.ts';
 import { createBuiltinTools } from '../tools/builtin/builtin-tools.ts';
 import { FileMemory } from '../tools/builtin/options.ts';
 import { checkOutputs } from '../tools/directive-return.ts';
@@ -267,6 +268,7 @@ export class ToolCatalog implements ToolSource {
         ...(scope?.memory ? { memory: scope.memory } : {}),
         ...scope?.builtin,
       }),
+      createAskTool(),
       createSearchTool(actions.searchKnowledge),
       createOrchestratorTool(() => this.#orchestrator(scope)),
       createSendMessageTool(async (call, context) => await this.#sender(scope)(call, context)),

@@ -17,6 +17,8 @@ export const HOOK_EVENTS = [
   'tool_gate',
   'tool_after',
   'child_finished',
+  'approval_requested',
+  'approval_decided',
   'delivery',
 ] as const;
 export type HookEvent = (typeof HOOK_EVENTS)[number];

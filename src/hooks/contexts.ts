@@ -85,6 +85,12 @@ const call = {
   input: open('Arguments of the call'),
 } as const;
 
+const approval = {
+  ...call,
+  approval_id: text(),
+  kind: text('call, question or limit'),
+} as const;
+
 const callOptional = {
   ...thread,
   primary: text('execute, fetch or sign'),
@@ -223,6 +229,11 @@ const CONTEXTS = {
       error: failure,
     },
   ),
+  approval_requested: record({ ...run, ...approval }, { ...thread, reason: text('Why it asks') }),
+  approval_decided: record(
+    { ...run, ...approval, outcome: text('approved, denied, answered, expired or withdrawn') },
+    thread,
+  ),
   delivery: record(
     { thread_id: text(), kind: text('steer, follow_up or child_result'), delivery_id: text() },
     {
@@ -257,6 +268,8 @@ const KINDS: Readonly<Record<HookEvent, DispatchKind>> = {
   delivery: 'observing',
   directive_return: 'observing',
   rule_triggered: 'observing',
+  approval_requested: 'observing',
+  approval_decided: 'observing',
 };
 
 /** The kind of dispatch of an event. */

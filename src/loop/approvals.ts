@@ -44,7 +44,19 @@ async function review(run: Run, calls: readonly Validated[]): Promise<readonly R
   const requested = reviews.flatMap((one) => (one.kind === 'asked' ? [one] : []));
   await run.conversation.write(...requested.flatMap(({ drafts }) => drafts));
   if (requested.length > 0) await approvals.publish(requested.map(({ id }) => id));
+  for (const [index, one] of reviews.entries()) {
+    const call = calls[index];
+    const isNew = one.kind === 'asked' && one.drafts.length > 0;
+    if (isNew && call) await run.hooks.observe('approval_requested', aboutRequest(one.id, call));
+  }
   return reviews;
+}
+
+/** Returns the members of a request for hooks. */
+function aboutRequest(approvalId: string, { requested, tool, input }: Validated) {
+  const { call_id, name } = requested.call;
+  const kind = tool.question ? 'question' : 'call';
+  return { approval_id: approvalId, kind, call_id, tool: tool.id, name, input };
 }
 
 function reviewed({ requested, tool, input, need, asks }: Validated): ReviewedCall {
@@ -156,6 +168,8 @@ async function decided(
     return settleUnrun(requested, tool.id, 'skipped', reason);
   }
   if (verdict.kind === 'waiting') return 'waiting';
+  const outcome = { ...aboutRequest(id, call), outcome: verdict.kind };
+  await run.hooks.observe('approval_decided', outcome);
   if (verdict.kind === 'approved') {
     if (!verdict.input) return call;
     const changed = await readmit(run, call, verdict.input);

@@ -15,6 +15,7 @@ import type { ModelRequest } from '../providers/provider.ts';
 import { note } from './conversation.ts';
 import { transformMessages } from './handlers.ts';
 import { decidedEnding } from './hooks.ts';
+import { requestRaise } from './limit-request.ts';
 import { type Allowance, ContextMeter } from './meters.ts';
 import type { Ending } from './ports.ts';
 import type { Run } from './run.ts';
@@ -51,6 +52,15 @@ export async function handleLimit(run: Run, reached: LimitReached): Promise<Endi
     current_value: current,
     current_max: max,
   });
+  if (decision?.control === 'ask') {
+    const { raise, waiting } = await requestRaise(run, reached, decision);
+    if (waiting) {
+      const reason = `${name} limit reached, a person is asked to raise it`;
+      return { kind: 'suspended', reason, approvals: waiting };
+    }
+    if (raise && (await escalate(run, { control: 'escalate', ...raise }))) return undefined;
+    return limitEnding(reached);
+  }
   // only an escalation makes room for another turn
   if (decision?.control === 'escalate' && (await escalate(run, decision))) return undefined;
   if (decision?.control === 'fail') return limitEnding(reached, decision.error);

@@ -67,7 +67,12 @@ export interface GateDecision extends HookDecision {
 }
 
 export type ControlEvent = 'error' | 'limit' | 'after_step' | 'context_limit_reached';
-export type ObservedEvent = 'tool_after' | 'directive_return' | 'rule_triggered';
+export type ObservedEvent =
+  | 'tool_after'
+  | 'directive_return'
+  | 'rule_triggered'
+  | 'approval_requested'
+  | 'approval_decided';
 
 /** Dispatches the thread's merged hooks. A rejected promise is recorded and counts as no decision; of a gate, as no. */
 export interface HookPort {

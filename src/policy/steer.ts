@@ -144,9 +144,10 @@ export type DeclaredTool = { readonly readsOnly: boolean; readonly network: bool
 export function runTraits(
   tools: readonly DeclaredTool[],
   hooks: readonly HookDeclaration[],
+  asks = false,
 ): RunTraits {
   return {
-    requires_approval: hooks.some(canSuspend),
+    requires_approval: asks || hooks.some(canSuspend),
     requires_network: anyOf(tools, ({ network }) => network),
     requires_write_access: anyOf(tools, ({ readsOnly }) => !readsOnly),
   };

@@ -373,7 +373,7 @@ export interface Embedding {
 export type Recovering = Stored & Process & Configured & Exporting & Pick<Sources, 'models'>;
 
 /** Starts queued threads and resumes finished ones. */
-export type Supervising = Stored & Process & Configured & Launching;
+export type Supervising = Stored & Process & Configured & Launching & Exporting;
 
 /** Plans a thread. */
 export type Preparing = Stored & Process & Configured & Sources & Preparation & Embedding;

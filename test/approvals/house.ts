@@ -21,6 +21,8 @@ export interface House extends Lab {
   until(threadId: string, status: string): Promise<void>;
   log(threadId: string): readonly LogEvent[];
   file(name: string): string | undefined;
+  /** Signs an approval policy; `me` is the user. */
+  policy(file: object): void;
 }
 
 /** A bash call that leaves a mark, so that it is seen how often it ran. */
@@ -77,6 +79,10 @@ export async function house(...turns: readonly WireTurn[]): Promise<House> {
         .split('\n')
         .slice(1)
         .map((line) => JSON.parse(line) as LogEvent),
+    policy: (file: object) => {
+      const approvers = { me: { key: lab.key().keyId } };
+      lab.signed('config/agent/approvals.yaml', `${JSON.stringify({ approvers, ...file })}\n`);
+    },
     file: (name: string) => {
       const path = join(lab.project, name);
       return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
@@ -85,4 +91,4 @@ export async function house(...turns: readonly WireTurn[]): Promise<House> {
   return Object.assign(lab, made);
 }
 
-export { calls, toolUse };
+export { calls, reply, toolUse };

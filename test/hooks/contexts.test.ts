@@ -103,6 +103,8 @@ describe('dispatchKind', () => {
         'rule_triggered',
         'tool_after',
         'child_finished',
+        'approval_requested',
+        'approval_decided',
         'delivery',
       ],
     });

@@ -60,6 +60,22 @@ export interface DecideRequest {
   readonly resume?: boolean;
 }
 
+/** A person or program that may decide about the calls of a run while it runs. */
+export interface ApprovalAttendant {
+  /** Called with each request once it is durable, and with a function that decides about it. Must not throw. */
+  readonly onRequest: (
+    approval: ListedApproval,
+    decide: (decision: Omit<DecideRequest, 'id'>) => Promise<DecidedApproval>,
+  ) => void;
+  /** While true, the run waits for the decision about a request; afterwards it is suspended. */
+  readonly isThere: (id: string) => boolean;
+}
+
+/** A function of a program that decides, or leaves a request to people with `undefined`. */
+export type OnApproval = (
+  approval: ListedApproval,
+) => Promise<Omit<DecideRequest, 'id'> | undefined> | Omit<DecideRequest, 'id'> | undefined;
+
 export interface DecidedApproval extends ListedApproval {
   /** Further keys that have to agree; 0 if the request is decided. */
   readonly missing: number;

@@ -12,6 +12,7 @@ import type { WaitReport } from '../../threads/family/wait.ts';
 import type { LaunchedThread } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
 import type { ExecuteDirectiveRequest } from '../presets.ts';
+import type { ApprovalAttendant } from './approvals.ts';
 
 export interface ExecuteToolRequest {
   readonly toolId: string;
@@ -209,6 +210,7 @@ export interface ThreadVerification {
       | 'thread.json'
       | 'transcript'
       | 'plan'
+      | 'approvals'
       | 'capabilities'
       | 'knowledge'
       | 'artifacts'
@@ -277,6 +279,8 @@ export interface ResumeThreadRequest {
   readonly allowUnsigned?: boolean;
   /** Plays this recording from its start, for a thread that started with one. */
   readonly replayFrom?: string;
+  /** May decide about calls that ask while the thread runs. */
+  readonly attendant?: ApprovalAttendant;
   readonly signal?: AbortSignal;
   /** Called with each event after it is durable. Must not throw. */
   readonly onEvent?: (event: LogEvent | UnknownEvent) => void;

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { messageOf, RyeError } from '../../core/errors.ts';
 import { renderCapabilities } from '../../export/capabilities.ts';
 import { displacedRecord } from '../../items/binding.ts';
+import { isKnown } from '../../log/tree.ts';
 import type { LogVerification, VerifyOptions } from '../../storage/store.ts';
 import type { ThreadFiles } from '../../threads/ports.ts';
 import type { ThreadDocument } from '../../threads/thread-document.ts';
@@ -19,6 +20,7 @@ import { blankSignatureLine } from '../../trust/signature-line.ts';
 import type { ThreadVerification } from '../api/threads.ts';
 import { recordHash, ThreadHeads, threadFiles } from '../thread-files.ts';
 import type { Workspace } from '../workspace.ts';
+import { approvalProblems } from './approvals.ts';
 import {
   type Check,
   type Examined,
@@ -71,6 +73,7 @@ async function examine(
   const all = [
     ...checks,
     ...(await verifyPlan(examined)),
+    ...(await verifyApprovals(examined)),
     ...(await verifyCapabilities(examined)),
     ...(await verifyExport(examined, head.exported)),
     ...artifacts.checks,
@@ -78,6 +81,31 @@ async function examine(
   ];
   const warnings = [...head.warnings, ...foreignFiles(examined, artifacts.names)];
   return { thread_id: threadId, ok: all.every(({ ok }) => ok), checks: all, warnings };
+}
+
+/** Checks that every call which a person had to decide about has a decision before it; nothing where no call asked. */
+async function verifyApprovals({
+  workspace,
+  files,
+  threadId,
+  document,
+}: Examined): Promise<readonly Check[]> {
+  if (!document) return [];
+  try {
+    const { events } = await workspace.store.logs.read(threadId);
+    const hasChanged = events.some((event) => isKnown(event, 'plan_changed'));
+    const asks = document.asks && !hasChanged ? await files.readPlan(document) : undefined;
+    const { problems, checked } = approvalProblems(events, asks, workspace.keyring);
+    const [first] = problems;
+    if (checked === 0 && first === undefined) return [];
+    if (first === undefined)
+      return [{ name: 'approvals', ok: true, detail: `${checked} verified` }];
+    const error = { code: 'approval_invalid' as const, message: problems.join('; ') };
+    return [{ name: 'approvals', ok: false, error }];
+  } catch (error) {
+    if (error instanceof RyeError && error.code === 'thread_not_found') return [];
+    return [{ name: 'approvals', ok: false, error: infoOf(error) }];
+  }
 }
 
 async function verifyCapabilities(examined: Examined): Promise<Check[]> {

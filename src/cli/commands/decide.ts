@@ -15,8 +15,8 @@ import {
   type Context,
   choice,
   defineCommand,
-  flag,
   integer,
+  negatedFlag,
   number,
   text,
 } from '../command.ts';
@@ -31,7 +31,7 @@ const IDS: Argument<readonly string[]> = {
   read: (words) => words,
 };
 
-const noResume = flag('Record the decision; do not resume the suspended thread');
+const resuming = negatedFlag('Record the decision; do not resume the suspended thread');
 const COMMENT = 'Recorded with the decision';
 
 export const approve = defineCommand({
@@ -49,7 +49,7 @@ export const approve = defineCommand({
     uses: integer('N', 'With a wider scope: for at most N calls'),
     spend: number('USD', 'With a wider scope: while its calls cost at most this'),
     comment: text('TEXT', COMMENT),
-    noResume,
+    resume: resuming,
   },
   examples: [
     'rye approve apr-3f2a',
@@ -70,7 +70,7 @@ export const approve = defineCommand({
     return await decideAll(call, args.ids, {
       ...decision,
       decision: 'approve',
-      resume: !options.noResume,
+      resume: options.resume,
     });
   },
 });
@@ -78,11 +78,10 @@ export const approve = defineCommand({
 export const deny = defineCommand({
   details: 'The model reads the comment and continues without the call.',
   arguments: { ids: IDS },
-  options: { comment: text('TEXT', 'The reason, which the model reads'), noResume },
+  options: { comment: text('TEXT', 'The reason, which the model reads'), resume: resuming },
   examples: ['rye deny apr-3f2a --comment "Push to a branch instead."'],
   run: async (call) => {
-    const { comment } = call.options;
-    const resume = !call.options.noResume;
+    const { comment, resume } = call.options;
     return await decideAll(call, call.args.ids, {
       decision: 'deny',
       resume,
@@ -97,7 +96,7 @@ export const answer = defineCommand({
     id: argument('ID of the question, or its beginning'),
     json: argument('The answer as JSON'),
   },
-  options: { comment: text('TEXT', COMMENT), noResume },
+  options: { comment: text('TEXT', COMMENT), resume: resuming },
   examples: ['rye answer apr-3f2a \'"main"\'', 'rye answer apr-3f2a \'{"env": "staging"}\''],
   run: async (call) => {
     const { comment } = call.options;
@@ -110,7 +109,7 @@ export const answer = defineCommand({
     return await decideAll(call, [call.args.id], {
       decision: 'answer',
       answer: value,
-      resume: !call.options.noResume,
+      resume: call.options.resume,
       ...compact({ comment }),
     });
   },

@@ -8,12 +8,13 @@ import {
   type ThreadStatus,
 } from '../../core/thread.ts';
 import type { Owner } from '../../storage/store.ts';
-import type { Launching, Process, Recovering, Stored, Supervising } from '../ports.ts';
+import type { Exporting, Launching, Process, Recovering, Stored, Supervising } from '../ports.ts';
 import { recoverThread } from '../recovery/recover.ts';
 import { endUnstarted } from '../run/start.ts';
 import type { ChildPolicy, Coordination } from '../thread-config.ts';
 import { chainEnd, openDescendants } from './children.ts';
 import { wakeFinished } from './deliver.ts';
+import { endWaiting } from './end-waiting.ts';
 import { endProcess, removeHandover, wasLaunched } from './process-fs.ts';
 import { resumeInBackground } from './resume-process.ts';
 import { startQueued } from './spawn.ts';
@@ -90,10 +91,12 @@ export async function cancelThread(
 }
 
 async function cancelOne(
-  env: Stored & Process,
-  { thread_id: threadId, status }: ThreadRecord,
+  env: Stored & Process & Exporting,
+  record: ThreadRecord,
   reason: string,
 ): Promise<void> {
+  const { thread_id: threadId, status } = record;
+  if (await endWaiting(env, record, reason)) return;
   await env.store.registry.requestCancel(threadId, reason, isoTime(env.clock.now()));
   if (status !== 'created') return;
   const error = { code: 'cancelled', message: `the thread was cancelled: ${reason}` } as const;

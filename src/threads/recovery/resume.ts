@@ -26,6 +26,7 @@ import type {
 import { ApprovalHistory } from '../run/approval-history.ts';
 import { reexport } from '../run/finalize.ts';
 import { createThread } from '../run/start.ts';
+import { isWaiting } from '../run/waiting.ts';
 import { planHash, planText } from '../stored-plan.ts';
 import { nextDocument } from '../thread-document.ts';
 import { continuationMessage, continuedConversation } from './continuation.ts';
@@ -67,7 +68,7 @@ async function assertDecided(
   { thread_id: threadId, status, error }: ThreadRecord,
 ): Promise<void> {
   const ids = error?.details?.['approvals'];
-  if (status !== 'suspended' || error?.code !== 'approval_pending' || !Array.isArray(ids)) return;
+  if (!error || !isWaiting({ status, error }) || !Array.isArray(ids)) return;
   const now = isoTime(clock.now());
   for (const id of ids) {
     const stored = await store.approvals.get(String(id));
@@ -93,7 +94,8 @@ async function runAgain(
   const used = { cost: spent, subtreeSpend, spawns: record.spawn_count };
   const grant = checkedGrant(env, resumable, grants, raiseLimits);
   const { total, run: left } = nextLimits(env, resumable, used, grants);
-  assertSomethingLeft(threadId, left, planned.limits);
+  // what it waits for may be the raise of the limit itself
+  if (!isWaiting(record)) assertSomethingLeft(threadId, left, planned.limits);
   const origins = { ...planned.origins, ...originsOf(grants) };
   const stored = { ...planned, ...grant.kept, limits: total, origins };
   const plan = { ...resumable.plan, ...grant.kept, limits: total, origins };

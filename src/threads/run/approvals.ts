@@ -28,15 +28,21 @@ import type { StartedThread } from './start.ts';
 /** Time between two looks at the store while a process waits for a decision. */
 const LOOK_MS = 150;
 
+/** A person or program that sees the requests of a run while it runs. */
+export interface ApprovalAttention {
+  /** Called with each request once it is durable. */
+  readonly onRequest: (requested: RequestedApproval) => void;
+  /** While true, the run waits for the decision; afterwards for the time of the policy. */
+  readonly isAttended: (id: string) => boolean;
+}
+
 export interface DeskOptions {
   /** The requests that the log has already. */
   readonly history?: ApprovalHistory | undefined;
   /** Signs everything so far; resolves to the end of the signed part. */
   readonly signLog: () => Promise<LogHead>;
-  /** Milliseconds to wait for a decision before the thread is suspended; absent: the time of the policy. */
-  readonly waitMs?: number | undefined;
-  /** Told about each request once it is durable. */
-  readonly onRequest?: ((requested: RequestedApproval) => void) | undefined;
+  /** A person or program that may decide at once. */
+  readonly attention?: ApprovalAttention | undefined;
 }
 
 /** Asks people about the calls of one thread, and lets a call through when what they signed is what would run. */
@@ -70,7 +76,7 @@ export class ApprovalDesk implements ApprovalPort {
     const known = ids.flatMap((id) => this.#history.find(id) ?? []);
     await this.#env.store.approvals.add(known.map(({ requested }) => requested));
     for (const { requested } of known) {
-      this.#options.onRequest?.(requested);
+      this.#options.attention?.onRequest(requested);
       this.#env.approvals.notify(requested);
     }
   }
@@ -79,12 +85,15 @@ export class ApprovalDesk implements ApprovalPort {
     const { clock } = this.#env;
     const policies = await this.#env.approvals.policies();
     const inline = policies.map(({ waitInlineMs = 0 }) => waitInlineMs);
-    const { waitMs = Math.max(0, ...inline) } = this.#options;
+    const waitMs = Math.max(0, ...inline);
+    const { attention } = this.#options;
     const start = clock.monotonic();
     for (;;) {
       const verdict = await this.#verdict(id);
       if (verdict) return verdict;
-      if (signal.aborted || clock.monotonic() - start >= waitMs) return { kind: 'waiting' };
+      if (signal.aborted) return { kind: 'waiting' };
+      const isOver = clock.monotonic() - start >= waitMs;
+      if (isOver && attention?.isAttended(id) !== true) return { kind: 'waiting' };
       await clock.sleep(LOOK_MS, signal);
     }
   }

@@ -36,6 +36,8 @@ export interface InboxOptions {
   readonly observe: ObserveDelivery;
   /** Makes the log durable: nothing may count as done that a lost log would undo. */
   readonly syncLog: () => Promise<void>;
+  /** The number of requests that wait for a person now. */
+  readonly pendingApprovals?: () => number;
 }
 
 const EXECUTE_ID = 'rye/execute';
@@ -209,7 +211,7 @@ export class ThreadInbox implements InboxPort {
       valid_until: nowMs + this.#options.rules.proofMs,
       answer_boundary_passed: at === 'at_end',
       after_tool_batch: this.#isAfterBatch,
-      pending_approvals: 0,
+      pending_approvals: this.#options.pendingApprovals?.() ?? 0,
       open_tool_calls: this.#openCalls.size,
     };
   }
@@ -323,7 +325,7 @@ export class ThreadInbox implements InboxPort {
       if (tool.id === EXECUTE_ID && !startsThreads) return { readsOnly: true, network: false };
       return { readsOnly, network };
     });
-    return runTraits(declared, hooks);
+    return runTraits(declared, hooks, (this.#options.started.plan.asks ?? []).length > 0);
   }
 
   /** The tools that the model is offered now; undefined for one that can't be told. */

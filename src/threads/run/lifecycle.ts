@@ -18,6 +18,7 @@ import type { PrepareRequest } from '../prepare/request.ts';
 import { prepareToolRun } from '../prepare/tool-run.ts';
 import type { ResumeRequest } from '../recovery/resumable.ts';
 import { prepareResume } from '../recovery/resume.ts';
+import type { ApprovalAttention } from './approvals.ts';
 import { type RunOptions, runThread } from './run-thread.ts';
 import { startThread } from './start.ts';
 
@@ -41,7 +42,7 @@ export async function runDirective(
   return await runThread(env, started, {
     ...options,
     secrets,
-    children: childStarter(env, runner),
+    children: childStarter(env, runner, options.attention),
   });
 }
 
@@ -64,7 +65,11 @@ async function prepared(
 }
 
 /** Starts children of any thread of this process, nested or in the background. */
-function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
+function childStarter(
+  env: ThreadEnv,
+  runner: RunnerOptions,
+  attention?: ApprovalAttention,
+): ChildStarter {
   const options = { allow_unsigned: runner.allow_unsigned };
   return {
     run: async (request, parent, { signal, onStarted, onEvent }) =>
@@ -73,6 +78,7 @@ function childStarter(env: ThreadEnv, runner: RunnerOptions): ChildStarter {
         signal,
         onStarted,
         onEvent,
+        attention,
         runner: options,
       }),
     launch: async (request, parent) =>
@@ -122,13 +128,14 @@ export async function runLaunched(
 export interface ResumedRun extends ResumeRequest {
   readonly signal?: AbortSignal | undefined;
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
+  readonly attention?: ApprovalAttention | undefined;
   /** Options of its children in other processes. */
   readonly runner: RunnerOptions;
 }
 
 /** Resumes a thread and runs it to its end in this process. */
 export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<ThreadResult> {
-  const { runner, signal, onEvent, ...resume } = request;
+  const { runner, signal, onEvent, attention, ...resume } = request;
   const { started, conversation, release } = await prepareResume(env, resume);
   const names = started.plan.secret_inputs;
   const given = Object.entries(resume.secrets).filter(([name]) => names.includes(name));
@@ -137,7 +144,8 @@ export async function runResumed(env: ThreadEnv, request: ResumedRun): Promise<T
       secrets: Object.fromEntries(given),
       signal,
       onEvent,
-      children: childStarter(env, runner),
+      attention,
+      children: childStarter(env, runner, attention),
       conversation,
     });
   } finally {

@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import type { RequestedApproval } from '../../core/approval.ts';
 import { isoTime } from '../../core/clock.ts';
 import { toRyeError } from '../../core/errors.ts';
 import type { EventDraft, LogEvent, UnknownEvent } from '../../core/events.ts';
@@ -19,7 +18,7 @@ import { carriedEntries, childEnds, predecessorsOf } from '../family/delivery-lo
 import type { ThreadEnv } from '../ports.ts';
 import { joinChain, type Successor, startHandoff } from '../recovery/successor.ts';
 import { headerOf } from '../thread-document.ts';
-import { ApprovalDesk } from './approvals.ts';
+import { type ApprovalAttention, ApprovalDesk } from './approvals.ts';
 import { compactPort } from './compaction.ts';
 import { finalizeThread } from './finalize.ts';
 import { ThreadInbox } from './inbox.ts';
@@ -41,10 +40,8 @@ export interface RunOptions {
   readonly onEvent?: ((event: LogEvent | UnknownEvent) => void) | undefined;
   /** Wraps each provider, e.g. to record its stream. */
   readonly wrapProvider?: ((provider: ModelProvider) => ModelProvider) | undefined;
-  /** Milliseconds to wait for a person's decision before the thread is suspended; absent: the time of the policy. */
-  readonly waitForApprovals?: number | undefined;
-  /** Told about each request for a decision once it is durable. */
-  readonly onApproval?: ((requested: RequestedApproval) => void) | undefined;
+  /** A person or program that may decide about calls while the thread and its children run. */
+  readonly attention?: ApprovalAttention | undefined;
   /** Starts children; given by the caller, so that runs can nest. */
   readonly children: ChildStarter;
   /** The start of the conversation; by default the directive's first message. */
@@ -198,6 +195,11 @@ class ThreadRun {
       keep: fileKeeper(env, threadId, recorder),
     });
     const { tools, hooks } = tooling;
+    const approvals = new ApprovalDesk(env, this.#started, {
+      history: this.#conversation?.approvals,
+      signLog: async () => await recorder.checkpoint(),
+      attention: this.#options.attention,
+    });
     const inbox = new ThreadInbox({
       env,
       started: this.#started,
@@ -205,16 +207,11 @@ class ThreadRun {
       rules: env.config.steer,
       observe: async (context) => await hooks.observeDelivery(context),
       syncLog: async () => void (await recorder.checkpoint()),
+      pendingApprovals: () => approvals.pending(),
     });
     const snapshot = env.renderer.capabilities(plan, tools.definitions().tools);
     await env.files.writeCapabilities(threadId, snapshot);
     this.#cancellation.watch();
-    const approvals = new ApprovalDesk(env, this.#started, {
-      history: this.#conversation?.approvals,
-      signLog: async () => await recorder.checkpoint(),
-      waitMs: this.#options.waitForApprovals,
-      onRequest: this.#options.onApproval,
-    });
     return { ...tooling, inbox, before, approvals };
   }
 

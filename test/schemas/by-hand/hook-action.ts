@@ -17,6 +17,7 @@ const CONTROLS = [
   'fail',
   'abort',
   'suspend',
+  'ask',
   'escalate',
   'handoff',
   'compact',
