@@ -13,14 +13,20 @@ import type { GuardChange, Pin } from '../../src/trust/lock.ts';
 
 const PROMISE = 'Members are added within a major version, never renamed.';
 
+const warnings = z.array(z.string()).describe('Warnings of the call; empty if there are none.');
+
 /** Describes the document of `command`; it may have more members than those listed. */
 export function openDocument(command: string, purpose: string, members: z.ZodRawShape) {
-  return described(z.object({ success: z.boolean(), ...members }), command, purpose);
+  return described(z.object({ success: z.boolean(), warnings, ...members }), command, purpose);
 }
 
 /** Describes the document of `command`, which has no members but those listed. */
 export function closedDocument(command: string, purpose: string, members: z.ZodRawShape) {
-  return described(z.strictObject({ success: z.boolean(), ...members }), command, purpose);
+  return described(
+    z.strictObject({ success: z.boolean(), warnings, ...members }),
+    command,
+    purpose,
+  );
 }
 
 function described(schema: z.ZodObject, command: string, purpose: string): z.ZodType {

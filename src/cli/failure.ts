@@ -9,6 +9,7 @@ import {
 import { compact } from '../core/json.ts';
 import type { Io, Sink } from './io.ts';
 import { neutralize, wrapText } from './terminal-text.ts';
+import { withWarnings } from './warnings.ts';
 
 /** Form of the output: text for people, one JSON document, or JSON lines that end with a result line. */
 export type OutputMode = 'text' | 'json' | 'stream-json';
@@ -69,7 +70,7 @@ export function reportFailure(
   if (mode === 'text') {
     io.stderr.write(failureText(error, io.stderr));
   } else {
-    const document = failureDocument(error.toJSON());
+    const document = withWarnings(io, failureDocument(error.toJSON()));
     const status = error.code === 'cancelled' ? 'cancelled' : 'error';
     io.stdout.write(
       `${JSON.stringify(mode === 'json' ? document : { event_type: 'result', status, ...document })}\n`,

@@ -67,7 +67,7 @@ function withoutAliases(argv: readonly string[]): readonly string[] {
 /** Returns the document that `--help` and `--version` print with `--json`. */
 function informationDocument(error: CommanderError, text: string): string {
   const member = error.code === 'commander.version' ? 'version' : 'help';
-  return JSON.stringify({ success: true, [member]: text.trimEnd() });
+  return JSON.stringify({ success: true, [member]: text.trimEnd(), warnings: [] });
 }
 
 function usageError(error: CommanderError): RyeError {

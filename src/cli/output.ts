@@ -5,10 +5,16 @@ import { type JsonObject, toText } from '../core/json.ts';
 import type { Context } from './command.ts';
 import type { Io, Sink } from './io.ts';
 import { type Colors, displayWidth, oneLine, truncate } from './terminal-text.ts';
+import { withWarnings } from './warnings.ts';
 
-/** Prints the one JSON document of a call. */
+/** Prints the one JSON document of a call, with the warnings of the call. */
 export function printDocument(io: Io, document: object): void {
-  io.stdout.write(`${JSON.stringify(document, null, io.stdout.isTty ? 2 : 0)}\n`);
+  printJson(io, withWarnings(io, document));
+}
+
+/** Prints a JSON value as it is. */
+export function printJson(io: Io, value: object): void {
+  io.stdout.write(`${JSON.stringify(value, null, io.stdout.isTty ? 2 : 0)}\n`);
 }
 
 /** Prints a line of the result for people. */

@@ -5,6 +5,7 @@ import { accountHome, findProject, resolveUserSpace } from '../app/user-space.ts
 import { isSecurityWarning } from '../core/errors.ts';
 import type { Context } from './command.ts';
 import type { Io } from './io.ts';
+import { noteWarning } from './warnings.ts';
 
 export interface SessionOptions {
   /** Use the working directory itself, without a search for `.ai` in its parents. */
@@ -72,6 +73,7 @@ function openOptions(
     configOverrides: global.config,
     createKey: true,
     onNotice: (notice) => {
+      if (isSecurityWarning(notice)) noteWarning(io, notice);
       if (!global.quiet || isSecurityWarning(notice)) io.stderr.write(`rye: ${notice}\n`);
     },
   };

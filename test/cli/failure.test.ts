@@ -40,6 +40,7 @@ describe('reportFailure', () => {
     expect(JSON.parse(io.out())).toEqual({
       success: false,
       error: { code: 'capability_denied', message: 'no', hint: 'ask', details: { id: 'x' } },
+      warnings: [],
     });
     expect(io.err()).toBe('');
   });

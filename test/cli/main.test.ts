@@ -150,7 +150,11 @@ describe('information', () => {
     [['--json', '--version'], 'version'],
   ])('prints %j as one JSON document', async (args, member) => {
     const [code, io] = await rye(args);
-    expect(JSON.parse(io.out())).toEqual({ success: true, [member]: expect.any(String) });
+    expect(JSON.parse(io.out())).toEqual({
+      success: true,
+      [member]: expect.any(String),
+      warnings: [],
+    });
     expect(code).toBe(0);
   });
 });

@@ -3,9 +3,10 @@ import type { ThreadResult } from '../../core/thread.ts';
 import { formatCost } from '../../core/usage.ts';
 import { failureText } from '../failure.ts';
 import type { Io } from '../io.ts';
-import { printDocument, printLine, resultText } from '../output.ts';
+import { printDocument, printJson, printLine, resultText } from '../output.ts';
 import { ResultCollector } from '../result-document.ts';
 import { type Colors, neutralize } from '../terminal-text.ts';
+import { withWarnings } from '../warnings.ts';
 import { nextLine } from './outcome.ts';
 import { runLine, type Tone } from './progress-line.ts';
 
@@ -38,7 +39,7 @@ export function createAnswerRenderer(
       if (line !== undefined) io.stderr.write(`${paint(line.tone, line.text, colors)}\n`);
     },
     finish: (result) => {
-      if (result.success && result.outputs !== undefined) printDocument(io, result.outputs);
+      if (result.success && result.outputs !== undefined) printJson(io, result.outputs);
       else if (result.success) printResult(result, io);
       if (hasCost) io.stderr.write(`${paintOutcome(result, colors)}\n`);
       printFailure(result, io);
@@ -116,7 +117,10 @@ export function createStreamJsonRenderer(io: Io): Renderer {
       printLine(io, JSON.stringify(event));
     },
     finish: (result) => {
-      printLine(io, JSON.stringify({ event_type: 'result', ...collector.document(result) }));
+      printLine(
+        io,
+        JSON.stringify(withWarnings(io, { event_type: 'result', ...collector.document(result) })),
+      );
     },
     close: () => {},
   };

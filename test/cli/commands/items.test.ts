@@ -131,6 +131,7 @@ describe('validate', () => {
       problems: [warning],
       total: 1,
       checked: 1,
+      warnings: [],
     });
     expect(code).toBe(0);
   });

@@ -51,6 +51,7 @@ describe('logs', () => {
       verified: true,
       events: EVENTS,
       total: 3,
+      warnings: [],
     });
   });
 
@@ -87,7 +88,7 @@ describe('list', () => {
     expect(filters).toEqual([
       { active: true, status: 'error', directive: 't/*', parent: 'full-p' },
     ]);
-    expect(JSON.parse(io.out())).toEqual({ success: true, threads: [], total: 0 });
+    expect(JSON.parse(io.out())).toEqual({ success: true, threads: [], total: 0, warnings: [] });
     expect(code).toBe(0);
   });
 });
