@@ -213,6 +213,11 @@ export const itemDocuments = {
         .describe('The file in the project that moves the trust of others; commit it.'),
     },
   ),
+  'git-setup': closedDocument('rye git setup', 'What git uses to merge signed files.', {
+    attributes: z.string(),
+    driver: z.string(),
+    changed: z.boolean(),
+  }),
   'keys-publish': closedDocument(
     'rye keys publish',
     'The statements that were written to the project.',

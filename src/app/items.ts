@@ -10,6 +10,7 @@ import {
 } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
+import { signingMode } from '../items/config-fs.ts';
 import { summarize } from '../items/metadata.ts';
 import {
   type GlobCompiler,
@@ -127,7 +128,7 @@ export class Items implements ItemsService {
     return await searchItems(this.#workspace, { type, query, ...options });
   }
 
-  async validate(selector?: { type: ItemType; pattern: string }) {
+  async validate(selector?: { type: SignableType; pattern: string }) {
     const spaces = await this.#readableSpaces(selector?.type ?? 'skill');
     const files = selector
       ? await matchItems(selector.type, selector.pattern, { spaces, compileGlob })
@@ -169,6 +170,7 @@ export class Items implements ItemsService {
         compileGlob,
         signer: () => keyring.signer(),
         now: () => clock.now(),
+        modeOf: async (space) => await signingMode(spaces, space),
         validate: async (file) => [
           ...(await problemsOf(file, spaces)),
           ...(await this.#reserved(file)),

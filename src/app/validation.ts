@@ -1,6 +1,7 @@
 import { formatLocation, messageOf, RyeError } from '../core/errors.ts';
 import { isItemType } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
+import { conflictLine } from '../core/text.ts';
 import { readHooks } from '../hooks/declaration.ts';
 import { readConfigFile, unknownIn } from '../items/config-fs.ts';
 import { parseDirective } from '../items/directive.ts';
@@ -10,12 +11,15 @@ import { validateItem } from '../items/validate.ts';
 import { parseLimits } from '../policy/limits.ts';
 import { compileSchema } from '../tools/schema.ts';
 import type { Problem } from './api/items.ts';
+import { checkOwnReader } from './config-checks.ts';
 import { assertSettings } from './settings.ts';
 import { isForeignSkill } from './skills.ts';
 
 /** Everything that is wrong with a file: its form first, then what policy and hooks would refuse. */
 export async function problemsOf(file: FoundFile, spaces: Spaces): Promise<readonly Problem[]> {
   const { type, id, path, text } = file;
+  const conflict = conflictLine(text);
+  if (conflict !== undefined) return [conflictProblem(path, conflict)];
   if (!isItemType(type)) return await configProblems(file, spaces);
   const found = await validateItem({ type, id, path, text });
   // a skill for another program need not meet rules that only rye has
@@ -33,6 +37,19 @@ export async function problemsOf(file: FoundFile, spaces: Spaces): Promise<reado
   return type === 'directive' && isSound
     ? [...problems, ...(await directiveProblems(file, spaces))]
     : problems;
+}
+
+/** Nothing else is reported of a file that a merge left half done. */
+function conflictProblem(path: string, line: number): Problem {
+  return {
+    severity: 'error',
+    code: 'invalid_input',
+    message: 'the file has a conflict marker of a merge',
+    path,
+    line,
+    column: null,
+    hint: 'Resolve the conflict, then sign the file again.',
+  };
 }
 
 function isLoadable({ text, path }: FoundFile): boolean {
@@ -94,6 +111,7 @@ async function configProblems(file: FoundFile, spaces: Spaces): Promise<readonly
     for (const { path: setting, origin, hint } of await unknownIn(file, spaces))
       problems.push(unknownProblem({ setting, origin, hint, path }));
     await collect(() => assertSettings(id, config, space === 'user' ? 'user' : 'project'));
+    await collect(async () => await checkOwnReader(file, spaces));
   });
   return problems;
 }
@@ -124,13 +142,17 @@ function unknownProblem({
 /** An error as one line of a report; `path` is the file's, if the error names none. */
 export function toProblem({ code, message, location, hint }: RyeError, path: string): Problem {
   const prefix = location ? `${formatLocation(location)}: ` : '';
+  // an origin of a setting has its line in its path
+  const [, file = location?.path, line, column] = ORIGIN.exec(location?.path ?? '') ?? [];
   return {
     severity: 'error',
     code,
     message: message.startsWith(prefix) ? message.slice(prefix.length) : message,
-    path: location?.path ?? path,
-    line: location?.line ?? null,
-    column: location?.column ?? null,
+    path: file === undefined || file.startsWith('config ') ? path : file,
+    line: location?.line ?? (line === undefined ? null : Number(line)),
+    column: location?.column ?? (column === undefined ? null : Number(column)),
     ...(hint === undefined ? {} : { hint }),
   };
 }
+
+const ORIGIN = /^(.+?):(\d+)(?::(\d+))?$/;

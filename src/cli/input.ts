@@ -1,7 +1,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { messageOf, RyeError, systemCodeOf } from '../core/errors.ts';
-import { ITEM_TYPES, type ItemType } from '../core/ids.ts';
+import { ITEM_TYPES, type SignableType } from '../core/ids.ts';
 import { isJsonObject, type JsonObject, parseJson } from '../core/json.ts';
 import { LIMIT_NAMES, type PartialLimits } from '../core/limits.ts';
 import { didYouMean } from '../core/text.ts';
@@ -22,13 +22,17 @@ export const ITEM_TYPE = typeArgument(
   'directive, tool, knowledge, rule or skill; plurals are accepted',
 );
 
-export const OPTIONAL_ITEM_TYPE: Argument<ItemType | undefined> = {
-  ...ITEM_TYPE,
+const SIGNABLE_TYPES = [...ITEM_TYPES, 'config'] as const;
+
+/** Declares an argument that names the type of a signed file, and may be absent. */
+export const OPTIONAL_SIGNABLE: Argument<SignableType | undefined> = {
+  description: 'An item type, or config; plurals are accepted',
+  choices: SIGNABLE_TYPES,
   optional: true,
-  read: (words) => (words.length === 0 ? undefined : ITEM_TYPE.read(words)),
+  read: ([word]) => (word === undefined ? undefined : typeNamed(word, SIGNABLE_TYPES)),
 };
 
-function typeNamed<T extends string>(text: string, types: readonly T[]): T {
+function typeNamed<const T extends string>(text: string, types: readonly T[]): T {
   const name = text.toLowerCase();
   const found = types.find((type) => type === name || `${type}s` === name);
   if (found !== undefined) return found;

@@ -31,6 +31,9 @@ export const ROOT: Command = {
       ...commandsOf(() => import('./commands/keys.ts'), {
         keys: 'Manage your signing key and trusted keys',
       }),
+      ...commandsOf(() => import('./commands/git.ts'), {
+        git: 'Set git up for signed files',
+      }),
       ...commandsOf(() => import('./commands/run.ts'), {
         execute: 'Run a directive or a tool',
         run: 'Run a directive; short for `rye execute directive`',

@@ -163,3 +163,11 @@ export function absoluteSearchPath(path: string): string {
     .filter((folder) => isAbsolute(folder))
     .join(delimiter);
 }
+
+/** Returns the line of the first conflict marker that a merge left in a text; undefined without a whole conflict. */
+export function conflictLine(text: string): number | undefined {
+  const start = /^<{7}(?: .*)?$/m.exec(text)?.index;
+  if (start === undefined || !/^={7}$/m.test(text) || !/^>{7}(?: .*)?$/m.test(text))
+    return undefined;
+  return text.slice(0, start).split('\n').length;
+}

@@ -1,5 +1,6 @@
 import { ignoredWarning, messageOf, RyeError } from '../core/errors.ts';
 import { SPACES, type Space } from '../core/ids.ts';
+import { isRecord } from '../core/json.ts';
 import { didYouMean } from '../core/text.ts';
 import { sha256Hex } from '../trust/keys.ts';
 import {
@@ -34,7 +35,7 @@ import {
   withoutCeiling,
 } from './limit-ceiling.ts';
 import { fromRyeOs } from './rye-os-config.ts';
-import type { FoundFile } from './spaces-fs.ts';
+import type { FoundFile, Spaces } from './spaces-fs.ts';
 import { type VerifyContext, verifyFile } from './verified-fs.ts';
 
 export interface ConfigOptions extends VerifyContext {
@@ -108,6 +109,14 @@ export async function loadTrustPolicy(
     }
   }
   return policy;
+}
+
+/** Returns where a space keeps signatures, by its `trust.yaml`. That file needs no signature for it. */
+export async function signingMode(spaces: Spaces, space: Space): Promise<'inline' | 'detached'> {
+  const found = spaces.find('config', 'trust', { space });
+  if (found === undefined) return 'inline';
+  const { value } = flattenConfig(await parseConfig(found));
+  return isRecord(value) && value['signing'] === 'detached' ? 'detached' : 'inline';
 }
 
 async function mergeLayers(
@@ -220,6 +229,13 @@ function admitted(found: FoundFile, options: ConfigOptions): boolean {
 /** Reads one configuration file without its layers; throws `config_invalid` with file:line:col. */
 export async function readConfigFile(found: FoundFile): Promise<LoadedConfig> {
   return flattenConfig(fromRyeOs(found.id, await parseConfig(found)).node);
+}
+
+/** Reads one configuration file over the shipped one of the same name; throws `config_invalid` with file:line:col. */
+export async function readOverShipped(found: FoundFile, spaces: Spaces): Promise<LoadedConfig> {
+  const shipped = spaces.find('config', found.id, { space: 'system' });
+  const { node } = fromRyeOs(found.id, await parseConfig(found));
+  return flattenConfig(mergeConfig(shipped ? await parseConfig(shipped) : EMPTY_MAP, node));
 }
 
 /** Returns the unknown settings of one file. Throws `config_invalid` if the file cannot be parsed. */

@@ -6,10 +6,17 @@ import { writeWhole } from '../disk/whole-file.ts';
 import type { SigningKey } from '../trust/keys.ts';
 import { hashOfText, type PowerFile } from '../trust/lock.ts';
 import { faultError } from '../trust/policy.ts';
-import { claimedSubject, signText } from '../trust/signature.ts';
+import {
+  claimedSubject,
+  detachedSignature,
+  signText,
+  type TextToSign,
+  unsignedText,
+} from '../trust/signature.ts';
 import { type SignatureStyle, signatureStyle } from '../trust/signature-line.ts';
 import { itemSubject } from './binding.ts';
 import { isPowerFile } from './config.ts';
+import { readDetached, removeDetached, writeDetached } from './detached-fs.ts';
 import { signedSkillList, skillListPath } from './skill-files-fs.ts';
 import {
   type FoundFile,
@@ -64,6 +71,9 @@ export interface SignRequest {
   readonly dryRun?: boolean;
 }
 
+/** In the first line of the file, or in a separate file below `.ai/signatures`. */
+export type SigningMode = 'inline' | 'detached';
+
 /** Compiles a glob to a test over ids; `*` matches no slash. */
 export type GlobCompiler = (pattern: string) => Promise<(id: string) => boolean>;
 
@@ -73,6 +83,8 @@ export interface SignOptions {
   readonly signer: () => SigningKey;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
+  /** Returns the place of signatures in a space; default: inline. */
+  readonly modeOf?: (space: Space) => Promise<SigningMode>;
   /** Returns the problems of a file; an `error` prevents signing. */
   readonly validate: (file: FoundFile) => readonly Problem[] | Promise<readonly Problem[]>;
 }
@@ -148,12 +160,42 @@ async function signOne(
       location: { path },
     });
   }
-  const subject = itemSubject(file);
-  const signed = signText({ text, style, subject, key: options.signer(), now: options.now() });
-  if (signed === text) return { ...outcome, status: 'unchanged' };
-  if (dryRun) return { ...outcome, status: 'would_sign' };
-  writeWhole(path, signed);
-  return { ...outcome, status: 'signed' };
+  const signing = { subject: itemSubject(file), key: options.signer(), now: options.now() };
+  const mode = (await options.modeOf?.(file.space)) ?? 'inline';
+  const write = mode === 'detached' ? signBeside : signInside;
+  return { ...outcome, status: write(file, { text, style, ...signing }, { ...options, dryRun }) };
+}
+
+interface Writing extends Pick<SignOptions, 'spaces'> {
+  readonly dryRun: boolean;
+}
+
+function signInside(
+  file: FoundFile,
+  content: TextToSign,
+  { spaces, dryRun }: Writing,
+): SignOutcome['status'] {
+  const signed = signText(content);
+  if (dryRun) return signed === file.text ? 'unchanged' : 'would_sign';
+  if (signed !== file.text) writeWhole(file.path, signed);
+  const removed = removeDetached(file, spaces);
+  return signed === file.text && removed === 0 ? 'unchanged' : 'signed';
+}
+
+/** Writes the signature first: until the file is written, the line in it still counts. */
+function signBeside(
+  file: FoundFile,
+  content: TextToSign,
+  { spaces, dryRun }: Writing,
+): SignOutcome['status'] {
+  const bare = unsignedText(file.text, content.style);
+  const present = readDetached({ ...file, text: bare }, content.style, spaces);
+  const { signature, hash } = detachedSignature({ ...content, text: bare }, present);
+  if (bare === file.text && signature === present) return 'unchanged';
+  if (dryRun) return 'would_sign';
+  writeDetached(file, signature, hash, spaces);
+  if (bare !== file.text) writeWhole(file.path, bare);
+  return 'signed';
 }
 
 /** Warns the signer that the file was signed as another item. */

@@ -1,6 +1,7 @@
 import { dirname, join, relative, sep } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import { aliasOf, type ItemType, type SignableType } from '../core/ids.ts';
+import { conflictLine } from '../core/text.ts';
 import type { Integrity } from '../core/thread.ts';
 import { type KeyLookup, sha256Hex } from '../trust/keys.ts';
 import {
@@ -11,9 +12,10 @@ import {
   type SystemManifest,
   type TrustPolicy,
 } from '../trust/policy.ts';
-import { checkText, type SignatureFault, type Verdict } from '../trust/signature.ts';
+import { checkDetached, checkText, type SignatureFault, type Verdict } from '../trust/signature.ts';
 import { signatureStyle } from '../trust/signature-line.ts';
 import { type DeclaredIdentity, displacedRecord, itemSubject, otherIdentity } from './binding.ts';
+import { readDetached } from './detached-fs.ts';
 import { parseDirective } from './directive.ts';
 import { parseKnowledge } from './knowledge.ts';
 import { parseYamlMapping } from './metadata.ts';
@@ -137,7 +139,18 @@ export function verifyFile(found: FoundFile, context: VerifyContext): Verdict {
   if (list) return list.check({ path: SKILL, bytes });
   const style = signatureStyle(extension);
   if (style === undefined) return { ok: false, code: 'unsigned' };
-  const verdict = checkText({ text, style, keys, subject: itemSubject(found) });
+  const expected = { text, style, keys, subject: itemSubject(found) };
+  const inside = checkText(expected);
+  const beside =
+    inside.ok || inside.code !== 'unsigned'
+      ? undefined
+      : readDetached(found, style, context.spaces);
+  const checked = beside === undefined ? inside : checkDetached(beside, expected);
+  const conflict = checked.ok ? undefined : conflictLine(text);
+  const verdict =
+    conflict === undefined
+      ? checked
+      : { ...checked, detail: `line ${conflict} has a conflict marker of a merge` };
   if (!verdict.ok || verdict.by !== 'key' || verdict.version !== 1) return verdict;
   const fault = olderFormFault(found, {
     isShipped: () => context.spaces.find(type, id, { space: 'system' }) !== undefined,

@@ -118,13 +118,15 @@ const requirements = z
   ])
   .optional();
 
-/** `trust.yaml`: for each operation a requirement, or one for each space. */
+/** `trust.yaml`: for each operation a requirement, or one for each space; and where `rye sign` writes signatures. */
 export const trust = z
   .strictObject({
     execute: requirements,
     fetch: requirements,
     context: requirements,
     config: requirements,
+    // the form of new signatures, which both count
+    signing: oneOf('inline', 'detached').optional(),
   })
   .meta({ problem: 'is not a mapping of operations to requirements' });
 

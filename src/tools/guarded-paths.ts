@@ -176,6 +176,7 @@ function trap(owner: string): Guard {
 function itemGuard([folder = '', ...rest]: readonly string[]): Guard | undefined {
   const kind = ITEM_FOLDERS.find((one) => one === folder);
   if (kind !== undefined) return { kind, reason: `it belongs to the ${kind} that rye obeys` };
+  if (folder === 'signatures') return { kind: 'config', reason: 'it holds signatures of items' };
   return folder === 'config' || rest.length === 0
     ? { kind: 'config', reason: "it belongs to rye's configuration" }
     : undefined;

@@ -8,7 +8,7 @@ import type { SignatureFault, Verdict } from './signature.ts';
 const schema: CheckedSchema = schemas.properties.trust;
 
 /** The uses of an item. */
-export type Operation = keyof TrustFile;
+export type Operation = Exclude<keyof TrustFile, 'signing'>;
 
 /** The strictness about bad signatures. */
 export type Requirement = Extract<TrustFile[Operation], string>;
@@ -41,7 +41,8 @@ export type PolicyLayer = Readonly<
  */
 export function readPolicyLayer(value: unknown, path: string): PolicyLayer {
   assertConfig(schema, value, 'trust', { path });
-  const layer = Object.entries(value as TrustFile).map(([operation, setting]) => [
+  const { signing: _form, ...operations } = value as TrustFile;
+  const layer = Object.entries(operations).map(([operation, setting]) => [
     operation,
     typeof setting === 'string' ? everywhere(setting) : setting,
   ]);

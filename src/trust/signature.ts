@@ -79,7 +79,7 @@ export interface TextToSign extends Signing {
  */
 export function signText({ text, style, ...signing }: TextToSign): string {
   if (style === 'json') return signJsonText(text, signing);
-  const unmarked = text.startsWith('\u{FEFF}') ? text.slice(1) : text;
+  const unmarked = withoutMark(text);
   const { shebang, line, content } = splitText(unmarked, style);
   const hash = contentHash(content);
   if (isSameSignature(parseSignatureLine(line, style), hash, signing)) return unmarked;
@@ -99,6 +99,57 @@ export interface Expected {
 export interface TextToCheck extends Expected {
   readonly text: string;
   readonly style: SignatureStyle;
+}
+
+/**
+ * Returns the hash that a signature of the text covers: without a signature in the text, and of JSON in its canonical
+ * form. Undefined for a `json` text that is not a JSON object.
+ */
+export function contentHashOf(text: string, style: SignatureStyle): string | undefined {
+  if (style !== 'json') return contentHash(splitText(withoutMark(text), style).content);
+  const document = parseJson(text);
+  if (!isJsonObject(document)) return undefined;
+  const { [SIGNATURE_MEMBER]: _signature, ...content } = document;
+  const canonical = canonicalIfPossible(content);
+  return canonical === undefined ? undefined : sha256Hex(canonical);
+}
+
+/** Returns the text without a signature in it. */
+export function unsignedText(text: string, style: SignatureStyle): string {
+  if (style !== 'json') {
+    const { shebang, line, content } = splitText(withoutMark(text), style);
+    return line === '' ? text : `${shebang}${content}`;
+  }
+  const document = parseJson(text);
+  if (!isJsonObject(document) || !Object.hasOwn(document, SIGNATURE_MEMBER)) return text;
+  const { [SIGNATURE_MEMBER]: _signature, ...content } = document;
+  return `${JSON.stringify(content, null, 2)}\n`;
+}
+
+/** Returns the signature of a text as one line, to be kept in a separate file; the present one if it is the same. */
+export function detachedSignature(
+  { text, style, ...signing }: TextToSign,
+  present: string | undefined,
+): { readonly signature: string; readonly hash: string } {
+  const hash = contentHashOf(text, style);
+  if (hash === undefined) throw notAnObject();
+  const before = present === undefined ? undefined : parseSignature(present);
+  if (present !== undefined && isSameSignature(before, hash, signing)) {
+    return { signature: present, hash };
+  }
+  return { signature: formatSignature(makeSignature(hash, signing)), hash };
+}
+
+/** Checks a signature of {@link detachedSignature}, in the order of {@link checkText}; version 1 does not count. */
+export function checkDetached(
+  signature: string,
+  { text, style, ...expected }: TextToCheck,
+): Verdict {
+  const fields = parseSignature(signature);
+  if (fields?.subject === undefined) return { ok: false, code: 'unsigned' };
+  return contentHashOf(text, style) === fields.hash
+    ? checkFields(fields, expected)
+    : modified(fields, expected.keys);
 }
 
 /**
@@ -276,6 +327,11 @@ function isSameSubject(one: SignedSubject, other: SignedSubject): boolean {
   return one.kind === other.kind && one.id === other.id;
 }
 
+/** Drops a byte order mark, which would hide a signature. */
+function withoutMark(text: string): string {
+  return text.startsWith('\u{FEFF}') ? text.slice(1) : text;
+}
+
 function contentHash(content: string): string {
   return sha256Hex(toLf(content));
 }
@@ -311,12 +367,16 @@ function olderHashes(content: string, style: SignatureStyle): string[] {
   return parts.map((part) => sha256Hex(part));
 }
 
+function notAnObject(): RyeError {
+  return new RyeError('invalid_input', 'only a JSON object can carry a signature', {
+    hint: 'Check the syntax of the file, and put its values into one object.',
+  });
+}
+
 function signJsonText(text: string, signing: Signing): string {
   const document = parseJson(text);
   if (!isJsonObject(document)) {
-    throw new RyeError('invalid_input', 'only a JSON object can carry a signature', {
-      hint: 'Check the syntax of the file, and put its values into one object.',
-    });
+    throw notAnObject();
   }
   if (isSignedAs(document, signing)) return text;
   const { [SIGNATURE_MEMBER]: _old, ...content } = document;

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -34,6 +35,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'keys-export': ['keys export'],
   'keys-key': ['keys trust {pem}', 'keys untrust {key}', 'keys trust {pem}', 'keys revoke {key}'],
   'keys-list': ['keys list'],
+  'git-setup': ['git setup'],
   'keys-publish': ['keys publish'],
   'keys-rotate': ['keys rotate'],
   launched: ['run hello --async', 'execute tool rye/core/greet --param who=Ada --async'],
@@ -109,6 +111,7 @@ const names: Record<string, string> = {};
 
 beforeAll(async () => {
   here = await temporaryWorkspace({});
+  execFileSync('git', ['init', '-q', here.project]);
   const pem = path.join(here.project, 'key.pem');
   const { publicKey } = generateKeyPairSync('ed25519');
   writeFileSync(pem, publicKey.export({ type: 'spki', format: 'pem' }));

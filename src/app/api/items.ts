@@ -71,7 +71,7 @@ export interface ItemsService {
   ): Promise<SearchAnswer>;
   /** Without a selector: everything in the project space. */
   validate(selector?: {
-    type: ItemType;
+    type: SignableType;
     pattern: string;
   }): Promise<{ readonly problems: readonly Problem[]; readonly checked: number }>;
   sign(

@@ -21,7 +21,7 @@ import {
   optionalArgument,
   text,
 } from '../command.ts';
-import { ITEM_TYPE, OPTIONAL_ITEM_TYPE, readNamedFile, typeArgument } from '../input.ts';
+import { ITEM_TYPE, OPTIONAL_SIGNABLE, readNamedFile, typeArgument } from '../input.ts';
 import type { Io } from '../io.ts';
 import {
   colorsOf,
@@ -184,7 +184,7 @@ function marked(snippet: string, mark: (match: string) => string): string {
 export const validate = defineCommand({
   details: 'Without arguments it checks everything in the project space.',
   arguments: {
-    type: OPTIONAL_ITEM_TYPE,
+    type: OPTIONAL_SIGNABLE,
     pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob' }),
   },
   examples: ['rye validate', "rye validate directive 'team/**'"],
