@@ -213,6 +213,11 @@ export const itemDocuments = {
         .describe('The file in the project that moves the trust of others; commit it.'),
     },
   ),
+  new: closedDocument('rye new', 'The file that was written.', {
+    type: z.string(),
+    id: z.string(),
+    path: z.string(),
+  }),
   'git-setup': closedDocument('rye git setup', 'What git uses to merge signed files.', {
     attributes: z.string(),
     driver: z.string(),

@@ -48,11 +48,11 @@ export function setUpGit({ projectPath, env }: GitRequest, program: readonly str
   git('config', '--local', 'merge.rye.driver', driver);
   const attributes = join(projectPath, '.gitattributes');
   const text = existsSync(attributes) ? readFileSync(attributes, 'utf8') : '';
-  const lines = text.split('\n').map((line) => line.trim());
-  const missing = ATTRIBUTES.filter((line) => !lines.includes(line));
+  const lines = new Set(text.split('\n').map((line) => line.trim()));
+  const missing = ATTRIBUTES.filter((line) => !lines.has(line));
   if (missing.length > 0) {
     const gap = text === '' || text.endsWith('\n') ? '' : '\n';
-    const comment = lines.includes(COMMENT) ? [] : [COMMENT];
+    const comment = lines.has(COMMENT) ? [] : [COMMENT];
     writeWhole(attributes, `${text}${gap}${[...comment, ...missing].join('\n')}\n`);
   }
   return { attributes, driver, changed: missing.length > 0 || before !== driver };

@@ -6,6 +6,7 @@ import {
   type ItemType,
   isItemType,
   type SignableType,
+  SPACES,
   type Space,
 } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
@@ -34,14 +35,18 @@ import type {
   FetchedItem,
   ItemSummary,
   ItemsService,
+  LocatedItem,
+  NewItem,
+  NewType,
   Problem,
   SignOutcome,
   VerifyOutcome,
 } from './api/items.ts';
-import { type ProgramItem, programItems } from './program/items.ts';
+import { programItems } from './program/items.ts';
+import { builtinItem, builtinSummary, programItem, programSummary } from './unfiled-items.ts';
 import type { Workspace } from './workspace.ts';
 
-const compileGlob: GlobCompiler = async (pattern) =>
+export const compileGlob: GlobCompiler = async (pattern) =>
   (await import('../tools/glob-pattern.ts')).compileGlob(pattern);
 
 const noTools = (): Promise<readonly Tool[]> => Promise.resolve([]);
@@ -179,6 +184,26 @@ export class Items implements ItemsService {
     );
     if (options.pin !== false) await this.#pin(outcomes);
     return outcomes;
+  }
+
+  async create(type: NewType, id: string): Promise<NewItem> {
+    const { writeNewItem } = await import('./new-item.ts');
+    const { projectPath, env } = this.#workspace.options;
+    const author = (env['USER'] ?? env['LOGNAME'] ?? '').replaceAll(/[^\w.@ -]/g, '');
+    return await writeNewItem(
+      { type, id, projectPath, author: author === '' ? 'unknown' : author },
+      await this.#readableSpaces('skill'),
+    );
+  }
+
+  async locate(id: string): Promise<readonly LocatedItem[]> {
+    const spaces = await this.#readableSpaces('skill');
+    return [...ITEM_TYPES, 'config' as const].flatMap((type) =>
+      SPACES.flatMap((space) => {
+        const path = spaces.locate(type, id, space);
+        return path === undefined ? [] : [{ type, id, space, path }];
+      }),
+    );
   }
 
   /** A person who signs a power file accepts it: the lock file follows in the same step. */
@@ -354,45 +379,4 @@ function olderFormWarning({ type, id, path }: FoundFile, verdict: Verdict): read
 
 function metadataOf({ type, text }: FoundFile): JsonObject {
   return isItemType(type) ? { ...summarize(type, text) } : {};
-}
-
-function programSummary({ type, id, space, path, text }: ProgramItem): ItemSummary {
-  const { version, description } = summarize(type, text);
-  return {
-    type,
-    id,
-    space,
-    path: type === 'directive' ? null : path,
-    shadowed_by: null,
-    version: version === '' ? null : version,
-    description,
-    signature: 'program',
-  };
-}
-
-function programItem(item: ProgramItem): FetchedItem {
-  const { type, id, space, path, signature } = programSummary(item);
-  const metadata = { ...summarize(item.type, item.text) };
-  return { type, id, space, path, signature, metadata, content: item.text };
-}
-
-/** A row of `rye list tool`. */
-export function builtinSummary({ id, description }: Tool): ItemSummary {
-  const [first = ''] = description.split(/(?<=\.)\s/);
-  const place = { space: 'system', path: null, shadowed_by: null } as const;
-  return { type: 'tool', id, ...place, version: null, description: first, signature: 'builtin' };
-}
-
-/** A built-in tool for `rye fetch tool`. */
-export function builtinItem(tool: Tool): FetchedItem {
-  const traits: JsonObject = { ...tool.traits };
-  return {
-    type: 'tool',
-    id: tool.id,
-    space: 'system',
-    path: null,
-    signature: 'builtin',
-    metadata: { description: tool.description, traits },
-    content: `${JSON.stringify(tool.inputSchema, null, 2)}\n`,
-  };
 }

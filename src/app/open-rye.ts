@@ -79,6 +79,8 @@ function itemsOf(workspace: Workspace): ItemsService {
       search: 'promise',
       validate: 'promise',
       sign: 'promise',
+      create: 'promise',
+      locate: 'promise',
       verify: 'promise',
     },
   );

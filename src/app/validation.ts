@@ -1,4 +1,4 @@
-import { formatLocation, messageOf, RyeError } from '../core/errors.ts';
+import { formatLocation, messageOf, RyeError, type SourceLocation } from '../core/errors.ts';
 import { isItemType } from '../core/ids.ts';
 import type { JsonObject } from '../core/json.ts';
 import { conflictLine } from '../core/text.ts';
@@ -142,17 +142,22 @@ function unknownProblem({
 /** An error as one line of a report; `path` is the file's, if the error names none. */
 export function toProblem({ code, message, location, hint }: RyeError, path: string): Problem {
   const prefix = location ? `${formatLocation(location)}: ` : '';
-  // an origin of a setting has its line in its path
-  const [, file = location?.path, line, column] = ORIGIN.exec(location?.path ?? '') ?? [];
   return {
     severity: 'error',
     code,
     message: message.startsWith(prefix) ? message.slice(prefix.length) : message,
-    path: file === undefined || file.startsWith('config ') ? path : file,
-    line: location?.line ?? (line === undefined ? null : Number(line)),
-    column: location?.column ?? (column === undefined ? null : Number(column)),
+    ...placeOf(location, path),
     ...(hint === undefined ? {} : { hint }),
   };
 }
 
-const ORIGIN = /^(.+?):(\d+)(?::(\d+))?$/;
+/** An origin of a setting has its line in its path, or names the setting alone. */
+function placeOf(location: SourceLocation | undefined, path: string) {
+  if (location === undefined || location.path.startsWith('config '))
+    return { path, line: null, column: null };
+  const { path: file, line = null, column = null } = location;
+  const [, bare, ...numbers] = /^(.+?):(\d+)(?::(\d+))?$/.exec(file) ?? [];
+  if (line !== null || bare === undefined) return { path: file, line, column };
+  const [row = null, place = null] = numbers.map((text) => (text ? Number(text) : null));
+  return { path: bare, line: row, column: place };
+}

@@ -22,11 +22,11 @@ export const ITEM_TYPE = typeArgument(
   'directive, tool, knowledge, rule or skill; plurals are accepted',
 );
 
-const SIGNABLE_TYPES = [...ITEM_TYPES, 'config'] as const;
+const SIGNABLE_TYPES = [...ITEM_TYPES, 'config', 'hook'] as const;
 
 /** Declares an argument that names the type of a signed file, and may be absent. */
-export const OPTIONAL_SIGNABLE: Argument<SignableType | undefined> = {
-  description: 'An item type, or config; plurals are accepted',
+export const OPTIONAL_SIGNABLE: Argument<SignableType | 'hook' | undefined> = {
+  description: 'An item type, config or hook; plurals are accepted',
   choices: SIGNABLE_TYPES,
   optional: true,
   read: ([word]) => (word === undefined ? undefined : typeNamed(word, SIGNABLE_TYPES)),

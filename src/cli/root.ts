@@ -25,6 +25,10 @@ export const ROOT: Command = {
         sign: 'Validate and sign items; upgrade signatures of an older format',
         verify: "Check signatures and trust of items, or of a thread's files",
       }),
+      ...commandsOf(() => import('./commands/author.ts'), {
+        new: 'Write a directive, tool, skill, rule, hook or knowledge entry from a template',
+        edit: 'Edit an item, then validate and sign it',
+      }),
       ...commandsOf(() => import('./commands/lock.ts'), {
         lock: "Show and accept changes to the project's power files",
       }),

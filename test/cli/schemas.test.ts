@@ -35,6 +35,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'keys-export': ['keys export'],
   'keys-key': ['keys trust {pem}', 'keys untrust {key}', 'keys trust {pem}', 'keys revoke {key}'],
   'keys-list': ['keys list'],
+  new: ['new directive fresh', 'new hook fresh'],
   'git-setup': ['git setup'],
   'keys-publish': ['keys publish'],
   'keys-rotate': ['keys rotate'],
@@ -50,7 +51,7 @@ const DOCUMENTS: Readonly<Record<string, readonly string[]>> = {
   'rules-scan': ['rules scan {project}'],
   'rules-test': ["rules test eval('1') --tool write --path a.ts"],
   search: ['search knowledge hello', 'search all greet'],
-  sign: ['sign directive example'],
+  sign: ['sign directive example', 'edit example'],
   'thread-result': [
     'run hello',
     'run hello --limit turns=1',

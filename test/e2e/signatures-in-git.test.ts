@@ -153,7 +153,7 @@ test('edits of the same line conflict without their signatures, and the markers 
   bob.edit('One.', 'One, says Bob.');
   await bob.rye('sign', 'directive', 'greet');
   commit(bob, 'bob');
-  expect(() => bob.git('pull', '-q', '--no-rebase', 'origin', 'main')).toThrow();
+  expect(() => bob.git('pull', '-q', '--no-rebase', 'origin', 'main')).toThrow('Command failed');
   expect(bob.text().match(/^<{7} ours/gm)).toHaveLength(1);
   expect(bob.text()).not.toContain('rye:signed:');
   const line =

@@ -11,8 +11,10 @@ import type {
   TrustOptions,
 } from '../../trust/keys.ts';
 import type { FoundLock, GuardChange, Pin } from '../../trust/lock.ts';
+import type { NewItem, NewType } from '../new-item.ts';
 
 export type { GuardChange } from '../../trust/lock.ts';
+export type { NewItem, NewType } from '../new-item.ts';
 
 /** State of an item's signature as lists show it. `program`: the program that opened rye vouches for the item. */
 export type SignatureState =
@@ -80,6 +82,18 @@ export interface ItemsService {
     options?: { dryRun?: boolean },
   ): Promise<readonly SignOutcome[]>;
   verify(type: SignableType, pattern: string): Promise<readonly VerifyOutcome[]>;
+  /** Writes an unsigned item of the project from a template. Throws `already_exists` or `invalid_item_id`. */
+  create(type: NewType, id: string): Promise<NewItem>;
+  /** Returns the files with this id in all spaces, without reading them. */
+  locate(id: string): Promise<readonly LocatedItem[]>;
+}
+
+/** A file of an item. */
+export interface LocatedItem {
+  readonly type: SignableType;
+  readonly id: string;
+  readonly space: Space;
+  readonly path: string;
 }
 
 export interface KeysService {

@@ -1,4 +1,5 @@
-import type { Problem, VerifyOutcome } from '../../app/api/items.ts';
+import type { Problem, SignOutcome, VerifyOutcome } from '../../app/api/items.ts';
+import type { Rye } from '../../app/api/rye.ts';
 import type { ThreadVerification } from '../../app/api/threads.ts';
 import {
   type ErrorInfo,
@@ -196,9 +197,11 @@ export const validate = defineCommand({
         hint: `To check all of them: rye validate ${type} '**'`,
       });
     }
-    const { problems, checked } = await withRye(call, (rye) =>
+    const { problems, checked } = await withRye(call, async (rye) =>
       rye.items.validate(
-        type === undefined || pattern === undefined ? undefined : { type, pattern },
+        type === undefined || pattern === undefined
+          ? undefined
+          : await signable(rye, type, pattern),
       ),
     );
     const errors = problems.filter(({ severity }) => severity === 'error').length;
@@ -234,29 +237,68 @@ function formatProblem(problem: Problem, io: Io): string {
 
 export const sign = defineCommand({
   arguments: {
-    type: typeArgument([...ITEM_TYPES, 'config'], 'An item type, or config'),
-    pattern: argument('An ID, or a quoted glob', { name: 'id|glob' }),
+    type: OPTIONAL_SIGNABLE,
+    pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob' }),
   },
-  options: { dryRun: flag('Show what would be signed and write nothing') },
-  examples: ['rye sign directive hello', "rye sign tool 'team/*'", 'rye sign config agent/hooks'],
+  options: {
+    dryRun: flag('Show what would be signed and write nothing'),
+    watch: flag('Sign items of the project whenever they are saved, until Ctrl-C', { short: 'w' }),
+  },
+  examples: [
+    'rye sign directive hello',
+    "rye sign tool 'team/*'",
+    'rye sign config agent/hooks',
+    'rye sign --watch',
+  ],
   run: async (call) => {
-    const { args, options, io, global } = call;
-    const items = await withRye(call, (rye) => rye.items.sign(args.type, args.pattern, options));
-    const failed = items.filter(({ status }) => status === 'failed').length;
-    const success = failed === 0;
-    if (global.json) {
-      const message = `cannot sign ${count(failed, 'item')}`;
-      const error = success ? undefined : { code: 'invalid_input', message };
-      printDocument(io, compact({ success, error, items, total: items.length }));
-    } else {
-      for (const { status, path, problems } of items) {
-        printLine(io, `${status.replaceAll('_', ' ')} ${displayPath(path, io)}`);
-        for (const problem of problems) io.stderr.write(`${formatProblem(problem, io)}\n`);
-      }
+    const { args, options } = call;
+    const { type, pattern } = args;
+    if (options.watch) {
+      const { watchAndSign } = await import('./author.ts');
+      return await watchAndSign(call, compact({ type, pattern }));
     }
-    return success ? EXIT.ok : EXIT.usage;
+    if (type === undefined || pattern === undefined) {
+      throw new RyeError('usage', `missing argument <${type === undefined ? 'type' : 'id|glob'}>`, {
+        hint: 'Show the usage with: rye sign --help',
+      });
+    }
+    const items = await withRye(call, async (rye) => {
+      const target = await signable(rye, type, pattern);
+      return await rye.items.sign(target.type, target.pattern, options);
+    });
+    return printSigned(call, items);
   },
 });
+
+/** Prints the outcome of signing; returns the exit status. */
+export function printSigned({ io, global }: Context, items: readonly SignOutcome[]): ExitCode {
+  const failed = items.filter(({ status }) => status === 'failed').length;
+  const success = failed === 0;
+  if (global.json) {
+    const message = `cannot sign ${count(failed, 'item')}`;
+    const error = success ? undefined : { code: 'invalid_input', message };
+    printDocument(io, compact({ success, error, items, total: items.length }));
+  } else for (const item of items) printOutcome(item, io);
+  return success ? EXIT.ok : EXIT.usage;
+}
+
+/** Prints one line for a file, and its problems to stderr. */
+export function printOutcome({ status, path, problems }: SignOutcome, io: Io): void {
+  printLine(io, `${status.replaceAll('_', ' ')} ${displayPath(path, io)}`);
+  for (const problem of problems) io.stderr.write(`${formatProblem(problem, io)}\n`);
+}
+
+/** Returns what is signed for an item: a hook is an entry of the hooks file. Throws `item_not_found`. */
+export async function signable(
+  { projectPath }: Pick<Rye, 'projectPath'>,
+  type: SignableType | 'hook',
+  pattern: string,
+): Promise<{ readonly type: SignableType; readonly pattern: string }> {
+  if (type !== 'hook') return { type, pattern };
+  const { assertHook, HOOKS_CONFIG } = await import('../../app/hooks-file.ts');
+  assertHook(projectPath, pattern);
+  return { type: 'config', pattern: HOOKS_CONFIG };
+}
 
 export const verify = defineCommand({
   details:

@@ -1,0 +1,159 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { LocatedItem } from '../../app/api/items.ts';
+import type { Rye } from '../../app/api/rye.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
+import { ITEM_TYPES, type SignableType } from '../../core/ids.ts';
+import { argument, type Context, defineCommand, optionalArgument } from '../command.ts';
+import { typeArgument } from '../input.ts';
+import { displayPath, printLine, printResult } from '../output.ts';
+import { withRye } from '../session.ts';
+import { oneLine } from '../terminal-text.ts';
+import { printOutcome, printSigned, signable } from './items.ts';
+
+const NEW_TYPES = [...ITEM_TYPES, 'hook'] as const;
+
+const newItem = defineCommand({
+  details:
+    'The file passes `rye validate TYPE ID`. It is not signed: edit it first. A hook is added to .ai/config/agent/hooks.yaml.',
+  arguments: {
+    type: typeArgument(NEW_TYPES, 'directive, tool, knowledge, rule, skill or hook'),
+    id: argument('Path below the type folder without extension, such as reports/weekly'),
+  },
+  examples: ['rye new directive reports/weekly', 'rye new tool team/count', 'rye new hook no_push'],
+  run: async (call) => {
+    const { type, id } = call.args;
+    const item = await withRye(call, (rye) => rye.items.create(type, id));
+    printResult(call, item, () => [`created ${displayPath(item.path, call.io)}`]);
+    if (!call.global.json && !call.global.quiet)
+      call.io.stderr.write(`next: rye edit ${type} ${id}\n`);
+    return EXIT.ok;
+  },
+});
+
+export { newItem as new };
+
+const EDIT_TYPES: readonly string[] = [...ITEM_TYPES, 'config', 'hook'];
+
+export const edit = defineCommand({
+  details:
+    'The editor is $VISUAL, else $EDITOR. After it closes, the file is validated and signed; a mistake leaves it unsigned. On a terminal you may edit it again.',
+  arguments: {
+    first: argument('The ID of an item, or its type if the ID follows', { name: 'id|type' }),
+    second: optionalArgument('The ID', { name: 'id' }),
+  },
+  examples: ['rye edit reports/weekly', 'rye edit config agent/hooks', 'rye edit hook no_push'],
+  run: async (call) => {
+    const { first, second } = call.args;
+    const { io } = call;
+    const wanted = second === undefined ? { id: first } : { type: typeNamed(first), id: second };
+    const { type, id, path } = await withRye(call, (rye) => locate(rye, wanted));
+    const editor = editorOf(io.env);
+    for (;;) {
+      const before = readFileSync(path);
+      await runEditor(editor, path, io.env);
+      const isSame = before.equals(readFileSync(path));
+      const items = await withRye(call, (rye) => rye.items.sign(type, id));
+      const code = printSigned(call, items);
+      const mayRepeat = io.stdinIsTty && io.stderr.isTty && !call.global.json;
+      if (code === EXIT.ok || !mayRepeat) return code;
+      const answer = await io.ask(`${isSame ? 'Nothing changed. ' : ''}Edit it again? [Y/n] `);
+      if (/^n/i.test(answer.trim()) || answer === '') return code;
+    }
+  },
+});
+
+function typeNamed(word: string): string {
+  const name = word.toLowerCase();
+  const type = EDIT_TYPES.find((one) => one === name || `${one}s` === name);
+  if (type !== undefined) return type;
+  throw new RyeError('usage', `unknown type ${JSON.stringify(word)}`, {
+    hint: `Use one of: ${EDIT_TYPES.join(', ')}.`,
+  });
+}
+
+/** Finds the one file to edit; an item of the system space has to be copied first. */
+async function locate(
+  rye: Rye,
+  { type, id }: { readonly type?: string; readonly id: string },
+): Promise<LocatedItem> {
+  const target = type === 'hook' ? await signable(rye, 'hook', id) : { type, pattern: id };
+  const all = await rye.items.locate(target.pattern);
+  const found = all.filter((item) => target.type === undefined || item.type === target.type);
+  const writable = found.filter(({ space }) => space !== 'system');
+  const types = new Set(writable.map((item) => item.type));
+  const [first] = writable;
+  if (types.size > 1) {
+    throw new RyeError('ambiguous', `${id} is a ${[...types].join(' and a ')}`, {
+      hint: `Name the type: rye edit ${[...types][0] ?? ''} ${id}`,
+    });
+  }
+  if (first !== undefined) return first;
+  const [shipped] = found;
+  if (shipped !== undefined) {
+    throw new RyeError('read_only_space', `the ${shipped.type} ${id} is part of rye`, {
+      hint: `Copy it first: rye fetch ${shipped.type} ${id} --copy-to project`,
+    });
+  }
+  throw new RyeError('item_not_found', `unknown ${type ?? 'item'} ${id}`, {
+    hint: `Create it: rye new ${type ?? 'directive'} ${id}`,
+  });
+}
+
+function editorOf(env: Readonly<Record<string, string | undefined>>): string {
+  const editor = [env['VISUAL'], env['EDITOR']].find((one) => one !== undefined && one !== '');
+  if (editor !== undefined) return editor;
+  throw new RyeError('usage', 'no editor is set', {
+    hint: 'Set EDITOR, for example: export EDITOR=vi',
+  });
+}
+
+/** The editor is a command with arguments, as for git. It gets no key of rye. */
+async function runEditor(
+  editor: string,
+  path: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<void> {
+  const { RYE_SIGNING_KEY: _secret, ...rest } = env;
+  const child = spawn('/bin/sh', ['-c', `${editor} "$1"`, 'rye edit', path], {
+    stdio: 'inherit',
+    env: rest,
+  });
+  const [code] = (await once(child, 'exit')) as [number | null];
+  if (code === 0) return;
+  throw new RyeError('usage', `the editor failed: ${oneLine(editor)}`, {
+    hint: 'Nothing was signed. Check EDITOR and VISUAL.',
+  });
+}
+
+/** Signs what is saved until the command is cancelled. */
+export async function watchAndSign(
+  context: Context,
+  { type, pattern }: { readonly type?: SignableType | 'hook'; readonly pattern?: string },
+): Promise<ExitCode> {
+  const { io, global } = context;
+  const { signOnSave } = await import('../../app/sign-on-save.ts');
+  const { compileGlob } = await import('../../app/items.ts');
+  const wanted = type === 'hook' ? 'config' : type;
+  const matches = await compileGlob(type === 'hook' ? 'agent/hooks' : (pattern ?? '**'));
+  const cancelled = io.cancellation();
+  const { projectPath } = await withRye(context, async (rye) => {
+    // without a key nothing could be signed
+    await rye.keys.export();
+    return { projectPath: rye.projectPath };
+  });
+  if (!global.quiet) io.stderr.write('rye: signing what you save; Ctrl-C ends\n');
+  await signOnSave({
+    projectPath,
+    signal: AbortSignal.any([cancelled, io.outputClosed]),
+    accepts: (itemType, id) => (wanted === undefined || itemType === wanted) && matches(id),
+    open: async (action) => await withRye(context, action),
+    report: (saved) => {
+      if (global.json) printLine(io, JSON.stringify(saved));
+      else if ('outcome' in saved) printOutcome(saved.outcome, io);
+      else printLine(io, oneLine(`skipped ${saved.type} ${saved.id}: ${saved.skipped}`));
+    },
+  });
+  return cancelled.aborted ? EXIT.cancelled : EXIT.ok;
+}
