@@ -4,18 +4,9 @@ import { RyeError } from '../core/errors.ts';
 import { assertItemId, type ItemType } from '../core/ids.ts';
 import { createWhole, makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { type FoundFile, itemFolder, type Spaces } from '../items/spaces-fs.ts';
+import type { NewItem, NewType } from './api/items.ts';
 import { hookIds, readHooksFile } from './hooks-file.ts';
 import { problemsOf } from './validation.ts';
-
-/** Types that `rye new` can write; a hook is an entry of `agent/hooks.yaml`. */
-export type NewType = ItemType | 'hook';
-
-/** The file that `rye new` wrote. */
-export interface NewItem {
-  readonly type: NewType;
-  readonly id: string;
-  readonly path: string;
-}
 
 interface NewItemRequest {
   readonly type: NewType;

@@ -11,10 +11,8 @@ import type {
   TrustOptions,
 } from '../../trust/keys.ts';
 import type { FoundLock, GuardChange, Pin } from '../../trust/lock.ts';
-import type { NewItem, NewType } from '../new-item.ts';
 
 export type { GuardChange } from '../../trust/lock.ts';
-export type { NewItem, NewType } from '../new-item.ts';
 
 /** State of an item's signature as lists show it. `program`: the program that opened rye vouches for the item. */
 export type SignatureState =
@@ -86,6 +84,16 @@ export interface ItemsService {
   create(type: NewType, id: string): Promise<NewItem>;
   /** Returns the files with this id in all spaces, without reading them. */
   locate(id: string): Promise<readonly LocatedItem[]>;
+}
+
+/** Types that `rye new` can write; a hook is an entry of `agent/hooks.yaml`. */
+export type NewType = ItemType | 'hook';
+
+/** The file that `rye new` wrote. */
+export interface NewItem {
+  readonly type: NewType;
+  readonly id: string;
+  readonly path: string;
 }
 
 /** A file of an item. */

@@ -9,8 +9,8 @@ import { argument, type Context, defineCommand, optionalArgument } from '../comm
 import { typeArgument } from '../input.ts';
 import { displayPath, printLine, printResult } from '../output.ts';
 import { withRye } from '../session.ts';
+import { printOutcome, printSigned, signable } from '../signed.ts';
 import { oneLine } from '../terminal-text.ts';
-import { printOutcome, printSigned, signable } from './items.ts';
 
 const NEW_TYPES = [...ITEM_TYPES, 'hook'] as const;
 

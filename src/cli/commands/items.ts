@@ -1,5 +1,4 @@
-import type { Problem, SignOutcome, VerifyOutcome } from '../../app/api/items.ts';
-import type { Rye } from '../../app/api/rye.ts';
+import type { VerifyOutcome } from '../../app/api/items.ts';
 import type { ThreadVerification } from '../../app/api/threads.ts';
 import {
   type ErrorInfo,
@@ -34,6 +33,7 @@ import {
   printResult,
 } from '../output.ts';
 import { withRye } from '../session.ts';
+import { formatProblem, printSigned, signable } from '../signed.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
 
 const SPACE = choice('SPACE', SPACES, 'Only this space');
@@ -218,23 +218,6 @@ export const validate = defineCommand({
   },
 });
 
-/** Formats `file:line:col: code: message`, as compilers do. The hint follows, indented. */
-function formatProblem(problem: Problem, io: Io): string {
-  const { line, column, hint, severity } = problem;
-  const location = formatLocation({
-    path: displayPath(problem.path, io),
-    ...compact({ line: line ?? undefined, column: column ?? undefined }),
-  });
-  const mark = severity === 'warning' ? 'warning: ' : '';
-  const first = `${location}: ${mark}${problem.code}: ${oneLine(problem.message)}`;
-  if (hint === undefined) return first;
-  const rest = hint.split('\n').map((hintLine) => {
-    const indent = /^ */.exec(hintLine)?.[0] ?? '';
-    return `  ${indent}${oneLine(hintLine)}`;
-  });
-  return [first, ...rest].join('\n');
-}
-
 export const sign = defineCommand({
   arguments: {
     type: OPTIONAL_SIGNABLE,
@@ -269,36 +252,6 @@ export const sign = defineCommand({
     return printSigned(call, items);
   },
 });
-
-/** Prints the outcome of signing; returns the exit status. */
-export function printSigned({ io, global }: Context, items: readonly SignOutcome[]): ExitCode {
-  const failed = items.filter(({ status }) => status === 'failed').length;
-  const success = failed === 0;
-  if (global.json) {
-    const message = `cannot sign ${count(failed, 'item')}`;
-    const error = success ? undefined : { code: 'invalid_input', message };
-    printDocument(io, compact({ success, error, items, total: items.length }));
-  } else for (const item of items) printOutcome(item, io);
-  return success ? EXIT.ok : EXIT.usage;
-}
-
-/** Prints one line for a file, and its problems to stderr. */
-export function printOutcome({ status, path, problems }: SignOutcome, io: Io): void {
-  printLine(io, `${status.replaceAll('_', ' ')} ${displayPath(path, io)}`);
-  for (const problem of problems) io.stderr.write(`${formatProblem(problem, io)}\n`);
-}
-
-/** Returns what is signed for an item: a hook is an entry of the hooks file. Throws `item_not_found`. */
-export async function signable(
-  { projectPath }: Pick<Rye, 'projectPath'>,
-  type: SignableType | 'hook',
-  pattern: string,
-): Promise<{ readonly type: SignableType; readonly pattern: string }> {
-  if (type !== 'hook') return { type, pattern };
-  const { assertHook, HOOKS_CONFIG } = await import('../../app/hooks-file.ts');
-  assertHook(projectPath, pattern);
-  return { type: 'config', pattern: HOOKS_CONFIG };
-}
 
 export const verify = defineCommand({
   details:

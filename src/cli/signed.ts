@@ -1,0 +1,56 @@
+import type { Problem, SignOutcome } from '../app/api/items.ts';
+import type { Rye } from '../app/api/rye.ts';
+import { EXIT, type ExitCode, formatLocation } from '../core/errors.ts';
+import type { SignableType } from '../core/ids.ts';
+import { compact } from '../core/json.ts';
+import type { Context } from './command.ts';
+import type { Io } from './io.ts';
+import { count, displayPath, printDocument, printLine } from './output.ts';
+import { oneLine } from './terminal-text.ts';
+
+/** Formats `file:line:col: code: message`, as compilers do. The hint follows, indented. */
+export function formatProblem(problem: Problem, io: Io): string {
+  const { line, column, hint, severity } = problem;
+  const location = formatLocation({
+    path: displayPath(problem.path, io),
+    ...compact({ line: line ?? undefined, column: column ?? undefined }),
+  });
+  const mark = severity === 'warning' ? 'warning: ' : '';
+  const first = `${location}: ${mark}${problem.code}: ${oneLine(problem.message)}`;
+  if (hint === undefined) return first;
+  const rest = hint.split('\n').map((hintLine) => {
+    const indent = /^ */.exec(hintLine)?.[0] ?? '';
+    return `  ${indent}${oneLine(hintLine)}`;
+  });
+  return [first, ...rest].join('\n');
+}
+
+/** Prints the outcome of signing; returns the exit status. */
+export function printSigned({ io, global }: Context, items: readonly SignOutcome[]): ExitCode {
+  const failed = items.filter(({ status }) => status === 'failed').length;
+  const success = failed === 0;
+  if (global.json) {
+    const message = `cannot sign ${count(failed, 'item')}`;
+    const error = success ? undefined : { code: 'invalid_input', message };
+    printDocument(io, compact({ success, error, items, total: items.length }));
+  } else for (const item of items) printOutcome(item, io);
+  return success ? EXIT.ok : EXIT.usage;
+}
+
+/** Prints one line for a file, and its problems to stderr. */
+export function printOutcome({ status, path, problems }: SignOutcome, io: Io): void {
+  printLine(io, `${status.replaceAll('_', ' ')} ${displayPath(path, io)}`);
+  for (const problem of problems) io.stderr.write(`${formatProblem(problem, io)}\n`);
+}
+
+/** Returns what is signed for an item: a hook is an entry of the hooks file. Throws `item_not_found`. */
+export async function signable(
+  { projectPath }: Pick<Rye, 'projectPath'>,
+  type: SignableType | 'hook',
+  pattern: string,
+): Promise<{ readonly type: SignableType; readonly pattern: string }> {
+  if (type !== 'hook') return { type, pattern };
+  const { assertHook, HOOKS_CONFIG } = await import('../app/hooks-file.ts');
+  assertHook(projectPath, pattern);
+  return { type: 'config', pattern: HOOKS_CONFIG };
+}
