@@ -100,5 +100,10 @@ if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
     `rye: Node ${process.version} is too old: use Node 22.13 or later [usage]\n`,
   );
   process.exitCode = 2;
+} else if (process.platform === 'win32' && known === undefined) {
+  process.stderr.write(
+    'rye: rye does not run on Windows; use it in WSL 2, the Windows Subsystem for Linux [usage]\n',
+  );
+  process.exitCode = 2;
 } else if (known === undefined) void run();
 else print(known);

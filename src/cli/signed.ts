@@ -1,8 +1,9 @@
-import type { Problem, SignOutcome } from '../app/api/items.ts';
+import type { Problem, SignOutcome, VerifyOutcome } from '../app/api/items.ts';
 import type { Rye } from '../app/api/rye.ts';
 import { EXIT, type ExitCode, formatLocation } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
 import { compact } from '../core/json.ts';
+import type { CiCase } from './ci-report.ts';
 import type { Context } from './command.ts';
 import type { Io } from './io.ts';
 import { count, displayPath, printDocument, printLine } from './output.ts';
@@ -53,4 +54,28 @@ export async function signable(
   const { assertHook, HOOKS_CONFIG } = await import('../app/hooks-file.ts');
   assertHook(projectPath, pattern);
   return { type: 'config', pattern: HOOKS_CONFIG };
+}
+
+/** Returns the cases of a validation: one for each error, or one that all is well. */
+export function casesOfProblems({
+  problems,
+  checked,
+}: {
+  readonly problems: readonly Problem[];
+  readonly checked: number;
+}): readonly CiCase[] {
+  const errors = problems.filter(({ severity }) => severity === 'error');
+  if (errors.length === 0) return [{ name: `${count(checked, 'item')} checked` }];
+  return errors.map(({ code, message, path, line }) => ({
+    name: path,
+    failure: { code, message, path, line: line ?? undefined },
+  }));
+}
+
+/** Returns a case for each verified file. */
+export function casesOfFiles(items: readonly VerifyOutcome[]): readonly CiCase[] {
+  return items.map(({ type, id, path, error }) => ({
+    name: `${type} ${id}`,
+    ...(error && { failure: { code: error.code, message: error.message, path } }),
+  }));
 }

@@ -1,16 +1,10 @@
 import type { VerifyOutcome } from '../../app/api/items.ts';
 import type { ThreadVerification } from '../../app/api/threads.ts';
-import {
-  type ErrorInfo,
-  EXIT,
-  type ExitCode,
-  exitCodeOf,
-  formatLocation,
-  RyeError,
-} from '../../core/errors.ts';
+import { type ErrorInfo, EXIT, type ExitCode, exitCodeOf, RyeError } from '../../core/errors.ts';
 import { ITEM_TYPES, type SignableType, SPACES } from '../../core/ids.ts';
 import { compact } from '../../core/json.ts';
 import { SNIPPET_CLOSE, SNIPPET_OPEN } from '../../core/search.ts';
+import { JUNIT, reporting } from '../ci.ts';
 import {
   argument,
   type Context,
@@ -33,7 +27,7 @@ import {
   printResult,
 } from '../output.ts';
 import { withRye } from '../session.ts';
-import { formatProblem, printSigned, signable } from '../signed.ts';
+import { casesOfFiles, casesOfProblems, formatProblem, printSigned, signable } from '../signed.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
 
 const SPACE = choice('SPACE', SPACES, 'Only this space');
@@ -188,21 +182,28 @@ export const validate = defineCommand({
     type: OPTIONAL_SIGNABLE,
     pattern: optionalArgument('An ID, or a quoted glob', { name: 'id|glob' }),
   },
+  options: { junit: JUNIT },
   examples: ['rye validate', "rye validate directive 'team/**'"],
   run: async (call) => {
-    const { args, io, global } = call;
+    const { args, options, io, global } = call;
     const { type, pattern } = args;
     if (type !== undefined && pattern === undefined) {
       throw new RyeError('usage', `rye validate ${type} needs an ID or a glob`, {
         hint: `To check all of them: rye validate ${type} '**'`,
       });
     }
-    const { problems, checked } = await withRye(call, async (rye) =>
-      rye.items.validate(
-        type === undefined || pattern === undefined
-          ? undefined
-          : await signable(rye, type, pattern),
-      ),
+    const suite = { suite: 'rye validate', junit: options.junit, name: pattern ?? 'project' };
+    const { problems, checked } = await reporting(
+      call,
+      { ...suite, casesOf: casesOfProblems },
+      () =>
+        withRye(call, async (rye) =>
+          rye.items.validate(
+            type === undefined || pattern === undefined
+              ? undefined
+              : await signable(rye, type, pattern),
+          ),
+        ),
     );
     const errors = problems.filter(({ severity }) => severity === 'error').length;
     const success = errors === 0;
@@ -262,23 +263,27 @@ export const verify = defineCommand({
   },
   options: {
     acceptHead: flag('Accept the state on disk as the newest, after you restored a thread'),
+    junit: JUNIT,
   },
   examples: ["rye verify directive '**'", 'rye verify thread hello-7f3k'],
   run: async (call) => {
     const { type, pattern } = call.args;
     return type === 'thread'
       ? await verifyThread(call, pattern, call.options.acceptHead)
-      : await verifyItems(call, type, pattern);
+      : await verifyItems(call, { type, pattern }, call.options.junit);
   },
 });
 
 async function verifyItems(
   context: Context,
-  type: SignableType,
-  pattern: string,
+  { type, pattern }: { readonly type: SignableType; readonly pattern: string },
+  junit: string | undefined,
 ): Promise<ExitCode> {
   const { io, global } = context;
-  const items = await withRye(context, (rye) => rye.items.verify(type, pattern));
+  const suite = { suite: 'rye verify', junit, name: `${type} ${pattern}` };
+  const items = await reporting(context, { ...suite, casesOf: casesOfFiles }, () =>
+    withRye(context, (rye) => rye.items.verify(type, pattern)),
+  );
   const error = items.find(({ ok }) => !ok)?.error;
   const success = items.every(({ ok }) => ok);
   if (global.json) printDocument(io, compact({ success, error, items, total: items.length }));

@@ -8,7 +8,13 @@ import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../core/isolat
 import { compact } from '../../core/json.ts';
 import { LIMIT_NAMES, LIMITS } from '../../core/limits.ts';
 import type { ThreadPlan } from '../../core/plan.ts';
+
 import { processLines } from '../../core/process-text.ts';
+
+import type { ThreadResult } from '../../core/thread.ts';
+import { JUNIT, reporting } from '../ci.ts';
+import type { CiCase } from '../ci-report.ts';
+
 import {
   argument,
   type Context,
@@ -75,6 +81,7 @@ const DIRECTIVE_OPTIONS = {
   dryRun: flag('Print the plan; register, spend and write nothing'),
   outputFormat: OUTPUT_OPTIONS.outputFormat,
   output: text('FILE', 'Also write the final result to FILE', { short: 'o' }),
+  junit: JUNIT,
   print: OUTPUT_OPTIONS.print,
   record: text('FILE', 'Record model responses to FILE'),
   replay: text('FILE', 'Replay responses from FILE instead of calling a model'),
@@ -111,9 +118,12 @@ const directive = defineCommand({
       options.output === undefined
         ? undefined
         : await assertWritableTarget('--output', options.output, io);
-    const result = await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
-      withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
-    );
+    const run = async (): Promise<ThreadResult> =>
+      await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
+        withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
+      );
+    const suite = { suite: 'rye run', junit: options.junit, name: args.id };
+    const result = await reporting(call, { ...suite, casesOf: casesOfRun }, run);
     if (target !== undefined) {
       const output = mode === 'text' ? resultText(result) : JSON.stringify(result);
       const { writeOutput } = await import('../../disk/whole-file.ts');
@@ -130,6 +140,13 @@ function launchedLines({ thread_id: id, status }: LaunchedThread): readonly stri
   const started =
     status === 'created' ? 'queued: it waits for a slot' : 'running in the background';
   return [`${id} is ${started}`, `watch: rye attach ${id}    cancel: rye threads cancel ${id}`];
+}
+
+/** Returns the one case of a run. */
+function casesOfRun({ success, status, error, cost, directive: name }: ThreadResult): CiCase[] {
+  const { code = status, message = `the thread is ${status}` } = error ?? {};
+  const failure = success ? {} : { failure: { code, message } };
+  return [{ name, seconds: cost.elapsed_seconds, ...failure }];
 }
 
 function unusedInput(directiveId: string): RyeError {
