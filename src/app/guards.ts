@@ -204,7 +204,8 @@ function writeLock(workspace: Workspace, facts: GuardState, pins: readonly Pin[]
 }
 
 /** Keeps the statements of the project about keys. A machine whose user space cannot be written reads it again each time. */
-function adoptStatements({ keyring, notice }: Workspace): void {
+function adoptStatements({ keyring, notice, isGuest }: Workspace): void {
+  if (isGuest) return;
   try {
     keyring.adopt();
   } catch (error) {
@@ -245,6 +246,7 @@ function readMemory(workspace: Workspace): Memory | undefined {
 
 /** A machine whose user space cannot be written still has the lock file. */
 function writeMemory(workspace: Workspace, memory: Memory): void {
+  if (workspace.isGuest) return;
   const path = memoryPath(workspace);
   const document = { format: 1, project: workspace.options.projectPath, ...memory };
   try {

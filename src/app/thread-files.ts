@@ -104,7 +104,7 @@ export class ThreadHeads implements HeadsPort {
       });
       if (head === undefined) return;
       await heads.note(head);
-      this.#file.note(head);
+      if (!this.#workspace.isGuest) this.#file.note(head);
     } catch (error) {
       this.#workspace.notice(
         `the last state of ${document.thread_id} was not remembered, so a rollback would not be found: ${messageOf(error)}`,
@@ -120,7 +120,7 @@ export class ThreadHeads implements HeadsPort {
       const head = await heads.find(threadId);
       if (head === undefined) return;
       await heads.note({ ...head, knowledge_sha256 });
-      this.#file.note({ ...head, knowledge_sha256 });
+      if (!this.#workspace.isGuest) this.#file.note({ ...head, knowledge_sha256 });
     } catch (error) {
       this.#workspace.notice(`the export of ${threadId} was not remembered: ${messageOf(error)}`);
     }

@@ -49,6 +49,12 @@ export class Workspace {
   readonly #noticed = new Set<string>();
   readonly #ends = new Set<() => void>();
 
+  /** True for a job that brings its key along and has no user space: nothing is written there then. */
+  get isGuest(): boolean {
+    const { env, userSpacePath } = this.options;
+    return (env?.['RYE_SIGNING_KEY'] ?? '') !== '' && !existsSync(join(userSpacePath, '.ai'));
+  }
+
   constructor(options: OpenRyeOptions) {
     const { projectPath, userSpacePath, tools, subscribers, store = openStore } = options;
     this.options = options;
