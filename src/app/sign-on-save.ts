@@ -1,4 +1,4 @@
-import { existsSync, watch } from 'node:fs';
+import { existsSync, type FSWatcher, lstatSync, readdirSync, watch } from 'node:fs';
 import { join, sep } from 'node:path';
 import { RyeError } from '../core/errors.ts';
 import type { SignableType } from '../core/ids.ts';
@@ -47,8 +47,8 @@ export async function signOnSave(options: SignOnSaveOptions): Promise<void> {
     }
   };
   await new Promise<void>((resolve, reject) => {
-    const watcher = watch(root, { recursive: true }, (_, name) => {
-      const item = name === null ? undefined : itemAt(root, name);
+    const watcher = new FolderWatch(root, reject, (name) => {
+      const item = itemAt(root, name);
       if (item === undefined || !options.accepts(item.type, item.id)) return;
       changed.set(`${item.type}:${item.id}`, item);
       clearTimeout(timer);
@@ -57,7 +57,6 @@ export async function signOnSave(options: SignOnSaveOptions): Promise<void> {
         work.catch(reject);
       }, SETTLE_MS);
     });
-    watcher.on('error', reject);
     const end = (): void => {
       clearTimeout(timer);
       watcher.close();
@@ -67,6 +66,67 @@ export async function signOnSave(options: SignOnSaveOptions): Promise<void> {
     else signal.addEventListener('abort', end, { once: true });
   });
   await work;
+}
+
+/**
+ * Watches the folders of items, and those that are made later. Node's recursive watch loses a file that is replaced by a
+ * rename, which is how editors and rye write.
+ */
+class FolderWatch {
+  readonly #root: string;
+  readonly #fail: (error: unknown) => void;
+  readonly #changed: (name: string) => void;
+  readonly #watchers = new Map<string, FSWatcher>();
+
+  constructor(root: string, fail: (error: unknown) => void, changed: (name: string) => void) {
+    this.#root = root;
+    this.#fail = fail;
+    this.#changed = changed;
+    this.#add('');
+  }
+
+  close(): void {
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+  }
+
+  #add(folder: string): void {
+    const path = join(this.#root, folder);
+    const isFolder = lstatSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+    if (!isFolder || this.#watchers.has(folder)) return;
+    const watcher = watch(path, (_, name) => {
+      if (name !== null) this.#look(join(folder, name));
+    });
+    watcher.on('error', (error) => this.#lost(folder, error));
+    this.#watchers.set(folder, watcher);
+    for (const entry of readdirSync(path, { withFileTypes: true })) {
+      const inside = join(folder, entry.name);
+      if (entry.isDirectory() && mayHoldItems(inside)) this.#add(inside);
+    }
+  }
+
+  #look(name: string): void {
+    const isFolder = lstatSync(join(this.#root, name), { throwIfNoEntry: false })?.isDirectory();
+    if (isFolder !== true) this.#changed(name);
+    else if (mayHoldItems(name) && !this.#watchers.has(name)) {
+      this.#add(name);
+      // files that were there before the watch began
+      for (const file of readdirSync(join(this.#root, name), { recursive: true, encoding: 'utf8' }))
+        this.#changed(join(name, file));
+    }
+  }
+
+  /** A folder that was removed is no error. */
+  #lost(folder: string, error: unknown): void {
+    this.#watchers.get(folder)?.close();
+    this.#watchers.delete(folder);
+    if (existsSync(join(this.#root, folder))) this.#fail(error);
+  }
+}
+
+function mayHoldItems(name: string): boolean {
+  const [folder = ''] = name.split(sep);
+  return Object.hasOwn(FOLDERS, folder) && !name.startsWith(join('config', 'keys'));
 }
 
 async function signSaved(
