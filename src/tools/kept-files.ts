@@ -56,7 +56,7 @@ export async function keepBefore(
 }
 
 /** Returns the folders that a write of a path will make, the outermost first. */
-async function missingFolders({ real, project }: ConfinedPath): Promise<readonly string[]> {
+export async function missingFolders({ real, project }: ConfinedPath): Promise<readonly string[]> {
   const missing: string[] = [];
   for (let folder = dirname(real); folder !== dirname(folder); folder = dirname(folder)) {
     const isThere = await lstat(folder).then(

@@ -9,7 +9,7 @@ import {
   versionOf,
   writeText,
 } from './files.ts';
-import { hashOf } from './kept-files.ts';
+import { hashOf, missingFolders } from './kept-files.ts';
 import { type ConfinedPath, confine, denied, type PathRules } from './paths.ts';
 
 /** The content that a file goes back to; null: there was no file. */
@@ -54,6 +54,11 @@ export class RestoredFiles {
       const { bytes, mode = state?.mode } = earlier;
       await writeText({ path: confined, content: bytes, expected: version, mode });
     });
+  }
+
+  /** Returns the folders that a write of a path will make, the outermost first. */
+  async missingFolders(path: string): Promise<readonly string[]> {
+    return await missingFolders(await this.#confined(path));
   }
 
   /** Removes a folder if it is empty; returns true if it did. */

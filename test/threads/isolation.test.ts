@@ -98,6 +98,7 @@ describe('a child in its own worktree', () => {
       'one\ntwo\nthree\nfour\nFIVE\n',
       null,
     ]);
+    expect(desk.has('new')).toBe(false);
   });
 
   it('merges nothing if one file conflicts, and keeps the patch', async () => {

@@ -149,7 +149,9 @@ async function apply(
     bytes === null
       ? null
       : { sha256: sha256(bytes), bytes: bytes.length, ...(mode === undefined ? {} : { mode }) };
-  await keep({ path, before: found, after, merged: true }, current ?? undefined);
+  const made = after === null ? [] : await target.files.missingFolders(path);
+  const change = { path, before: found, after, merged: true } as const;
+  await keep({ ...change, ...(made.length === 0 ? {} : { made }) }, current ?? undefined);
   const earlier = bytes === null ? null : { bytes, ...(mode === undefined ? {} : { mode }) };
   await target.files.restore(path, found, earlier);
 }
