@@ -113,6 +113,7 @@ export type { LimitName, Limits, PartialLimits } from './core/limits.ts';
 export type {
   AssistantBlock,
   AssistantMessage,
+  CallBatch,
   ContentBlock,
   ImageBlock,
   Message,
@@ -135,6 +136,7 @@ export type {
   PlannedRules,
   PlannedTool,
   PlanSource,
+  ProcessBlock,
   ProcessCall,
   ProcessStep,
   ProgramParts,
@@ -159,6 +161,7 @@ export type {
 } from './core/search.ts';
 export type { KeyRefusal, PayloadKey, PayloadSigner, PayloadVerifier } from './core/signing.ts';
 export type {
+  CostedThread,
   ExportFormat,
   FinalStatus,
   Integrity,
@@ -168,7 +171,15 @@ export type {
   ThreadRun,
   ThreadStatus,
 } from './core/thread.ts';
-export type { Cost, MicroUsd, Pricing, SessionCost, Usage } from './core/usage.ts';
+export type {
+  Cost,
+  CostShare,
+  FamilyCost,
+  MicroUsd,
+  Pricing,
+  SessionCost,
+  Usage,
+} from './core/usage.ts';
 export type { HookContexts } from './hooks/contexts.ts';
 export type {
   CallContext,
