@@ -38,7 +38,8 @@ export function nearNames(wanted: string, candidates: Iterable<string>, limit = 
         toleranceOf(needleSegment),
       ) + 0.5,
     );
-    if (score < Number.POSITIVE_INFINITY) scored.push({ name, score });
+    const isNear = score < Number.POSITIVE_INFINITY && !isOtherWord(needle, other, score);
+    if (isNear) scored.push({ name, score });
   }
   scored.sort((a, b) => a.score - b.score || (a.name < b.name ? -1 : 1));
   const [nearest] = scored;
@@ -51,6 +52,13 @@ export function nearNames(wanted: string, candidates: Iterable<string>, limit = 
 /** Returns how many edits still count as a typo: a third of the letters, at least one, at most three. */
 function toleranceOf({ length }: string): number {
   return Math.min(3, Math.max(length < 3 ? 1 : 2, Math.floor(length / 3)));
+}
+
+const SHORT = 5;
+
+/** True if half of a short word differs and its first letter too: that is another word, not a typo. */
+function isOtherWord(needle: string, other: string, score: number): boolean {
+  return needle.length < SHORT && score >= 2 && needle[0] !== other[0];
 }
 
 /** Returns `Did you mean a or b?`, or undefined if nothing is near. */

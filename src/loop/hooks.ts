@@ -98,8 +98,18 @@ export class Hooks {
     if (isStopped(report)) return undefined;
     const fired = report.fired.map((payload) => ({ event_type: 'hook_fired' as const, payload }));
     await conversation.inject(report.drafts ?? [], fired);
-    return report;
+    return naming(report);
   }
+}
+
+/** Names the hook in the reason of a suspension, for the person who has to decide. */
+function naming<T extends HookReport>(report: T): T {
+  const { decision, fired } = report as T & { readonly decision?: ControlAction };
+  if (decision?.control !== 'suspend') return report;
+  const by = fired.findLast(({ outcome }) => outcome === 'suspend')?.id;
+  if (by === undefined) return report;
+  const reason = decision.reason ?? 'the thread waits for a person';
+  return { ...report, decision: { ...decision, reason: `hook ${by}: ${reason}` } };
 }
 
 /** Returns the ending that a hook of `event` decided; undefined if its decision does not end the run. */

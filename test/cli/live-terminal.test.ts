@@ -244,3 +244,37 @@ test(
   },
   LIMIT,
 );
+
+test(
+  'a suspended run names the hook, its reason and the command that continues',
+  async () => {
+    const { here, env } = await place(() => calls(toolUse('rye_bash', { command: 'ls' })));
+    const hooks = HOOKS.replace(
+      'path: input.path, op: eq, value: .env',
+      'path: tool, op: eq, value: rye/bash',
+    ).replace(
+      'control: fail, error: .env files are private',
+      'control: suspend, reason: a person must look',
+    );
+    writeFileSync(path.join(here.project, '.ai/config/agent/hooks.yaml'), hooks);
+    await here.rye(['sign', 'config', 'agent/hooks']);
+    const { code, stderr } = await here.rye(['run', 'work', '--thread-id', 'work-demo'], { env });
+    expect(stderr).toContain('rye: suspended by hook protect_env: a person must look');
+    expect(stderr).toContain('resume: rye threads resume work-demo');
+    expect(code).toBe(1);
+    const { stdout } = await here.rye(['threads', 'show', 'work-demo'], { env });
+    expect(stdout).toContain('suspended by hook protect_env: a person must look');
+  },
+  LIMIT,
+);
+
+test(
+  'a short word gets a suggestion only if it is a typo',
+  async () => {
+    const here = await workspace({ init: false });
+    const wrong = await Promise.all(['edti', 'foo'].map((word) => here.rye([word])));
+    for (const { stderr } of wrong) expect(stderr).not.toMatch(/Did you mean.*(?:init|tool)/);
+    expect((await here.rye(['lits'])).stderr).toContain('Did you mean `rye list`?');
+  },
+  LIMIT,
+);

@@ -372,7 +372,13 @@ function judge(outcome: LoopOutcome, hasSuccessor: boolean): Verdict {
       return {
         status: 'suspended',
         result: outcome.last_text,
-        ...(outcome.approvals ? { error: approvalPending(outcome.approvals) } : {}),
+        error: outcome.approvals
+          ? approvalPending(outcome.approvals)
+          : {
+              code: 'thread_error',
+              message: `suspended by ${outcome.reason}`,
+              hint: 'To continue, resume the thread.',
+            },
       };
     case 'handoff':
       return hasSuccessor
