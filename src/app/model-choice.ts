@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { RyeError } from '../core/errors.ts';
-import type { JsonObject } from '../core/json.ts';
+import { type JsonObject, toText } from '../core/json.ts';
 import { makeFolders, writeWhole } from '../disk/whole-file.ts';
 import { verifyFile } from '../items/verified-fs.ts';
 import { isTierName } from '../providers/catalog.ts';
@@ -17,7 +17,10 @@ const SETTINGS = 'agent/agent';
 
 /** One row for each model of each provider in the order of preference; one of them is chosen for directives that name none. */
 export async function listModels(workspace: Workspace): Promise<readonly JsonObject[]> {
-  const choices = await modelsOf(workspace).choices();
+  const models = modelsOf(workspace);
+  const choices = await models.choices();
+  const { prices } = await models.prices();
+  const dates = new Map(prices.map((price) => [nameOf(price), price['as_of'] ?? null]));
   const chosen = chosenModel(choices);
   const because = await reasonOf(workspace, choices);
   const names = byPreference(Object.values(choices.catalog), choices).map(({ name }) => name);
@@ -26,8 +29,18 @@ export async function listModels(workspace: Workspace): Promise<readonly JsonObj
     .toSorted((a, b) => rank(a) - rank(b))
     .map((row) => {
       const isChosen = chosen?.provider === row['provider'] && chosen?.id === row['model'];
-      return { ...row, chosen: isChosen, chosen_because: isChosen ? because : null };
+      const date = dates.get(nameOf(row)) ?? row['prices_as_of'] ?? null;
+      return {
+        ...row,
+        prices_as_of: date,
+        chosen: isChosen,
+        chosen_because: isChosen ? because : null,
+      };
     });
+}
+
+function nameOf({ provider = null, model = null }: JsonObject): string {
+  return `${toText(provider)}/${toText(model)}`;
 }
 
 /** The model of a directive that names none; undefined if it would be refused, or needs no row because it is embedded. */

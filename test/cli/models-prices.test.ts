@@ -61,6 +61,12 @@ it('a price of the user wins over all others, and has the date of its file', asy
     as_of: '2026-11-20',
     source: path.join(here.home, FOLDER, 'prices.yaml:3'),
   });
+  const { models } = await here.json(['models', 'list'], { env: KEYS });
+  const rows = models as readonly Record<string, unknown>[];
+  expect(rows.find(({ model }) => model === 'gemini-3.8-flash')).toMatchObject({
+    pricing: { input: 7 },
+    prices_as_of: '2026-11-20',
+  });
 });
 
 it.each([
