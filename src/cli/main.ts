@@ -110,7 +110,6 @@ function buildParser(options: ParserOptions): Parser {
       getOutHelpWidth: () => io.stdout.columns,
     })
     .configureHelp({
-      showGlobalOptions: true,
       minWidthToWrap: 20,
       // the arguments of a command are unknown until it is loaded
       subcommandTerm: (command) => command.name(),
@@ -136,9 +135,10 @@ function addCommand(
   const { summary, details, examples } = command;
   parser.summary(summary);
   parser.description(details === undefined ? summary : `${summary}.\n\n${details}`);
+  const globals = parser.parent === null ? [] : ['', 'Options of every command: rye help'];
   parser.addHelpText(
     'after',
-    ['', 'Examples:', ...examples.map((line) => `  $ ${line}`)].join('\n'),
+    [...globals, '', 'Examples:', ...examples.map((line) => `  $ ${line}`)].join('\n'),
   );
   const takesLast = command.arguments[0]?.isThread === true;
   const usage = command.arguments.map(({ name, optional, isThread }) =>

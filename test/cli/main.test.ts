@@ -139,6 +139,14 @@ describe('information', () => {
     expect(io.out()).toContain('$ rye execute directive hello --input who=Ada');
   });
 
+  it('shows the options of a subcommand alone, and names the help with the others', async () => {
+    const [, io] = await rye(['threads', 'tree', '--help']);
+    expect(io.out()).toMatch(/^Usage: rye threads tree/);
+    expect(io.out()).toContain('Options of every command: rye help');
+    expect(io.out()).not.toContain('--user-space');
+    expect((await rye(['--help']))[1].out()).toContain('--user-space');
+  });
+
   it('wraps help at the width of the terminal', async () => {
     const [, io] = await rye(['--help'], { columns: 60 });
     const lines = io.out().split('Examples:')[0]?.split('\n') ?? [];

@@ -64,6 +64,15 @@ const READING: Readonly<Record<string, readonly string[]>> = {
   'config path': ['config path'],
   'models list': ['models', 'models list'],
   doctor: ['doctor'],
+  'models prices': ['models prices'],
+  attach: ['attach nope'],
+  'threads undo': ['threads undo nope'],
+  'approvals list': ['approvals list'],
+  'approvals show': ['approvals show nope'],
+  'approvals verify': ['approvals verify nope'],
+  approve: ['approve nope'],
+  deny: ['deny nope'],
+  answer: ['answer nope yes'],
   completion: ['completion bash'],
 };
 
@@ -76,6 +85,9 @@ const WRITING: ReadonlySet<string> = new Set([
   'keys trust',
   'keys revoke',
   'keys rotate',
+  'keys untrust',
+  'keys publish',
+  'chat',
   'models use',
 ]);
 
@@ -133,6 +145,7 @@ describe('in an empty folder, with an empty home', () => {
 const FAULTY: ReadonlySet<string> = new Set([
   'run hello --limit nope=1',
   'threads open nope',
+  'answer nope yes',
   'import rye-os nope',
 ]);
 
