@@ -31,6 +31,8 @@ export interface Argument<V = unknown> {
   readonly choices?: readonly string[];
   /** The command has the option `--last`, which sets this argument to `@`. Only for the first argument. */
   readonly isThread?: true;
+  /** The argument names a thread if the word before it is this one. */
+  readonly threadAfter?: string;
   /** Converts the words from this argument's position on to the value that the command gets. */
   readonly read: (words: readonly string[]) => V;
 }
@@ -284,7 +286,7 @@ export function choice<const C extends string>(
 
 export function argument(
   description: string,
-  extra: Pick<Argument, 'name' | 'isThread'> = {},
+  extra: Pick<Argument, 'name' | 'isThread' | 'threadAfter'> = {},
 ): Argument<string> {
   return { ...extra, description, read: ([word = '']) => word };
 }

@@ -80,9 +80,10 @@ export function openKeyboard(handlers: KeyHandlers): Keyboard {
     state = 'suspended';
     restore();
     process.kill(0, 'SIGTSTP');
+    // it also keeps the process alive, which has nothing else to wait for
     setTimeout(() => {
       if (state === 'suspended') onContinue();
-    }, STOPPED_MS).unref();
+    }, STOPPED_MS);
   };
   const close = (): void => {
     if (state === 'closed') return;

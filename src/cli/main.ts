@@ -4,6 +4,7 @@ import { EXIT, type ExitCode, RyeError } from '../core/errors.ts';
 import { didYouMean } from '../core/text.ts';
 import {
   type Command,
+  type Context,
   GLOBAL_OPTIONS,
   loadCommand,
   type OptionSpec,
@@ -12,6 +13,7 @@ import {
 } from './command.ts';
 import { outputModeOf, reportFailure } from './failure.ts';
 import type { Io } from './io.ts';
+import { canPick } from './output.ts';
 import { createProcessIo } from './process-io.ts';
 import { ROOT } from './root.ts';
 import { ERASE_LINE } from './terminal-text.ts';
@@ -140,15 +142,7 @@ function addCommand(
     'after',
     [...globals, '', 'Examples:', ...examples.map((line) => `  $ ${line}`)].join('\n'),
   );
-  const takesLast = command.arguments[0]?.isThread === true;
-  const usage = command.arguments.map(({ name, optional, isThread }) =>
-    optional === true || isThread === true ? `[${name}]` : `<${name}>`,
-  );
-  if (takesLast) parser.usage(['[options]', ...usage].join(' '));
-  for (const [index, { name, description }] of command.arguments.entries()) {
-    // with --last the words move by one position, so the action counts them
-    parser.argument(takesLast ? `[${name}]` : (usage[index] ?? name), description);
-  }
+  const takesLast = declareArguments(parser, command);
   for (const option of command.options) parser.addOption(parserOption(option));
   const children = new Map<Parser, Command>();
   for (const child of command.commands ?? []) {
@@ -171,8 +165,11 @@ function addCommand(
     // commander passes the unknown word of a group to its default command
     parser.allowExcessArguments().action(async () => {
       const isVariadic = command.arguments.some(({ name }) => name.endsWith('...'));
-      const words =
+      const global = readOptions(GLOBAL_OPTIONS, rootOf(parser).opts());
+      const context = { io: options.io, global, root: ROOT };
+      const given =
         takesLast && parser.opts()['last'] === true ? ['@', ...parser.args] : parser.args;
+      const words = await withPickedThread(command, given, context);
       const missing = command.arguments.find(
         ({ optional }, index) => optional !== true && words[index] === undefined,
       );
@@ -189,9 +186,9 @@ function addCommand(
           hint: `Show the usage with: ${pathOf(parser)} --help`,
         });
       }
-      const global = readOptions(GLOBAL_OPTIONS, rootOf(parser).opts());
-      const context = { io: options.io, global, root: ROOT };
-      options.setExitCode(await run(words, parser.opts(), context));
+      const call = async (chosen: readonly string[]): Promise<ExitCode> =>
+        await run(chosen, parser.opts(), context);
+      options.setExitCode(await withClearThread(command, words, { context, call }));
     });
   } else if (command.defaultCommand === undefined) {
     parser.allowExcessArguments().action(() => {
@@ -199,6 +196,68 @@ function addCommand(
       if (word !== undefined) throw unknownCommand(parser, command, word);
       throw new MissingCommand(pathOf(parser), parser.helpInformation());
     });
+  }
+}
+
+/** Declares the arguments to the parser. Returns true if the command takes `--last` for its first one. */
+function declareArguments(parser: Parser, command: Command): boolean {
+  const takesLast = command.arguments[0]?.isThread === true;
+  const usage = command.arguments.map(({ name, optional, isThread }) =>
+    optional === true || isThread === true ? `[${name}]` : `<${name}>`,
+  );
+  const mayBePicked = command.arguments.some(({ threadAfter }) => threadAfter !== undefined);
+  if (takesLast || mayBePicked) parser.usage(['[options]', ...usage].join(' '));
+  for (const [index, { name, description }] of command.arguments.entries()) {
+    // with --last the words move by one position, and a person may pick a thread: the action counts the words
+    parser.argument(takesLast || mayBePicked ? `[${name}]` : (usage[index] ?? name), description);
+  }
+  return takesLast;
+}
+
+/** Returns the position of the argument that names a thread; -1 without one. */
+function threadPosition(command: Command, words: readonly string[]): number {
+  return command.arguments.findIndex(
+    ({ isThread, threadAfter }, index) =>
+      isThread === true || (threadAfter !== undefined && words[index - 1] === threadAfter),
+  );
+}
+
+/** Lets a person pick the thread that a command line lacks. */
+async function withPickedThread(
+  command: Command,
+  words: readonly string[],
+  context: Context,
+): Promise<readonly string[]> {
+  const position = threadPosition(command, words);
+  if (position !== words.length || !canPick(context)) return words;
+  const { pickThread } = await import('./pick-thread.ts');
+  const picked = await pickThread(context);
+  return picked === undefined ? words : [...words, picked];
+}
+
+/** Runs a command. If the part of an ID fits several threads, lets a person pick one of them and runs it again. */
+async function withClearThread(
+  command: Command,
+  words: readonly string[],
+  {
+    context,
+    call,
+  }: {
+    readonly context: Context;
+    readonly call: (words: readonly string[]) => Promise<ExitCode>;
+  },
+): Promise<ExitCode> {
+  try {
+    return await call(words);
+  } catch (error) {
+    const position = threadPosition(command, words);
+    const isUnclear = error instanceof RyeError && error.code === 'ambiguous' && position !== -1;
+    const candidates: unknown = isUnclear ? error.details?.['candidates'] : undefined;
+    if (!Array.isArray(candidates) || !canPick(context)) throw error;
+    const { pickThread } = await import('./pick-thread.ts');
+    const picked = await pickThread(context, candidates);
+    if (picked === undefined) throw error;
+    return await call(words.with(position, picked));
   }
 }
 

@@ -58,6 +58,11 @@ export function canRedraw(sink: Sink, env: Io['env']): boolean {
   return sink.isTty && env['TERM'] !== 'dumb' && !isSet(env['CI']);
 }
 
+/** True if a person can pick from a list: input and output are a capable terminal. */
+export function canPick({ io, global }: Pick<Context, 'io' | 'global'>): boolean {
+  return io.stdinIsTty && io.stdout.isTty && canRedraw(io.stderr, io.env) && !global.json;
+}
+
 const GAP = '  ';
 
 /**

@@ -26,6 +26,7 @@ const agent = z.object({
     compat: flag,
     max_active: z.int().min(1).nullish().meta(not('a whole number above 0')),
   }),
+  chat: group({ history: flag }),
 });
 
 const coordination = z.object({

@@ -4,6 +4,7 @@ import { RyeError } from '../../core/errors.ts';
 import { isRecord, type JsonObject, toText } from '../../core/json.ts';
 import { textOf } from '../../core/message.ts';
 import { formatCost, formatUsd } from '../../core/usage.ts';
+import { undoLines } from '../commands/threads-undo.ts';
 import type { Io, Sink } from '../io.ts';
 import { formatTable } from '../output.ts';
 import { payloadOf } from '../render/progress-line.ts';
@@ -33,15 +34,20 @@ interface ActionOutcome {
 type Action = (desk: ChatDesk, rest: string) => Promise<ActionOutcome | undefined>;
 
 /** Runs a command of the conversation. Nothing of it reaches the model. */
-export async function act({ name, rest }: Slash, desk: ChatDesk): Promise<ActionOutcome> {
-  const needs = SLASH_COMMANDS.find((command) => command.name === name)?.needs;
-  const isBusy = desk.conversation.isRunning;
-  if (isBusy && (needs === 'idle' || (name === 'tree' && rest !== ''))) {
+export async function act(slash: Slash, desk: ChatDesk): Promise<ActionOutcome> {
+  const { name, rest } = slash;
+  if (desk.conversation.isRunning && needsIdle(slash)) {
     throw new RyeError('usage', `/${name} has to wait for the answer`, {
       hint: 'Stop the answer with Ctrl-C first.',
     });
   }
   return (await ACTIONS[name](desk, rest)) ?? {};
+}
+
+/** True for a command that can only run between two answers. */
+export function needsIdle({ name, rest }: Slash): boolean {
+  const needs = SLASH_COMMANDS.find((command) => command.name === name)?.needs;
+  return needs === 'idle' || (name === 'tree' && rest !== '');
 }
 
 const ACTIONS: Readonly<Record<SlashName, Action>> = {
@@ -170,14 +176,23 @@ async function tree({ rye, conversation, print, io, colors }: ChatDesk, rest: st
   return undefined;
 }
 
-async function undo({ rye, conversation, print, colors }: ChatDesk) {
+async function undo({ rye, conversation, print, colors }: ChatDesk, rest: string) {
+  const force = rest.replace(/^--/, '') === 'force';
+  if (rest !== '' && !force) {
+    throw new RyeError('usage', `/undo has no argument ${JSON.stringify(rest)}`, {
+      hint: 'To undo changes of files that were changed since, too: /undo force',
+    });
+  }
   const threadId = startedOf(conversation);
   const path = await rye.trees.path(threadId);
   const last = path.findLast((entry) => userTextOf(entry) !== undefined);
   if (last === undefined) throw new RyeError('usage', 'there is no message to undo');
   const isOpening = !path.some((entry) => entry.seq < last.seq && isAnswer(entry));
+  const at = isOpening ? 'root' : (last.parent_id ?? 'root');
+  const undone = await rye.trees.undoFiles(threadId, { to: at, force });
   if (isOpening) conversation.restart();
-  else await rye.trees.branch(threadId, { at: last.parent_id ?? 'root' });
+  else await rye.trees.branch(threadId, { at });
+  if (undone.files.length > 0) print(undoLines(undone));
   print([colors.dim('went back to before your last message; /tree shows what was undone')]);
   return {
     draft: neutralize(isOpening ? await openingOf(rye, threadId) : (userTextOf(last) ?? '')),

@@ -1,5 +1,5 @@
 import type { ExecuteDirectiveRequest, Rye } from '../../app/api/rye.ts';
-import type { ResumeThreadRequest, SentDelivery } from '../../app/api/threads.ts';
+import type { ResumeThreadRequest, SentDelivery, ThreadDetails } from '../../app/api/threads.ts';
 import { RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import { compact } from '../../core/json.ts';
@@ -62,23 +62,27 @@ export class Conversation {
     return this.#run !== undefined;
   }
 
-  /** Takes up an existing thread. Throws `thread_locked` if another chat has it, or if it runs. */
-  async open(threadId: string): Promise<void> {
+  /** Continues an existing thread. Throws `thread_locked` if another chat has it, or if it runs. */
+  async open(threadId: string): Promise<ThreadDetails> {
     const { rye, limits = {}, lock } = this.#options;
-    const details = await rye.threads.show(threadId);
-    const held = lock(threadId);
-    if (details.thread.status === 'running' && details.explanation === null) {
-      held.release();
+    this.#lock = lock(threadId);
+    let details = await rye.threads.show(threadId);
+    if (details.thread.status === 'running' && details.explanation !== null) {
+      // it crashed: what its log proves counts from here on
+      await rye.recovery.recover({ threadId });
+      details = await rye.threads.show(threadId);
+    }
+    if (details.thread.status === 'running') {
       throw new RyeError('thread_locked', `thread ${threadId} is running in another process`, {
         hint: `Follow it with \`rye threads logs ${threadId} --follow\`, or stop it with \`rye threads cancel ${threadId}\`.`,
         details: { thread_id: threadId, pid: details.thread.pid },
       });
     }
-    this.#lock = held;
     this.#threadId = threadId;
     const { spend, ...rest } = limits;
     this.#spend = spend;
     this.#grants = { ...messageLimits(details), ...rest };
+    return details;
   }
 
   /** Runs one message to its end. Without a message, the thread continues where it stopped. */

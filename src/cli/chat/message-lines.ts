@@ -54,6 +54,27 @@ function endsInBackslash(line: string): boolean {
   return slashes.length % 2 === 1;
 }
 
+/** True if a text has a `"""` block that is still open. */
+export function isOpenBlock(text: string): boolean {
+  const lines = new MessageLines();
+  const all = text.split('\n');
+  if (!(all[0] ?? '').trim().startsWith(FENCE)) return false;
+  return all.every((line) => lines.take(line) === undefined);
+}
+
+/** Returns a typed text as the message that it is: without the marks of a block and of continued lines. */
+export function messageOfText(text: string): string {
+  const lines = new MessageLines();
+  const messages: string[] = [];
+  if (!text.trimStart().startsWith(FENCE)) return text;
+  for (const line of text.split('\n')) {
+    const message = lines.take(line);
+    if (message !== undefined) messages.push(message);
+  }
+  const rest = lines.end();
+  return [...messages, ...(rest === undefined ? [] : [rest])].join('\n');
+}
+
 function kept(text: string): string | undefined {
   return text.trim() === '' ? undefined : text;
 }

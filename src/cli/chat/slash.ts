@@ -7,7 +7,7 @@ interface SlashCommand {
   /** The rest of the line, for the help. */
   readonly argument?: string;
   readonly summary: string;
-  /** `idle`: refused while an answer is being made. */
+  /** `idle`: waits for the end of an answer. */
   readonly needs: 'nothing' | 'idle';
 }
 
@@ -47,7 +47,12 @@ export const SLASH_COMMANDS: readonly SlashCommand[] = [
     summary: 'Show the session tree, or go back to an entry',
     needs: 'nothing',
   },
-  { name: 'undo', summary: 'Go back to before your last message', needs: 'idle' },
+  {
+    name: 'undo',
+    argument: '[force]',
+    summary: 'Go back to before your last message, with the files that were changed',
+    needs: 'idle',
+  },
   {
     name: 'compact',
     argument: '[FOCUS]',
@@ -93,4 +98,9 @@ export function slashOf(line: string): Slash | undefined {
       didYouMean(lower, NAMES, (known) => `/${known}`) ??
       'List the commands with /help. To send the line as a message, start it with a space.',
   });
+}
+/** Returns the commands that a typed start can become, with their slash. */
+export function completionsOf(start: string): readonly string[] {
+  if (!/^\/[a-z]*$/.test(start)) return [];
+  return NAMES.map((name) => `/${name}`).filter((name) => name.startsWith(start));
 }

@@ -1,9 +1,13 @@
 import { isUtf8 } from 'node:buffer';
+import type { Rye } from '../../app/api/rye.ts';
+import type { ResumeThreadRequest } from '../../app/api/threads.ts';
 import { RyeError } from '../../core/errors.ts';
 import { compact } from '../../core/json.ts';
-import { type Argument, argument, defineCommand, text } from '../command.ts';
+import type { ThreadResult } from '../../core/thread.ts';
+import { type Argument, argument, defineCommand, flag, text } from '../command.ts';
 import { readNamedFile, readSchema } from '../input.ts';
 import type { Io } from '../io.ts';
+import { lastSession, messageLimits, nothingToContinue } from '../last-thread.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
 import { withRye } from '../session.ts';
 import { exitCodeOfResult, outputModeOf, showThread } from '../thread-run.ts';
@@ -32,12 +36,13 @@ export const ask = defineCommand({
     schema: text('SCHEMA', 'JSON Schema of the answer, as JSON or a file; prints JSON'),
     model: text('MODEL', 'Model ID or tier'),
     provider: text('PROVIDER', 'Provider of the model'),
+    continue: flag('Ask it in the last thread of `rye ask`, which knows the earlier answers'),
   },
   examples: [
     'rye ask "What does this project do?"',
     'git diff | rye ask "Write a commit message."',
     'rye ask "Which of these are unused?" src/a.ts src/b.ts --tools read,grep',
-    'rye threads resume @ --message "And in French?"',
+    'rye ask --continue "And in French?"',
   ],
   run: async (call) => {
     const { args, options, io } = call;
@@ -51,6 +56,19 @@ export const ask = defineCommand({
     const onlyTools = readOnlyTools(options.tools, 'rye ask');
     const outputSchema = await readSchema(options.schema, '--schema', io);
     const context = await contextOf(args.files, io);
+    const output = { mode: outputModeOf(call, undefined), isLive: true, isAnswer: true };
+    if (options.continue) {
+      if (options.tools !== undefined || outputSchema !== undefined) {
+        throw new RyeError('usage', '--tools and --schema apply to a new thread', {
+          hint: 'Remove --continue to ask in a new thread.',
+        });
+      }
+      const message = [question, context].filter((part) => part !== '').join('\n\n');
+      const continued = await showThread(call, output, (subscriber) =>
+        withRye(call, (rye) => continueLast(rye, { ...subscriber, message, model, provider })),
+      );
+      return exitCodeOfResult(continued);
+    }
     const request = compact({
       directiveId: DIRECTIVE,
       inputs: { question, context },
@@ -60,13 +78,31 @@ export const ask = defineCommand({
       provider,
       parentThreadId: io.env['RYE_PARENT_THREAD_ID'] || undefined,
     });
-    const output = { mode: outputModeOf(call, undefined), isLive: true, isAnswer: true };
     const result = await showThread(call, output, (subscriber) =>
       withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
     );
     return exitCodeOfResult(result);
   },
 });
+
+/** Asks in the last thread, with the turns, tokens and time of a new one and the rest of its budget. */
+async function continueLast(
+  rye: Rye,
+  {
+    model,
+    provider,
+    ...request
+  }: Omit<ResumeThreadRequest, 'threadId'> & {
+    readonly model: string | undefined;
+    readonly provider: string | undefined;
+  },
+): Promise<ThreadResult> {
+  const threadId = await lastSession(rye, DIRECTIVE);
+  if (threadId === undefined) throw nothingToContinue('rye ask "What is this?"', DIRECTIVE);
+  const limits = messageLimits(await rye.threads.show(threadId));
+  if (model !== undefined) await rye.trees.changeModel(threadId, compact({ model, provider }));
+  return await rye.recovery.resume({ ...request, threadId, limits });
+}
 
 /** Returns the text of the files and of standard input, each in an element that names its source. */
 async function contextOf(files: readonly string[], io: Io): Promise<string> {

@@ -1,4 +1,5 @@
 import type { ExecuteDirectiveRequest, Rye } from '../../app/api/rye.ts';
+import type { ThreadDetails } from '../../app/api/threads.ts';
 import type { Risk } from '../../core/capability.ts';
 import { type ExitCode, RyeError } from '../../core/errors.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
@@ -12,12 +13,13 @@ import {
   list,
   number,
   optionalArgument,
+  optionalText,
   text,
   type ValuesOf,
 } from '../command.ts';
 import { readLimits, readValues } from '../input.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
-import { colorsOf, printLines } from '../output.ts';
+import { canPick, canRedraw, colorsOf, printLines } from '../output.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { withRye } from '../session.ts';
@@ -29,6 +31,7 @@ const OPTIONS = {
   continue: flag('Continue the last chat, or the last thread of DIRECTIVE'),
   last: flag('Continue the last thread; same as @'),
   thread: text('ID', 'Continue this thread'),
+  resume: optionalText('ID', 'Same as --thread; without ID, pick a thread on the terminal'),
   tools: text(
     'NAMES',
     `Allow only these tools, separated by commas: ${READ_ONLY_TOOLS.join(', ')}`,
@@ -66,7 +69,7 @@ export const chat = defineCommand({
     const { args, options, io } = call;
     const isThread = args.directive?.startsWith('@') === true;
     const directiveId = isThread ? undefined : args.directive;
-    const named = threadNamed(options, isThread ? args.directive : undefined);
+    const named = await threadNamed(call, isThread ? args.directive : undefined);
     const inputs = await readValues({ pairs: options.input, pairOption: '--input' }, io);
     assertFits(options, { isContinued: named !== undefined || options.continue, directiveId });
     const request = requestOf(call, directiveId);
@@ -88,12 +91,11 @@ interface ChatPlan {
   readonly existing: string | undefined;
 }
 
-async function converse(
-  call: Context & { readonly options: ChatOptions },
-  { rye, request, directiveId, inputs, existing }: ChatPlan,
-  signal: AbortSignal,
-): Promise<ExitCode> {
-  const { io, options } = call;
+type ChatCall = Context & { readonly options: ChatOptions };
+
+async function converse(call: ChatCall, plan: ChatPlan, signal: AbortSignal): Promise<ExitCode> {
+  const { io, options, global } = call;
+  const { rye, request, directiveId, inputs, existing } = plan;
   const [{ Conversation }, { lockChat }] = await Promise.all([
     import('../chat/conversation.ts'),
     import('../../app/chat-lock.ts'),
@@ -102,20 +104,18 @@ async function converse(
     ...request,
     inputs: directiveId === undefined ? compact({ message }) : inputs,
   });
-  let secretNames = Object.keys(inputs);
-  if (existing === undefined && secretNames.length > 0) {
-    secretNames = [...(await rye.threads.plan(begin(undefined))).secret_inputs];
-  }
-  const secrets = Object.fromEntries(
-    secretNames.map((name) => [name, toText(inputs[name] ?? null)]),
-  );
+  const warn = warningPrinter(call);
+  const front: { event: (event: LogEvent | UnknownEvent) => void } = { event: warn };
   const conversation = new Conversation({
     rye,
     begin,
-    resume: compact({ secrets, allowUnsigned: options.allowUnsigned || undefined }),
+    resume: compact({
+      secrets: await secretsOf(plan, begin(undefined)),
+      allowUnsigned: options.allowUnsigned || undefined,
+    }),
     limits: readLimits(options.limit, options.maxTurns, options.maxBudgetUsd),
     lock: (threadId) => lockChat(rye.projectPath, threadId),
-    onEvent: warningPrinter(call),
+    onEvent: (event) => front.event(event),
   });
   const desk: ChatDesk = {
     rye,
@@ -131,17 +131,43 @@ async function converse(
     signal,
   };
   try {
-    if (existing !== undefined) {
-      await conversation.open(existing);
-      const { model, provider } = options;
-      if (model !== undefined) await conversation.useModel(compact({ model, provider }));
+    const opened = existing === undefined ? undefined : await conversation.open(existing);
+    const { model, provider } = options;
+    if (opened && model !== undefined) {
+      await conversation.useModel(compact({ model, provider }));
     }
     const startsAlone = directiveId !== undefined && existing === undefined;
+    if (io.stdinIsTty && canRedraw(io.stdout, io.env) && !global.json) {
+      const { openTerminalChat } = await import('../chat/open-terminal-chat.ts');
+      const chatting = await openTerminalChat(call, desk, { rye, opened, startsAlone });
+      front.event = chatting.event;
+      const exitCode = await chatting.run();
+      const { threadId } = conversation;
+      if (threadId !== undefined) io.stderr.write(`resume: ${resumeCommand(plan, opened)}\n`);
+      return exitCode;
+    }
     const { chatFromPipe } = await import('../chat/piped.ts');
     return await chatFromPipe(call, desk, { startsAlone });
   } finally {
     conversation.leave();
   }
+}
+
+/** Returns the command that continues the conversation. */
+function resumeCommand({ directiveId }: ChatPlan, opened: ThreadDetails | undefined): string {
+  const directive = opened?.thread.directive ?? directiveId ?? DIRECTIVE;
+  return directive === DIRECTIVE ? 'rye chat --continue' : `rye chat ${directive} --continue`;
+}
+
+/** Returns the values of secret inputs, which every run needs again. */
+async function secretsOf(
+  { rye, inputs, existing }: ChatPlan,
+  first: ExecuteDirectiveRequest,
+): Promise<Readonly<Record<string, string>>> {
+  const given = Object.keys(inputs);
+  const isNew = existing === undefined && given.length > 0;
+  const names = isNew ? (await rye.threads.plan(first)).secret_inputs : given;
+  return Object.fromEntries(names.map((name) => [name, toText(inputs[name] ?? null)]));
 }
 
 /** Prints warnings about the plan on stderr. */
@@ -152,16 +178,26 @@ function warningPrinter({ io, global }: Context): (event: LogEvent | UnknownEven
   };
 }
 
-function threadNamed(options: ChatOptions, recent: string | undefined): string | undefined {
-  const named = [recent, options.last ? '@' : undefined, options.thread].filter(
-    (one) => one !== undefined,
-  );
-  if (named.length + (options.continue ? 1 : 0) > 1) {
+/** Returns the thread that the command line names; a person picks it for `--resume` alone. */
+async function threadNamed(
+  call: ChatCall,
+  recent: string | undefined,
+): Promise<string | undefined> {
+  const { last, thread, resume, continue: isContinued } = call.options;
+  const named = [recent, last ? '@' : undefined, thread, resume].filter((one) => one !== undefined);
+  if (named.length + (isContinued ? 1 : 0) > 1) {
     throw new RyeError('usage', 'several threads to continue are named', {
       hint: 'Use one of: --continue, --last, @, --thread ID',
     });
   }
-  return named[0];
+  const [one] = named;
+  if (one !== true) return one;
+  const { pickThread } = await import('../pick-thread.ts');
+  const picked = canPick(call) ? await pickThread(call) : undefined;
+  if (picked !== undefined) return picked;
+  throw new RyeError('usage', '--resume needs the ID of a thread', {
+    hint: 'List the threads with: rye threads list',
+  });
 }
 
 /** Refuses options of a start for a thread that is continued, and options of one directive for another. */
@@ -196,10 +232,7 @@ function assertFits(
   }
 }
 
-function requestOf(
-  { io, options }: Context & { readonly options: ChatOptions },
-  directiveId = DIRECTIVE,
-): ExecuteDirectiveRequest {
+function requestOf({ io, options }: ChatCall, directiveId = DIRECTIVE): ExecuteDirectiveRequest {
   const { model, provider, threadId, allowUnsigned, allowUnpriced, tools } = options;
   return compact({
     directiveId,

@@ -259,7 +259,10 @@ export const verify = defineCommand({
     'For a thread it checks thread.json, the plan, every checkpoint of the transcript, capabilities.md, artifacts and the knowledge export, and that no newer state is known. It needs no registry.',
   arguments: {
     type: typeArgument([...ITEM_TYPES, 'config', 'thread'], 'An item type, config or thread'),
-    pattern: argument('An ID or a quoted glob; for a thread, the thread ID', { name: 'id|glob' }),
+    pattern: argument('An ID or a quoted glob; for a thread, the thread ID', {
+      name: 'id|glob',
+      threadAfter: 'thread',
+    }),
   },
   options: {
     acceptHead: flag('Accept the state on disk as the newest, after you restored a thread'),

@@ -2,7 +2,7 @@ import path from 'node:path';
 import type { LaunchedThread } from '../../app/api/threads.ts';
 import type { ExecuteDirectiveRequest } from '../../app/presets.ts';
 import type { Risk } from '../../core/capability.ts';
-import { EXIT, RyeError } from '../../core/errors.ts';
+import { EXIT, type ExitCode, RyeError } from '../../core/errors.ts';
 import type { HookDeclaration } from '../../core/hook.ts';
 import { ISOLATION_RESULTS, ISOLATIONS, type Isolation } from '../../core/isolation.ts';
 import { compact } from '../../core/json.ts';
@@ -25,11 +25,13 @@ import {
   integer,
   list,
   number,
+  optionalArgument,
   text,
   type ValuesOf,
 } from '../command.ts';
 import { assertWritableTarget, readLimits, readSchema, readValues } from '../input.ts';
 import type { Io } from '../io.ts';
+import { lastSession, nothingToContinue } from '../last-thread.ts';
 import { printDocument, printLine, printLines, resultText } from '../output.ts';
 import { withRye } from '../session.ts';
 import { neutralize, oneLine } from '../terminal-text.ts';
@@ -77,6 +79,8 @@ const DIRECTIVE_OPTIONS = {
     ISOLATION_RESULTS,
     'Changes of the worktree: leave a patch (default) or merge them',
   ),
+  continue: flag('Resume the last thread, or the last one of the directive'),
+  message: text('TEXT', 'With --continue: message to the model', { short: 'm' }),
   async: ASYNC,
   dryRun: flag('Print the plan; register, spend and write nothing'),
   outputFormat: OUTPUT_OPTIONS.outputFormat,
@@ -88,18 +92,23 @@ const DIRECTIVE_OPTIONS = {
 } as const;
 
 const directive = defineCommand({
-  arguments: { id: argument('ID of the directive, such as rye/core/hello') },
+  details:
+    '--continue resumes the last thread, or the last one of the directive, like `rye threads resume`.',
+  arguments: { id: optionalArgument('ID of the directive, such as rye/core/hello') },
   options: DIRECTIVE_OPTIONS,
   examples: [
     'rye execute directive hello --input who=Ada',
     'rye run rye/core/project_report --input path=. --limit spend=0.50',
     'rye run hello --dry-run --json',
     'rye run hello --async',
+    'rye run --continue --message "And the tests?"',
   ],
   run: async (call) => {
     const { args, options, io } = call;
-    const request = await requestOf(args.id, options, io);
-    if ((await io.stdinState()) === 'data') throw unusedInput(args.id);
+    if (options.continue) return await continueLast(call, args.id);
+    const id = namedDirective(args.id, options.message);
+    const request = await requestOf(id, options, io);
+    if ((await io.stdinState()) === 'data') throw unusedInput(id);
     const mode = outputModeOf(call, options.outputFormat);
     const head = { ...(mode === 'stream-json' ? { event_type: 'result' } : {}), success: true };
     if (options.dryRun) {
@@ -122,14 +131,14 @@ const directive = defineCommand({
       await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
         withRye(call, (rye) => rye.threads.execute({ ...request, ...subscriber })),
       );
-    const suite = { suite: 'rye run', junit: options.junit, name: args.id };
+    const suite = { suite: 'rye run', junit: options.junit, name: id };
     const result = await reporting(call, { ...suite, casesOf: casesOfRun }, run);
     if (target !== undefined) {
-      const output = mode === 'text' ? resultText(result) : JSON.stringify(result);
-      const { writeOutput } = await import('../../disk/whole-file.ts');
-      writeOutput(target, output.endsWith('\n') ? output : `${output}\n`, {
-        hint: `The thread itself has finished. Show its result: rye threads show ${result.thread_id}`,
-      });
+      await saveResult(
+        target,
+        result,
+        mode === 'text' ? resultText(result) : JSON.stringify(result),
+      );
     }
     return exitCodeOfResult(result);
   },
@@ -147,6 +156,72 @@ function casesOfRun({ success, status, error, cost, directive: name }: ThreadRes
   const { code = status, message = `the thread is ${status}` } = error ?? {};
   const failure = success ? {} : { failure: { code, message } };
   return [{ name, seconds: cost.elapsed_seconds, ...failure }];
+}
+
+async function saveResult(
+  target: string,
+  { thread_id: id }: ThreadResult,
+  output: string,
+): Promise<void> {
+  const { writeOutput } = await import('../../disk/whole-file.ts');
+  writeOutput(target, output.endsWith('\n') ? output : `${output}\n`, {
+    hint: `The thread itself has finished. Show its result: rye threads show ${id}`,
+  });
+}
+
+/** Returns the directive of a new thread. Throws `usage` without one, and for a message that only a resume can have. */
+function namedDirective(id: string | undefined, message: string | undefined): string {
+  if (id !== undefined && message === undefined) return id;
+  const problem = id === undefined ? 'missing argument <id>' : '--message needs --continue';
+  throw new RyeError('usage', problem, { hint: 'List the directives with: rye list directive' });
+}
+
+/** Options that apply to the run of an existing thread. */
+const OF_CONTINUED: ReadonlySet<string> = new Set([
+  'continue',
+  'message',
+  'limit',
+  'maxTurns',
+  'maxBudgetUsd',
+  'allowUnsigned',
+  'outputFormat',
+  'print',
+]);
+
+/** Resumes the last thread, or the last one of a directive, within the limits that it has left. */
+async function continueLast(
+  call: Context & { readonly options: ValuesOf<typeof DIRECTIVE_OPTIONS> },
+  directiveId: string | undefined,
+): Promise<ExitCode> {
+  const { options } = call;
+  const misplaced = Object.entries(options).find(
+    ([name, value]) => !OF_CONTINUED.has(name) && isUsed(value),
+  );
+  if (misplaced !== undefined) {
+    const name = misplaced[0].replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    throw new RyeError('usage', `--${name} applies to a new thread, not to one that continues`, {
+      hint: 'Remove --continue to start a new thread.',
+    });
+  }
+  const limits = readLimits(options.limit, options.maxTurns, options.maxBudgetUsd);
+  const { message } = options;
+  const allowUnsigned = options.allowUnsigned || undefined;
+  const mode = outputModeOf(call, options.outputFormat);
+  const result = await showThread(call, { mode, isLive: !options.print }, (subscriber) =>
+    withRye(call, async (rye) => {
+      const threadId = await lastSession(rye, directiveId);
+      if (threadId === undefined) {
+        throw nothingToContinue(`rye run ${directiveId ?? 'hello'}`, directiveId);
+      }
+      const request = compact({ threadId, message, limits, allowUnsigned });
+      return await rye.recovery.resume({ ...request, ...subscriber });
+    }),
+  );
+  return exitCodeOfResult(result);
+}
+
+function isUsed(value: unknown): boolean {
+  return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== false;
 }
 
 function unusedInput(directiveId: string): RyeError {

@@ -1,0 +1,287 @@
+import { EXIT, type ExitCode, toRyeError } from '../../core/errors.ts';
+import type { LogEvent, UnknownEvent } from '../../core/events.ts';
+import type { ThreadResult } from '../../core/thread.ts';
+import { type Cost, costSince } from '../../core/usage.ts';
+import type { Io } from '../io.ts';
+import type { Key, Keyboard } from '../keyboard.ts';
+import { resultText } from '../output.ts';
+import type { LiveView } from '../render/live-view.ts';
+import { payloadOf } from '../render/progress-line.ts';
+import { neutralize, oneLine } from '../terminal-text.ts';
+import { act, type ChatDesk, needsIdle } from './actions.ts';
+import { echoLines, failureLines, meterLines } from './chat-lines.ts';
+import { type Editor, type EditorEffect, openEditor, press, withText } from './editor.ts';
+import type { ChatHistory } from './history.ts';
+import { drawField } from './input-field.ts';
+import { messageOfText } from './message-lines.ts';
+import { type Slash, slashOf } from './slash.ts';
+
+export interface TerminalChatOptions {
+  readonly desk: ChatDesk;
+  readonly io: Pick<Io, 'stdout' | 'openKeyboard'>;
+  readonly view: LiveView;
+  readonly history: ChatHistory;
+  /** Printed first. */
+  readonly intro: readonly string[];
+  /** The directive runs before the first message. */
+  readonly startsAlone: boolean;
+  /** The last answer was cut short: an empty message continues it. */
+  readonly isInterrupted: boolean;
+  /** The cost of the thread so far. */
+  readonly spent: Cost | undefined;
+  /** Kills the running tools at once. */
+  readonly hurry: () => void;
+}
+
+const IDLE_HINT = 'Ask anything; /help lists the commands';
+const RUNNING_HINT = 'Type to steer the answer; Ctrl-C stops it';
+const STOPPING_HINT = 'stopping; Ctrl-C again kills running tools';
+const LEAVE_HINT = 'press Ctrl-C again to leave';
+const CONTINUE_HINT = 'Ask anything, or press Enter to continue the interrupted answer';
+
+/**
+ * A conversation on a terminal: output scrolls by above, and the input field stays below it. What is typed while an
+ * answer is made steers it.
+ */
+export class TerminalChat {
+  readonly #options: TerminalChatOptions;
+  #editor: Editor;
+  #keyboard: Keyboard | undefined;
+  /** Messages to the running answer that it has not got yet, by their delivery. */
+  readonly #queued = new Map<string, string>();
+  #work: Promise<void> = Promise.resolve();
+  #action: AbortController | undefined;
+  /** Commands that wait for the answer. */
+  readonly #pending: { readonly slash: Slash; readonly text: string }[] = [];
+  #isStopping = false;
+  #isInterrupted: boolean;
+  #mayLeave = false;
+  #spent: Cost | undefined;
+  #budget: number | undefined;
+  #finish: (exitCode: ExitCode) => void = () => {};
+
+  constructor(options: TerminalChatOptions) {
+    this.#options = options;
+    this.#editor = openEditor(options.history.read());
+    this.#isInterrupted = options.isInterrupted;
+    this.#spent = options.spent;
+  }
+
+  /** Holds the conversation until the person leaves. */
+  async run(): Promise<ExitCode> {
+    const { desk, io, view, intro, startsAlone } = this.#options;
+    const finished = new Promise<ExitCode>((resolve) => {
+      this.#finish = resolve;
+    });
+    desk.signal.addEventListener('abort', () => this.#finish(EXIT.cancelled), { once: true });
+    view.print(intro);
+    this.#keyboard = await io.openKeyboard({
+      onKey: this.#onKey,
+      onRedraw: () => this.#draw(),
+      onEnd: () => this.#finish(EXIT.cancelled),
+    });
+    try {
+      if (startsAlone) this.#work = this.#answer(undefined);
+      this.#draw();
+      const exitCode = await finished;
+      desk.conversation.interrupt('interrupted because the chat ended');
+      this.#action?.abort();
+      await this.#work;
+      return exitCode;
+    } finally {
+      view.setFooter(undefined);
+      view.close();
+      this.#keyboard.close();
+    }
+  }
+
+  /** Shows an event of a run. */
+  readonly event = (event: LogEvent | UnknownEvent): void => {
+    this.#budget = budgetOf(event) ?? this.#budget;
+    const id = payloadOf(event, 'custom_message')?.details?.['delivery_id'];
+    const delivered = typeof id === 'string' ? this.#queued.get(id) : undefined;
+    if (typeof id === 'string' && delivered !== undefined) {
+      this.#queued.delete(id);
+      const { view, desk } = this.#options;
+      view.print(['', ...echoLines(delivered, desk.colors, 'delivered'), '']);
+      this.#draw();
+    }
+    this.#options.view.event(event);
+  };
+
+  readonly #onKey = (key: Key): void => {
+    const { editor, effect } = press(this.#editor, key);
+    this.#editor = editor;
+    if (effect?.kind !== 'interrupt') this.#mayLeave = false;
+    if (effect !== undefined) this.#apply(effect);
+    if (effect?.kind !== 'suspend') this.#draw();
+  };
+
+  #apply(effect: EditorEffect): void {
+    switch (effect.kind) {
+      case 'send':
+        this.#send(effect.text);
+        break;
+      case 'interrupt':
+        this.#interrupt();
+        break;
+      case 'escape':
+        if (this.#isBusy) this.#interrupt();
+        break;
+      case 'end':
+        this.#finish(EXIT.ok);
+        break;
+      case 'suspend':
+        this.#options.view.setFooter(undefined);
+        this.#keyboard?.suspend();
+        break;
+    }
+  }
+
+  get #isBusy(): boolean {
+    return this.#action !== undefined || this.#options.desk.conversation.isRunning;
+  }
+
+  #interrupt(): void {
+    const { desk, hurry } = this.#options;
+    if (this.#action !== undefined) this.#action.abort('interrupted by Ctrl-C');
+    else if (!desk.conversation.isRunning) {
+      if (this.#mayLeave) this.#finish(EXIT.ok);
+      this.#mayLeave = true;
+    } else if (this.#isStopping) hurry();
+    else {
+      this.#isStopping = true;
+      desk.conversation.interrupt();
+    }
+  }
+
+  #send(text: string): void {
+    const { desk, history, view } = this.#options;
+    if (text === '') {
+      if (this.#isInterrupted && !this.#isBusy) this.#work = this.#answer(undefined);
+      return;
+    }
+    let slash: Slash | undefined;
+    try {
+      slash = slashOf(text);
+    } catch (error) {
+      view.print(['', ...failureLines(toRyeError(error), desk.colors)]);
+      this.#editor = withText(this.#editor, text);
+      return;
+    }
+    history.add(text);
+    if (slash?.name === 'quit') this.#finish(EXIT.ok);
+    else if (this.#action !== undefined) {
+      view.print([desk.colors.yellow('wait for the command, or stop it with Ctrl-C')]);
+      this.#editor = withText(this.#editor, text);
+    } else if (slash !== undefined) {
+      if (desk.conversation.isRunning && needsIdle(slash)) this.#pending.push({ slash, text });
+      else void this.#command(slash, text);
+    } else if (desk.conversation.isRunning) void this.#steer(messageOfText(text));
+    else this.#work = this.#answer(messageOfText(text));
+  }
+
+  async #command(slash: Slash, text: string): Promise<void> {
+    const { desk, view } = this.#options;
+    const action = new AbortController();
+    this.#action = action;
+    view.print(['', ...echoLines(text, desk.colors)]);
+    try {
+      const { draft } = await act(slash, { ...desk, signal: action.signal });
+      if (draft !== undefined) this.#editor = withText(this.#editor, draft);
+      if (slash.name === 'new') this.#spent = undefined;
+    } catch (error) {
+      view.print(failureLines(toRyeError(error), desk.colors));
+    }
+    this.#action = undefined;
+    this.#draw();
+  }
+
+  async #steer(message: string): Promise<void> {
+    const { desk, view } = this.#options;
+    try {
+      const { delivery } = await desk.conversation.steer(message);
+      this.#queued.set(delivery.delivery_id, message);
+    } catch (error) {
+      view.print(failureLines(toRyeError(error), desk.colors));
+      this.#editor = withText(this.#editor, message);
+    }
+    this.#draw();
+  }
+
+  /** Makes an answer, and then those to messages that came too late for it. */
+  async #answer(message: string | undefined): Promise<void> {
+    const { desk, view } = this.#options;
+    if (message !== undefined) view.print(['', ...echoLines(message, desk.colors), '']);
+    this.#isInterrupted = false;
+    try {
+      const running = desk.conversation.send(message);
+      this.#draw();
+      let result = await running;
+      this.#report(result);
+      while (result.success && (await desk.conversation.waiting()) > 0) {
+        result = await desk.conversation.send(undefined);
+        this.#report(result);
+      }
+      this.#isInterrupted = !result.success;
+    } catch (error) {
+      view.settle();
+      view.print(failureLines(toRyeError(error), desk.colors));
+      if (message !== undefined && this.#editor.text === '') {
+        this.#editor = withText(this.#editor, message);
+      }
+    }
+    this.#isStopping = false;
+    for (const { slash, text } of this.#pending.splice(0)) await this.#command(slash, text);
+    this.#draw();
+  }
+
+  #report(result: ThreadResult): void {
+    const { desk, view } = this.#options;
+    view.settle();
+    const text = neutralize(resultText(result)).trim();
+    const isShown =
+      result.outputs === undefined && view.shownText().trim() === result.result.trim();
+    if (result.success && !isShown && text !== '') view.print(text.split('\n'));
+    const cost = this.#spent ? costSince(this.#spent, result.cost) : result.cost;
+    this.#spent = result.cost;
+    const facts = { result, cost, budget: this.#budget, columns: this.#options.io.stdout.columns };
+    view.print(['', ...meterLines(facts, desk.colors)]);
+  }
+
+  #draw(): void {
+    const { view, desk, io } = this.#options;
+    const { columns, rows } = io.stdout;
+    const field = drawField(this.#editor, {
+      columns,
+      rows: Math.max(1, Math.floor(rows / 3)),
+      colors: desk.colors,
+      hint: this.#hint(),
+    });
+    const waiting = [...this.#queued.values(), ...this.#pending.map(({ text }) => text)].map(
+      (text) => desk.colors.dim(`  queued: ${oneLine(text)}`),
+    );
+    const above = [desk.colors.dim('─'.repeat(Math.max(1, columns - 1))), ...waiting];
+    const { row, column } = field.cursor;
+    view.setFooter({
+      lines: [...above, ...field.lines],
+      cursor: { row: above.length + row, column },
+    });
+  }
+
+  #hint(): string {
+    if (this.#mayLeave) return LEAVE_HINT;
+    if (this.#action !== undefined) return 'Ctrl-C stops the command';
+    if (!this.#options.desk.conversation.isRunning) {
+      return this.#isInterrupted ? CONTINUE_HINT : IDLE_HINT;
+    }
+    return this.#isStopping ? STOPPING_HINT : RUNNING_HINT;
+  }
+}
+
+/** Returns the spend limit that a run starts with. */
+function budgetOf(event: LogEvent | UnknownEvent): number | undefined {
+  const started = payloadOf(event, 'thread_started') ?? payloadOf(event, 'run_started');
+  const spend = started?.limits['spend'];
+  return typeof spend === 'number' ? spend : undefined;
+}
