@@ -99,7 +99,7 @@ async function place(script: WireScript): Promise<Place> {
 /** Replaces durations, which differ from run to run, and drops the padding that depends on them and the prompt. */
 function steady(screen: string): string {
   const whole = screen.slice(0, screen.indexOf('exit=0'));
-  return whole.replaceAll(/\b\d+(?:\.\d+)?m?s\b *(?=\n|\$|$)/g, 'TIME ').replaceAll(/ +$/gm, '');
+  return whole.replaceAll(/\b\d+(?:\.\d+)?m?s\b */g, 'TIME ').replaceAll(/ +$/gm, '');
 }
 
 const EDIT = { path: 'src/a.js', old_string: 'b\n', new_string: 'B\nC\n' };
