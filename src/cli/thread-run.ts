@@ -1,3 +1,4 @@
+import type { ApprovalAttendant } from '../app/api/approvals.ts';
 import type { Rye } from '../app/api/rye.ts';
 import type { ResumeThreadRequest } from '../app/api/threads.ts';
 import { EXIT, type ExitCode, exitCodeOf } from '../core/errors.ts';
@@ -47,6 +48,7 @@ export interface ThreadOutput {
 interface ThreadSubscriber {
   readonly signal: AbortSignal;
   readonly onEvent: (event: LogEvent | UnknownEvent) => void;
+  readonly attendant?: ApprovalAttendant;
 }
 
 /**
@@ -61,12 +63,16 @@ export async function showThread(
   const signal = context.io.cancellation();
   const renderer = await createRenderer(context, output);
   try {
-    const result = await run({ signal, onEvent: renderer.event });
+    const result = await run({ signal, onEvent: renderer.event, ...attendantOf(renderer) });
     renderer.finish(result);
     return result;
   } finally {
     renderer.close();
   }
+}
+
+function attendantOf({ attendant }: Renderer): Pick<ThreadSubscriber, 'attendant'> {
+  return attendant ? { attendant } : {};
 }
 
 /** Resumes a thread of an open project, for the commands that end in a resume. */

@@ -3,6 +3,7 @@ import path from 'node:path';
 import type { ThreadResult } from '../../core/thread.ts';
 import type { Io, Sink } from '../io.ts';
 import type { Colors } from '../terminal-text.ts';
+import { createApprovalDialog } from './approval-dialog.ts';
 import { createLiveView } from './live-view.ts';
 import { renderMarkdown } from './markdown.ts';
 import { outcomeLines } from './outcome.ts';
@@ -34,8 +35,13 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
     words: ownsStdout ? 'all' : 'between',
     readFile: (file) => readSmallFile(folder, file),
   });
-  const finish = (result: ThreadResult): void => {
+  const dialog = io.stdinIsTty ? createApprovalDialog(io, view, colors) : undefined;
+  const close = (): void => {
+    dialog?.close();
     view.close();
+  };
+  const finish = (result: ThreadResult): void => {
+    close();
     const isShown = ownsStdout && view.shownText().trim() === result.result.trim();
     if (result.outputs !== undefined || !ownsStdout) printResult(result, io);
     else if (!isShown) printMarkdown(result.result, sink, colors);
@@ -46,7 +52,7 @@ export function createLiveRenderer(io: Io, options: LiveOptions): Renderer {
       sink.write(lines.map((line) => `${line}\n`).join(''));
     }
   };
-  return { event: view.event, finish, close: view.close };
+  return { event: view.event, finish, close, ...(dialog ? { attendant: dialog } : {}) };
 }
 
 function printMarkdown(text: string, sink: Sink, colors: Colors): void {

@@ -1,3 +1,4 @@
+import type { ApprovalAttendant } from '../../app/api/approvals.ts';
 import type { LogEvent, UnknownEvent } from '../../core/events.ts';
 import type { ThreadResult } from '../../core/thread.ts';
 import { formatCost } from '../../core/usage.ts';
@@ -92,6 +93,8 @@ export interface Renderer {
   readonly event: (event: LogEvent | UnknownEvent) => void;
   /** Prints the result. Called at most once, and not when the run could not start. */
   readonly finish: (result: ThreadResult) => void;
+  /** Asks the person at the terminal about requests; absent: no person is there. */
+  readonly attendant?: ApprovalAttendant;
   /** Restores the terminal, also after an error. */
   readonly close: () => void;
 }
