@@ -69,11 +69,15 @@ export function openKeyboard(handlers: KeyHandlers): Keyboard {
     stdin.pause();
     stderr.write(`${PLAIN_PASTES}${SHOW_CURSOR}`);
   };
+  // every stream learns its new size before anything is drawn
+  const onResize = (): void => void setImmediate(handlers.onRedraw);
   const onContinue = (): void => {
     if (state === 'closed') return;
     state = 'open';
     take();
-    handlers.onRedraw();
+    // the size may have changed meanwhile
+    process.kill(process.pid, 'SIGWINCH');
+    onResize();
   };
   const suspend = (): void => {
     if (state !== 'open') return;
@@ -90,13 +94,13 @@ export function openKeyboard(handlers: KeyHandlers): Keyboard {
     if (state === 'open') restore();
     state = 'closed';
     stdin.off('keypress', onKeypress).off('end', handlers.onEnd).off('close', handlers.onEnd);
-    stderr.off('resize', handlers.onRedraw);
+    stderr.off('resize', onResize);
     process.off('SIGCONT', onContinue).off('exit', leave).off('uncaughtExceptionMonitor', close);
   };
 
   emitKeypressEvents(stdin);
   stdin.on('keypress', onKeypress).once('end', handlers.onEnd).once('close', handlers.onEnd);
-  stderr.on('resize', handlers.onRedraw);
+  stderr.on('resize', onResize);
   process.on('SIGCONT', onContinue).on('exit', leave).on('uncaughtExceptionMonitor', close);
   take();
   return { suspend, close };
