@@ -278,3 +278,16 @@ test(
   },
   LIMIT,
 );
+
+test(
+  'run accepts the path of a directive',
+  async () => {
+    const here = await workspace();
+    const { code, stdout } = await here.rye(['run', '.ai/directives/example.md', '--dry-run']);
+    expect({ code, stdout }).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('directive   example'),
+    });
+  },
+  LIMIT,
+);

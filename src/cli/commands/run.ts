@@ -106,7 +106,7 @@ const directive = defineCommand({
   run: async (call) => {
     const { args, options, io } = call;
     if (options.continue) return await continueLast(call, args.id);
-    const id = namedDirective(args.id, options.message);
+    const id = directiveIdOf(namedDirective(args.id, options.message));
     const request = await requestOf(id, options, io);
     if ((await io.stdinState()) === 'data') throw unusedInput(id);
     const mode = outputModeOf(call, options.outputFormat);
@@ -143,6 +143,11 @@ const directive = defineCommand({
     return exitCodeOfResult(result);
   },
 });
+
+/** Returns the ID of a directive that is named by its path below the project, as the shell completes it. */
+function directiveIdOf(word: string): string {
+  return /^(?:\.\/)?\.ai\/directives\/(.+)\.md$/.exec(word)?.[1] ?? word;
+}
 
 /** Tells a person at a terminal what `--async` has started. */
 function launchedLines({ thread_id: id, status }: LaunchedThread): readonly string[] {
