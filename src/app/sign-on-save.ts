@@ -18,6 +18,8 @@ export interface SignOnSaveOptions {
   readonly accepts: (type: SignableType, id: string) => boolean;
   /** Opens the project as it is now. */
   readonly open: <T>(action: (rye: Pick<Rye, 'items' | 'keys'>) => Promise<T>) => Promise<T>;
+  /** Called once every folder is watched. */
+  readonly ready: () => void;
   readonly report: (saved: SavedItem) => void;
 }
 
@@ -64,6 +66,7 @@ export async function signOnSave(options: SignOnSaveOptions): Promise<void> {
     };
     if (signal.aborted) end();
     else signal.addEventListener('abort', end, { once: true });
+    options.ready();
   });
   await work;
 }

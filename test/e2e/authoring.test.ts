@@ -98,18 +98,17 @@ async function watching({ project, home }: Workspace) {
   const env = { HOME: home, PATH: process.env['PATH'] ?? '' };
   const child = spawn(process.execPath, [bin, 'sign', '--watch'], { cwd: project, env });
   onTestFinished(() => void child.kill('SIGKILL'));
-  let output = '';
-  for (const stream of [child.stdout, child.stderr])
-    stream.setEncoding('utf8').on('data', (text: string) => {
-      output += text;
+  // the order of the two streams is not certain, so each has its own text
+  const texts = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr'] as const)
+    child[name].setEncoding('utf8').on('data', (text: string) => {
+      texts[name] += text;
     });
-  const seen = async (text: string): Promise<void> => {
-    while (!output.includes(text)) {
-      await Promise.race([once(child.stdout, 'data'), once(child.stderr, 'data')]);
-    }
-    output = output.slice(output.indexOf(text) + text.length);
+  const seen = async (text: string, name: 'stdout' | 'stderr' = 'stdout'): Promise<void> => {
+    while (!texts[name].includes(text)) await once(child[name], 'data');
+    texts[name] = texts[name].slice(texts[name].indexOf(text) + text.length);
   };
-  await seen('Ctrl-C ends');
+  await seen('Ctrl-C ends', 'stderr');
   return { child, seen };
 }
 
@@ -123,7 +122,7 @@ test('sign --watch signs what is saved, names mistakes and ends at Ctrl-C', asyn
   expect((await here.rye(['run', 'example'])).code).toBe(0);
   writeFileSync(file, text.replace('</metadata>', '</meta>'));
   await seen('failed .ai/directives/example.md');
-  await seen('xml_malformed');
+  await seen('xml_malformed', 'stderr');
   // as an editor that writes a copy and renames it
   writeFileSync(`${file}.tmp`, `${text}\nAgain.\n`);
   renameSync(`${file}.tmp`, file);

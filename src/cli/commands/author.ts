@@ -143,12 +143,14 @@ export async function watchAndSign(
     await rye.keys.export();
     return { projectPath: rye.projectPath };
   });
-  if (!global.quiet) io.stderr.write('rye: signing what you save; Ctrl-C ends\n');
   await signOnSave({
     projectPath,
     signal: AbortSignal.any([cancelled, io.outputClosed]),
     accepts: (itemType, id) => (wanted === undefined || itemType === wanted) && matches(id),
     open: async (action) => await withRye(context, action),
+    ready: () => {
+      if (!global.quiet) io.stderr.write('rye: signing what you save; Ctrl-C ends\n');
+    },
     report: (saved) => {
       if (global.json) printLine(io, JSON.stringify(saved));
       else if ('outcome' in saved) printOutcome(saved.outcome, io);
