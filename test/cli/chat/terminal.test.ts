@@ -281,7 +281,7 @@ describe('rye chat on a terminal', () => {
     terminal.resize(100, 30);
     terminal.press('C-z');
     await terminal.ended(148);
-    terminal.enter('fg');
+    terminal.run('fg');
     await terminal.shows(/─\n› a question that is longer/);
     process.kill(terminal.pid(), 'SIGTERM');
     await terminal.ended(130);
