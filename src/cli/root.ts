@@ -12,9 +12,14 @@ export const ROOT: Command = {
       'rye search all "rate limit"',
       'rye threads --active',
     ],
-    internal: commandsOf(() => import('./commands/run.ts'), {
-      '__run-thread': 'Run a launched thread in this process',
-    }),
+    internal: [
+      ...commandsOf(() => import('./commands/run.ts'), {
+        '__run-thread': 'Run a launched thread in this process',
+      }),
+      ...commandsOf(() => import('./commands/complete.ts'), {
+        __complete: 'Print the words that a shell offers',
+      }),
+    ],
     commands: [
       ...commandsOf(() => import('./commands/items.ts'), {
         init: 'Create .ai/ in this folder, and a signing key if there is none',

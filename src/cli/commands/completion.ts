@@ -50,6 +50,25 @@ interface Place {
   readonly commands: readonly Command[];
   readonly options: readonly OptionSpec[];
   readonly choices: readonly string[];
+  /** The kind of words that `rye __complete` gives for the first argument; `item`: for the second, of the first's type. */
+  readonly kind?: string;
+}
+
+/** Commands whose first argument is the ID of an item of one type. */
+const KINDS: Readonly<Record<string, string>> = {
+  run: 'directive',
+  chat: 'directive',
+  'execute directive': 'directive',
+  'execute tool': 'tool',
+  'hooks explain': 'directive',
+  'models use': 'model',
+};
+
+function kindOf(path: string, { arguments: args }: Command): string | undefined {
+  const [first, second] = args;
+  if (KINDS[path] !== undefined) return KINDS[path];
+  if (first?.isThread === true) return 'thread';
+  return first?.choices?.includes('directive') === true && second ? 'item' : undefined;
 }
 
 /** Returns a completion script for the commands below a loaded `root`. */
@@ -66,8 +85,10 @@ const ZSH_HEAD = '#compdef rye\nautoload -U +X bashcompinit && bashcompinit\n';
 function placesOf(spec: Command, path: readonly string[]): readonly Place[] {
   const commands = spec.commands ?? [];
   const implied = commands.find(({ name }) => name === spec.defaultCommand);
+  const kind = kindOf(path.join(' '), spec);
   return [
     {
+      ...(kind === undefined ? {} : { kind }),
       path: path.join(' '),
       commands,
       options: [...spec.options, ...(implied?.options ?? [])],
@@ -101,8 +122,11 @@ function bashScript(places: readonly Place[]): string {
     ),
   );
   const paths = places.map(({ path }) => `'${path}'`).join('|');
+  const kinds = places.flatMap(({ path, kind }) =>
+    kind === undefined ? [] : [`    '${path}') kind=${kind} ;;\n`],
+  );
   return `_rye() {
-  local word path='' next words='' skip=''
+  local word path='' next words='' skip='' first='' count=0 kind=''
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     if [ -n "$skip" ]; then skip=''; continue; fi
@@ -111,11 +135,29 @@ function bashScript(places: readonly Place[]): string {
       -*) continue ;;
     esac
     next="\${path:+$path }$word"
-    case "$next" in ${paths}) path=$next ;; esac
+    case "$next" in
+      ${paths}) path=$next first='' count=0 ;;
+      *) first=\${first:-$word} count=$((count + 1)) ;;
+    esac
   done
   case "$path $previous" in
-${values.join('')}    *) if [ -n "$skip" ]; then return; fi ;;
+${values.join('')}    *' --model') words=$(rye __complete model "$current" 2>/dev/null) ;;
+    *' --input')
+      words=$(rye __complete input "$current" "$first" 2>/dev/null)
+      compopt -o nospace 2>/dev/null ;;
   esac
+  if [ -n "$skip" ] && [ -z "$words" ]; then return; fi
+  case "$path" in
+${kinds.join('')}  esac
+  if [ "$kind" = item ] && [ "$count" = 1 ]; then
+    kind=$first count=0
+  fi
+  if [ -z "$words" ] && [ -n "$kind" ] && [ "$count" = 0 ]; then
+    case "$kind $current" in
+      'item '*|*' -'*) ;;
+      *) words=$(rye __complete "$kind" "$current" 2>/dev/null) ;;
+    esac
+  fi
   if [ -z "$words" ]; then
   case "$path" in
 ${words.join('')}  esac
@@ -127,9 +169,12 @@ complete -o default -F _rye rye
 }
 
 function fishScript(places: readonly Place[]): string {
-  const lines = places.flatMap(({ path, commands, options, choices }) => {
+  const lines = places.flatMap(({ path, commands, options, choices, kind }) => {
     const when = fishCondition(path, commands);
     return [
+      ...(kind === undefined || kind === 'item'
+        ? []
+        : [`${when} -f -a '(rye __complete ${kind} (commandline -ct) 2>/dev/null)'`]),
       ...commands.map(({ name, summary }) => `${when} -f -a ${name} -d ${quote(summary)}`),
       ...choices.map((choice) => `${when} -f -a ${choice}`),
       ...options.map((option) => `${when} ${fishOption(option)}`),
@@ -151,6 +196,8 @@ function fishCondition(path: string, commands: readonly Command[]): string {
 function fishOption({ name, short, value, choices, description }: OptionSpec): string {
   const flags = short === undefined ? `-l ${name}` : `-l ${name} -s ${short}`;
   const values = choices === undefined ? '' : ` -x -a ${quote(choices.join(' '))}`;
+  if (name === 'model')
+    return `${flags} -x -a '(rye __complete model (commandline -ct) 2>/dev/null)' -d ${quote(description)}`;
   const requires = value === undefined || choices !== undefined ? '' : ' -r';
   return `${flags}${requires}${values} -d ${quote(description)}`;
 }
