@@ -159,6 +159,7 @@ describe('rye doctor --repair', () => {
     const world = again();
     await rye(world, 'threads', 'recover');
     const before = await spends(world);
+    foldLog(inState(world, 'threads', 'registry.db'));
     writeFileSync(inState(world, 'threads', 'registry.db'), 'not a database');
     const both = await Promise.all([
       json(world, 'doctor', '--repair'),

@@ -233,6 +233,7 @@ const publish = defineCommand({
 });
 
 export const keys = defineGroup({
-  examples: ['rye keys list'],
+  defaultCommand: 'list',
+  examples: ['rye keys', 'rye keys list --json'],
   commands: [init, list, exportKey, trust, untrust, rotate, revoke, publish],
 });
