@@ -14,7 +14,11 @@ const listing = (items: Rye['items']['list']): Partial<Rye> => ({
 
 describe('a group without a command', () => {
   it.each([
-    { args: ['keys'], usage: 'Usage: rye keys [options]', message: '`rye keys` needs a command' },
+    {
+      args: ['hooks'],
+      usage: 'Usage: rye hooks [options]',
+      message: '`rye hooks` needs a command',
+    },
   ])('prints its help on stderr for $args', async ({ args, usage, message }) => {
     const [code, io] = await rye(args);
     expect(io.err()).toContain(usage);

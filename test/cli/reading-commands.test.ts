@@ -78,6 +78,9 @@ const READING: Readonly<Record<string, readonly string[]>> = {
 
 /** Commands that write what they are asked for. */
 const WRITING: ReadonlySet<string> = new Set([
+  'new',
+  'edit',
+  'git setup',
   'init',
   'sign',
   'lock accept',
