@@ -1,4 +1,5 @@
 import { RyeError } from '../core/errors.ts';
+import { didYouMean } from '../core/text.ts';
 import { readOverShipped } from '../items/config-fs.ts';
 import type { FoundFile, Spaces } from '../items/spaces-fs.ts';
 import { parseRiskTable } from '../policy/risk.ts';
@@ -31,6 +32,9 @@ const ANY_VARIABLE = new Proxy<Record<string, string>>({}, { get: () => 'value' 
 
 async function checkProvider(file: FoundFile, spaces: Spaces): Promise<void> {
   const own = file.id.slice(PROVIDERS.length);
+  const { kind } = (await readOverShipped(file, spaces)).value;
+  // a program may bring this kind along: only it can check the file, and a run without it fails
+  if (isOtherKind(kind)) return;
   const shipped = spaces
     .list('config', { space: 'system' })
     .filter(({ id }) => id.startsWith(PROVIDERS) && id !== file.id)
@@ -44,9 +48,15 @@ async function checkProvider(file: FoundFile, spaces: Spaces): Promise<void> {
   try {
     parseCatalog(Object.fromEntries(files), shippedKinds());
   } catch (error) {
-    // a program may add kinds of providers, and other files may hold what this one refers to
+    // other files may hold what this one refers to
     const message = error instanceof RyeError ? error.message : '';
     if (message.includes(file.path) || message.includes(`providers/${own}`)) throw error;
     if (!(error instanceof RyeError)) throw error;
   }
+}
+
+/** True for the name of a kind that is not shipped and is no misspelling of one that is. */
+function isOtherKind(kind: unknown): boolean {
+  const names = Object.keys(shippedKinds());
+  return typeof kind === 'string' && !names.includes(kind) && didYouMean(kind, names) === undefined;
 }

@@ -58,3 +58,24 @@ export interface Io {
   /** Opens only the list of threads, in a fraction of the time. */
   openThreadList(options: OpenRyeOptions): Promise<ThreadList>;
 }
+
+/** True if an environment variable has a value. */
+export function isSet(value: string | undefined): boolean {
+  return value !== undefined && value !== '';
+}
+
+/** True if lines may be redrawn: on a capable terminal that no CI system records. */
+export function canRedraw(sink: Sink, env: Io['env']): boolean {
+  return sink.isTty && env['TERM'] !== 'dumb' && !isSet(env['CI']);
+}
+
+/** True if a person can pick from a list: input and output are a capable terminal. */
+export function canPick({
+  io,
+  global,
+}: {
+  readonly io: Io;
+  readonly global: { readonly json: boolean };
+}): boolean {
+  return io.stdinIsTty && io.stdout.isTty && canRedraw(io.stderr, io.env) && !global.json;
+}

@@ -13,7 +13,7 @@ import {
 } from './command.ts';
 import { outputModeOf, reportFailure } from './failure.ts';
 import type { Io } from './io.ts';
-import { canPick } from './output.ts';
+import { canPick } from './io.ts';
 import { createProcessIo } from './process-io.ts';
 import { ROOT } from './root.ts';
 import { ERASE_LINE } from './terminal-text.ts';

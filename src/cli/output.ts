@@ -3,7 +3,7 @@ import picocolors from 'picocolors';
 import { EXIT, type ExitCode } from '../core/errors.ts';
 import { type JsonObject, toText } from '../core/json.ts';
 import type { Context } from './command.ts';
-import type { Io, Sink } from './io.ts';
+import { type Io, isSet, type Sink } from './io.ts';
 import { type Colors, displayWidth, oneLine, truncate } from './terminal-text.ts';
 import { withWarnings } from './warnings.ts';
 
@@ -47,20 +47,6 @@ function wantsColor(sink: Sink, env: Io['env'], isAllowed: boolean): boolean {
   const force = env['FORCE_COLOR'];
   if (isSet(force)) return force !== '0' && force !== 'false';
   return sink.isTty && env['TERM'] !== 'dumb';
-}
-
-function isSet(value: string | undefined): boolean {
-  return value !== undefined && value !== '';
-}
-
-/** True if lines may be redrawn: on a capable terminal that no CI system records. */
-export function canRedraw(sink: Sink, env: Io['env']): boolean {
-  return sink.isTty && env['TERM'] !== 'dumb' && !isSet(env['CI']);
-}
-
-/** True if a person can pick from a list: input and output are a capable terminal. */
-export function canPick({ io, global }: Pick<Context, 'io' | 'global'>): boolean {
-  return io.stdinIsTty && io.stdout.isTty && canRedraw(io.stderr, io.env) && !global.json;
 }
 
 const GAP = '  ';

@@ -6,7 +6,8 @@ import type { LogEvent, UnknownEvent } from '../core/events.ts';
 import type { ThreadResult } from '../core/thread.ts';
 import { type Context, choice, flag } from './command.ts';
 import type { OutputMode } from './failure.ts';
-import { canRedraw, colorsOf } from './output.ts';
+import { canRedraw } from './io.ts';
+import { colorsOf } from './output.ts';
 import { runLine } from './render/progress-line.ts';
 import {
   createAnswerRenderer,

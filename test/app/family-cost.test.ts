@@ -6,7 +6,6 @@ const INPUTS =
   '<inputs><input name="file">F.</input><input name="key" secret="true">K.</input></inputs>';
 const CHILDREN = '<permissions><execute><directive>team/*</directive></execute></permissions>';
 
-// Requirement: cost-with-children
 it('the cost of a thread has its own share and the total with its children, wherever it is read', async () => {
   const start = (id: string, child: string) =>
     toolUse(

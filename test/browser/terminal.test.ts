@@ -229,7 +229,7 @@ describe('rye threads open in a terminal', () => {
     await terminal.shows('resume the thread from');
     terminal.press('y');
     await terminal.shows(/exit=\d+ {2}icanon rye-is-gone/);
-    expect(terminal.screen()).toContain('completed');
+    expect(terminal.screen()).toContain('✓ 3 turns');
     const { threads } = await space.json(['threads', 'list']);
     expect(threads).toContainEqual(expect.objectContaining({ thread_id: 'again', epoch: 2 }));
   });

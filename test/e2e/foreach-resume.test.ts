@@ -16,7 +16,6 @@ const XML = `<directive name="fan" version="1.0.0">
 </step></foreach></process>
 </directive>`;
 
-// Requirement: foreach-durable
 test('a process that is killed in the middle of a list resumes without repeating finished items', async () => {
   const here = await workspace();
   mkdirSync(path.join(here.project, '.ai/directives'), { recursive: true });

@@ -18,8 +18,9 @@ import {
   type ValuesOf,
 } from '../command.ts';
 import { readLimits, readValues } from '../input.ts';
+import { canPick, canRedraw } from '../io.ts';
 import { lastSession, nothingToContinue } from '../last-thread.ts';
-import { canPick, canRedraw, colorsOf, printLines } from '../output.ts';
+import { colorsOf, printLines } from '../output.ts';
 import { READ_ONLY_TOOLS, readOnlyTools } from '../read-only-tools.ts';
 import { payloadOf } from '../render/progress-line.ts';
 import { withRye } from '../session.ts';

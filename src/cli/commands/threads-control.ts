@@ -18,14 +18,8 @@ import {
 } from '../command.ts';
 import { failureText } from '../failure.ts';
 import { readTextSource } from '../input.ts';
-import {
-  canRedraw,
-  formatTable,
-  printDocument,
-  printLines,
-  printResult,
-  resultText,
-} from '../output.ts';
+import { canRedraw } from '../io.ts';
+import { formatTable, printDocument, printLines, printResult, resultText } from '../output.ts';
 import { createWaitLine } from '../render/thread-tree.ts';
 import { withRye } from '../session.ts';
 import { THREAD } from '../shared-options.ts';

@@ -27,8 +27,8 @@ import {
   optionalArgument,
 } from '../command.ts';
 import type { Io } from '../io.ts';
+import { canRedraw } from '../io.ts';
 import {
-  canRedraw,
   colorsOf,
   displayPath,
   formatTable,

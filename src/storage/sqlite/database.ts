@@ -88,7 +88,7 @@ export class LazyDatabase {
   }
 
   close({ exiting = false }: CloseOptions = {}): void {
-    if (exiting && !this.#isLogLong()) return;
+    if (this.#database === undefined || (exiting && !this.#isLogLong())) return;
     this.#statements.clear();
     this.#transaction = undefined;
     this.#database?.close();

@@ -179,6 +179,7 @@ describe('threads gc', () => {
               bytes_after: 90,
             },
           ],
+          copies: { files: 0, bytes: 0 },
           failures: [
             { thread_id: 'b', error: { code: 'transcript_tampered', message: 'it was changed' } },
           ],

@@ -93,6 +93,7 @@ async function ran({ lab, rye }: { lab: LibraryLab; rye: ReturnType<LibraryLab['
   const outcome = await rye.run({
     directiveId: 'team/work',
     limits,
+    raiseLimits: true,
     behavior: { nudge: false },
     onEvent: (event) => events.push(event),
   });
