@@ -37,6 +37,7 @@ it('a long answer is kept completely, beside the log if it is too long for a lin
     provider: 'talkative',
     behavior: { nudge: false },
     limits,
+    raiseLimits: true,
   });
   expect(run.kind).toBe('completed');
   const threadId = String(run.threadId);
@@ -52,7 +53,12 @@ it('a long answer is kept completely, beside the log if it is too long for a lin
   const longest = Math.max(...log.split('\n').map(({ length }) => length));
   expect(longest < 1024 * 1024).toBe(isBeside);
   expect(await rye.threads.verify(threadId)).toMatchObject({ ok: true });
-  const resumed = await rye.recovery.resume({ threadId, message: 'Go on.', limits });
+  const resumed = await rye.recovery.resume({
+    threadId,
+    message: 'Go on.',
+    limits,
+    raiseLimits: true,
+  });
   expect(resumed).toMatchObject({ status: 'completed', result: 'Second.' });
   const sent = JSON.stringify(lab.server.requests[1]?.body.messages);
   const place = `all of it is in .ai/state/threads/${threadId}/artifacts/${texts[0]}`;

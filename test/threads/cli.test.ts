@@ -63,6 +63,7 @@ test('wait exits with 1 when a thread did not complete, and with 6 for one that 
   const cancelled = await rye(here, 'threads', 'cancel', thread_id, '--reason', 'enough', '--json');
   expect(JSON.parse(cancelled.stdout)).toEqual({
     success: true,
+    warnings: [],
     thread_id,
     threads: [thread_id],
     total: 1,
