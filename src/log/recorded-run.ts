@@ -116,7 +116,9 @@ function endSteps(end: Finished | undefined): readonly RecordedStep[] {
   const { status, outputs, error } = payload;
   const isOutside = status === 'cancelled' || status === 'continued';
   if (isOutside || (error && isOutsideCode(error.code))) return [];
-  const value = compact({ status, outputs, code: error?.code });
+  // the error of a suspension tells people what it waits for; older logs have none
+  const code = status === 'suspended' ? undefined : error?.code;
+  const value = compact({ status, outputs, code });
   return [{ kind: 'end', value, entryId: null, seq, draft: null }];
 }
 
