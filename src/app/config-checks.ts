@@ -32,9 +32,9 @@ const ANY_VARIABLE = new Proxy<Record<string, string>>({}, { get: () => 'value' 
 
 async function checkProvider(file: FoundFile, spaces: Spaces): Promise<void> {
   const own = file.id.slice(PROVIDERS.length);
-  const { kind } = (await readOverShipped(file, spaces)).value;
+  const { kind, models } = (await readOverShipped(file, spaces)).value;
   // a program may bring this kind along: only it can check the file, and a run without it fails
-  if (isOtherKind(kind)) return;
+  if (isOtherKind(kind) && models !== undefined) return;
   const shipped = spaces
     .list('config', { space: 'system' })
     .filter(({ id }) => id.startsWith(PROVIDERS) && id !== file.id)
